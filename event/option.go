@@ -1,0 +1,55 @@
+package event
+
+import "time"
+
+// AddOption changes one envelope that is added by hand.
+type AddOption func(*Envelope)
+
+// WithID sets the id, for an event whose id was made elsewhere. Default: a new UUIDv7.
+func WithID(id string) AddOption { return func(e *Envelope) { e.ID = id } }
+
+// WithType sets the event's type. Default: that of an [Event], else the topic.
+func WithType(name string) AddOption { return func(e *Envelope) { e.Type = name } }
+
+// WithSchema sets the payload's schema. Default: the registered version of an [Event], else 1; no id.
+func WithSchema(id string, version int) AddOption {
+	return func(e *Envelope) { e.SchemaID, e.SchemaVersion = id, version }
+}
+
+// WithTenantID sets the tenant. Default: that of the context, else the configured one.
+func WithTenantID(id string) AddOption { return func(e *Envelope) { e.TenantID = id } }
+
+// WithAggregate says to which aggregate it happened, and thereby gives the event its order. Version 0: unversioned.
+func WithAggregate(kind, id string, version int64) AddOption {
+	return func(e *Envelope) { e.AggregateType, e.AggregateID, e.AggregateVersion = kind, id, version }
+}
+
+// WithOrderingKey puts the event in order with all others of the tenant that have the same key.
+func WithOrderingKey(key string) AddOption {
+	return func(e *Envelope) { e.Delivery.OrderingKey = key }
+}
+
+// WithRoutingKey sets the broker's message key. Default: the aggregate id, else the ordering key.
+func WithRoutingKey(key string) AddOption { return func(e *Envelope) { e.RoutingKey = key } }
+
+// WithContentType sets the media type of a payload that is handed over as bytes. Default: application/octet-stream.
+func WithContentType(mediaType string) AddOption {
+	return func(e *Envelope) { e.ContentType = mediaType }
+}
+
+// WithHeader adds one entry to the metadata.
+func WithHeader(key, value string) AddOption {
+	return func(e *Envelope) {
+		e.Metadata = e.Metadata.Clone()
+		e.Metadata[key] = value
+	}
+}
+
+// WithNotBefore delays the publication until t by the database's clock.
+func WithNotBefore(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.NotBefore = t } }
+
+// WithExpiry makes the event a dead letter if it was not published by t, by the database's clock.
+func WithExpiry(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.ExpiresAt = t } }
+
+// WithMaxAttempts overrides the projector's maximum of attempts.
+func WithMaxAttempts(n int) AddOption { return func(e *Envelope) { e.Delivery.MaxAttempts = n } }

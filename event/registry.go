@@ -1,0 +1,170 @@
+package event
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+)
+
+// ErrUnknownType means that a type was never registered. For a producer it is a bug that shows at the flush; for a
+// consumer the message is kept until a build that knows the type is deployed.
+var ErrUnknownType = errors.New("event: unknown event type")
+
+// DecodeError means that the bytes do not fit the registered type.
+type DecodeError struct {
+	Type    string
+	Version int
+	Err     error
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("event: decode %s version %d: %v", e.Type, e.Version, e.Err)
+}
+
+// Unwrap returns the codec's or the upcaster's error.
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// Registry knows the events of one service: names, versions, codecs. It is a value handed to whoever needs it, so two
+// services in one test do not meet. Register everything at start; reading is safe for concurrent use.
+type Registry struct {
+	mu     sync.RWMutex
+	byName map[string]*entry
+}
+
+type entry struct {
+	name      string
+	version   int
+	goType    reflect.Type
+	codec     Codec
+	aliases   []string
+	upcasters map[int]func([]byte) ([]byte, error)
+	decode    func(Codec, []byte) (Event, error)
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry { return &Registry{byName: map[string]*entry{}} }
+
+// RegisterOption changes how one type is registered.
+type RegisterOption func(*entry)
+
+// WithVersion sets the current schema version. Default: that of a [Versioned] event, else 1.
+func WithVersion(n int) RegisterOption { return func(e *entry) { e.version = n } }
+
+// WithAliases lists earlier names of the type: stored events that carry them are still understood.
+func WithAliases(names ...string) RegisterOption { return func(e *entry) { e.aliases = names } }
+
+// WithUpcaster turns a payload of version from into one of version from+1. Upcasters run in a chain up to the current
+// version; a step without one leaves the payload as it is.
+func WithUpcaster(from int, fn func(payload []byte) ([]byte, error)) RegisterOption {
+	return func(e *entry) { e.upcasters[from] = fn }
+}
+
+// WithCodec sets the codec of the type. Default: [JSON].
+func WithCodec(c Codec) RegisterOption { return func(e *entry) { e.codec = c } }
+
+// Register makes T known under the name its EventType returns for the zero value. T may be a struct or a pointer to
+// one. It panics if the name, or an alias, is empty or taken: that is a mistake in the program, found at its start.
+func Register[T Event](r *Registry, opts ...RegisterOption) {
+	goType := reflect.TypeFor[T]()
+	var sample T
+	if goType.Kind() == reflect.Pointer {
+		sample = reflect.New(goType.Elem()).Interface().(T) //nolint:errcheck // the type is T by construction
+	}
+	e := &entry{
+		name: sample.EventType(), version: 1, goType: goType, codec: JSON{},
+		upcasters: map[int]func([]byte) ([]byte, error){},
+		decode: func(c Codec, data []byte) (Event, error) {
+			var v T
+			err := c.Unmarshal(data, &v)
+			return v, err
+		},
+	}
+	if v, ok := any(sample).(Versioned); ok {
+		e.version = v.SchemaVersion()
+	}
+	for _, opt := range opts {
+		opt(e)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range append([]string{e.name}, e.aliases...) {
+		if err := ValidateIdentifier("EventType", name); name == "" || err != nil {
+			panic(fmt.Sprintf("event: Register[%s]: event type %q is empty or not an identifier", goType, name))
+		}
+		if taken, ok := r.byName[name]; ok {
+			panic(fmt.Sprintf("event: Register[%s]: event type %q is taken by %s", goType, name, taken.goType))
+		}
+		r.byName[name] = e
+	}
+}
+
+// Encoded is an event as bytes.
+type Encoded struct {
+	Type          string
+	SchemaVersion int
+	ContentType   string
+	Payload       []byte
+}
+
+// Encode encodes ev with the codec of its type. The error wraps [ErrUnknownType] if the type was not registered, or
+// was registered for another Go type.
+func (r *Registry) Encode(ev Event) (Encoded, error) {
+	name := ev.EventType()
+	e, ok := r.lookup(name)
+	if !ok {
+		return Encoded{}, fmt.Errorf("%w: %q (%T): call event.Register[%T] at start", ErrUnknownType, name, ev, ev)
+	}
+	if got := reflect.TypeOf(ev); got != e.goType && (got.Kind() != reflect.Pointer || got.Elem() != e.goType) {
+		return Encoded{}, fmt.Errorf("%w: %q is registered for %s, not for %s", ErrUnknownType, name, e.goType, got)
+	}
+	payload, err := e.codec.Marshal(ev)
+	if err != nil {
+		return Encoded{}, fmt.Errorf("event: encode %s: %w", name, err)
+	}
+	return Encoded{Type: e.name, SchemaVersion: e.version, ContentType: e.codec.ContentType(), Payload: payload}, nil
+}
+
+// Decode returns the event in env as the Go type that was registered for its type or alias. The error wraps
+// [ErrUnknownType] or is a [*DecodeError].
+func (r *Registry) Decode(env *Envelope) (Event, error) {
+	e, ok := r.lookup(env.Type)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownType, env.Type)
+	}
+	version := max(env.SchemaVersion, 1)
+	if version > e.version {
+		return nil, &DecodeError{env.Type, version, fmt.Errorf("newer than version %d, which this build knows", e.version)}
+	}
+	payload, err := env.Payload, error(nil)
+	for v := version; v < e.version; v++ {
+		up := e.upcasters[v]
+		if up == nil {
+			continue
+		}
+		if payload, err = up(payload); err != nil {
+			return nil, &DecodeError{env.Type, v, fmt.Errorf("upcast to version %d: %w", v+1, err)}
+		}
+	}
+	ev, err := e.decode(e.codec, payload)
+	if err != nil {
+		return nil, &DecodeError{env.Type, version, err}
+	}
+	return ev, nil
+}
+
+// Name returns the current name of a type or alias, and whether it is known.
+func (r *Registry) Name(name string) (string, bool) {
+	e, ok := r.lookup(name)
+	if !ok {
+		return "", false
+	}
+	return e.name, true
+}
+
+func (r *Registry) lookup(name string) (*entry, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e, ok := r.byName[name]
+	return e, ok
+}
