@@ -1,0 +1,69 @@
+package messaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+var (
+	// ErrBrokerDown means that the broker cannot be reached: nothing was sent, and nothing will be until it is back.
+	// No attempt of any message is spent.
+	ErrBrokerDown = errors.New("messaging: the broker cannot be reached")
+	// ErrUnknown means that no receipt came in time: the message may have been stored, or may be stored yet. It must be
+	// sent again, with the same id, and no attempt is spent.
+	ErrUnknown = errors.New("messaging: no receipt from the broker, the message may have been sent")
+	// ErrBehind means that the message was not handed over because an earlier one of its key was not stored.
+	ErrBehind = errors.New("messaging: held back behind an earlier message of its key")
+)
+
+// Publisher sends messages to a broker.
+type Publisher interface {
+	// Publish sends msgs in the order given and returns when each is accounted for, at the latest a moment after ctx is
+	// done. nil: the broker confirmed every one. A [*PublishError] names those that it did not confirm; any other error
+	// holds for all of them.
+	//
+	// Per (topic, key) the confirmed messages are a prefix of those handed over. The key is the routing key. Calls for
+	// different keys may run at once; the caller never has two calls with one key under way.
+	Publish(ctx context.Context, msgs []event.Envelope) error
+}
+
+// PublishError names the messages of one call that were not confirmed, by their index. See the package documentation
+// for the classes.
+type PublishError struct {
+	Failed map[int]error
+}
+
+func (e *PublishError) Error() string {
+	// One error stands for all: the lowest index is where a human looks first.
+	first := -1
+	for i := range e.Failed {
+		if first < 0 || i < first {
+			first = i
+		}
+	}
+	return fmt.Sprintf("messaging: %d messages were not published, the first is #%d: %v", len(e.Failed), first, e.Failed[first])
+}
+
+// Unwrap returns the errors of all messages.
+func (e *PublishError) Unwrap() []error {
+	errs := make([]error, 0, len(e.Failed))
+	for _, err := range e.Failed {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// TopicError means that one topic takes nothing at present: missing, terminated, over its quota, not permitted. Other
+// topics go on, and no attempt of any message is spent.
+type TopicError struct {
+	Topic string
+	Err   error
+}
+
+func (e *TopicError) Error() string { return "messaging: topic " + e.Topic + ": " + e.Err.Error() }
+
+// Unwrap returns the broker's error.
+func (e *TopicError) Unwrap() error { return e.Err }

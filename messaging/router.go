@@ -1,0 +1,82 @@
+package messaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// ErrNoHandler means that a router has no handler for a message's type.
+var ErrNoHandler = errors.New("messaging: no handler for the event type")
+
+// Router is a [Handler] that decodes each message and gives it to the handler of its type. Types without a handler are
+// settled if [Router.Ignore] names them or [Router.IgnoreUnknown] was called; otherwise the error is permanent, so
+// that nobody drops what nobody knows.
+type Router struct {
+	registry *event.Registry
+	handlers map[string]func(context.Context, event.Event) error
+	ignored  map[string]bool
+	lenient  bool
+}
+
+// NewRouter returns a router that decodes with r.
+func NewRouter(r *event.Registry) *Router {
+	return &Router{registry: r, handlers: map[string]func(context.Context, event.Event) error{}, ignored: map[string]bool{}}
+}
+
+// Handle makes fn the handler of T's event type. T must be registered before. It panics if it is not, or has a handler
+// already: mistakes in the program, found at its start.
+func Handle[T event.Event](r *Router, fn func(ctx context.Context, e T) error) {
+	goType := reflect.TypeFor[T]()
+	var sample T
+	if goType.Kind() == reflect.Pointer {
+		sample = reflect.New(goType.Elem()).Interface().(T) //nolint:errcheck // the type is T by construction
+	}
+	name := sample.EventType()
+	if _, ok := r.registry.Name(name); !ok {
+		panic(fmt.Sprintf("messaging: Handle[%s]: %q is not registered: call event.Register[%s] before", goType, name, goType))
+	}
+	if _, taken := r.handlers[name]; taken {
+		panic(fmt.Sprintf("messaging: Handle[%s]: %q has a handler already", goType, name))
+	}
+	r.handlers[name] = func(ctx context.Context, e event.Event) error {
+		typed, ok := e.(T)
+		if !ok {
+			return Permanent(fmt.Errorf("messaging: event %q is registered as %T, its handler takes %s", name, e, goType))
+		}
+		return fn(ctx, typed)
+	}
+}
+
+// Ignore settles messages of these types without handling them.
+func (r *Router) Ignore(types ...string) {
+	for _, t := range types {
+		r.ignored[t] = true
+	}
+}
+
+// IgnoreUnknown settles messages of every type that has no handler.
+func (r *Router) IgnoreUnknown() { r.lenient = true }
+
+// Handle decodes m and calls the handler of its type.
+func (r *Router) Handle(ctx context.Context, m *Message) error {
+	name, known := r.registry.Name(m.Type)
+	if !known {
+		name = m.Type
+	}
+	h := r.handlers[name]
+	if h == nil {
+		if r.lenient || r.ignored[name] || r.ignored[m.Type] {
+			return nil
+		}
+		return Permanent(fmt.Errorf("%w: %q on topic %s: register one, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic))
+	}
+	e, err := r.registry.Decode(&m.Envelope)
+	if err != nil {
+		return Permanent(err)
+	}
+	return h(ctx, e)
+}

@@ -1,0 +1,90 @@
+package messaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// SubscriptionType says how the consumers of one subscription share its messages.
+type SubscriptionType int
+
+const (
+	// Failover gives each partition to one consumer at a time. Order per key. The default.
+	Failover SubscriptionType = iota
+	// KeyShared gives each key to one consumer at a time. Order per key, if producers do not mix keys in a batch.
+	KeyShared
+	// Shared gives any message to any consumer. No order.
+	Shared
+)
+
+// String returns the name of the type.
+func (t SubscriptionType) String() string {
+	switch t {
+	case Failover:
+		return "failover"
+	case KeyShared:
+		return "key_shared"
+	case Shared:
+		return "shared"
+	default:
+		return fmt.Sprintf("SubscriptionType(%d)", int(t))
+	}
+}
+
+// Subscription is a named, durable position in a topic. It starts at the earliest message, always: a subscription that
+// started at the latest would lose what was published before its first consumer came.
+type Subscription struct {
+	// Topic is the logical topic. Required.
+	Topic string
+	// Name identifies the subscription; consumers with equal names share it. Required.
+	Name string
+	// Type says how they share it. Default: Failover.
+	Type SubscriptionType
+	// Queue is how many messages wait in this process. Default: 64.
+	Queue int
+	// Consumer names this instance, stable over restarts, so that a restart moves as few keys as possible.
+	// Default: chosen by the adapter.
+	Consumer string
+}
+
+// Validate checks the names.
+func (s Subscription) Validate() error {
+	var errs []error
+	for name, v := range map[string]string{"Subscription.Topic": s.Topic, "Subscription.Name": s.Name} {
+		if v == "" {
+			errs = append(errs, fmt.Errorf("messaging: %s is empty", name))
+		}
+		errs = append(errs, event.ValidateIdentifier(name, v))
+	}
+	if s.Type < Failover || s.Type > Shared {
+		errs = append(errs, fmt.Errorf("messaging: Subscription.Type %d is unknown", s.Type))
+	}
+	if s.Queue < 0 {
+		errs = append(errs, errors.New("messaging: Subscription.Queue is negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// ErrClosed is what a [Receiver] returns after Close.
+var ErrClosed = errors.New("messaging: the receiver is closed")
+
+// Receiver is one consumer of a subscription. Receive is called from one goroutine; the other methods from any.
+type Receiver interface {
+	// Receive waits for the next message. A lost connection is no error: the adapter reconnects and Receive waits. It
+	// returns ctx.Err() when ctx is done and [ErrClosed] after Close; any other error means that this receiver is dead
+	// and a new one must be subscribed.
+	Receive(ctx context.Context) (*Message, error)
+	// Ack settles the message. The broker may lose it, so a message can come again after it.
+	Ack(ctx context.Context, m *Message) error
+	// Redeliver gives the message back unsettled, so that this or another consumer receives it again. Only messages of
+	// an unordered subscription may be given back while later ones are being handled.
+	Redeliver(ctx context.Context, m *Message) error
+	// Pause stops the flow of messages, Resume starts it again.
+	Pause()
+	Resume()
+	// Close hands back whatever was not settled, and releases the connection.
+	Close() error
+}
