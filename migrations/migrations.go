@@ -1,0 +1,182 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+)
+
+//go:embed sql/*.sql
+var files embed.FS
+
+// FS holds the SQL files, "20261121000001_outbox.up.sql" and so on, to be applied in the order of their names.
+func FS() fs.FS {
+	sub, err := fs.Sub(files, "sql")
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	return sub
+}
+
+// Config says where the tables are.
+type Config struct {
+	// Schema holds the tables; it is created if need be. Default: the first one of the connection's search_path.
+	Schema string
+	// Logger gets one line per file that is applied. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// MissingError means that the database is behind the program.
+type MissingError struct {
+	Schema  string
+	Missing []string
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("migrations: schema %q lacks %s: call migrations.Up (App.Migrate), or apply the files of migrations.FS",
+		e.Schema, strings.Join(e.Missing, ", "))
+}
+
+const (
+	resolveSchema = `SELECT coalesce(nullif($1, ''), current_schema())`
+	tableExists   = `SELECT to_regclass(quote_ident($1) || '.oncebox_migrations') IS NOT NULL`
+	listApplied   = `SELECT name FROM %s.oncebox_migrations`
+	createTable   = `CREATE TABLE IF NOT EXISTS oncebox_migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`
+	markApplied   = `INSERT INTO oncebox_migrations (name) VALUES ($1)`
+	lock          = `SELECT pg_advisory_xact_lock(hashtextextended('oncebox.migrations.' || $1, 0))`
+)
+
+// Up applies what is missing.
+func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	schema, missing, err := pending(ctx, db.DB, cfg.Schema)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	tx, err := db.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("migrations: begin: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after COMMIT it does nothing; before it the first error counts
+
+	if _, err := tx.ExecContext(ctx, lock, schema); err != nil {
+		return fmt.Errorf("migrations: lock: %w", err)
+	}
+	if cfg.Schema != "" {
+		if _, err := tx.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+quote(schema)); err != nil {
+			return fmt.Errorf("migrations: create schema %s: %w", schema, err)
+		}
+	}
+	// pg_temp comes last, so that no temporary table can stand in for one of ours within the SECURITY DEFINER functions.
+	if _, err := tx.ExecContext(ctx, "SET LOCAL search_path = "+quote(schema)+", pg_temp"); err != nil {
+		return fmt.Errorf("migrations: set search_path: %w", err)
+	}
+	// Looked up again under the lock: another process may have been faster.
+	_, missing, err = pending(ctx, tx, schema)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, createTable); err != nil {
+		return fmt.Errorf("migrations: create oncebox_migrations in schema %q: %w", schema, err)
+	}
+	for _, name := range missing {
+		text, err := fs.ReadFile(FS(), name)
+		if err != nil {
+			return fmt.Errorf("migrations: read %s: %w", name, err)
+		}
+		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
+			return fmt.Errorf("migrations: apply %s to schema %q: %w", name, schema, err)
+		}
+		if _, err := tx.ExecContext(ctx, markApplied, name); err != nil {
+			return fmt.Errorf("migrations: mark %s: %w", name, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("migrations: commit: %w", err)
+	}
+	for _, name := range missing {
+		log.InfoContext(ctx, "oncebox: migration applied", "name", name, "schema", schema)
+	}
+	return nil
+}
+
+// Verify returns a [*MissingError] unless every file was applied.
+func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	schema, missing, err := pending(ctx, db.DB, cfg.Schema)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return &MissingError{Schema: schema, Missing: missing}
+	}
+	return nil
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// pending returns the schema's real name and the files that were not applied to it.
+func pending(ctx context.Context, db querier, configured string) (schema string, missing []string, err error) {
+	var resolved sql.NullString
+	if err := db.QueryRowContext(ctx, resolveSchema, configured).Scan(&resolved); err != nil {
+		return "", nil, fmt.Errorf("migrations: ask the database for its schema: %w", err)
+	}
+	if !resolved.Valid {
+		return "", nil, errors.New("migrations: the search_path names no existing schema: create one, or set Config.Schema")
+	}
+	schema, missing = resolved.String, names()
+	var exists bool
+	if err := db.QueryRowContext(ctx, tableExists, schema).Scan(&exists); err != nil || !exists {
+		return schema, missing, wrap("look for oncebox_migrations", err)
+	}
+	rows, err := db.QueryContext(ctx, fmt.Sprintf(listApplied, quote(schema)))
+	if err != nil {
+		return "", nil, fmt.Errorf("migrations: read oncebox_migrations: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return "", nil, fmt.Errorf("migrations: read oncebox_migrations: %w", err)
+		}
+		missing = slices.DeleteFunc(missing, func(n string) bool { return n == name })
+	}
+	return schema, missing, wrap("read oncebox_migrations", rows.Err())
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("migrations: %s: %w", what, err)
+}
+
+func names() []string {
+	list, err := fs.Glob(FS(), "*.up.sql")
+	if err != nil {
+		panic(err) // the pattern is constant
+	}
+	slices.Sort(list)
+	return list
+}
+
+func quote(ident string) string { return `"` + strings.ReplaceAll(ident, `"`, `""`) + `"` }
