@@ -1,0 +1,28 @@
+// Package backoff computes pauses between attempts. It keeps no state: the count of attempts is the caller's, mostly
+// in a row of the database.
+package backoff
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Exponential returns base doubled for every attempt after the first, at most limit, without jitter.
+func Exponential(attempt int, base, limit time.Duration) time.Duration {
+	d := base
+	for range attempt - 1 {
+		if d >= limit/2 {
+			return limit
+		}
+		d *= 2
+	}
+	return min(d, limit)
+}
+
+// Jitter spreads d evenly over [d/2, d], so that what failed together does not come back together.
+func Jitter(d time.Duration) time.Duration {
+	if d <= 1 {
+		return d
+	}
+	return d/2 + rand.N(d/2+1) //nolint:gosec // nobody gains anything by guessing a pause
+}

@@ -1,0 +1,139 @@
+// Package envelope turns events and payloads into complete, valid envelopes. The unit of work and the outbox share it,
+// so that an event looks the same whichever way it was added.
+package envelope
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
+)
+
+// DefaultMaxPayload is the largest payload unless configured otherwise, in bytes. Brokers take 5 MiB with all headers.
+const DefaultMaxPayload = 1 << 20
+
+// Maker knows the service's defaults.
+type Maker struct {
+	Registry      *event.Registry
+	Source        string
+	TopicPrefix   string
+	DefaultTenant string
+	Topic         func(event.Envelope) string
+	MaxPayload    int
+}
+
+// Recorded makes the envelope of an event that an aggregate recorded.
+func (m *Maker) Recorded(ctx context.Context, agg event.Aggregate, version int64, r event.Recorded) (event.Envelope, error) {
+	env := event.Envelope{
+		AggregateType: agg.AggregateType(), AggregateID: agg.AggregateID(), AggregateVersion: version,
+		OccurredAt: r.At,
+	}
+	if err := m.encode(&env, r.Event); err != nil {
+		return env, fmt.Errorf("%s %s: %w", env.AggregateType, env.AggregateID, err)
+	}
+	return m.complete(ctx, env)
+}
+
+// Payload makes the envelope of something that is added by hand. payload may be an [event.Event], json.RawMessage,
+// []byte, or anything that can be encoded as JSON.
+func (m *Maker) Payload(ctx context.Context, topic string, payload any, opts []event.AddOption) (event.Envelope, error) {
+	env := event.Envelope{Topic: topic, OccurredAt: time.Now().UTC().Truncate(time.Microsecond)}
+	var err error
+	switch p := payload.(type) {
+	case event.Event:
+		err = m.encode(&env, p)
+	case json.RawMessage:
+		env.Payload, env.ContentType = p, event.ContentTypeJSON
+	case []byte:
+		env.Payload, env.ContentType = p, "application/octet-stream"
+	default:
+		env.ContentType = event.ContentTypeJSON
+		env.Payload, err = json.Marshal(p)
+	}
+	if err != nil {
+		return env, fmt.Errorf("topic %s: %w", topic, err)
+	}
+	for _, opt := range opts {
+		opt(&env)
+	}
+	return m.complete(ctx, env)
+}
+
+func (m *Maker) encode(env *event.Envelope, e event.Event) error {
+	if m.Registry == nil {
+		return fmt.Errorf("%w: %q: no registry is configured", event.ErrUnknownType, e.EventType())
+	}
+	enc, err := m.Registry.Encode(e)
+	if err != nil {
+		return err
+	}
+	env.Type, env.SchemaVersion, env.ContentType, env.Payload = enc.Type, enc.SchemaVersion, enc.ContentType, enc.Payload
+	if d, ok := e.(event.Described); ok {
+		env.Metadata = d.Metadata()
+	}
+	return nil
+}
+
+// complete fills in what is still empty, and refuses what must not be stored.
+func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelope, error) {
+	if env.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return env, fmt.Errorf("make an id: %w", err)
+		}
+		env.ID = id.String()
+	}
+	env.Source = first(env.Source, m.Source)
+	env.TenantID = first(env.TenantID, event.TenantFrom(ctx), m.DefaultTenant)
+	env.SchemaVersion = max(env.SchemaVersion, 1)
+
+	md := event.MetadataFrom(ctx)
+	otelx.Inject(ctx, md)
+	maps.Copy(md, env.Metadata)
+	env.Metadata = md
+
+	switch {
+	case env.Topic != "":
+	case m.Topic != nil:
+		env.Topic = m.Topic(env)
+	default:
+		env.Topic = m.TopicPrefix + env.AggregateType
+	}
+	env.Type = first(env.Type, env.Topic)
+	env.RoutingKey = first(env.RoutingKey, env.AggregateID, env.Delivery.OrderingKey)
+
+	limit := m.MaxPayload
+	if limit == 0 {
+		limit = DefaultMaxPayload
+	}
+	if len(env.Payload) > limit && limit > 0 {
+		return env, fmt.Errorf("%s: %w", env.Type, &event.InvalidError{
+			Field:  "Payload",
+			Reason: fmt.Sprintf("has %d bytes, at most %d are allowed (MaxPayload): store it elsewhere and send a reference", len(env.Payload), limit),
+		})
+	}
+	id, err := uuid.Parse(env.ID)
+	if err != nil {
+		return env, &event.InvalidError{Field: "ID", Reason: "is not a UUID"}
+	}
+	env.ID = id.String() // one spelling: consumers compare ids as text
+	if err := env.Validate(); err != nil {
+		return env, fmt.Errorf("%s: %w", env.Type, err)
+	}
+	return env, nil
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+// Package otelx fills in the defaults of the three things every Config carries: logger, tracer and meter.
+package otelx
+
+import (
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const module = "github.com/oncebox/oncebox/"
+
+// Logger returns l, or the program's default.
+func Logger(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.Default()
+	}
+	return l
+}
+
+// Tracer returns the tracer of one of our packages, from the global provider if p is nil.
+func Tracer(p trace.TracerProvider, pkg string) trace.Tracer {
+	if p == nil {
+		p = otel.GetTracerProvider()
+	}
+	return p.Tracer(module + pkg)
+}
+
+// Meter returns the meter of one of our packages, from the global provider if p is nil.
+func Meter(p metric.MeterProvider, pkg string) metric.Meter {
+	if p == nil {
+		p = otel.GetMeterProvider()
+	}
+	return p.Meter(module + pkg)
+}
+
+// Counter returns a counter. A provider that cannot make it gets its error handled by OpenTelemetry; counting must
+// never stop the work, so a counter that does nothing is used then.
+func Counter(m metric.Meter, name, description string) metric.Int64Counter {
+	c, err := m.Int64Counter(name, metric.WithDescription(description))
+	if err != nil {
+		otel.Handle(err)
+	}
+	return c
+}
+
+// Inject writes the trace context of ctx into carrier, as W3C Trace Context says.
+func Inject(ctx context.Context, carrier map[string]string) {
+	propagation.TraceContext{}.Inject(ctx, propagation.MapCarrier(carrier))
+}
+
+// Extract returns the trace context that carrier holds, invalid if it holds none.
+func Extract(carrier map[string]string) trace.SpanContext {
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier(carrier))
+	return trace.SpanContextFromContext(ctx)
+}

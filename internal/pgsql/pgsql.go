@@ -1,0 +1,136 @@
+// Package pgsql runs SQL constants: it puts the schema into them, has the hot ones prepared once per connection, and
+// tells PostgreSQL's error codes apart.
+//
+// bun writes arguments into the text of a statement, so that the server parses and plans each call anew; that costs a
+// third of the rate of a small transaction. The statements here go to the database/sql handles beneath bun instead,
+// with $n arguments.
+package pgsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/uptrace/bun"
+)
+
+// Conn is what *sql.DB, *sql.Tx and *sql.Conn have in common.
+type Conn interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Unwrap returns the database/sql handle beneath a bun handle.
+func Unwrap(db bun.IDB) (Conn, error) {
+	switch v := db.(type) {
+	case *bun.DB:
+		return v.DB, nil
+	case bun.Tx:
+		return v.Tx, nil
+	case *bun.Tx:
+		return v.Tx, nil
+	case bun.Conn:
+		return v.Conn, nil
+	default:
+		return nil, fmt.Errorf("a %T is neither *bun.DB nor bun.Tx nor bun.Conn: pass the handle that bun gave you", db)
+	}
+}
+
+// Runner runs statement constants in one schema.
+type Runner struct {
+	prefix string
+	mode   pgx.QueryExecMode
+	texts  sync.Map // constant -> text with the schema in it
+}
+
+// New returns a runner. schema "" leaves names to the search_path. pooler says that a transaction-mode pooler stands
+// before the database, where a prepared statement may be unknown to the next connection.
+func New(schema string, pooler bool) *Runner {
+	r := &Runner{mode: pgx.QueryExecModeCacheStatement}
+	if schema != "" {
+		r.prefix = pgx.Identifier{schema}.Sanitize() + "."
+	}
+	if pooler {
+		r.mode = pgx.QueryExecModeExec
+	}
+	return r
+}
+
+// Text replaces every "{schema}." in a statement.
+func (r *Runner) Text(constant string) string {
+	if text, ok := r.texts.Load(constant); ok {
+		return text.(string) //nolint:forcetypeassert // only strings are stored
+	}
+	text := strings.ReplaceAll(constant, "{schema}.", r.prefix)
+	r.texts.Store(constant, text)
+	return text
+}
+
+// Query runs a statement that returns rows.
+func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ...any) (*sql.Rows, error) {
+	conn, err := Unwrap(db)
+	if err != nil {
+		return nil, err
+	}
+	return conn.QueryContext(ctx, r.Text(constant), r.withMode(args)...)
+}
+
+// QueryRow runs a statement that returns one row, and scans it into dest.
+func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
+	conn, err := Unwrap(db)
+	if err != nil {
+		return err
+	}
+	return conn.QueryRowContext(ctx, r.Text(constant), r.withMode(args)...).Scan(dest...)
+}
+
+// Exec runs a statement and returns how many rows it touched.
+func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...any) (int64, error) {
+	conn, err := Unwrap(db)
+	if err != nil {
+		return 0, err
+	}
+	res, err := conn.ExecContext(ctx, r.Text(constant), r.withMode(args)...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// withMode tells pgx how to send this one statement, whatever the default of the connection is.
+func (r *Runner) withMode(args []any) []any {
+	return append([]any{r.mode}, args...)
+}
+
+// SQLSTATE codes that something is decided by. PostgreSQL, appendix A.
+const (
+	CodeUniqueViolation      = "23505"
+	CodeSerialization        = "40001"
+	CodeDeadlock             = "40P01"
+	CodeLockNotAvailable     = "55P03"
+	CodeUndefinedTable       = "42P01"
+	CodeInvalidStatementName = "26000"
+)
+
+// Code returns the SQLSTATE of a server error, "" for any other error.
+func Code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// Explain adds to an error what to do about it, where that is known.
+func Explain(err error) error {
+	if Code(err) == CodeUndefinedTable {
+		return fmt.Errorf("%w: oncebox's tables are missing: call migrations.Up (App.Migrate) first, or set the schema they are in", err)
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package uow
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// Config configures a [Manager]. The zero value is enough for units that emit no events.
+type Config struct {
+	// Registry knows the event types. An event that is not registered fails the flush. Required for events.
+	Registry *event.Registry
+	// Source names this service in every event. Required for events.
+	Source string `env:"SOURCE"`
+	// TopicPrefix stands before the aggregate type in the default topic. Default: "".
+	TopicPrefix string `env:"TOPIC_PREFIX"`
+	// DefaultTenant is the tenant of events whose context has none. Default: "default".
+	DefaultTenant string `env:"DEFAULT_TENANT_ID"`
+	// Topic chooses the topic of an aggregate's event. All events of one aggregate should share a topic: brokers keep
+	// no order over several. Default: TopicPrefix + aggregate type.
+	Topic func(event.Envelope) string
+	// MaxPayload is the largest payload in bytes; -1: no limit. Default: 1 MiB.
+	MaxPayload int `env:"MAX_PAYLOAD"`
+	// Retry says how often a function is run again.
+	Retry RetryConfig `envPrefix:"RETRY_"`
+	// CommitTimeout bounds COMMIT, and then the search for what became of it. Default: 30s.
+	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
+
+	// Logger gets warnings. Default: slog.Default().
+	Logger *slog.Logger
+	// TracerProvider is where trace contexts come from. Default: the global one.
+	TracerProvider trace.TracerProvider
+	// MeterProvider takes the metrics. Default: the global one.
+	MeterProvider metric.MeterProvider
+}
+
+// RetryConfig says how often and how fast a function is run again after a deadlock, a serialization failure or a
+// conflict of versions.
+type RetryConfig struct {
+	// MaxAttempts counts the first try as well; -1: never run again. Default: 5.
+	MaxAttempts int `env:"MAX_ATTEMPTS"`
+	// Delay is the pause before the second try; it doubles, with jitter, up to MaxDelay. Default: 10ms.
+	Delay time.Duration `env:"DELAY"`
+	// MaxDelay is the longest pause. Default: 1s.
+	MaxDelay time.Duration `env:"MAX_DELAY"`
+}
+
+// Validate names every field that cannot be used.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.MaxPayload < -1 {
+		errs = append(errs, fmt.Errorf("uow: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
+	}
+	if c.Retry.MaxAttempts < -1 {
+		errs = append(errs, fmt.Errorf("uow: Config.Retry.MaxAttempts is %d: give a count, or -1 for none", c.Retry.MaxAttempts))
+	}
+	for name, d := range map[string]time.Duration{
+		"Retry.Delay": c.Retry.Delay, "Retry.MaxDelay": c.Retry.MaxDelay, "CommitTimeout": c.CommitTimeout,
+	} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("uow: Config.%s is negative", name))
+		}
+	}
+	errs = append(errs,
+		event.ValidateIdentifier("uow: Config.Source", c.Source),
+		event.ValidateIdentifier("uow: Config.DefaultTenant", c.DefaultTenant),
+		event.ValidateIdentifier("uow: Config.TopicPrefix", c.TopicPrefix))
+	return errors.Join(errs...)
+}
+
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&out.Retry.Delay, 10*time.Millisecond)
+	def(&out.Retry.MaxDelay, time.Second)
+	def(&out.CommitTimeout, 30*time.Second)
+	if out.Retry.MaxAttempts == 0 {
+		out.Retry.MaxAttempts = 5
+	}
+	if out.DefaultTenant == "" {
+		out.DefaultTenant = "default"
+	}
+	return out
+}

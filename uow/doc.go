@@ -1,0 +1,37 @@
+// Package uow is the unit of work: one PostgreSQL transaction, the aggregates that changed in it, and their events,
+// which are handed to the sinks as the last statement before COMMIT.
+//
+//	err := units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+//		order := PlaceOrder(id, items)
+//		u.Track(order)
+//		_, err := u.DB().NewInsert().Model(order).Exec(ctx)
+//		return err
+//	})
+//
+// A Do inside a Do is a savepoint with tracked aggregates, events and hooks of its own: they are merged into the outer
+// unit when the inner one succeeds and dropped when it fails.
+//
+// # Guarantees
+//
+// Data and events commit together or not at all. The events of an aggregate are cleared after COMMIT and never before,
+// so nothing is lost when COMMIT fails. Where code swallowed the error of a statement, PostgreSQL would answer COMMIT
+// with a rollback and say nothing; the statement that precedes every COMMIT cannot pass that.
+//
+// A function is run again, in a new transaction, when PostgreSQL chose it as the victim of a deadlock or of a
+// serialization failure, or when it reported [ErrConflict]. It must therefore load or make its aggregates itself;
+// tracking an instance again that an earlier try had tracked is [ErrStale].
+//
+// The caller's context is looked at just before COMMIT and never cancels COMMIT itself.
+//
+// # Errors
+//
+// COMMIT has three outcomes. When its answer is lost, the unit asks the server what became of the transaction and
+// reports success or failure as if nothing had been lost; only where that cannot be found out, the error is a
+// [*CommitUnknownError]. [ErrNoSink]: there are events and nobody takes them. [ErrConflict] and [*ConflictError]: an
+// aggregate was changed by somebody else. [ErrStale]: an aggregate lived through a rollback and must be loaded again.
+//
+// # Metrics
+//
+//   - oncebox.uow.units: units that ended, by outcome (committed, rolled_back, unknown)
+//   - oncebox.uow.retries: functions that were run again
+package uow

@@ -1,0 +1,74 @@
+package uow
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+var (
+	// ErrConflict means that an aggregate was changed by somebody else since it was loaded. Do runs the function again.
+	ErrConflict = errors.New("uow: the aggregate was changed by somebody else")
+	// ErrNoSink means that the unit has events and the manager no sink to take them.
+	ErrNoSink = errors.New("uow: the unit has events and no sink: pass an outbox.Store to uow.New")
+	// ErrCommitUnknown is matched by every [*CommitUnknownError].
+	ErrCommitUnknown = errors.New("uow: the outcome of COMMIT is unknown")
+	// ErrStale means that an aggregate lived through a rollback: its state and its events belong to work that was undone.
+	ErrStale = errors.New("uow: the aggregate lived through a rollback: load it again inside the function")
+	errEnded = errors.New("uow: the unit has ended")
+)
+
+// ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict].
+type ConflictError struct {
+	Type, ID        string
+	Expected, Found int64
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("uow: %s %s: expected version %d, found %d", e.Type, e.ID, e.Expected, e.Found)
+}
+
+// Is makes errors.Is(err, [ErrConflict]) true.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// CommitUnknownError means that the answer to COMMIT was lost and that the server could not tell either. The data and
+// the events are there, all of them, or none is. pg_xact_status(XID) tells which, on the same server.
+type CommitUnknownError struct {
+	// XID is the id of the transaction.
+	XID string
+	// Err is why the answer was lost.
+	Err error
+}
+
+func (e *CommitUnknownError) Error() string {
+	return fmt.Sprintf("uow: the outcome of COMMIT is unknown, transaction %s: SELECT pg_xact_status('%s') tells: %v", e.XID, e.XID, e.Err)
+}
+
+// Unwrap returns why the answer was lost.
+func (e *CommitUnknownError) Unwrap() error { return e.Err }
+
+// Is makes errors.Is(err, [ErrCommitUnknown]) true.
+func (e *CommitUnknownError) Is(target error) bool { return target == ErrCommitUnknown }
+
+// retryable tells whether the transaction failed because of others, so that the same function may succeed now.
+func retryable(err error) bool {
+	switch pgsql.Code(err) {
+	case pgsql.CodeSerialization, pgsql.CodeDeadlock:
+		return true
+	}
+	return errors.Is(err, ErrConflict)
+}
+
+// refused tells whether the server answered COMMIT, and answered no.
+func refused(err error) bool {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return true
+	}
+	// Class 57 (operator intervention) and 08 (connection) come from a server that is going down and may have written
+	// the commit record before it said so.
+	code := pgsql.Code(err)
+	return code != "" && code[:2] != "57" && code[:2] != "08"
+}
