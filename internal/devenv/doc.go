@@ -1,0 +1,31 @@
+// Package devenv gives tests, examples and benchmarks a real PostgreSQL and a real Apache Pulsar.
+//
+// [Postgres] and [Pulsar] return a server that answers, found in this order:
+//
+//   - PostgreSQL: DATABASE_URL; initdb and postgres, 14 or newer, on this machine; else a build of PostgreSQL 17 that is
+//     fetched once (about 15 MB) and kept in the user's cache folder.
+//   - Pulsar: PULSAR_URL, with the admin address in PULSAR_ADMIN_URL; a distribution in the user's cache folder; else the
+//     official one, fetched once (245 MB) with Maven. Java 17 and Maven are installed with apt-get where that is possible.
+//
+// Which one it was is said in one line. A server that was started here has a data folder of its own below the temporary
+// folder, listens on free ports of 127.0.0.1, and writes to disk as it would in production: fsync is left on.
+//
+// # Guarantees
+//
+// Nothing has to be called before or besides these two functions: no hook in main or TestMain. PostgreSQL refuses to run
+// as root, so for root it runs as nobody.
+//
+// A server never outlives the process that started it, SIGKILL of that process included: a watchdog process waits for the
+// end of a pipe that only the starter holds open, then ends the server and removes its folder.
+//
+// Every wait is bounded and honours the context.
+//
+// # Errors
+//
+// An error about a server ends with the last lines of that server's log. An error about something that is missing names the
+// step that provides it.
+//
+// # Limits
+//
+// Servers are started on Linux and macOS only; elsewhere DATABASE_URL and PULSAR_URL have to name running ones.
+package devenv

@@ -1,0 +1,61 @@
+package devenv
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// DefaultStartTimeout bounds one start of one server.
+const DefaultStartTimeout = 2 * time.Minute
+
+// DefaultFetchTimeout bounds the one-time download of a server.
+const DefaultFetchTimeout = 15 * time.Minute
+
+// Options says how a server is found and started. A nil *Options is the same as a zero one.
+type Options struct {
+	// Out receives one line about the server that was found, and the progress of a download if it is a terminal.
+	// Default: os.Stderr.
+	Out io.Writer
+
+	// StartTimeout bounds a start, from the launch of the program to its first answer. Default: 2m.
+	StartTimeout time.Duration
+
+	// FetchTimeout bounds the download of a server that is not on this machine. Default: 15m.
+	FetchTimeout time.Duration
+}
+
+func (o *Options) withDefaults() Options {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.Out == nil {
+		opts.Out = os.Stderr
+	}
+	if opts.StartTimeout == 0 {
+		opts.StartTimeout = DefaultStartTimeout
+	}
+	if opts.FetchTimeout == 0 {
+		opts.FetchTimeout = DefaultFetchTimeout
+	}
+	return opts
+}
+
+func (o Options) say(format string, args ...any) {
+	fmt.Fprintf(o.Out, format+"\n", args...)
+}
+
+// terminal returns Out if a person watches it, else nil.
+func (o Options) terminal() *os.File {
+	f, ok := o.Out.(*os.File)
+	if !ok {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	return f
+}

@@ -1,0 +1,128 @@
+package devenv
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PostgresServer is a PostgreSQL that answers.
+type PostgresServer struct {
+	server
+
+	// URL is its connection string, of a role that may create schemas and databases.
+	URL string
+
+	port int
+}
+
+// Postgres finds or starts a PostgreSQL. The caller stops it.
+func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
+	opts := options.withDefaults()
+	if dsn := os.Getenv("DATABASE_URL"); dsn != "" {
+		return runningPostgres(ctx, opts, dsn)
+	}
+	as, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	p := &PostgresServer{server: server{name: "postgresql", as: as, timeout: opts.StartTimeout}}
+	if err := p.prepare("QUIT"); err != nil {
+		return nil, err
+	}
+	programs, err := findPrograms(ctx, as)
+	origin := "binaries on this machine, " + programs
+	if errors.Is(err, errNoPrograms) {
+		programs, err = fetchPrograms(ctx, as, p.folder, opts)
+		origin = "fetched binaries, " + embeddedVersion
+	}
+	if err == nil {
+		err = p.serve(ctx, programs)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	opts.say("PostgreSQL: %s, port %d", origin, p.port)
+	return p, nil
+}
+
+func runningPostgres(ctx context.Context, opts Options, dsn string) (*PostgresServer, error) {
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("devenv: DATABASE_URL: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	if err := answers(ctx, dsn); err != nil {
+		return nil, fmt.Errorf("devenv: the PostgreSQL of DATABASE_URL does not answer; start it, or unset DATABASE_URL to have one started: %w", err)
+	}
+	opts.say("PostgreSQL: DATABASE_URL, %s port %d", cfg.Host, cfg.Port)
+	return &PostgresServer{URL: dsn}, nil
+}
+
+// serve makes a cluster in the server's folder and starts the server on it.
+func (p *PostgresServer) serve(ctx context.Context, programs string) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(p.folder, "data")
+	p.port = port
+	// With a password, so that other users of this machine cannot use the superuser of a server on loopback.
+	password := rand.Text()
+	if err := p.initCluster(ctx, programs, data, password); err != nil {
+		return err
+	}
+	p.command = func() *exec.Cmd {
+		return postgresCommand(filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(port),
+			"-c", "listen_addresses=127.0.0.1",
+			"-c", "unix_socket_directories="+data,
+			"-c", "max_connections=200",
+			"-c", "shared_buffers=128MB",
+			"-c", "max_wal_size=1GB")
+	}
+	p.URL = (&url.URL{
+		Scheme: "postgres", User: url.UserPassword("oncebox", password), Host: "127.0.0.1:" + strconv.Itoa(port),
+		Path: "/postgres", RawQuery: "sslmode=disable",
+	}).String()
+	p.ready = func(ctx context.Context) error { return answers(ctx, p.URL) }
+	return p.start(ctx)
+}
+
+func (p *PostgresServer) initCluster(ctx context.Context, programs, data, password string) error {
+	secret := filepath.Join(p.folder, "password")
+	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
+		return fmt.Errorf("devenv: write the password for initdb: %w", err)
+	}
+	defer os.Remove(secret)
+	if err := p.as.own(secret); err != nil {
+		return err
+	}
+	return p.run(ctx, postgresCommand(filepath.Join(programs, "initdb"), "--pgdata", data, "--no-sync",
+		"--username", "oncebox", "--pwfile", secret, "--auth", "scram-sha-256", "--encoding", "UTF8", "--no-locale"))
+}
+
+// postgresCommand leaves this process' environment out: PGDATA, PGPORT and their kind change what the programs do.
+func postgresCommand(path string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	return cmd
+}
+
+func answers(ctx context.Context, dsn string) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return conn.Ping(ctx)
+}

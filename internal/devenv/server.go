@@ -1,0 +1,158 @@
+package devenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// ErrNotStartedHere is returned by Kill and Restart of a server that was found running: it is not ours to kill.
+var ErrNotStartedHere = errors.New("devenv: the server was not started by this process")
+
+// server is a server program with a folder and a watchdog of its own, or a running server of somebody else's if dog is nil.
+type server struct {
+	name    string
+	folder  string
+	as      *account
+	dog     *watchdog
+	timeout time.Duration
+	command func() *exec.Cmd
+	ready   func(context.Context) error // one look: nil if the server answers
+
+	mu      sync.Mutex
+	current *child
+}
+
+func (s *server) logFile() string { return filepath.Join(s.folder, "server.log") }
+
+// prepare makes the folder and the watchdog that removes it.
+func (s *server) prepare(signal string) error {
+	folder, err := s.as.tempFolder(s.name)
+	if err != nil {
+		return err
+	}
+	dog, err := newWatchdog(signal, folder)
+	if err != nil {
+		os.RemoveAll(folder)
+		return err
+	}
+	s.folder, s.dog = folder, dog
+	return nil
+}
+
+// launch runs a program in the server's folder, with its output in the server's log.
+func (s *server) launch(cmd *exec.Cmd) (*child, error) {
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("devenv: open the log of %s: %w", s.name, err)
+	}
+	defer log.Close()
+	cmd.Dir = s.folder
+	cmd.Stdout, cmd.Stderr = log, log
+	return s.dog.start(cmd, s.as)
+}
+
+// run runs a program to its end.
+func (s *server) run(ctx context.Context, cmd *exec.Cmd) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	program := cmd.Path
+	c, err := s.launch(cmd)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-c.exited:
+		if c.err != nil {
+			return s.withLog(fmt.Errorf("devenv: %s: %w", program, c.err))
+		}
+		return nil
+	case <-ctx.Done():
+		return s.withLog(errors.Join(fmt.Errorf("devenv: %s did not end in time: %w", program, ctx.Err()), c.kill()))
+	}
+}
+
+// start runs the server program and waits until it answers.
+func (s *server) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		return fmt.Errorf("devenv: %s runs already", s.name)
+	}
+	c, err := s.launch(s.command())
+	if err != nil {
+		return err
+	}
+	if err := s.await(ctx, c); err != nil {
+		return s.withLog(errors.Join(err, c.kill()))
+	}
+	s.current = c
+	return nil
+}
+
+func (s *server) await(ctx context.Context, c *child) error {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	last := errors.New("not asked yet")
+	for {
+		select {
+		case <-c.exited:
+			return fmt.Errorf("devenv: %s ended before it answered: %w", s.name, c.err)
+		case <-ctx.Done():
+			return fmt.Errorf("devenv: %s did not answer in time (%w), last: %w", s.name, ctx.Err(), last)
+		case <-look.C:
+			if last = s.ready(ctx); last == nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (s *server) withLog(err error) error {
+	return fmt.Errorf("%w\nthe log's last lines:\n%s", err, logTail(s.logFile()))
+}
+
+// Kill ends the server with SIGKILL, as a crash would, and returns when its process is gone. Its data stays for Restart.
+func (s *server) Kill() error {
+	if s.dog == nil {
+		return ErrNotStartedHere
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return nil
+	}
+	err := s.current.kill()
+	s.current = nil
+	return err
+}
+
+// Restart kills the server if it runs, starts it again on the same ports and data, and returns when it answers.
+func (s *server) Restart(ctx context.Context) error {
+	if err := s.Kill(); err != nil {
+		return err
+	}
+	return s.start(ctx)
+}
+
+// Stop ends the server and removes its data. It leaves a server alone that was not started here. A second call does nothing.
+func (s *server) Stop() error {
+	if s.dog == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.dog.stop()
+	if s.current != nil {
+		<-s.current.exited
+		s.current = nil
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+//go:build linux || darwin
+
+package devenv
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+//go:embed watchdog.sh
+var watchdogScript string
+
+// hold keeps a program from starting before its process id is known to the watchdog: read fails, and nothing is started,
+// when the other end of the pipe is closed without a word.
+const hold = `read -r go && exec "$@" </dev/null`
+
+// watchdog runs one server at a time, and ends it with this process.
+type watchdog struct {
+	cmd   *exec.Cmd
+	leash *os.File // closed by us or by the kernel: the watchdog acts
+}
+
+// newWatchdog starts a watchdog that sends the signal to the program it was last told of, and then removes the folder.
+func newWatchdog(signal, folder string) (*watchdog, error) {
+	end, leash, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("devenv: make the watchdog's pipe: %w", err)
+	}
+	defer end.Close()
+	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "watchdog.sh", signal, folder)
+	cmd.Dir = "/"
+	cmd.Stdin = end
+	// In a session of its own it gets neither the terminal's ctrl-C nor its hang-up.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		leash.Close()
+		return nil, fmt.Errorf("devenv: start the watchdog: %w", err)
+	}
+	return &watchdog{cmd: cmd, leash: leash}, nil
+}
+
+// start runs a program under the watchdog, as the given user if there is one.
+//
+// This process may be killed between any two lines. So the child is held before it executes the program: it is either told
+// to go on after the watchdog knows its id, or sees the end of its input and leaves.
+func (w *watchdog) start(cmd *exec.Cmd, as *account) (*child, error) {
+	path := cmd.Path
+	cmd.Path = "/bin/sh"
+	cmd.Args = append([]string{"sh", "-c", hold, "sh", path}, cmd.Args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if as != nil {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: as.uid, Gid: as.gid}
+	}
+	in, gate, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("devenv: make the pipe of %s: %w", path, err)
+	}
+	defer in.Close()
+	defer gate.Close()
+	cmd.Stdin = in
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("devenv: start %s: %w", path, err)
+	}
+	err = errors.Join(w.tell(cmd.Process.Pid), release(gate))
+	c := &child{cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		defer close(c.exited)
+		c.err = cmd.Wait()
+		// Fails only after stop, when the watchdog listens no more.
+		_ = w.tell(0)
+	}()
+	if err != nil {
+		return nil, fmt.Errorf("devenv: hand %s to its watchdog: %w", path, err)
+	}
+	return c, nil
+}
+
+func (w *watchdog) tell(pid int) error {
+	_, err := fmt.Fprintln(w.leash, pid)
+	return err
+}
+
+func release(gate *os.File) error {
+	_, err := gate.WriteString("go\n")
+	return err
+}
+
+// stop has the watchdog end the program and remove the folder, and waits for both: 10 seconds and a bit at most.
+func (w *watchdog) stop() error {
+	if err := w.leash.Close(); err != nil {
+		if errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		return fmt.Errorf("devenv: stop the server: %w", err)
+	}
+	if err := w.cmd.Wait(); err != nil {
+		return fmt.Errorf("devenv: stop the server: its watchdog ended with: %w", err)
+	}
+	return nil
+}
+
+// child is a program that runs under a watchdog.
+type child struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it has ended, err is set then
+	err    error
+}
+
+// kill sends SIGKILL and waits for the end.
+func (c *child) kill() error {
+	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("devenv: kill process %d: %w", c.cmd.Process.Pid, err)
+	}
+	<-c.exited
+	return nil
+}

@@ -1,0 +1,82 @@
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// maxConns is what one test may open, so that tests in parallel stay below the server's 200.
+const maxConns = 20
+
+// DB is a pool of connections to a schema of its own, which is first in the search path.
+type DB struct {
+	*bun.DB
+
+	// Schema is its name, safe in SQL without quotes.
+	Schema string
+
+	// DSN is the connection string of the pool, for processes and pools of the test's own.
+	DSN string
+}
+
+// Open makes an empty schema and a pool of up to 20 connections to it. Both are gone when the test ends.
+func Open(t testing.TB) *DB {
+	t.Helper()
+	schema := "test_" + strings.ToLower(rand.Text()[:16])
+	dsn, err := withParams(URL(t), url.Values{"search_path": {schema}, "default_query_exec_mode": {"exec"}})
+	require.NoError(t, err)
+	db := &DB{Schema: schema, DSN: dsn}
+	db.DB = db.Another(t)
+	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
+	require.NoError(t, err)
+	// Runs before the pool's own clean-up.
+	t.Cleanup(func() { db.drop(t) })
+	return db
+}
+
+// Another opens a further pool on the same schema, as a second process would. It is closed when the test ends.
+func (db *DB) Another(t testing.TB) *bun.DB {
+	t.Helper()
+	pool, err := sql.Open("pgx", db.DSN)
+	require.NoError(t, err)
+	pool.SetMaxOpenConns(maxConns)
+	pool.SetMaxIdleConns(maxConns)
+	t.Cleanup(func() { _ = pool.Close() })
+	return bun.NewDB(pool, pgdialect.New())
+}
+
+// drop removes the schema, in a bounded time even if the test left a transaction open.
+func (db *DB) drop(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	_, err := db.ExecContext(ctx, "DROP SCHEMA "+db.Schema+" CASCADE")
+	if err != nil {
+		t.Errorf("pgtest: drop the schema of the test, which may have left a transaction open: %v", err)
+	}
+}
+
+func withParams(dsn string, params url.Values) (string, error) {
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme == "" {
+		return "", fmt.Errorf("pgtest: DATABASE_URL has to be a URL, postgres://user:password@host:port/database: %w", err)
+	}
+	query := u.Query()
+	for name, values := range params {
+		query[name] = values
+	}
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}
+

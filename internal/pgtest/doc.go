@@ -1,0 +1,13 @@
+// Package pgtest gives each test a PostgreSQL schema of its own.
+//
+// All tests of a process share one server: that of DATABASE_URL, which make test sets for all packages, else one that the
+// first test starts. A package that uses it has
+//
+//	func TestMain(m *testing.M) { pgtest.Main(m) }
+//
+// which stops the server at the end and fails the package if goroutines are left over. A test then opens a database:
+//
+//	db := pgtest.Open(t)
+//
+// A test without a server does not get skipped, it fails.
+package pgtest
