@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/migrations"
 )
 
 // maxConns is what one test may open, so that tests in parallel stay below the server's 200.
@@ -42,6 +45,15 @@ func Open(t testing.TB) *DB {
 	require.NoError(t, err)
 	// Runs before the pool's own clean-up.
 	t.Cleanup(func() { db.drop(t) })
+	return db
+}
+
+// Migrated is Open with this module's tables in the schema.
+func Migrated(t testing.TB) *DB {
+	t.Helper()
+	db := Open(t)
+	err := migrations.Up(t.Context(), db.DB, &migrations.Config{Schema: db.Schema, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
 	return db
 }
 
@@ -79,4 +91,3 @@ func withParams(dsn string, params url.Values) (string, error) {
 	u.RawQuery = query.Encode()
 	return u.String(), nil
 }
-

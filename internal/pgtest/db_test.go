@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/migrations"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -42,6 +43,12 @@ func TestSchemaIsDroppedAtTheEnd(t *testing.T) {
 		require.NoError(t, err)
 	})
 	require.Equal(t, 0, count(t, pgtest.Open(t), "SELECT count(*) FROM pg_namespace WHERE nspname = ?", schema))
+}
+
+func TestMigratedHasTheTables(t *testing.T) {
+	db := pgtest.Migrated(t)
+	require.NoError(t, migrations.Verify(t.Context(), db.DB, &migrations.Config{Schema: db.Schema}))
+	require.Equal(t, 0, count(t, db, "SELECT count(*) FROM outbox_messages"))
 }
 
 func count(t *testing.T, db *pgtest.DB, query string, args ...any) int {

@@ -5,9 +5,11 @@
 //
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 //
-// which stops the server at the end and fails the package if goroutines are left over. A test then opens a database:
+// which stops the server at the end and fails the package if goroutines are left over. A test then opens a database, empty
+// or with this module's tables:
 //
 //	db := pgtest.Open(t)
+//	db := pgtest.Migrated(t)
 //
 // A test without a server does not get skipped, it fails.
 package pgtest
