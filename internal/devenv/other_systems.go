@@ -24,4 +24,4 @@ type child struct {
 
 func (*child) kill() error { return errSystem }
 
-func lockFile(string) (unlock func(), err error) { return nil, errSystem }
+func tryLock(string) (unlock func() error, ok bool, err error) { return nil, false, errSystem }

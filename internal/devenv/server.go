@@ -45,7 +45,7 @@ func (s *server) prepare(signal string) error {
 	return nil
 }
 
-// launch runs a program in the server's folder, with its output in the server's log.
+// launch runs a program in the server's folder, with its output in the server's log unless it has another place for it.
 func (s *server) launch(cmd *exec.Cmd) (*child, error) {
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -53,7 +53,10 @@ func (s *server) launch(cmd *exec.Cmd) (*child, error) {
 	}
 	defer log.Close()
 	cmd.Dir = s.folder
-	cmd.Stdout, cmd.Stderr = log, log
+	if cmd.Stdout == nil {
+		cmd.Stdout = log
+	}
+	cmd.Stderr = log
 	return s.dog.start(cmd, s.as)
 }
 
