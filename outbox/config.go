@@ -1,0 +1,78 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// Config configures a [Store].
+type Config struct {
+	// Schema holds the tables. Default: the first one of the connection's search_path.
+	Schema string
+	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
+	Pooler bool
+	// Retention is how long published rows are kept, in whole days; 0 here means the default, NoRetention deletes on
+	// publish, -1 keeps them for ever. Default: 168h.
+	Retention time.Duration `env:"RETENTION"`
+
+	// Registry, Source, DefaultTenant and MaxPayload are for [Store.Add]; see the fields of the same names of
+	// uow.Config. Source is required for Add. Defaults: none, none, "default", 1 MiB.
+	Registry      *event.Registry
+	Source        string
+	DefaultTenant string
+	MaxPayload    int
+
+	// Logger gets warnings. Default: slog.Default().
+	Logger *slog.Logger
+	// TracerProvider is where trace contexts come from. Default: the global one.
+	TracerProvider trace.TracerProvider
+	// MeterProvider takes the metrics. Default: the global one.
+	MeterProvider metric.MeterProvider
+}
+
+const (
+	// DefaultRetention is how long published rows are kept.
+	DefaultRetention = 7 * 24 * time.Hour
+	// NoRetention deletes rows when they are published.
+	NoRetention = time.Duration(-2)
+	// KeepForever keeps published rows until somebody else removes them.
+	KeepForever = time.Duration(-1)
+)
+
+// Validate names every field that cannot be used.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Retention < 0 && c.Retention != NoRetention && c.Retention != KeepForever ||
+		c.Retention > 0 && c.Retention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("outbox: Config.Retention is %s: give 24h or more, NoRetention or KeepForever", c.Retention))
+	}
+	if c.MaxPayload < -1 {
+		errs = append(errs, fmt.Errorf("outbox: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
+	}
+	errs = append(errs,
+		event.ValidateIdentifier("outbox: Config.Schema", c.Schema),
+		event.ValidateIdentifier("outbox: Config.Source", c.Source),
+		event.ValidateIdentifier("outbox: Config.DefaultTenant", c.DefaultTenant))
+	return errors.Join(errs...)
+}
+
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	if out.Retention == 0 {
+		out.Retention = DefaultRetention
+	}
+	if out.DefaultTenant == "" {
+		out.DefaultTenant = "default"
+	}
+	return out
+}

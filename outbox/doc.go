@@ -1,0 +1,34 @@
+// Package outbox owns the outbox tables: it stores events in the writer's transaction and gives them to whoever
+// publishes them, lane by lane.
+//
+// A [Store] is a sink of the unit of work (see package uow), or is called by hand within any transaction:
+//
+//	id, err := store.Add(ctx, tx, "order", OrderPlaced{...})
+//
+// # How rows live
+//
+// Unsent rows are in "outbox" and nowhere else; publishing one deletes it and, unless the retention is 0, archives it
+// in the partition of the day. A row that cannot go yet waits in "outbox_held", a row that never can is in
+// "outbox_dead". The view "outbox_messages" shows all of them with a status, see [Record].
+//
+//	NEW -> PUBLISHING -> SENT            the usual way
+//	       PUBLISHING -> FAILED -> SENT  refused, waited, taken
+//	       FAILED -> DEAD                refused too often, or for good
+//	       DEAD -> NEW                   replayed by an operator
+//
+// # Guarantees
+//
+// Rows of one ordering key leave in the order of their commits. Writers of a key take its lock in the INSERT itself,
+// before the sequence is drawn, so the sequence is the order of commit. All rows of a key are in one lane, a lane has
+// one owner, and everything the owner writes is fenced: one statement locks the lane's row, compares owner and epoch,
+// and touches only what that returned. An owner that lost its lane, however late it notices, changes nothing.
+//
+// A key whose head was refused or is dead is blocked: what follows it waits in order behind it. Other keys go on.
+//
+// All times are the database's.
+//
+// # Errors
+//
+// [ErrFenced] tells that a lane was lost. [event.ErrInvalid] tells what was refused at Add. Missing tables are reported
+// with the call that makes them.
+package outbox

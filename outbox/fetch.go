@@ -1,0 +1,91 @@
+package outbox
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// MaxFetch is the most rows that one fetch takes from one lane.
+const MaxFetch = 500
+
+// Cursor says where a fetch begins in one lane and how many rows it takes.
+type Cursor struct {
+	Lease Lease
+	// After is a sequence up to which the lane is known to be empty for good, see [Mark]. 0: from the head.
+	After int64
+	// Quota is at most [MaxFetch].
+	Quota int32
+}
+
+// fetchRows reads the heads of several lanes and notes in the lane how far it read: rows up to claimed_seq may be on
+// their way to the broker, which is what a successor, and whoever looks at the view, must know.
+//
+// All rows come from one snapshot and from the head. A snapshot that shows a row of a key shows every earlier row of
+// that key, so sorting by seq is enough; a remembered cursor would jump over rows that commit late.
+//
+// The inner LIMIT is a literal on purpose. With a parameter in its place the generic plan costs so much that every
+// fetch is JIT-compiled, and with the filter beside it the planner sorts the whole backlog.
+const fetchRows = `
+WITH mine AS MATERIALIZED (
+	SELECT l.lane, c.after, c.quota
+	FROM {schema}.outbox_lane l
+	JOIN unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::int[]) c(lane, epoch, after, quota) USING (lane, epoch)
+	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
+f AS MATERIALIZED (
+	SELECT o.* FROM mine c CROSS JOIN LATERAL (
+		SELECT * FROM (
+			SELECT ` + columns + ` FROM {schema}.outbox o
+			WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) x
+		WHERE x.topic <> ALL ($6::text[])
+		ORDER BY x.seq LIMIT c.quota) o),
+noted AS (
+	UPDATE {schema}.outbox_lane l SET claimed_seq = x.hi
+	FROM (SELECT lane, max(seq) AS hi FROM f GROUP BY lane) x
+	WHERE l.lane = x.lane AND l.claimed_seq < x.hi)
+SELECT ` + rowColumns + ` FROM f ORDER BY lane, seq`
+
+// Fetch reads the next rows of the lanes, ordered by lane and sequence, without those of the paused topics. A lane
+// that was lost gives no rows. The rows stay where they are until they are settled.
+func (s *Store) Fetch(ctx context.Context, cursors []Cursor, pausedTopics []string) ([]Row, error) {
+	leases := make([]Lease, len(cursors))
+	after, quota := make([]int64, len(cursors)), make([]int32, len(cursors))
+	for i, c := range cursors {
+		leases[i], after[i], quota[i] = c.Lease, c.After, min(c.Quota, MaxFetch)
+	}
+	owner, lanes, epochs := split(leases)
+	if pausedTopics == nil {
+		pausedTopics = []string{}
+	}
+	rows, err := s.sql.Query(ctx, s.db, fetchRows, owner, lanes, epochs, after, quota, pausedTopics)
+	if err != nil {
+		return nil, wrap("fetch rows", err)
+	}
+	out, err := scanRows(rows)
+	return out, wrap("fetch rows", err)
+}
+
+// Mark is an observation of the sequence: once every transaction up to XID has ended, nothing can appear at or below
+// Seq any more.
+type Mark struct {
+	// Seq is the last number that was drawn when the observation began.
+	Seq int64
+	// XID is a transaction id that was assigned after that.
+	XID int64
+	// Xmin is the oldest transaction that was still running.
+	Xmin int64
+}
+
+// observe reads the sequence before it assigns a transaction id. Every row assigns its transaction's id before it draws
+// its number. So whoever drew a number up to v had an id below x when it did, and has ended once xmin > x.
+const observe = `
+WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) AS v)
+SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint FROM s`
+
+// Observe takes a mark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
+// beyond the mark's XID.
+func (s *Store) Observe(ctx context.Context) (Mark, error) {
+	var m Mark
+	err := s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin)
+	return m, wrap("observe the sequence", pgsql.Explain(err))
+}

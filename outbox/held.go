@@ -1,0 +1,161 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// Block is a key whose head is held or dead.
+type Block struct {
+	Key   string
+	State string // failed, dead, draining
+	// Empty says that nothing of the key is held any more. The owner then lifts the block, unless it is dead.
+	Empty bool
+}
+
+// LaneBlocks are the blocks of one lane at one moment, with the operators' counter of that moment.
+type LaneBlocks struct {
+	Change int64
+	Blocks []Block
+}
+
+// loadBlocks reads counter and blocks in one snapshot: an operator changes both in one transaction.
+const loadBlocks = `
+SELECT l.lane, l.change, coalesce(b.ordering_key, ''), coalesce(b.state, ''),
+	NOT EXISTS (SELECT 1 FROM {schema}.outbox_held h WHERE h.lane = b.lane AND h.ordering_key = b.ordering_key)
+FROM {schema}.outbox_lane l LEFT JOIN {schema}.outbox_block b ON b.lane = l.lane
+WHERE l.lane = ANY ($1::smallint[])`
+
+// Blocks loads the blocks of the lanes.
+func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks, error) {
+	rows, err := s.sql.Query(ctx, s.db, loadBlocks, lanes)
+	if err != nil {
+		return nil, wrap("load blocks", err)
+	}
+	defer rows.Close()
+	out := make(map[int16]LaneBlocks, len(lanes))
+	for rows.Next() {
+		var lane int16
+		var change int64
+		var b Block
+		if err := rows.Scan(&lane, &change, &b.Key, &b.State, &b.Empty); err != nil {
+			return nil, wrap("load blocks", err)
+		}
+		lb := out[lane]
+		lb.Change = change
+		if b.State != "" {
+			lb.Blocks = append(lb.Blocks, b)
+		}
+		out[lane] = lb
+	}
+	return out, wrap("load blocks", rows.Err())
+}
+
+// dueRows finds held rows whose time has come. Followers wait at infinity, so that a long queue behind a refused head
+// costs nothing here.
+const dueRows = `
+SELECT ` + rowColumns + ` FROM {schema}.outbox_held
+WHERE lane = ANY ($1::smallint[]) AND retry_after <= clock_timestamp() AND topic <> ALL ($2::text[])
+ORDER BY lane, retry_after LIMIT 100`
+
+// Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys.
+func (s *Store) Due(ctx context.Context, lanes []int16, pausedTopics []string) ([]Row, error) {
+	if pausedTopics == nil {
+		pausedTopics = []string{}
+	}
+	rows, err := s.sql.Query(ctx, s.db, dueRows, lanes, pausedTopics)
+	if err != nil {
+		return nil, wrap("find due rows", err)
+	}
+	out, err := scanRows(rows)
+	return out, wrap("find due rows", err)
+}
+
+const queueRows = `
+SELECT ` + rowColumns + ` FROM {schema}.outbox_held WHERE lane = $1 AND ordering_key = $2 ORDER BY seq LIMIT 100`
+
+// Queue returns the first held rows of a key, in order.
+func (s *Store) Queue(ctx context.Context, lane int16, key string) ([]Row, error) {
+	rows, err := s.sql.Query(ctx, s.db, queueRows, lane, key)
+	if err != nil {
+		return nil, wrap("read the queue of a key", err)
+	}
+	out, err := scanRows(rows)
+	return out, wrap("read the queue of a key", err)
+}
+
+// heldFence also compares the operators' counter. An owner that waited for the lane's row sees the row afresh and
+// everything else as it was before; without the counter it would lift a block that an operator's replay has just filled.
+const heldFence = `
+WITH lane AS MATERIALIZED (
+	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 AND change = $4 FOR NO KEY UPDATE)`
+
+// settleHeld archives published rows of one key, makes the next one due, and lifts the block when there is none. The
+// statement has one snapshot, in which the rows that it deletes are still visible: hence "<> ALL".
+const settleHeld = heldFence + `,
+gone AS (
+	DELETE FROM {schema}.outbox_held h USING lane WHERE h.lane = lane.lane AND h.seq = ANY ($5::bigint[]) RETURNING h.*),
+arch AS (
+	INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone WHERE $7),
+next AS MATERIALIZED (
+	SELECT h.lane, h.seq, h.not_before FROM {schema}.outbox_held h, lane
+	WHERE h.lane = lane.lane AND h.ordering_key = $6 AND h.seq <> ALL ($5::bigint[]) ORDER BY h.seq LIMIT 1),
+due AS (
+	UPDATE {schema}.outbox_held h SET retry_after = greatest(clock_timestamp(), next.not_before)
+	FROM next WHERE h.lane = next.lane AND h.seq = next.seq AND h.retry_after = 'infinity'),
+lift AS (
+	DELETE FROM {schema}.outbox_block b USING lane
+	WHERE b.lane = lane.lane AND b.ordering_key = $6 AND b.state <> 'dead' AND NOT EXISTS (SELECT 1 FROM next)
+	RETURNING 1)
+SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM lift)`
+
+// SettleHeld records that the broker confirmed held rows of one key ("" for an unordered row). It returns whether the
+// key is free now, and [ErrFenced] if the lane was lost or an operator changed it: then the blocks must be loaded again.
+func (s *Store) SettleHeld(ctx context.Context, lease Lease, change int64, key string, published []int64) (lifted bool, err error) {
+	var fence, lifts int
+	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, published, nullable(key), s.cfg.Retention != NoRetention}
+	if err := s.sql.QueryRow(ctx, s.db, settleHeld, args, &fence, &lifts); err != nil {
+		return false, wrap("settle held rows", err)
+	}
+	if fence == 0 {
+		return false, ErrFenced
+	}
+	return lifts > 0, nil
+}
+
+// retryHeld counts one more refusal of a head.
+const retryHeld = heldFence + `
+UPDATE {schema}.outbox_held h SET retry_count = h.retry_count + 1, retry_after = clock_timestamp() + $6::interval, error_message = $7
+FROM lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.retry_count`
+
+// RetryHeld records that a held row was refused again.
+func (s *Store) RetryHeld(ctx context.Context, lease Lease, change int64, seq int64, wait time.Duration, reason string) error {
+	n, err := s.sql.Exec(ctx, s.db, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, cleanText(reason))
+	return fencedUnless(n, wrap("hold a row again", err))
+}
+
+// killHeld makes a held row a dead letter. Its key stays blocked until an operator decides.
+const killHeld = heldFence + `,
+gone AS (
+	DELETE FROM {schema}.outbox_held h USING lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.*, 3 AS verdict),
+block AS (
+	INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state)
+	SELECT lane, ordering_key, seq, 'dead' FROM gone WHERE ordering_key IS NOT NULL
+	ON CONFLICT (lane, ordering_key) DO UPDATE SET state = 'dead', head_seq = excluded.head_seq),
+dead AS (
+	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, $6 FROM gone)
+SELECT 1 FROM gone`
+
+// KillHeld records that a held row will never be taken.
+func (s *Store) KillHeld(ctx context.Context, lease Lease, change int64, seq int64, reason string) error {
+	n, err := s.sql.Exec(ctx, s.db, killHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, cleanText(reason))
+	return fencedUnless(n, wrap("bury a row", err))
+}
+
+// fencedUnless turns "no row was touched" into [ErrFenced].
+func fencedUnless(n int64, err error) error {
+	if err == nil && n == 0 {
+		return ErrFenced
+	}
+	return err
+}

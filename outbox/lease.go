@@ -1,0 +1,156 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// ErrFenced means that a lane belongs to somebody else by now, or that an operator changed it meanwhile. Nothing was
+// written.
+var ErrFenced = errors.New("outbox: the lane was lost or changed")
+
+// Lease is the right to publish the rows of one lane. Owner and epoch are the fence of everything that is written.
+type Lease struct {
+	Lane  int16
+	Owner string
+	Epoch int64
+	// SuspectTo is not 0 if the lane was taken over from an owner that vanished: rows up to it may have been on their way.
+	SuspectTo int64
+}
+
+const (
+	// heartbeat tells the others that this projector is alive, and counts those that are.
+	heartbeat = `
+WITH me AS (
+	INSERT INTO {schema}.outbox_projector (owner, grp, seen_until) VALUES ($1, $2, clock_timestamp() + $3::interval)
+	ON CONFLICT (owner) DO UPDATE SET grp = excluded.grp, seen_until = excluded.seen_until)
+SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1 AND seen_until > clock_timestamp()),
+	(SELECT count(*) FROM {schema}.outbox_lane WHERE grp = $2)`
+	// farewell also buries those that never said it.
+	farewell = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
+
+	// claim takes free lanes. It must be committed before the blocks are loaded, and they before the first fetch: an old
+	// owner that is still writing holds the lane's row, so its hold is either seen by the load or fenced by the epoch.
+	claim = `
+WITH free AS MATERIALIZED (
+	SELECT lane, owner AS prev FROM {schema}.outbox_lane
+	WHERE grp = $1 AND lease_until < clock_timestamp()
+	ORDER BY lease_until, lane LIMIT $4 FOR UPDATE SKIP LOCKED)
+UPDATE {schema}.outbox_lane l SET owner = $2, epoch = l.epoch + 1, lease_until = clock_timestamp() + $3::interval
+FROM free WHERE l.lane = free.lane
+RETURNING l.lane, l.epoch, CASE WHEN free.prev IS NULL THEN 0 ELSE l.claimed_seq END`
+
+	// renew locks in the order of the lanes, as every other statement over several lanes does.
+	renew = `
+WITH mine AS MATERIALIZED (
+	SELECT l.lane FROM {schema}.outbox_lane l JOIN unnest($2::smallint[], $3::bigint[]) c(lane, epoch) USING (lane, epoch)
+	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)
+UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval
+FROM mine WHERE l.lane = mine.lane
+RETURNING l.lane, l.change`
+
+	release = `
+WITH mine AS MATERIALIZED (
+	SELECT l.lane FROM {schema}.outbox_lane l JOIN unnest($2::smallint[], $3::bigint[]) c(lane, epoch) USING (lane, epoch)
+	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)
+UPDATE {schema}.outbox_lane l SET owner = NULL, lease_until = '-infinity'
+FROM mine WHERE l.lane = mine.lane`
+)
+
+// Heartbeat says that owner is alive for the next ttl. It returns how many projectors of the group are, and how many
+// lanes they share.
+func (s *Store) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (alive, lanes int, err error) {
+	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl}, &alive, &lanes); err != nil {
+		return 0, 0, fmt.Errorf("outbox: heartbeat: %w", pgsql.Explain(err))
+	}
+	return alive, lanes, nil
+}
+
+// Farewell takes the heartbeat back.
+func (s *Store) Farewell(ctx context.Context, owner string) error {
+	if _, err := s.sql.Exec(ctx, s.db, farewell, owner); err != nil {
+		return fmt.Errorf("outbox: farewell: %w", err)
+	}
+	return nil
+}
+
+// Claim takes at most n lanes of the group that nobody holds.
+func (s *Store) Claim(ctx context.Context, owner string, group int16, n int, ttl time.Duration) ([]Lease, error) {
+	rows, err := s.sql.Query(ctx, s.db, claim, group, owner, ttl, n)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: claim lanes: %w", pgsql.Explain(err))
+	}
+	defer rows.Close()
+	var leases []Lease
+	for rows.Next() {
+		l := Lease{Owner: owner}
+		if err := rows.Scan(&l.Lane, &l.Epoch, &l.SuspectTo); err != nil {
+			return nil, fmt.Errorf("outbox: claim lanes: %w", err)
+		}
+		leases = append(leases, l)
+	}
+	return leases, wrap("claim lanes", rows.Err())
+}
+
+// Renew extends the leases. It returns, for each lane that is still held, how often an operator changed it; a lane
+// that is missing in the answer is lost.
+func (s *Store) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
+	owner, lanes, epochs := split(leases)
+	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: renew leases: %w", err)
+	}
+	defer rows.Close()
+	changes = make(map[int16]int64, len(leases))
+	for rows.Next() {
+		var lane int16
+		var change int64
+		if err := rows.Scan(&lane, &change); err != nil {
+			return nil, fmt.Errorf("outbox: renew leases: %w", err)
+		}
+		changes[lane] = change
+	}
+	return changes, wrap("renew leases", rows.Err())
+}
+
+// Release hands the lanes back, so that others need not wait for the leases to expire.
+func (s *Store) Release(ctx context.Context, leases []Lease) error {
+	owner, lanes, epochs := split(leases)
+	_, err := s.sql.Exec(ctx, s.db, release, owner, lanes, epochs)
+	return wrap("release lanes", err)
+}
+
+// split turns leases of one owner into the arrays that unnest wants.
+func split(leases []Lease) (owner string, lanes []int16, epochs []int64) {
+	lanes, epochs = make([]int16, len(leases)), make([]int64, len(leases))
+	for i, l := range leases {
+		owner, lanes[i], epochs[i] = l.Owner, l.Lane, l.Epoch
+	}
+	return owner, lanes, epochs
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("outbox: %s: %w", what, pgsql.Explain(err))
+}
+
+// scanLanes collects a column of lane numbers.
+func scanLanes(rows *sql.Rows) (map[int16]bool, error) {
+	defer rows.Close()
+	lanes := map[int16]bool{}
+	for rows.Next() {
+		var lane int16
+		if err := rows.Scan(&lane); err != nil {
+			return nil, err
+		}
+		lanes[lane] = true
+	}
+	return lanes, rows.Err()
+}

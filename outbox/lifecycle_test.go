@@ -1,0 +1,181 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// fixture is a store on a schema of its own, with all lanes leased to "me".
+type fixture struct {
+	*outbox.Store
+	t      *testing.T
+	db     *pgtest.DB
+	leases map[int16]outbox.Lease
+}
+
+func newFixture(t *testing.T, cfg *outbox.Config) *fixture {
+	t.Helper()
+	db := pgtest.Migrated(t)
+	if cfg == nil {
+		cfg = &outbox.Config{}
+	}
+	cfg.Source = "test"
+	f := &fixture{Store: outbox.NewStore(db.DB, cfg), t: t, db: db}
+	f.claim("me")
+	return f
+}
+
+func (f *fixture) claim(owner string) {
+	f.t.Helper()
+	leases, err := f.Claim(f.t.Context(), owner, 0, 64, time.Minute)
+	require.NoError(f.t, err)
+	f.leases = map[int16]outbox.Lease{}
+	for _, l := range leases {
+		f.leases[l.Lane] = l
+	}
+}
+
+func (f *fixture) add(key, name string, opts ...event.AddOption) string {
+	f.t.Helper()
+	opts = append([]event.AddOption{event.WithAggregate("order", key, 1), event.WithType(name)}, opts...)
+	id, err := f.Add(f.t.Context(), f.db.DB, "order", []byte(name), opts...)
+	require.NoError(f.t, err)
+	return id
+}
+
+func (f *fixture) fetch() []outbox.Row {
+	f.t.Helper()
+	var cursors []outbox.Cursor
+	for _, l := range f.leases {
+		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
+	}
+	rows, err := f.Fetch(f.t.Context(), cursors, nil)
+	require.NoError(f.t, err)
+	return rows
+}
+
+func (f *fixture) statuses() map[string]string {
+	f.t.Helper()
+	var records []outbox.Record
+	require.NoError(f.t, f.db.NewSelect().Model(&records).Scan(f.t.Context()))
+	out := map[string]string{}
+	for _, r := range records {
+		out[r.EventType] = fmt.Sprintf("%s/%d", r.Status, r.RetryCount)
+	}
+	return out
+}
+
+func (f *fixture) change(lane int16) int64 {
+	f.t.Helper()
+	blocks, err := f.Blocks(f.t.Context(), []int16{lane})
+	require.NoError(f.t, err)
+	return blocks[lane].Change
+}
+
+func TestRowLifeCycle(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, nil)
+	require.NoError(t, f.EnsurePartitions(ctx))
+
+	f.add("a", "a1")
+	f.add("a", "a2")
+	f.add("a", "a3")
+	require.Equal(t, map[string]string{"a1": "NEW/0", "a2": "NEW/0", "a3": "NEW/0"}, f.statuses())
+
+	rows := f.fetch()
+	require.Len(t, rows, 3)
+	require.Equal(t, "a1", rows[0].Type)
+	require.Equal(t, "default|order|a", rows[0].Key)
+	require.Equal(t, []byte("a1"), rows[0].Payload)
+	require.Equal(t, map[string]string{"a1": "PUBLISHING/0", "a2": "PUBLISHING/0", "a3": "PUBLISHING/0"}, f.statuses())
+
+	lane := rows[0].Lane
+	lease := f.leases[lane]
+	held, err := f.Settle(ctx, []outbox.Lease{lease}, []outbox.RowID{{Lane: lane, Seq: rows[0].Sequence}})
+	require.NoError(t, err)
+	require.True(t, held[lane])
+
+	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{
+		{Seq: rows[1].Sequence, Verdict: outbox.Refused, Error: "no\x00\xff"},
+		{Seq: rows[2].Sequence, Verdict: outbox.Follower},
+	}))
+	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "FAILED/1", "a3": "NEW/0"}, f.statuses())
+
+	due, err := f.Due(ctx, []int16{lane}, nil)
+	require.NoError(t, err)
+	require.Len(t, due, 1, "a follower is not due")
+	change := f.change(lane)
+	require.NoError(t, f.RetryHeld(ctx, lease, change, due[0].Sequence, time.Hour, "again"))
+	require.NoError(t, f.KillHeld(ctx, lease, change, due[0].Sequence, "for good"))
+	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "DEAD/3", "a3": "NEW/0"}, f.statuses())
+
+	letters, err := f.Dead(ctx, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, letters, 1)
+	require.Equal(t, "for good", letters[0].Error)
+	require.NoError(t, f.Replay(ctx, letters[0].ID))
+	require.ErrorIs(t, f.Replay(ctx, letters[0].ID), outbox.ErrNotDead)
+
+	queue, err := f.Queue(ctx, lane, "default|order|a")
+	require.NoError(t, err)
+	require.Len(t, queue, 2)
+	require.Equal(t, "a2", queue[0].Type)
+
+	_, err = f.SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
+	require.ErrorIs(t, err, outbox.ErrFenced, "the replay bumped the counter")
+	change = f.change(lane)
+	lifted, err := f.SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
+	require.NoError(t, err)
+	require.False(t, lifted)
+	due, err = f.Due(ctx, []int16{lane}, nil)
+	require.NoError(t, err)
+	require.Len(t, due, 1, "the follower became due")
+	lifted, err = f.SettleHeld(ctx, lease, change, "default|order|a", []int64{due[0].Sequence})
+	require.NoError(t, err)
+	require.True(t, lifted)
+	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "SENT/0", "a3": "SENT/0"}, f.statuses())
+
+	stats, err := f.Stats(ctx)
+	require.NoError(t, err)
+	require.Equal(t, outbox.Stats{}, stats)
+	mark, err := f.Observe(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, mark.Seq)
+	_, err = f.Renew(ctx, []outbox.Lease{lease}, time.Minute)
+	require.NoError(t, err)
+	alive, lanes, err := f.Heartbeat(ctx, "me", 0, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, 1, alive)
+	require.Equal(t, 64, lanes)
+	require.NoError(t, f.Farewell(ctx, "me"))
+	require.NoError(t, f.Release(ctx, []outbox.Lease{lease}))
+	require.NoError(t, f.Clean(ctx))
+}
+
+func TestDiscardLetsTheKeyGo(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, nil)
+	id := f.add("a", "a1")
+	f.add("a", "a2")
+	rows := f.fetch()
+	lease := f.leases[rows[0].Lane]
+	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{
+		{Seq: rows[0].Sequence, Verdict: outbox.Dead, Error: "bad"},
+		{Seq: rows[1].Sequence, Verdict: outbox.Follower},
+	}))
+	require.NoError(t, f.Discard(ctx, id))
+	due, err := f.Due(ctx, []int16{lease.Lane}, nil)
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	lifted, err := f.SettleHeld(ctx, lease, f.change(lease.Lane), due[0].Key, []int64{due[0].Sequence})
+	require.NoError(t, err)
+	require.True(t, lifted)
+}

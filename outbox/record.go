@@ -1,0 +1,43 @@
+package outbox
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Values of [Record.Status].
+const (
+	StatusNew        = "NEW"        // stored, or waiting behind another row or for its time
+	StatusPublishing = "PUBLISHING" // fetched by the owner of its lane; an approximation
+	StatusSent       = "SENT"       // confirmed by the broker
+	StatusFailed     = "FAILED"     // refused, to be tried again
+	StatusDead       = "DEAD"       // given up
+)
+
+// Record is a row of the view outbox_messages, for users' own queries with bun.
+type Record struct {
+	bun.BaseModel `bun:"table:outbox_messages"`
+
+	ID               string          `bun:"id"`
+	TenantID         string          `bun:"tenant_id"`
+	AggregateID      string          `bun:"aggregate_id"`
+	AggregateType    string          `bun:"aggregate_type"`
+	AggregateVersion int64           `bun:"aggregate_version"`
+	EventType        string          `bun:"event_type"`
+	Topic            string          `bun:"topic"`
+	OccurredAt       time.Time       `bun:"occurred_at"`
+	Payload          []byte          `bun:"payload"`
+	EventMetadata    json.RawMessage `bun:"event_metadata,type:json"`
+	RoutingKey       *string         `bun:"routing_key"`
+	SchemaID         *string         `bun:"schema_id"`
+	SchemaVersion    int             `bun:"schema_version"`
+	Status           string          `bun:"status"`
+	RetryCount       int             `bun:"retry_count"`
+	RetryAfter       *time.Time      `bun:"retry_after"`
+	ErrorMessage     *string         `bun:"error_message"`
+	CreatedAt        time.Time       `bun:"created_at"`
+	SentAt           *time.Time      `bun:"sent_at"`
+	Sequence         int64           `bun:"sequence"`
+}

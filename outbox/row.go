@@ -1,0 +1,70 @@
+package outbox
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// Row is an outbox row: the envelope plus the state of its delivery.
+type Row struct {
+	event.Envelope
+	Lane       int16
+	RetryCount int // refusals so far
+	Crashes    int // projectors that died over it so far
+	CreatedAt  time.Time
+
+	// Waits says that NotBefore lies ahead, Expired that ExpiresAt has passed, both by the database's clock when the row
+	// was read.
+	Waits, Expired bool
+	// Key is the ordering key as stored, "" for an unordered row.
+	Key string
+}
+
+// rowColumns are the columns that scanRow takes, of a relation that has those of "outbox".
+const rowColumns = `seq, id::text, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane,
+	max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source,
+	routing_key, schema_id, content_type, dedup_key, event_metadata::text, payload,
+	coalesce(not_before > clock_timestamp(), false), coalesce(expires_at <= clock_timestamp(), false)`
+
+// scanRow reads the columns of rowColumns, and what follows them into more.
+func scanRow(rows *sql.Rows, more ...any) (Row, error) {
+	var (
+		r                              Row
+		notBefore, expiresAt           sql.NullTime
+		maxAttempts                    sql.NullInt16
+		key, routing, schemaID, dedupe sql.NullString
+		metadata                       sql.RawBytes
+	)
+	dest := []any{&r.Sequence, &r.ID, &r.OccurredAt, &r.CreatedAt, &notBefore, &expiresAt, &r.AggregateVersion,
+		&r.SchemaVersion, &r.Lane, &maxAttempts, &r.RetryCount, &r.Crashes, &r.TenantID, &r.Topic, &key, &r.AggregateType, &r.AggregateID, &r.Type,
+		&r.Source, &routing, &schemaID, &r.ContentType, &dedupe, &metadata, &r.Payload, &r.Waits, &r.Expired}
+	if err := rows.Scan(append(dest, more...)...); err != nil {
+		return r, err
+	}
+	r.OccurredAt, r.CreatedAt = r.OccurredAt.UTC(), r.CreatedAt.UTC()
+	r.Key, r.RoutingKey, r.SchemaID = key.String, routing.String, schemaID.String
+	r.Delivery = event.Delivery{
+		DedupKey: dedupe.String, NotBefore: notBefore.Time, ExpiresAt: expiresAt.Time, MaxAttempts: int(maxAttempts.Int16),
+	}
+	if err := json.Unmarshal(metadata, &r.Metadata); err != nil {
+		return r, fmt.Errorf("outbox: metadata of row %d: %w", r.Sequence, err)
+	}
+	return r, nil
+}
+
+func scanRows(rows *sql.Rows) ([]Row, error) {
+	defer rows.Close()
+	var out []Row
+	for rows.Next() {
+		r, err := scanRow(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}

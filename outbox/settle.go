@@ -1,0 +1,143 @@
+package outbox
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// settleRows moves published rows to the archive. The ids are explicit: a range would also delete rows that committed
+// late and were never published.
+//
+// The lane rows are locked first. Without the lock, a former owner could compare owner and epoch, be overtaken by a
+// claim, and write after its successor has read.
+const settleRows = settleFence + `,
+gone AS (
+	DELETE FROM {schema}.outbox o USING unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
+	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq RETURNING o.*),
+arch AS (INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone)
+SELECT lane FROM lane`
+
+// settleAndForget is settleRows without an archive.
+const settleAndForget = settleFence + `,
+gone AS (
+	DELETE FROM {schema}.outbox o USING unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
+	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq)
+SELECT lane FROM lane`
+
+const settleFence = `
+WITH lane AS MATERIALIZED (
+	SELECT l.lane FROM {schema}.outbox_lane l JOIN unnest($2::smallint[], $3::bigint[]) c(lane, epoch) USING (lane, epoch)
+	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)`
+
+// RowID names a row within the store.
+type RowID struct {
+	Lane int16
+	Seq  int64
+}
+
+// Settle records that the broker confirmed the rows. It returns the lanes that were still held; of the others nothing
+// was written.
+func (s *Store) Settle(ctx context.Context, leases []Lease, published []RowID) (held map[int16]bool, err error) {
+	owner, lanes, epochs := split(leases)
+	rowLanes, seqs := make([]int16, len(published)), make([]int64, len(published))
+	for i, id := range published {
+		rowLanes[i], seqs[i] = id.Lane, id.Seq
+	}
+	statement := settleRows
+	if s.cfg.Retention == NoRetention {
+		statement = settleAndForget
+	}
+	rows, err := s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs)
+	if err != nil {
+		return nil, wrap("settle rows", err)
+	}
+	held, err = scanLanes(rows)
+	return held, wrap("settle rows", err)
+}
+
+// Verdict says why a row leaves the lane without having been published.
+type Verdict int16
+
+const (
+	// Refused: the broker refused the row. It waits for its next attempt and blocks its key.
+	Refused Verdict = 1
+	// Follower: an earlier row of its key is held. It waits behind it.
+	Follower Verdict = 2
+	// Dead: the row will never be taken. It becomes a dead letter and blocks its key.
+	Dead Verdict = 3
+	// Delayed: its NotBefore lies ahead. It blocks its key until then.
+	Delayed Verdict = 4
+)
+
+// Outcome is the verdict over one row.
+type Outcome struct {
+	Seq     int64
+	Verdict Verdict
+	Wait    time.Duration // Refused: until the next attempt
+	Error   string        // Refused, Dead: why
+}
+
+// holdRows takes fresh rows out of the lane, into held or dead, and blocks their keys, all or nothing.
+// Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed.
+const holdRows = `
+WITH lane AS MATERIALIZED (
+	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 FOR NO KEY UPDATE),
+gone AS (
+	DELETE FROM {schema}.outbox o
+	USING unnest($4::bigint[], $5::smallint[], $6::interval[], $7::text[]) a(seq, verdict, wait, err), lane
+	WHERE o.lane = lane.lane AND o.seq = a.seq RETURNING o.*, a.verdict, a.wait, a.err),
+block AS (
+	INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state)
+	SELECT lane, ordering_key, min(seq), CASE WHEN bool_or(verdict = 3) THEN 'dead' ELSE 'failed' END
+	FROM gone WHERE ordering_key IS NOT NULL AND verdict IN (1, 3, 4) GROUP BY lane, ordering_key
+	ON CONFLICT (lane, ordering_key) DO NOTHING),
+held AS (
+	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after, error_message)
+	SELECT ` + countedColumns + `, CASE verdict WHEN 2 THEN 'infinity' WHEN 4 THEN not_before ELSE clock_timestamp() + wait END, err
+	FROM gone WHERE verdict <> 3),
+dead AS (
+	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict = 3)
+SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM gone)`
+
+// countedColumns is columns with one more refusal where there was one.
+const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
+	(retry_count + (verdict IN (1, 3))::int)::smallint, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id,
+	event_type, source, routing_key, schema_id, content_type, dedup_key, event_metadata, payload`
+
+// Hold takes rows out of their lane that were not published. It returns [ErrFenced] if the lane was lost.
+func (s *Store) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error {
+	seqs, verdicts := make([]int64, len(outcomes)), make([]int16, len(outcomes))
+	waits, texts := make([]time.Duration, len(outcomes)), make([]*string, len(outcomes))
+	for i, o := range outcomes {
+		seqs[i], verdicts[i], waits[i] = o.Seq, int16(o.Verdict), o.Wait
+		texts[i] = nullable(cleanText(o.Error))
+	}
+	var fence, moved int
+	err := s.sql.QueryRow(ctx, s.db, holdRows, []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts}, &fence, &moved)
+	if err != nil {
+		return wrap("hold rows", err)
+	}
+	if fence == 0 {
+		return ErrFenced
+	}
+	return nil
+}
+
+// maxErrorText bounds a stored error, in bytes.
+const maxErrorText = 2 << 10
+
+// cleanText makes any error text storable: a NUL or bad UTF-8 in it would make the statement fail that records the
+// failure, and the row would be stuck.
+func cleanText(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
+	if len(text) <= maxErrorText {
+		return text
+	}
+	text = text[:maxErrorText]
+	for !utf8.ValidString(text) {
+		text = text[:len(text)-1]
+	}
+	return text
+}

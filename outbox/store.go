@@ -1,0 +1,85 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Store is the outbox of one database. It is safe for concurrent use.
+type Store struct {
+	db     *bun.DB
+	cfg    Config
+	sql    *pgsql.Runner
+	maker  envelope.Maker
+	layout atomic.Pointer[layout]
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	wakers []func()
+}
+
+// NewStore returns the store of db.
+func NewStore(db *bun.DB, cfg *Config) *Store {
+	c := cfg.withDefaults()
+	return &Store{
+		db: db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger),
+		maker: envelope.Maker{
+			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
+		},
+	}
+}
+
+// Add stores one event in the caller's own transaction and returns its id. payload may be an [event.Event],
+// json.RawMessage, []byte, or anything that can be encoded as JSON. Call [Store.Wake] after the transaction's COMMIT to
+// have it published at once.
+//
+// Add once per transaction, or with one ordering key only: the locks of several calls are not sorted as those of one
+// flush are, so that two transactions could deadlock.
+func (s *Store) Add(ctx context.Context, tx bun.IDB, topic string, payload any, opts ...event.AddOption) (id string, err error) {
+	env, err := s.maker.Payload(ctx, topic, payload, opts)
+	if err != nil {
+		return "", fmt.Errorf("outbox: Add: %w", err)
+	}
+	if err := s.Flush(ctx, tx, []event.Envelope{env}); err != nil {
+		return "", err
+	}
+	return env.ID, nil
+}
+
+// Committed wakes the projectors of this process. It is the CommitSink of package uow.
+func (s *Store) Committed(context.Context, []event.Envelope) { s.Wake() }
+
+// Wake tells the projectors of this process that there may be new rows. It is a hint: without it rows leave at the
+// next poll.
+func (s *Store) Wake() {
+	s.mu.Lock()
+	wakers := s.wakers
+	s.mu.Unlock()
+	for _, wake := range wakers {
+		wake()
+	}
+}
+
+// OnWake has fn called by every [Store.Wake]. fn must not block.
+func (s *Store) OnWake(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// A new slice each time: Wake calls the old one without the lock.
+	s.wakers = append(s.wakers[:len(s.wakers):len(s.wakers)], fn)
+}
+
+// Ping checks that the tables are there and that this build can use them.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.loadLayout(ctx, s.db)
+	return err
+}
