@@ -5,20 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 )
 
-// unpacked is the subfolder of a fetch that becomes the cache entry.
-const unpacked = "unpacked"
-
-// fetch fills a cache entry. Its programs run in a temporary folder and end with this process, as servers do.
-type fetch struct{ server }
-
-// cached returns the entry of that name in the user's cache folder. If it is not there, fill has to put it into the fetch's
-// subfolder "unpacked". The entry appears as a whole or not at all, and is filled once however many processes ask.
-func cached(ctx context.Context, name string, opts Options, fill func(*fetch) error) (string, error) {
+// cacheFolder is this module's folder in the user's cache folder.
+func cacheFolder() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("devenv: find the user's cache folder: %w", err)
@@ -27,47 +19,49 @@ func cached(ctx context.Context, name string, opts Options, fill func(*fetch) er
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("devenv: make the cache folder: %w", err)
 	}
+	return folder, nil
+}
+
+// cached returns the entry of that name in the cache folder. If it is not there, fill has to put it into the workshop's
+// subfolder "unpacked". The entry appears as a whole or not at all, and is filled once however many processes ask.
+func cached(ctx context.Context, name string, opts Options, fill func(*workshop) error) (string, error) {
+	folder, err := cacheFolder()
+	if err != nil {
+		return "", err
+	}
 	entry := filepath.Join(folder, name)
 	if exists(entry) {
 		return entry, nil
 	}
-	unlock, err := lock(ctx, entry+".lock", opts.FetchTimeout)
-	if err != nil {
-		return "", err
-	}
-	if !exists(entry) { // another process may have filled it while this one waited
-		err = fillEntry(entry, opts, fill)
-	}
-	return entry, errors.Join(err, unlock())
+	return entry, locked(ctx, name, opts, func(w *workshop) error {
+		if exists(entry) {
+			return nil // another process filled it while this one waited
+		}
+		if err := fill(w); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(w.folder, unpacked), entry); err != nil {
+			return fmt.Errorf("devenv: put %s into the cache folder: %w", name, err)
+		}
+		return nil
+	})
 }
 
-func fillEntry(entry string, opts Options, fill func(*fetch) error) error {
-	folder, err := os.MkdirTemp(filepath.Dir(entry), "fetch-")
+// locked does some work while no other process does the work of that name.
+func locked(ctx context.Context, name string, opts Options, do func(*workshop) error) error {
+	folder, err := cacheFolder()
 	if err != nil {
-		return fmt.Errorf("devenv: make a folder to fetch to: %w", err)
+		return err
 	}
-	dog, err := newWatchdog("TERM", folder)
+	unlock, err := lock(ctx, filepath.Join(folder, name+".lock"), opts.FetchTimeout)
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(folder))
+		return err
 	}
-	f := &fetch{server{name: filepath.Base(entry), folder: folder, dog: dog, timeout: opts.FetchTimeout}}
-	if err = fill(f); err == nil {
-		err = os.Rename(filepath.Join(folder, unpacked), entry)
-	}
-	return errors.Join(err, f.Stop())
-}
-
-// run runs a program of the fetch to its end. Its output goes to the terminal if there is one, else to the error it ends in.
-func (f *fetch) run(ctx context.Context, opts Options, name string, args ...string) error {
-	path, err := exec.LookPath(name)
+	w, err := openWorkshop(folder, opts)
 	if err != nil {
-		return fmt.Errorf("devenv: %w", err)
+		return errors.Join(err, unlock())
 	}
-	cmd := exec.Command(path, args...)
-	if terminal := opts.terminal(); terminal != nil {
-		cmd.Stdout = terminal
-	}
-	return f.server.run(ctx, cmd)
+	return errors.Join(do(w), w.Stop(), unlock())
 }
 
 // lock takes the lock that goes with a file, and waits while another process has it.

@@ -4,11 +4,12 @@
 //
 //   - PostgreSQL: DATABASE_URL; initdb and postgres, 14 or newer, on this machine; else a build of PostgreSQL 17 that is
 //     fetched once (about 15 MB) and kept in the user's cache folder.
-//   - Pulsar: PULSAR_URL, with the admin address in PULSAR_ADMIN_URL; a distribution in the user's cache folder; else the
+//   - Pulsar: PULSAR_URL, with the admin address in PULSAR_ADMIN_URL (port 8080 of the same host); a distribution in the user's cache folder; else the
 //     official one, fetched once (245 MB) with Maven. Java 17 and Maven are installed with apt-get where that is possible.
 //
 // Which one it was is said in one line. A server that was started here has a data folder of its own below the temporary
-// folder, listens on free ports of 127.0.0.1, and writes to disk as it would in production: fsync is left on.
+// folder and listens on free ports of 127.0.0.1. Durability is as the server's makers set it: PostgreSQL syncs at each
+// commit, a standalone Pulsar does not sync its journal and survives the loss of its process, not of power.
 //
 // # Guarantees
 //

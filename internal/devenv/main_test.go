@@ -44,6 +44,12 @@ func helper(name string) error {
 			return err
 		}
 		s = &p.server
+	case "pulsar":
+		p, err := Pulsar(context.Background(), nil)
+		if err != nil {
+			return err
+		}
+		s = &p.server
 	default:
 		return fmt.Errorf("unknown server %q", name)
 	}

@@ -74,9 +74,9 @@ func majorVersion(ctx context.Context, program string) int {
 // fetchPrograms returns the folder of the programs of a PostgreSQL in the user's cache folder, after a download the first
 // time.
 func fetchPrograms(ctx context.Context, opts Options) (string, error) {
-	home, err := cached(ctx, "postgresql-"+embeddedVersion, opts, func(f *fetch) error {
+	home, err := cached(ctx, "postgresql-"+embeddedVersion, opts, func(w *workshop) error {
 		opts.say("PostgreSQL: none on this machine, fetching %s (about 15 MB, once)", embeddedVersion)
-		return unpackPostgres(ctx, f.folder, opts)
+		return unpackPostgres(ctx, w.folder, opts)
 	})
 	if err != nil {
 		return "", fmt.Errorf("%w; or install PostgreSQL (apt-get install postgresql), or set DATABASE_URL", err)

@@ -1,0 +1,53 @@
+package devenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+const (
+	pulsarVersion  = "4.0.8"
+	pulsarArtifact = "org.apache.pulsar:pulsar-server-distribution:" + pulsarVersion + ":tar.gz:bin"
+	mavenCopy      = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+)
+
+// fetchPulsar returns the folder of the distribution in the user's cache folder, after a download the first time.
+func fetchPulsar(ctx context.Context, opts Options) (string, error) {
+	return cached(ctx, "apache-pulsar-"+pulsarVersion, opts, func(w *workshop) error {
+		if _, err := exec.LookPath("mvn"); err != nil {
+			if err := install(ctx, w, opts, "Maven", []string{"maven"}); err != nil {
+				return err
+			}
+		}
+		opts.say("Pulsar: not in the user's cache folder, fetching %s with Maven (245 MB, once)", pulsarVersion)
+		return unpackPulsar(ctx, w, opts)
+	})
+}
+
+// unpackPulsar downloads the distribution and unpacks it into the workshop's subfolder "unpacked".
+func unpackPulsar(ctx context.Context, w *workshop, opts Options) error {
+	// Strict: a checksum that does not match is an error. Maven shows its progress unless it is told to be quiet.
+	args := []string{"--strict-checksums", mavenCopy, "-Dartifact=" + pulsarArtifact, "-DoutputDirectory=" + w.folder}
+	if opts.terminal() == nil {
+		args = append(args, "--quiet", "--batch-mode")
+	}
+	if err := w.run(ctx, opts, "mvn", args...); err != nil {
+		return fmt.Errorf("devenv: fetch Pulsar, %s: %w", composeHint, err)
+	}
+	archives, err := filepath.Glob(filepath.Join(w.folder, "*.tar.gz"))
+	if err != nil {
+		return fmt.Errorf("devenv: fetch Pulsar: %w", err)
+	}
+	if len(archives) != 1 {
+		return errors.New("devenv: fetch Pulsar: Maven left no archive")
+	}
+	home := filepath.Join(w.folder, unpacked)
+	if err := os.Mkdir(home, 0o755); err != nil {
+		return fmt.Errorf("devenv: unpack Pulsar: %w", err)
+	}
+	return w.run(ctx, opts, "tar", "-xzf", archives[0], "-C", home, "--strip-components=1")
+}

@@ -1,0 +1,113 @@
+package devenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const oldestJava = 17
+
+// composeHint is for those who have a container engine and not the tools.
+const composeHint = "or run `docker compose up -d` with this module's compose.yaml and set PULSAR_URL=pulsar://127.0.0.1:6650"
+
+// javaPackages are tried one after the other: which of them a system has depends on its age.
+var javaPackages = []string{"openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"}
+
+// provideJava returns the home of a Java that runs Pulsar, and installs one if need be and possible.
+func provideJava(ctx context.Context, opts Options) (string, error) {
+	if home := findJava(ctx); home != "" {
+		return home, nil
+	}
+	err := locked(ctx, "java", opts, func(w *workshop) error {
+		if findJava(ctx) != "" {
+			return nil // another process installed it while this one waited
+		}
+		return install(ctx, w, opts, fmt.Sprintf("Java %d or newer", oldestJava), javaPackages)
+	})
+	if err != nil {
+		return "", err
+	}
+	home := findJava(ctx)
+	if home == "" {
+		return "", fmt.Errorf("devenv: Pulsar needs Java %d or newer, and apt-get installed an older one: install a newer one, %s", oldestJava, composeHint)
+	}
+	return home, nil
+}
+
+// findJava returns the home of a Java of this machine that runs Pulsar, "" if there is none.
+func findJava(ctx context.Context) string {
+	var programs []string
+	if home := os.Getenv("JAVA_HOME"); home != "" {
+		programs = append(programs, filepath.Join(home, "bin", "java"))
+	}
+	if path, err := exec.LookPath("java"); err == nil {
+		programs = append(programs, path)
+	}
+	if installed, err := filepath.Glob("/usr/lib/jvm/*/bin/java"); err == nil {
+		programs = append(programs, installed...)
+	}
+	for _, program := range programs {
+		// What is in PATH is most often a link into the home.
+		real, err := filepath.EvalSymlinks(program)
+		if err == nil && javaVersion(ctx, real) >= oldestJava {
+			return filepath.Dir(filepath.Dir(real))
+		}
+	}
+	return ""
+}
+
+var javaVersionText = regexp.MustCompile(`version "(\d+)`)
+
+// javaVersion reads `openjdk version "17.0.15" 2025-04-15` as 17, Java 8's "1.8.0" as 1, anything else as 0.
+func javaVersion(ctx context.Context, program string) int {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, program, "-version").CombinedOutput()
+	if err != nil {
+		return 0
+	}
+	match := javaVersionText.FindSubmatch(text)
+	if match == nil {
+		return 0
+	}
+	major, err := strconv.Atoi(string(match[1]))
+	if err != nil {
+		return 0
+	}
+	return major
+}
+
+// install installs the first of the packages that apt-get has, if this is root on a system with apt-get. The error says what
+// a person has to do.
+func install(ctx context.Context, w *workshop, opts Options, what string, packages []string) error {
+	missing := fmt.Errorf("devenv: Pulsar needs %s, which this machine lacks: install it (apt-get install %s), %s",
+		what, packages[0], composeHint)
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return missing
+	}
+	opts.say("Pulsar: %s is missing, installing %s with apt-get", what, strings.Join(packages, " or "))
+	// One that is run by another process at the moment is waited for.
+	aptGet := func(args ...string) error {
+		return w.run(ctx, opts, "apt-get", append([]string{"-q", "-y", "-o", "DPkg::Lock::Timeout=120"}, args...)...)
+	}
+	if err := aptGet("update"); err != nil {
+		return errors.Join(missing, err)
+	}
+	var errs []error
+	for _, name := range packages {
+		err := aptGet("install", "--no-install-recommends", name)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(missing, errors.Join(errs...))
+}

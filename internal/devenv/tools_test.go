@@ -1,0 +1,48 @@
+package devenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestJavaIsFound(t *testing.T) {
+	old, recent := fakeJava(t, `openjdk version "11.0.2" 2019-01-15`), fakeJava(t, `openjdk version "21-internal"`)
+	t.Setenv("JAVA_HOME", old)
+	t.Setenv("PATH", filepath.Join(recent, "bin")+":"+os.Getenv("PATH"))
+	require.Equal(t, recent, findJava(t.Context()))
+
+	t.Setenv("JAVA_HOME", recent)
+	t.Setenv("PATH", filepath.Join(old, "bin")+":"+os.Getenv("PATH"))
+	require.Equal(t, recent, findJava(t.Context()))
+}
+
+func TestJavaVersion(t *testing.T) {
+	for text, want := range map[string]int{`java version "1.8.0_452"`: 1, `openjdk version "17.0.15" 2025-04-15`: 17, "none": 0} {
+		require.Equal(t, want, javaVersion(t.Context(), filepath.Join(fakeJava(t, text), "bin", "java")), text)
+	}
+	require.Zero(t, javaVersion(t.Context(), "/no/java"))
+}
+
+func TestMissingToolNamesTheSteps(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // has no apt-get
+	err := install(t.Context(), nil, (*Options)(nil).withDefaults(), "Maven", []string{"maven"})
+	require.ErrorContains(t, err, "needs Maven")
+	require.ErrorContains(t, err, "apt-get install maven")
+	require.ErrorContains(t, err, "docker compose up -d")
+	require.ErrorContains(t, err, "PULSAR_URL=pulsar://127.0.0.1:6650")
+}
+
+// fakeJava makes a home whose java only tells a version.
+func fakeJava(t *testing.T, version string) string {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(home, "bin"), 0o755))
+	script := fmt.Sprintf("#!/bin/sh\necho '%s' >&2\n", version)
+	require.NoError(t, os.WriteFile(filepath.Join(home, "bin", "java"), []byte(script), 0o755))
+	return home
+}
