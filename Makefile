@@ -1,0 +1,29 @@
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+.PHONY: help test lint fmt bench quickstart
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+test: ## run all tests with -race, on a PostgreSQL and a Pulsar that are found or started
+	go run ./internal/devenv/withservers go test -race -count=1 -timeout 15m -p 2 ./...
+	@if [ -f bench/go.mod ]; then echo go -C bench vet ./... && go -C bench vet ./...; fi
+
+lint: $(GOLANGCI) ## run the linters; each one that is off has its reason in .golangci.yml
+	$(GOLANGCI) run
+	@if [ -f bench/go.mod ]; then cd bench && ../$(GOLANGCI) run; fi
+
+fmt: $(GOLANGCI) ## format the code
+	$(GOLANGCI) fmt
+
+bench: ## measure commit and relay against their floors
+	go run -C bench . commit
+	go run -C bench . relay
+
+quickstart: ## watch the whole round trip, with nothing installed but Go
+	go run ./examples/quickstart
+
+$(GOLANGCI):
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv bin/golangci-lint $@
