@@ -71,6 +71,22 @@ func (s *Store) Due(ctx context.Context, lanes []int16, pausedTopics []string) (
 	return out, wrap("find due rows", err)
 }
 
+// nextDue looks at one index entry per lane.
+const nextDue = `
+SELECT coalesce(extract(epoch FROM min(h.retry_after) - clock_timestamp()), -1)::float8
+FROM unnest($1::smallint[]) c(lane) CROSS JOIN LATERAL (
+	SELECT retry_after FROM {schema}.outbox_held h
+	WHERE h.lane = c.lane AND h.retry_after > clock_timestamp() AND h.retry_after < 'infinity' ORDER BY h.retry_after LIMIT 1) h`
+
+// NextDue returns how long it is until the next held row of the lanes becomes due, and whether there is one.
+func (s *Store) NextDue(ctx context.Context, lanes []int16) (time.Duration, bool, error) {
+	var seconds float64
+	if err := s.sql.QueryRow(ctx, s.db, nextDue, []any{lanes}, &seconds); err != nil {
+		return 0, false, wrap("find the next due row", err)
+	}
+	return time.Duration(seconds * float64(time.Second)), seconds >= 0, nil
+}
+
 const queueRows = `
 SELECT ` + rowColumns + ` FROM {schema}.outbox_held WHERE lane = $1 AND ordering_key = $2 ORDER BY seq LIMIT 100`
 

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Exponential returns base doubled for every attempt after the first, at most limit, without jitter.
+// Exponential returns base doubled for every attempt after the first, at most limit, without jitter. It takes any number
+// of attempts: it never overflows, and never loops for longer than the limit has bits.
 func Exponential(attempt int, base, limit time.Duration) time.Duration {
 	d := base
-	for range attempt - 1 {
-		if d >= limit/2 {
+	for i := 1; i < attempt && 0 < d && d < limit; i++ {
+		if d > limit/2 {
 			return limit
 		}
 		d *= 2

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -44,11 +45,18 @@ func Counter(m metric.Meter, name, description string) metric.Int64Counter {
 	if err != nil {
 		otel.Handle(err)
 	}
+	if c == nil {
+		return noop.Int64Counter{}
+	}
 	return c
 }
 
-// Inject writes the trace context of ctx into carrier, as W3C Trace Context says.
+// Inject writes the trace context of ctx into carrier, as W3C Trace Context says. It replaces one that is there: the
+// state of another trace never stays beside this one's parent. Without a span in ctx the carrier is left as it is.
 func Inject(ctx context.Context, carrier map[string]string) {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		delete(carrier, "tracestate")
+	}
 	propagation.TraceContext{}.Inject(ctx, propagation.MapCarrier(carrier))
 }
 

@@ -1,0 +1,149 @@
+package pgsql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// prepared counts what the session behind db has prepared.
+const prepared = `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%$1::int + 40%'`
+
+func TestPreparedOnceAndNeverBehindAPooler(t *testing.T) {
+	db := pgtest.Open(t)
+	for _, c := range []struct {
+		name   string
+		pooler bool
+		want   int
+	}{{"prepared", false, 1}, {"pooler", true, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			defer tx.Rollback()
+			run := pgsql.New("", c.pooler)
+			for range 3 {
+				var n int
+				require.NoError(t, run.QueryRow(t.Context(), tx, "SELECT $1::int + 40", []any{2}, &n))
+				require.Equal(t, 42, n)
+			}
+			var n int
+			require.NoError(t, tx.NewRaw(prepared).Scan(t.Context(), &n))
+			require.Equal(t, c.want, n)
+		})
+	}
+}
+
+func TestSchemaIsPutIntoTheText(t *testing.T) {
+	const statement = `SELECT {schema}.f({schema}.t.x) FROM {schema}.t`
+	require.Equal(t, `SELECT f(t.x) FROM t`, pgsql.New("", false).Text(statement))
+	require.Equal(t, `SELECT "s".f("s".t.x) FROM "s".t`, pgsql.New("s", false).Text(statement))
+	run := pgsql.New(`a "b"; DROP`, false)
+	require.Equal(t, `SELECT "a ""b""; DROP".f("a ""b""; DROP".t.x) FROM "a ""b""; DROP".t`, run.Text(statement))
+	require.Equal(t, run.Text(statement), run.Text(statement), "the second time from memory")
+}
+
+func TestSchemaIsFoundWithoutASearchPath(t *testing.T) {
+	db := pgtest.Open(t)
+	schema := db.Schema + `_q"x`
+	run := pgsql.New(schema, false)
+	exec := func(query string) {
+		t.Helper()
+		_, err := run.Exec(t.Context(), db, query)
+		require.NoError(t, err)
+	}
+	exec(`CREATE SCHEMA "` + db.Schema + `_q""x"`)
+	defer exec(`DROP SCHEMA "` + db.Schema + `_q""x" CASCADE`)
+	exec(`CREATE TABLE {schema}.t (x int)`)
+
+	n, err := run.Exec(t.Context(), db, `INSERT INTO {schema}.t SELECT unnest($1::int[])`, []int32{1, 2, 3})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, n, "Exec returns how many rows it touched")
+
+	rows, err := run.Query(t.Context(), db, `SELECT x FROM {schema}.t WHERE x > $1 ORDER BY x`, 1)
+	require.NoError(t, err)
+	defer rows.Close()
+	var got []int
+	for rows.Next() {
+		var x int
+		require.NoError(t, rows.Scan(&x))
+		got = append(got, x)
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, []int{2, 3}, got)
+}
+
+func TestEveryHandleOfBunIsUnwrapped(t *testing.T) {
+	db := pgtest.Open(t)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	savepoint, err := tx.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+
+	for _, handle := range []bun.IDB{db.DB, conn, tx, &tx, savepoint} {
+		t.Run(fmt.Sprintf("%T", handle), func(t *testing.T) {
+			var n int
+			require.NoError(t, pgsql.New("", false).QueryRow(t.Context(), handle, "SELECT $1::int", []any{7}, &n))
+			require.Equal(t, 7, n)
+		})
+	}
+}
+
+// wrapped is a handle that somebody made himself.
+type wrapped struct{ bun.IDB }
+
+func TestUnknownHandleIsRefused(t *testing.T) {
+	run, ctx := pgsql.New("", false), context.Background()
+	_, err := run.Exec(ctx, wrapped{}, "SELECT 1")
+	require.ErrorContains(t, err, "pgsql_test.wrapped is neither")
+	_, err = run.Query(ctx, wrapped{}, "SELECT 1")
+	require.ErrorContains(t, err, "pass the handle that bun gave you")
+	require.Error(t, run.QueryRow(ctx, wrapped{}, "SELECT 1", nil))
+	_, err = run.Exec(ctx, nil, "SELECT 1")
+	require.Error(t, err)
+}
+
+func TestTransactionIsUsed(t *testing.T) {
+	db := pgtest.Open(t)
+	run := pgsql.New(db.Schema, false)
+	_, err := run.Exec(t.Context(), db, `CREATE TABLE {schema}.t (x int)`)
+	require.NoError(t, err)
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = run.Exec(t.Context(), tx, `INSERT INTO {schema}.t VALUES ($1)`, 1)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+
+	var n int
+	require.NoError(t, run.QueryRow(t.Context(), db, `SELECT count(*) FROM {schema}.t`, nil, &n))
+	require.Zero(t, n)
+}
+
+func TestCodes(t *testing.T) {
+	db := pgtest.Open(t)
+	run := pgsql.New("", false)
+	_, err := run.Exec(t.Context(), db, `SELECT $1::int / 0`, 1)
+	require.Equal(t, "22012", pgsql.Code(fmt.Errorf("wrapped: %w", err)))
+	require.Equal(t, err, pgsql.Explain(err), "nothing to add")
+
+	err = run.QueryRow(t.Context(), db, `SELECT 1 FROM no_such_table`, nil, new(int))
+	require.Equal(t, pgsql.CodeUndefinedTable, pgsql.Code(err))
+	require.ErrorContains(t, pgsql.Explain(err), "migrations.Up (App.Migrate)")
+	require.ErrorIs(t, pgsql.Explain(err), err)
+
+	require.Empty(t, pgsql.Code(nil))
+	require.Empty(t, pgsql.Code(sql.ErrNoRows))
+	require.Empty(t, pgsql.Code(errors.New("23505")))
+	require.NoError(t, pgsql.Explain(nil))
+}

@@ -1,0 +1,367 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// States of a block, as in outbox_block.
+const (
+	stateFailed = "failed"
+	stateDead   = "dead"
+)
+
+// fresh fetches, publishes and settles one batch of a group of lanes.
+func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error) {
+	// Begun is begun: what was handed to the broker is settled even if the program is told to stop meanwhile.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.r.p.cfg.Lease)
+	defer cancel()
+
+	low := w.r.mark.current() // before the fetch begins, see watermark
+	paused := w.r.topics.list()
+	rows, err := w.r.store.Fetch(ctx, w.cursors(group), paused)
+	if err != nil {
+		return 0, err
+	}
+	byLane := map[int16]*lane{}
+	for _, l := range group {
+		byLane[l.lease.Lane] = l
+	}
+	b := newBatch(byLane, rows)
+	w.note(group, b)
+	if len(b.send) > 0 {
+		b.errs = w.publish(ctx, b.send)
+	}
+	b.judge(w)
+	if err := w.settle(ctx, b); err != nil {
+		return b.moved, err
+	}
+	if len(paused) == 0 {
+		b.advance(group, low)
+	}
+	return b.moved, b.trouble
+}
+
+// cursors shares the batch out among the lanes: equal parts at first, and larger ones for the lanes that used theirs up
+// last time, so that one busy lane is as fast as many.
+func (w *worker) cursors(group []*lane) []outbox.Cursor {
+	batch := w.r.p.cfg.BatchSize
+	full := 0
+	for _, l := range group {
+		if l.full {
+			full++
+		}
+	}
+	base := max(1, batch/len(group))
+	out := make([]outbox.Cursor, len(group))
+	for i, l := range group {
+		quota := base
+		if l.full {
+			quota = max(base, batch/full)
+		}
+		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: int32(min(quota, outbox.MaxFetch))} //nolint:gosec // bounded
+	}
+	return out
+}
+
+func (w *worker) note(group []*lane, b *batch) {
+	base := max(1, w.r.p.cfg.BatchSize/len(group))
+	for _, l := range group {
+		l.full = b.fetched[l.lease.Lane] >= base
+	}
+}
+
+// batch is what one fetch brought, and what becomes of it.
+type batch struct {
+	lanes   map[int16]*lane
+	fetched map[int16]int
+	last    map[int16]int64 // highest sequence per lane
+	send    []*outbox.Row
+	errs    map[int]error // of send, by index
+
+	published []outbox.RowID
+	outcomes  map[int16][]outbox.Outcome
+	blocked   map[int16]map[string]string // keys that the outcomes block, by lane
+	left      map[int16]bool              // lanes in which rows stay for another try
+	moved     int
+	trouble   error // topic or broker: the reason why rows stay
+}
+
+// newBatch sorts the rows: what waits goes to the held rows, what is left is sent.
+func newBatch(lanes map[int16]*lane, rows []outbox.Row) *batch {
+	b := &batch{
+		lanes: lanes, fetched: map[int16]int{}, last: map[int16]int64{}, outcomes: map[int16][]outbox.Outcome{},
+		blocked: map[int16]map[string]string{}, left: map[int16]bool{},
+	}
+	destinations := map[string]string{}
+	for i := range rows {
+		r := &rows[i]
+		b.fetched[r.Lane]++
+		b.last[r.Lane] = r.Sequence
+		switch {
+		case b.isBlocked(r):
+			b.follow(r)
+		case r.Expired:
+			b.die(r, "expired before it was published")
+		case r.Waits:
+			b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Delayed}, stateFailed)
+		case r.Key == "":
+			b.send = append(b.send, r)
+		default:
+			// The broker keeps the order within a topic and a routing key. Rows of one ordering key that go to different
+			// places must therefore go one after the other: what comes after the change of place stays for the next fetch.
+			place := r.Topic + "\x00" + r.RoutingKey
+			if first, seen := destinations[r.Key]; seen && first != place {
+				b.left[r.Lane] = true
+				continue
+			}
+			destinations[r.Key] = place
+			b.send = append(b.send, r)
+		}
+	}
+	return b
+}
+
+func (b *batch) isBlocked(r *outbox.Row) bool {
+	if r.Key == "" {
+		return false
+	}
+	_, before := b.lanes[r.Lane].blocks[r.Key]
+	_, now := b.blocked[r.Lane][r.Key]
+	return before || now
+}
+
+func (b *batch) follow(r *outbox.Row) {
+	b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Follower}, "")
+}
+
+func (b *batch) die(r *outbox.Row, reason string) {
+	b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Dead, Error: reason}, stateDead)
+}
+
+func (b *batch) add(r *outbox.Row, o outbox.Outcome, blocks string) {
+	b.outcomes[r.Lane] = append(b.outcomes[r.Lane], o)
+	if r.Key == "" || blocks == "" {
+		return
+	}
+	if b.blocked[r.Lane] == nil {
+		b.blocked[r.Lane] = map[string]string{}
+	}
+	b.blocked[r.Lane][r.Key] = blocks
+}
+
+// judge decides over each row that was sent.
+//
+// Rows of a key come in order. Once one of them stays for another try, the later ones stay as well; once one is held or
+// dead, they follow it. An adapter reports them as failed itself; a later one that it calls confirmed was confirmed, and
+// is settled, because sending it again would only add a duplicate to what cannot be mended.
+func (b *batch) judge(w *worker) {
+	stays := map[string]bool{}
+	for i, r := range b.send {
+		err := b.errs[i]
+		switch class := classify(err); {
+		case err == nil:
+			b.published = append(b.published, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+		case r.Key != "" && stays[r.Key]:
+			b.left[r.Lane] = true
+		case b.isBlocked(r):
+			b.follow(r)
+		case class == classMessage:
+			if wait, dead := w.verdict(r, err); dead {
+				b.die(r, err.Error())
+			} else {
+				b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Refused, Wait: wait, Error: err.Error()}, stateFailed)
+			}
+		default:
+			stays[r.Key] = true
+			b.left[r.Lane] = true
+			if class == classBroker && b.trouble == nil {
+				b.trouble = err // one stands for all
+			}
+		}
+	}
+}
+
+type class int
+
+const (
+	classMessage class = iota // this message was refused
+	classTopic                // its topic is in trouble
+	classBroker               // nothing can be sent, or nobody knows whether it was
+)
+
+func classify(err error) class {
+	var topic *messaging.TopicError
+	switch {
+	case messaging.IsPermanent(err):
+		return classMessage
+	case errors.As(err, &topic):
+		return classTopic
+	case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown), errors.Is(err, messaging.ErrBehind),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return classBroker
+	default:
+		return classMessage
+	}
+}
+
+// verdict says how long a refused row waits, or that it is dead.
+func (w *worker) verdict(r *outbox.Row, err error) (wait time.Duration, dead bool) {
+	cfg := &w.r.p.cfg
+	limit := cfg.MaxRetryAttempts
+	if r.Delivery.MaxAttempts > 0 {
+		limit = r.Delivery.MaxAttempts
+	}
+	attempts := r.RetryCount + 1
+	if messaging.IsPermanent(err) || limit > 0 && attempts >= limit {
+		return 0, true
+	}
+	if d, ok := messaging.RetryDelay(err); ok {
+		return d, false
+	}
+	return backoff.Jitter(backoff.Exponential(attempts, cfg.RetryDelay, cfg.MaxRetryDelay)), false
+}
+
+// publish hands rows to the broker and returns the errors by index.
+func (w *worker) publish(ctx context.Context, rows []*outbox.Row) map[int]error {
+	p := w.r.p
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.PublishTimeout)
+	defer cancel()
+	ctx, span := p.tracer.Start(ctx, "send", trace.WithSpanKind(trace.SpanKindClient), trace.WithNewRoot())
+	defer span.End()
+	msgs := make([]event.Envelope, len(rows))
+	for i, r := range rows {
+		msgs[i] = r.Envelope
+		// The SDK keeps 128 links per span and drops the rest without a word.
+		if span.IsRecording() && i < 128 {
+			if sc := otelx.Extract(r.Metadata); sc.IsValid() {
+				span.AddLink(trace.Link{SpanContext: sc})
+			}
+		}
+	}
+	span.SetAttributes(attribute.Int("messaging.batch.message_count", len(msgs)))
+
+	err := p.pub.Publish(ctx, msgs)
+	if err == nil {
+		return nil
+	}
+	span.SetStatus(codes.Error, err.Error())
+	var partial *messaging.PublishError
+	errs := map[int]error{}
+	if errors.As(err, &partial) {
+		errs = partial.Failed
+	} else {
+		for i := range rows {
+			errs[i] = err
+		}
+	}
+	w.reportTopics(ctx, rows, errs)
+	return errs
+}
+
+// reportTopics pauses topics in trouble and forgets the trouble of those that took something.
+func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[int]error) {
+	for i, r := range rows {
+		if errs[i] == nil {
+			w.r.topics.heal(r.Topic)
+		} else if classify(errs[i]) == classTopic {
+			if pause, first := w.r.topics.pause(r.Topic); first {
+				w.r.p.log.WarnContext(ctx, "oncebox: a topic takes nothing, its rows wait", "topic", r.Topic, "pause", pause, "error", errs[i])
+			}
+		}
+	}
+}
+
+// settle writes down what became of the rows: first those that are out, then those that are held.
+func (w *worker) settle(ctx context.Context, b *batch) error {
+	p := w.r.p
+	if n := len(b.send) - len(b.published); n > 0 {
+		p.unconfirmed.Add(ctx, int64(n))
+	}
+	if len(b.published) > 0 {
+		var leases []outbox.Lease
+		for n := range lanesOf(b.published) {
+			leases = append(leases, b.lanes[n].lease)
+		}
+		held, err := w.r.store.Settle(ctx, leases, b.published)
+		if err != nil {
+			return err
+		}
+		for _, l := range leases {
+			if !held[l.Lane] {
+				b.left[l.Lane] = true
+				_ = w.fencedLane(ctx, b.lanes[l.Lane], outbox.ErrFenced)
+			}
+		}
+		b.moved += len(b.published)
+		p.published.Add(ctx, int64(len(b.published)))
+	}
+	for n, outcomes := range b.outcomes {
+		l := b.lanes[n]
+		err := w.r.store.Hold(ctx, l.lease, outcomes)
+		if errors.Is(err, outbox.ErrFenced) {
+			b.left[n] = true
+			_ = w.fencedLane(ctx, l, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// Known only after it is written: a block that exists in memory alone would hold rows that nothing releases.
+		for key, state := range b.blocked[n] {
+			l.blocks[key] = state
+		}
+		b.moved += len(outcomes)
+		w.report(ctx, n, outcomes)
+	}
+	return nil
+}
+
+func (w *worker) report(ctx context.Context, lane int16, outcomes []outbox.Outcome) {
+	p := w.r.p
+	for _, o := range outcomes {
+		switch o.Verdict {
+		case outbox.Refused:
+			p.refused.Add(ctx, 1)
+			p.log.WarnContext(ctx, "oncebox: the broker refused an event, it waits", "lane", lane, "sequence", o.Seq, "wait", o.Wait, "error", o.Error)
+		case outbox.Dead:
+			p.dead.Add(ctx, 1)
+			p.log.ErrorContext(ctx, "oncebox: an event is dead, its key waits for an operator", "lane", lane, "sequence", o.Seq, "error", o.Error)
+		case outbox.Follower, outbox.Delayed:
+		}
+	}
+}
+
+// advance moves the cursors of lanes in which nothing was left behind. A lane that gave nothing is empty up to the mark.
+func (b *batch) advance(group []*lane, low int64) {
+	for _, l := range group {
+		n := l.lease.Lane
+		if b.left[n] {
+			continue
+		}
+		to := low
+		if last, some := b.last[n]; some {
+			to = min(low, last)
+		}
+		l.after = max(l.after, to)
+	}
+}
+
+func lanesOf(ids []outbox.RowID) map[int16]struct{} {
+	out := map[int16]struct{}{}
+	for _, id := range ids {
+		out[id.Lane] = struct{}{}
+	}
+	return out
+}

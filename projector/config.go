@@ -1,0 +1,110 @@
+package projector
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// settleMargin is what is left for the settle between the end of a publication and the end of the lease.
+const settleMargin = time.Second
+
+// Config configures a [Projector].
+type Config struct {
+	// Name identifies this projector among those that are alive. It must be unique. Default: host, process id and a
+	// random part.
+	Name string
+	// Group is the group of lanes to serve. Default: 0, the one for all tenants without a group of their own.
+	Group int16
+	// Workers publish side by side, each with lanes of its own. Default: 2.
+	Workers int `env:"WORKERS"`
+	// BatchSize is about how many rows are published at once by a worker. Default: 500.
+	BatchSize int `env:"BATCH_SIZE"`
+
+	// MaxRetryAttempts is after how many refusals a row is dead; -1: never. Default: 5.
+	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
+	// RetryDelay is the pause after the first refusal; it doubles with each, with jitter. Default: 1m.
+	RetryDelay time.Duration `env:"RETRY_DELAY"`
+	// MaxRetryDelay is the longest pause. Default: 1h.
+	MaxRetryDelay time.Duration `env:"MAX_RETRY_DELAY"`
+	// PublishTimeout is how long the broker has to confirm a batch. Default: 5s.
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
+
+	// Lease is how long a lane stays with a projector that has vanished. Default: 10s.
+	Lease time.Duration `env:"LEASE"`
+	// Renew is how often leases are renewed and lanes shared out anew. Default: 3s.
+	Renew time.Duration `env:"RENEW"`
+	// SleepBusy is the pause between polls at first when there is nothing to publish. Default: 100ms.
+	SleepBusy time.Duration `env:"SLEEP_BUSY"`
+	// SleepIdle is the pause that it grows to. Default: 2s.
+	SleepIdle time.Duration `env:"SLEEP_IDLE"`
+	// CleanInterval is how often partitions are made and dropped; -1: never. Default: 1h.
+	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
+
+	// Logger gets warnings. Default: slog.Default().
+	Logger *slog.Logger
+	// TracerProvider takes the spans of publications. Default: the global one.
+	TracerProvider trace.TracerProvider
+	// MeterProvider takes the metrics. Default: the global one.
+	MeterProvider metric.MeterProvider
+}
+
+// Validate names every field that cannot be used. A nil Config is valid.
+func (c *Config) Validate() error {
+	d := c.withDefaults()
+	var errs []error
+	for name, v := range map[string]time.Duration{
+		"RetryDelay": d.RetryDelay, "MaxRetryDelay": d.MaxRetryDelay, "PublishTimeout": d.PublishTimeout,
+		"Lease": d.Lease, "Renew": d.Renew, "SleepBusy": d.SleepBusy, "SleepIdle": d.SleepIdle,
+	} {
+		if v <= 0 {
+			errs = append(errs, fmt.Errorf("projector: Config.%s is %s: it must be positive", name, v))
+		}
+	}
+	if d.Workers < 1 || d.BatchSize < 1 || d.MaxRetryAttempts < -1 || d.Group < 0 {
+		errs = append(errs, errors.New("projector: Config.Workers, BatchSize, MaxRetryAttempts (or -1) and Group must not be negative"))
+	}
+	// A batch that was begun right before a renewal failed must be settled before the lease ends, or its rows would be
+	// published by two projectors.
+	if d.PublishTimeout+settleMargin >= d.Lease-d.Renew {
+		errs = append(errs, fmt.Errorf("projector: Config.PublishTimeout (%s) + %s must be less than Lease - Renew (%s)",
+			d.PublishTimeout, settleMargin, d.Lease-d.Renew))
+	}
+	errs = append(errs, event.ValidateIdentifier("projector: Config.Name", d.Name))
+	return errors.Join(errs...)
+}
+
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	count := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	span := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	count(&out.Workers, 2)
+	count(&out.BatchSize, 500)
+	count(&out.MaxRetryAttempts, 5)
+	span(&out.RetryDelay, time.Minute)
+	span(&out.MaxRetryDelay, time.Hour)
+	span(&out.PublishTimeout, 5*time.Second)
+	span(&out.Lease, 10*time.Second)
+	span(&out.Renew, 3*time.Second)
+	span(&out.SleepBusy, 100*time.Millisecond)
+	span(&out.SleepIdle, 2*time.Second)
+	span(&out.CleanInterval, time.Hour)
+	return out
+}

@@ -1,0 +1,33 @@
+// Package projector is the relay: it leases lanes of one or more outboxes, publishes their rows and settles them.
+//
+//	p, err := projector.New(broker, nil, store)
+//	err = p.Run(ctx) // until ctx is done
+//
+// Any number of projectors may run; they share the lanes out evenly among those that are alive.
+//
+// # Guarantees
+//
+// At least once: a row is settled after the broker confirmed it, never before. In order per ordering key: a lane has
+// one owner and one batch on its way, and what follows a row that was not confirmed is not sent. Both hold through
+// crashes, takeovers and lost answers; then a row may be sent again, with the same id.
+//
+// What fails is told apart. A message that the broker refuses waits with backoff, and what follows it under its key
+// waits behind it, while other keys go on; after the last attempt, or at once if the refusal is permanent, it is dead.
+// A topic in trouble is left alone for a while. A broker that cannot be reached, and a receipt that did not come, cost
+// no attempt and write no row.
+//
+// No database transaction is open while something is being published.
+//
+// # Errors
+//
+// [Projector.Run] goes on through failures of database and broker, logs them and backs off. It returns an error only
+// when it can never work: the tables are missing, or a build too old for them.
+//
+// # Metrics
+//
+//   - oncebox.projector.published: rows that the broker confirmed
+//   - oncebox.projector.refused: refusals of single rows
+//   - oncebox.projector.dead: rows that were given up
+//   - oncebox.projector.fenced: writes that were refused because the lane had been lost
+//   - oncebox.projector.unconfirmed: rows left for another try because topic or broker were in trouble
+package projector

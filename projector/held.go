@@ -1,0 +1,144 @@
+package projector
+
+import (
+	"context"
+	"errors"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// queue is the held rows of one key that are sent together, or one unordered row.
+type queue struct {
+	lane *lane
+	key  string
+	rows []*outbox.Row
+	from int // index of the first of them in what is published
+}
+
+// held sends held rows whose time has come. A head that the broker takes pulls what waits behind it along.
+func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.r.p.cfg.Lease)
+	defer cancel()
+	byLane := map[int16]*lane{}
+	var numbers []int16
+	for _, l := range lanes {
+		byLane[l.lease.Lane] = l
+		numbers = append(numbers, l.lease.Lane)
+	}
+	due, err := w.r.store.Due(ctx, numbers, w.r.topics.list())
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	var queues []*queue
+	var send []*outbox.Row
+	for i := range due {
+		q, err := w.queueOf(ctx, byLane[due[i].Lane], &due[i])
+		if err != nil {
+			return 0, err
+		}
+		if q == nil {
+			continue
+		}
+		q.from = len(send)
+		send = append(send, q.rows...)
+		queues = append(queues, q)
+	}
+	if len(send) == 0 {
+		return 0, nil
+	}
+	errs := w.publish(ctx, send)
+	var trouble error
+	for _, q := range queues {
+		n, err := w.settleQueue(ctx, q, errs)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+		for i := range q.rows {
+			// What is only held back behind another row says nothing about the broker.
+			if e := errs[q.from+i]; e != nil && classify(e) == classBroker && !errors.Is(e, messaging.ErrBehind) {
+				trouble = e
+			}
+		}
+	}
+	return moved, trouble
+}
+
+// queueOf returns what is to be sent for a row that is due, nil if it is not this worker's turn.
+func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row) (*queue, error) {
+	if head.Key == "" {
+		return &queue{lane: l, rows: []*outbox.Row{head}}, nil
+	}
+	if state, blocked := l.blocks[head.Key]; !blocked || state == stateDead {
+		// An operator was here since the blocks were loaded.
+		l.loaded = -1
+		w.nudge()
+		return nil, nil
+	}
+	rows, err := w.r.store.Queue(ctx, l.lease.Lane, head.Key)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 || rows[0].Sequence != head.Sequence {
+		return nil, nil
+	}
+	q := &queue{lane: l, key: head.Key}
+	for i := range rows {
+		r := &rows[i]
+		// What goes elsewhere, or must wait still, goes later: it is due when it has become the head.
+		if i > 0 && (r.Waits || r.Topic != head.Topic || r.RoutingKey != head.RoutingKey) {
+			break
+		}
+		q.rows = append(q.rows, r)
+	}
+	return q, nil
+}
+
+// settleQueue writes down what became of a queue: the confirmed rows at its front leave, and the first that was refused
+// is the head now.
+func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) (moved int, err error) {
+	l, p := q.lane, w.r.p
+	var sent []int64
+	for i, r := range q.rows {
+		if errs[q.from+i] != nil {
+			break
+		}
+		sent = append(sent, r.Sequence)
+	}
+	if len(sent) > 0 {
+		lifted, err := w.r.store.SettleHeld(ctx, l.lease, l.loaded, q.key, sent)
+		if err != nil {
+			return 0, w.fencedLane(ctx, l, err)
+		}
+		if lifted {
+			delete(l.blocks, q.key)
+		}
+		moved += len(sent)
+		p.published.Add(ctx, int64(len(sent)))
+	}
+	if len(sent) == len(q.rows) {
+		return moved, nil
+	}
+	head, reason := q.rows[len(sent)], errs[q.from+len(sent)]
+	if classify(reason) != classMessage {
+		p.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
+		return moved, nil
+	}
+	wait, dead := w.verdict(head, reason)
+	outcome := outbox.Outcome{Seq: head.Sequence, Verdict: outbox.Refused, Wait: wait, Error: reason.Error()}
+	if dead {
+		outcome.Verdict = outbox.Dead
+		err = w.r.store.KillHeld(ctx, l.lease, l.loaded, head.Sequence, reason.Error())
+	} else {
+		err = w.r.store.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error())
+	}
+	if err != nil {
+		return moved, w.fencedLane(ctx, l, err)
+	}
+	if dead && q.key != "" {
+		l.blocks[q.key] = stateDead
+	}
+	w.report(ctx, l.lease.Lane, []outbox.Outcome{outcome})
+	return moved + 1, nil
+}

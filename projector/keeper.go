@@ -1,0 +1,87 @@
+package projector
+
+import (
+	"context"
+	"time"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// keep renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
+//
+// The end of a lease is counted from before it was asked for, by the monotonic clock: whatever the delay, this process
+// stops earlier than the database lets others in.
+func (r *relay) keep(ctx context.Context) error {
+	cfg := &r.p.cfg
+	alive, lanes, err := r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
+	if err != nil {
+		return err
+	}
+	held, err := r.renew(ctx)
+	if err != nil {
+		return err
+	}
+	share := (lanes + alive - 1) / alive
+	switch {
+	case held < share:
+		return r.claim(ctx, share-held)
+	case held > share:
+		r.markSurplus(held - share)
+	}
+	return nil
+}
+
+// renew extends the leases and tells the workers which lanes are lost and which an operator has changed.
+func (r *relay) renew(ctx context.Context) (held int, err error) {
+	var leases []outbox.Lease
+	for _, w := range r.workers {
+		leases = append(leases, w.leases()...)
+	}
+	if len(leases) == 0 {
+		return 0, nil
+	}
+	until := time.Now().Add(r.p.cfg.Lease)
+	changes, err := r.store.Renew(ctx, leases, r.p.cfg.Lease)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range r.workers {
+		held += w.renewed(until, changes)
+	}
+	if lost := len(leases) - len(changes); lost > 0 {
+		r.p.fenced.Add(ctx, int64(lost))
+		r.p.log.WarnContext(ctx, "oncebox: lanes were lost to another projector", "lanes", lost)
+	}
+	return held, nil
+}
+
+// claim takes free lanes. The claim is committed when it returns, so the blocks that the workers load before their first
+// fetch include all that the former owner wrote; whatever it tries to write from now on is fenced.
+func (r *relay) claim(ctx context.Context, n int) error {
+	until := time.Now().Add(r.p.cfg.Lease)
+	leases, err := r.store.Claim(ctx, r.p.cfg.Name, r.p.cfg.Group, n, r.p.cfg.Lease)
+	if err != nil || len(leases) == 0 {
+		return err
+	}
+	for _, lease := range leases {
+		w := r.workers[int(lease.Lane)%len(r.workers)]
+		w.take(&lane{lease: lease, validUntil: until, loaded: -1})
+	}
+	r.p.log.InfoContext(ctx, "oncebox: lanes claimed", "projector", r.p.cfg.Name, "lanes", len(leases))
+	r.wake()
+	return nil
+}
+
+// markSurplus has the workers give back n lanes, each from the worker that holds most.
+func (r *relay) markSurplus(n int) {
+	for range n {
+		most := r.workers[0]
+		for _, w := range r.workers[1:] {
+			if w.count() > most.count() {
+				most = w
+			}
+		}
+		most.giveBackOne()
+	}
+	r.wake()
+}

@@ -1,0 +1,27 @@
+package projector
+
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// lane is what a worker knows of a lane that it holds. The keeper writes the first group of fields, under the worker's
+// lock; the second belongs to the worker alone, while it is in a pass.
+type lane struct {
+	lease      outbox.Lease
+	validUntil time.Time // by this process's clock, counted from before the lease was asked for
+	change     int64     // the operators' counter as last renewed
+	surplus    bool      // to be given back
+	lost       bool      // somebody else has it
+
+	loaded int64             // the operators' counter at which blocks was read
+	blocks map[string]string // ordering key -> state: a copy of outbox_block
+	after  int64             // everything up to it is gone for good
+	full   bool              // the last fetch took its whole quota
+}
+
+// usable tells whether a batch that begins now is settled before the lease ends.
+func (l *lane) usable(now time.Time, publishTimeout time.Duration) bool {
+	return !l.lost && now.Add(publishTimeout+settleMargin).Before(l.validUntil)
+}

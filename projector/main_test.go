@@ -1,0 +1,138 @@
+package projector_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// recorder is a publisher that keeps what it took. Per key it takes a prefix, as the contract says.
+type recorder struct {
+	mu     sync.Mutex
+	refuse func(e event.Envelope) error
+	taken  []event.Envelope
+	calls  chan int // receives the number of messages of each call, if set
+}
+
+func (r *recorder) Publish(_ context.Context, msgs []event.Envelope) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	failed := map[int]error{}
+	behind := map[string]bool{}
+	for i, m := range msgs {
+		if m.RoutingKey != "" && behind[m.RoutingKey] {
+			failed[i] = messaging.ErrBehind
+			continue
+		}
+		if r.refuse != nil {
+			if err := r.refuse(m); err != nil {
+				failed[i] = err
+				behind[m.RoutingKey] = true
+				continue
+			}
+		}
+		r.taken = append(r.taken, m)
+	}
+	if len(failed) > 0 {
+		return &messaging.PublishError{Failed: failed}
+	}
+	return nil
+}
+
+func (r *recorder) refuseWith(fn func(e event.Envelope) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = fn
+}
+
+func (r *recorder) types() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, m := range r.taken {
+		out = append(out, m.Type)
+	}
+	return out
+}
+
+type fixture struct {
+	t     *testing.T
+	db    *pgtest.DB
+	store *outbox.Store
+	pub   *recorder
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	db := pgtest.Migrated(t)
+	return &fixture{
+		t: t, db: db, store: outbox.NewStore(db.DB, &outbox.Config{Source: "test"}), pub: &recorder{},
+	}
+}
+
+func (f *fixture) projector(cfg projector.Config) *projector.Projector {
+	f.t.Helper()
+	p, err := projector.New(f.pub, &cfg, f.store)
+	require.NoError(f.t, err)
+	return p
+}
+
+func (f *fixture) add(key, name string, opts ...event.AddOption) string {
+	f.t.Helper()
+	opts = append([]event.AddOption{event.WithAggregate("order", key, 1), event.WithType(name)}, opts...)
+	id, err := f.store.Add(f.t.Context(), f.db.DB, "order", []byte(name), opts...)
+	require.NoError(f.t, err)
+	return id
+}
+
+func (f *fixture) statuses() map[string]string {
+	f.t.Helper()
+	var records []outbox.Record
+	require.NoError(f.t, f.db.NewSelect().Model(&records).Scan(f.t.Context()))
+	out := map[string]string{}
+	for _, r := range records {
+		out[r.EventType] = r.Status
+	}
+	return out
+}
+
+// run starts the projector and stops it at the end of the test.
+func (f *fixture) run(p *projector.Projector) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			require.NoError(f.t, <-done)
+		})
+	}
+	f.t.Cleanup(stop)
+	return stop
+}
+
+func (f *fixture) eventually(what string, ok func() bool) {
+	f.t.Helper()
+	require.Eventually(f.t, ok, 20*time.Second, 5*time.Millisecond, what)
+}
+
+func quick() projector.Config {
+	return projector.Config{
+		RetryDelay: time.Millisecond, MaxRetryDelay: time.Millisecond, SleepBusy: 5 * time.Millisecond, SleepIdle: 20 * time.Millisecond,
+	}
+}
+
+func sorted(s []string) []string { slices.Sort(s); return s }

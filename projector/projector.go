@@ -1,0 +1,134 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// Projector relays outboxes to a broker. Make it with [New].
+type Projector struct {
+	pub    messaging.Publisher
+	cfg    Config
+	stores []*outbox.Store
+	log    *slog.Logger
+	tracer trace.Tracer
+
+	published, refused, dead, fenced, unconfirmed metric.Int64Counter
+
+	mu     sync.Mutex
+	relays []*relay // of the Run that is under way
+}
+
+// New returns a projector of the stores. It errs if the configuration cannot work.
+func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projector, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if pub == nil || len(stores) == 0 {
+		return nil, errors.New("projector: New needs a publisher and at least one store")
+	}
+	c := cfg.withDefaults()
+	if c.Name == "" {
+		c.Name = uniqueName()
+	}
+	meter := otelx.Meter(c.MeterProvider, "projector")
+	p := &Projector{
+		pub: pub, cfg: c, stores: stores,
+		log: otelx.Logger(c.Logger), tracer: otelx.Tracer(c.TracerProvider, "projector"),
+		published:   otelx.Counter(meter, "oncebox.projector.published", "Rows that the broker confirmed"),
+		refused:     otelx.Counter(meter, "oncebox.projector.refused", "Refusals of single rows"),
+		dead:        otelx.Counter(meter, "oncebox.projector.dead", "Rows that were given up"),
+		fenced:      otelx.Counter(meter, "oncebox.projector.fenced", "Writes refused because the lane had been lost"),
+		unconfirmed: otelx.Counter(meter, "oncebox.projector.unconfirmed", "Rows left for another try, no attempt spent"),
+	}
+	for _, s := range stores {
+		s.OnWake(p.Wake)
+	}
+	return p, nil
+}
+
+func uniqueName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.100s-%d-%.8s", host, os.Getpid(), uuid.NewString())
+}
+
+// Name is under which name this projector owns lanes.
+func (p *Projector) Name() string { return p.cfg.Name }
+
+// Wake makes a running projector look for rows now.
+func (p *Projector) Wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.relays {
+		r.wake()
+	}
+}
+
+// Run relays until ctx is done, finishes the batches under way, hands its lanes back and returns nil. Call it once at
+// a time.
+func (p *Projector) Run(ctx context.Context) error {
+	relays, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, r := range relays {
+		group.Go(func() error { return r.run(ctx) })
+	}
+	return group.Wait()
+}
+
+// RunOnce publishes what can be published now and returns. Rows that wait for their time stay, and so do the lanes of
+// other projectors. It is for tests, and for programs that relay by a timer of their own.
+func (p *Projector) RunOnce(ctx context.Context) error {
+	relays, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	var errs []error
+	for _, r := range relays {
+		errs = append(errs, r.runOnce(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Projector) start(ctx context.Context) ([]*relay, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.relays != nil {
+		return nil, errors.New("projector: it is running already")
+	}
+	var relays []*relay
+	for _, s := range p.stores {
+		if err := s.Ping(ctx); err != nil {
+			return nil, fmt.Errorf("projector: start: %w", err)
+		}
+		relays = append(relays, newRelay(p, s))
+	}
+	p.relays = relays
+	return relays, nil
+}
+
+func (p *Projector) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.relays = nil
+}

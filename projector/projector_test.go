@@ -1,0 +1,189 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+)
+
+func TestRunOncePublishesInOrderPerKey(t *testing.T) {
+	f := newFixture(t)
+	for n := range 50 {
+		for key := range 20 {
+			f.add(fmt.Sprintf("k%d", key), fmt.Sprintf("k%d/%d", key, n))
+		}
+	}
+	require.NoError(t, f.projector(projector.Config{BatchSize: 64}).RunOnce(t.Context()))
+	next := map[string]int{}
+	for _, m := range f.pub.taken {
+		require.Equal(t, fmt.Sprintf("%s/%d", m.AggregateID, next[m.AggregateID]), m.Type)
+		next[m.AggregateID]++
+	}
+	require.Len(t, f.pub.taken, 1000)
+	for _, status := range f.statuses() {
+		require.Equal(t, outbox.StatusSent, status)
+	}
+}
+
+func TestRefusedRowHoldsItsKeyOnly(t *testing.T) {
+	f := newFixture(t)
+	refusals := 2
+	f.pub.refuse = func(e event.Envelope) error {
+		if e.Type == "a1" && refusals > 0 {
+			refusals--
+			return errors.New("not now")
+		}
+		return nil
+	}
+	f.add("a", "a1")
+	f.add("a", "a2")
+	f.add("b", "b1")
+	f.run(f.projector(quick()))
+	f.eventually("all are sent", func() bool { return len(f.pub.types()) == 3 })
+	require.Equal(t, []string{"b1", "a1", "a2"}, f.pub.types())
+}
+
+func TestDeadRowBlocksItsKeyUntilReplayed(t *testing.T) {
+	f := newFixture(t)
+	f.pub.refuse = func(e event.Envelope) error {
+		if e.Type == "a1" {
+			return messaging.Permanent(errors.New("never"))
+		}
+		return nil
+	}
+	id := f.add("a", "a1")
+	f.add("a", "a2")
+	f.add("b", "b1")
+	p := f.projector(quick())
+	require.NoError(t, p.RunOnce(t.Context()))
+	f.add("a", "a3")
+	require.NoError(t, p.RunOnce(t.Context()))
+	require.Equal(t, map[string]string{"a1": "DEAD", "a2": "NEW", "a3": "NEW", "b1": "SENT"}, f.statuses())
+
+	f.pub.refuseWith(nil)
+	require.NoError(t, f.store.Replay(t.Context(), id))
+	f.run(p)
+	f.eventually("the key is free", func() bool { return len(f.pub.types()) == 4 })
+	require.Equal(t, []string{"b1", "a1", "a2", "a3"}, f.pub.types())
+	require.Equal(t, id, f.pub.taken[1].ID, "a replay keeps the id")
+	f.add("a", "a4")
+	f.store.Wake()
+	f.eventually("the block is lifted", func() bool { return len(f.pub.types()) == 5 })
+}
+
+func TestAttemptsEndInDead(t *testing.T) {
+	f := newFixture(t)
+	f.pub.refuse = func(event.Envelope) error { return errors.New("no") }
+	f.add("a", "a1")
+	cfg := quick()
+	cfg.MaxRetryAttempts = 3
+	f.run(f.projector(cfg))
+	f.eventually("a1 is dead", func() bool { return f.statuses()["a1"] == "DEAD" })
+	letters, err := f.store.Dead(t.Context(), nil, 10)
+	require.NoError(t, err)
+	require.Equal(t, 3, letters[0].RetryCount)
+	require.Equal(t, "no", letters[0].Error)
+}
+
+func TestOutageSpendsNoAttempt(t *testing.T) {
+	for name, outage := range map[string]error{
+		"broker": messaging.ErrBrokerDown, "unknown": messaging.ErrUnknown,
+		"topic": &messaging.TopicError{Topic: "order", Err: errors.New("terminated")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			calls := make(chan struct{}, 100)
+			f.pub.refuse = func(event.Envelope) error { calls <- struct{}{}; return outage }
+			f.add("a", "a1")
+			cfg := quick()
+			cfg.MaxRetryAttempts = 1
+			f.run(f.projector(cfg))
+			<-calls
+			<-calls
+			f.pub.refuseWith(nil)
+			f.eventually("sent", func() bool { return f.statuses()["a1"] == "SENT" })
+			var record outbox.Record
+			require.NoError(t, f.db.NewSelect().Model(&record).Scan(t.Context()))
+			require.Zero(t, record.RetryCount)
+		})
+	}
+}
+
+// gate is a publisher that stops in the middle of a call until it is opened.
+type gate struct {
+	*recorder
+	entered chan struct{}
+	open    chan struct{}
+}
+
+func (g *gate) Publish(ctx context.Context, msgs []event.Envelope) error {
+	if msgs[0].Type == "slow" {
+		g.entered <- struct{}{}
+		<-g.open
+	}
+	return g.recorder.Publish(ctx, msgs)
+}
+
+func TestAllFiveStatusesOfARunningRelay(t *testing.T) {
+	f := newFixture(t)
+	f.pub.refuse = func(e event.Envelope) error {
+		switch e.Type {
+		case "poison":
+			return messaging.Permanent(errors.New("never"))
+		case "refused":
+			return errors.New("not now")
+		}
+		return nil
+	}
+	g := &gate{recorder: f.pub, entered: make(chan struct{}, 1), open: make(chan struct{})}
+	f.add("a", "sent")
+	f.add("b", "poison")
+	f.add("c", "refused")
+	f.add("c", "behind")
+	p, err := projector.New(g, &projector.Config{}, f.store) // the first retry comes after half a minute
+	require.NoError(t, err)
+	f.run(p)
+	f.eventually("sent", func() bool { return f.statuses()["sent"] == "SENT" })
+	f.add("d", "slow")
+	p.Wake()
+	<-g.entered
+	require.Equal(t, map[string]string{
+		"sent": "SENT", "poison": "DEAD", "refused": "FAILED", "behind": "NEW", "slow": "PUBLISHING",
+	}, f.statuses())
+	close(g.open)
+	f.eventually("slow is sent", func() bool { return f.statuses()["slow"] == "SENT" })
+}
+
+func TestLanesAreSharedAndHandedBack(t *testing.T) {
+	f := newFixture(t)
+	cfg := quick()
+	cfg.Lease, cfg.Renew, cfg.PublishTimeout = 4e9, 50e6, 1e9
+	owners := func() map[string]int {
+		var rows []struct {
+			Owner string
+			N     int
+		}
+		require.NoError(t, f.db.NewRaw("SELECT owner, count(*) AS n FROM outbox_lane WHERE owner IS NOT NULL GROUP BY owner").Scan(t.Context(), &rows))
+		out := map[string]int{}
+		for _, r := range rows {
+			out[r.Owner] = r.N
+		}
+		return out
+	}
+	cfg.Name = "one"
+	stopOne := f.run(f.projector(cfg))
+	f.eventually("one has all", func() bool { return owners()["one"] == 64 })
+	cfg.Name = "two"
+	f.run(f.projector(cfg))
+	f.eventually("halves", func() bool { o := owners(); return o["one"] == 32 && o["two"] == 32 })
+	stopOne()
+	f.eventually("two has all", func() bool { return owners()["two"] == 64 })
+}

@@ -1,0 +1,181 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// relay serves one store: a keeper that holds leases, workers that publish, a cleaner that keeps partitions.
+type relay struct {
+	p       *Projector
+	store   *outbox.Store
+	workers []*worker
+	mark    watermark
+	topics  pausedTopics
+}
+
+func newRelay(p *Projector, s *outbox.Store) *relay {
+	r := &relay{p: p, store: s}
+	for range p.cfg.Workers {
+		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})
+	}
+	return r
+}
+
+func (r *relay) wake() {
+	for _, w := range r.workers {
+		w.nudge()
+	}
+}
+
+func (r *relay) run(ctx context.Context) error {
+	// The child of today comes before the first settle. Without it rows would go to the DEFAULT child, and the child
+	// could not be made any more.
+	if err := r.store.EnsurePartitions(ctx); err != nil {
+		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, sent rows go to the default one", "error", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.supervise(ctx, "keeper", r.p.cfg.Renew, r.keep) })
+	for i, w := range r.workers {
+		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.step) })
+	}
+	if r.p.cfg.CleanInterval > 0 {
+		group.Go(func() error { return r.supervise(ctx, "cleaner", r.p.cfg.CleanInterval, r.store.Clean) })
+	}
+	err := group.Wait()
+	r.handBack(context.WithoutCancel(ctx))
+	return err
+}
+
+func (r *relay) runOnce(ctx context.Context) error {
+	defer r.handBack(context.WithoutCancel(ctx))
+	if err := r.store.EnsurePartitions(ctx); err != nil {
+		return err
+	}
+	renewed := time.Time{}
+	for ctx.Err() == nil {
+		if time.Since(renewed) >= r.p.cfg.Renew {
+			renewed = time.Now()
+			if err := r.keep(ctx); err != nil {
+				return err
+			}
+		}
+		moved := 0
+		for _, w := range r.workers {
+			n, err := w.pass(ctx)
+			if err != nil {
+				return err
+			}
+			moved += n
+		}
+		if moved == 0 {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// supervise calls step again and again until ctx is done. A step that fails or panics is logged and tried again after a
+// pause; nothing but ctx ends the loop, because a relay that has stopped without a word looks like one with no work.
+func (r *relay) supervise(ctx context.Context, name string, every time.Duration, step func(context.Context) error) error {
+	failures := 0
+	for ctx.Err() == nil {
+		pause := every
+		if err := guard(ctx, step); err != nil && ctx.Err() == nil {
+			failures++
+			pause = backoff.Jitter(backoff.Exponential(failures, 100*time.Millisecond, 5*time.Second))
+			r.p.log.WarnContext(ctx, "oncebox: projector "+name+" failed, trying again", "error", err, "pause", pause, "failures", failures)
+		} else {
+			failures = 0
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+func guard(ctx context.Context, step func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("projector: panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return step(ctx)
+}
+
+// handBack releases every lane, so that the others need not wait for the leases to end.
+func (r *relay) handBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
+	defer cancel()
+	var leases []outbox.Lease
+	for _, w := range r.workers {
+		leases = append(leases, w.drop()...)
+	}
+	err := r.store.Farewell(ctx, r.p.cfg.Name)
+	if len(leases) > 0 {
+		err = errors.Join(err, r.store.Release(ctx, leases))
+	}
+	if err != nil {
+		r.p.log.WarnContext(ctx, "oncebox: lanes were not handed back, they are free when their leases end", "error", err)
+	}
+}
+
+// pausedTopics are topics in trouble. They are left alone for a while that grows with each failure.
+type pausedTopics struct {
+	mu    sync.Mutex
+	byKey map[string]topicPause
+}
+
+type topicPause struct {
+	failures int
+	until    time.Time
+}
+
+func (t *pausedTopics) pause(topic string) (time.Duration, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byKey == nil {
+		t.byKey = map[string]topicPause{}
+	}
+	p := t.byKey[topic]
+	if time.Now().Before(p.until) {
+		return 0, false // several messages of one batch are one failure
+	}
+	p.failures++
+	d := backoff.Jitter(backoff.Exponential(p.failures, 500*time.Millisecond, 30*time.Second))
+	p.until = time.Now().Add(d)
+	t.byKey[topic] = p
+	return d, true
+}
+
+func (t *pausedTopics) heal(topic string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byKey, topic)
+}
+
+// list returns the topics that are to be left alone now.
+func (t *pausedTopics) list() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	topics := []string{}
+	for topic, p := range t.byKey {
+		if time.Now().Before(p.until) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}

@@ -1,0 +1,274 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// groupSize is how many lanes are fetched from and published together. Smaller groups walk fewer dead index entries,
+// larger ones fill a batch from many small lanes.
+const groupSize = 16
+
+// worker publishes the rows of its lanes. One goroutine is in a pass at a time, so a lane has one batch on its way.
+type worker struct {
+	r *relay
+
+	mu    sync.Mutex
+	lanes map[int16]*lane
+
+	wake       chan struct{}
+	pause      time.Duration // of the last idle poll
+	dueChecked time.Time
+}
+
+// step is one turn of the loop: a pass, and a pause if there was nothing to do.
+func (w *worker) step(ctx context.Context) error {
+	n, err := w.pass(ctx)
+	if err != nil || n > 0 {
+		w.pause = 0
+		return err
+	}
+	cfg := &w.r.p.cfg
+	w.pause = min(max(2*w.pause, cfg.SleepBusy), cfg.SleepIdle)
+	pause := w.pause
+	if lanes := w.numbers(); len(lanes) > 0 {
+		next, ok, err := w.r.store.NextDue(ctx, lanes)
+		if err != nil {
+			return err
+		}
+		if ok {
+			pause = min(pause, next+time.Millisecond)
+		}
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.wake:
+		w.pause = 0
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// nudge ends the pause of the worker, or spares it the next one.
+func (w *worker) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pass goes once over all lanes. It returns how many rows it moved. When ctx is done, the batch under way is finished
+// and no other is begun.
+func (w *worker) pass(ctx context.Context) (moved int, err error) {
+	if err := w.tidy(ctx); err != nil {
+		return 0, err
+	}
+	lanes := w.ready(ctx)
+	if len(lanes) == 0 {
+		return 0, nil
+	}
+	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+		return 0, err
+	}
+	if err := w.load(ctx, lanes); err != nil {
+		return 0, err
+	}
+	size := groupSize
+	if w.pause > 0 {
+		size = len(lanes) // nothing came lately: look at all of them at once
+	}
+	for group := range slices.Chunk(lanes, size) {
+		if ctx.Err() != nil {
+			return moved, nil
+		}
+		n, err := w.fresh(ctx, group)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+	}
+	if moved == 0 || time.Since(w.dueChecked) >= w.r.p.cfg.SleepBusy {
+		w.dueChecked = time.Now()
+		n, err := w.held(ctx, lanes)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// tidy forgets lanes that are lost and gives back those that are surplus. No batch is under way here.
+func (w *worker) tidy(ctx context.Context) error {
+	var surplus []outbox.Lease
+	w.mu.Lock()
+	for n, l := range w.lanes {
+		if l.surplus && !l.lost {
+			surplus = append(surplus, l.lease)
+		}
+		if l.surplus || l.lost {
+			delete(w.lanes, n)
+		}
+	}
+	w.mu.Unlock()
+	if len(surplus) == 0 {
+		return nil
+	}
+	w.r.p.log.InfoContext(ctx, "oncebox: lanes given back", "projector", w.r.p.cfg.Name, "lanes", len(surplus))
+	return w.r.store.Release(ctx, surplus)
+}
+
+// ready returns the lanes whose leases last long enough for a batch, in order. Those whose blocks are not those of the
+// database are returned too; load comes next.
+func (w *worker) ready(context.Context) []*lane {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*lane
+	for _, l := range w.lanes {
+		if l.usable(now, w.r.p.cfg.PublishTimeout) {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b *lane) int { return int(a.lease.Lane) - int(b.lease.Lane) })
+	return out
+}
+
+// load reads the blocks of lanes that are new or that an operator has changed, and lifts blocks behind which nothing is
+// left: an operator discarded the only row, or this process's predecessor died between two statements.
+func (w *worker) load(ctx context.Context, lanes []*lane) error {
+	stale := map[int16]*lane{}
+	var numbers []int16
+	w.mu.Lock()
+	for _, l := range lanes {
+		if l.loaded < 0 || l.loaded < l.change {
+			stale[l.lease.Lane] = l
+			numbers = append(numbers, l.lease.Lane)
+		}
+	}
+	w.mu.Unlock()
+	if len(stale) == 0 {
+		return nil
+	}
+	loaded, err := w.r.store.Blocks(ctx, numbers)
+	if err != nil {
+		return err
+	}
+	for n, l := range stale {
+		lb := loaded[n]
+		l.loaded, l.blocks = lb.Change, map[string]string{}
+		for _, b := range lb.Blocks {
+			l.blocks[b.Key] = b.State
+			if !b.Empty || b.State == stateDead {
+				continue
+			}
+			lifted, err := w.r.store.SettleHeld(ctx, l.lease, l.loaded, b.Key, []int64{})
+			if err := w.fencedLane(ctx, l, err); err != nil {
+				return err
+			}
+			if lifted {
+				delete(l.blocks, b.Key)
+			}
+		}
+	}
+	return nil
+}
+
+// fencedLane takes an [outbox.ErrFenced] as what it is: the lane is somebody else's, or an operator changed it. Either
+// way this worker knows nothing of it any more; the next pass loads it again, and the next renewal tells whose it is.
+func (w *worker) fencedLane(ctx context.Context, l *lane, err error) error {
+	if !errors.Is(err, outbox.ErrFenced) {
+		return err
+	}
+	w.r.p.fenced.Add(ctx, 1)
+	l.loaded = -1
+	return nil
+}
+
+func (w *worker) take(l *lane) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lanes[l.lease.Lane] = l
+}
+
+func (w *worker) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, l := range w.lanes {
+		if !l.surplus && !l.lost {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *worker) giveBackOne() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lanes {
+		if !l.surplus && !l.lost {
+			l.surplus = true
+			return
+		}
+	}
+}
+
+// leases returns the leases that are to be renewed: a surplus lane stays ours until it is given back.
+func (w *worker) leases() []outbox.Lease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []outbox.Lease
+	for _, l := range w.lanes {
+		if !l.lost {
+			out = append(out, l.lease)
+		}
+	}
+	return out
+}
+
+func (w *worker) numbers() []int16 {
+	var out []int16
+	for _, l := range w.leases() {
+		out = append(out, l.Lane)
+	}
+	return out
+}
+
+// renewed takes the answer to a renewal. It returns how many lanes are held.
+func (w *worker) renewed(until time.Time, changes map[int16]int64) (held int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n, l := range w.lanes {
+		change, ok := changes[n]
+		if !ok {
+			l.lost = true
+			continue
+		}
+		l.validUntil = until
+		if change > l.change {
+			l.change = change
+			w.nudge()
+		}
+		if !l.surplus {
+			held++
+		}
+	}
+	return held
+}
+
+// drop forgets all lanes and returns their leases.
+func (w *worker) drop() []outbox.Lease {
+	out := w.leases()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.lanes)
+	return out
+}
