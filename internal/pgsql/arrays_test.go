@@ -22,7 +22,10 @@ func modes() map[string]*pgsql.Runner {
 
 // The tables rest on these: whole batches travel as arrays, one per column, and come out as they went in.
 func TestArrayParameters(t *testing.T) {
-	db := pgtest.Open(t)
+	db := pgtest.Open(t).DB
+	db.SetMaxOpenConns(1) // one session, so that this holds for all that follows
+	_, err := db.ExecContext(t.Context(), "SET TIME ZONE 'UTC'")
+	require.NoError(t, err)
 	at := time.Date(2026, 11, 21, 9, 30, 0, 123456789, time.UTC)
 	id := uuid.MustParse("01932f5e-7c00-7000-8000-000000000001")
 	a, number, small := "a", int64(5), int16(6)
@@ -66,7 +69,7 @@ func TestArrayParameters(t *testing.T) {
 
 // A nil slice is NULL and not an empty array: "= ANY(NULL)" is never true, nor is "<> ALL(NULL)".
 func TestNilSliceIsNull(t *testing.T) {
-	db := pgtest.Open(t)
+	db := pgtest.Open(t).DB
 	for mode, run := range modes() {
 		t.Run(mode, func(t *testing.T) {
 			var null bool
@@ -77,7 +80,7 @@ func TestNilSliceIsNull(t *testing.T) {
 }
 
 func TestScalarParameters(t *testing.T) {
-	db := pgtest.Open(t)
+	db := pgtest.Open(t).DB
 	for mode, run := range modes() {
 		t.Run(mode, func(t *testing.T) {
 			var text, doc, id string

@@ -18,14 +18,13 @@ import (
 const prepared = `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%$1::int + 40%'`
 
 func TestPreparedOnceAndNeverBehindAPooler(t *testing.T) {
-	db := pgtest.Open(t)
 	for _, c := range []struct {
 		name   string
 		pooler bool
 		want   int
 	}{{"prepared", false, 1}, {"pooler", true, 0}} {
 		t.Run(c.name, func(t *testing.T) {
-			tx, err := db.BeginTx(t.Context(), nil)
+			tx, err := pgtest.Open(t).BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			defer tx.Rollback()
 			run := pgsql.New("", c.pooler)
@@ -51,16 +50,15 @@ func TestSchemaIsPutIntoTheText(t *testing.T) {
 }
 
 func TestSchemaIsFoundWithoutASearchPath(t *testing.T) {
-	db := pgtest.Open(t)
-	schema := db.Schema + `_q"x`
-	run := pgsql.New(schema, false)
+	opened := pgtest.Open(t)
+	db, run := opened.DB, pgsql.New(opened.Schema+`_q"x`, false)
 	exec := func(query string) {
 		t.Helper()
 		_, err := run.Exec(t.Context(), db, query)
 		require.NoError(t, err)
 	}
-	exec(`CREATE SCHEMA "` + db.Schema + `_q""x"`)
-	defer exec(`DROP SCHEMA "` + db.Schema + `_q""x" CASCADE`)
+	exec(`CREATE SCHEMA "` + opened.Schema + `_q""x"`)
+	defer exec(`DROP SCHEMA "` + opened.Schema + `_q""x" CASCADE`)
 	exec(`CREATE TABLE {schema}.t (x int)`)
 
 	n, err := run.Exec(t.Context(), db, `INSERT INTO {schema}.t SELECT unnest($1::int[])`, []int32{1, 2, 3})
@@ -81,7 +79,7 @@ func TestSchemaIsFoundWithoutASearchPath(t *testing.T) {
 }
 
 func TestEveryHandleOfBunIsUnwrapped(t *testing.T) {
-	db := pgtest.Open(t)
+	db := pgtest.Open(t).DB
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -91,7 +89,7 @@ func TestEveryHandleOfBunIsUnwrapped(t *testing.T) {
 	savepoint, err := tx.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 
-	for _, handle := range []bun.IDB{db.DB, conn, tx, &tx, savepoint} {
+	for _, handle := range []bun.IDB{db, conn, tx, &tx, savepoint} {
 		t.Run(fmt.Sprintf("%T", handle), func(t *testing.T) {
 			var n int
 			require.NoError(t, pgsql.New("", false).QueryRow(t.Context(), handle, "SELECT $1::int", []any{7}, &n))
@@ -115,8 +113,8 @@ func TestUnknownHandleIsRefused(t *testing.T) {
 }
 
 func TestTransactionIsUsed(t *testing.T) {
-	db := pgtest.Open(t)
-	run := pgsql.New(db.Schema, false)
+	opened := pgtest.Open(t)
+	db, run := opened.DB, pgsql.New(opened.Schema, false)
 	_, err := run.Exec(t.Context(), db, `CREATE TABLE {schema}.t (x int)`)
 	require.NoError(t, err)
 	tx, err := db.BeginTx(t.Context(), nil)
@@ -131,8 +129,7 @@ func TestTransactionIsUsed(t *testing.T) {
 }
 
 func TestCodes(t *testing.T) {
-	db := pgtest.Open(t)
-	run := pgsql.New("", false)
+	db, run := pgtest.Open(t).DB, pgsql.New("", false)
 	_, err := run.Exec(t.Context(), db, `SELECT $1::int / 0`, 1)
 	require.Equal(t, "22012", pgsql.Code(fmt.Errorf("wrapped: %w", err)))
 	require.Equal(t, err, pgsql.Explain(err), "nothing to add")
