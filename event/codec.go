@@ -10,7 +10,7 @@ type Codec interface {
 	// ContentType is the media type that Marshal produces.
 	ContentType() string
 	Marshal(v any) ([]byte, error)
-	// Unmarshal decodes into v, a pointer.
+	// Unmarshal decodes into v: a pointer to the registered type, or the type itself if that is a pointer.
 	Unmarshal(data []byte, v any) error
 }
 

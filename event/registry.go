@@ -64,18 +64,22 @@ func WithUpcaster(from int, fn func(payload []byte) ([]byte, error)) RegisterOpt
 func WithCodec(c Codec) RegisterOption { return func(e *entry) { e.codec = c } }
 
 // Register makes T known under the name its EventType returns for the zero value. T may be a struct or a pointer to
-// one. It panics if the name, or an alias, is empty or taken: that is a mistake in the program, found at its start.
+// one. It panics if the name, or an alias, is empty or taken, if the version is below 1, or if an upcaster starts from a
+// version that is not an older one: these are mistakes in the program, found at its start.
 func Register[T Event](r *Registry, opts ...RegisterOption) {
 	goType := reflect.TypeFor[T]()
-	var sample T
-	if goType.Kind() == reflect.Pointer {
-		sample = reflect.New(goType.Elem()).Interface().(T) //nolint:errcheck // the type is T by construction
+	if goType.Kind() == reflect.Interface {
+		panic(fmt.Sprintf("event: Register[%s]: register the types that implement the interface", goType))
 	}
+	sample := blank[T](goType)
 	e := &entry{
 		name: sample.EventType(), version: 1, goType: goType, codec: JSON{},
 		upcasters: map[int]func([]byte) ([]byte, error){},
 		decode: func(c Codec, data []byte) (Event, error) {
-			var v T
+			v := blank[T](goType)
+			if goType.Kind() == reflect.Pointer {
+				return v, c.Unmarshal(data, v)
+			}
 			err := c.Unmarshal(data, &v)
 			return v, err
 		},
@@ -86,14 +90,34 @@ func Register[T Event](r *Registry, opts ...RegisterOption) {
 	for _, opt := range opts {
 		opt(e)
 	}
+	if e.version < 1 {
+		panic(fmt.Sprintf("event: Register[%s]: version %d: versions count from 1", goType, e.version))
+	}
+	for from := range e.upcasters {
+		if from < 1 || from >= e.version {
+			panic(fmt.Sprintf("event: Register[%s]: an upcaster from version %d, but the current version is %d", goType, from, e.version))
+		}
+	}
+	r.add(e)
+}
+
+// blank returns an event to decode into: a zero value, or a pointer to one.
+func blank[T Event](goType reflect.Type) (v T) {
+	if goType.Kind() == reflect.Pointer {
+		v = reflect.New(goType.Elem()).Interface().(T) //nolint:errcheck // the type is T by construction
+	}
+	return v
+}
+
+func (r *Registry) add(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range append([]string{e.name}, e.aliases...) {
 		if err := ValidateIdentifier("EventType", name); name == "" || err != nil {
-			panic(fmt.Sprintf("event: Register[%s]: event type %q is empty or not an identifier", goType, name))
+			panic(fmt.Sprintf("event: Register[%s]: event type %q is empty or not an identifier", e.goType, name))
 		}
 		if taken, ok := r.byName[name]; ok {
-			panic(fmt.Sprintf("event: Register[%s]: event type %q is taken by %s", goType, name, taken.goType))
+			panic(fmt.Sprintf("event: Register[%s]: event type %q is taken by %s", e.goType, name, taken.goType))
 		}
 		r.byName[name] = e
 	}
@@ -108,8 +132,11 @@ type Encoded struct {
 }
 
 // Encode encodes ev with the codec of its type. The error wraps [ErrUnknownType] if the type was not registered, or
-// was registered for another Go type.
+// was registered for another Go type, and [ErrInvalid] if ev is nil.
 func (r *Registry) Encode(ev Event) (Encoded, error) {
+	if v := reflect.ValueOf(ev); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return Encoded{}, &InvalidError{"Event", fmt.Sprintf("is nil (%T)", ev)}
+	}
 	name := ev.EventType()
 	e, ok := r.lookup(name)
 	if !ok {

@@ -3,7 +3,9 @@ package event
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -47,8 +49,8 @@ func ValidateIdentifier(field, s string) error {
 }
 
 // Validate checks the envelope as it is before it is stored: id, type, source, tenant and topic are required, every
-// identifier passes [ValidateIdentifier], a topic has no path, and an aggregate has both type and id. It returns all
-// violations, joined.
+// identifier passes [ValidateIdentifier], a topic has no path, an aggregate has both type and id, and times and numbers
+// are such as can be stored. It returns all violations, joined.
 func (e *Envelope) Validate() error {
 	var errs []error
 	for _, f := range []struct {
@@ -72,19 +74,54 @@ func (e *Envelope) Validate() error {
 			errs = append(errs, &InvalidError{f.name, "is empty"})
 			continue
 		}
-		errs = append(errs, ValidateIdentifier(f.name, f.value))
+		if err := ValidateIdentifier(f.name, f.value); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	// A logical topic may not choose the broker's tenant or namespace.
 	if strings.ContainsAny(e.Topic, "/%") || strings.Contains(e.Topic, "..") {
 		errs = append(errs, &InvalidError{"Topic", `must not contain "/", "%" or ".."`})
 	}
-	if e.OccurredAt.IsZero() {
-		errs = append(errs, &InvalidError{"OccurredAt", "is zero"})
+	return errors.Join(append(errs, e.validateTimes(), e.validateNumbers(), e.Metadata.validate())...)
+}
+
+func (e *Envelope) validateTimes() error {
+	var errs []error
+	for _, f := range []struct {
+		name     string
+		value    time.Time
+		required bool
+	}{
+		{"OccurredAt", e.OccurredAt, true},
+		{"Delivery.NotBefore", e.Delivery.NotBefore, false},
+		{"Delivery.ExpiresAt", e.Delivery.ExpiresAt, false},
+	} {
+		switch year := f.value.UTC().Year(); {
+		case f.value.IsZero() && f.required:
+			errs = append(errs, &InvalidError{f.name, "is zero"})
+		case year < 1 || year > 9999:
+			// RFC 3339, the format on the wire, has four digits for it.
+			errs = append(errs, &InvalidError{f.name, fmt.Sprintf("is in the year %d", year)})
+		}
 	}
-	if e.AggregateVersion < 0 || e.SchemaVersion < 0 || e.Delivery.MaxAttempts < 0 {
-		errs = append(errs, &InvalidError{"AggregateVersion, SchemaVersion and MaxAttempts", "must not be negative"})
+	return errors.Join(errs...)
+}
+
+func (e *Envelope) validateNumbers() error {
+	var errs []error
+	for _, f := range []struct {
+		name         string
+		value, limit int64
+	}{
+		{"AggregateVersion", e.AggregateVersion, math.MaxInt64},
+		{"SchemaVersion", int64(e.SchemaVersion), math.MaxInt32},
+		{"Delivery.MaxAttempts", int64(e.Delivery.MaxAttempts), math.MaxInt16},
+	} {
+		if f.value < 0 || f.value > f.limit {
+			errs = append(errs, &InvalidError{f.name, fmt.Sprintf("is %d, from 0 to %d are allowed", f.value, f.limit)})
+		}
 	}
-	return errors.Join(append(errs, e.Metadata.validate())...)
+	return errors.Join(errs...)
 }
 
 func (m Metadata) validate() error {
