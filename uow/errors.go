@@ -53,15 +53,6 @@ func (e *CommitUnknownError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, [ErrCommitUnknown]) true.
 func (e *CommitUnknownError) Is(target error) bool { return target == ErrCommitUnknown }
 
-// retryable tells whether the transaction failed because of others, so that the same function may succeed now.
-func retryable(err error) bool {
-	switch pgsql.Code(err) {
-	case pgsql.CodeSerialization, pgsql.CodeDeadlock:
-		return true
-	}
-	return errors.Is(err, ErrConflict)
-}
-
 // refused tells whether the server answered COMMIT, and answered no.
 func refused(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {

@@ -41,6 +41,7 @@ func (u *Unit) nested(ctx context.Context, fn func(context.Context, *Unit) error
 	err = fn(inner.context(ctx), inner)
 	panicked = false
 	if err != nil {
+		r.note(err)
 		if undoErr := undo(); undoErr != nil {
 			return fmt.Errorf("uow: roll back to savepoint after %w: %w", err, undoErr)
 		}

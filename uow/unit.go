@@ -34,6 +34,7 @@ type root struct {
 	ended   atomic.Bool
 	xid     string
 	stale   staleSet
+	hidden  atomic.Pointer[error] // see Unit.Retryable
 }
 
 // entry is an aggregate whose events are collected at the flush, or one envelope that was added by hand.
