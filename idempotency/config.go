@@ -1,0 +1,75 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const (
+	// DefaultTTL is how long an answer is kept.
+	DefaultTTL = 24 * time.Hour
+	// KeepForever keeps answers until somebody else removes them.
+	KeepForever = time.Duration(-1)
+)
+
+// Config configures a [Store]. Stores with different configurations may share a table: one with a longer TTL for
+// payments, for example.
+type Config struct {
+	// Schema holds the table. Default: the first one of the connection's search_path.
+	Schema string
+	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
+	Pooler bool
+	// DefaultTenant is the tenant of scopes that name none. Default: "default".
+	DefaultTenant string
+	// TTL is how long an answer is kept, from its completion; -1 (KeepForever): for ever. Default: 24h.
+	TTL time.Duration `env:"TTL"`
+	// PurgeBatch is how many expired keys one statement removes. Default: 5000 rows.
+	PurgeBatch int `env:"PURGE_BATCH"`
+
+	// Logger gets warnings. Default: slog.Default().
+	Logger *slog.Logger
+	// TracerProvider makes the spans of purges. Default: the global one.
+	TracerProvider trace.TracerProvider
+	// MeterProvider takes the metrics. Default: the global one.
+	MeterProvider metric.MeterProvider
+}
+
+// Validate names every field that cannot be used.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.TTL < 0 && c.TTL != KeepForever {
+		errs = append(errs, fmt.Errorf("idempotency: Config.TTL is %s: give a duration, or -1 (KeepForever)", c.TTL))
+	}
+	if c.PurgeBatch < 0 {
+		errs = append(errs, fmt.Errorf("idempotency: Config.PurgeBatch is %d: give a number of rows", c.PurgeBatch))
+	}
+	if c.DefaultTenant != "" {
+		probe := Scope{Tenant: c.DefaultTenant, Anonymous: true, Key: "k"}
+		if err := probe.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("idempotency: Config.DefaultTenant: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	if out.TTL == 0 {
+		out.TTL = DefaultTTL
+	}
+	if out.PurgeBatch <= 0 {
+		out.PurgeBatch = 5000
+	}
+	if out.DefaultTenant == "" {
+		out.DefaultTenant = "default"
+	}
+	return out
+}

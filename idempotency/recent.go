@@ -1,0 +1,25 @@
+package idempotency
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+)
+
+// recent remembers which keys were completed or replayed lately. It is a hint that spares a round trip: a new key is
+// hardly ever in it, and so is begun without a look-up before; a retry mostly is. Being wrong either way costs a
+// statement and decides nothing.
+//
+// A slot holds the beginning of the last hash that fell into it, so memory is bounded and nothing has to be evicted.
+type recent struct {
+	slots [1 << 14]atomic.Uint64
+}
+
+func (r *recent) mark(k Key) {
+	v := binary.BigEndian.Uint64(k.hash[:])
+	r.slots[v%uint64(len(r.slots))].Store(v)
+}
+
+func (r *recent) has(k Key) bool {
+	v := binary.BigEndian.Uint64(k.hash[:])
+	return r.slots[v%uint64(len(r.slots))].Load() == v
+}

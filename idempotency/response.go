@@ -1,0 +1,83 @@
+package idempotency
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Why a body was not kept.
+const (
+	// OmittedTooLarge means that the body was larger than what is stored.
+	OmittedTooLarge = "too_large"
+)
+
+// Response is the answer to a request, as it is stored.
+type Response struct {
+	// Status is the code of the answer, 200 to 599.
+	Status int
+	// Header holds what the sender chose to keep, in valid UTF-8. The store keeps all that it is given.
+	Header map[string][]string
+	// Body is kept byte for byte.
+	Body []byte
+	// Omitted is why the body was not kept, "" if it was. A retry cannot be answered with such a tombstone, but it is
+	// known that the work was done, and it is not done again.
+	Omitted string
+}
+
+// record is a row as the statements return it. State is NULL where there is none.
+type record struct {
+	state, tag      sql.NullString
+	sum             []byte
+	status          sql.NullInt16
+	headers, reason sql.NullString
+	body            []byte
+}
+
+func (r *record) dest() []any {
+	return []any{&r.state, &r.tag, &r.sum, &r.status, &r.headers, &r.reason, &r.body}
+}
+
+// answer returns what the row holds for a request with this fingerprint, nil if there is no row.
+func (r *record) answer(print Fingerprint) (*Response, error) {
+	switch {
+	case !r.state.Valid:
+		return nil, nil //nolint:nilnil // no answer and no error is what a new key looks like
+	case r.state.String != stateCompleted:
+		return nil, ErrInProgress
+	case r.tag.String == print.Tag && string(r.sum) != string(print.Sum[:]):
+		return nil, ErrMismatch
+	}
+	resp := &Response{Status: int(r.status.Int16), Body: r.body, Omitted: r.reason.String}
+	if err := json.Unmarshal([]byte(r.headers.String), &resp.Header); err != nil {
+		return nil, fmt.Errorf("idempotency: read the stored headers: %w", err)
+	}
+	return resp, nil
+}
+
+// columns returns headers, body and omitted as they are written.
+func (r *Response) columns() (headers string, body []byte, omitted any, err error) {
+	header := r.Header
+	if header == nil {
+		header = map[string][]string{}
+	}
+	for name, values := range header {
+		for _, v := range append([]string{name}, values...) {
+			if !utf8.ValidString(v) {
+				return "", nil, nil, fmt.Errorf("idempotency: header %q is not valid UTF-8 and would be changed by storing it", name)
+			}
+		}
+	}
+	encoded, err := json.Marshal(header)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("idempotency: encode the headers: %w", err)
+	}
+	if r.Omitted != "" {
+		return string(encoded), nil, r.Omitted, nil
+	}
+	if body = r.Body; body == nil {
+		body = []byte{} // NULL would mean that it was not kept
+	}
+	return string(encoded), body, nil, nil
+}

@@ -1,0 +1,100 @@
+package idempotency
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxKey is the longest key, in bytes. Tenant and principal may not be longer either.
+const MaxKey = 255
+
+// Scope says within what a key is unique. Equal keys in different scopes have nothing to do with each other.
+type Scope struct {
+	// Tenant is whose data it is. Default: Config.DefaultTenant.
+	Tenant string
+	// Principal is who asks: the id of a user or of a client. It must stay the same when a token is refreshed. Required
+	// unless Anonymous.
+	Principal string
+	// Anonymous says that all who have the key may see its answer.
+	Anonymous bool
+	// Method and Path are what is asked for. Package httpmw fills them in from the request if both are empty.
+	Method, Path string
+	// Key is what the client chose, 1 to 255 bytes without control characters. Package httpmw fills it in.
+	Key string
+}
+
+// Anonymous returns a scope without a principal, on purpose: whoever sends the same key to the same tenant, method and
+// path gets the stored answer. It is for interfaces that know no users.
+func Anonymous(tenant string) Scope { return Scope{Tenant: tenant, Anonymous: true} }
+
+// Key is a scope that was checked and hashed. It is made by [Store.Key].
+type Key struct {
+	hash   [sha256.Size]byte
+	tenant string
+}
+
+// String returns the beginning of the hash, which is safe to log.
+func (k Key) String() string { return hex.EncodeToString(k.hash[:8]) }
+
+// Key checks a scope and hashes it. The errors are [ErrNoPrincipal] and [*ScopeError].
+func (s *Store) Key(scope Scope) (Key, error) {
+	if scope.Tenant == "" {
+		scope.Tenant = s.cfg.DefaultTenant
+	}
+	if err := scope.validate(); err != nil {
+		return Key{}, err
+	}
+	return Key{hash: scope.hash(), tenant: scope.Tenant}, nil
+}
+
+func (s *Scope) validate() error {
+	switch {
+	case s.Anonymous && s.Principal != "":
+		return &ScopeError{"Principal", "is set although the scope is anonymous"}
+	case !s.Anonymous && s.Principal == "":
+		return ErrNoPrincipal
+	case s.Key == "":
+		return &ScopeError{"Key", "is empty"}
+	}
+	for _, f := range []struct{ name, value string }{
+		{"Tenant", s.Tenant}, {"Principal", s.Principal}, {"Key", s.Key},
+	} {
+		switch {
+		case len(f.value) > MaxKey:
+			return &ScopeError{f.name, fmt.Sprintf("has %d bytes, at most %d are allowed", len(f.value), MaxKey)}
+		case !utf8.ValidString(f.value):
+			return &ScopeError{f.name, "is not valid UTF-8"}
+		case strings.ContainsFunc(f.value, unicode.IsControl):
+			return &ScopeError{f.name, "contains a NUL or another control character"}
+		}
+	}
+	return nil
+}
+
+// hash must never change: rows of earlier versions are found by it.
+func (s *Scope) hash() (sum [sha256.Size]byte) {
+	h := sha256.New()
+	anonymous := "0"
+	if s.Anonymous {
+		anonymous = "1"
+	}
+	for _, part := range []string{"oncebox.idempotency.1", s.Tenant, anonymous, s.Principal, s.Method, s.Path, s.Key} {
+		writePart(h, []byte(part))
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// writePart puts the length before the bytes, so that no two lists of parts hash the same bytes.
+func writePart(h hash.Hash, part []byte) {
+	var length [8]byte
+	binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+	_, _ = h.Write(length[:]) // a hash never fails
+	_, _ = h.Write(part)
+}
