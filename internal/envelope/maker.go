@@ -3,6 +3,7 @@
 package envelope
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,17 +42,20 @@ func (m *Maker) Recorded(ctx context.Context, agg event.Aggregate, version int64
 }
 
 // Payload makes the envelope of something that is added by hand. payload may be an [event.Event], json.RawMessage,
-// []byte, or anything that can be encoded as JSON.
+// []byte, or anything that can be encoded as JSON. Bytes are copied: the caller may use its buffer again before the flush.
 func (m *Maker) Payload(ctx context.Context, topic string, payload any, opts []event.AddOption) (event.Envelope, error) {
-	env := event.Envelope{Topic: topic, OccurredAt: time.Now().UTC().Truncate(time.Microsecond)}
+	env := event.Envelope{Topic: topic, OccurredAt: time.Now()}
 	var err error
 	switch p := payload.(type) {
 	case event.Event:
 		err = m.encode(&env, p)
 	case json.RawMessage:
-		env.Payload, env.ContentType = p, event.ContentTypeJSON
+		env.Payload, env.ContentType = bytes.Clone(p), event.ContentTypeJSON
+		if !json.Valid(p) {
+			err = &event.InvalidError{Field: "Payload", Reason: "is a json.RawMessage, but not valid JSON"}
+		}
 	case []byte:
-		env.Payload, env.ContentType = p, "application/octet-stream"
+		env.Payload, env.ContentType = bytes.Clone(p), "application/octet-stream"
 	default:
 		env.ContentType = event.ContentTypeJSON
 		env.Payload, err = json.Marshal(p)
@@ -91,7 +95,10 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	}
 	env.Source = first(env.Source, m.Source)
 	env.TenantID = first(env.TenantID, event.TenantFrom(ctx), m.DefaultTenant)
-	env.SchemaVersion = max(env.SchemaVersion, 1)
+	if env.SchemaVersion == 0 {
+		env.SchemaVersion = 1
+	}
+	env.OccurredAt = env.OccurredAt.UTC().Truncate(time.Microsecond)
 
 	md := event.MetadataFrom(ctx)
 	otelx.Inject(ctx, md)
@@ -102,7 +109,7 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	case env.Topic != "":
 	case m.Topic != nil:
 		env.Topic = m.Topic(env)
-	default:
+	case env.AggregateType != "":
 		env.Topic = m.TopicPrefix + env.AggregateType
 	}
 	env.Type = first(env.Type, env.Topic)
