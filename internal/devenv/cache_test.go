@@ -21,7 +21,7 @@ func TestCacheEntryIsFilledOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 5 {
 		wg.Go(func() {
-			entry, err := cached(t.Context(), "entry", (*Options)(nil).withDefaults(), func(w *workshop) error {
+			entry, err := cached(t.Context(), "entry", withDefaults(nil), func(w *workshop) error {
 				fills.Add(1)
 				return os.WriteFile(filepath.Join(w.folder, unpacked), []byte("content"), 0o600)
 			})
@@ -36,7 +36,7 @@ func TestCacheEntryIsFilledOnce(t *testing.T) {
 
 func TestCacheEntryThatFailsIsNotThere(t *testing.T) {
 	ownCache(t)
-	opts := (*Options)(nil).withDefaults()
+	opts := withDefaults(nil)
 	var folder string
 	_, err := cached(t.Context(), "entry", opts, func(w *workshop) error {
 		folder = w.folder
@@ -66,7 +66,7 @@ func TestLockWaitIsBounded(t *testing.T) {
 }
 
 func TestWorkshopShowsWhatAProgramSaid(t *testing.T) {
-	opts := (*Options)(nil).withDefaults()
+	opts := withDefaults(nil)
 	w, err := openWorkshop(t.TempDir(), opts)
 	require.NoError(t, err)
 	defer w.Stop()

@@ -23,7 +23,7 @@ func fetchPulsar(ctx context.Context, opts Options) (string, error) {
 				return err
 			}
 		}
-		opts.say("Pulsar: not in the user's cache folder, fetching %s with Maven (245 MB, once)", pulsarVersion)
+		opts.sayf("Pulsar: not in the user's cache folder, fetching %s with Maven (245 MB, once)", pulsarVersion)
 		return unpackPulsar(ctx, w, opts)
 	})
 }

@@ -26,7 +26,7 @@ const helperVar = "ONCEBOX_DEVENV_TEST_STARTS"
 func TestMain(m *testing.M) {
 	if name := os.Getenv(helperVar); name != "" {
 		if err := helper(name); err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			os.Exit(1)
 		}
 		return
@@ -53,7 +53,7 @@ func helper(name string) error {
 	default:
 		return fmt.Errorf("unknown server %q", name)
 	}
-	fmt.Println(s.current.cmd.Process.Pid, s.folder, os.Geteuid())
+	fmt.Fprintln(os.Stdout, s.current.cmd.Process.Pid, s.folder, os.Geteuid())
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func sharedCopy(t *testing.T) string {
 	require.NoError(t, err)
 	program, err := os.ReadFile(self)
 	require.NoError(t, err)
-	folder, err := os.MkdirTemp("", "oncebox-helper-")
+	folder, err := os.MkdirTemp("", "oncebox-helper-") //nolint:usetesting // the test's own is only for its owner too
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	require.NoError(t, os.Chmod(folder, 0o755))

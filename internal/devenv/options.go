@@ -26,7 +26,7 @@ type Options struct {
 	FetchTimeout time.Duration
 }
 
-func (o *Options) withDefaults() Options {
+func withDefaults(o *Options) Options {
 	var opts Options
 	if o != nil {
 		opts = *o
@@ -43,7 +43,7 @@ func (o *Options) withDefaults() Options {
 	return opts
 }
 
-func (o Options) say(format string, args ...any) {
+func (o Options) sayf(format string, args ...any) {
 	fmt.Fprintf(o.Out, format+"\n", args...)
 }
 

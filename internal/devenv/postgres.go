@@ -27,7 +27,7 @@ type PostgresServer struct {
 
 // Postgres finds or starts a PostgreSQL. The caller stops it.
 func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
-	opts := options.withDefaults()
+	opts := withDefaults(options)
 	if dsn := os.Getenv("DATABASE_URL"); dsn != "" {
 		return runningPostgres(ctx, opts, dsn)
 	}
@@ -51,7 +51,7 @@ func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
-	opts.say("PostgreSQL: %s, port %d", origin, p.port)
+	opts.sayf("PostgreSQL: %s, port %d", origin, p.port)
 	return p, nil
 }
 
@@ -65,7 +65,7 @@ func runningPostgres(ctx context.Context, opts Options, dsn string) (*PostgresSe
 	if err := answers(ctx, dsn); err != nil {
 		return nil, fmt.Errorf("devenv: the PostgreSQL of DATABASE_URL does not answer; start it, or unset DATABASE_URL to have one started: %w", err)
 	}
-	opts.say("PostgreSQL: DATABASE_URL, %s port %d", cfg.Host, cfg.Port)
+	opts.sayf("PostgreSQL: DATABASE_URL, %s port %d", cfg.Host, cfg.Port)
 	return &PostgresServer{URL: dsn}, nil
 }
 

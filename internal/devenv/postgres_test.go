@@ -57,7 +57,7 @@ func TestPostgresPasswordIsNeeded(t *testing.T) {
 func TestFetchedPostgresServes(t *testing.T) {
 	as, err := unprivileged()
 	require.NoError(t, err)
-	opts := (*Options)(nil).withDefaults()
+	opts := withDefaults(nil)
 	p := &PostgresServer{server: server{name: "postgresql", as: as, timeout: opts.StartTimeout}}
 	require.NoError(t, p.prepare("QUIT"))
 	defer p.Stop()

@@ -37,12 +37,12 @@ func findPrograms(ctx context.Context, as *account) (string, error) {
 		if err != nil {
 			continue
 		}
-		real := filepath.Dir(program)
-		if _, err := os.Stat(filepath.Join(real, "initdb")); err != nil || !as.reaches(real) {
+		folder = filepath.Dir(program)
+		if _, err := os.Stat(filepath.Join(folder, "initdb")); err != nil || !as.reaches(folder) {
 			continue
 		}
 		if major := majorVersion(ctx, program); major >= oldestPostgres && major > newest {
-			newest, found = major, real
+			newest, found = major, folder
 		}
 	}
 	if found == "" {
@@ -75,7 +75,7 @@ func majorVersion(ctx context.Context, program string) int {
 // time.
 func fetchPrograms(ctx context.Context, opts Options) (string, error) {
 	home, err := cached(ctx, "postgresql-"+embeddedVersion, opts, func(w *workshop) error {
-		opts.say("PostgreSQL: none on this machine, fetching %s (about 15 MB, once)", embeddedVersion)
+		opts.sayf("PostgreSQL: none on this machine, fetching %s (about 15 MB, once)", embeddedVersion)
 		return unpackPostgres(ctx, w.folder, opts)
 	})
 	if err != nil {

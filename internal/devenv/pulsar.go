@@ -29,7 +29,7 @@ type PulsarServer struct {
 
 // Pulsar finds or starts an Apache Pulsar. The caller stops it.
 func Pulsar(ctx context.Context, options *Options) (*PulsarServer, error) {
-	opts := options.withDefaults()
+	opts := withDefaults(options)
 	if address := os.Getenv("PULSAR_URL"); address != "" {
 		return runningPulsar(ctx, opts, address)
 	}
@@ -49,7 +49,7 @@ func Pulsar(ctx context.Context, options *Options) (*PulsarServer, error) {
 	if err := p.serve(ctx, home, java); err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
-	opts.say("Pulsar: distribution %s, %s, admin %s", home, p.URL, p.AdminURL)
+	opts.sayf("Pulsar: distribution %s, %s, admin %s", home, p.URL, p.AdminURL)
 	return p, nil
 }
 
@@ -69,7 +69,7 @@ func runningPulsar(ctx context.Context, opts Options, address string) (*PulsarSe
 		return nil, fmt.Errorf("devenv: the Pulsar of PULSAR_URL does not answer at its admin address (PULSAR_ADMIN_URL, else port 8080 of its host); "+
 			"start it, or unset PULSAR_URL to have one started: %w", err)
 	}
-	opts.say("Pulsar: PULSAR_URL, %s, admin %s", p.URL, p.AdminURL)
+	opts.sayf("Pulsar: PULSAR_URL, %s, admin %s", p.URL, p.AdminURL)
 	return p, nil
 }
 

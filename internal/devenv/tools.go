@@ -18,9 +18,6 @@ const oldestJava = 17
 // composeHint is for those who have a container engine and not the tools.
 const composeHint = "or run `docker compose up -d` with this module's compose.yaml and set PULSAR_URL=pulsar://127.0.0.1:6650"
 
-// javaPackages are tried one after the other: which of them a system has depends on its age.
-var javaPackages = []string{"openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"}
-
 // provideJava returns the home of a Java that runs Pulsar, and installs one if need be and possible.
 func provideJava(ctx context.Context, opts Options) (string, error) {
 	if home := findJava(ctx); home != "" {
@@ -30,7 +27,9 @@ func provideJava(ctx context.Context, opts Options) (string, error) {
 		if findJava(ctx) != "" {
 			return nil // another process installed it while this one waited
 		}
-		return install(ctx, w, opts, fmt.Sprintf("Java %d or newer", oldestJava), javaPackages)
+		// Which of them a system has depends on its age.
+		return install(ctx, w, opts, fmt.Sprintf("Java %d or newer", oldestJava),
+			[]string{"openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"})
 	})
 	if err != nil {
 		return "", err
@@ -56,9 +55,9 @@ func findJava(ctx context.Context) string {
 	}
 	for _, program := range programs {
 		// What is in PATH is most often a link into the home.
-		real, err := filepath.EvalSymlinks(program)
-		if err == nil && javaVersion(ctx, real) >= oldestJava {
-			return filepath.Dir(filepath.Dir(real))
+		target, err := filepath.EvalSymlinks(program)
+		if err == nil && javaVersion(ctx, target) >= oldestJava {
+			return filepath.Dir(filepath.Dir(target))
 		}
 	}
 	return ""
@@ -93,7 +92,7 @@ func install(ctx context.Context, w *workshop, opts Options, what string, packag
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return missing
 	}
-	opts.say("Pulsar: %s is missing, installing %s with apt-get", what, strings.Join(packages, " or "))
+	opts.sayf("Pulsar: %s is missing, installing %s with apt-get", what, strings.Join(packages, " or "))
 	// One that is run by another process at the moment is waited for.
 	aptGet := func(args ...string) error {
 		return w.run(ctx, opts, "apt-get", append([]string{"-q", "-y", "-o", "DPkg::Lock::Timeout=120"}, args...)...)

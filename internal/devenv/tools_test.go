@@ -29,7 +29,7 @@ func TestJavaVersion(t *testing.T) {
 
 func TestMissingToolNamesTheSteps(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // has no apt-get
-	err := install(t.Context(), nil, (*Options)(nil).withDefaults(), "Maven", []string{"maven"})
+	err := install(t.Context(), nil, withDefaults(nil), "Maven", []string{"maven"})
 	require.ErrorContains(t, err, "needs Maven")
 	require.ErrorContains(t, err, "apt-get install maven")
 	require.ErrorContains(t, err, "docker compose up -d")

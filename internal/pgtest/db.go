@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -85,9 +86,7 @@ func withParams(dsn string, params url.Values) (string, error) {
 		return "", fmt.Errorf("pgtest: DATABASE_URL has to be a URL, postgres://user:password@host:port/database: %w", err)
 	}
 	query := u.Query()
-	for name, values := range params {
-		query[name] = values
-	}
+	maps.Copy(query, params)
 	u.RawQuery = query.Encode()
 	return u.String(), nil
 }

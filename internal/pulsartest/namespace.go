@@ -80,6 +80,7 @@ func (n *Namespace) Admin(ctx context.Context, method, path, body string) error 
 // remove does its best: a client that the test left behind can make a topic again at any moment, and a namespace that stays
 // on a server of somebody else's who forbids its removal is no reason to fail the test.
 func (n *Namespace) remove(t testing.TB) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var err error

@@ -21,9 +21,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:])
+	err := run(context.Background(), os.Args[1:])
 	var failed *exec.ExitError
 	if errors.As(err, &failed) && failed.ExitCode() > 0 {
 		os.Exit(failed.ExitCode())
@@ -38,6 +36,8 @@ func run(ctx context.Context, command []string) (err error) {
 	if len(command) == 0 {
 		return errors.New("usage: withservers COMMAND [ARGUMENT...]")
 	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	var (
 		postgres *devenv.PostgresServer
 		pulsar   *devenv.PulsarServer
