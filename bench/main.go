@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"syscall"
+)
+
+// command is one benchmark.
+type command struct {
+	name, summary string
+	run           func(ctx context.Context, args []string) error
+}
+
+func commands() []command {
+	return []command{
+		{"commit", "business transactions per second, against pgx and bun by hand", commit},
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// run returns the exit code: 2 for a command line that makes no sense, 1 for a run that failed or was wrong.
+func run(ctx context.Context, args []string) int {
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	for _, c := range commands() {
+		if len(args) == 0 || args[0] != c.name {
+			continue
+		}
+		err := c.run(ctx, args[1:])
+		switch {
+		case err == nil, errors.Is(err, flag.ErrHelp):
+			return 0
+		case errors.Is(err, errUsage):
+			return 2
+		default:
+			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", c.name, err)
+			return 1
+		}
+	}
+	fmt.Fprintln(os.Stderr, "usage: go run -C bench . COMMAND [-flag ...]     (-h after a command lists its flags)")
+	for _, c := range commands() {
+		fmt.Fprintf(os.Stderr, "  %-8s %s\n", c.name, c.summary)
+	}
+	return 2
+}
+
+// errUsage is a flag that makes no sense. What is wrong has been said already.
+var errUsage = errors.New("usage")
+
+// parse reads a command's flags.
+func parse(flags *flag.FlagSet, args []string) error {
+	err := flags.Parse(args)
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		fmt.Fprintln(flags.Output(), err)
+		flags.Usage()
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		return errUsage
+	}
+	return err
+}
+
+// progress tells whoever waits what is going on.
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// profile writes a CPU profile to a file, if one is named, until stop is called. What runs within labelled has a label
+// there, so that "go tool pprof -tagfocus=run=NAME" shows it alone.
+func profile(file string) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, fmt.Errorf("profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("profile: %w", err), f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}
+
+func labelled(ctx context.Context, run string, fn func(context.Context) error) (err error) {
+	pprof.Do(ctx, pprof.Labels("run", run), func(ctx context.Context) { err = fn(ctx) })
+	return err
+}
