@@ -1,0 +1,213 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Broker carries messages within the process. It starts no goroutine. All methods are safe for concurrent use.
+type Broker struct {
+	cfg       Config
+	log       *slog.Logger
+	tracer    trace.Tracer
+	published metric.Int64Counter
+
+	mu      sync.Mutex // guards all below, and all state of topics, subscriptions and receivers
+	topics  map[string]*topic
+	refuse  func(event.Envelope) error
+	closed  bool
+	joiners int // how many receivers there ever were, to name the nameless
+}
+
+// New returns an empty broker. It panics if cfg is not valid: that is a mistake in the program, found at its start.
+func New(cfg *Config) *Broker {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	c := cfg.withDefaults()
+	return &Broker{
+		cfg:    c,
+		log:    otelx.Logger(c.Logger),
+		tracer: otelx.Tracer(c.TracerProvider, "messaging/memory"),
+		published: otelx.Counter(otelx.Meter(c.MeterProvider, "messaging/memory"),
+			"oncebox.broker.published", "Messages handed to the broker, by outcome"),
+		topics: map[string]*topic{},
+	}
+}
+
+// Publish implements [messaging.Publisher].
+func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
+	ctx, span := b.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("messaging.system", "memory"), attribute.Int("messaging.batch.message_count", len(msgs))))
+	defer span.End()
+
+	type lane struct{ topic, key string }
+	stuck := map[lane]bool{}
+	failed := map[int]error{}
+	for i := range msgs {
+		env := &msgs[i]
+		l := lane{env.Topic, env.RoutingKey}
+		err := messaging.ErrBehind
+		if !stuck[l] {
+			err = b.publish(ctx, env)
+		}
+		if err != nil {
+			failed[i] = err
+			stuck[l] = env.RoutingKey != ""
+		}
+		b.count(ctx, env.Topic, err)
+	}
+	if len(failed) > 0 {
+		err := &messaging.PublishError{Failed: failed}
+		span.RecordError(err)
+		return err
+	}
+	return nil
+}
+
+func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
+	if ctx.Err() != nil {
+		// Not sent, in truth; but of the classes it is the one that costs no attempt and says nothing about the others.
+		return fmt.Errorf("%w: not handed over: %w", messaging.ErrUnknown, context.Cause(ctx))
+	}
+	if err := validTopic(env.Topic); err != nil {
+		return messaging.Permanent(err)
+	}
+	if n := size(env); n > b.cfg.MaxMessageBytes {
+		return messaging.Permanent(fmt.Errorf("memory: the message has %d bytes, at most %d are allowed (Config.MaxMessageBytes)", n, b.cfg.MaxMessageBytes))
+	}
+	b.mu.Lock()
+	refuse := b.refuse
+	b.mu.Unlock()
+	if refuse != nil {
+		// Not under the lock: what a test wants to do here may need the broker.
+		if err := refuse(clone(env)); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return fmt.Errorf("%w: memory: publish after Close", messaging.ErrBrokerDown)
+	}
+	b.topic(env.Topic).append(clone(env))
+	return nil
+}
+
+func (b *Broker) count(ctx context.Context, topic string, err error) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "failed"
+	}
+	b.published.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", topic), attribute.String("outcome", outcome)))
+}
+
+// Subscribe implements the other half of a broker. The subscription is made if it is not there, at the earliest message
+// that the topic still has.
+func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
+	if err := errors.Join(s.Validate(), validTopic(s.Topic), ctx.Err()); err != nil {
+		return nil, fmt.Errorf("memory: subscribe: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("memory: subscribe: %w: the broker is closed", messaging.ErrBrokerDown)
+	}
+	sub, err := b.topic(s.Topic).subscription(s)
+	if err != nil {
+		return nil, err
+	}
+	b.joiners++
+	r := newReceiver(b, sub, s, b.joiners)
+	sub.join(r)
+	return r, nil
+}
+
+// Close ends the broker: receivers return [messaging.ErrClosed], and nothing can be published any more.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for _, t := range b.topics {
+		for _, s := range t.subscriptions {
+			for len(s.receivers) > 0 {
+				s.leave(s.receivers[0])
+			}
+		}
+	}
+	return nil
+}
+
+// Refuse has every publication of a message ask fn first; what it returns is what Publish reports for that message.
+// Later messages of its key in the same call are [messaging.ErrBehind]. nil takes everything again.
+func (b *Broker) Refuse(fn func(event.Envelope) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuse = fn
+}
+
+// Redeliver has a subscription deliver a message of a topic once more, by its id, whether it was settled or not. It
+// comes before all that waits, as after a broker's crash.
+func (b *Broker) Redeliver(subscription, topic, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, ok := b.topics[topic]
+	if !ok {
+		return fmt.Errorf("memory: redeliver: there is no topic %q", topic)
+	}
+	s, ok := t.subscriptions[subscription]
+	if !ok {
+		return fmt.Errorf("memory: redeliver: topic %q has no subscription %q", topic, subscription)
+	}
+	for _, e := range t.log {
+		if e.env.ID == id {
+			s.add(e)
+			return nil
+		}
+	}
+	return fmt.Errorf("memory: redeliver: topic %q has no message with id %q", topic, id)
+}
+
+// Messages returns what a topic has got, in the order in which it was published.
+func (b *Broker) Messages(topic string) []event.Envelope {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, ok := b.topics[topic]
+	if !ok {
+		return nil
+	}
+	out := make([]event.Envelope, 0, len(t.log))
+	for _, e := range t.log {
+		out = append(out, clone(&e.env))
+	}
+	return out
+}
+
+// topic returns the topic of that name, new if need be.
+func (b *Broker) topic(name string) *topic {
+	t, ok := b.topics[name]
+	if !ok {
+		t = &topic{broker: b, name: name, subscriptions: map[string]*subscription{}}
+		b.topics[name] = t
+	}
+	return t
+}
+
+func validTopic(name string) error {
+	if name == "" || strings.ContainsAny(name, "/%") {
+		return fmt.Errorf("memory: topic %q is not a plain name", name)
+	}
+	return event.ValidateIdentifier("Topic", name)
+}

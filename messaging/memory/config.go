@@ -1,0 +1,59 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Config configures a [Broker]. The zero value is ready.
+type Config struct {
+	// Partitions is how many partitions a topic has: at most so many consumers of a [messaging.Failover] subscription
+	// work at once. Default: 4.
+	Partitions int `env:"PARTITIONS"`
+	// MaxMessageBytes is the largest message: payload, key, metadata and identifiers. Default: 5 MiB.
+	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
+	// Retain is how many messages of a topic are kept at least; older ones are dropped once every subscription has
+	// settled them. A subscription that is made after that misses them. Default: all messages.
+	Retain int `env:"RETAIN"`
+
+	// Logger gets a warning when messages are dropped that no subscription ever saw. Default: slog.Default().
+	Logger *slog.Logger
+	// TracerProvider makes one span per call of Publish. Default: the global one.
+	TracerProvider trace.TracerProvider
+	// MeterProvider takes the metrics. Default: the global one.
+	MeterProvider metric.MeterProvider
+}
+
+// Validate names every field that cannot be used. A nil Config is valid.
+func (c *Config) Validate() error {
+	d := c.withDefaults()
+	var errs []error
+	if d.Partitions < 1 {
+		errs = append(errs, fmt.Errorf("memory: Config.Partitions is %d: give a count of at least 1", d.Partitions))
+	}
+	if d.MaxMessageBytes < 1 {
+		errs = append(errs, fmt.Errorf("memory: Config.MaxMessageBytes is %d: give a number of bytes", d.MaxMessageBytes))
+	}
+	if d.Retain < 0 {
+		errs = append(errs, fmt.Errorf("memory: Config.Retain is %d: give a count, or 0 for all messages", d.Retain))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	if out.Partitions == 0 {
+		out.Partitions = 4
+	}
+	if out.MaxMessageBytes == 0 {
+		out.MaxMessageBytes = 5 << 20
+	}
+	return out
+}

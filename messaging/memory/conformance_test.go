@@ -1,0 +1,14 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/messaging/messagingtest"
+)
+
+func TestConformance(t *testing.T) {
+	messagingtest.Run(t, messagingtest.Harness{
+		Open: func(*testing.T) messagingtest.Broker { return memory.New(nil) },
+	})
+}

@@ -1,0 +1,32 @@
+// Package memory is a broker inside the process: for tests, examples, and programs that need no more.
+//
+// It behaves as Pulsar does as far as a program can see through the interfaces of package messaging, so what works here
+// works there: subscriptions are named and durable, consumers share them by partition or by key, a consumer that goes
+// away gives back what it did not settle, and every message may come twice. Nothing survives the process.
+//
+// # Guarantees
+//
+// At least once, in order per (topic, key). A topic keeps its messages from the first one on, so that a subscription
+// that is made later starts at the earliest. That costs the memory of everything ever published, unless [Config.Retain]
+// bounds it.
+//
+// Envelopes are copied on the way in and on the way out: publisher and consumers never share a map or a slice.
+// [event.Envelope.Delivery] does not travel.
+//
+// With [messaging.Failover] a consumer that joins may take over partitions while another one still works on their messages, and
+// gets all that are not settled. Pulsar does so as well; the inbox is what makes it harmless.
+//
+// # Errors
+//
+// A message over [Config.MaxMessageBytes] or with a topic that is not a plain name is refused with
+// [messaging.Permanent]. After [Broker.Close] everything is [messaging.ErrBrokerDown] or [messaging.ErrClosed].
+//
+// # Metrics
+//
+//   - oncebox.broker.published: messages by topic and outcome (ok, failed)
+//
+// # Tests
+//
+// [Broker.Refuse] makes publishing fail, [Broker.Redeliver] delivers a message a second time, and [Broker.Messages]
+// tells what a topic got.
+package memory

@@ -1,0 +1,127 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// receiver is one consumer of a subscription. Its state is guarded by the broker's mutex.
+type receiver struct {
+	broker *Broker
+	sub    *subscription
+	name   string
+	paused bool
+	closed bool
+
+	news chan struct{} // a token: look again
+	done chan struct{} // closed by close
+}
+
+func newReceiver(b *Broker, sub *subscription, s messaging.Subscription, n int) *receiver {
+	name := s.Consumer
+	if name == "" {
+		name = fmt.Sprintf("consumer-%06d", n)
+	}
+	return &receiver{broker: b, sub: sub, name: name, news: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// Receive implements [messaging.Receiver].
+func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		m, err := r.next()
+		if m != nil || err != nil {
+			return m, err
+		}
+		select {
+		case <-r.news:
+		case <-r.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// next returns nil, nil if there is nothing at present. What makes that untrue leaves a token in news.
+func (r *receiver) next() (*messaging.Message, error) {
+	r.broker.mu.Lock()
+	defer r.broker.mu.Unlock()
+	if r.closed {
+		return nil, messaging.ErrClosed
+	}
+	if r.paused {
+		return nil, nil //nolint:nilnil // said above
+	}
+	d := r.sub.take(r)
+	if d == nil {
+		return nil, nil //nolint:nilnil // said above
+	}
+	return messaging.NewMessage(clone(&d.entry.env), d.attempts, d), nil
+}
+
+// Ack implements [messaging.Receiver].
+func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
+	return r.with(m, "ack", r.sub.settle)
+}
+
+// Redeliver implements [messaging.Receiver]. The message comes again before all that waits in its partition or group of
+// keys. If it is another receiver's by now, nothing happens.
+func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
+	return r.with(m, "redeliver", func(d *delivery) {
+		if d.holder == r && !d.settled {
+			r.sub.giveBack(d)
+		}
+	})
+}
+
+func (r *receiver) with(m *messaging.Message, call string, fn func(*delivery)) error {
+	r.broker.mu.Lock()
+	defer r.broker.mu.Unlock()
+	if r.closed {
+		return messaging.ErrClosed
+	}
+	d, ok := m.Receipt().(*delivery)
+	if !ok || d.slot.sub != r.sub {
+		return fmt.Errorf("memory: %s: message %q was not received from this subscription", call, m.ID)
+	}
+	fn(d)
+	return nil
+}
+
+// Pause implements [messaging.Receiver].
+func (r *receiver) Pause() { r.setPaused(true) }
+
+// Resume implements [messaging.Receiver].
+func (r *receiver) Resume() { r.setPaused(false) }
+
+func (r *receiver) setPaused(paused bool) {
+	r.broker.mu.Lock()
+	defer r.broker.mu.Unlock()
+	r.paused = paused
+	r.wake()
+}
+
+// Close implements [messaging.Receiver].
+func (r *receiver) Close() error {
+	r.broker.mu.Lock()
+	defer r.broker.mu.Unlock()
+	if !r.closed {
+		r.sub.leave(r)
+	}
+	return nil
+}
+
+func (r *receiver) close() {
+	r.closed = true
+	close(r.done)
+}
+
+func (r *receiver) wake() {
+	select {
+	case r.news <- struct{}{}:
+	default: // it will look anyway
+	}
+}

@@ -1,0 +1,103 @@
+package memory
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// topic is a log of messages and the subscriptions that read it.
+type topic struct {
+	broker        *Broker
+	name          string
+	log           []*entry // the ones that are still kept, oldest first
+	next          uint64   // position of the next message
+	subscriptions map[string]*subscription
+	warned        bool
+}
+
+// entry is one message of a topic.
+type entry struct {
+	env       event.Envelope
+	position  uint64
+	hash      uint32 // of the key; messages without one are dealt out in turn
+	unsettled int    // how many deliveries of it are not settled, over all subscriptions
+}
+
+func (t *topic) append(env event.Envelope) {
+	e := &entry{env: env, position: t.next, hash: hash(env.RoutingKey)}
+	if env.RoutingKey == "" {
+		e.hash = uint32(t.next) //nolint:gosec // any number will do
+	}
+	t.next++
+	t.log = append(t.log, e)
+	for _, s := range t.subscriptions {
+		s.add(e)
+	}
+	t.trim()
+}
+
+// trim drops what is settled everywhere and more than what has to be retained.
+func (t *topic) trim() {
+	retain := t.broker.cfg.Retain
+	if retain == 0 {
+		return
+	}
+	for len(t.log) > retain && t.log[0].unsettled == 0 {
+		if len(t.subscriptions) == 0 && !t.warned {
+			t.warned = true
+			t.broker.log.Warn("oncebox: messages are dropped that no subscription ever saw", "topic", t.name, "retain", retain)
+		}
+		t.log[0] = nil
+		t.log = t.log[1:]
+	}
+}
+
+// subscription returns the one that s names, made at the earliest message if it is new.
+func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
+	sub, ok := t.subscriptions[s.Name]
+	if !ok {
+		sub = newSubscription(t, s.Type)
+		t.subscriptions[s.Name] = sub
+		for _, e := range t.log {
+			sub.add(e)
+		}
+		return sub, nil
+	}
+	if sub.kind != s.Type {
+		if len(sub.receivers) > 0 {
+			return nil, fmt.Errorf("memory: subscribe: %q of topic %q is %s for its present consumers, not %s", s.Name, t.name, sub.kind, s.Type)
+		}
+		sub.become(s.Type)
+	}
+	return sub, nil
+}
+
+func hash(key string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return h.Sum32()
+}
+
+func clone(env *event.Envelope) event.Envelope {
+	c := *env
+	c.Delivery = event.Delivery{} // how it is delivered is the sender's own business
+	c.OccurredAt = env.OccurredAt.UTC()
+	c.Metadata = env.Metadata.Clone()
+	c.Payload = append([]byte{}, env.Payload...)
+	return c
+}
+
+// size is what the message would take on a wire, nearly.
+func size(env *event.Envelope) int {
+	n := len(env.Payload) + len(env.RoutingKey)
+	for _, s := range []string{env.ID, env.Type, env.Source, env.SchemaID, env.TenantID, env.AggregateType, env.AggregateID, env.ContentType} {
+		n += len(s)
+	}
+	for k, v := range env.Metadata {
+		n += len(k) + len(v)
+	}
+	return n
+}

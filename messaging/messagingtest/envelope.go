@@ -1,0 +1,157 @@
+package messagingtest
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+const nasty = "Ünï\"c'o/d\\e Ωж %2F &=;<> \u202e🙂"
+
+// testEnvelope sends one message per peculiarity, and compares all there is.
+func testEnvelope(s *session) {
+	for name, change := range map[string]func(*event.Envelope){
+		"plain": func(*event.Envelope) {},
+		"nothing but what is required": func(e *event.Envelope) {
+			*e = event.Envelope{ID: e.ID, Type: "t", Source: "s", TenantID: "t1", Topic: e.Topic, OccurredAt: e.OccurredAt, ContentType: "x/y"}
+		},
+		"every field": func(e *event.Envelope) {
+			e.SchemaID, e.SchemaVersion = "https://schemas.example/thing/7", 7
+			e.AggregateVersion, e.Sequence = 41, 99
+			e.Metadata = event.Metadata{
+				event.CorrelationID: "c-1", event.CausationID: "c-2", "x": "y",
+				event.TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", event.TraceState: "vendor=a",
+			}
+		},
+		"awkward strings": func(e *event.Envelope) {
+			e.Type, e.Source, e.SchemaID, e.TenantID = nasty+"1", nasty+"2", nasty+"3", nasty+"4"
+			e.AggregateType, e.AggregateID, e.RoutingKey, e.ContentType = nasty+"5", nasty+"6", nasty+"7", nasty+"8"
+			e.Metadata = event.Metadata{nasty: nasty, event.CorrelationID: nasty, event.TraceState: nasty}
+		},
+		"longest identifiers": func(e *event.Envelope) {
+			for i, field := range []*string{&e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey} {
+				*field = strings.Repeat(string(rune('a'+i)), event.MaxIdentifier)
+			}
+		},
+		"metadata that looks like something else": func(e *event.Envelope) {
+			e.Metadata = event.Metadata{
+				"ce_id": "1", "ce_specversion": "2", "ce_extension": "3", "content-type": "4", "meta-": "5", "meta-x": "6", "x": "7",
+				"ce_correlationid": "8", "correlation-id": "9", "Content-Type": "10", " ": "11", "a=b;c": "12", "ce_subject": "13", "Correlation_ID": "14",
+			}
+		},
+		"empty values in the metadata": func(e *event.Envelope) {
+			e.Metadata = event.Metadata{"empty": "", event.CorrelationID: "", event.CausationID: "", event.TraceParent: "", event.TraceState: ""}
+		},
+		"line breaks in the metadata": func(e *event.Envelope) { e.Metadata = event.Metadata{"lines": "a\r\nb\tc\n"} },
+		"full metadata": func(e *event.Envelope) {
+			e.Metadata = event.Metadata{"large": strings.Repeat("x", event.MaxMetadata-5)}
+		},
+		"no payload":                   func(e *event.Envelope) { e.Payload = nil },
+		"empty payload":                func(e *event.Envelope) { e.Payload = []byte{} },
+		"every byte":                   func(e *event.Envelope) { e.Payload = everyByte() },
+		"JSON that must not be parsed": func(e *event.Envelope) { e.Payload = []byte(`{"b":1, "a":12345678901234567890.10 , "b":2}` + "\n") },
+		"no key":                       func(e *event.Envelope) { e.RoutingKey = "" },
+		"key of its own":               func(e *event.Envelope) { e.RoutingKey = "other-than-the-aggregate" },
+		"largest numbers": func(e *event.Envelope) {
+			e.Sequence, e.AggregateVersion, e.SchemaVersion = math.MaxInt64, math.MaxInt64, math.MaxInt32
+		},
+		"one microsecond":            func(e *event.Envelope) { e.OccurredAt = time.Date(2025, 1, 1, 0, 0, 0, 1000, time.UTC) },
+		"long ago":                   func(e *event.Envelope) { e.OccurredAt = time.Date(1815, 12, 10, 7, 8, 9, 999_999_000, time.UTC) },
+		"the beginning of Unix time": func(e *event.Envelope) { e.OccurredAt = time.Unix(0, 0).UTC() },
+		"far ahead":                  func(e *event.Envelope) { e.OccurredAt = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC) },
+		"another time zone": func(e *event.Envelope) {
+			e.OccurredAt = time.Date(2025, 6, 1, 2, 0, 0, 5000, time.FixedZone("somewhere", 5*3600+1800))
+		},
+		"delivery stays at home": func(e *event.Envelope) {
+			e.Delivery = event.Delivery{OrderingKey: "o", DedupKey: "d", NotBefore: e.OccurredAt, ExpiresAt: e.OccurredAt, MaxAttempts: 3}
+		},
+	} {
+		sent := s.message("key", 1)
+		change(&sent)
+		s.exchange(name, sent)
+	}
+}
+
+func testLargeEnvelope(s *session) {
+	t := s.t
+	if s.h.MaxMessageBytes < 0 {
+		s.h.MaxMessageBytes = 5 << 20
+	}
+	sent := s.message("key", 1)
+	sent.Payload = make([]byte, s.h.MaxMessageBytes-s.h.MaxMessageBytes/5)
+	for i := range sent.Payload {
+		sent.Payload[i] = byte(i >> 8)
+	}
+	s.exchange("four fifths of the limit", sent)
+	require.NoError(t, s.ctx.Err())
+}
+
+// testIsolation changes everything after it was handed over.
+func testIsolation(s *session) {
+	t := s.t
+	a, b := s.subscribe("a", ""), s.subscribe("b", "")
+	sent := s.message("key", 1)
+	sent.Metadata = event.Metadata{"k": "v"}
+	want := sent
+	want.Metadata, want.Payload = event.Metadata{"k": "v"}, append([]byte{}, sent.Payload...)
+	s.publish(sent)
+	sent.Metadata["k"] = "changed by the publisher"
+	sent.Payload[0] = 'X'
+
+	first := s.receive(a)
+	requireEnvelope(t, "first subscription", want, first.Envelope)
+	first.Metadata["k"] = "changed by a consumer"
+	first.Payload[0] = 'Y'
+	requireEnvelope(t, "second subscription", want, s.receive(b).Envelope)
+
+	require.NoError(t, a.Redeliver(s.ctx, first))
+	again := s.receive(a)
+	requireEnvelope(t, "second delivery", want, again.Envelope)
+	s.ack(a, again)
+}
+
+// exchange sends one message and compares it with what arrives.
+func (s *session) exchange(name string, sent event.Envelope) {
+	s.t.Helper()
+	want := sent
+	want.Metadata = sent.Metadata.Clone()
+	s.publish(sent)
+	if s.only == nil {
+		s.only = s.subscribe("exchange", "")
+	}
+	for {
+		m := s.receive(s.only)
+		s.ack(s.only, m)
+		if m.ID == sent.ID {
+			requireEnvelope(s.t, name, want, m.Envelope)
+			return
+		}
+	}
+}
+
+func requireEnvelope(t *testing.T, name string, want, got event.Envelope) {
+	t.Helper()
+	require.True(t, want.OccurredAt.Equal(got.OccurredAt), "%s: OccurredAt: sent %s, got %s", name, want.OccurredAt, got.OccurredAt)
+	require.Equal(t, "UTC", got.OccurredAt.Location().String(), "%s: zone of OccurredAt", name)
+	require.Equal(t, string(want.Payload), string(got.Payload), "%s: Payload", name)
+	require.NotNil(t, got.Metadata, "%s: Metadata can be written to", name)
+	require.Equal(t, want.Metadata.Clone(), got.Metadata, "%s: Metadata", name)
+	require.Equal(t, event.Delivery{}, got.Delivery, "%s: Delivery", name)
+	for _, e := range []*event.Envelope{&want, &got} {
+		e.OccurredAt, e.Payload, e.Metadata, e.Delivery = time.Time{}, nil, nil, event.Delivery{}
+	}
+	require.Equal(t, want, got, name)
+}
+
+func everyByte() []byte {
+	b := make([]byte, 256)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return b
+}

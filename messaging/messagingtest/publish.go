@@ -1,0 +1,145 @@
+package messagingtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+func testPublishNothing(s *session) {
+	t := s.t
+	require.NoError(t, s.broker.Publish(s.ctx, nil))
+	require.NoError(t, s.broker.Publish(s.ctx, []event.Envelope{}))
+}
+
+// testPublishCancelled wants no confirmation, and a class that costs the message no attempt.
+func testPublishCancelled(s *session) {
+	t := s.t
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	err := s.broker.Publish(ctx, []event.Envelope{s.message("a", 1), s.message("b", 1)})
+	require.Error(t, err)
+	if partial, ok := errors.AsType[*messaging.PublishError](err); ok {
+		require.Len(t, partial.Failed, 2)
+	}
+	require.False(t, messaging.IsPermanent(err), "a caller that went away is not the message's fault: %v", err)
+}
+
+// testOrder sends many keys in many calls, mixed.
+func testOrder(s *session) {
+	t := s.t
+	const keys, perKey, perCall = 40, 10, 7
+	r := s.subscribe("order", "")
+	sent := s.series(keys, perKey)
+	for rest := sent; len(rest) > 0; rest = rest[min(perCall, len(rest)):] {
+		s.publish(rest[:min(perCall, len(rest))]...)
+	}
+	got := s.receiveDistinct(r, len(sent))
+	requireOrder(t, got)
+	s.requireSame(sent, got)
+	s.ack(r, got...)
+}
+
+// testConcurrentPublish has calls for different keys under way at once.
+func testConcurrentPublish(s *session) {
+	t := s.t
+	const callers, calls, perCall = 8, 5, 20
+	r := s.subscribe("concurrent", "")
+	var (
+		sent  []event.Envelope
+		group sync.WaitGroup
+		errs  = make(chan error, callers*calls)
+	)
+	for c := range callers {
+		var mine []event.Envelope
+		for n := range calls * perCall {
+			mine = append(mine, s.message(fmt.Sprintf("key-%d-%d", c, n%2), n/2+1))
+		}
+		sent = append(sent, mine...)
+		group.Go(func() {
+			for rest := mine; len(rest) > 0; rest = rest[perCall:] {
+				errs <- s.broker.Publish(s.ctx, rest[:perCall])
+			}
+		})
+	}
+	group.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	got := s.receiveDistinct(r, len(sent))
+	requireOrder(t, got)
+	s.requireSame(sent, got)
+	s.ack(r, got...)
+}
+
+// testRefused has a message in the middle that can never be taken.
+func testRefused(s *session) {
+	t := s.t
+	if s.h.MaxMessageBytes < 0 {
+		return
+	}
+	r := s.subscribe("refused", "")
+	msgs := []event.Envelope{
+		s.message("a", 1), s.message("b", 1), s.tooLarge("a", 2), s.message("b", 2), s.message("a", 3), s.message("c", 1), s.message("a", 4),
+	}
+	failed := requireFailed(t, s.broker.Publish(s.ctx, msgs), 2, 4, 6)
+	require.True(t, messaging.IsPermanent(failed[2]), "too large: %v", failed[2])
+	for _, i := range []int{4, 6} {
+		require.ErrorIs(t, failed[i], messaging.ErrBehind)
+		require.False(t, messaging.IsPermanent(failed[i]))
+	}
+	// One of each key behind them shows that the refused ones are not in between.
+	last := []event.Envelope{s.message("a", 9), s.message("b", 9), s.message("c", 9)}
+	s.publish(last...)
+	stored := append([]event.Envelope{msgs[0], msgs[1], msgs[3], msgs[5]}, last...)
+	got := s.receiveDistinct(r, len(stored))
+	s.requireSame(stored, got)
+	s.ack(r, got...)
+}
+
+// testRefusedWithoutKey: without a key nothing is behind anything.
+func testRefusedWithoutKey(s *session) {
+	t := s.t
+	if s.h.MaxMessageBytes < 0 {
+		return
+	}
+	r := s.subscribe("refused", "")
+	msgs := []event.Envelope{s.message("", 1), s.tooLarge("", 2), s.message("", 3)}
+	failed := requireFailed(t, s.broker.Publish(s.ctx, msgs), 1)
+	require.True(t, messaging.IsPermanent(failed[1]), "too large: %v", failed[1])
+	got := s.receiveDistinct(r, 2)
+	s.requireSame([]event.Envelope{msgs[0], msgs[2]}, got)
+	s.ack(r, got...)
+}
+
+// series makes perKey messages of each key, in turns.
+func (s *session) series(keys, perKey int) []event.Envelope {
+	var msgs []event.Envelope
+	for n := range perKey {
+		for k := range keys {
+			msgs = append(msgs, s.message(fmt.Sprintf("key-%d", k), n+1))
+		}
+	}
+	return msgs
+}
+
+// requireFailed wants these messages, and no others, to have failed.
+func requireFailed(t *testing.T, err error, indexes ...int) map[int]error {
+	t.Helper()
+	var partial *messaging.PublishError
+	require.ErrorAs(t, err, &partial)
+	failed := make([]int, 0, len(partial.Failed))
+	for i := range partial.Failed {
+		failed = append(failed, i)
+	}
+	require.ElementsMatch(t, indexes, failed, "%v", err)
+	return partial.Failed
+}
