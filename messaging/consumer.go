@@ -1,0 +1,137 @@
+package messaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// lastMoment is what handlers get to come back after their context was cancelled.
+const lastMoment = time.Second
+
+// Consumer receives the messages of one [Receiver] and has a [Handler] handle them: different keys at once, the
+// messages of one key strictly one after the other, each until it is settled. It acknowledges what was settled, and
+// nothing else. A consumer runs once; when its receiver dies, subscribe again and make a new one.
+type Consumer struct {
+	receiver  Receiver
+	handler   Handler
+	cfg       ConsumerConfig
+	telemetry *telemetry
+
+	queue   chan struct{} // a token per message in this process
+	slots   chan struct{} // a token per running handler
+	working sync.WaitGroup
+
+	mu           sync.Mutex
+	keys         map[string][]*Message // the keys that are being worked on, and what waits behind each
+	unsettled    int
+	lastProgress time.Time
+}
+
+// Progress tells how far a [Consumer] has come.
+type Progress struct {
+	// Unsettled is how many messages were received and are not settled yet.
+	Unsettled int
+	// Last is when a message was settled last, or when the oldest unsettled one was received if nothing was unsettled
+	// before it. Zero before the first message.
+	Last time.Time
+}
+
+// Stalled tells whether there was work all the time and none of it got done for longer than limit.
+func (p Progress) Stalled(limit time.Duration) bool {
+	return p.Unsettled > 0 && time.Since(p.Last) > limit
+}
+
+// NewConsumer returns a consumer of r, whose messages h handles. The consumer closes r when it ends.
+func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
+	c := cfg.withDefaults()
+	return &Consumer{
+		receiver: r, handler: h, cfg: c, telemetry: newTelemetry(&c),
+		queue: make(chan struct{}, max(c.Queue, 1)), slots: make(chan struct{}, max(c.Concurrency, 1)),
+		keys: map[string][]*Message{},
+	}
+}
+
+// Run consumes until ctx is done, and then drains: nothing is received any more, no handler is started, those that run
+// may end within DrainTimeout and have their messages acknowledged, and closing the receiver hands back all the rest.
+// Handlers do not see ctx being cancelled. The result is nil if that went well.
+//
+// Any other error says why the consumer ended by itself: the receiver died or did not take an acknowledgement. It was
+// drained and closed just the same.
+func (c *Consumer) Run(ctx context.Context) error {
+	if err := c.cfg.Validate(); err != nil {
+		return errors.Join(err, c.receiver.Close())
+	}
+	receiving, stop := context.WithCancelCause(ctx)
+	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+
+	stop(c.receive(&shift{handling: handling, stopped: receiving.Done(), stop: stop}, receiving))
+
+	errs := []error{c.drain(ctx, abandon), c.receiver.Close()}
+	if ctx.Err() == nil {
+		errs = append(errs, context.Cause(receiving))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("messaging: consumer %q: %w", c.cfg.Name, err)
+	}
+	return nil
+}
+
+// Progress tells how far the consumer has come. A consumer with nothing unsettled is idle as far as it knows; whether
+// messages wait at the broker only the broker can tell.
+func (c *Consumer) Progress() Progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Progress{Unsettled: c.unsettled, Last: c.lastProgress}
+}
+
+// shift is what the workers of one Run share.
+type shift struct {
+	handling context.Context         //nolint:containedctx // what handlers run under; it outlives Run's own by the drain
+	stopped  <-chan struct{}         // closed when no handler may be started any more
+	stop     context.CancelCauseFunc // the first cause wins
+}
+
+// receive takes messages as long as there is room for them, and returns why it ended.
+func (c *Consumer) receive(s *shift, ctx context.Context) error { //nolint:revive // ctx is one of two, and the lesser one
+	for {
+		select {
+		case c.queue <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		m, err := c.receiver.Receive(ctx)
+		if err != nil {
+			return fmt.Errorf("receive: %w", err)
+		}
+		c.accept(s, m)
+	}
+}
+
+// drain waits for the handlers that run.
+func (c *Consumer) drain(ctx context.Context, abandon context.CancelFunc) error {
+	done := make(chan struct{})
+	go func() {
+		c.working.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(max(c.cfg.DrainTimeout, 0))
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+	}
+	c.telemetry.log.WarnContext(ctx, "oncebox: handlers did not end in time, cancelling them", "consumer", c.cfg.Name, "timeout", c.cfg.DrainTimeout)
+	abandon()
+	timer.Reset(lastMoment)
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return errors.New("drain: handlers still run although their context was cancelled; their messages will come again")
+	}
+}

@@ -1,0 +1,79 @@
+package messaging
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// ConsumerConfig configures a [Consumer]. The zero value is ready.
+type ConsumerConfig struct {
+	// Name is what logs, spans and metrics call the consumer; the name of the subscription is a good one. Default: "".
+	Name string
+	// Concurrency is how many handlers run at once, for different keys. Default: 8.
+	Concurrency int `env:"CONCURRENCY"`
+	// Queue is how many messages are in this process at once: waiting for a handler or behind their key, being handled,
+	// or pausing before another try. When it is full nothing is received, so it bounds both memory and what a restart
+	// brings again. It should be a good deal more than Concurrency. Default: 64.
+	Queue int `env:"QUEUE"`
+	// Unordered lets messages of one key run at once. It is for [Shared] subscriptions. Default: false.
+	Unordered bool
+	// RetryDelay is the pause before a message is tried for the second time; it doubles, with jitter, up to
+	// RetryMaxDelay. [RetryAfter] overrides it. Default: 100ms.
+	RetryDelay time.Duration `env:"RETRY_DELAY"`
+	// RetryMaxDelay is the longest pause that grew by doubling. Default: 30s.
+	RetryMaxDelay time.Duration `env:"RETRY_MAX_DELAY"`
+	// DrainTimeout is how long running handlers may take to end once the consumer stops, before their context is
+	// cancelled; -1: it is cancelled at once. Default: 30s.
+	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
+
+	// Logger gets a warning for every failed try. Default: slog.Default().
+	Logger *slog.Logger
+	// TracerProvider makes one span per try. Default: the global one.
+	TracerProvider trace.TracerProvider
+	// MeterProvider takes the metrics. Default: the global one.
+	MeterProvider metric.MeterProvider
+}
+
+// Validate names every field that cannot be used.
+func (c *ConsumerConfig) Validate() error {
+	var errs []error
+	for name, n := range map[string]int{"Concurrency": c.Concurrency, "Queue": c.Queue} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.%s is %d: give a count of at least 1", name, n))
+		}
+	}
+	for name, d := range map[string]time.Duration{"RetryDelay": c.RetryDelay, "RetryMaxDelay": c.RetryMaxDelay} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.%s is negative", name))
+		}
+	}
+	if c.DrainTimeout < -1 {
+		errs = append(errs, errors.New("messaging: ConsumerConfig.DrainTimeout is negative: give a duration, or -1 to cancel at once"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *ConsumerConfig) withDefaults() ConsumerConfig {
+	var out ConsumerConfig
+	if c != nil {
+		out = *c
+	}
+	for field, value := range map[*int]int{&out.Concurrency: 8, &out.Queue: 64} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	for field, value := range map[*time.Duration]time.Duration{
+		&out.RetryDelay: 100 * time.Millisecond, &out.RetryMaxDelay: 30 * time.Second, &out.DrainTimeout: 30 * time.Second,
+	} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	return out
+}
