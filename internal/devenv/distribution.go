@@ -32,11 +32,14 @@ func fetchPulsar(ctx context.Context, opts Options) (string, error) {
 func unpackPulsar(ctx context.Context, w *workshop, opts Options) error {
 	// Strict: a checksum that does not match is an error. Maven shows its progress unless it is told to be quiet.
 	args := []string{"--strict-checksums", mavenCopy, "-Dartifact=" + pulsarArtifact, "-DoutputDirectory=" + w.folder}
+	if home, err := os.UserHomeDir(); err == nil {
+		args = append(args, "-Duser.home="+home) // Java asks the user database, everything else HOME
+	}
 	if opts.terminal() == nil {
-		args = append(args, "--quiet", "--batch-mode")
+		args = append(args, "--quiet", "--batch-mode", "-Dstyle.color=never")
 	}
 	if err := w.run(ctx, opts, "mvn", args...); err != nil {
-		return fmt.Errorf("devenv: fetch Pulsar, %s: %w", composeHint, err)
+		return fmt.Errorf("devenv: fetch Pulsar: %w\n%s", err, composeHint)
 	}
 	archives, err := filepath.Glob(filepath.Join(w.folder, "*.tar.gz"))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultStartTimeout bounds one start of one server.
-const DefaultStartTimeout = 2 * time.Minute
+const DefaultStartTimeout = 3 * time.Minute
 
 // DefaultFetchTimeout bounds the one-time download of a server.
 const DefaultFetchTimeout = 15 * time.Minute
@@ -19,7 +19,7 @@ type Options struct {
 	// Default: os.Stderr.
 	Out io.Writer
 
-	// StartTimeout bounds a start, from the launch of the program to its first answer. Default: 2m.
+	// StartTimeout bounds a start, from the launch of the program to its first answer. Default: 3m.
 	StartTimeout time.Duration
 
 	// FetchTimeout bounds the download of a server that is not on this machine. Default: 15m.

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package devenv
 
 import (
@@ -34,6 +36,32 @@ func TestMissingToolNamesTheSteps(t *testing.T) {
 	require.ErrorContains(t, err, "apt-get install maven")
 	require.ErrorContains(t, err, "docker compose up -d")
 	require.ErrorContains(t, err, "PULSAR_URL=pulsar://127.0.0.1:6650")
+}
+
+func TestMissingToolIsInstalledByRoot(t *testing.T) {
+	opts := withDefaults(nil)
+	w, err := openWorkshop(t.TempDir(), opts)
+	require.NoError(t, err)
+	defer w.Stop()
+	said := filepath.Join(t.TempDir(), "said")
+	// An apt-get that has the second package only.
+	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\ncase $* in *first*) exit 1;; esac\n", said)
+	programs := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "apt-get"), []byte(script), 0o755))
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+
+	err = install(t.Context(), w, opts, "a tool", []string{"first", "second"})
+	if os.Geteuid() != 0 {
+		require.ErrorContains(t, err, "apt-get install first")
+		require.NoFileExists(t, said)
+		return
+	}
+	require.NoError(t, err)
+	calls, err := os.ReadFile(said)
+	require.NoError(t, err)
+	require.Regexp(t, `\A.* update\n.* install .* first\n.* install .* second\n\z`, string(calls))
+
+	require.ErrorContains(t, install(t.Context(), w, opts, "a tool", []string{"first"}), "apt-get install first")
 }
 
 // fakeJava makes a home whose java only tells a version.
