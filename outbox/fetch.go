@@ -25,8 +25,15 @@ type Cursor struct {
 // that key, so sorting by seq is enough; a remembered cursor would jump over rows that commit late.
 //
 // The inner LIMIT is a literal on purpose. With a parameter in its place the generic plan costs so much that every
-// fetch is JIT-compiled, and with the filter beside it the planner sorts the whole backlog.
-const fetchRows = `
+// fetch is JIT-compiled, and with the filter beside it the planner sorts the whole backlog. It is also no larger than
+// need be: a lane in which the planner expects fewer rows than the limit is read and sorted as a whole.
+const (
+	fetchFew  = fetchHead + "32" + fetchTail
+	fetchSome = fetchHead + "128" + fetchTail
+	fetchMany = fetchHead + "500" + fetchTail
+)
+
+const fetchHead = `
 WITH mine AS MATERIALIZED (
 	SELECT l.lane, c.after, c.quota
 	FROM {schema}.outbox_lane l
@@ -36,7 +43,9 @@ f AS MATERIALIZED (
 	SELECT o.* FROM mine c CROSS JOIN LATERAL (
 		SELECT * FROM (
 			SELECT ` + columns + ` FROM {schema}.outbox o
-			WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) x
+			WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT `
+
+const fetchTail = `) x
 		WHERE x.topic <> ALL ($6::text[])
 		ORDER BY x.seq LIMIT c.quota) o),
 noted AS (
@@ -50,14 +59,24 @@ SELECT ` + rowColumns + ` FROM f ORDER BY lane, seq`
 func (s *Store) Fetch(ctx context.Context, cursors []Cursor, pausedTopics []string) ([]Row, error) {
 	leases := make([]Lease, len(cursors))
 	after, quota := make([]int64, len(cursors)), make([]int32, len(cursors))
+	most := int32(0)
 	for i, c := range cursors {
 		leases[i], after[i], quota[i] = c.Lease, c.After, min(c.Quota, MaxFetch)
+		most = max(most, quota[i])
+	}
+	statement := fetchMany
+	switch {
+	case len(pausedTopics) > 0: // the filter needs rows to choose from
+	case most <= 32:
+		statement = fetchFew
+	case most <= 128:
+		statement = fetchSome
 	}
 	owner, lanes, epochs := split(leases)
 	if pausedTopics == nil {
 		pausedTopics = []string{}
 	}
-	rows, err := s.sql.Query(ctx, s.db, fetchRows, owner, lanes, epochs, after, quota, pausedTopics)
+	rows, err := s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, after, quota, pausedTopics)
 	if err != nil {
 		return nil, wrap("fetch rows", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -122,7 +123,10 @@ type gate struct {
 	*recorder
 	entered chan struct{}
 	open    chan struct{}
+	once    sync.Once
 }
+
+func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
 func (g *gate) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if msgs[0].Type == "slow" {
@@ -151,14 +155,18 @@ func TestAllFiveStatusesOfARunningRelay(t *testing.T) {
 	p, err := projector.New(g, &projector.Config{}, f.store) // the first retry comes after half a minute
 	require.NoError(t, err)
 	f.run(p)
-	f.eventually("sent", func() bool { return f.statuses()["sent"] == "SENT" })
+	t.Cleanup(g.release)
+	f.eventually("the first batch is settled", func() bool {
+		s := f.statuses()
+		return s["sent"] == "SENT" && s["poison"] == "DEAD" && s["refused"] == "FAILED"
+	})
 	f.add("d", "slow")
 	p.Wake()
 	<-g.entered
 	require.Equal(t, map[string]string{
 		"sent": "SENT", "poison": "DEAD", "refused": "FAILED", "behind": "NEW", "slow": "PUBLISHING",
 	}, f.statuses())
-	close(g.open)
+	g.release()
 	f.eventually("slow is sent", func() bool { return f.statuses()["slow"] == "SENT" })
 }
 

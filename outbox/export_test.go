@@ -1,0 +1,16 @@
+package outbox
+
+// Statements that tests run in transactions of their own, and explain.
+const (
+	HoldRows   = holdRows
+	FetchFew   = fetchFew
+	FetchMany  = fetchMany
+	SettleRows = settleRows
+	InsertRows = insertRows
+)
+
+// Text returns a statement with the store's schema in it.
+func (s *Store) Text(constant string) string { return s.sql.Text(constant) }
+
+// LaneHash is the frozen hash.
+func LaneHash(key string) uint64 { return laneHash(key) }

@@ -1,0 +1,100 @@
+package outbox_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// expire ends all leases, as time does.
+func (f *fixture) expire() {
+	f.t.Helper()
+	_, err := f.db.ExecContext(f.t.Context(), "UPDATE outbox_lane SET lease_until = '-infinity'")
+	require.NoError(f.t, err)
+}
+
+func TestFormerOwnerChangesNothing(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	f.add("a", "a2")
+	rows := f.fetch()
+	old := f.leases[rows[0].Lane]
+	id := outbox.RowID{Lane: old.Lane, Seq: rows[0].Sequence}
+	f.expire()
+	f.claim("successor")
+	require.Equal(t, old.Epoch+1, f.leases[old.Lane].Epoch)
+	require.Equal(t, rows[1].Sequence, f.leases[old.Lane].SuspectTo, "the successor knows what may have been on its way")
+
+	held, err := f.Settle(ctx, []outbox.Lease{old}, []outbox.RowID{id})
+	require.NoError(t, err)
+	require.False(t, held[old.Lane])
+	require.ErrorIs(t, f.Hold(ctx, old, []outbox.Outcome{{Seq: id.Seq, Verdict: outbox.Dead}}), outbox.ErrFenced)
+	changes, err := f.Renew(ctx, []outbox.Lease{old}, time.Minute)
+	require.NoError(t, err)
+	require.Empty(t, changes)
+	require.NoError(t, f.Release(ctx, []outbox.Lease{old}))
+	stale, err := f.Fetch(ctx, []outbox.Cursor{{Lease: old, Quota: 10}}, nil)
+	require.NoError(t, err)
+	require.Empty(t, stale)
+
+	require.Equal(t, map[string]string{"a1": "PUBLISHING/0", "a2": "PUBLISHING/0"}, f.statuses())
+	_, err = f.SettleHeld(ctx, old, 0, "default|order|a", []int64{id.Seq})
+	require.ErrorIs(t, err, outbox.ErrFenced)
+	require.ErrorIs(t, f.RetryHeld(ctx, old, 0, id.Seq, time.Second, "no"), outbox.ErrFenced)
+	require.ErrorIs(t, f.KillHeld(ctx, old, 0, id.Seq, "no"), outbox.ErrFenced)
+}
+
+// A hold that is still open when the lease ends must keep the lane: its successor would load the blocks before they are
+// there, and publish what follows a held row. The row lock of the fence does that.
+func TestOpenHoldKeepsTheLane(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	rows := f.fetch()
+	lease := f.leases[rows[0].Lane]
+	f.expire()
+
+	tx, err := f.db.DB.DB.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	var moved int
+	require.NoError(t, tx.QueryRowContext(ctx, f.Text(outbox.HoldRows), lease.Owner, lease.Lane, lease.Epoch,
+		[]int64{rows[0].Sequence}, []int16{1}, []time.Duration{0}, []string{"no"}).Scan(new(int), &moved))
+	require.Equal(t, 1, moved)
+
+	taken, err := f.Claim(ctx, "successor", 0, 64, time.Minute)
+	require.NoError(t, err)
+	require.Len(t, taken, 63)
+	require.NoError(t, tx.Commit())
+	taken, err = f.Claim(ctx, "successor", 0, 64, time.Minute)
+	require.NoError(t, err)
+	require.Len(t, taken, 1)
+	blocks, err := f.Blocks(ctx, []int16{lease.Lane})
+	require.NoError(t, err)
+	require.Equal(t, []outbox.Block{{Key: "default|order|a", State: "failed"}}, blocks[lease.Lane].Blocks)
+}
+
+// An operator's replay between the owner's look at the blocks and its settle must not end in a held row without a block.
+func TestSettleThatMissedAReplayIsFenced(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, nil)
+	id := f.add("a", "a1")
+	f.add("a", "a2")
+	rows := f.fetch()
+	lease := f.leases[rows[0].Lane]
+	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{
+		{Seq: rows[0].Sequence, Verdict: outbox.Dead, Error: "bad"}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
+	}))
+	seen := f.change(lease.Lane)
+	require.NoError(t, f.Replay(ctx, id))
+	_, err := f.SettleHeld(ctx, lease, seen, rows[1].Key, []int64{rows[1].Sequence})
+	require.ErrorIs(t, err, outbox.ErrFenced)
+	queue, err := f.Queue(ctx, lease.Lane, rows[0].Key)
+	require.NoError(t, err)
+	require.Len(t, queue, 2)
+	require.Zero(t, queue[0].RetryCount, "a replay has all its attempts")
+}

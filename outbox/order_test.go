@@ -1,0 +1,136 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// The lanes and the locks of existing rows rest on this function: these values never change.
+func TestLaneHashIsFrozen(t *testing.T) {
+	for key, want := range map[string]uint64{
+		"":                     0xefd01f60ba992926,
+		"default|order|1":      0x30dc73d3ba48e90a,
+		"default|order|2":      0xc451a5177cd908c1,
+		"tenant-b|customer|ä✓": 0x1c32dc4a436a2461,
+	} {
+		require.Equal(t, want, outbox.LaneHash(key), "key %q", key)
+	}
+}
+
+// Several writers per key, without any other lock, and the order of their commits taken from a counter that each
+// commits with. The sequence must agree with it for every key.
+func TestSequenceIsTheOrderOfCommit(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, nil)
+	_, err := f.db.ExecContext(ctx, `CREATE SEQUENCE committed; CREATE TABLE commit_order (id uuid, key text, n bigint)`)
+	require.NoError(t, err)
+
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 60 {
+				keys := rand.Perm(6)[:1+rand.IntN(3)]
+				tx, err := f.db.BeginTx(ctx, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var evs []event.Envelope
+				for _, k := range keys {
+					evs = append(evs, f.envelope(fmt.Sprint(k)))
+				}
+				if err := f.Flush(ctx, tx, evs); err != nil {
+					t.Error(err)
+					return
+				}
+				// Drawn while the locks of the keys are held, so that it is the order of commit.
+				for _, e := range evs {
+					if _, err := tx.Exec(`INSERT INTO commit_order VALUES (?, ?, nextval('committed'))`, e.ID, e.AggregateID); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				if err := tx.Commit(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var inversions int
+	require.NoError(t, f.db.NewRaw(`SELECT count(*) FROM (
+		SELECT o.seq, lag(o.seq) OVER (PARTITION BY c.key ORDER BY c.n) AS before FROM commit_order c JOIN outbox o USING (id)) x
+		WHERE before > seq`).Scan(ctx, &inversions))
+	require.Zero(t, inversions)
+}
+
+func (f *fixture) envelope(key string) event.Envelope {
+	f.t.Helper()
+	return event.Envelope{
+		ID: newID(f.t), Type: "t", Source: "test", TenantID: "default", AggregateType: "order", AggregateID: key,
+		Topic: "order", RoutingKey: key, OccurredAt: testTime, ContentType: "application/json", Payload: []byte("{}"),
+	}
+}
+
+func TestFetchAndSettleUseTheIndex(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, nil)
+	_, err := f.db.ExecContext(ctx, `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+		SELECT gen_random_uuid(), now(), i % 64, 'default', 'order', 't', 'test', 'x' FROM generate_series(1, 50000) i; ANALYZE outbox`)
+	require.NoError(t, err)
+	lanes, epochs := []string{}, []string{}
+	for n := range 16 {
+		lanes, epochs = append(lanes, fmt.Sprint(n)), append(epochs, "1")
+	}
+	array := func(s []string) string { return "{" + strings.Join(s, ",") + "}" }
+	zeros := array(slices.Repeat([]string{"0"}, 16))
+	plan := f.explain(outbox.FetchFew, "me", array(lanes), array(epochs), zeros, array(slices.Repeat([]string{"31"}, 16)), "{}")
+	require.Contains(t, plan, "Index Scan using outbox_pkey", "quota 31, 781 rows a lane")
+	require.NotContains(t, plan, "Bitmap")
+	plan = f.explain(outbox.SettleRows, "me", array(lanes), array(epochs), array(lanes), zeros)
+	require.Contains(t, plan, "Index Scan using outbox_pkey")
+
+	_, err = f.db.ExecContext(ctx, `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+		SELECT gen_random_uuid(), now(), i % 64, 'default', 'order', 't', 'test', 'x' FROM generate_series(1, 150000) i; ANALYZE outbox`)
+	require.NoError(t, err)
+	plan = f.explain(outbox.FetchMany, "me", array(lanes), array(epochs), zeros, array(slices.Repeat([]string{"500"}, 16)), "{elsewhere}")
+	require.Contains(t, plan, "Index Scan using outbox_pkey", "quota 500, 3,125 rows a lane, with a filter")
+	require.NotContains(t, plan, "Bitmap")
+}
+
+// explain returns the generic plan, the one that a prepared statement ends up with.
+func (f *fixture) explain(statement string, args ...string) string {
+	f.t.Helper()
+	ctx := f.t.Context()
+	conn, err := f.db.DB.DB.Conn(ctx)
+	require.NoError(f.t, err)
+	defer conn.Close()
+	for _, s := range []string{"SET plan_cache_mode = force_generic_plan", "PREPARE p AS " + f.Text(statement)} {
+		_, err := conn.ExecContext(ctx, s)
+		require.NoError(f.t, err)
+	}
+	rows, err := conn.QueryContext(ctx, "EXPLAIN EXECUTE p ('"+strings.Join(args, "', '")+"')")
+	require.NoError(f.t, err)
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		require.NoError(f.t, rows.Scan(&line))
+		plan.WriteString(line + "\n")
+	}
+	require.NoError(f.t, rows.Err())
+	_, err = conn.ExecContext(ctx, "DEALLOCATE p")
+	require.NoError(f.t, err)
+	return plan.String()
+}

@@ -1,0 +1,120 @@
+package projector_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/projector"
+)
+
+// counter returns the sum of a counter as read now.
+func counter(t *testing.T, r metric.Reader, name string) (sum int64) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, r.Collect(context.Background(), &all))
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if data, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
+				for _, p := range data.DataPoints {
+					sum += p.Value
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// A projector that hangs in the broker for longer than its lease finds its lanes taken: what it settles then is fenced,
+// and what it had on the way is sent a second time, under the same id.
+func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
+	f := newFixture(t)
+	g := &gate{recorder: f.pub, entered: make(chan struct{}, 1), open: make(chan struct{})}
+	id := f.add("a", "slow")
+	f.add("a", "next")
+	reader := metric.NewManualReader()
+	cfg := quick()
+	cfg.Name, cfg.MeterProvider = "frozen", metric.NewMeterProvider(metric.WithReader(reader))
+	cfg.Lease, cfg.Renew = 2*time.Hour, time.Hour // frozen: it does not renew
+	frozen, err := projector.New(g, &cfg, f.store)
+	require.NoError(t, err)
+	f.run(frozen)
+	t.Cleanup(g.release)
+	<-g.entered
+
+	_, err = f.db.Exec("DELETE FROM outbox_projector; UPDATE outbox_lane SET lease_until = '-infinity'")
+	require.NoError(t, err)
+	cfg = quick()
+	cfg.Name = "successor"
+	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
+	require.Equal(t, []string{"slow", "next"}, f.pub.types())
+
+	g.release()
+	f.eventually("the frozen one is fenced", func() bool { return counter(t, reader, "oncebox.projector.fenced") > 0 })
+	require.Equal(t, map[string]string{"slow": "SENT", "next": "SENT"}, f.statuses())
+	f.eventually("the second copy is out", func() bool { return len(f.pub.types()) >= 3 })
+	require.Equal(t, id, f.pub.taken[2].ID)
+}
+
+// Writers that hold their rows for a while before they commit, or roll back, while a relay with a low-water mark runs:
+// what was committed is sent, all of it and nothing else, in order per key.
+func TestLateCommitsAreNotSkipped(t *testing.T) {
+	f := newFixture(t)
+	cfg := quick()
+	cfg.BatchSize = 20
+	f.run(f.projector(cfg))
+
+	var mu sync.Mutex
+	var committed []string
+	var wg sync.WaitGroup
+	for writer := range 6 {
+		wg.Go(func() {
+			for n := range 40 {
+				tx, err := f.db.BeginTx(context.Background(), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				key := fmt.Sprintf("w%d-%d", writer, n%5)
+				id, err := f.store.Add(context.Background(), tx, "order", []byte(key), event.WithAggregate("order", key, int64(n+1)), event.WithType(key))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if rand.IntN(2) == 0 {
+					<-time.After(time.Duration(rand.IntN(300)) * time.Millisecond) // while others commit higher numbers
+				}
+				if rand.IntN(10) == 0 {
+					err = tx.Rollback()
+				} else {
+					mu.Lock()
+					committed = append(committed, id)
+					mu.Unlock()
+					err = tx.Commit()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f.eventually("all are sent", func() bool { return len(f.pub.types()) >= len(committed) })
+	var sent []string
+	version := map[string]int64{}
+	for _, m := range f.pub.taken {
+		sent = append(sent, m.ID)
+		require.Greater(t, m.AggregateVersion, version[m.AggregateID], "order of %s", m.AggregateID)
+		version[m.AggregateID] = m.AggregateVersion
+	}
+	require.ElementsMatch(t, committed, sent)
+}
