@@ -1,0 +1,100 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// Config configures a whole application. The environment variables of the fields are those of the tags, with the
+// prefix ONCEBOX_; docs/config.md lists them.
+type Config struct {
+	// DatabaseURL is where PostgreSQL is, for [OpenDB]. ONCEBOX_DATABASE_URL, else DATABASE_URL.
+	DatabaseURL string `env:"DATABASE_URL"`
+	// PulsarURL is where Pulsar is, for programs that choose their broker by it. ONCEBOX_PULSAR_URL, else PULSAR_URL.
+	PulsarURL string `env:"PULSAR_URL"`
+	// Schema holds the tables. Default: the first one of the connection's search_path.
+	Schema string `env:"SCHEMA"`
+	// Pooler says that a transaction-mode pooler stands before the database. Default: false.
+	Pooler bool `env:"POOLER"`
+
+	// UoW also holds what all writers share: Registry, Source, DefaultTenant, MaxPayload.
+	UoW uow.Config
+	// Outbox configures the tables, Projector the relay. Their variables share the prefix OUTBOX_.
+	Outbox    outbox.Config    `envPrefix:"OUTBOX_"`
+	Projector projector.Config `envPrefix:"OUTBOX_"`
+	// Inbox configures the deduplication of consumers, Consumer their loop.
+	Inbox    inbox.Config             `envPrefix:"INBOX_"`
+	Consumer messaging.ConsumerConfig `envPrefix:"CONSUMER_"`
+	// Idempotency configures the keys of HTTP requests.
+	Idempotency idempotency.Config `envPrefix:"IDEMPOTENCY_"`
+
+	// Logger, TracerProvider and MeterProvider are given to every package that has none of its own. Defaults:
+	// slog.Default() and the global providers.
+	Logger         *slog.Logger
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+}
+
+// Validate names every field of every package that cannot be used.
+func (c *Config) Validate() error {
+	return errors.Join(
+		event.ValidateIdentifier("config: Schema", c.Schema),
+		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
+		c.Idempotency.Validate(),
+	)
+}
+
+// Shared returns a copy in which what is said once at the top has reached every package that says nothing else.
+func (c Config) Shared() Config {
+	if c.UoW.Registry == nil {
+		c.UoW.Registry = event.NewRegistry()
+	}
+	fill(&c.Outbox.Registry, c.UoW.Registry)
+	fill(&c.Outbox.Source, c.UoW.Source)
+	fill(&c.Outbox.DefaultTenant, c.UoW.DefaultTenant)
+	fill(&c.Idempotency.DefaultTenant, c.UoW.DefaultTenant)
+	fill(&c.Outbox.MaxPayload, c.UoW.MaxPayload)
+	for _, schema := range []*string{&c.Outbox.Schema, &c.Inbox.Schema, &c.Idempotency.Schema} {
+		fill(schema, c.Schema)
+	}
+	for _, pooler := range []*bool{&c.Outbox.Pooler, &c.Inbox.Pooler, &c.Idempotency.Pooler} {
+		fill(pooler, c.Pooler)
+	}
+	for _, logger := range []**slog.Logger{
+		&c.UoW.Logger, &c.Outbox.Logger, &c.Projector.Logger, &c.Inbox.Logger, &c.Consumer.Logger, &c.Idempotency.Logger,
+	} {
+		fill(logger, c.Logger)
+	}
+	for _, tp := range []*trace.TracerProvider{
+		&c.UoW.TracerProvider, &c.Outbox.TracerProvider, &c.Projector.TracerProvider, &c.Inbox.TracerProvider,
+		&c.Consumer.TracerProvider, &c.Idempotency.TracerProvider,
+	} {
+		fill(tp, c.TracerProvider)
+	}
+	for _, mp := range []*metric.MeterProvider{
+		&c.UoW.MeterProvider, &c.Outbox.MeterProvider, &c.Projector.MeterProvider, &c.Inbox.MeterProvider,
+		&c.Consumer.MeterProvider, &c.Idempotency.MeterProvider,
+	} {
+		fill(mp, c.MeterProvider)
+	}
+	return c
+}
+
+// fill sets a field that is zero.
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,50 @@
+package config
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// OpenDB opens the database and checks that it answers.
+//
+// The driver is pgx, because it cancels statements on the server and tells when COMMIT was answered with a rollback.
+// bun writes arguments into the text of its statements, so that each is new to the server: preparing them would only
+// cost, and they are sent in "exec" mode unless the URL says otherwise.
+func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
+	if cfg.DatabaseURL == "" {
+		return nil, errors.New("config: OpenDB: no database: set ONCEBOX_DATABASE_URL (or DATABASE_URL), for example postgres://user:password@localhost:5432/app")
+	}
+	pc, err := pgx.ParseConfig(cfg.DatabaseURL)
+	if err != nil {
+		// The error of pgx leaves the password out.
+		return nil, fmt.Errorf("config: OpenDB: ONCEBOX_DATABASE_URL: %w", err)
+	}
+	if pc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		pc.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	if cfg.Schema != "" {
+		if _, set := pc.RuntimeParams["search_path"]; !set && !cfg.Pooler {
+			pc.RuntimeParams["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize()
+		}
+	}
+	pool := sql.OpenDB(stdlib.GetConnector(*pc))
+	pool.SetMaxOpenConns(max(20, 4*runtime.GOMAXPROCS(0)))
+	pool.SetMaxIdleConns(max(20, 4*runtime.GOMAXPROCS(0)))
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	db := bun.NewDB(pool, pgdialect.New())
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(
+			fmt.Errorf("config: OpenDB: PostgreSQL at %s:%d, database %q, does not answer: start it, or correct ONCEBOX_DATABASE_URL: %w",
+				pc.Host, pc.Port, pc.Database, err), db.Close())
+	}
+	return db, nil
+}

@@ -1,0 +1,105 @@
+// Package oncebox wires the parts together: unit of work, outbox, relay, inbox and idempotency keys on one PostgreSQL
+// database, and a broker between services.
+//
+//	cfg, err := config.FromEnv()
+//	db, err := config.OpenDB(ctx, cfg)
+//	app, err := oncebox.New(db, broker, cfg)
+//	event.Register[OrderPlaced](app.Registry)
+//
+//	router := messaging.NewRouter(app.Registry)
+//	messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error { ... })
+//	app.Consume("order", "billing", router)
+//
+//	err = app.Migrate(ctx)
+//	err = app.Run(ctx) // until ctx is done
+//
+// It is the one-call wiring and nothing else: every part can be used without it.
+//
+// # Guarantees
+//
+// What the parts guarantee, see their packages; docs/guarantees.md has all of it on one page. [App.Run] makes sure that
+// the durable subscriptions exist before the relay publishes its first message.
+//
+// # Errors
+//
+// [New] reports everything that is wrong with the configuration at once. [App.Run] returns when its context is done, or
+// when a part can never work; failures of broker and database are waited out.
+package oncebox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/migrations"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// Broker is what messaging/pulsar and messaging/memory give, and any adapter of one's own.
+type Broker interface {
+	messaging.Publisher
+	Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error)
+	Close() error
+}
+
+// App is a service's outbox, inbox and relay, wired together. Its fields are ready to use.
+type App struct {
+	UoW         *uow.Manager
+	Outbox      *outbox.Store
+	Inbox       *inbox.Inbox
+	Idempotency *idempotency.Store
+	Projector   *projector.Projector
+	Registry    *event.Registry
+
+	db        *bun.DB
+	broker    Broker
+	cfg       config.Config
+	log       *slog.Logger
+	consumers []*consumer
+}
+
+// New wires an application. Without a broker (nil) the relay delivers to the consumers of this process directly, with
+// the same guarantees. The database is not touched yet.
+func New(db *bun.DB, broker Broker, cfg config.Config) (*App, error) {
+	if db == nil {
+		return nil, errors.New("oncebox: New: db is nil: open it with config.OpenDB")
+	}
+	cfg = cfg.Shared()
+	if cfg.UoW.Source == "" {
+		return nil, errors.New("oncebox: New: the source is empty: set Config.UoW.Source (ONCEBOX_SOURCE) to the name of this service; it identifies its events")
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("oncebox: New: %w", err)
+	}
+	a := &App{db: db, broker: broker, cfg: cfg, log: otelx.Logger(cfg.Logger), Registry: cfg.UoW.Registry}
+	a.Outbox = outbox.NewStore(db, &cfg.Outbox)
+	a.UoW = uow.New(db, &cfg.UoW, a.Outbox)
+	a.Inbox = inbox.New(a.UoW, &cfg.Inbox)
+	a.Idempotency = idempotency.NewStore(&cfg.Idempotency)
+
+	var publisher messaging.Publisher = broker
+	if broker == nil {
+		publisher = messaging.Direct(messaging.HandlerFunc(a.deliver))
+	}
+	var err error
+	if a.Projector, err = projector.New(publisher, &cfg.Projector, a.Outbox); err != nil {
+		return nil, fmt.Errorf("oncebox: New: %w", err)
+	}
+	return a, nil
+}
+
+// Migrate creates or updates the tables. It is safe in any number of processes at once.
+func (a *App) Migrate(ctx context.Context) error {
+	return migrations.Up(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.cfg.Logger})
+}

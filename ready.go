@@ -1,0 +1,65 @@
+package oncebox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/migrations"
+)
+
+// stallLimit is how long a part may get nothing done, although there is work, before it is not ready.
+const stallLimit = time.Minute
+
+// Ready returns nil if this process can do its work, and else what stands in the way. It is for readiness probes: the
+// database answers and has the tables, and the parts, all of them if none is named, run and get on. A relay does not get
+// on when database or broker have failed it for a minute; a consumer when it is not subscribed, or has had messages for a
+// minute and settled none.
+func (a *App) Ready(ctx context.Context, parts ...Part) error {
+	if len(parts) == 0 {
+		parts = []Part{Relay, Consumers, Cleaner}
+	}
+	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
+		return fmt.Errorf("oncebox: not ready: %w", err)
+	}
+	var errs []error
+	for _, part := range parts {
+		switch part {
+		case Relay:
+			if p := a.Projector.Progress(); p.Stalled(stallLimit) {
+				errs = append(errs, fmt.Errorf("oncebox: the relay does not get on: running %t, last progress %s", p.Running, ago(p.Last)))
+			}
+		case Consumers:
+			errs = append(errs, a.consumersReady())
+		case Cleaner: // whether it runs or not matters to the size of tables, a day later
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *App) consumersReady() error {
+	if a.broker == nil {
+		return nil
+	}
+	var errs []error
+	for _, c := range a.consumers {
+		running := c.current.Load()
+		if running == nil {
+			errs = append(errs, fmt.Errorf("oncebox: consumer %s is not subscribed to %s", c.subscription.Name, c.subscription.Topic))
+			continue
+		}
+		if p := running.Progress(); p.Stalled(stallLimit) {
+			errs = append(errs, fmt.Errorf("oncebox: consumer %s of %s does not get on: %d messages unsettled, last progress %s",
+				c.subscription.Name, c.subscription.Topic, p.Unsettled, ago(p.Last)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return time.Since(t).Round(time.Second).String() + " ago"
+}

@@ -1,0 +1,94 @@
+package oncebox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/migrations"
+)
+
+// Part is something that [App.Run] runs.
+type Part int
+
+const (
+	// Relay publishes the outbox.
+	Relay Part = iota + 1
+	// Consumers receive and handle messages. Without a broker the relay does that, and this part does nothing.
+	Consumers
+	// Cleaner makes partitions ahead and drops what is older than its retention.
+	Cleaner
+)
+
+// Run runs the parts, all of them if none is named, until ctx is done: then batches and handlers under way are finished,
+// lanes and messages handed back, and nil is returned. A service ends cleanly on SIGTERM with
+//
+//	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+//
+// It returns an error at once when the tables are missing or a part is unknown.
+func (a *App) Run(ctx context.Context, parts ...Part) error {
+	if len(parts) == 0 {
+		parts = []Part{Relay, Consumers, Cleaner}
+	}
+	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
+		return fmt.Errorf("oncebox: Run: %w", err)
+	}
+	if err := a.declare(ctx); err != nil && ctx.Err() == nil {
+		if slices.Contains(parts, Relay) || slices.Contains(parts, Consumers) {
+			return fmt.Errorf("oncebox: Run: declare subscriptions: %w", err)
+		}
+		// A process that only writes does not depend on the broker, and no relay publishes before it has declared.
+		a.log.WarnContext(ctx, "oncebox: subscriptions could not be declared, the relay will do it", "error", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range parts {
+		switch part {
+		case Relay:
+			group.Go(func() error { return a.Projector.Run(ctx) })
+		case Consumers:
+			if a.broker == nil {
+				continue
+			}
+			if err := a.Inbox.EnsurePartitions(ctx); err != nil {
+				a.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
+			}
+			for _, c := range a.consumers {
+				group.Go(func() error { return a.consume(ctx, c) })
+			}
+		case Cleaner:
+			group.Go(func() error { return a.clean(ctx) })
+		default:
+			return fmt.Errorf("oncebox: Run: there is no part %d", part)
+		}
+	}
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("oncebox: Run: %w", err)
+	}
+	return nil
+}
+
+// cleanInterval is how often the cleaner runs.
+const cleanInterval = time.Hour
+
+// clean keeps inbox and keys within their retention. What fails is tried again at the next turn; nothing depends on it
+// soon. The outbox is cleaned by the relay, whose first settle needs the partition of today.
+func (a *App) clean(ctx context.Context) error {
+	ticker := time.NewTicker(cleanInterval)
+	defer ticker.Stop()
+	for {
+		err := a.Inbox.Clean(ctx)
+		_, purgeErr := a.Idempotency.Purge(ctx, a.db)
+		if err := errors.Join(err, purgeErr); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "oncebox: cleaning failed, trying again at the next turn", "pause", cleanInterval, "error", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
