@@ -1,0 +1,57 @@
+package httpmw
+
+import (
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
+)
+
+// Metadata returns a middleware that puts into the context what ties events to the request that caused them:
+//
+//   - correlation_id: X-Correlation-ID, else X-Request-ID, else a new UUIDv7
+//   - causation_id: X-Request-ID, else the correlation id
+//   - traceparent and tracestate, as the request has them; a span that is active when an event is added replaces them
+//
+// The answer has the correlation id in X-Correlation-ID. Ids that are no valid identifiers are treated as missing: they
+// come from anywhere, and end in rows, messages and logs.
+func Metadata() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			request := identifier(r, "X-Request-ID")
+			correlation := identifier(r, "X-Correlation-ID")
+			if correlation == "" {
+				correlation = request
+			}
+			if correlation == "" {
+				correlation = uuid.Must(uuid.NewV7()).String()
+			}
+			if request == "" {
+				request = correlation
+			}
+			md := event.Metadata{event.CorrelationID: correlation, event.CausationID: request}
+			parent := map[string]string{
+				event.TraceParent: r.Header.Get("Traceparent"), event.TraceState: r.Header.Get("Tracestate"),
+			}
+			if span := otelx.Extract(parent); span.IsValid() {
+				md[event.TraceParent] = parent[event.TraceParent]
+				if state := span.TraceState().String(); state != "" {
+					md[event.TraceState] = state
+				}
+			}
+			w.Header().Set("X-Correlation-ID", correlation)
+			next.ServeHTTP(w, r.WithContext(event.WithMetadata(r.Context(), md)))
+		})
+	}
+}
+
+// identifier returns the header's value if it can be an identifier, else "".
+func identifier(r *http.Request, header string) string {
+	v := r.Header.Get(header)
+	if event.ValidateIdentifier(header, v) != nil {
+		return ""
+	}
+	return v
+}

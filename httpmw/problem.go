@@ -1,0 +1,110 @@
+package httpmw
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// DefaultProblemBase is what the types of problems begin with.
+const DefaultProblemBase = "/problems/"
+
+// problem is a refusal as of RFC 9457.
+type problem struct {
+	Type      string `json:"type"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail,omitempty"`
+	Retryable bool   `json:"retryable"`
+	// ExecutedStatus is the status of an answer that was not kept.
+	ExecutedStatus int `json:"executed_status,omitempty"`
+}
+
+// The kinds of problems, in the order of their status.
+func keyMissing() problem {
+	return problem{Type: "idempotency-key-missing", Status: http.StatusBadRequest, Title: "Idempotency-Key is missing",
+		Detail: "This request needs an Idempotency-Key header: choose a new key for each operation, and send the same one with every retry of it."}
+}
+
+func keyInvalid(reason string) problem {
+	return problem{Type: "idempotency-key-invalid", Status: http.StatusBadRequest, Title: "Idempotency-Key is invalid", Detail: reason}
+}
+
+func scopeInvalid() problem {
+	return problem{Type: "idempotency-scope-invalid", Status: http.StatusBadRequest, Title: "The request does not tell whose key it is",
+		Detail: "Tenant or principal of the request are missing or invalid."}
+}
+
+func tenantInvalid() problem {
+	return problem{Type: "tenant-invalid", Status: http.StatusBadRequest, Title: "The request does not name a valid tenant"}
+}
+
+func bodyUnreadable() problem {
+	return problem{Type: "request-body-unreadable", Status: http.StatusBadRequest, Title: "The request body could not be read",
+		Detail: "The body ended early or is malformed. Nothing was executed.", Retryable: true}
+}
+
+func principalMissing() problem {
+	return problem{Type: "idempotency-principal-missing", Status: http.StatusUnauthorized, Title: "An Idempotency-Key needs an authenticated caller",
+		Detail: "Nothing was executed."}
+}
+
+func inProgress() problem {
+	return problem{Type: "idempotency-key-in-progress", Status: http.StatusConflict, Title: "A request with this Idempotency-Key is in progress",
+		Detail: "Retry with the same key after the time in Retry-After to get its answer.", Retryable: true}
+}
+
+func notReplayable(executed int) problem {
+	return problem{Type: "idempotency-key-not-replayable", Status: http.StatusGone, Title: "The answer to this Idempotency-Key was not kept",
+		Detail:         "The request was executed and is not executed again, but its answer was too large to be kept. Read the resource instead.",
+		ExecutedStatus: executed}
+}
+
+func bodyTooLarge() problem {
+	return problem{Type: "request-body-too-large", Status: http.StatusRequestEntityTooLarge, Title: "The request body is too large",
+		Detail: "Nothing was executed."}
+}
+
+func keyReused() problem {
+	return problem{Type: "idempotency-key-reused", Status: http.StatusUnprocessableEntity, Title: "This Idempotency-Key was used with another request",
+		Detail: "A key stands for one operation with one content. Choose a new key for another operation."}
+}
+
+func answerNotHeld() problem {
+	return problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "The answer could not be held until the work was committed",
+		Detail: "The work was rolled back."}
+}
+
+func misplaced() problem {
+	return problem{Type: "middleware-misplaced", Status: http.StatusInternalServerError, Title: "The service is misconfigured", Detail: "Nothing was executed."}
+}
+
+func storeUnavailable() problem {
+	return problem{Type: "idempotency-store-unavailable", Status: http.StatusServiceUnavailable, Title: "The service cannot reach its database",
+		Detail: "Nothing was executed. Retry with the same key.", Retryable: true}
+}
+
+func transactionFailed() problem {
+	return problem{Type: "transaction-failed", Status: http.StatusServiceUnavailable, Title: "The work could not be committed",
+		Detail: "The work was rolled back.", Retryable: true}
+}
+
+func commitUnknown() problem {
+	return problem{Type: "commit-unknown", Status: http.StatusServiceUnavailable, Title: "It is unknown whether the work was committed",
+		Detail: "Retry with the same Idempotency-Key: the answer tells, and the work is done at most once.", Retryable: true}
+}
+
+// answer makes the problem an answer on top of the headers that other middlewares have set. retryAfter is in seconds
+// and is told where waiting helps.
+func (p problem) answer(w http.ResponseWriter, base, retryAfter string) *answer {
+	header := w.Header().Clone()
+	header.Set("Content-Type", "application/problem+json")
+	if p.Retryable && p.Status >= http.StatusConflict {
+		header.Set("Retry-After", retryAfter)
+	}
+	p.Type = base + p.Type
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	return &answer{status: p.Status, header: header, body: body}
+}

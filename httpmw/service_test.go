@@ -1,0 +1,245 @@
+package httpmw_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// service is a small payment service behind the middleware, on a real socket and a real database.
+type service struct {
+	t      *testing.T
+	db     *pgtest.DB
+	units  *uow.Manager
+	keys   *idempotency.Store
+	cfg    httpmw.IdempotencyConfig
+	sink   *sink
+	log    *safeBuffer
+	reader *sdkmetric.ManualReader
+	runs   atomic.Int64 // of the handler
+	url    string
+}
+
+// sink takes the events of committed units.
+type sink struct {
+	mu        sync.Mutex
+	committed []event.Envelope
+	fail      error
+}
+
+func (s *sink) Flush(context.Context, bun.IDB, []event.Envelope) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fail
+}
+
+func (s *sink) Committed(_ context.Context, evs []event.Envelope) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.committed = append(s.committed, evs...)
+}
+
+func (s *sink) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.committed)
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func newService(t *testing.T) *service {
+	t.Helper()
+	s := &service{t: t, db: pgtest.Migrated(t), sink: &sink{}, log: &safeBuffer{}, reader: sdkmetric.NewManualReader()}
+	logger := slog.New(slog.NewTextHandler(s.log, nil))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))
+	_, err := s.db.ExecContext(t.Context(), "CREATE TABLE payments (id bigserial PRIMARY KEY, note text)")
+	require.NoError(t, err)
+	s.units = uow.New(s.db.DB, &uow.Config{Source: "test", Logger: logger, MeterProvider: meters}, s.sink)
+	s.keys = idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema, Logger: logger, MeterProvider: meters})
+	s.cfg = httpmw.IdempotencyConfig{Logger: logger, MeterProvider: meters}
+	return s
+}
+
+// byHeader takes tenant and principal from headers, as authentication would have put them there.
+func byHeader(r *http.Request) (idempotency.Scope, error) {
+	if r.Header.Get("X-Anonymous") != "" {
+		return idempotency.Anonymous(r.Header.Get("X-Tenant")), nil
+	}
+	return idempotency.Scope{Tenant: r.Header.Get("X-Tenant"), Principal: r.Header.Get("X-Principal")}, nil
+}
+
+// middleware is the one under test, around a handler whose runs are counted.
+func (s *service) middleware(next http.Handler) http.Handler {
+	return httpmw.Idempotency(s.units, s.keys, byHeader, &s.cfg)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.runs.Add(1)
+		next.ServeHTTP(w, r)
+	}))
+}
+
+// start serves the handler behind the middleware.
+func (s *service) start(h http.HandlerFunc) { s.serve(s.middleware(h)) }
+
+func (s *service) serve(h http.Handler) {
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.Start()
+	s.t.Cleanup(server.Close)
+	s.url = server.URL
+}
+
+// pay is a handler that inserts a payment, emits an event, and answers with the payment's number.
+func (s *service) pay(w http.ResponseWriter, r *http.Request) {
+	id, err := s.insert(r.Context())
+	if err != nil {
+		http.Error(w, "failed", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(map[string]int64{"id": id})
+}
+
+func (s *service) insert(ctx context.Context) (id int64, err error) {
+	err = s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		if err := u.Add("payment", json.RawMessage(`{}`)); err != nil {
+			return err
+		}
+		return u.DB().QueryRowContext(ctx, "INSERT INTO payments DEFAULT VALUES RETURNING id").Scan(&id)
+	})
+	return id, err
+}
+
+// reply is an answer that was read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (r reply) problem(t *testing.T) (kind string, retryable bool) {
+	t.Helper()
+	require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), "%d %s", r.status, r.body)
+	var p struct {
+		Type      string `json:"type"`
+		Title     string `json:"title"`
+		Status    int    `json:"status"`
+		Retryable bool   `json:"retryable"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.body), &p))
+	require.Equal(t, r.status, p.Status)
+	require.NotEmpty(t, p.Title)
+	kind, found := strings.CutPrefix(p.Type, "/problems/")
+	require.True(t, found, p.Type)
+	return kind, p.Retryable
+}
+
+type change func(*http.Request)
+
+func header(name string, values ...string) change {
+	return func(r *http.Request) { r.Header[name] = values }
+}
+
+func method(m string) change { return func(r *http.Request) { r.Method = m } }
+
+// request makes a POST of u1 with the key; "" sends none.
+func (s *service) request(key, body string, changes ...change) *http.Request {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/payments", strings.NewReader(body))
+	require.NoError(s.t, err)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Principal", "u1")
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	for _, c := range changes {
+		c(r)
+	}
+	return r
+}
+
+func (s *service) post(key, body string, changes ...change) reply {
+	s.t.Helper()
+	got, err := send(s.request(key, body, changes...))
+	require.NoError(s.t, err)
+	return got
+}
+
+// send uses a connection of its own: nothing is left of it for other tests.
+func send(r *http.Request) (reply, error) {
+	transport := &http.Transport{DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return reply{resp.StatusCode, resp.Header, string(body)}, err
+}
+
+func (s *service) count(query string) int {
+	s.t.Helper()
+	var n int
+	require.NoError(s.t, s.db.QueryRowContext(context.WithoutCancel(s.t.Context()), query).Scan(&n))
+	return n
+}
+
+func (s *service) payments() int { return s.count("SELECT count(*) FROM payments") }
+
+func (s *service) stored() int { return s.count("SELECT count(*) FROM idempotency_keys") }
+
+// counter sums a metric by its attribute "outcome".
+func (s *service) counter(name string) map[string]int64 {
+	s.t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(s.t, s.reader.Collect(s.t.Context(), &all))
+	sums := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if data, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
+				for _, p := range data.DataPoints {
+					outcome, _ := p.Attributes.Value(attribute.Key("outcome"))
+					sums[outcome.AsString()] += p.Value
+				}
+			}
+		}
+	}
+	return sums
+}

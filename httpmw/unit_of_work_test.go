@@ -1,0 +1,99 @@
+package httpmw_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/uow"
+)
+
+func TestUnitOfWorkFollowsTheAnswer(t *testing.T) {
+	for path, want := range map[string]struct{ status, rows int }{
+		"/200": {200, 1}, "/303": {303, 1}, "/400": {400, 0}, "/409": {409, 0}, "/500": {500, 0},
+	} {
+		t.Run(path, func(t *testing.T) {
+			s := newService(t)
+			s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, err := s.insert(r.Context())
+				require.NoError(t, err)
+				require.Zero(t, s.payments(), "others see it after COMMIT only")
+				w.WriteHeader(want.status)
+				_, _ = io.WriteString(w, "answer")
+			})))
+			got := s.post("", "{}")
+			require.Equal(t, want.status, got.status)
+			require.Equal(t, "answer", got.body)
+			require.Equal(t, want.rows, s.payments())
+			require.Equal(t, want.rows, s.sink.count())
+		})
+	}
+}
+
+func TestUnitOfWorkPanic(t *testing.T) {
+	s := newService(t)
+	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.pay(w, r)
+		panic(http.ErrAbortHandler)
+	})))
+	_, err := send(s.request("", "{}"))
+	require.Error(t, err)
+	require.Zero(t, s.payments())
+}
+
+func TestUnitOfWorkRunsAgainAfterAConflict(t *testing.T) {
+	s := newService(t)
+	runs := 0
+	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs++
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		if runs == 1 {
+			err := s.units.Do(r.Context(), func(context.Context, *uow.Unit) error { return uow.ErrConflict })
+			require.ErrorIs(t, err, uow.ErrConflict)
+			http.Error(w, "conflict", http.StatusConflict)
+			return
+		}
+		_, _ = w.Write(body)
+	})))
+	got := s.post("", "the body")
+	require.Equal(t, http.StatusOK, got.status)
+	require.Equal(t, "the body", got.body)
+	require.Equal(t, 2, runs)
+}
+
+func TestUnitOfWorkRefusesWhatItCannotHold(t *testing.T) {
+	s := newService(t)
+	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(s.pay)))
+	got := s.post("", strings.Repeat("x", httpmw.DefaultMaxBody+1))
+	require.Equal(t, http.StatusRequestEntityTooLarge, got.status)
+	kind, _ := got.problem(t)
+	require.Equal(t, "request-body-too-large", kind)
+	require.Zero(t, s.payments())
+	require.Equal(t, http.StatusCreated, s.post("", strings.Repeat("x", httpmw.DefaultMaxBody)).status)
+}
+
+func TestUnitOfWorkCommitUnknown(t *testing.T) {
+	s := newService(t)
+	s.sink.fail = &uow.CommitUnknownError{XID: "1"}
+	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(s.pay)))
+	got := s.post("", "{}")
+	require.Equal(t, http.StatusServiceUnavailable, got.status)
+	kind, retryable := got.problem(t)
+	require.Equal(t, "commit-unknown", kind)
+	require.False(t, retryable, "without a key it might be done twice")
+}
+
+func TestUnitOfWorkWithinIdempotency(t *testing.T) {
+	s := newService(t)
+	s.serve(s.middleware(httpmw.UnitOfWork(s.units)(http.HandlerFunc(s.pay))))
+	first, second := s.post("k", "{}"), s.post("k", "{}")
+	require.Equal(t, http.StatusCreated, first.status)
+	require.Equal(t, first.body, second.body)
+	require.Equal(t, 1, s.payments())
+}
