@@ -1,14 +1,37 @@
 // Package migrations holds the tables as numbered SQL files and brings a database up to them.
 //
 // The files name no schema: [Up] runs them with the search_path set to the one that is configured, and so can psql or
-// any other tool that applies the files of [FS] in the order of their names.
+// any other tool that applies the files of [FS] in the order of their names. Each file enters itself in the table
+// oncebox_migrations, so that [Up] and [Verify] know of it whoever applied it.
 //
 // # Guarantees
 //
 // [Up] is one transaction under an advisory lock: it is applied wholly or not at all, however many processes start at
-// once, and does nothing, and needs no rights, when the database is up to date. Files that were released never change.
+// once, and does nothing, and needs no more than SELECT on oncebox_migrations, when the database is up to date. Files
+// that were released never change.
+//
+// # Roles
+//
+// The role that runs [Up] owns the tables. A service may run as it; one that does not needs, on top of USAGE on the
+// schema:
+//
+//	-- whoever commits events
+//	GRANT SELECT, INSERT ON outbox TO app;
+//	GRANT SELECT ON outbox_layout, oncebox_migrations TO app;
+//	GRANT USAGE ON SEQUENCE outbox_seq TO app;
+//
+//	-- whoever relays, handles messages, keeps idempotency keys or cleans up
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay;
+//	GRANT USAGE, SELECT ON SEQUENCE outbox_seq TO relay;
+//	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partitions,
+//		inbox_make_partition, inbox_drop_partitions TO relay;
+//
+// The four functions make and drop daily partitions with the rights of the owner of the tables. Nobody but the owner may
+// call them until it is granted. They act on the tables beside them, whatever the caller's search_path and temporary
+// tables are, and never drop what is younger than 24 hours.
 //
 // # Errors
 //
 // [Verify] returns [*MissingError] when the tables are not there or not up to date; it names the call that makes them.
+// Nothing is left behind by an [Up] that failed.
 package migrations

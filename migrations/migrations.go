@@ -34,6 +34,17 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// maxSchema is the longest name that PostgreSQL does not cut, in bytes.
+const maxSchema = 63
+
+// Validate says what is wrong with the configuration.
+func (c *Config) Validate() error {
+	if c != nil && (len(c.Schema) > maxSchema || strings.ContainsRune(c.Schema, 0)) {
+		return fmt.Errorf("migrations: Config.Schema %q: a name has at most %d bytes and no NUL", c.Schema, maxSchema)
+	}
+	return nil
+}
+
 // MissingError means that the database is behind the program.
 type MissingError struct {
 	Schema  string
@@ -47,27 +58,21 @@ func (e *MissingError) Error() string {
 
 const (
 	resolveSchema = `SELECT coalesce(nullif($1, ''), current_schema())`
+	schemaExists  = `SELECT to_regnamespace(quote_ident($1)) IS NOT NULL`
 	tableExists   = `SELECT to_regclass(quote_ident($1) || '.oncebox_migrations') IS NOT NULL`
 	listApplied   = `SELECT name FROM %s.oncebox_migrations`
-	createTable   = `CREATE TABLE IF NOT EXISTS oncebox_migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`
-	markApplied   = `INSERT INTO oncebox_migrations (name) VALUES ($1)`
 	lock          = `SELECT pg_advisory_xact_lock(hashtextextended('oncebox.migrations.' || $1, 0))`
 )
 
 // Up applies what is missing.
 func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
-	if cfg == nil {
-		cfg = &Config{}
-	}
-	log := cfg.Logger
-	if log == nil {
-		log = slog.Default()
-	}
-	schema, missing, err := pending(ctx, db.DB, cfg.Schema)
+	schema, missing, err := pending(ctx, db.DB, cfg)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	tx, err := db.DB.BeginTx(ctx, nil)
+	// READ COMMITTED whatever the server's default is: what another process committed while this one waited for the lock
+	// must be seen.
+	tx, err := db.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return fmt.Errorf("migrations: begin: %w", err)
 	}
@@ -76,23 +81,47 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	if _, err := tx.ExecContext(ctx, lock, schema); err != nil {
 		return fmt.Errorf("migrations: lock: %w", err)
 	}
-	if cfg.Schema != "" {
-		if _, err := tx.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+quote(schema)); err != nil {
-			return fmt.Errorf("migrations: create schema %s: %w", schema, err)
-		}
-	}
-	// pg_temp comes last, so that no temporary table can stand in for one of ours within the SECURITY DEFINER functions.
-	if _, err := tx.ExecContext(ctx, "SET LOCAL search_path = "+quote(schema)+", pg_temp"); err != nil {
-		return fmt.Errorf("migrations: set search_path: %w", err)
+	if err := enter(ctx, tx, schema); err != nil {
+		return err
 	}
 	// Looked up again under the lock: another process may have been faster.
-	_, missing, err = pending(ctx, tx, schema)
+	_, missing, err = pending(ctx, tx, &Config{Schema: schema})
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, createTable); err != nil {
-		return fmt.Errorf("migrations: create oncebox_migrations in schema %q: %w", schema, err)
+	if err := apply(ctx, tx, schema, missing); err != nil {
+		return err
 	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("migrations: commit: %w", err)
+	}
+	log := slog.Default()
+	if cfg != nil && cfg.Logger != nil {
+		log = cfg.Logger
+	}
+	for _, name := range missing {
+		log.InfoContext(ctx, "oncebox: migration applied", "name", name, "schema", schema)
+	}
+	return nil
+}
+
+// enter makes the schema if need be, and makes it the one that unqualified names mean.
+func enter(ctx context.Context, tx *sql.Tx, schema string) error {
+	// CREATE SCHEMA IF NOT EXISTS asks for the right to make one even where it is there.
+	var exists bool
+	if err := tx.QueryRowContext(ctx, schemaExists, schema).Scan(&exists); err != nil {
+		return fmt.Errorf("migrations: look for schema %q: %w", schema, err)
+	}
+	if !exists {
+		if _, err := tx.ExecContext(ctx, "CREATE SCHEMA "+quote(schema)); err != nil {
+			return fmt.Errorf("migrations: create schema %q: %w", schema, err)
+		}
+	}
+	_, err := tx.ExecContext(ctx, "SET LOCAL search_path = "+quote(schema)+", pg_temp")
+	return wrap("set search_path", err)
+}
+
+func apply(ctx context.Context, tx *sql.Tx, schema string, missing []string) error {
 	for _, name := range missing {
 		text, err := fs.ReadFile(FS(), name)
 		if err != nil {
@@ -101,25 +130,13 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 		if _, err := tx.ExecContext(ctx, string(text)); err != nil {
 			return fmt.Errorf("migrations: apply %s to schema %q: %w", name, schema, err)
 		}
-		if _, err := tx.ExecContext(ctx, markApplied, name); err != nil {
-			return fmt.Errorf("migrations: mark %s: %w", name, err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("migrations: commit: %w", err)
-	}
-	for _, name := range missing {
-		log.InfoContext(ctx, "oncebox: migration applied", "name", name, "schema", schema)
 	}
 	return nil
 }
 
 // Verify returns a [*MissingError] unless every file was applied.
 func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
-	if cfg == nil {
-		cfg = &Config{}
-	}
-	schema, missing, err := pending(ctx, db.DB, cfg.Schema)
+	schema, missing, err := pending(ctx, db.DB, cfg)
 	if err != nil {
 		return err
 	}
@@ -135,7 +152,14 @@ type querier interface {
 }
 
 // pending returns the schema's real name and the files that were not applied to it.
-func pending(ctx context.Context, db querier, configured string) (schema string, missing []string, err error) {
+func pending(ctx context.Context, db querier, cfg *Config) (schema string, missing []string, err error) {
+	if err := cfg.Validate(); err != nil {
+		return "", nil, err
+	}
+	configured := ""
+	if cfg != nil {
+		configured = cfg.Schema
+	}
 	var resolved sql.NullString
 	if err := db.QueryRowContext(ctx, resolveSchema, configured).Scan(&resolved); err != nil {
 		return "", nil, fmt.Errorf("migrations: ask the database for its schema: %w", err)

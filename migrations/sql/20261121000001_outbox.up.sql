@@ -1,6 +1,9 @@
 -- The outbox. Unsent rows only live in "outbox": the happy path is one INSERT and one DELETE, never an UPDATE.
 -- Every name is unqualified on purpose: the schema is the first one of the search_path.
 
+-- Which files were applied. Each one enters itself at its end, whatever tool applies it.
+CREATE TABLE oncebox_migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
+
 -- One row: what every writer and reader must agree on. Lanes and hash never change under existing rows.
 CREATE TABLE outbox_layout (
     only_one      boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
@@ -106,31 +109,45 @@ CREATE TABLE outbox_sent (
 ) PARTITION BY RANGE (sent_at);
 CREATE TABLE outbox_sent_default PARTITION OF outbox_sent DEFAULT;
 
--- Makes the child of one day. false: it was there. lock_timeout is the length of the longest stall that this can
--- cause: who waits for a lock on the parent makes every settle wait behind it. 55P03: try again.
+-- Makes the child of one day. false: it was there already, or so many rows of the day lie in the DEFAULT child that they
+-- stay there until the retention removes them. wait is the lock_timeout, and the longest stall that waiting here can
+-- cause: who waits for a lock on a table makes everybody else wait behind. 55P03: try again.
 CREATE FUNCTION outbox_make_partition(day date, wait interval DEFAULT '50 ms') RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $f$
+LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '50 ms' AS $f$
 DECLARE
     child text := 'outbox_sent_' || to_char(day, 'YYYYMMDD');
     lo timestamptz := day::timestamp AT TIME ZONE 'UTC';
     hi timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
+    few CONSTANT integer := 10000;
 BEGIN
-    IF EXISTS (SELECT 1 FROM pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid = to_regclass(child)) THEN
+    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid = to_regclass(child)) THEN
         RETURN false;
     END IF;
     PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
-    EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE outbox_sent INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE,
-        CONSTRAINT day CHECK (sent_at >= %L AND sent_at < %L)) WITH (autovacuum_vacuum_insert_threshold = -1)', child, lo, hi);
+    -- ATTACH takes this lock as well. Taken first, it makes two that want the same child take turns.
+    LOCK TABLE outbox_sent IN SHARE UPDATE EXCLUSIVE MODE;
+    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid = to_regclass(child)) THEN
+        RETURN false;
+    END IF;
+    IF (SELECT count(*) FROM (SELECT FROM outbox_sent_default WHERE sent_at >= lo AND sent_at < hi LIMIT few + 1) x) > few THEN
+        RETURN false;
+    END IF;
+    -- ATTACH refuses a child whose rows lie in the DEFAULT one, so the few that were faster than this function move over.
+    LOCK TABLE outbox_sent_default IN ACCESS EXCLUSIVE MODE;
+    EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE outbox_sent INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)
+        WITH (autovacuum_vacuum_insert_threshold = -1)', child);
+    EXECUTE format('WITH moved AS (DELETE FROM outbox_sent_default WHERE sent_at >= %L AND sent_at < %L RETURNING *)
+        INSERT INTO %I SELECT * FROM moved', lo, hi, child);
     EXECUTE format('ALTER TABLE outbox_sent ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', child, lo, hi);
-    EXECUTE format('ALTER TABLE %I DROP CONSTRAINT day', child);
     RETURN true;
 END $f$;
 
--- Drops the children of all days that ended before "before". It refuses to touch the last 24 hours, whatever it is told.
+-- Drops the children of all days that ended before "before", and returns how many. It refuses to touch the last 24
+-- hours, whatever it is told. wait as above.
 CREATE FUNCTION outbox_drop_partitions(before timestamptz, wait interval DEFAULT '50 ms') RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $f$
+LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '50 ms' AS $f$
 DECLARE
-    child text;
+    child regclass;
     dropped integer := 0;
 BEGIN
     IF before > clock_timestamp() - interval '24 hours' THEN
@@ -138,19 +155,25 @@ BEGIN
     END IF;
     PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
     FOR child IN
-        SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        SELECT c.oid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'outbox_sent'::regclass AND c.relname ~ '^outbox_sent_[0-9]{8}$'
           AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= before
         ORDER BY c.relname
     LOOP
-        EXECUTE format('DROP TABLE %I', child);
+        EXECUTE format('DROP TABLE %s', child);
         dropped := dropped + 1;
     END LOOP;
     RETURN dropped;
 END $f$;
 
--- Both act with the rights of the tables' owner, so nobody gets them for free.
+-- Both act with the rights of the tables' owner. So nobody gets them for free, and they find the tables in this schema,
+-- whatever the caller's search_path is; pg_temp is named, and last, because unnamed it would come first, and a caller's
+-- temporary table would stand in for one of ours.
 REVOKE ALL ON FUNCTION outbox_make_partition(date, interval), outbox_drop_partitions(timestamptz, interval) FROM PUBLIC;
+DO $$ BEGIN
+    EXECUTE format('ALTER FUNCTION outbox_make_partition(date, interval) SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION outbox_drop_partitions(timestamptz, interval) SET search_path = %I, pg_temp', current_schema());
+END $$;
 
 -- All of it as one table, for people and for tools.
 -- PUBLISHING is an approximation: the row is not beyond what the owner of a live lease has fetched last.
@@ -178,3 +201,5 @@ SELECT s.id, s.tenant_id, s.aggregate_id, s.aggregate_type, s.aggregate_version,
        s.payload, s.event_metadata, s.routing_key, s.schema_id, s.schema_version,
        'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq
 FROM outbox_sent s;
+
+INSERT INTO oncebox_migrations (name) VALUES ('20261121000001_outbox.up.sql');

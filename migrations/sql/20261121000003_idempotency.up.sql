@@ -44,3 +44,5 @@ BEGIN
         FROM idempotency_keys k WHERE k.key_hash = hash AND k.expires_at > clock_timestamp();
     END IF;
 END $f$;
+
+INSERT INTO oncebox_migrations (name) VALUES ('20261121000003_idempotency.up.sql');

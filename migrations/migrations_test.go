@@ -1,0 +1,270 @@
+package migrations_test
+
+import (
+	"context"
+	"database/sql"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/migrations"
+)
+
+// applied counts the files that Up says it applied.
+type applied struct {
+	slog.Handler
+	n *atomic.Int64
+}
+
+func newApplied() applied { return applied{slog.DiscardHandler, &atomic.Int64{}} }
+
+func (applied) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a applied) Handle(context.Context, slog.Record) error {
+	a.n.Add(1)
+	return nil
+}
+
+// quiet is the default configuration without log lines.
+func quiet() *migrations.Config {
+	return &migrations.Config{Logger: slog.New(slog.DiscardHandler)}
+}
+
+func files(t *testing.T) []string {
+	t.Helper()
+	names, err := fs.Glob(migrations.FS(), "*.up.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	return names
+}
+
+func text(t *testing.T, name string) string {
+	t.Helper()
+	content, err := fs.ReadFile(migrations.FS(), name)
+	require.NoError(t, err)
+	return string(content)
+}
+
+func exec(t *testing.T, db bun.IDB, query string, args ...any) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), query, args...)
+	require.NoError(t, err)
+}
+
+func scan[T any](t *testing.T, db bun.IDB, query string, args ...any) (v T) {
+	t.Helper()
+	require.NoError(t, db.NewRaw(query, args...).Scan(t.Context(), &v))
+	return v
+}
+
+func relations(t *testing.T, db bun.IDB, schema string) int {
+	t.Helper()
+	return scan[int](t, db, "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace(?)", schema)
+}
+
+// pool opens one more pool to the server of db, with other settings.
+func pool(t *testing.T, db *pgtest.DB, params map[string]string) *bun.DB {
+	t.Helper()
+	u, err := url.Parse(db.DSN)
+	require.NoError(t, err)
+	q := u.Query()
+	for name, value := range params {
+		q.Set(name, value)
+	}
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // PostgreSQL's URLs know no other space
+	p, err := sql.Open("pgx", u.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	return bun.NewDB(p, pgdialect.New())
+}
+
+func TestUpTwice(t *testing.T) {
+	for _, c := range []struct{ name, configured, mode string }{
+		{"by configuration", "yes", "exec"},
+		{"by search_path", "", "exec"},
+		{"prepared statements", "", "cache_statement"},
+		{"simple protocol", "yes", "simple_protocol"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			opened := pgtest.Open(t)
+			db, log := pool(t, opened, map[string]string{"default_query_exec_mode": c.mode}), newApplied()
+			cfg := &migrations.Config{Logger: slog.New(log)}
+			if c.configured != "" {
+				cfg.Schema = opened.Schema
+			}
+			for range 2 {
+				require.NoError(t, migrations.Up(t.Context(), db, cfg))
+				require.NoError(t, migrations.Verify(t.Context(), db, cfg))
+				require.EqualValues(t, len(files(t)), log.n.Load(), "each file once")
+			}
+			require.Equal(t, len(files(t)), scan[int](t, db, "SELECT count(*) FROM oncebox_migrations"))
+			require.Equal(t, 64, scan[int](t, db, "SELECT count(*) FROM outbox_lane"))
+		})
+	}
+}
+
+func TestUpMakesTheSchema(t *testing.T) {
+	opened := pgtest.Open(t)
+	cfg := &migrations.Config{Schema: opened.Schema + `_New "x"`, Logger: quiet().Logger}
+	quoted := `"` + strings.ReplaceAll(cfg.Schema, `"`, `""`) + `"`
+
+	var missing *migrations.MissingError
+	require.ErrorAs(t, migrations.Verify(t.Context(), opened.DB, cfg), &missing)
+	require.Equal(t, cfg.Schema, missing.Schema)
+	require.Equal(t, files(t), missing.Missing)
+
+	require.NoError(t, migrations.Up(t.Context(), opened.DB, cfg))
+	defer exec(t, opened, "DROP SCHEMA "+quoted+" CASCADE")
+	require.NoError(t, migrations.Verify(t.Context(), opened.DB, cfg))
+	require.NoError(t, migrations.Up(t.Context(), opened.DB, cfg))
+	require.Equal(t, 64, scan[int](t, opened, "SELECT count(*) FROM "+quoted+".outbox_lane"))
+	require.Zero(t, relations(t, opened, opened.Schema), "nothing in the search_path's own schema")
+	require.Equal(t, opened.Schema, scan[string](t, opened, "SELECT current_schema()"), "the session's search_path is as it was")
+	require.True(t, scan[bool](t, opened, "SELECT "+quoted+".outbox_make_partition('2026-11-21')"))
+}
+
+func TestOneOfManyApplies(t *testing.T) {
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			opened, log := pgtest.Open(t), newApplied()
+			cfg := &migrations.Config{Schema: opened.Schema + "_many", Logger: slog.New(log)}
+			defer exec(t, opened, "DROP SCHEMA "+cfg.Schema+" CASCADE")
+			var wg sync.WaitGroup
+			errs := make([]error, 8)
+			for i := range errs {
+				db := pool(t, opened, map[string]string{"default_transaction_isolation": level})
+				wg.Go(func() { errs[i] = migrations.Up(t.Context(), db, cfg) })
+			}
+			wg.Wait()
+			for _, err := range errs {
+				require.NoError(t, err)
+			}
+			require.EqualValues(t, len(files(t)), log.n.Load(), "exactly one applied")
+			require.NoError(t, migrations.Verify(t.Context(), opened.DB, cfg))
+		})
+	}
+}
+
+func TestFailedUpLeavesNothingBehind(t *testing.T) {
+	opened := pgtest.Open(t)
+	exec(t, opened, "CREATE TABLE inbox (mine int)")
+	err := migrations.Up(t.Context(), opened.DB, &migrations.Config{Schema: opened.Schema})
+	require.ErrorContains(t, err, "migrations: apply 20261121000002_inbox.up.sql to schema \""+opened.Schema+"\"")
+	require.Equal(t, 1, relations(t, opened, opened.Schema), "the table that was in the way, and nothing of the first file")
+
+	exec(t, opened, "DROP TABLE inbox")
+	require.NoError(t, migrations.Up(t.Context(), opened.DB, quiet()), "and it can be tried again")
+}
+
+func TestCancelledUpLeavesNothingBehind(t *testing.T) {
+	opened := pgtest.Open(t)
+	tx, err := opened.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	exec(t, tx, "SELECT pg_advisory_xact_lock(hashtextextended('oncebox.migrations.' || ?, 0))", opened.Schema)
+
+	db := pool(t, opened, map[string]string{"application_name": opened.Schema})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- migrations.Up(ctx, db, nil) }()
+	require.Eventually(t, func() bool {
+		return scan[bool](t, opened, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE application_name = ? AND wait_event = 'advisory')`, opened.Schema)
+	}, waitFor, poll)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.Zero(t, relations(t, opened, opened.Schema))
+}
+
+func TestVerifySaysWhatToDo(t *testing.T) {
+	opened := pgtest.Open(t)
+	err := migrations.Verify(t.Context(), opened.DB, nil)
+	var missing *migrations.MissingError
+	require.ErrorAs(t, err, &missing)
+	require.Equal(t, opened.Schema, missing.Schema)
+	require.ErrorContains(t, err, "call migrations.Up (App.Migrate)")
+	require.ErrorContains(t, err, files(t)[0])
+
+	require.NoError(t, migrations.Up(t.Context(), opened.DB, quiet()))
+	last := files(t)[len(files(t))-1]
+	exec(t, opened, "DELETE FROM oncebox_migrations WHERE name = ?", last)
+	require.ErrorAs(t, migrations.Verify(t.Context(), opened.DB, nil), &missing)
+	require.Equal(t, []string{last}, missing.Missing, "only what is missing")
+}
+
+// An older program meets the tables of a newer one.
+func TestNewerDatabaseIsFine(t *testing.T) {
+	opened := pgtest.Migrated(t)
+	exec(t, opened, "INSERT INTO oncebox_migrations VALUES ('29990101000000_newer.up.sql')")
+	require.NoError(t, migrations.Verify(t.Context(), opened.DB, nil))
+	require.NoError(t, migrations.Up(t.Context(), opened.DB, nil))
+}
+
+func TestNoSchemaAtAll(t *testing.T) {
+	opened := pgtest.Open(t)
+	db := pool(t, opened, map[string]string{"search_path": "no_such_schema"})
+	for _, err := range []error{migrations.Up(t.Context(), db, nil), migrations.Verify(t.Context(), db, nil)} {
+		require.ErrorContains(t, err, "the search_path names no existing schema: create one, or set Config.Schema")
+	}
+}
+
+func TestSchemaNameIsValidated(t *testing.T) {
+	for _, name := range []string{strings.Repeat("x", 64), "a\x00b"} {
+		cfg := &migrations.Config{Schema: name}
+		require.ErrorContains(t, cfg.Validate(), "migrations: Config.Schema")
+		require.Error(t, migrations.Up(t.Context(), pgtest.Open(t).DB, cfg))
+	}
+	require.NoError(t, (&migrations.Config{Schema: strings.Repeat("x", 63)}).Validate())
+	require.NoError(t, (*migrations.Config)(nil).Validate())
+}
+
+func TestUnreachableDatabase(t *testing.T) {
+	db := pgtest.Open(t).Another(t)
+	require.NoError(t, db.Close())
+	require.ErrorContains(t, migrations.Up(t.Context(), db, nil), "migrations: ask the database for its schema")
+	require.ErrorContains(t, migrations.Verify(t.Context(), db, nil), "migrations: ")
+}
+
+// Any tool may apply the files; each one enters itself.
+func TestFilesInPlainOrder(t *testing.T) {
+	opened := pgtest.Open(t)
+	for _, name := range files(t) {
+		_, err := opened.DB.DB.ExecContext(t.Context(), text(t, name)) // one statement after the other, as psql does
+		require.NoError(t, err, name)
+	}
+	require.NoError(t, migrations.Verify(t.Context(), opened.DB, nil))
+	log := newApplied()
+	require.NoError(t, migrations.Up(t.Context(), opened.DB, &migrations.Config{Logger: slog.New(log)}))
+	require.Zero(t, log.n.Load(), "nothing is left to apply")
+	require.Equal(t, files(t), scanAll[string](t, opened, "SELECT name FROM oncebox_migrations ORDER BY name"))
+}
+
+func scanAll[T any](t *testing.T, db bun.IDB, query string, args ...any) (all []T) {
+	t.Helper()
+	require.NoError(t, db.NewRaw(query, args...).Scan(t.Context(), &all))
+	return all
+}
+
+func TestFilesNameNoSchema(t *testing.T) {
+	for _, name := range files(t) {
+		for _, word := range []string{"public.", "CREATE SCHEMA", "search_path TO", "COMMIT;", "BEGIN;"} {
+			require.NotContains(t, text(t, name), word, name)
+		}
+	}
+}
+
+func TestMissingTableIsExplained(t *testing.T) {
+	opened := pgtest.Open(t)
+	_, err := opened.ExecContext(t.Context(), "SELECT * FROM outbox_messages")
+	require.Equal(t, pgsql.CodeUndefinedTable, pgsql.Code(err))
+}

@@ -1,0 +1,296 @@
+package migrations_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+const (
+	waitFor = 20 * time.Second
+	poll    = 10 * time.Millisecond
+)
+
+// partitioned is one of the two tables with daily children.
+type partitioned struct {
+	table string
+	// insert stores one row of the given time, "2026-11-21 09:00:00".
+	insert string
+}
+
+const outboxSentRow = `INSERT INTO outbox_sent (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane,
+		retry_count, crashes, tenant_id, topic, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, sent_at)
+	SELECT nextval('outbox_seq'), gen_random_uuid(), now(), now(), 0, 1, 0, 0, 0, 't', 'order', '', '', 'e', 's', 'text/plain', '{}', '', ?::timestamptz`
+
+const inboxRow = `INSERT INTO inbox (message_key, consumer, tenant_id, source)
+	SELECT (lpad(to_hex((extract(epoch FROM ?::timestamptz) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 3)
+		|| '8' || substr(md5(random()::text), 1, 15))::uuid, 'c', 't', 's'`
+
+func bothTables() []partitioned {
+	return []partitioned{{"outbox_sent", outboxSentRow}, {"inbox", inboxRow}}
+}
+
+func (p partitioned) prefix() string { return strings.TrimSuffix(p.table, "_sent") }
+
+func (p partitioned) make(t *testing.T, db bun.IDB, day string) bool {
+	t.Helper()
+	return scan[bool](t, db, "SELECT "+p.prefix()+"_make_partition(?)", day)
+}
+
+func (p partitioned) drop(t *testing.T, db bun.IDB, before string) int {
+	t.Helper()
+	return scan[int](t, db, "SELECT "+p.prefix()+"_drop_partitions(?)", before)
+}
+
+// rows lists the children and how many rows each has: "inbox_20261121 2".
+func (p partitioned) rows(t *testing.T, db bun.IDB) (list []string) {
+	t.Helper()
+	for _, child := range scanAll[string](t, db, "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = ?::regclass AND inhrelid::regclass::text <> 'inbox_foreign' ORDER BY 1", p.table) {
+		list = append(list, fmt.Sprintf("%s %d", child, scan[int](t, db, "SELECT count(*) FROM "+child)))
+	}
+	return list
+}
+
+// forBoth runs a test on each of the tables, in a schema of its own.
+func forBoth(t *testing.T, test func(*testing.T, *pgtest.DB, partitioned)) {
+	t.Helper()
+	for _, p := range bothTables() {
+		t.Run(p.table, func(t *testing.T) { test(t, pgtest.Migrated(t), p) })
+	}
+}
+
+func TestRowsGoToTheChildOfTheirDay(t *testing.T) {
+	forBoth(t, func(t *testing.T, opened *pgtest.DB, p partitioned) {
+		// In a time zone far from UTC: days are UTC days all the same.
+		db := pool(t, opened, map[string]string{"TimeZone": "Pacific/Kiritimati"})
+		require.True(t, p.make(t, db, "2026-11-21"))
+		require.False(t, p.make(t, db, "2026-11-21"), "it was there")
+		require.True(t, p.make(t, db, "2026-11-22"))
+		for _, at := range []string{
+			"2026-11-20 23:59:59.999Z", "2026-11-21 00:00:00Z", "2026-11-21 23:59:59.999Z", "2026-11-22 00:00:00Z", "2026-11-23 00:00:00Z",
+		} {
+			exec(t, db, p.insert, at)
+		}
+		require.Equal(t, []string{p.table + "_20261121 2", p.table + "_20261122 1", p.table + "_default 2"}, p.rows(t, db))
+	})
+}
+
+func TestChildIsLikeItsParent(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		require.True(t, p.make(t, db, "2026-11-21"))
+		child := p.table + "_20261121"
+		const columns = `SELECT string_agg(format('%s %s %s %s', attname, atttypid::regtype, attnotnull, pg_get_expr(adbin, adrelid)), ',' ORDER BY attname)
+			FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = ?::regclass AND attnum > 0`
+		require.Equal(t, scan[string](t, db, columns, p.table), scan[string](t, db, columns, child))
+		const indexes = `SELECT count(*) FROM pg_index WHERE indrelid = ?::regclass`
+		require.Equal(t, scan[int](t, db, indexes, p.table), scan[int](t, db, indexes, child))
+		require.Zero(t, scan[int](t, db, "SELECT count(*) FROM pg_constraint WHERE conrelid = ?::regclass AND contype = 'c'", child),
+			"the bounds of the partition are its only check")
+	})
+}
+
+func TestInboxChildRefusesAMessageTwice(t *testing.T) {
+	db := pgtest.Migrated(t)
+	p := partitioned{"inbox", inboxRow}
+	require.True(t, p.make(t, db, "2026-11-21"))
+	exec(t, db, p.insert, "2026-11-21 09:00:00Z")
+	_, err := db.ExecContext(t.Context(), "INSERT INTO inbox SELECT * FROM inbox")
+	require.Equal(t, pgsql.CodeUniqueViolation, pgsql.Code(err))
+}
+
+// Rows that were faster than the function that makes their child.
+func TestRowsOfTheDayMoveOutOfTheDefaultChild(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		for _, at := range []string{"2026-11-20 09:00:00Z", "2026-11-21 09:00:00Z", "2026-11-21 10:00:00Z", "2026-11-22 00:00:00Z"} {
+			exec(t, db, p.insert, at)
+		}
+		content := "SELECT md5(string_agg(x::text, ',' ORDER BY x::text)) FROM " + p.table + " x"
+		before := scan[string](t, db, content)
+		require.True(t, p.make(t, db, "2026-11-21"))
+		require.Equal(t, []string{p.table + "_20261121 2", p.table + "_default 2"}, p.rows(t, db))
+		require.Equal(t, before, scan[string](t, db, content), "moved as they are")
+	})
+}
+
+// Too many to be moved while everybody waits: they stay, and it is no error that would come again every hour.
+func TestManyRowsStayInTheDefaultChild(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		exec(t, db, p.insert+" FROM generate_series(1, 10000)", "2026-11-21 09:00:00Z")
+		exec(t, db, p.insert+" FROM generate_series(1, 10001)", "2026-11-22 09:00:00Z")
+		require.True(t, p.make(t, db, "2026-11-21"))
+		require.False(t, p.make(t, db, "2026-11-22"))
+		require.Equal(t, []string{p.table + "_20261121 10000", p.table + "_default 10001"}, p.rows(t, db))
+	})
+}
+
+// A child that somebody detached, to look at it or to keep it, comes back with its rows.
+func TestDetachedChildIsAttachedAgain(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		require.True(t, p.make(t, db, "2026-11-21"))
+		exec(t, db, p.insert, "2026-11-21 09:00:00Z")
+		exec(t, db, "ALTER TABLE "+p.table+" DETACH PARTITION "+p.table+"_20261121")
+		require.True(t, p.make(t, db, "2026-11-21"))
+		require.Equal(t, []string{p.table + "_20261121 1", p.table + "_default 0"}, p.rows(t, db))
+	})
+}
+
+func TestManyMakeTheSameChild(t *testing.T) {
+	const makers = 8
+	forBoth(t, func(t *testing.T, opened *pgtest.DB, p partitioned) {
+		// A reader holds them all up until each has seen that the child is not there.
+		reader, err := opened.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer reader.Rollback()
+		exec(t, reader, "SELECT count(*) FROM "+p.table)
+
+		db := pool(t, opened, map[string]string{"application_name": opened.Schema})
+		var wg sync.WaitGroup
+		var made atomic.Int64
+		errs := make([]error, makers)
+		for i := range errs {
+			wg.Go(func() {
+				var ok bool
+				errs[i] = db.NewRaw("SELECT "+p.prefix()+"_make_partition('2026-11-21', '20 s')").Scan(t.Context(), &ok)
+				if ok {
+					made.Add(1)
+				}
+			})
+		}
+		require.Eventually(t, func() bool {
+			return makers == scan[int](t, opened, `SELECT count(*) FROM pg_stat_activity
+				WHERE application_name = ? AND wait_event_type = 'Lock'`, opened.Schema)
+		}, waitFor, poll)
+		require.NoError(t, reader.Rollback())
+		wg.Wait()
+		for _, err := range errs {
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, 1, made.Load())
+	})
+}
+
+func TestDropOldDays(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		for _, day := range []string{"2020-01-01", "2020-01-02", "2020-01-03"} {
+			require.True(t, p.make(t, db, day))
+			exec(t, db, p.insert, day+" 12:00:00Z")
+		}
+		exec(t, db, p.insert, "2019-01-01 12:00:00Z")
+		require.Equal(t, 0, p.drop(t, db, "2020-01-01 23:59:59Z"), "the day is not over")
+		require.Equal(t, 2, p.drop(t, db, "2020-01-03 00:00:00Z"))
+		require.Equal(t, []string{p.table + "_20200103 1", p.table + "_default 1"}, p.rows(t, db), "what is in the DEFAULT child stays")
+		require.Equal(t, 0, p.drop(t, db, "2020-01-03 00:00:00Z"))
+	})
+}
+
+func TestDropRefusesTheLastDay(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		today := scan[string](t, db, "SELECT ((now() AT TIME ZONE 'UTC')::date)::text")
+		require.True(t, p.make(t, db, today))
+		for _, before := range []string{"now()", "now() - interval '23 hours 59 minutes'", "'infinity'", "now() + interval '10 years'"} {
+			_, err := db.ExecContext(t.Context(), "SELECT "+p.prefix()+"_drop_partitions("+before+")")
+			require.Equal(t, "22023", pgsql.Code(err), before)
+			require.ErrorContains(t, err, "within the last 24 hours")
+		}
+		require.Equal(t, 0, scan[int](t, db, "SELECT "+p.prefix()+"_drop_partitions(now() - interval '24 hours 1 minute')"))
+		require.Len(t, p.rows(t, db), 2)
+	})
+}
+
+// A table of somebody else's that is named like a child is not one.
+func TestDropTouchesChildrenOnly(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		exec(t, db, "CREATE TABLE "+p.table+"_20200101 (mine int)")
+		require.Equal(t, 0, p.drop(t, db, "2021-01-01"))
+		require.Zero(t, scan[int](t, db, "SELECT count(*) FROM "+p.table+"_20200101"), "it is still there")
+	})
+}
+
+// The functions run as the owner. A caller who could choose which tables they act on would act as the owner himself.
+func TestCallerCannotStandInForTables(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		require.True(t, p.make(t, db, "2020-01-01"))
+		_, callers := role(t, db, "caller")
+		exec(t, db, "GRANT USAGE ON SCHEMA "+db.Schema+" TO PUBLIC")
+		exec(t, db, "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA "+db.Schema+" TO PUBLIC")
+		tx, err := callers.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		// A decoy with a child of a far day, found first by whoever does not say where to look.
+		exec(t, tx, "CREATE TEMP TABLE "+p.table+" (tenant_id text, sent_at timestamptz, message_key uuid) PARTITION BY RANGE (tenant_id)")
+		exec(t, tx, "CREATE TEMP TABLE "+p.table+"_20200102 PARTITION OF "+p.table+" FOR VALUES FROM ('a') TO ('b')")
+		exec(t, tx, "CREATE TEMP TABLE "+p.table+"_default PARTITION OF "+p.table+" DEFAULT")
+		exec(t, tx, "SET LOCAL search_path = pg_temp")
+
+		call := func(query string) string { return scan[string](t, tx, "SELECT "+db.Schema+"."+p.prefix()+query) }
+		require.Equal(t, "true", call("_make_partition('2020-01-02')::text"))
+		require.Equal(t, "true", call("_make_partition('2020-01-03')::text"))
+		require.Equal(t, "3", call("_drop_partitions('2020-01-04')::text"), "the real ones")
+		require.Equal(t, 2, scan[int](t, tx, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'pg_temp."+p.table+"'::regclass"),
+			"the decoy has its two children still and no more")
+		require.NoError(t, tx.Commit())
+		require.Equal(t, []string{p.table + "_default 0"}, p.rows(t, db))
+	})
+}
+
+// The files may be applied by tools that leave the search_path as it is.
+func TestFunctionsOfPlainFilesLookIntoTheirSchema(t *testing.T) {
+	opened := pgtest.Open(t)
+	for _, name := range files(t) {
+		_, err := opened.DB.DB.ExecContext(t.Context(), text(t, name))
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"search_path=" + opened.Schema + ", pg_temp"}, scanAll[string](t, opened, `
+		SELECT DISTINCT setting FROM pg_proc CROSS JOIN unnest(proconfig) setting
+		WHERE pronamespace = ?::regnamespace AND prosecdef AND setting LIKE 'search_path=%'`, opened.Schema))
+	require.Zero(t, scan[int](t, opened, `SELECT count(*) FROM pg_proc
+		WHERE pronamespace = ?::regnamespace AND prosecdef AND NOT EXISTS (SELECT FROM unnest(proconfig) s WHERE s LIKE 'search_path=%, pg_temp')`,
+		opened.Schema))
+}
+
+// Whoever waits for a lock on these tables makes every settle and every handler wait behind it, so they wait shortly.
+func TestLockTimeout(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		require.True(t, p.make(t, db, "2020-01-01"))
+		reader, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer reader.Rollback()
+		exec(t, reader, "SELECT count(*) FROM "+p.table)
+
+		for _, call := range []string{"_make_partition('2020-01-02')", "_drop_partitions('2020-01-04')", "_drop_partitions('2020-01-04', '1 ms')"} {
+			_, err := db.ExecContext(t.Context(), "SELECT "+p.prefix()+call)
+			require.Equal(t, pgsql.CodeLockNotAvailable, pgsql.Code(err), call)
+		}
+		require.False(t, p.make(t, db, "2020-01-01"), "what is there needs no lock")
+		require.NoError(t, reader.Rollback())
+		require.True(t, p.make(t, db, "2020-01-02"))
+		require.Equal(t, 2, p.drop(t, db, "2020-01-04"))
+	})
+}
+
+func TestLockTimeoutDoesNotOutliveTheCall(t *testing.T) {
+	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		exec(t, tx, "SET LOCAL lock_timeout = '12 s'")
+		require.True(t, p.make(t, tx, "2020-01-01"))
+		require.Equal(t, 1, p.drop(t, tx, "2020-01-04"))
+		require.Equal(t, "12s", scan[string](t, tx, "SELECT current_setting('lock_timeout')"))
+	})
+}
+
+func TestInboxDayBound(t *testing.T) {
+	db := pool(t, pgtest.Migrated(t), map[string]string{"TimeZone": "America/New_York"})
+	require.Equal(t, "00000000-0000-0000-0000-000000000000", scan[string](t, db, "SELECT inbox_day_bound('1970-01-01')"))
+	require.Equal(t, "019aa3b5-ec00-0000-0000-000000000000", scan[string](t, db, "SELECT inbox_day_bound('2025-11-21')"))
+}

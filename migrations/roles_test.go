@@ -1,0 +1,114 @@
+package migrations_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/migrations"
+)
+
+// role makes a role without any rights, and a pool whose sessions act as it.
+func role(t *testing.T, opened *pgtest.DB, name string) (string, *bun.DB) {
+	t.Helper()
+	name = opened.Schema + "_" + name
+	exec(t, opened, "CREATE ROLE "+name)
+	t.Cleanup(func() {
+		_, err := opened.Exec("DROP OWNED BY " + name + " CASCADE; DROP ROLE " + name)
+		require.NoError(t, err)
+	})
+	return name, pool(t, opened, map[string]string{"role": name})
+}
+
+const insufficientPrivilege = "42501"
+
+func TestUpToDateNeedsNoRights(t *testing.T) {
+	opened := pgtest.Migrated(t)
+	name, db := role(t, opened, "reader")
+	exec(t, opened, "GRANT USAGE ON SCHEMA "+opened.Schema+" TO "+name)
+	exec(t, opened, "GRANT SELECT ON oncebox_migrations TO "+name)
+	for _, cfg := range []*migrations.Config{nil, {Schema: opened.Schema}} {
+		require.NoError(t, migrations.Verify(t.Context(), db, cfg))
+		require.NoError(t, migrations.Up(t.Context(), db, cfg))
+	}
+	exec(t, opened, "DELETE FROM oncebox_migrations WHERE name LIKE '%inbox%'")
+	err := migrations.Up(t.Context(), db, &migrations.Config{Schema: opened.Schema})
+	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "%v", err)
+}
+
+// The role may make tables in the schema that somebody made for it, but no schemas.
+func TestUpInASchemaThatIsThere(t *testing.T) {
+	opened := pgtest.Open(t)
+	name, db := role(t, opened, "owner")
+	exec(t, opened, "GRANT USAGE, CREATE ON SCHEMA "+opened.Schema+" TO "+name)
+	cfg := &migrations.Config{Schema: opened.Schema, Logger: quiet().Logger}
+	require.NoError(t, migrations.Up(t.Context(), db, cfg))
+	require.True(t, scan[bool](t, db, "SELECT outbox_make_partition('2026-11-21')"))
+	require.True(t, scan[bool](t, db, "SELECT inbox_make_partition('2026-11-21')"))
+
+	cfg.Schema += "_other"
+	err := migrations.Up(t.Context(), db, cfg)
+	require.Equal(t, insufficientPrivilege, pgsql.Code(err))
+	require.ErrorContains(t, err, "migrations: create schema")
+}
+
+var partitionCalls = []string{
+	"SELECT outbox_make_partition('2026-11-21')",
+	"SELECT outbox_drop_partitions('2026-11-01')",
+	"SELECT inbox_make_partition('2026-11-21')",
+	"SELECT inbox_drop_partitions('2026-11-01')",
+}
+
+func TestFunctionsAreNotForEverybody(t *testing.T) {
+	opened := pgtest.Migrated(t)
+	name, db := role(t, opened, "somebody")
+	exec(t, opened, "GRANT USAGE ON SCHEMA "+opened.Schema+" TO "+name)
+	exec(t, opened, "GRANT ALL ON ALL TABLES IN SCHEMA "+opened.Schema+" TO "+name)
+	for _, call := range partitionCalls {
+		_, err := db.ExecContext(t.Context(), call)
+		require.Equal(t, insufficientPrivilege, pgsql.Code(err), call)
+		require.ErrorContains(t, err, "permission denied for function")
+	}
+	require.Empty(t, scanAll[string](t, opened, `
+		SELECT p.proname FROM pg_proc p CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+		WHERE p.pronamespace = ?::regnamespace AND p.prosecdef AND a.grantee = 0`, opened.Schema),
+		"functions that act with the owner's rights and that PUBLIC may call")
+}
+
+// The grants of the package documentation are enough, and are what a reader would copy.
+func TestDocumentedGrants(t *testing.T) {
+	opened := pgtest.Migrated(t)
+	app, appDB := role(t, opened, "app")
+	relay, relayDB := role(t, opened, "relay")
+	for _, grant := range []string{
+		"GRANT USAGE ON SCHEMA oncebox TO app", "GRANT USAGE ON SCHEMA oncebox TO relay",
+		"GRANT SELECT, INSERT ON outbox TO app",
+		"GRANT SELECT ON outbox_layout, oncebox_migrations TO app",
+		"GRANT USAGE ON SEQUENCE outbox_seq TO app",
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay",
+		"GRANT USAGE, SELECT ON SEQUENCE outbox_seq TO relay",
+		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partitions,
+			inbox_make_partition, inbox_drop_partitions TO relay`,
+	} {
+		exec(t, opened, strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay).Replace(grant))
+	}
+	const insert = `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+		SELECT gen_random_uuid(), now(), 0, 't', 'order', 'e', 's', '' FROM outbox_layout RETURNING seq`
+	require.EqualValues(t, 1, scan[int64](t, appDB, insert))
+	require.NoError(t, migrations.Up(t.Context(), appDB, nil))
+	_, err := appDB.ExecContext(t.Context(), "DELETE FROM outbox")
+	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "whoever commits events cannot take them back")
+
+	require.EqualValues(t, 2, scan[int64](t, relayDB, insert))
+	for _, query := range append(partitionCalls,
+		"INSERT INTO outbox_sent SELECT *, now() FROM outbox", "DELETE FROM outbox", "SELECT last_value FROM outbox_seq",
+		"INSERT INTO inbox VALUES (gen_random_uuid(), 'c', 't', 's')", "DELETE FROM inbox_default",
+		"DELETE FROM outbox_sent_default", "UPDATE outbox_lane SET epoch = epoch + 1", "DELETE FROM idempotency_keys",
+	) {
+		exec(t, relayDB, query)
+	}
+}
