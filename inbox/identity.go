@@ -1,0 +1,115 @@
+package inbox
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// DefaultTenant is the tenant of messages that name none. It is part of their key for ever, so it is no setting.
+const DefaultTenant = "default"
+
+// identity is the key of an entry, and the lock that goes with it.
+type identity struct {
+	key                      uuid.UUID
+	consumer, tenant, source string
+	lock                     any // int64, or nil for a message without order
+}
+
+// identify returns the identity of a message whose identifiers are valid.
+func identify(consumer string, m *messaging.Message) identity {
+	id := identity{consumer: consumer, tenant: m.TenantID, source: m.Source}
+	if id.tenant == "" {
+		id.tenant = DefaultTenant
+	}
+	id.key = messageKey(m.Source, m.ID)
+	named := *m
+	named.TenantID = id.tenant
+	if key := named.OrderingKey(); key != "" {
+		sum := digest(consumer, key)
+		id.lock = int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
+	}
+	return id
+}
+
+// messageKey is the id itself if it is a UUIDv7, which carries the day that entries are partitioned by. Other ids are
+// hashed together with their source to a UUIDv8. Its first byte is ff: no UUIDv7 of the next 8,000 years begins so, so
+// that no hash lies in the range of a day, whose end would be its own.
+//
+// A UUID in another spelling than the canonical one is hashed too: ids are compared as they are, not as what they mean.
+func messageKey(source, id string) uuid.UUID {
+	if key, err := uuid.Parse(id); err == nil && key.Version() == 7 && key.Variant() == uuid.RFC4122 && key.String() == id {
+		return key
+	}
+	return hashed(source, id)
+}
+
+func hashed(parts ...string) uuid.UUID {
+	sum := digest(parts...)
+	key := uuid.UUID(sum[:16])
+	key[0] = 0xff
+	key[6] = key[6]&0x0f | 0x80
+	key[8] = key[8]&0x3f | 0x80
+	return key
+}
+
+// digest hashes each part with its length before it, so that parts cannot borrow from each other.
+func digest(parts ...string) [sha256.Size]byte {
+	var all []byte
+	for _, part := range parts {
+		all = binary.BigEndian.AppendUint64(all, uint64(len(part)))
+		all = append(all, part...)
+	}
+	return sha256.Sum256(all)
+}
+
+// validate checks what goes into keys, and what handlers are likely to put into SQL. The error quotes what it refuses.
+func validate(m *messaging.Message) error {
+	var errs []error
+	for _, f := range []struct{ name, value string }{
+		{"ID", m.ID}, {"Source", m.Source}, {"TenantID", m.TenantID}, {"Type", m.Type}, {"Topic", m.Topic},
+		{"AggregateType", m.AggregateType}, {"AggregateID", m.AggregateID}, {"SchemaID", m.SchemaID},
+	} {
+		if err := event.ValidateIdentifier(f.name, f.value); err != nil {
+			errs = append(errs, fmt.Errorf("%w: %.300q", err, f.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// identifyInvalid returns the identity of a message with an identifier that is none. What makes it different from others
+// is in the hash, byte for byte, because the names that can be stored may be equal.
+func identifyInvalid(consumer string, m *messaging.Message) identity {
+	id := identify(consumer, m)
+	id.key = hashed(m.TenantID, m.Source, m.ID)
+	id.tenant, id.source = identifier(id.tenant), identifier(id.source)
+	return id
+}
+
+// identifier turns any bytes into something that PostgreSQL takes and that people can read.
+func identifier(s string) string { return cut(readable(s), event.MaxIdentifier) }
+
+func readable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
+}
+
+// cut returns at most limit bytes of s, without half a character at the end.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "")
+}
