@@ -89,7 +89,7 @@ func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 	p.command = func() *exec.Cmd {
 		return postgresCommand(filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(port),
 			"-c", "listen_addresses=127.0.0.1",
-			"-c", "unix_socket_directories="+data,
+			"-c", "unix_socket_directories="+p.folder,
 			"-c", "max_connections=200",
 			"-c", "shared_buffers=128MB",
 			"-c", "max_wal_size=1GB")
