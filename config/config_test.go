@@ -1,0 +1,122 @@
+package config_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// clean removes our variables for the time of the test.
+func clean(t *testing.T) {
+	t.Helper()
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, "ONCEBOX_") || name == "DATABASE_URL" || strings.HasPrefix(name, "PULSAR_") {
+			t.Setenv(name, "")
+			require.NoError(t, os.Unsetenv(name))
+		}
+	}
+}
+
+func TestFromEnvReadsTheNamesThatOutsidersRelyOn(t *testing.T) {
+	clean(t)
+	for name, value := range map[string]string{
+		"ONCEBOX_DATABASE_URL": "postgres://a", "DATABASE_URL": "postgres://b", "PULSAR_URL": "pulsar://c",
+		"ONCEBOX_SCHEMA": "s", "ONCEBOX_DEFAULT_TENANT_ID": "acme", "ONCEBOX_SOURCE": "shop",
+		"ONCEBOX_OUTBOX_BATCH_SIZE": "100", "ONCEBOX_OUTBOX_MAX_RETRY_ATTEMPTS": "7", "ONCEBOX_OUTBOX_RETRY_DELAY": "30s",
+		"ONCEBOX_OUTBOX_PUBLISH_TIMEOUT": "4s", "ONCEBOX_OUTBOX_SLEEP_BUSY": "50ms", "ONCEBOX_OUTBOX_SLEEP_IDLE": "1s",
+		"ONCEBOX_OUTBOX_RETENTION": "48h", "ONCEBOX_INBOX_RETENTION": "96h", "ONCEBOX_IDEMPOTENCY_TTL": "72h",
+	} {
+		t.Setenv(name, value)
+	}
+	c, err := config.FromEnv()
+	require.NoError(t, err)
+	require.Equal(t, "postgres://a", c.DatabaseURL, "ours comes before the general name")
+	require.Equal(t, "pulsar://c", c.PulsarURL)
+	require.Equal(t, 100, c.Projector.BatchSize)
+	require.Equal(t, 7, c.Projector.MaxRetryAttempts)
+	require.Equal(t, 30*time.Second, c.Projector.RetryDelay)
+	require.Equal(t, 4*time.Second, c.Projector.PublishTimeout)
+	require.Equal(t, 50*time.Millisecond, c.Projector.SleepBusy)
+	require.Equal(t, time.Second, c.Projector.SleepIdle)
+	require.Equal(t, 48*time.Hour, c.Outbox.Retention)
+	require.Equal(t, 96*time.Hour, c.Inbox.Retention)
+	require.Equal(t, 72*time.Hour, c.Idempotency.TTL)
+
+	shared := c.Shared()
+	require.Equal(t, []string{"s", "s", "s"}, []string{shared.Outbox.Schema, shared.Inbox.Schema, shared.Idempotency.Schema})
+	require.Equal(t, "shop", shared.Outbox.Source)
+	require.Equal(t, "acme", shared.Outbox.DefaultTenant)
+	require.Equal(t, "acme", shared.UoW.DefaultTenant)
+	require.Same(t, shared.UoW.Registry, shared.Outbox.Registry)
+}
+
+func TestRetentionsThatAreNoDurations(t *testing.T) {
+	for value, want := range map[string]time.Duration{"0": outbox.NoRetention, "0s": outbox.NoRetention, "-1": outbox.KeepForever} {
+		clean(t)
+		t.Setenv("ONCEBOX_OUTBOX_RETENTION", value)
+		c, err := config.FromEnv()
+		require.NoError(t, err)
+		require.Equal(t, want, c.Outbox.Retention)
+	}
+}
+
+func TestFromEnvReportsAllThatIsWrong(t *testing.T) {
+	clean(t)
+	t.Setenv("ONCEBOX_OUTBOX_BATCH_SIZE", "many")
+	_, err := config.FromEnv()
+	require.ErrorContains(t, err, "BatchSize")
+	t.Setenv("ONCEBOX_OUTBOX_BATCH_SIZE", "-5")
+	t.Setenv("ONCEBOX_OUTBOX_PUBLISH_TIMEOUT", "1h")
+	t.Setenv("ONCEBOX_IDEMPOTENCY_TTL", "-5s")
+	_, err = config.FromEnv()
+	require.ErrorContains(t, err, "BatchSize")
+	require.ErrorContains(t, err, "PublishTimeout")
+	require.ErrorContains(t, err, "TTL")
+}
+
+func TestOpenDBSaysWhatToDo(t *testing.T) {
+	_, err := config.OpenDB(t.Context(), config.Config{})
+	require.ErrorContains(t, err, "set ONCEBOX_DATABASE_URL")
+	_, err = config.OpenDB(t.Context(), config.Config{DatabaseURL: "postgres://user:secret@127.0.0.1:1/app?connect_timeout=2"})
+	require.ErrorContains(t, err, "127.0.0.1:1")
+	require.ErrorContains(t, err, "does not answer")
+	require.NotContains(t, err.Error(), "secret")
+}
+
+func TestOpenDBPutsTheSchemaFirst(t *testing.T) {
+	base := pgtest.Open(t)
+	db, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: pgtest.URL(t), Schema: base.Schema})
+	require.NoError(t, err)
+	defer db.Close()
+	var schema string
+	require.NoError(t, db.NewRaw("SELECT current_schema()").Scan(t.Context(), &schema))
+	require.Equal(t, base.Schema, schema)
+}
+
+// docs/config.md lists every variable, and none that does not exist.
+func TestEveryVariableIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/config.md")
+	require.NoError(t, err)
+	for _, name := range regexp.MustCompile(`ONCEBOX_[A-Z_]*[A-Z]`).FindAllString(string(page), -1) {
+		if name == "ONCEBOX_PULSAR" || strings.HasPrefix(name, "ONCEBOX_PULSAR_ADMIN") {
+			continue // of pulsar.Config
+		}
+		clean(t)
+		t.Setenv(name, "?")
+		c, err := config.FromEnv()
+		require.True(t, err != nil || strings.Contains(strings.Join([]string{
+			c.DatabaseURL, c.PulsarURL, c.Schema, c.UoW.Source, c.UoW.DefaultTenant, c.UoW.TopicPrefix,
+		}, ""), "?"), "%s is documented and nothing reads it", name)
+	}
+}
