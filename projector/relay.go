@@ -21,6 +21,7 @@ type relay struct {
 	workers []*worker
 	mark    watermark
 	topics  pausedTopics
+	kept    pulse
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
@@ -44,9 +45,9 @@ func (r *relay) run(ctx context.Context) error {
 		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, sent rows go to the default one", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.supervise(ctx, "keeper", r.p.cfg.Renew, r.keep) })
+	group.Go(func() error { return r.supervise(ctx, "keeper", r.p.cfg.Renew, r.kept.after(r.keep)) })
 	for i, w := range r.workers {
-		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.step) })
+		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.stepped.after(w.step)) })
 	}
 	if r.p.cfg.CleanInterval > 0 {
 		group.Go(func() error { return r.supervise(ctx, "cleaner", r.p.cfg.CleanInterval, r.store.Clean) })

@@ -24,6 +24,7 @@ type worker struct {
 	wake       chan struct{}
 	pause      time.Duration // of the last idle poll
 	dueChecked time.Time
+	stepped    pulse
 }
 
 // step is one turn of the loop: a pass, and a pause if there was nothing to do.
