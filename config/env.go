@@ -41,7 +41,8 @@ func Env(prefix string, cfg any) error {
 func environment(list []string) map[string]string {
 	vars := env.ToMap(list)
 	for _, name := range unprefixed {
-		if _, set := vars[prefix+name]; !set && vars[name] != "" {
+		// A variable that is set to nothing is as good as one that is not set.
+		if vars[prefix+name] == "" && vars[name] != "" {
 			vars[prefix+name] = vars[name]
 		}
 	}
