@@ -72,20 +72,20 @@ func (i *Inbox) Clean(ctx context.Context) error {
 	return errors.Join(err, i.dropExpired(ctx), i.deleteExpired(ctx))
 }
 
-// EnsurePartitions makes the children of yesterday, today and the next days. It is safe in any number of processes.
-// Entries of a day without a child go to the DEFAULT one and are found there, so nothing stops if this fails; but they
-// are deleted one by one where a child is dropped as a whole, so it should come before the first message.
+// EnsurePartitions makes the children of yesterday, today and the next days, until one cannot be made. It is safe in any
+// number of processes. Entries of a day without a child go to the DEFAULT one and are found there, so nothing stops if
+// this fails; but they are deleted one by one where a child is dropped as a whole, so it should come before the first
+// message.
 func (i *Inbox) EnsurePartitions(ctx context.Context) error {
-	var errs []error
 	for day := -1; day <= daysAhead; day++ {
 		// Each in a transaction of its own: locks are held as shortly as possible.
-		errs = append(errs, i.patiently(ctx, func() error {
+		err := i.patiently(ctx, func() error {
 			_, err := i.sql.Exec(ctx, i.units.DB(ctx), makePartition, day)
 			return err
-		}))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("inbox: make partitions: %w", pgsql.Explain(err))
+		})
+		if err != nil {
+			return fmt.Errorf("inbox: make a partition: %w", pgsql.Explain(err))
+		}
 	}
 	return nil
 }

@@ -175,6 +175,7 @@ func TestKeepForever(t *testing.T) {
 // Handlers hold locks that a DROP has to wait for. It gives up soon, because they would have to wait behind it.
 func TestCleanGivesWayToHandlers(t *testing.T) {
 	w := newWorld(t)
+	require.NoError(t, w.box.EnsurePartitions(t.Context()))
 	w.exec("SELECT inbox_make_partition('2020-01-01')")
 	err := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		require.ErrorContains(t, w.box.Clean(context.WithoutCancel(t.Context())), "in use")

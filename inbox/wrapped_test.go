@@ -83,6 +83,8 @@ func (w *world) awaitWaiters(n int) {
 // Two processes were given the same key, as at a takeover: the second message must see what the first one did.
 func TestMessagesOfOneKeyWaitForEachOther(t *testing.T) {
 	w := newWorld(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	_, err := w.db.ExecContext(t.Context(), "CREATE TABLE orders (id text PRIMARY KEY, placed bool NOT NULL)")
 	require.NoError(t, err)
 	m1, m2, other := ordered(newID(t), "o1"), ordered(newID(t), "o1"), ordered(newID(t), "o2")
@@ -102,14 +104,14 @@ func TestMessagesOfOneKeyWaitForEachOther(t *testing.T) {
 		return err
 	}))
 	firstDone, secondDone := make(chan error, 1), make(chan error, 1)
-	go func() { firstDone <- first.Handle(t.Context(), m1) }()
+	go func() { firstDone <- first.Handle(ctx, m1) }()
 	<-began
-	go func() { secondDone <- second.Handle(t.Context(), m2) }()
+	go func() { secondDone <- second.Handle(ctx, m2) }()
 	w.awaitWaiters(1)
 
 	// Neither another key nor another consumer waits with it.
-	require.NoError(t, w.box.Wrap("billing", messaging.HandlerFunc(w.effect)).Handle(t.Context(), other))
-	require.NoError(t, w.box.Wrap("shipping", messaging.HandlerFunc(w.effect)).Handle(t.Context(), m1))
+	require.NoError(t, w.box.Wrap("billing", messaging.HandlerFunc(w.effect)).Handle(ctx, other))
+	require.NoError(t, w.box.Wrap("shipping", messaging.HandlerFunc(w.effect)).Handle(ctx, m1))
 	close(release)
 	require.NoError(t, <-firstDone)
 	require.NoError(t, <-secondDone)

@@ -1,0 +1,93 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/migrations"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// The consumer alone, around any function of a message: the broker delivers twice, the stock changes once.
+func ExampleInbox_Wrap() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	db, closeDB := exampleDatabase(ctx)
+	defer closeDB()
+	must(migrations.Up(ctx, db, &migrations.Config{Logger: slog.New(slog.DiscardHandler)}))
+	_, err := db.ExecContext(ctx, "CREATE TABLE stock AS SELECT 'apple' AS sku, 10 AS pieces")
+	must(err)
+
+	broker := memory.New(nil)
+	defer broker.Close()
+	subscription := messaging.Subscription{Topic: "stock", Name: "warehouse"}
+	receiver, err := broker.Subscribe(ctx, subscription)
+	must(err)
+
+	units := uow.New(db, nil)
+	box := inbox.New(units, nil)
+	once := box.Wrap("warehouse", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		fmt.Println("handling", m.ID)
+		_, err := units.DB(ctx).NewRaw("UPDATE stock SET pieces = pieces - 1 WHERE sku = 'apple'").Exec(ctx)
+		return err
+	}))
+	// Only for this example: stops when three deliveries are settled.
+	deliveries := 0
+	counted := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		err := once.Handle(ctx, m)
+		if deliveries++; deliveries == 3 {
+			stop()
+		}
+		return err
+	})
+
+	first := event.Envelope{ID: "sale-1", Type: "sold", Source: "shop", Topic: "stock", RoutingKey: "apple"}
+	second := first
+	second.ID = "sale-2"
+	must(broker.Publish(ctx, []event.Envelope{first, first, second}))
+	must(messaging.NewConsumer(receiver, counted, nil).Run(ctx))
+
+	var pieces int
+	must(db.NewRaw("SELECT pieces FROM stock").Scan(context.Background(), &pieces))
+	fmt.Println("pieces left:", pieces)
+	// Output:
+	// handling sale-1
+	// handling sale-2
+	// pieces left: 8
+}
+
+// exampleDatabase opens a schema of its own in a development database.
+func exampleDatabase(ctx context.Context) (*bun.DB, func()) {
+	server, err := devenv.Postgres(ctx, nil)
+	must(err)
+	pool, err := sql.Open("pgx", server.URL)
+	must(err)
+	pool.SetMaxOpenConns(1)
+	// The search_path is that of the one connection.
+	schema := fmt.Sprintf("inbox_example_%d", os.Getpid())
+	_, err = pool.ExecContext(ctx, "CREATE SCHEMA "+schema+"; SET search_path = "+schema)
+	must(err)
+	return bun.NewDB(pool, pgdialect.New()), func() {
+		_, err := pool.ExecContext(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
+		must(err)
+		must(pool.Close())
+		must(server.Stop())
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

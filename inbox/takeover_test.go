@@ -1,0 +1,73 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+)
+
+// Two processes get the same messages at the same time, as at a takeover that takes for ever, and handlers fail now and
+// then: every effect once, in the order of its key.
+func TestTwoConsumersOfTheSameMessages(t *testing.T) {
+	const keys, perKey = 8, 15
+	w := newWorld(t)
+	broker := memory.New(nil)
+	defer broker.Close()
+	var msgs []event.Envelope
+	for n := range perKey {
+		for key := range keys {
+			m := ordered(fmt.Sprintf("%d/%02d", key, n), fmt.Sprint(key))
+			msgs = append(msgs, m.Envelope)
+		}
+	}
+	require.NoError(t, broker.Publish(t.Context(), msgs))
+
+	var processes sync.WaitGroup
+	for process := range 2 {
+		receiver, err := broker.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: fmt.Sprint(process)})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var mu sync.Mutex
+		settled := map[string]bool{}
+		once := newBox(w.units, nil).Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+			if err := w.effect(ctx, m); err != nil || rand.IntN(10) == 0 {
+				return errNotNow
+			}
+			return nil
+		}))
+		counted := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+			err := once.Handle(ctx, m)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			settled[m.ID] = true
+			if len(settled) == len(msgs) {
+				stop()
+			}
+			return nil
+		})
+		consumer := messaging.NewConsumer(receiver, counted, &messaging.ConsumerConfig{RetryDelay: 1, Logger: quiet()})
+		processes.Go(func() { require.NoError(t, consumer.Run(ctx)) })
+	}
+	processes.Wait()
+
+	got := w.effects()
+	require.Len(t, got, len(msgs))
+	next := map[string]int{}
+	for _, id := range got {
+		key := id[:1]
+		require.Equal(t, fmt.Sprintf("%s/%02d", key, next[key]), id)
+		next[key]++
+	}
+}
