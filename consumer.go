@@ -97,8 +97,8 @@ func (a *App) consume(ctx context.Context, c *consumer) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		started := time.Now()
 		err := a.receive(ctx, c)
-		if err == nil || ctx.Err() != nil {
-			return nil
+		if ctx.Err() != nil {
+			break
 		}
 		if time.Since(started) > time.Minute {
 			failures = 1

@@ -77,7 +77,8 @@ func New(db *bun.DB, broker Broker, cfg config.Config) (*App, error) {
 	}
 	cfg = cfg.Shared()
 	if cfg.UoW.Source == "" {
-		return nil, errors.New("oncebox: New: the source is empty: set Config.UoW.Source (ONCEBOX_SOURCE) to the name of this service; it identifies its events")
+		return nil, errors.New("oncebox: New: the source is empty: set Config.UoW.Source (ONCEBOX_SOURCE) " +
+			"to the name of this service; it identifies its events")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("oncebox: New: %w", err)

@@ -34,7 +34,12 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
 	}
-	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
+	for _, part := range parts {
+		if part < Relay || part > Cleaner {
+			return fmt.Errorf("oncebox: Run: there is no part %d", part)
+		}
+	}
+	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("oncebox: Run: %w", err)
 	}
 	if err := a.declare(ctx); err != nil && ctx.Err() == nil {
@@ -46,29 +51,32 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
-		switch part {
-		case Relay:
-			group.Go(func() error { return a.Projector.Run(ctx) })
-		case Consumers:
-			if a.broker == nil {
-				continue
-			}
-			if err := a.Inbox.EnsurePartitions(ctx); err != nil {
-				a.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
-			}
-			for _, c := range a.consumers {
-				group.Go(func() error { return a.consume(ctx, c) })
-			}
-		case Cleaner:
-			group.Go(func() error { return a.clean(ctx) })
-		default:
-			return fmt.Errorf("oncebox: Run: there is no part %d", part)
-		}
+		a.start(ctx, group, part)
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("oncebox: Run: %w", err)
 	}
 	return nil
+}
+
+// start has group run one part.
+func (a *App) start(ctx context.Context, group *errgroup.Group, part Part) {
+	switch part {
+	case Relay:
+		group.Go(func() error { return a.Projector.Run(ctx) })
+	case Cleaner:
+		group.Go(func() error { return a.clean(ctx) })
+	case Consumers:
+		if a.broker == nil {
+			return
+		}
+		if err := a.Inbox.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
+		}
+		for _, c := range a.consumers {
+			group.Go(func() error { return a.consume(ctx, c) })
+		}
+	}
 }
 
 // cleanInterval is how often the cleaner runs.

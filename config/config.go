@@ -56,7 +56,13 @@ func (c *Config) Validate() error {
 }
 
 // Shared returns a copy in which what is said once at the top has reached every package that says nothing else.
-func (c Config) Shared() Config {
+func (c *Config) Shared() Config {
+	out := *c
+	out.share()
+	return out
+}
+
+func (c *Config) share() {
 	if c.UoW.Registry == nil {
 		c.UoW.Registry = event.NewRegistry()
 	}
@@ -88,7 +94,6 @@ func (c Config) Shared() Config {
 	} {
 		fill(mp, c.MeterProvider)
 	}
-	return c
 }
 
 // fill sets a field that is zero.

@@ -21,7 +21,8 @@ import (
 // cost, and they are sent in "exec" mode unless the URL says otherwise.
 func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	if cfg.DatabaseURL == "" {
-		return nil, errors.New("config: OpenDB: no database: set ONCEBOX_DATABASE_URL (or DATABASE_URL), for example postgres://user:password@localhost:5432/app")
+		return nil, errors.New("config: OpenDB: no database: set ONCEBOX_DATABASE_URL (or DATABASE_URL), " +
+			"for example postgres://user:password@localhost:5432/app")
 	}
 	pc, err := pgx.ParseConfig(cfg.DatabaseURL)
 	if err != nil {

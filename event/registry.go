@@ -104,7 +104,7 @@ func Register[T Event](r *Registry, opts ...RegisterOption) {
 // blank returns an event to decode into: a zero value, or a pointer to one.
 func blank[T Event](goType reflect.Type) (v T) {
 	if goType.Kind() == reflect.Pointer {
-		v = reflect.New(goType.Elem()).Interface().(T) //nolint:errcheck // the type is T by construction
+		v = reflect.New(goType.Elem()).Interface().(T) //nolint:errcheck,forcetypeassert // the type is T by construction
 	}
 	return v
 }
@@ -163,12 +163,13 @@ func (r *Registry) Decode(env *Envelope) (Event, error) {
 	if version > e.version {
 		return nil, &DecodeError{env.Type, version, fmt.Errorf("newer than version %d, which this build knows", e.version)}
 	}
-	payload, err := env.Payload, error(nil)
+	payload := env.Payload
 	for v := version; v < e.version; v++ {
 		up := e.upcasters[v]
 		if up == nil {
 			continue
 		}
+		var err error
 		if payload, err = up(payload); err != nil {
 			return nil, &DecodeError{env.Type, v, fmt.Errorf("upcast to version %d: %w", v+1, err)}
 		}

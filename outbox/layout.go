@@ -48,7 +48,7 @@ func (s *Store) loadLayout(ctx context.Context, db bun.IDB) (*layout, error) {
 // differ from the broker's hash of the routing key, or lanes and partitions would line up and share their skew.
 func laneHash(key string) uint64 {
 	f := fnv.New64a()
-	f.Write([]byte(key)) //nolint:errcheck // a hash cannot fail
+	f.Write([]byte(key))
 	h := f.Sum64()
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd

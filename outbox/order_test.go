@@ -2,9 +2,9 @@ package outbox_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +47,7 @@ func TestSequenceIsTheOrderOfCommit(t *testing.T) {
 				}
 				var evs []event.Envelope
 				for _, k := range keys {
-					evs = append(evs, f.envelope(fmt.Sprint(k)))
+					evs = append(evs, f.envelope(strconv.Itoa(k)))
 				}
 				if err := f.Flush(ctx, tx, evs); err != nil {
 					t.Error(err)
@@ -91,7 +91,7 @@ func TestFetchAndSettleUseTheIndex(t *testing.T) {
 	require.NoError(t, err)
 	lanes, epochs := []string{}, []string{}
 	for n := range 16 {
-		lanes, epochs = append(lanes, fmt.Sprint(n)), append(epochs, "1")
+		lanes, epochs = append(lanes, strconv.Itoa(n)), append(epochs, "1")
 	}
 	array := func(s []string) string { return "{" + strings.Join(s, ",") + "}" }
 	zeros := array(slices.Repeat([]string{"0"}, 16))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -75,7 +76,7 @@ func (s *Store) OnWake(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A new slice each time: Wake calls the old one without the lock.
-	s.wakers = append(s.wakers[:len(s.wakers):len(s.wakers)], fn)
+	s.wakers = append(slices.Clip(s.wakers), fn)
 }
 
 // Ping checks that the tables are there and that this build can use them.

@@ -3,6 +3,7 @@ package projector
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -70,7 +71,7 @@ func (w *worker) cursors(group []*lane) []outbox.Cursor {
 		if l.full {
 			quota = max(base, batch/full)
 		}
-		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: int32(min(quota, outbox.MaxFetch))} //nolint:gosec // bounded
+		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: int32(min(quota, outbox.MaxFetch))}
 	}
 	return out
 }
@@ -257,9 +258,8 @@ func (w *worker) publish(ctx context.Context, rows []*outbox.Row) map[int]error 
 		return nil
 	}
 	span.SetStatus(codes.Error, err.Error())
-	var partial *messaging.PublishError
 	errs := map[int]error{}
-	if errors.As(err, &partial) {
+	if partial, ok := errors.AsType[*messaging.PublishError](err); ok {
 		errs = partial.Failed
 	} else {
 		for i := range rows {
@@ -319,9 +319,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 			return err
 		}
 		// Known only after it is written: a block that exists in memory alone would hold rows that nothing releases.
-		for key, state := range b.blocked[n] {
-			l.blocks[key] = state
-		}
+		maps.Copy(l.blocks, b.blocked[n])
 		b.moved += len(outcomes)
 		w.report(ctx, n, outcomes)
 	}

@@ -2,7 +2,6 @@ package projector_test
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +22,6 @@ type recorder struct {
 	mu     sync.Mutex
 	refuse func(e event.Envelope) error
 	taken  []event.Envelope
-	calls  chan int // receives the number of messages of each call, if set
 }
 
 func (r *recorder) Publish(_ context.Context, msgs []event.Envelope) error {
@@ -134,5 +132,3 @@ func quick() projector.Config {
 		RetryDelay: time.Millisecond, MaxRetryDelay: time.Millisecond, SleepBusy: 5 * time.Millisecond, SleepIdle: 20 * time.Millisecond,
 	}
 }
-
-func sorted(s []string) []string { slices.Sort(s); return s }

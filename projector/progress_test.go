@@ -33,7 +33,7 @@ func TestProgressTellsWhetherTheRelayGetsOn(t *testing.T) {
 	require.True(t, p.Progress().Running)
 
 	go func() {
-		for range refused { //nolint:revive // whatever is refused before it heals
+		for range refused { // whatever is refused before it heals
 		}
 	}()
 	f.pub.refuseWith(nil)

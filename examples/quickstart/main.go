@@ -110,8 +110,9 @@ func routes(units *uow.Manager, keys *idempotency.Store) http.Handler {
 			http.Error(w, "the order was not placed", http.StatusInternalServerError)
 			return
 		}
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, `{"id":%q,"total_cents":%d}`, chi.URLParam(r, "id"), in.TotalCents)
+		_ = json.NewEncoder(w).Encode(map[string]any{"id": chi.URLParam(r, "id"), "total_cents": in.TotalCents})
 	})
 	return r
 }
@@ -120,19 +121,20 @@ func routes(units *uow.Manager, keys *idempotency.Store) http.Handler {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
+	err := run(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context) (err error) {
 	postgres, err := devenv.Postgres(ctx, &devenv.Options{Out: os.Stdout})
 	if err != nil {
 		return err
 	}
-	defer postgres.Stop()
+	defer func() { err = errors.Join(err, postgres.Stop()) }()
 
 	cfg, err := config.FromEnv()
 	if err != nil {

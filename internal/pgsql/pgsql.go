@@ -120,8 +120,7 @@ const (
 
 // Code returns the SQLSTATE of a server error, "" for any other error.
 func Code(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
 	return ""
