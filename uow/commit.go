@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -16,66 +18,67 @@ const (
 	probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`
 	// status: committed, aborted, in progress, or NULL when the server has forgotten it.
 	status = `SELECT pg_xact_status($1::text::xid8)`
+	// codeFutureXID is the answer to status on a server that has not come that far: not the one we were on.
+	codeFutureXID = "22023"
 )
 
-// finish flushes and commits.
+// finish flushes and commits. Afterwards nothing can fail any more.
 func (u *Unit) finish(ctx context.Context) error {
-	events, err := u.collect(ctx)
+	r := u.root
+	entries, err := r.seal(u)
 	if err != nil {
 		return err
 	}
-	r := u.root
+	events, aggregates, err := r.collect(entries)
+	if err != nil {
+		return err
+	}
 	if err := r.flush(ctx, events); err != nil {
 		return err
 	}
 	// The last moment at which the caller can change its mind.
-	if err := context.Cause(ctx); err != nil {
+	if err := interrupted(ctx); err != nil {
 		return fmt.Errorf("uow: before COMMIT: %w", err)
 	}
-	if err := u.commit(ctx); err != nil {
+	if err := r.commit(ctx); err != nil {
 		return err
 	}
-	for _, e := range u.entries {
-		if e.aggregate != nil {
-			e.aggregate.ClearEvents()
-		}
-	}
-	ctx = context.WithoutCancel(ctx)
-	for _, s := range r.manager.sinks {
-		if c, ok := s.(CommitSink); ok && len(events) > 0 {
-			c.Committed(ctx, events)
-		}
-	}
-	for _, hook := range u.hooks {
-		hook(ctx)
-	}
+	r.committed(context.WithoutCancel(ctx), u.hooks, aggregates, events)
 	return nil
 }
 
 // collect makes the envelopes of all that the unit emits, in order.
-func (u *Unit) collect(ctx context.Context) ([]event.Envelope, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var events []event.Envelope
-	for _, e := range u.entries {
+func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []event.Aggregate, err error) {
+	seen := make(staleSet, len(entries))
+	for _, e := range entries {
 		if e.aggregate == nil {
 			events = append(events, e.envelope)
 			continue
 		}
-		if _, stale := u.root.stale[e.aggregate]; stale {
-			return nil, fmt.Errorf("%w: %s %s", ErrStale, e.aggregate.AggregateType(), e.aggregate.AggregateID())
+		if _, twice := seen[e.aggregate]; twice {
+			continue
+		}
+		seen[e.aggregate] = struct{}{}
+		aggregates = append(aggregates, e.aggregate)
+		if _, stale := r.stale[e.aggregate]; stale {
+			return nil, nil, fmt.Errorf("%w: %s %s", ErrStale, e.aggregate.AggregateType(), e.aggregate.AggregateID())
 		}
 		version := e.aggregate.AggregateVersion()
 		for i, rec := range e.aggregate.RecordedEvents() {
-			env, err := u.root.manager.maker.Recorded(ctx, e.aggregate, version+int64(i)+1, rec)
+			env, err := r.manager.maker.Recorded(e.ctx, e.aggregate, version+int64(i)+1, rec)
 			if err != nil {
-				return nil, fmt.Errorf("uow: flush: %w", err)
+				return nil, nil, fmt.Errorf("uow: flush: %w", err)
 			}
 			events = append(events, env)
 		}
 	}
-	return events, nil
+	return events, aggregates, nil
 }
+
+// Probed tells the unit that the last statement of its function has returned xid, the id of the transaction
+// (pg_current_xact_id): Do need not send a statement of its own to find out whether the transaction is alive. Call it
+// right before the outermost function returns nil; no statement may follow.
+func (u *Unit) Probed(xid string) { u.root.xid = xid }
 
 // flush hands the events to the sinks. Whatever they do, the last statement before COMMIT is one that an aborted
 // transaction refuses, and it tells the id of the transaction.
@@ -84,66 +87,54 @@ func (r *root) flush(ctx context.Context, events []event.Envelope) error {
 	if len(events) > 0 && len(sinks) == 0 {
 		return fmt.Errorf("%w: the first is %s", ErrNoSink, events[0].Type)
 	}
-	probed := false
 	if len(events) > 0 {
 		for _, s := range sinks {
+			r.xid = "" // of no use any more: other statements follow
 			var err error
 			if p, ok := s.(ProbeSink); ok {
 				r.xid, err = p.FlushProbe(ctx, r.tx, events)
-				probed = true
 			} else {
 				err = s.Flush(ctx, r.tx, events)
-				probed = false
 			}
 			if err != nil {
 				return fmt.Errorf("uow: flush: %w", err)
 			}
 		}
 	}
-	if probed {
+	if r.xid != "" {
 		return nil
 	}
 	if err := r.tx.Tx.QueryRowContext(ctx, probe).Scan(&r.xid); err != nil {
-		return fmt.Errorf("uow: the transaction failed before COMMIT, an earlier error was not returned: %w", err)
+		return fmt.Errorf("uow: before COMMIT the transaction was found failed or busy: an error was not returned, or rows were not closed: %w", err)
 	}
 	return nil
 }
 
 // commit sends COMMIT and finds out what became of it.
-func (u *Unit) commit(ctx context.Context) error {
-	r := u.root
-	r.ended.Store(true)
-	defer r.release()
+func (r *root) commit(ctx context.Context) error {
+	r.closed = true
 	timer := time.AfterFunc(r.manager.cfg.CommitTimeout, r.cancel)
 	err := r.tx.Commit()
 	timer.Stop()
+	// Before anything is asked: the pool may have no other connection, and others may be asking as well.
+	r.release()
 	switch {
 	case err == nil:
 		return nil
 	case refused(err) || errors.Is(err, sql.ErrTxDone):
-		u.abandon()
+		r.abandon()
 		return fmt.Errorf("uow: commit: %w", err)
 	case r.xid == "":
 		// The transaction wrote nothing, so there is nothing that could be there or not.
 		return nil
 	}
 	r.manager.log.WarnContext(ctx, "oncebox: the answer to COMMIT was lost, asking the server", "xid", r.xid, "error", err)
-	return u.resolve(context.WithoutCancel(ctx), err)
-}
-
-// abandon marks what the unit tracked as having lived through a rollback.
-func (u *Unit) abandon() {
-	for _, e := range u.entries {
-		if e.aggregate != nil {
-			u.root.stale[e.aggregate] = struct{}{}
-		}
-	}
+	return r.resolve(context.WithoutCancel(ctx), err)
 }
 
 // resolve asks on another connection what became of the transaction. While the server says "in progress", its backend
 // has not noticed yet that the client is gone, or is still writing the commit record.
-func (u *Unit) resolve(ctx context.Context, lost error) error {
-	r := u.root
+func (r *root) resolve(ctx context.Context, lost error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
@@ -153,10 +144,10 @@ func (u *Unit) resolve(ctx context.Context, lost error) error {
 		case err == nil && outcome.String == "committed":
 			return nil
 		case err == nil && outcome.String == "aborted":
-			u.abandon()
+			r.abandon()
 			return fmt.Errorf("uow: commit: the connection was lost and the transaction rolled back: %w", lost)
-		case err == nil && !outcome.Valid:
-			return &CommitUnknownError{XID: r.xid, Err: lost}
+		case err == nil && !outcome.Valid, pgsql.Code(err) == codeFutureXID:
+			return &CommitUnknownError{XID: r.xid, Err: errors.Join(lost, err)}
 		}
 		pause := time.NewTimer(backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second)))
 		select {
@@ -166,4 +157,29 @@ func (u *Unit) resolve(ctx context.Context, lost error) error {
 			return &CommitUnknownError{XID: r.xid, Err: errors.Join(lost, err)}
 		}
 	}
+}
+
+// committed tells everybody. The data is there: whatever goes wrong here must not look as if it was not.
+func (r *root) committed(ctx context.Context, hooks []func(context.Context), aggregates []event.Aggregate, events []event.Envelope) {
+	for _, a := range aggregates {
+		r.survive(ctx, "ClearEvents", a.ClearEvents)
+	}
+	for _, s := range r.manager.sinks {
+		if c, ok := s.(CommitSink); ok && len(events) > 0 {
+			r.survive(ctx, "Committed", func() { c.Committed(ctx, events) })
+		}
+	}
+	for _, hook := range hooks {
+		r.survive(ctx, "AfterCommit", func() { hook(ctx) })
+	}
+}
+
+func (r *root) survive(ctx context.Context, what string, fn func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.manager.log.ErrorContext(ctx, "oncebox: panic after COMMIT, the unit is committed all the same",
+				"in", what, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	fn()
 }

@@ -51,26 +51,37 @@ type RetryConfig struct {
 	MaxDelay time.Duration `env:"MAX_DELAY"`
 }
 
-// Validate names every field that cannot be used.
+// Validate names every field that cannot be used. A nil Config is fine.
 func (c *Config) Validate() error {
+	if c == nil {
+		return nil
+	}
 	var errs []error
+	refuse := func(field string, value any, hint string) {
+		errs = append(errs, fmt.Errorf("uow: Config.%s is %v: %s", field, value, hint))
+	}
 	if c.MaxPayload < -1 {
-		errs = append(errs, fmt.Errorf("uow: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
+		refuse("MaxPayload", c.MaxPayload, "give bytes, or -1 for no limit")
 	}
 	if c.Retry.MaxAttempts < -1 {
-		errs = append(errs, fmt.Errorf("uow: Config.Retry.MaxAttempts is %d: give a count, or -1 for none", c.Retry.MaxAttempts))
+		refuse("Retry.MaxAttempts", c.Retry.MaxAttempts, "give a count, or -1 for none")
 	}
-	for name, d := range map[string]time.Duration{
-		"Retry.Delay": c.Retry.Delay, "Retry.MaxDelay": c.Retry.MaxDelay, "CommitTimeout": c.CommitTimeout,
+	if c.Retry.Delay < 0 {
+		refuse("Retry.Delay", c.Retry.Delay, "give a duration")
+	}
+	if c.Retry.MaxDelay < 0 {
+		refuse("Retry.MaxDelay", c.Retry.MaxDelay, "give a duration")
+	}
+	if c.CommitTimeout < 0 {
+		refuse("CommitTimeout", c.CommitTimeout, "give a duration")
+	}
+	for _, f := range []struct{ name, value string }{
+		{"Source", c.Source}, {"DefaultTenant", c.DefaultTenant}, {"TopicPrefix", c.TopicPrefix},
 	} {
-		if d < 0 {
-			errs = append(errs, fmt.Errorf("uow: Config.%s is negative", name))
+		if err := event.ValidateIdentifier(f.name, f.value); err != nil {
+			errs = append(errs, fmt.Errorf("uow: Config: %w", err))
 		}
 	}
-	errs = append(errs,
-		event.ValidateIdentifier("uow: Config.Source", c.Source),
-		event.ValidateIdentifier("uow: Config.DefaultTenant", c.DefaultTenant),
-		event.ValidateIdentifier("uow: Config.TopicPrefix", c.TopicPrefix))
 	return errors.Join(errs...)
 }
 

@@ -21,7 +21,11 @@
 // serialization failure, or when it reported [ErrConflict]. It must therefore load or make its aggregates itself;
 // tracking an instance again that an earlier try had tracked is [ErrStale].
 //
-// The caller's context is looked at just before COMMIT and never cancels COMMIT itself.
+// The caller's context is looked at just before COMMIT and never cancels COMMIT itself. A function that panics, or
+// leaves by runtime.Goexit, is rolled back; what panics after COMMIT is logged, because the unit is committed.
+//
+// Statements of a unit may come from several goroutines, as long as these end before the function returns. Savepoints
+// may not: they have to be nested in one another, and units within one unit that run at the same time fail it.
 //
 // # Errors
 //

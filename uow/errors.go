@@ -5,8 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 var (
@@ -18,7 +17,10 @@ var (
 	ErrCommitUnknown = errors.New("uow: the outcome of COMMIT is unknown")
 	// ErrStale means that an aggregate lived through a rollback: its state and its events belong to work that was undone.
 	ErrStale = errors.New("uow: the aggregate lived through a rollback: load it again inside the function")
-	errEnded = errors.New("uow: the unit has ended")
+
+	errEnded        = errors.New("the unit has ended")
+	errOtherManager = errors.New("uow: Do: the context carries a unit of another Manager on the same database, which this one would not be part of: use one Manager per database")
+	errParallel     = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
 )
 
 // ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict].
@@ -58,8 +60,11 @@ func refused(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return true
 	}
-	// Class 57 (operator intervention) and 08 (connection) come from a server that is going down and may have written
-	// the commit record before it said so.
-	code := pgsql.Code(err)
-	return code != "" && code[:2] != "57" && code[:2] != "08"
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || len(pg.Code) < 2 {
+		return false
+	}
+	// A session that ends (FATAL) or a server that restarts (PANIC) may have written the commit record before, and so
+	// may what comes from operators (class 57) or from a pooler that lost its server (class 08).
+	return pg.SeverityUnlocalized == "ERROR" && pg.Code[:2] != "57" && pg.Code[:2] != "08"
 }

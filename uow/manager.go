@@ -46,60 +46,64 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 
 // Do runs fn in a transaction and commits it with the events of what was tracked. An error or a panic of fn rolls back.
 // Within the function of another unit of this manager it is a savepoint; the options of the transaction then have no
-// effect. See the package documentation for retries.
+// effect. Within a unit of another manager on the same database it is refused, as it would commit on its own. See the
+// package documentation for retries.
 func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) error, opts ...Option) error {
 	if outer := m.unitFrom(ctx); outer != nil {
-		return outer.nested(ctx, fn)
+		if outer.root.manager != m {
+			return errOtherManager
+		}
+		return outer.root.nested(ctx, fn)
 	}
 	o := options{attempts: m.cfg.Retry.MaxAttempts}
 	for _, opt := range opts {
 		opt(&o)
 	}
+	var before error
 	stale := staleSet{}
 	for attempt := 1; ; attempt++ {
 		err := m.once(ctx, fn, &o, stale)
+		if before != nil && errors.Is(err, ErrStale) {
+			// Without the reason for the second try nobody would understand this.
+			return fmt.Errorf("%w (the try before ended with: %w)", err, before)
+		}
 		if err == nil || attempt >= o.attempts || !retryable(err) {
 			return err
 		}
+		before = err
 		m.retries.Add(ctx, 1)
 		pause := time.NewTimer(backoff.Jitter(backoff.Exponential(attempt, m.cfg.Retry.Delay, m.cfg.Retry.MaxDelay)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return errors.Join(err, ctx.Err())
+			return errors.Join(err, interrupted(ctx))
 		}
 	}
 }
 
 // once is one try: one transaction.
-func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) (err error) {
-	u, err := m.begin(ctx, o, stale)
+func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) error {
+	u, err := m.begin(ctx, &o.tx, stale)
 	if err != nil {
 		return err
 	}
-	panicked := true
+	outcome := "rolled_back"
 	defer func() {
-		if panicked {
-			u.rollback()
-			m.count(ctx, "rolled_back")
-		}
+		// After a panic and runtime.Goexit as well, which t.FailNow calls.
+		u.root.rollback()
+		m.count(ctx, outcome)
 	}()
 	if err = fn(u.context(ctx), u); err == nil {
 		err = u.finish(ctx)
 	}
-	panicked = false
-	if err != nil {
-		u.rollback() // does nothing if COMMIT was sent
-		outcome := "rolled_back"
-		if errors.Is(err, ErrCommitUnknown) {
-			outcome = "unknown"
-		}
-		m.count(ctx, outcome)
-		return err
+	switch {
+	case err == nil:
+		outcome = "committed"
+	case errors.Is(err, ErrCommitUnknown):
+		outcome = "unknown"
 	}
-	m.count(ctx, "committed")
-	return nil
+	return err
 }
 
 func (m *Manager) count(ctx context.Context, outcome string) {
@@ -115,44 +119,7 @@ func (m *Manager) DB(ctx context.Context) bun.IDB {
 	return m.db
 }
 
-type (
-	managerKey struct{ m *Manager }
-	unitKey    struct{}
-)
-
+// unitFrom returns the innermost open unit of this manager's database.
 func (m *Manager) unitFrom(ctx context.Context) *Unit {
-	u, _ := ctx.Value(managerKey{m}).(*Unit)
-	if u == nil || u.root.ended.Load() {
-		// A goroutine or a hook that outlived its unit starts afresh.
-		return nil
-	}
-	return u
-}
-
-// FromContext returns the innermost unit that ctx carries.
-func FromContext(ctx context.Context) (*Unit, bool) {
-	u, ok := ctx.Value(unitKey{}).(*Unit)
-	return u, ok && !u.root.ended.Load()
-}
-
-func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*Unit, error) {
-	// A pooled connection is waited for as long as the caller likes.
-	conn, err := m.db.Conn(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("uow: get a connection to the database: %w", err)
-	}
-	// But the transaction is not the caller's to cancel: database/sql would roll it back behind our back, COMMIT
-	// included. So it has a context of its own, which follows the caller's only until BEGIN has been answered.
-	txCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	unhook := context.AfterFunc(ctx, cancel)
-	tx, err := conn.BeginTx(txCtx, &o.tx)
-	if !unhook() && err == nil {
-		err = errors.Join(context.Cause(ctx), tx.Rollback())
-	}
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("uow: begin: %w", errors.Join(err, conn.Close()))
-	}
-	r := &root{manager: m, conn: conn, tx: tx, cancel: cancel, stale: stale}
-	return &Unit{root: r}, nil
+	return find(ctx, func(u *Unit) bool { return u.root.manager.db.DB == m.db.DB })
 }

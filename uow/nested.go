@@ -14,86 +14,108 @@ import (
 // that an outer level had tracked and that recorded events meanwhile, hold state and events of work that is undone:
 // the outer flush would publish them as ghosts. They are stale from now on, and a unit that would emit a stale
 // aggregate fails.
-func (u *Unit) nested(ctx context.Context, fn func(context.Context, *Unit) error) (err error) {
-	r := u.root
-	inner := &Unit{root: r, depth: u.depth + 1}
-	name := "oncebox_" + strconv.Itoa(inner.depth)
-	before := u.recorded()
-
-	if _, err := r.tx.Tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
+func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error) error {
+	s := r.push()
+	if err := r.exec(ctx, "SAVEPOINT "+s.name); err != nil {
+		r.pop(s, false)
 		return fmt.Errorf("uow: savepoint: %w", err)
 	}
-	undo := func() error {
-		inner.markStale(before)
-		if r.ended.Load() {
-			return nil
-		}
-		// Not the caller's to cancel: without it the outer unit could not go on.
-		_, err := r.tx.Tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
-		return err
-	}
-	panicked := true
+	returned := false
 	defer func() {
-		if panicked {
-			_ = undo() // the panic goes on and ends the unit, or is recovered and the next statement reports
+		// A panic, or runtime.Goexit, which t.FailNow calls. It goes on and ends the unit, unless somebody recovers it.
+		if !returned {
+			_ = r.undo(ctx, s)
 		}
 	}()
-	err = fn(inner.context(ctx), inner)
-	panicked = false
-	if err != nil {
-		r.note(err)
-		if undoErr := undo(); undoErr != nil {
-			return fmt.Errorf("uow: roll back to savepoint after %w: %w", err, undoErr)
+	err := fn(s.level.context(ctx), s.level)
+	returned = true
+	r.note(err)
+	if err == nil {
+		if err = r.exec(ctx, "RELEASE SAVEPOINT "+s.name); err == nil {
+			return r.pop(s, true)
 		}
-		return err
+		err = fmt.Errorf("uow: release savepoint: %w", err)
 	}
-	if _, err := r.tx.Tx.ExecContext(ctx, "RELEASE SAVEPOINT "+name); err != nil {
-		if undoErr := undo(); undoErr != nil {
-			return fmt.Errorf("uow: roll back to savepoint after %w: %w", err, undoErr)
+	if undoErr := r.undo(ctx, s); undoErr != nil {
+		return fmt.Errorf("%w: %w", err, undoErr)
+	}
+	return err
+}
+
+// savepoint is a level together with what has to be known when it fails.
+type savepoint struct {
+	name  string
+	level *Unit
+	// before counts the events that the aggregates of all outer levels had when it began.
+	before map[event.Aggregate]int
+}
+
+func (r *root) push() *savepoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &savepoint{
+		level:  &Unit{root: r, parent: r.active, depth: r.active.depth + 1},
+		before: map[event.Aggregate]int{},
+	}
+	s.name = "oncebox_" + strconv.Itoa(s.level.depth)
+	for u := r.active; u != nil; u = u.parent {
+		for _, e := range u.entries {
+			if e.aggregate != nil {
+				s.before[e.aggregate] = len(e.aggregate.RecordedEvents())
+			}
 		}
-		return fmt.Errorf("uow: release savepoint: %w", err)
 	}
-	u.merge(inner)
+	r.active = s.level
+	return s
+}
+
+// pop ends the level, and gives what it holds to the level around it or drops it.
+func (r *root) pop(s *savepoint, keep bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	inner := s.level
+	inner.ended = true
+	if r.active != inner {
+		// Two savepoints side by side: what one of them undid or released was partly the other's.
+		r.doomed = errParallel
+		return r.doomed
+	}
+	outer := inner.parent
+	r.active = outer
+	if keep {
+		outer.entries = append(outer.entries, inner.entries...)
+		outer.hooks = append(outer.hooks, inner.hooks...)
+		return nil
+	}
+	r.stale.add(inner.entries)
+	for a, n := range s.before {
+		if len(a.RecordedEvents()) != n {
+			r.stale[a] = struct{}{}
+		}
+	}
 	return nil
 }
 
-func (u *Unit) merge(inner *Unit) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, e := range inner.entries {
-		if e.aggregate != nil {
-			u.track(e.aggregate)
-			continue
-		}
-		u.entries = append(u.entries, e)
+// undo takes back what was done since the savepoint. If it cannot, the transaction must not be committed: the SQL of the
+// level would be there and its events would not.
+func (r *root) undo(ctx context.Context, s *savepoint) error {
+	err := r.pop(s, false)
+	if err == nil && !r.closed {
+		// Not the caller's to cancel: without it the outer unit could not go on.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.manager.cfg.CommitTimeout)
+		defer cancel()
+		// RELEASE as well, or each failure would leave one more subtransaction open.
+		err = r.exec(ctx, "ROLLBACK TO SAVEPOINT "+s.name+"; RELEASE SAVEPOINT "+s.name)
 	}
-	u.hooks = append(u.hooks, inner.hooks...)
+	if err != nil {
+		err = fmt.Errorf("uow: roll back to savepoint: %w", err)
+		r.doom(err)
+	}
+	return err
 }
 
-// recorded counts the events of each aggregate that this level tracks.
-func (u *Unit) recorded() map[event.Aggregate]int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	counts := make(map[event.Aggregate]int, len(u.entries))
-	for _, e := range u.entries {
-		if e.aggregate != nil {
-			counts[e.aggregate] = len(e.aggregate.RecordedEvents())
-		}
-	}
-	return counts
-}
-
-func (u *Unit) markStale(before map[event.Aggregate]int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, e := range u.entries {
-		if e.aggregate != nil {
-			u.root.stale[e.aggregate] = struct{}{}
-		}
-	}
-	for a, n := range before {
-		if len(a.RecordedEvents()) != n {
-			u.root.stale[a] = struct{}{}
-		}
-	}
+func (r *root) exec(ctx context.Context, statement string) error {
+	r.xid = "" // see Unit.Probed
+	_, err := r.tx.Tx.ExecContext(ctx, statement)
+	return err
 }

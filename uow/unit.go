@@ -3,124 +3,132 @@ package uow
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
+	"reflect"
 
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
 )
 
-// Unit is one unit of work, or one savepoint in it. It is used within the function that it was given to.
+// Unit is one unit of work, or one savepoint in it. It is used within the function that it was given to, also from
+// goroutines that end before that function returns.
+//
+// What it is given belongs to the innermost savepoint that is open, whichever [Unit] it is given to. So it is with
+// statements, and so an event cannot outlive the data that it announces.
 type Unit struct {
-	root  *root
-	depth int // 0: the transaction itself
-	// ctx is the function's. Add needs it, for the tenant and the metadata, and has no parameter for it.
+	root *root
+	// parent is the level around this one, nil for the transaction itself.
+	parent *Unit
+	depth  int
+	// ctx is the function's. Track and Add need it, for tenant, metadata and trace, and have no parameter for it.
 	ctx context.Context //nolint:containedctx // the unit lives exactly as long as the function that has this context
 
-	mu      sync.Mutex
+	// Guarded by root.mu.
+	ended   bool
 	entries []entry
 	hooks   []func(context.Context)
 }
 
-// root is what a unit and its savepoints share.
-type root struct {
-	manager *Manager
-	conn    bun.Conn
-	tx      bun.Tx
-	cancel  context.CancelFunc
-	ended   atomic.Bool
-	xid     string
-	stale   staleSet
-	hidden  atomic.Pointer[error] // see Unit.Retryable
-}
-
 // entry is an aggregate whose events are collected at the flush, or one envelope that was added by hand.
 type entry struct {
+	ctx       context.Context //nolint:containedctx // see Unit.ctx
 	aggregate event.Aggregate
 	envelope  event.Envelope
 }
 
-// staleSet holds the aggregates that lived through a rollback, within this try or an earlier one.
-type staleSet map[event.Aggregate]struct{}
-
-// DB returns the transaction. Use it for every statement of the unit.
+// DB returns the transaction. Use it for every statement of the unit, and leave COMMIT and ROLLBACK to the unit.
 func (u *Unit) DB() bun.IDB { return u.root.tx }
 
 // Track makes the unit emit what the aggregates have recorded by the time it ends. An aggregate that is tracked twice
 // is emitted once. Aggregates are emitted in the order in which they were tracked first. It panics when the unit has
-// ended, because the events would be lost without a word.
+// ended, because the events would be lost without a word, and when something is not an aggregate that can be told from
+// others: nil, or a value that cannot be compared.
 func (u *Unit) Track(aggregates ...event.Aggregate) {
-	if u.root.ended.Load() {
-		panic("uow: Track: " + errEnded.Error())
+	entries := make([]entry, len(aggregates))
+	for i, a := range aggregates {
+		if !identifiable(a) {
+			panic(fmt.Sprintf("uow: Track: %#v is not a pointer to an aggregate", a))
+		}
+		entries[i] = entry{ctx: u.ctx, aggregate: a}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, a := range aggregates {
-		u.track(a)
+	if err := u.give(entries, nil); err != nil {
+		panic("uow: Track: " + err.Error())
 	}
 }
 
-func (u *Unit) track(a event.Aggregate) {
-	if !slices.ContainsFunc(u.entries, func(e entry) bool { return e.aggregate == a }) {
-		u.entries = append(u.entries, entry{aggregate: a})
+// identifiable tells whether one instance of the aggregate can be told from another one.
+func identifiable(a event.Aggregate) bool {
+	v := reflect.ValueOf(a)
+	if v.IsValid() && v.Kind() == reflect.Pointer {
+		return !v.IsNil()
 	}
+	return v.IsValid() && v.Comparable()
 }
 
 // Add emits something that no aggregate recorded. payload may be an [event.Event], json.RawMessage, []byte, or
 // anything that can be encoded as JSON. What is wrong with it is reported here and loses nothing else.
 func (u *Unit) Add(topic string, payload any, opts ...event.AddOption) error {
-	if u.root.ended.Load() {
-		return fmt.Errorf("uow: Add: %w", errEnded)
-	}
 	env, err := u.root.manager.maker.Payload(u.ctx, topic, payload, opts)
+	if err == nil {
+		err = u.give([]entry{{envelope: env}}, nil)
+	}
 	if err != nil {
 		return fmt.Errorf("uow: Add: %w", err)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.entries = append(u.entries, entry{envelope: env})
 	return nil
 }
 
 // AfterCommit runs fn once the unit is committed, and never if it is not. The context of fn is not cancelled with the
-// caller's. fn cannot fail the unit any more.
+// caller's. fn cannot fail the unit any more: a panic of fn is logged. It panics when the unit has ended.
 func (u *Unit) AfterCommit(fn func(context.Context)) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.hooks = append(u.hooks, fn)
+	if err := u.give(nil, fn); err != nil {
+		panic("uow: AfterCommit: " + err.Error())
+	}
+}
+
+func (u *Unit) give(entries []entry, hook func(context.Context)) error {
+	r := u.root
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if u.ended {
+		return errEnded
+	}
+	r.active.entries = append(r.active.entries, entries...)
+	if hook != nil {
+		r.active.hooks = append(r.active.hooks, hook)
+	}
+	return nil
+}
+
+type unitKey struct{}
+
+// FromContext returns the innermost unit that ctx carries, of whatever manager.
+func FromContext(ctx context.Context) (*Unit, bool) {
+	u := find(ctx, func(*Unit) bool { return true })
+	return u, u != nil
+}
+
+// find returns the innermost open unit that fits. A goroutine or a hook that outlived its unit finds the one around it,
+// or none.
+func find(ctx context.Context, fits func(*Unit) bool) *Unit {
+	u, _ := ctx.Value(unitKey{}).(*Unit)
+	for u != nil && !(u.open() && fits(u)) {
+		if u.parent != nil {
+			u = u.parent
+		} else {
+			u = u.root.outer
+		}
+	}
+	return u
+}
+
+func (u *Unit) open() bool {
+	u.root.mu.Lock()
+	defer u.root.mu.Unlock()
+	return !u.ended
 }
 
 func (u *Unit) context(ctx context.Context) context.Context {
-	ctx = context.WithValue(ctx, managerKey{u.root.manager}, u)
 	u.ctx = context.WithValue(ctx, unitKey{}, u)
 	return u.ctx
-}
-
-// rollback ends the unit without COMMIT. It does nothing to a unit that has ended.
-func (u *Unit) rollback() {
-	r := u.root
-	if r.ended.Swap(true) {
-		return
-	}
-	u.mu.Lock()
-	for _, e := range u.entries {
-		if e.aggregate != nil {
-			r.stale[e.aggregate] = struct{}{}
-		}
-	}
-	u.mu.Unlock()
-	// The rollback is not the caller's to cancel either. If the connection is gone, so is the transaction.
-	timer := time.AfterFunc(r.manager.cfg.CommitTimeout, r.cancel)
-	_ = r.tx.Rollback()
-	timer.Stop()
-	r.release()
-}
-
-// release gives the connection back to the pool.
-func (r *root) release() {
-	r.cancel()
-	_ = r.conn.Close()
 }

@@ -1,0 +1,150 @@
+package uow_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// faults is a driver that lies: it wraps the real one and does something else where the test says so.
+type faults struct {
+	driver.Connector
+
+	// commit is called instead of COMMIT.
+	commit func(c *faultyConn, commit func() error) error
+	// call is called around everything that goes to the server, with what it is.
+	call func(what string, run func() error) error
+	// forgetful is a server that does not remember any transaction.
+	forgetful bool
+	// detached transactions are not cancelled with their context.
+	detached bool
+	// down refuses new connections.
+	down atomic.Bool
+
+	probes, questions atomic.Int64
+	background        sync.WaitGroup
+}
+
+var errDown = errors.New("the database is down")
+
+// broken opens a pool to the schema of s whose driver has faults. There is nothing else that uses it.
+func (s *service) broken(t *testing.T, f *faults) *bun.DB {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(s.DSN)
+	require.NoError(t, err)
+	f.Connector = stdlib.GetConnector(*cfg)
+	pool := sql.OpenDB(f)
+	t.Cleanup(func() {
+		_ = pool.Close()
+		f.background.Wait()
+	})
+	return bun.NewDB(pool, pgdialect.New())
+}
+
+func (f *faults) around(what string, run func() error) error {
+	if f.call != nil {
+		return f.call(what, run)
+	}
+	return run()
+}
+
+func (f *faults) Connect(ctx context.Context) (driver.Conn, error) {
+	if f.down.Load() {
+		return nil, errDown
+	}
+	c, err := f.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyConn{Conn: c.(*stdlib.Conn), f: f}, nil //nolint:forcetypeassert // it is the driver of pgx
+}
+
+type faultyConn struct {
+	*stdlib.Conn
+
+	f *faults
+	// busy: something goes on in the background on this connection, which nobody else may have.
+	busy atomic.Bool
+}
+
+func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
+	if c.f.detached {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err = c.f.around("BEGIN", func() error {
+		tx, err = c.Conn.BeginTx(ctx, opts)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &faultyTx{tx, c}, nil
+}
+
+func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (res driver.Result, err error) {
+	err = c.f.around(query, func() error {
+		res, err = c.Conn.ExecContext(ctx, query, args)
+		return err
+	})
+	return res, err
+}
+
+func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+	if strings.Contains(query, "pg_current_xact_id_if_assigned") {
+		c.f.probes.Add(1)
+	}
+	if strings.Contains(query, "pg_xact_status") {
+		c.f.questions.Add(1)
+		if c.f.forgetful {
+			query = "SELECT NULL::text WHERE $1::text <> ''"
+		}
+	}
+	err = c.f.around(query, func() error {
+		rows, err = c.Conn.QueryContext(ctx, query, args)
+		return err
+	})
+	return rows, err
+}
+
+func (c *faultyConn) ResetSession(ctx context.Context) error {
+	if c.busy.Load() {
+		return driver.ErrBadConn
+	}
+	return c.Conn.ResetSession(ctx)
+}
+
+func (c *faultyConn) Close() error {
+	if c.busy.Load() {
+		return nil // whoever is busy closes it
+	}
+	return c.Conn.Close()
+}
+
+type faultyTx struct {
+	driver.Tx
+
+	c *faultyConn
+}
+
+func (tx *faultyTx) Commit() error {
+	commit := tx.Tx.Commit
+	return tx.c.f.around("COMMIT", func() error {
+		if tx.c.f.commit != nil {
+			return tx.c.f.commit(tx.c, commit)
+		}
+		return commit()
+	})
+}
+
+func (tx *faultyTx) Rollback() error { return tx.c.f.around("ROLLBACK", tx.Tx.Rollback) }

@@ -1,0 +1,274 @@
+package uow_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// executeThenFail does what it was asked to, and then says that it did not, as a network does.
+func executeThenFail(c *faultyConn, commit func() error) error {
+	if err := commit(); err != nil {
+		return err
+	}
+	_ = c.Conn.Close()
+	return io.ErrUnexpectedEOF
+}
+
+// failAtOnce loses the connection before COMMIT.
+func failAtOnce(c *faultyConn, _ func() error) error {
+	_ = c.Conn.Close()
+	return io.ErrUnexpectedEOF
+}
+
+// change is one unit with data and an event. It reports whether the hook ran.
+func change(ctx context.Context, units *uow.Manager, a *account, text string) (hooked bool, err error) {
+	err = units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		u.Track(a)
+		u.AfterCommit(func(context.Context) { hooked = true })
+		return note(ctx, u, text)
+	})
+	return hooked, err
+}
+
+func TestLostAnswerToACommitThatHappened(t *testing.T) {
+	s := newService(t, nil)
+	for name, conns := range map[string]int{"one connection": 1, "many": 0} {
+		t.Run(name, func(t *testing.T) {
+			f := &faults{commit: executeThenFail}
+			pool := s.broken(t, f)
+			pool.SetMaxOpenConns(conns) // with one, it has to be given back before the server can be asked
+			for _, units := range []*uow.Manager{s.manager(nil, pool, s.sink), s.manager(nil, pool, &probeSink{tableSink: s.sink})} {
+				s.sink.committed = nil
+				_, err := s.DB.Exec("TRUNCATE notes, sunk")
+				require.NoError(t, err)
+				a := newAccount("a", "one")
+				hooked, err := change(t.Context(), units, a, "x")
+				require.NoError(t, err)
+				require.True(t, hooked)
+				require.Equal(t, []string{"x"}, s.notes(t), "exactly once")
+				require.Equal(t, []string{"account a v1 one"}, s.sunk(t))
+				require.Equal(t, []string{"account a v1 one"}, s.sink.committed)
+				require.Empty(t, a.RecordedEvents())
+				require.Contains(t, s.logs.all(), "the answer to COMMIT was lost")
+				require.Zero(t, pool.Stats().InUse)
+			}
+		})
+	}
+}
+
+func TestCommitThatNeverReachedTheServer(t *testing.T) {
+	s := newService(t, nil)
+	pool := s.broken(t, &faults{commit: failAtOnce})
+	pool.SetMaxOpenConns(1)
+	a := newAccount("a", "one")
+	hooked, err := change(t.Context(), s.manager(nil, pool, s.sink), a, "x")
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.ErrorContains(t, err, "uow: commit: the connection was lost and the transaction rolled back")
+	require.NotErrorIs(t, err, uow.ErrCommitUnknown)
+	require.False(t, hooked)
+	s.requireNothing(t)
+	require.Zero(t, pool.Stats().InUse)
+	require.Len(t, a.RecordedEvents(), 1)
+}
+
+// A session that is ended by an administrator at the wrong moment.
+func TestSessionThatWasTerminated(t *testing.T) {
+	s := newService(t, nil)
+	pool := s.broken(t, &faults{commit: func(c *faultyConn, commit func() error) error {
+		_, err := s.DB.Exec("SELECT pg_terminate_backend(?, 10000)", c.Conn.Conn().PgConn().PID())
+		require.NoError(t, err)
+		return commit()
+	}})
+	_, err := change(t.Context(), s.manager(nil, pool, s.sink), newAccount("a", "one"), "x")
+	require.ErrorContains(t, err, "the connection was lost and the transaction rolled back")
+	s.requireNothing(t)
+}
+
+// Answers of the server, and what they leave to be found out. The transaction is committed in all cases.
+func TestAnswersToCommit(t *testing.T) {
+	s := newService(t, nil)
+	for _, c := range []struct {
+		name     string
+		answer   error
+		believed bool
+	}{
+		{"refused", &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "23505"}, true},
+		{"rolled back", pgx.ErrTxCommitRollback, true},
+		{"a session that ends", &pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "57P01"}, false},
+		{"a server that crashes", &pgconn.PgError{SeverityUnlocalized: "PANIC", Code: "XX000"}, false},
+		{"a disk that fails", &pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "58030"}, false},
+		{"shutdown", &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "57P02"}, false},
+		{"a pooler that lost its server", &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "08006"}, false},
+		{"no answer", io.ErrUnexpectedEOF, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pool := s.broken(t, &faults{commit: func(_ *faultyConn, commit func() error) error {
+				require.NoError(t, commit())
+				return c.answer
+			}})
+			_, err := change(t.Context(), s.manager(nil, pool, s.sink), newAccount("a", "one"), c.name)
+			if c.believed {
+				require.ErrorIs(t, err, c.answer)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+func TestLostAnswerOfAUnitThatWroteNothing(t *testing.T) {
+	s := newService(t, nil)
+	f := &faults{commit: failAtOnce}
+	require.NoError(t, s.manager(nil, s.broken(t, f)).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		_, err := u.DB().NewRaw("SELECT 1").Exec(ctx)
+		return err
+	}))
+	require.Zero(t, f.questions.Load(), "there is nothing to ask about")
+}
+
+// The database is gone for longer than anybody wants to wait.
+func TestOutcomeThatCannotBeFoundOut(t *testing.T) {
+	s := newService(t, nil)
+	f := &faults{}
+	f.commit = func(c *faultyConn, commit func() error) error {
+		f.down.Store(true)
+		return executeThenFail(c, commit)
+	}
+	pool := s.broken(t, f)
+	a := newAccount("a", "one")
+	hooked, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 100 * time.Millisecond}, pool, s.sink), a, "x")
+	var unknown *uow.CommitUnknownError
+	require.ErrorAs(t, err, &unknown)
+	require.ErrorIs(t, err, uow.ErrCommitUnknown)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.ErrorIs(t, err, errDown)
+	require.False(t, hooked)
+	require.Empty(t, s.sink.committed)
+	require.Len(t, a.RecordedEvents(), 1, "nobody knows, so nothing is forgotten")
+	require.Zero(t, pool.Stats().InUse)
+	// What the error says is enough to find out.
+	require.Equal(t, []string{"committed"}, lines(t, s, "SELECT pg_xact_status(?::text::xid8)", unknown.XID))
+	require.Equal(t, []string{"x"}, s.notes(t))
+}
+
+// A server that is not the one we were on: it has not come that far yet.
+func TestOutcomeOfTheFuture(t *testing.T) {
+	s := newService(t, nil)
+	sink := &liar{&probeSink{tableSink: s.sink}}
+	_, err := change(t.Context(), s.manager(nil, s.broken(t, &faults{commit: executeThenFail}), sink), newAccount("a", "one"), "x")
+	var unknown *uow.CommitUnknownError
+	require.ErrorAs(t, err, &unknown, "at once, not after the timeout")
+	require.Equal(t, "9000000000000000000", unknown.XID)
+	require.Equal(t, "22023", pgsql.Code(err))
+}
+
+// liar answers the probe with the id of a transaction that does not exist.
+type liar struct{ *probeSink }
+
+func (s *liar) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (string, error) {
+	_, err := s.probeSink.FlushProbe(ctx, tx, evs)
+	return "9000000000000000000", err
+}
+
+func TestOutcomeThatTheServerHasForgotten(t *testing.T) {
+	s := newService(t, nil)
+	f := &faults{commit: executeThenFail, forgetful: true}
+	_, err := change(t.Context(), s.manager(nil, s.broken(t, f), s.sink), newAccount("a", "one"), "x")
+	require.ErrorIs(t, err, uow.ErrCommitUnknown)
+	require.EqualValues(t, 1, f.questions.Load(), "at once, not after the timeout")
+}
+
+// slowCommit makes COMMIT wait for a lock that the test holds, and returns how to let it go on.
+func (s *service) slowCommit(t *testing.T) (release func()) {
+	t.Helper()
+	_, err := s.DB.Exec(`CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS
+			$f$ BEGIN PERFORM pg_advisory_xact_lock(hashtext(current_schema())); RETURN NULL; END $f$;
+		CREATE CONSTRAINT TRIGGER wait_for_test AFTER INSERT ON notes DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION wait_for_test()`)
+	require.NoError(t, err)
+	tx, err := s.DB.BeginTx(context.Background(), nil)
+	require.NoError(t, err)
+	_, err = tx.Exec("SELECT pg_advisory_xact_lock(hashtext(current_schema()))")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return func() { require.NoError(t, tx.Rollback()) }
+}
+
+// commitInBackground loses the connection while COMMIT goes on at the server.
+func commitInBackground(c *faultyConn, commit func() error) error {
+	c.busy.Store(true)
+	c.f.background.Go(func() {
+		_ = commit()
+		_ = c.Conn.Close()
+	})
+	return io.ErrUnexpectedEOF
+}
+
+func TestCommitThatIsStillInProgress(t *testing.T) {
+	s := newService(t, nil)
+	release := s.slowCommit(t)
+	f := &faults{commit: commitInBackground, detached: true}
+	var once atomic.Bool
+	f.call = func(what string, run func() error) error {
+		if strings.Contains(what, "pg_xact_status") && f.questions.Load() > 2 && !once.Swap(true) {
+			release() // it was asked, it was in progress, it was asked again
+		}
+		return run()
+	}
+	hooked, err := change(t.Context(), s.manager(nil, s.broken(t, f), s.sink), newAccount("a", "one"), "x")
+	require.NoError(t, err)
+	require.True(t, hooked)
+	require.Greater(t, f.questions.Load(), int64(2))
+	require.Equal(t, []string{"x"}, s.notes(t))
+}
+
+func TestCommitThatStaysInProgress(t *testing.T) {
+	s := newService(t, nil)
+	release := s.slowCommit(t)
+	f := &faults{commit: commitInBackground, detached: true}
+	_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 100 * time.Millisecond}, s.broken(t, f), s.sink), newAccount("a", "one"), "x")
+	require.ErrorIs(t, err, uow.ErrCommitUnknown)
+	require.Empty(t, s.notes(t), "not there yet")
+	release()
+	f.background.Wait()
+	require.Equal(t, []string{"x"}, s.notes(t), "which is why nobody could say")
+}
+
+// COMMIT is bounded too. It is cancelled then, and the server says what that came to.
+func TestCommitThatTakesTooLong(t *testing.T) {
+	s := newService(t, nil)
+	s.slowCommit(t)
+	_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 200 * time.Millisecond}, s.DB.DB, s.sink), newAccount("a", "one"), "x")
+	require.Error(t, err)
+	require.Empty(t, s.notes(t))
+	require.Empty(t, s.sunk(t))
+}
+
+// Without the probe a swallowed error is found by pgx at the latest: PostgreSQL answers COMMIT with ROLLBACK.
+func TestSwallowedErrorAtCommit(t *testing.T) {
+	s := newService(t, nil)
+	err := s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		var xid string
+		require.NoError(t, u.DB().NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &xid))
+		_, err := u.DB().ExecContext(ctx, "SELECT 1/0")
+		require.Error(t, err)
+		u.Probed(xid) // which is not true
+		return nil
+	})
+	require.ErrorIs(t, err, pgx.ErrTxCommitRollback)
+	require.Empty(t, pgsql.Code(err))
+	s.requireNothing(t)
+}

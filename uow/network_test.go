@@ -1,0 +1,169 @@
+package uow_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// network is a proxy between a pool and the server that can be cut.
+type network struct {
+	*toxiproxy.Proxy
+
+	pool *bun.DB
+	t    *testing.T
+}
+
+func (s *service) network(t *testing.T) *network {
+	t.Helper()
+	u, err := url.Parse(s.DSN)
+	require.NoError(t, err)
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
+	n := &network{Proxy: toxiproxy.NewProxy(server, "postgres", "127.0.0.1:0", u.Host), t: t}
+	require.NoError(t, n.Start())
+	t.Cleanup(n.Stop)
+	u.Host = n.Listen
+	pool, err := sql.Open("pgx", u.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = pool.Close() })
+	n.pool = bun.NewDB(pool, pgdialect.New())
+	return n
+}
+
+// cut lets so many more bytes pass in one direction, "downstream" to the client or "upstream" to the server, and then
+// closes the connection.
+func (n *network) cut(direction string, bytes int) {
+	n.toxic(fmt.Sprintf(`{"name":"cut","type":"limit_data","stream":%q,"attributes":{"bytes":%d}}`, direction, bytes))
+}
+
+// swallow keeps the connections open and lets nothing pass any more.
+func (n *network) swallow(direction string) {
+	n.toxic(fmt.Sprintf(`{"name":"cut","type":"timeout","stream":%q,"attributes":{"timeout":0}}`, direction))
+}
+
+func (n *network) toxic(description string) {
+	_, err := n.Toxics.AddToxicJson(strings.NewReader(description))
+	require.NoError(n.t, err)
+}
+
+// mend makes everything as before.
+func (n *network) mend() { n.Toxics.ResetToxics(context.Background()) }
+
+// mendWhenAsked mends the network as soon as the unit begins to ask what became of its COMMIT.
+func (n *network) mendWhenAsked(s *service) {
+	s.logs.on = func(text string) {
+		if strings.Contains(text, "the answer to COMMIT was lost") {
+			n.mend()
+		}
+	}
+}
+
+// cutter is a sink that breaks the network as the last thing before COMMIT.
+type cutter struct {
+	*probeSink
+
+	cut func()
+}
+
+func (s *cutter) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (string, error) {
+	xid, err := s.probeSink.FlushProbe(ctx, tx, evs)
+	s.cut()
+	return xid, err
+}
+
+func TestAnswerToCommitLostOnTheWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut       func(n *network)
+		committed bool
+	}{
+		"answer cut off":   {func(n *network) { n.cut("downstream", 0) }, true},
+		"answer swallowed": {func(n *network) { n.swallow("downstream") }, true},
+		"COMMIT cut off":   {func(n *network) { n.cut("upstream", 0) }, false},
+		"COMMIT torn":      {func(n *network) { n.cut("upstream", 3) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, nil)
+			n := s.network(t)
+			n.mendWhenAsked(s)
+			sink := &cutter{&probeSink{tableSink: s.sink}, func() { c.cut(n) }}
+			// What was swallowed is given up after this time.
+			units := s.manager(&uow.Config{CommitTimeout: time.Second}, n.pool, sink)
+			hooked, err := change(t.Context(), units, newAccount("a", "one"), "x")
+			require.Contains(t, s.logs.all(), "the answer to COMMIT was lost")
+			require.Equal(t, c.committed, hooked)
+			if !c.committed {
+				require.ErrorContains(t, err, "the connection was lost and the transaction rolled back")
+				s.requireNothing(t)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, []string{"x"}, s.notes(t), "exactly once")
+			require.Equal(t, []string{"account a v1 one"}, s.sunk(t))
+		})
+	}
+}
+
+// The network stays away. All there is to say is how to find out.
+func TestAnswerToCommitLostForGood(t *testing.T) {
+	s := newService(t, nil)
+	n := s.network(t)
+	sink := &cutter{&probeSink{tableSink: s.sink}, func() { n.cut("downstream", 0) }}
+	_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 300 * time.Millisecond}, n.pool, sink), newAccount("a", "one"), "x")
+	var unknown *uow.CommitUnknownError
+	require.ErrorAs(t, err, &unknown)
+	require.Equal(t, []string{"committed"}, lines(t, s, "SELECT pg_xact_status(?::text::xid8)", unknown.XID))
+}
+
+// The network is cut anywhere. Then either there is an error and nothing is stored, or there is none and all of it is.
+func TestNetworkCutAnywhere(t *testing.T) {
+	const seeds = 120
+	s := newService(t, nil)
+	n := s.network(t)
+	n.mendWhenAsked(s)
+	units := s.manager(nil, n.pool, s.sink)
+	committed, failed := 0, 0
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a test that can be repeated
+		n.mend()
+		text := fmt.Sprint("seed ", seed)
+		require.Eventually(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, waitFor, poll)
+		if rng.IntN(2) == 0 {
+			n.cut("downstream", rng.IntN(300))
+		} else {
+			n.cut("upstream", rng.IntN(400))
+		}
+		_, err := change(t.Context(), units, newAccount(text, "one"), text)
+		n.mend()
+		require.NotErrorIs(t, err, uow.ErrCommitUnknown, "seed %d", seed)
+		stored := append(lines(t, s, "SELECT text FROM notes WHERE text = ?", text),
+			lines(t, s, "SELECT line FROM sunk WHERE line = ?", "account "+text+" v1 one")...)
+		if err == nil {
+			committed++
+			require.Len(t, stored, 2, "seed %d", seed)
+		} else {
+			failed++
+			require.Empty(t, stored, "seed %d: %v", seed, err)
+		}
+		require.Zero(t, n.pool.Stats().InUse, "seed %d", seed)
+	}
+	lost := strings.Count(s.logs.all(), "the answer to COMMIT was lost")
+	t.Logf("of %d units %d were committed and %d were not; %d answers to COMMIT were lost", seeds, committed, failed, lost)
+	require.NotZero(t, committed)
+	require.NotZero(t, failed)
+	require.NotZero(t, lost)
+}

@@ -1,0 +1,152 @@
+package uow_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// A statement failed and nobody looked: PostgreSQL would answer COMMIT with ROLLBACK.
+func TestSwallowedErrorOfAStatement(t *testing.T) {
+	s := newService(t, nil)
+	for name, emit := range map[string]func(*uow.Unit){
+		"with events":    func(u *uow.Unit) { u.Track(newAccount("a", "one")) },
+		"without events": func(*uow.Unit) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+				emit(u)
+				require.NoError(t, note(ctx, u, "x"))
+				_, err := u.DB().ExecContext(ctx, "SELECT 1/0")
+				require.Error(t, err)
+				return nil
+			})
+			require.Equal(t, "25P02", pgsql.Code(err))
+			require.NotErrorIs(t, err, pgx.ErrTxCommitRollback, "found before COMMIT")
+			s.requireNothing(t)
+		})
+	}
+}
+
+// A sink that swallows an error cannot hide it either, even if it has answered the probe before.
+func TestSwallowedErrorOfASink(t *testing.T) {
+	s := newService(t, nil)
+	s.sink.after = func(ctx context.Context, tx bun.IDB) error {
+		_, err := tx.ExecContext(ctx, "SELECT 1/0")
+		require.Error(t, err)
+		return nil
+	}
+	for name, units := range map[string]*uow.Manager{
+		"plain":        s.units,
+		"behind probe": s.manager(nil, s.DB.DB, &probeSink{tableSink: &tableSink{}}, s.sink),
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+				u.Track(newAccount("a", "one"))
+				return nil
+			})
+			require.Equal(t, "25P02", pgsql.Code(err))
+			s.requireNothing(t)
+		})
+	}
+}
+
+// probeSink is a sink whose statement is the probe.
+type probeSink struct {
+	*tableSink
+
+	xid string
+	// forget answers without an id.
+	forget bool
+}
+
+func (s *probeSink) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (string, error) {
+	if err := s.Flush(ctx, tx, evs); err != nil {
+		return "", err
+	}
+	if s.forget {
+		return "", nil
+	}
+	err := tx.NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &s.xid)
+	return s.xid, err
+}
+
+// statements counts what bun and the unit send.
+func TestProbeSinkSparesTheProbe(t *testing.T) {
+	s := newService(t, nil)
+	for name, c := range map[string]struct {
+		sinks []uow.Sink
+		emit  bool
+		want  int64
+	}{
+		"plain sink":             {[]uow.Sink{s.sink}, true, 1},
+		"probe sink":             {[]uow.Sink{&probeSink{tableSink: s.sink}}, true, 0},
+		"probe sink, no events":  {[]uow.Sink{&probeSink{tableSink: s.sink}}, false, 1},
+		"probe sink without one": {[]uow.Sink{&probeSink{tableSink: s.sink, forget: true}}, true, 1},
+		"a plain sink behind it": {[]uow.Sink{&probeSink{tableSink: s.sink}, s.sink}, true, 1},
+		"one more probe sink":    {[]uow.Sink{s.sink, &probeSink{tableSink: s.sink}}, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := &faults{}
+			units := s.manager(nil, s.broken(t, faults), c.sinks...)
+			require.NoError(t, units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+				if c.emit {
+					u.Track(newAccount("a", "one"))
+				}
+				return nil
+			}))
+			require.Equal(t, c.want, faults.probes.Load())
+		})
+	}
+}
+
+// Probed says that the function's own last statement was the probe.
+func TestProbed(t *testing.T) {
+	s := newService(t, nil)
+	for name, c := range map[string]struct {
+		fn   func(ctx context.Context, u *uow.Unit) error
+		want int64
+	}{
+		"last":          {func(context.Context, *uow.Unit) error { return nil }, 0},
+		"events follow": {func(_ context.Context, u *uow.Unit) error { return u.Add("reports", []byte("x")) }, 1},
+		"a unit follows": {func(ctx context.Context, _ *uow.Unit) error {
+			return s.units.Do(ctx, func(context.Context, *uow.Unit) error { return nil })
+		}, 1},
+		"a failed unit": {func(ctx context.Context, _ *uow.Unit) error {
+			_ = s.units.Do(ctx, func(context.Context, *uow.Unit) error { return errRefused })
+			return nil
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := &faults{}
+			s.units = s.manager(nil, s.broken(t, faults), s.sink)
+			require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+				var xid string
+				require.NoError(t, u.DB().NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &xid))
+				u.Probed(xid)
+				return c.fn(ctx, u)
+			}))
+			require.Equal(t, c.want, faults.probes.Load())
+		})
+	}
+}
+
+func TestRowsThatWereNotClosed(t *testing.T) {
+	s := newService(t, nil)
+	err := s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		require.NoError(t, note(ctx, u, "x"))
+		rows, err := u.DB().QueryContext(ctx, "SELECT generate_series(1, 100000)")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+		return nil
+	})
+	require.ErrorContains(t, err, "rows were not closed")
+	s.requireNothing(t)
+}

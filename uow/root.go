@@ -1,0 +1,136 @@
+package uow
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// root is the transaction that a unit and its savepoints share.
+type root struct {
+	manager *Manager
+	conn    bun.Conn
+	tx      bun.Tx
+	cancel  context.CancelFunc
+	// outer is the unit of another database that was open around this one.
+	outer *Unit
+	// xid is the id of the transaction, "" if it wrote nothing.
+	xid string
+	// closed: COMMIT or ROLLBACK was sent.
+	closed bool
+
+	mu sync.Mutex
+	// active is the innermost level. It ends last opened, first closed, as savepoints do.
+	active *Unit
+	// doomed is why the transaction must not be committed any more, whatever the function returns.
+	doomed error
+	stale  staleSet
+
+	hidden atomic.Pointer[error] // see Unit.Retryable
+}
+
+// staleSet holds the aggregates that lived through a rollback, within this try or an earlier one.
+type staleSet map[event.Aggregate]struct{}
+
+func (s staleSet) add(entries []entry) {
+	for _, e := range entries {
+		if e.aggregate != nil {
+			s[e.aggregate] = struct{}{}
+		}
+	}
+}
+
+func (m *Manager) begin(ctx context.Context, tx *sql.TxOptions, stale staleSet) (*Unit, error) {
+	// A pooled connection is waited for as long as the caller likes.
+	conn, err := m.db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("uow: get a connection to the database: %w", err)
+	}
+	// But the transaction is not the caller's to cancel: database/sql would roll it back behind our back, COMMIT
+	// included. So it has a context of its own, which follows the caller's only until BEGIN has been answered.
+	txCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, cancel)
+	begun, err := conn.BeginTx(txCtx, tx)
+	if !unhook() && err == nil {
+		_ = begun.Rollback() // database/sql is doing the same
+		err = interrupted(ctx)
+	}
+	if err != nil {
+		cancel()
+		_ = conn.Close()
+		return nil, fmt.Errorf("uow: begin: %w", err)
+	}
+	r := &root{manager: m, conn: conn, tx: begun, cancel: cancel, stale: stale}
+	r.outer, _ = FromContext(ctx)
+	r.active = &Unit{root: r}
+	return r.active, nil
+}
+
+// interrupted is the context's error together with its cause, nil if there is none.
+func interrupted(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || cause == err { //nolint:errorlint // the very same value, not one that matches
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// doom makes sure that the transaction is not committed, even if the function swallows the error.
+func (r *root) doom(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.doomed == nil {
+		r.doomed = err
+	}
+}
+
+// seal ends the unit, so that nothing is added any more that nobody would emit, and returns what it holds.
+func (r *root) seal(u *Unit) ([]entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active != u {
+		r.doomed = errParallel
+	}
+	u.ended = true
+	if r.doomed != nil {
+		return nil, fmt.Errorf("uow: the unit cannot be committed: %w", r.doomed)
+	}
+	return u.entries, nil
+}
+
+// abandon marks all that the unit tracked as having lived through a rollback.
+func (r *root) abandon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for u := r.active; u != nil; u = u.parent {
+		r.stale.add(u.entries)
+		u.ended = true
+	}
+}
+
+// rollback ends the unit without COMMIT. It does nothing to one that has been committed or rolled back.
+func (r *root) rollback() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	r.abandon()
+	// The rollback is not the caller's to cancel either. If the connection is gone, so is the transaction.
+	timer := time.AfterFunc(r.manager.cfg.CommitTimeout, r.cancel)
+	_ = r.tx.Rollback()
+	timer.Stop()
+	r.release()
+}
+
+// release gives the connection back to the pool.
+func (r *root) release() {
+	r.cancel()
+	_ = r.conn.Close()
+}
