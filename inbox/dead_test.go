@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -178,7 +179,7 @@ func TestDeadPages(t *testing.T) {
 	w := newWorld(t)
 	for n := range 5 {
 		for _, consumer := range []string{"billing", "shipping"} {
-			require.NoError(t, w.box.Wrap(consumer, gaveUp()).Handle(t.Context(), unordered(fmt.Sprint(n))))
+			require.NoError(t, w.box.Wrap(consumer, gaveUp()).Handle(t.Context(), unordered(strconv.Itoa(n))))
 		}
 	}
 	// All at one moment, so that the page is continued by the key.

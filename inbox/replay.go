@@ -49,7 +49,7 @@ func (i *Inbox) Replay(ctx context.Context, key DeadKey, next messaging.Handler)
 			return err
 		}
 		return next.Handle(messaging.NewContext(ctx, m), m)
-	}, readCommitted)
+	}, readCommitted())
 	if err != nil {
 		return fmt.Errorf("inbox: replay %s of consumer %s: %w", key.MessageKey, key.Consumer, err)
 	}

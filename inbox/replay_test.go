@@ -2,7 +2,6 @@ package inbox_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 
@@ -89,5 +88,5 @@ func TestReplayRefusesWhatIsNoKey(t *testing.T) {
 	w := newWorld(t)
 	require.ErrorContains(t, w.box.Replay(t.Context(), inbox.DeadKey{MessageKey: "4711"}, gaveUp()), "not a UUID")
 	err := w.box.Replay(t.Context(), inbox.DeadKey{MessageKey: newID(t), Consumer: "billing"}, gaveUp())
-	require.True(t, errors.Is(err, inbox.ErrNotDead))
+	require.ErrorIs(t, err, inbox.ErrNotDead)
 }

@@ -139,7 +139,7 @@ func (i *Inbox) drop(ctx context.Context, child string, end time.Time) (dropped 
 		}
 		_, err = i.sql.Exec(ctx, u.DB(), dropPartitions, end)
 		return err
-	}, readCommitted, uow.WithoutRetry())
+	}, readCommitted(), uow.WithoutRetry())
 	return err == nil && !used, err
 }
 

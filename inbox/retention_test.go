@@ -107,7 +107,7 @@ func TestCleanDropsWhatIsOlderThanTheRetention(t *testing.T) {
 		age[id] = handled
 		key := id
 		if _, err := uuid.Parse(id); err != nil {
-			key = column[string](t, w.db.DB, "SELECT max(message_key::text) FROM inbox_foreign WHERE processed_at = (SELECT max(processed_at) FROM inbox_foreign)")[0]
+			key = column[string](t, w.db.DB, "SELECT message_key::text FROM inbox_foreign ORDER BY processed_at DESC LIMIT 1")[0]
 		}
 		w.exec("UPDATE inbox SET processed_at = now() - ?::interval WHERE message_key = ?", fmt.Sprintf("%d s", int(handled.Seconds())), key)
 	}
@@ -167,7 +167,9 @@ func TestCleanDeletesInBatches(t *testing.T) {
 func TestKeepForever(t *testing.T) {
 	w := newWorld(t)
 	w.exec("SELECT inbox_make_partition('2020-01-01')")
-	w.exec("INSERT INTO inbox VALUES (inbox_day_bound('2020-01-01'), 'c', 't', 's', '2020-01-01'), (inbox_day_bound('2019-01-01'), 'c', 't', 's', '2019-01-01')")
+	for _, day := range []string{"2020-01-01", "2019-01-01"} {
+		w.exec("INSERT INTO inbox VALUES (inbox_day_bound(?), 'c', 't', 's', ?)", day, day)
+	}
 	require.NoError(t, newBox(w.units, &inbox.Config{Retention: inbox.KeepForever}).Clean(t.Context()))
 	require.Equal(t, 2, w.entries())
 }

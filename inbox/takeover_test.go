@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -24,7 +25,7 @@ func TestTwoConsumersOfTheSameMessages(t *testing.T) {
 	var msgs []event.Envelope
 	for n := range perKey {
 		for key := range keys {
-			m := ordered(fmt.Sprintf("%d/%02d", key, n), fmt.Sprint(key))
+			m := ordered(fmt.Sprintf("%d/%02d", key, n), strconv.Itoa(key))
 			msgs = append(msgs, m.Envelope)
 		}
 	}
@@ -32,7 +33,7 @@ func TestTwoConsumersOfTheSameMessages(t *testing.T) {
 
 	var processes sync.WaitGroup
 	for process := range 2 {
-		receiver, err := broker.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: fmt.Sprint(process)})
+		receiver, err := broker.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: strconv.Itoa(process)})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

@@ -40,7 +40,7 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 			return err
 		}
 		return w.next.Handle(ctx, m)
-	}, readCommitted)
+	}, readCommitted())
 	switch {
 	case err != nil && hopeless(err):
 		return w.bury(ctx, id, m, err)
@@ -56,7 +56,7 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 }
 
 // What the lock and the index do for order and deduplication rests on it, whatever the server's default is.
-var readCommitted = uow.WithIsolation(sql.LevelReadCommitted)
+func readCommitted() uow.Option { return uow.WithIsolation(sql.LevelReadCommitted) }
 
 // hopeless tells whether trying again, with this build of the program, leads nowhere.
 func hopeless(err error) bool {
@@ -74,7 +74,7 @@ func (w *wrapped) bury(ctx context.Context, id identity, m *messaging.Message, c
 			return err
 		}
 		return w.storeDead(ctx, u.DB(), id, m, cause)
-	}, readCommitted)
+	}, readCommitted())
 	if err != nil {
 		w.count(ctx, w.consumer, "failed")
 		// The cause is permanent; that it could not be written down is not.

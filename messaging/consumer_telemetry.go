@@ -105,8 +105,7 @@ func (t *telemetry) failed(ctx context.Context, m *Message, n int, pause time.Du
 		slog.String("consumer", t.consumer), slog.String("topic", m.Topic), slog.String("type", m.Type), slog.String("id", m.ID),
 		slog.String("key", m.OrderingKey()), slog.Int("try", n), slog.Duration("pause", pause), slog.Any("error", err),
 	}
-	var panicked *PanicError
-	if errors.As(err, &panicked) {
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
 		level = slog.LevelError
 		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
 	}

@@ -85,7 +85,7 @@ func TestConsumerMetrics(t *testing.T) {
 				}
 			case metricdata.Histogram[float64]:
 				for _, p := range d.DataPoints {
-					got[m.Name] += int64(p.Count) //nolint:gosec // four
+					got[m.Name] += int64(p.Count)
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
@@ -48,7 +49,7 @@ func ExampleConsumer() {
 	var events []event.Envelope
 	for n, delta := range []int{5, -1, -2} {
 		events = append(events, event.Envelope{
-			ID: fmt.Sprint(n), Type: "stock.changed", Source: "shop", TenantID: "default", Topic: "stock",
+			ID: strconv.Itoa(n), Type: "stock.changed", Source: "shop", TenantID: "default", Topic: "stock",
 			AggregateType: "article", AggregateID: "apple", RoutingKey: "apple",
 			ContentType: event.ContentTypeJSON, Payload: fmt.Appendf(nil, `{"sku":"apple","delta":%d}`, delta),
 		})

@@ -55,8 +55,7 @@ func RetryAfter(d time.Duration, err error) error {
 
 // RetryDelay returns the pause that [RetryAfter] asked for, and whether it did.
 func RetryDelay(err error) (time.Duration, bool) {
-	var r *retryAfterError
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*retryAfterError](err); ok {
 		return r.d, true
 	}
 	return 0, false

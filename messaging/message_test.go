@@ -40,7 +40,7 @@ func TestMessageOrderingKey(t *testing.T) {
 		want string
 	}{
 		{"aggregate", event.Envelope{TenantID: "t", AggregateType: "order", AggregateID: "1", RoutingKey: "r"}, "t|order|1"},
-		{"explicit, as the producer has it", event.Envelope{TenantID: "t", AggregateID: "1", RoutingKey: "r", Delivery: event.Delivery{OrderingKey: "k"}}, "t|k"},
+		{"explicit, as the producer has it", event.Envelope{TenantID: "t", AggregateID: "1", Delivery: event.Delivery{OrderingKey: "k"}}, "t|k"},
 		{"routing key", event.Envelope{TenantID: "t", RoutingKey: "r|s"}, `t|r\|s`},
 		{"none", event.Envelope{TenantID: "t"}, ""},
 	} {

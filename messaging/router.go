@@ -33,7 +33,7 @@ func Handle[T event.Event](r *Router, fn func(ctx context.Context, e T) error) {
 	goType := reflect.TypeFor[T]()
 	var sample T
 	if goType.Kind() == reflect.Pointer {
-		sample = reflect.New(goType.Elem()).Interface().(T) //nolint:errcheck // the type is T by construction
+		sample = reflect.New(goType.Elem()).Interface().(T) //nolint:forcetypeassert // the type is T by construction
 	}
 	name := sample.EventType()
 	if _, ok := r.registry.Name(name); !ok {
