@@ -1,0 +1,83 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+)
+
+// The service as five processes, on a real PostgreSQL and a real Pulsar, with every request sent three times, while api,
+// projectors and consumers are killed. Afterwards what clients were told, what is in the database, what was on the wire
+// and what the read model says are compared; see verdict for what may not be.
+func TestEndToEnd(t *testing.T) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	db, ns := pgtest.Open(t), pulsartest.Open(t)
+	ns.Retain(t) // for the reader, who comes when all is acknowledged
+
+	f := openFleet(t, pgtest.URL(t), []string{
+		"ONCEBOX_SCHEMA=" + db.Schema,
+		"ONCEBOX_PULSAR_URL=" + ns.URL, "ONCEBOX_PULSAR_ADMIN_URL=" + ns.AdminURL, "ONCEBOX_PULSAR_NAMESPACE=" + strings.TrimPrefix(ns.Name, "public/"),
+		// Half of the usual, so that takeovers take less of the test's time.
+		"ONCEBOX_OUTBOX_LEASE=5s", "ONCEBOX_OUTBOX_RENEW=1s", "ONCEBOX_OUTBOX_PUBLISH_TIMEOUT=2s",
+	})
+	built := time.Since(began)
+	require.NoError(t, f.startAll(ctx))
+
+	c := newClient(f.apiAddr)
+	defer c.http.CloseIdleConnections()
+	l := newLoad(c)
+	k := &kills{
+		fleet: f, load: l, db: db.DB, owners: map[string]bool{},
+		backlog: func(ctx context.Context) (int, error) { return backlogOf(ctx, ns) },
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.run(groupCtx) })
+	group.Go(func() error { return k.run(groupCtx) })
+	require.NoError(t, group.Wait())
+	require.NoError(t, awaitDrained(ctx, db, ns))
+
+	e := &evidence{plans: l.plans, results: c.results}
+	require.NoError(t, e.readDatabase(ctx, db))
+	require.NoError(t, e.readSummaries(ctx, c))
+	var err error
+	e.wire, err = readWire(ctx, ns, orderTopic)
+	require.NoError(t, err)
+	require.NoError(t, f.stopAll(ctx), "SIGTERM ends a process cleanly")
+
+	v := e.judge()
+	t.Logf("orders e2e orders=%d events=%d keys=%d posts=%d kills_api=%d kills_projector=%d kills_consumer=%d "+
+		"mid_request=%d mid_publish=%d mid_handler=%d lanes_taken_over=%d "+
+		"lost=%d ghosts=%d order_violations=%d effects_twice=%d answers_differ=%d wrong=%d wire_duplicates=%d "+
+		"replayed=%d connection_errors=%d conflicts=%d unavailable=%d build=%s total=%s",
+		len(e.orders), len(e.sent), len(c.results), c.tally.posts, f.killed[RoleAPI], f.killed[RoleProjector], f.killed[RoleConsumer],
+		k.midRequest, k.midPublish, k.midHandler, k.takeovers,
+		v.lost, v.ghosts, v.disorder, v.twice, v.differing, v.wrong, v.duplicates,
+		c.tally.replayed, c.tally.refused, c.tally.inFlight, c.tally.unavailable, built.Round(time.Second), time.Since(began).Round(time.Second))
+
+	require.True(t, v.clean(), strings.Join(v.details, "\n"))
+	require.Len(t, e.orders, planOrders)
+	for role, n := range f.killed {
+		require.Equal(t, killRounds, n, role)
+	}
+	require.Positive(t, k.takeovers, "lanes of killed projectors went to others")
+	for place, role := range fleetPlaces {
+		require.Equal(t, role == RoleProjector, k.owners[place], place+" was seen owning lanes")
+	}
+	// What was done was hard enough to prove something.
+	require.Positive(t, k.midRequest, "the api was killed in the middle of requests")
+	require.Positive(t, k.midPublish, "a projector was killed while rows were on their way")
+	require.Positive(t, k.midHandler, "a consumer was killed in the middle of handlers")
+	require.Positive(t, c.tally.refused, "clients met a killed api")
+	require.Greater(t, c.tally.replayed, 2*len(c.results), "some answers were lost after their COMMIT, and replayed")
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// Whoever starts the service and did something wrong is told what to do.
+func TestStartUpErrors(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+
+	for name, c := range map[string]struct {
+		args []string
+		env  map[string]string
+		want []string
+	}{
+		"an unknown role":         {[]string{"-role", "boss"}, nil, []string{"boss", "projector"}},
+		"a role without Pulsar":   {[]string{"-role", "api"}, nil, []string{"role api needs Pulsar", "ONCEBOX_PULSAR_URL"}},
+		"no database":             {nil, map[string]string{"DATABASE_URL": ""}, []string{"set ONCEBOX_DATABASE_URL"}},
+		"a database that is down": {nil, map[string]string{"DATABASE_URL": "postgres://u@127.0.0.1:1/d"}, []string{"127.0.0.1:1", "start it"}},
+		"a setting that is none":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "soon"}, []string{"Lease", "soon"}},
+		"settings that conflict":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "1s"}, []string{"PublishTimeout", "Lease"}},
+		"an address that is taken": {
+			nil, map[string]string{"HTTP_ADDR": taken.Addr().String()}, []string{"HTTP_ADDR", "another address"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, name := range []string{"ONCEBOX_DATABASE_URL", "ONCEBOX_PULSAR_URL", "PULSAR_URL", "ONCEBOX_SCHEMA"} {
+				t.Setenv(name, "")
+			}
+			t.Setenv("DATABASE_URL", pgtest.URL(t))
+			t.Setenv("HTTP_ADDR", "127.0.0.1:0")
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			err := run(t.Context(), c.args)
+			for _, want := range c.want {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/oncebox/oncebox"
+)
+
+// Role is which parts of the service a process runs.
+type Role string
+
+// A service of one process has all roles; otherwise any number of processes may have each of the others.
+const (
+	RoleAll       Role = "all"
+	RoleAPI       Role = "api"       // answers HTTP requests
+	RoleProjector Role = "projector" // publishes the outbox
+	RoleConsumer  Role = "consumer"  // builds the read model
+)
+
+// parseRole reads the flag.
+func parseRole(s string) (Role, error) {
+	switch r := Role(s); r {
+	case RoleAll, RoleAPI, RoleProjector, RoleConsumer:
+		return r, nil
+	default:
+		return "", fmt.Errorf("-role %q is unknown: give all, api, projector or consumer", s)
+	}
+}
+
+// parts returns what the framework is to run. Cleaning is done wherever keys or messages are written.
+func (r Role) parts() []oncebox.Part {
+	switch r {
+	case RoleAPI:
+		return []oncebox.Part{oncebox.Cleaner}
+	case RoleProjector:
+		return []oncebox.Part{oncebox.Relay}
+	case RoleConsumer:
+		return []oncebox.Part{oncebox.Consumers, oncebox.Cleaner}
+	default:
+		return []oncebox.Part{oncebox.Relay, oncebox.Consumers, oncebox.Cleaner}
+	}
+}
+
+// serves tells whether the role answers requests for orders.
+func (r Role) serves() bool { return r == RoleAll || r == RoleAPI }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/uptrace/bun"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
+)
+
+const (
+	// defaultSource is the service's name in its events.
+	defaultSource = "orders"
+	// conflictAttempts is how often a request is tried when others change its order at the same time.
+	conflictAttempts = 20
+	// shutdownTimeout is how long requests may take to end after SIGTERM.
+	shutdownTimeout = 20 * time.Second
+)
+
+// service is one process of the reference service.
+type service struct {
+	role    Role
+	db      *bun.DB
+	broker  oncebox.Broker
+	app     *oncebox.App
+	handler http.Handler
+}
+
+// newService wires a process and makes sure of its tables. Close it after use.
+func newService(ctx context.Context, role Role, cfg config.Config) (*service, error) {
+	s := &service{role: role}
+	if err := s.open(ctx, cfg); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *service) open(ctx context.Context, cfg config.Config) (err error) {
+	if err := checkBroker(s.role, cfg); err != nil {
+		return err
+	}
+	if cfg.UoW.Source == "" {
+		cfg.UoW.Source = defaultSource
+	}
+	if cfg.UoW.DefaultTenant == "" {
+		cfg.UoW.DefaultTenant = "default"
+	}
+	if cfg.UoW.Retry.MaxAttempts == 0 {
+		cfg.UoW.Retry.MaxAttempts = conflictAttempts
+	}
+	var metrics http.Handler
+	if cfg.MeterProvider, metrics, err = newMetrics(); err != nil {
+		return err
+	}
+	if s.db, err = config.OpenDB(ctx, cfg); err != nil {
+		return err
+	}
+	if s.broker, err = openBroker(ctx, s.role, cfg); err != nil {
+		return err
+	}
+	if s.app, err = oncebox.New(s.db, s.broker, cfg); err != nil {
+		return err
+	}
+	registerEvents(s.app.Registry)
+	s.app.Consume(cfg.UoW.TopicPrefix+orderTopic, summaryConsumer, summarize(s.app.UoW, s.app.Registry))
+
+	if err := s.app.Migrate(ctx); err != nil {
+		return err
+	}
+	if err := createTables(ctx, s.db); err != nil {
+		return err
+	}
+	s.handler = s.routes(metrics, cfg)
+	return nil
+}
+
+func (s *service) routes(metrics http.Handler, cfg config.Config) http.Handler {
+	r := chi.NewRouter()
+	r.Use(middleware.Recoverer)
+	r.Get("/healthz", alive)
+	r.Get("/readyz", s.ready)
+	r.Method(http.MethodGet, "/metrics", metrics)
+	if s.role.serves() {
+		a := &api{units: s.app.UoW, log: slog.Default()}
+		a.mount(r, s.app, cfg)
+	}
+	return r
+}
+
+// Run answers requests and runs the parts of the role until ctx is done. Then requests under way are answered, batches
+// and messages under way are finished, and nil is returned.
+func (s *service) Run(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.app.Run(ctx, s.role.parts()...) })
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve HTTP: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		return server.Shutdown(end)
+	})
+	return group.Wait()
+}
+
+// Close lets go of broker and database.
+func (s *service) Close() error {
+	var errs []error
+	if s.broker != nil {
+		errs = append(errs, s.broker.Close())
+	}
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	return errors.Join(errs...)
+}
