@@ -21,9 +21,9 @@ func TestHeldAnswersLookTheSame(t *testing.T) {
 		"nothing":      func(http.ResponseWriter, *http.Request) {},
 		"only a body":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>hi") },
 		"guessed type": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("\x89PNG\r\n\x1a\n")) },
-		"guess by 1st": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte("{"))
-			_, _ = w.Write([]byte("<html>"))
+		"guessed in pieces": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("<html"))
+			_, _ = w.Write([]byte(">"))
 		},
 		"empty first": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil); _, _ = w.Write([]byte("<html>")) },
 		"no type": func(w http.ResponseWriter, _ *http.Request) {
@@ -39,19 +39,25 @@ func TestHeldAnswersLookTheSame(t *testing.T) {
 			_, _ = w.Write([]byte("ok"))
 		},
 		"no content": func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(204)
+			w.WriteHeader(http.StatusNoContent)
 			_, err := w.Write([]byte("x"))
 			mustBe(err, http.ErrBodyNotAllowed)
 		},
 		"not modified": func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(304)
+			w.WriteHeader(http.StatusNotModified)
 			_, err := w.Write([]byte("x"))
 			mustBe(err, http.ErrBodyNotAllowed)
 		},
-		"redirect":        func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusSeeOther) },
-		"error":           func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnprocessableEntity) },
-		"second status":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202); w.WriteHeader(500) },
-		"header too late": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202); w.Header().Set("Location", "/late") },
+		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusSeeOther) },
+		"error":    func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnprocessableEntity) },
+		"second status": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			w.WriteHeader(http.StatusBadGateway)
+		},
+		"header too late": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			w.Header().Set("Location", "/late")
+		},
 		"type too late": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("{"))
 			w.Header().Set("Content-Type", "application/json")
@@ -112,15 +118,18 @@ func TestHandlerCannotGetAtTheConnection(t *testing.T) {
 		_, hijacker := w.(http.Hijacker)
 		_, pusher := w.(http.Pusher)
 		_, unwraps := w.(interface{ Unwrap() http.ResponseWriter })
-		require.False(t, flusher || hijacker || pusher || unwraps)
+		if flusher || hijacker || pusher || unwraps {
+			t.Error("the writer offers a way around")
+		}
 
 		c := http.NewResponseController(w)
-		require.ErrorIs(t, c.Flush(), http.ErrNotSupported)
 		_, _, err := c.Hijack()
-		require.ErrorIs(t, err, http.ErrNotSupported)
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
-		require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Minute)))
-		require.NoError(t, c.EnableFullDuplex())
+		if !errors.Is(c.Flush(), http.ErrNotSupported) || !errors.Is(err, http.ErrNotSupported) {
+			t.Error("Flush or Hijack is supported")
+		}
+		noError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+		noError(t, c.SetWriteDeadline(time.Now().Add(time.Minute)))
+		noError(t, c.EnableFullDuplex())
 
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusProcessing)
@@ -144,7 +153,7 @@ func TestLargeAnswers(t *testing.T) {
 	s.cfg.MaxAnswer, s.cfg.MaxHeld = 1000, 2000
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		_, err := s.insert(r.Context())
-		require.NoError(t, err)
+		noError(t, err)
 		n := map[string]int{"/1000": 1000, "/1001": 1001, "/2000": 2000, "/2001": 2001}[r.URL.Path]
 		w.Header().Set("Location", "/payments/1")
 		w.WriteHeader(http.StatusAccepted)
@@ -152,7 +161,6 @@ func TestLargeAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, "x") // a handler that does not look at errors
 		}
 	})
-	at := func(path string) change { return func(r *http.Request) { r.URL.Path = path } }
 	for _, tc := range []struct {
 		path       string
 		size       int // of the first answer; 0: refused
@@ -214,7 +222,7 @@ func TestAnswersThatCannotBeHeld(t *testing.T) {
 			s := newService(t)
 			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, err := s.insert(r.Context())
-				require.NoError(t, err)
+				noError(t, err)
 				h(w, r)
 			})
 			for _, mw := range []func(http.Handler) http.Handler{s.middleware, httpmw.UnitOfWork(s.units)} {
@@ -234,12 +242,12 @@ func TestHeaderThatIsNotText(t *testing.T) {
 	s := newService(t)
 	s.start(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/caf\xe9")
-		w.Header().Set("Etag", `"1"`)
+		w.Header().Set("ETag", `"1"`)
 	})
 	require.Equal(t, "/caf\xe9", s.post("k", "{}").header.Get("Location"))
 	replay := s.post("k", "{}")
 	require.Equal(t, "true", replay.header.Get("Idempotent-Replayed"))
 	require.Empty(t, replay.header.Get("Location"), "rather missing than another one")
-	require.Equal(t, `"1"`, replay.header.Get("Etag"))
+	require.Equal(t, `"1"`, replay.header.Get("ETag"))
 	require.Contains(t, s.log.String(), "Location")
 }

@@ -65,7 +65,8 @@ func TestMetadata(t *testing.T) {
 		"correlation": {map[string]string{"X-Correlation-ID": "c"}, event.Metadata{"correlation_id": "c", "causation_id": "c"}},
 		"request":     {map[string]string{"X-Request-ID": "r"}, event.Metadata{"correlation_id": "r", "causation_id": "r"}},
 		"both":        {map[string]string{"X-Correlation-ID": "c", "X-Request-ID": "r"}, event.Metadata{"correlation_id": "c", "causation_id": "r"}},
-		"bad ids":     {map[string]string{"X-Correlation-ID": "\xff", "X-Request-ID": strings.Repeat("r", 256)}, event.Metadata{"correlation_id": "new", "causation_id": "new"}},
+		"bad ids": {map[string]string{"X-Correlation-ID": "\xff", "X-Request-ID": strings.Repeat("r", 256)},
+			event.Metadata{"correlation_id": "new", "causation_id": "new"}},
 		"trace": {map[string]string{"X-Request-ID": "r", "Traceparent": parent, "Tracestate": "a=b"},
 			event.Metadata{"correlation_id": "r", "causation_id": "r", "traceparent": parent, "tracestate": "a=b"}},
 		"bad trace": {map[string]string{"X-Request-ID": "r", "Traceparent": "00-zz", "Tracestate": "a=b"},
@@ -80,7 +81,7 @@ func TestMetadata(t *testing.T) {
 			}
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			require.Equal(t, got["correlation_id"], w.Header().Get("X-Correlation-Id"))
+			require.Equal(t, got["correlation_id"], w.Header().Get("X-Correlation-ID"))
 			if tc.want["correlation_id"] == "new" {
 				id, err := uuid.Parse(got["correlation_id"])
 				require.NoError(t, err)

@@ -3,6 +3,7 @@ package httpmw_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -34,7 +35,7 @@ func (*exampleTB) Fatal(args ...any)                 { panic(fmt.Sprint(args...)
 func (tb *exampleTB) Cleanup(fn func())              { tb.cleanups = append(tb.cleanups, fn) }
 
 func (tb *exampleTB) done() {
-	for i := len(tb.cleanups) - 1; i >= 0; i-- {
-		tb.cleanups[i]()
+	for _, fn := range slices.Backward(tb.cleanups) {
+		fn()
 	}
 }

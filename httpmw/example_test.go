@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -32,7 +33,9 @@ func ExampleIdempotency() {
 
 	r := chi.NewRouter()
 	r.With(once).Post("/payments", func(w http.ResponseWriter, r *http.Request) {
-		var payment struct{ Cents int }
+		var payment struct {
+			Cents int `json:"cents"`
+		}
 		if err := json.NewDecoder(r.Body).Decode(&payment); err != nil || payment.Cents <= 0 {
 			http.Error(w, "cents must be positive", http.StatusUnprocessableEntity) // stored, and nothing else is
 			return
@@ -119,13 +122,13 @@ func ExampleIdempotency_unitOfWork() {
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprint(w, "placed ", o.id)
 	})
-	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant-ID"), nil })
+	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant-Id"), nil })
 	server := httptest.NewServer(tenant(httpmw.Metadata()(once(mux))))
 	defer server.Close()
 
 	for range 3 {
 		req, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, server.URL+"/orders/7", nil)
-		req.Header.Set("X-Tenant-ID", "acme")
+		req.Header.Set("X-Tenant-Id", "acme")
 		req.Header.Set("Idempotency-Key", "k1")
 		show(server.Client().Do(req))
 	}
@@ -142,19 +145,21 @@ func ExampleIdempotency_unitOfWork() {
 // show prints an answer as a client reads it.
 func show(resp *http.Response, err error) {
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	text := strings.TrimSpace(string(body))
 	if resp.Header.Get("Content-Type") == "application/problem+json" {
-		var problem struct{ Title string }
+		var problem struct {
+			Title string `json:"title"`
+		}
 		_ = json.Unmarshal(body, &problem)
 		text = problem.Title
 	}
 	if resp.Header.Get("Idempotent-Replayed") == "true" {
 		text += " (replayed)"
 	}
-	fmt.Println(resp.StatusCode, text)
+	fmt.Fprintln(os.Stdout, resp.StatusCode, text)
 }

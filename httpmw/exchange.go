@@ -47,8 +47,7 @@ func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64
 	buf.Grow(int(min(max(r.ContentLength, 0), 64<<10)) + bytes.MinRead) // the length is only what the client says
 	if _, err := buf.ReadFrom(from); err != nil {
 		p := bodyUnreadable()
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			p = bodyTooLarge()
 		}
 		return nil, &p

@@ -122,7 +122,7 @@ func TestSwallowedError(t *testing.T) {
 			s.serve(wrap(s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				tx := s.units.DB(r.Context())
 				_, err := tx.ExecContext(r.Context(), "INSERT INTO payments DEFAULT VALUES")
-				require.NoError(t, err)
+				noError(t, err)
 				if broken {
 					_, _ = tx.ExecContext(r.Context(), "SELECT 1/0")
 				}
@@ -155,16 +155,16 @@ func TestCommitFails(t *testing.T) {
 		"a constraint is checked at COMMIT": {
 			breakIt: func(t *testing.T, s *service, r *http.Request) {
 				_, err := s.units.DB(r.Context()).ExecContext(r.Context(), "INSERT INTO invoices (payment) VALUES (-1)")
-				require.NoError(t, err)
+				noError(t, err)
 			},
 			kind: "transaction-failed",
 		},
 		"the connection is lost": {
 			breakIt: func(t *testing.T, s *service, r *http.Request) {
 				var pid int
-				require.NoError(t, s.units.DB(r.Context()).QueryRowContext(r.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+				noError(t, s.units.DB(r.Context()).QueryRowContext(r.Context(), "SELECT pg_backend_pid()").Scan(&pid))
 				_, err := s.db.ExecContext(r.Context(), "SELECT pg_terminate_backend(?, 10000)", pid)
-				require.NoError(t, err)
+				noError(t, err)
 			},
 			kind: "transaction-failed",
 		},
@@ -238,7 +238,7 @@ func TestPanic(t *testing.T) {
 			require.Zero(t, s.sink.count())
 			require.Equal(t, http.StatusCreated, s.post("k", "{}").status)
 			require.Equal(t, 1, s.payments())
-			require.EqualValues(t, map[string]int64{"panicked": 1, "executed": 1}, s.counter("oncebox.idempotency.requests"))
+			require.Equal(t, map[string]int64{"panicked": 1, "executed": 1}, s.counter("oncebox.idempotency.requests"))
 		})
 	}
 }
@@ -304,7 +304,7 @@ func TestDeadlockRunsTheHandlerAgain(t *testing.T) {
 			barrier.Add(2)
 			s.start(func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
-				require.NoError(t, err)
+				noError(t, err)
 				first := s.runs.Load() <= 2
 				err = s.units.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
 					for i, id := range strings.Fields(string(body)) {
@@ -380,6 +380,23 @@ func TestStoreIsDown(t *testing.T) {
 	require.NotContains(t, s.log.String(), "planted")
 }
 
+// The look-up after the lock must see what was committed meanwhile, whatever the database's default is.
+func TestTransactionIsReadCommitted(t *testing.T) {
+	s := newService(t)
+	pool, err := sql.Open("pgx", s.db.DSN+"&default_transaction_isolation=serializable")
+	require.NoError(t, err)
+	defer pool.Close()
+	s.units = uow.New(bun.NewDB(pool, pgdialect.New()), nil)
+	level := make(chan string, 1)
+	s.start(func(_ http.ResponseWriter, r *http.Request) {
+		var now string
+		noError(t, s.units.DB(r.Context()).QueryRowContext(r.Context(), "SHOW transaction_isolation").Scan(&now))
+		level <- now
+	})
+	require.Equal(t, http.StatusOK, s.post("k", "{}").status)
+	require.Equal(t, "read committed", <-level)
+}
+
 func TestMissingTable(t *testing.T) {
 	s := newService(t)
 	s.keys = idempotency.NewStore(&idempotency.Config{Schema: "nowhere"})
@@ -391,7 +408,7 @@ func TestMissingTable(t *testing.T) {
 // With a single connection, a client that is slow to send or to read must not keep it from others.
 func TestSlowClientsHoldNoConnection(t *testing.T) {
 	s := newService(t)
-	s.db.DB.DB.SetMaxOpenConns(1)
+	s.db.SetMaxOpenConns(1)
 	large := strings.Repeat("x", 15<<20) // more than the buffers of a socket
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		s.pay(w, r)
@@ -441,6 +458,19 @@ func TestBodyThatEndsEarly(t *testing.T) {
 	require.Equal(t, "request-body-unreadable", kind)
 	require.True(t, retryable)
 	require.Zero(t, s.runs.Load())
+}
+
+// What says that it is too large is not read at all.
+func TestTooLargeBodyIsNotRead(t *testing.T) {
+	s := newService(t)
+	s.cfg.MaxBody = 10
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/payments", failing{})
+	r.ContentLength = 11
+	r.Header.Set("Idempotency-Key", "k")
+	r.Header.Set("X-Principal", "u1")
+	w := httptest.NewRecorder()
+	s.middleware(http.HandlerFunc(s.pay)).ServeHTTP(w, r)
+	require.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
 }
 
 type failing struct{}

@@ -3,6 +3,7 @@ package httpmw
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -116,7 +117,7 @@ func decode(t *testing.T, text []byte) any {
 	if err := dec.Decode(&v); err != nil {
 		t.Fatalf("%q has a canonical form and is no JSON: %v", text, err)
 	}
-	if _, err := dec.Token(); err != io.EOF { //nolint:errorlint // as it is documented
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		t.Fatalf("%q has a canonical form and more than one value", text)
 	}
 	return v

@@ -108,7 +108,8 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return p.answer(w, k.cfg.ProblemBase, k.retryAfter), outcomeRefused
 	}
 	if _, within := uow.FromContext(ctx); within {
-		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted within a transaction: mount it outside UnitOfWork, its answers are sent after its own COMMIT")
+		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted within a transaction: mount it outside UnitOfWork, "+
+			"its answers are sent after its own COMMIT")
 		return refuse(misplaced())
 	}
 	if len(lines) == 0 {

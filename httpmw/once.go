@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"unicode/utf8"
@@ -28,19 +29,19 @@ func (*releasedError) Error() string { return "httpmw: the handler's answer free
 // Unwrap returns the cause, nil if the answer is the handler's own.
 func (e *releasedError) Unwrap() error { return e.cause }
 
-// run is what one try in one transaction came to.
+// run is what the latest try came to.
 type run struct {
-	rec   *recorder // nil: the handler was not run
+	rec   *recorder // nil: the handler was never run
 	found *idempotency.Response
 }
 
 // once is the life of one request with a key. It holds no connection before it begins and none when it returns.
 func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*answer, string) {
-	print := fingerprint(e.r, e.body)
+	fp := fingerprint(e.r, e.body)
 	// A key that was seen lately is a retry most likely. Completed rows never change, so a plain look-up is enough to
 	// answer it, without a transaction. All others begin one at once and look within.
 	if k.store.Recent(key) {
-		found, err := k.store.Lookup(ctx, k.units.DB(ctx), key, print)
+		found, err := k.store.Lookup(ctx, k.units.DB(ctx), key, fp)
 		if found != nil || err != nil {
 			return k.conclude(ctx, e, run{found: found}, key, err)
 		}
@@ -51,15 +52,14 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	}
 	var last run
 	err := k.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		last = run{}
-		return k.transact(ctx, u, e, key, print, &last)
+		return k.transact(ctx, u, e, key, fp, &last)
 	}, opts...)
 	return k.conclude(ctx, e, last, key, err)
 }
 
 // transact is one try: lock and look-up, the handler behind a savepoint, the answer. COMMIT follows if it returns nil.
-func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idempotency.Key, print idempotency.Fingerprint, now *run) error {
-	found, err := k.store.Begin(ctx, u.DB(), key, print)
+func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idempotency.Key, fp idempotency.Fingerprint, now *run) error {
+	found, err := k.store.Begin(ctx, u.DB(), key, fp)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,11 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 	case err != nil:
 		return err
 	}
-	return k.store.Complete(ctx, u.DB(), key, print, k.response(ctx, now.rec))
+	xid, err := k.store.CompleteProbe(ctx, u.DB(), key, fp, k.response(ctx, now.rec))
+	if err == nil {
+		u.Probed(xid)
+	}
+	return err
 }
 
 // frees tells whether a retry of a request with this answer is to be executed: it may have another outcome.
@@ -158,9 +162,7 @@ func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 		return a
 	}
 	header := e.w.Header().Clone()
-	for name, values := range found.Header {
-		header[name] = values
-	}
+	maps.Copy(header, found.Header)
 	header.Set("Idempotent-Replayed", "true")
 	return &answer{status: found.Status, header: header, body: found.Body}
 }

@@ -19,6 +19,8 @@ type problem struct {
 	ExecutedStatus int `json:"executed_status,omitempty"`
 }
 
+const nothingDone = "Nothing was executed."
+
 // The kinds of problems, in the order of their status.
 func keyMissing() problem {
 	return problem{Type: "idempotency-key-missing", Status: http.StatusBadRequest, Title: "Idempotency-Key is missing",
@@ -45,7 +47,7 @@ func bodyUnreadable() problem {
 
 func principalMissing() problem {
 	return problem{Type: "idempotency-principal-missing", Status: http.StatusUnauthorized, Title: "An Idempotency-Key needs an authenticated caller",
-		Detail: "Nothing was executed."}
+		Detail: nothingDone}
 }
 
 func inProgress() problem {
@@ -61,7 +63,7 @@ func notReplayable(executed int) problem {
 
 func bodyTooLarge() problem {
 	return problem{Type: "request-body-too-large", Status: http.StatusRequestEntityTooLarge, Title: "The request body is too large",
-		Detail: "Nothing was executed."}
+		Detail: nothingDone}
 }
 
 func keyReused() problem {
@@ -75,7 +77,7 @@ func answerNotHeld() problem {
 }
 
 func misplaced() problem {
-	return problem{Type: "middleware-misplaced", Status: http.StatusInternalServerError, Title: "The service is misconfigured", Detail: "Nothing was executed."}
+	return problem{Type: "middleware-misplaced", Status: http.StatusInternalServerError, Title: "The service is misconfigured", Detail: nothingDone}
 }
 
 func storeUnavailable() problem {

@@ -13,8 +13,8 @@ import (
 // errNotHeld means that an answer cannot be kept back until COMMIT.
 var errNotHeld = errors.New("httpmw: the answer cannot be held")
 
-// recorder takes a handler's answer and keeps it. It does to the answer what net/http would do to it, so that it looks
-// the same when it is sent.
+// recorder takes a handler's answer and keeps it. A content type that the handler left out stays out: net/http guesses it
+// from the body when the answer is sent, and the same for replays.
 //
 // It has no Unwrap, or http.ResponseController would find the real writer behind it, and with it Flush and Hijack.
 type recorder struct {
@@ -59,17 +59,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
-	if r.body.Len() == 0 && len(p) > 0 {
-		r.sniff(p)
-	}
 	return r.body.Write(p)
-}
-
-// sniff guesses the content type from what is written first, which is all that net/http has for it.
-func (r *recorder) sniff(p []byte) {
-	if _, ok := r.sent["Content-Type"]; !ok && r.sent.Get("Content-Encoding") == "" && r.sent.Get("Transfer-Encoding") == "" {
-		r.sent.Set("Content-Type", http.DetectContentType(p))
-	}
 }
 
 // SetReadDeadline sets the deadline of the connection.

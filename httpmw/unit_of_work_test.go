@@ -21,8 +21,10 @@ func TestUnitOfWorkFollowsTheAnswer(t *testing.T) {
 			s := newService(t)
 			s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, err := s.insert(r.Context())
-				require.NoError(t, err)
-				require.Zero(t, s.payments(), "others see it after COMMIT only")
+				noError(t, err)
+				if s.payments() > 0 {
+					t.Error("others see it before COMMIT")
+				}
 				w.WriteHeader(want.status)
 				_, _ = io.WriteString(w, "answer")
 			})))
@@ -52,10 +54,9 @@ func TestUnitOfWorkRunsAgainAfterAConflict(t *testing.T) {
 	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		runs++
 		body, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
+		noError(t, err)
 		if runs == 1 {
-			err := s.units.Do(r.Context(), func(context.Context, *uow.Unit) error { return uow.ErrConflict })
-			require.ErrorIs(t, err, uow.ErrConflict)
+			_ = s.units.Do(r.Context(), func(context.Context, *uow.Unit) error { return uow.ErrConflict })
 			http.Error(w, "conflict", http.StatusConflict)
 			return
 		}

@@ -3,9 +3,9 @@
 // be anything else that has a key and an answer.
 //
 //	key, err := store.Key(idempotency.Scope{Tenant: "acme", Principal: "u1", Method: "POST", Path: "/payments", Key: "8e03"})
-//	print := idempotency.NewFingerprint("payments-1", body)
+//	fp := idempotency.NewFingerprint("payments-1", body)
 //	err = units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-//		stored, err := store.Begin(ctx, u.DB(), key, print)
+//		stored, err := store.Begin(ctx, u.DB(), key, fp)
 //		if stored != nil || err != nil {
 //			return err // answered before, or ErrInProgress, or ErrMismatch
 //		}
@@ -13,7 +13,7 @@
 //		if err != nil {
 //			return err // the rollback frees the key
 //		}
-//		return store.Complete(ctx, u.DB(), key, print, answer)
+//		return store.Complete(ctx, u.DB(), key, fp, answer)
 //	})
 //
 // # Guarantees

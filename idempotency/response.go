@@ -40,13 +40,13 @@ func (r *record) dest() []any {
 }
 
 // answer returns what the row holds for a request with this fingerprint, nil if there is no row.
-func (r *record) answer(print Fingerprint) (*Response, error) {
+func (r *record) answer(fp Fingerprint) (*Response, error) {
 	switch {
 	case !r.state.Valid:
 		return nil, nil //nolint:nilnil // no answer and no error is what a new key looks like
 	case r.state.String != stateCompleted:
 		return nil, ErrInProgress
-	case r.tag.String == print.Tag && string(r.sum) != string(print.Sum[:]):
+	case r.tag.String == fp.Tag && string(r.sum) != string(fp.Sum[:]):
 		return nil, ErrMismatch
 	}
 	resp := &Response{Status: int(r.status.Int16), Body: r.body, Omitted: r.reason.String}

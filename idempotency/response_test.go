@@ -22,13 +22,13 @@ func FuzzStoredResponse(f *testing.F) {
 		}
 		require.NoError(t, err)
 		text, _ := reason.(string)
-		print := NewFingerprint("t", body)
+		fp := NewFingerprint("t", body)
 		row := record{
-			state: sql.NullString{String: stateCompleted, Valid: true}, tag: sql.NullString{String: "t", Valid: true}, sum: print.Sum[:],
+			state: sql.NullString{String: stateCompleted, Valid: true}, tag: sql.NullString{String: "t", Valid: true}, sum: fp.Sum[:],
 			status: sql.NullInt16{Int16: int16(status), Valid: true}, headers: sql.NullString{String: headers, Valid: true},
 			reason: sql.NullString{String: text, Valid: text != ""}, body: stored,
 		}
-		got, err := row.answer(print)
+		got, err := row.answer(fp)
 		require.NoError(t, err)
 		require.Equal(t, sent.Status, got.Status)
 		require.Equal(t, sent.Omitted, got.Omitted)

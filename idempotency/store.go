@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,7 +36,8 @@ ON CONFLICT (key_hash) DO UPDATE SET
     fingerprint = excluded.fingerprint, status = excluded.status, headers = excluded.headers, body = excluded.body,
     omitted = excluded.omitted, created_at = excluded.created_at, completed_at = excluded.completed_at,
     expires_at = excluded.expires_at, locked_until = NULL, owner = NULL, epoch = k.epoch + 1
-WHERE k.expires_at <= clock_timestamp()`
+WHERE k.expires_at <= clock_timestamp()
+RETURNING pg_current_xact_id()::text`
 
 	release = `DELETE FROM {schema}.idempotency_keys WHERE key_hash = $1`
 )
@@ -68,7 +70,7 @@ func NewStore(cfg *Config) *Store {
 //
 // The transaction must be READ COMMITTED, or the look-up may miss what was committed last; PostgreSQL then refuses the
 // completion.
-func (s *Store) Begin(ctx context.Context, tx bun.IDB, key Key, print Fingerprint) (*Response, error) {
+func (s *Store) Begin(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint) (*Response, error) {
 	if _, ok := tx.(*bun.DB); ok {
 		return nil, errors.New("idempotency: Begin needs a transaction: the lock would be gone before it returns")
 	}
@@ -80,11 +82,11 @@ func (s *Store) Begin(ctx context.Context, tx bun.IDB, key Key, print Fingerprin
 	if !locked {
 		return nil, ErrInProgress
 	}
-	return s.found(&row, key, print)
+	return s.found(&row, key, fp)
 }
 
 // Lookup reads without a lock, outside any transaction if db is a pool. nil and no error: there is no answer now.
-func (s *Store) Lookup(ctx context.Context, db bun.IDB, key Key, print Fingerprint) (*Response, error) {
+func (s *Store) Lookup(ctx context.Context, db bun.IDB, key Key, fp Fingerprint) (*Response, error) {
 	rows, err := s.run.Query(ctx, db, lookup, key.hash[:])
 	if err != nil {
 		return nil, fmt.Errorf("idempotency: look up key %s: %w", key, pgsql.Explain(err))
@@ -97,14 +99,14 @@ func (s *Store) Lookup(ctx context.Context, db bun.IDB, key Key, print Fingerpri
 	if err := errors.Join(err, rows.Err()); err != nil {
 		return nil, fmt.Errorf("idempotency: look up key %s: %w", key, pgsql.Explain(err))
 	}
-	return s.found(&row, key, print)
+	return s.found(&row, key, fp)
 }
 
-func (s *Store) found(row *record, key Key, print Fingerprint) (*Response, error) {
+func (s *Store) found(row *record, key Key, fp Fingerprint) (*Response, error) {
 	if row.state.Valid {
 		s.recent.mark(key)
 	}
-	return row.answer(print)
+	return row.answer(fp)
 }
 
 // Recent tells whether this store has lately completed the key or seen it completed, so that a [Store.Lookup] is likely
@@ -113,21 +115,27 @@ func (s *Store) Recent(key Key) bool { return s.recent.has(key) }
 
 // Complete stores the answer in the transaction that began the key. [ErrInProgress] means that somebody else completed
 // the key in spite of the lock; the transaction must be rolled back then, and the key begun again.
-func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, print Fingerprint, resp Response) error {
+func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) error {
+	_, err := s.CompleteProbe(ctx, tx, key, fp, resp)
+	return err
+}
+
+// CompleteProbe is [Store.Complete] and returns the id of the transaction, for uow.Unit.Probed.
+func (s *Store) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) (xid string, err error) {
 	headers, body, omitted, err := resp.columns()
 	if err != nil {
-		return err
+		return "", err
 	}
-	n, err := s.run.Exec(ctx, tx, complete, key.hash[:], key.tenant, print.Tag, print.Sum[:], resp.Status, headers, body,
-		omitted, s.cfg.TTL.Seconds())
+	err = s.run.QueryRow(ctx, tx, complete, []any{key.hash[:], key.tenant, fp.Tag, fp.Sum[:], resp.Status, headers, body,
+		omitted, s.cfg.TTL.Seconds()}, &xid)
 	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", fmt.Errorf("%w: key %s was completed meanwhile", ErrInProgress, key)
 	case err != nil:
-		return fmt.Errorf("idempotency: complete key %s: %w", key, pgsql.Explain(err))
-	case n == 0:
-		return fmt.Errorf("%w: key %s was completed meanwhile", ErrInProgress, key)
+		return "", fmt.Errorf("idempotency: complete key %s: %w", key, pgsql.Explain(err))
 	}
 	s.recent.mark(key)
-	return nil
+	return xid, nil
 }
 
 // Release forgets what is stored under the key, so that the next request with it does the work again. A transaction
