@@ -1,0 +1,60 @@
+package oncebox_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What the documentation shows must compile: every Go block of the README and of docs is a piece of an example.
+func TestDocumentationIsCompiled(t *testing.T) {
+	var sources strings.Builder
+	pages := []string{"README.md"}
+	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.HasPrefix(path, "docs/") && strings.HasSuffix(path, ".md"):
+			pages = append(pages, path)
+		case strings.HasSuffix(path, "example_test.go"), strings.HasPrefix(path, "examples/") && strings.HasSuffix(path, ".go"),
+			strings.HasSuffix(path, "conformance_test.go"):
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			sources.WriteString(flat(string(text)))
+		}
+		return nil
+	}))
+	blocks := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for i, part := range strings.Split(string(text), "```") {
+			code, isGo := strings.CutPrefix(part, "go\n")
+			if i%2 == 0 || !isGo {
+				continue
+			}
+			blocks++
+			if !strings.Contains(sources.String(), flat(code)) {
+				t.Errorf("a block of %s is not in any example:\n%s", page, code)
+			}
+		}
+	}
+	require.NotZero(t, blocks)
+}
+
+// flat drops indentation and empty lines: a block may be a part of a function.
+func flat(code string) string {
+	var b strings.Builder
+	for line := range strings.Lines(code) {
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}

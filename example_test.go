@@ -1,0 +1,158 @@
+package oncebox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// The README quotes this file, and a test compares the two.
+
+type OrderPlaced struct {
+	OrderID string `json:"order_id"`
+	Total   int64  `json:"total"`
+}
+
+func (OrderPlaced) EventType() string { return "order.placed" }
+
+type Order struct {
+	event.Recorder `bun:"-"`
+	ID             string `bun:",pk"`
+	Total          int64
+	Version        int64
+}
+
+func (o *Order) AggregateType() string   { return "order" }
+func (o *Order) AggregateID() string     { return o.ID }
+func (o *Order) AggregateVersion() int64 { return o.Version }
+
+func PlaceOrder(id string, total int64) *Order {
+	o := &Order{ID: id, Total: total}
+	o.Record(OrderPlaced{OrderID: id, Total: total})
+	return o
+}
+
+func Example_service() {
+	run := func() error {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		cfg, err := config.FromEnv() // ONCEBOX_DATABASE_URL, ONCEBOX_SOURCE, ...
+		if err != nil {
+			return err
+		}
+		db, err := config.OpenDB(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		var pcfg pulsar.Config
+		if err := config.Env("ONCEBOX_PULSAR_", &pcfg); err != nil {
+			return err
+		}
+		broker, err := pulsar.Connect(ctx, &pcfg)
+		if err != nil {
+			return err
+		}
+		app, err := oncebox.New(db, broker, cfg)
+		if err != nil {
+			return err
+		}
+		event.Register[OrderPlaced](app.Registry)
+
+		router := messaging.NewRouter(app.Registry)
+		messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error {
+			_, err := app.UoW.DB(ctx).NewRaw("UPDATE sales SET total = total + ?", e.Total).Exec(ctx)
+			return err
+		})
+		app.Consume("order", "sales", router)
+
+		if err := app.Migrate(ctx); err != nil {
+			return err
+		}
+		return app.Run(ctx) // until SIGTERM
+	}
+	fmt.Println(run())
+}
+
+func Example_unitOfWork() {
+	var ctx context.Context
+	var units *uow.Manager
+	err := units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		order := PlaceOrder("o-1", 42)
+		u.Track(order) // its events reach the outbox in this transaction
+		_, err := u.DB().NewInsert().Model(order).Exec(ctx)
+		return err
+	})
+	fmt.Println(err)
+}
+
+func Example_ownTransaction() {
+	var ctx context.Context
+	var db *bun.DB
+	store := outbox.NewStore(db, &outbox.Config{Source: "shop"})
+	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		// ... statements of your own ...
+		_, err := store.Add(ctx, tx, "mail", map[string]string{"to": "ann@example.org"})
+		return err
+	})
+	store.Wake()
+	fmt.Println(err)
+}
+
+func Example_middlewareAlone() {
+	var db *bun.DB
+	units, keys := uow.New(db, nil), idempotency.NewStore(nil)
+	scope := func(r *http.Request) (idempotency.Scope, error) {
+		user, _, ok := r.BasicAuth()
+		if !ok {
+			return idempotency.Scope{}, errors.New("who are you?")
+		}
+		return idempotency.Scope{Principal: user}, nil
+	}
+	r := chi.NewRouter()
+	r.With(httpmw.Idempotency(units, keys, scope, &httpmw.IdempotencyConfig{Required: true})).
+		Post("/payments", func(w http.ResponseWriter, r *http.Request) {
+			tx := units.DB(r.Context()) // the transaction in which the answer is stored
+			if _, err := tx.NewRaw("INSERT INTO payments DEFAULT VALUES").Exec(r.Context()); err != nil {
+				http.Error(w, "failed", http.StatusInternalServerError) // rolled back, the key is free
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		})
+	fmt.Println(r.Routes())
+}
+
+func Example_consumerAlone() {
+	var ctx context.Context
+	var db *bun.DB
+	var ship func(context.Context, *messaging.Message) error
+	run := func() error {
+		broker, err := pulsar.Connect(ctx, &pulsar.Config{URL: "pulsar://localhost:6650"})
+		if err != nil {
+			return err
+		}
+		orders, err := broker.Subscribe(ctx, messaging.Subscription{Topic: "order", Name: "shipping"})
+		if err != nil {
+			return err
+		}
+		once := inbox.New(uow.New(db, nil), nil).Wrap("shipping", messaging.HandlerFunc(ship))
+		return messaging.NewConsumer(orders, once, nil).Run(ctx)
+	}
+	fmt.Println(run())
+}

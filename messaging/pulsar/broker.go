@@ -1,0 +1,203 @@
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+	pulsarlog "github.com/apache/pulsar-client-go/pulsar/log"
+
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Broker is a connection to Pulsar. All methods are safe for concurrent use.
+type Broker struct {
+	cfg       Config
+	log       *slog.Logger
+	telemetry *telemetry
+	client    pulsarclient.Client
+	admin     *admin
+
+	// open ends when Close has waited long enough for the calls that are under way.
+	open context.Context //nolint:containedctx // the life of the connection
+	end  context.CancelFunc
+
+	calls      sync.WaitGroup // of Publish and Subscribe
+	background sync.WaitGroup // what the client does for us and cannot be told to stop
+
+	mu        sync.Mutex
+	closed    bool
+	adminSeen adminState
+	topics    map[string]*topic
+	declared  map[messaging.Subscription]bool
+	receivers map[*receiver]bool
+	joined    int
+}
+
+// Connect connects to the broker and makes what is declared in cfg. While the broker is down it tries again, until ctx is
+// done or Config.ConnectTimeout has passed; then the error is a [messaging.ErrBrokerDown].
+func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := cfg.withDefaults()
+	b := &Broker{
+		cfg: c, log: otelx.Logger(c.Logger), telemetry: newTelemetry(&c),
+		topics: map[string]*topic{}, declared: map[messaging.Subscription]bool{}, receivers: map[*receiver]bool{},
+	}
+	b.open, b.end = context.WithCancel(context.Background())
+	if err := b.connect(ctx); err != nil {
+		// Not waited for: a request that the broker does not answer takes its time to end.
+		go func() { _ = b.Close() }() //nolint:errcheck // the caller has its error
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Broker) connect(ctx context.Context) error {
+	var err error
+	if b.admin, err = newAdmin(&b.cfg); err != nil {
+		return err
+	}
+	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, b.log)); err != nil {
+		return fmt.Errorf("pulsar: connect: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	defer cancel()
+	began := time.Now()
+	switch err := b.reach(ctx); {
+	case err == nil:
+	case isNotLetIn(err):
+		return fmt.Errorf("pulsar: connect: %s does not let us in, see Config.Token, TokenFile, TLSCert: %w", b.cfg.URL, err)
+	default:
+		return brokerDown("connect", b.cfg.URL, fmt.Errorf(
+			"no answer for %s: start the broker, or correct Config.URL (ONCEBOX_PULSAR_URL); Config.ConnectTimeout sets how long to wait: %w",
+			time.Since(began).Round(time.Millisecond), err))
+	}
+	b.hasAdmin(ctx)
+	return b.Declare(ctx, b.cfg.Topics, b.cfg.Subscriptions)
+}
+
+func clientOptions(c *Config, log *slog.Logger) pulsarclient.ClientOptions {
+	o := pulsarclient.ClientOptions{
+		URL:                        c.URL,
+		ConnectionTimeout:          c.ConnectionTimeout,
+		OperationTimeout:           c.OperationTimeout,
+		KeepAliveInterval:          c.KeepAliveInterval,
+		Logger:                     pulsarlog.NewLoggerWithSlog(slog.New(discreet{log.Handler()})),
+		MetricsRegisterer:          nowhere{},
+		MemoryLimitBytes:           64 << 20,
+		TLSTrustCertsFilePath:      c.TLSTrustCerts,
+		TLSAllowInsecureConnection: c.TLSAllowInsecure,
+		TLSValidateHostname:        !c.TLSAllowInsecure,
+	}
+	switch {
+	case c.Token != "":
+		o.Authentication = pulsarclient.NewAuthenticationToken(c.Token)
+	case c.TokenFile != "":
+		o.Authentication = pulsarclient.NewAuthenticationTokenFromFile(c.TokenFile)
+	case c.TLSCert != "":
+		o.Authentication = pulsarclient.NewAuthenticationTLS(c.TLSCert, c.TLSKey)
+	}
+	return o
+}
+
+// reach returns nil as soon as the broker answers a question.
+func (b *Broker) reach(ctx context.Context) error {
+	topic := b.fullName("oncebox")
+	if len(b.cfg.Topics) > 0 {
+		topic = b.fullName(b.cfg.Topics[0])
+	}
+	_, err := insist(ctx, &b.background, func() ([]string, error) { return b.client.TopicPartitions(topic) }, func([]string) {})
+	if err != nil && isAnswer(err) {
+		return nil // no such topic, says the broker
+	}
+	return err
+}
+
+// enter counts a call that Close has to wait for. The caller leaves by calling b.calls.Done.
+func (b *Broker) enter(call string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return fmt.Errorf("%w: pulsar: %s after Close", messaging.ErrBrokerDown, call)
+	}
+	b.calls.Add(1)
+	return nil
+}
+
+// Close refuses new calls, waits for those that are under way, hands back what receivers did not settle, and closes the
+// connection. Receivers return [messaging.ErrClosed]. An error says that the broker did not confirm the end in time; it
+// will notice it by itself.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+
+	// Producers must not be closed while somebody sends with them: the client panics.
+	if !waitFor(&b.calls, b.cfg.CloseTimeout) {
+		b.end()
+		waitFor(&b.calls, b.cfg.CloseTimeout)
+	}
+	b.end()
+
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		for _, r := range b.openReceivers() {
+			_ = r.Close() //nolint:errcheck // never fails
+		}
+		// What comes after the client is closed would open connections that nobody closes.
+		waitFor(&b.background, b.cfg.CloseTimeout/2)
+		if b.client != nil {
+			b.client.Close()
+		}
+		b.background.Wait()
+	})
+	ended := waitFor(&closing, b.cfg.CloseTimeout)
+	if b.admin != nil {
+		b.admin.http.CloseIdleConnections()
+	}
+	if !ended {
+		return fmt.Errorf("pulsar: close: %s did not confirm it within %s", b.cfg.URL, b.cfg.CloseTimeout)
+	}
+	return nil
+}
+
+func (b *Broker) openReceivers() []*receiver {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]*receiver, 0, len(b.receivers))
+	for r := range b.receivers {
+		out = append(out, r)
+	}
+	return out
+}
+
+// fullName returns the name by which Pulsar knows a topic.
+func (b *Broker) fullName(topic string) string {
+	return "persistent://" + b.cfg.Tenant + "/" + b.cfg.Namespace + "/" + topic
+}
+
+func waitFor(group *sync.WaitGroup, limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

@@ -1,0 +1,212 @@
+package pulsar
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Config configures [Connect]. Only URL is required.
+type Config struct {
+	// URL is where the broker is: pulsar://host:6650, or pulsar+ssl://host:6651; several hosts are separated by commas.
+	// Required.
+	URL string `env:"URL"`
+	// AdminURL is where its admin API is. It is used to make topics and subscriptions, and to look at them; without it
+	// both are made by using them, and topics get no partitions. Default: the first host of URL, http and port 8080,
+	// for pulsar+ssl https and port 8443.
+	AdminURL string `env:"ADMIN_URL"`
+	// Tenant is Pulsar's tenant, not a tenant of the service. Default: public.
+	Tenant string `env:"TENANT"`
+	// Namespace holds all topics. Default: default.
+	Namespace string `env:"NAMESPACE"`
+	// Name names this instance to the broker, as the first part of consumers' names. It should be the same after a
+	// restart, so that few keys move. Default: the name of the host.
+	Name string `env:"NAME"`
+
+	// Topics are made at the start, with Partitions. One that exists is used as it is. Declare whatever the program
+	// publishes: a topic that is made by publishing has one partition and no subscription.
+	Topics []string `env:"TOPICS"`
+	// Partitions of the topics that are made: at most so many consumers of a [messaging.Failover] subscription work at
+	// once. Adding some later moves keys, and their order with them. Default: 4.
+	Partitions int `env:"PARTITIONS"`
+	// Subscriptions are made at the start, with their topics. They keep messages from then on.
+	Subscriptions []messaging.Subscription
+	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared]
+	// consumers need it of everybody who publishes to their topic. It is on by itself for topics of which the program
+	// knows such a subscription: declared, subscribed, or seen with a consumer when it begins to publish. Default: false.
+	DisableBatching bool `env:"DISABLE_BATCHING"`
+	// Producers is how many calls of Publish send to one topic at once; others wait. Default: 4.
+	Producers int `env:"PRODUCERS"`
+	// MaxMessageBytes is the broker's maxMessageSize. A message that may exceed it with its properties is refused for
+	// good. Default: 5 MiB.
+	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
+
+	// ConnectTimeout is how long Connect and Subscribe try to reach a broker that is down. Default: 30s.
+	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
+	// ConnectionTimeout is how long one attempt to open a TCP connection takes at most. Default: 5s.
+	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
+	// OperationTimeout is how long the broker may take to answer a request. Default: 10s.
+	OperationTimeout time.Duration `env:"OPERATION_TIMEOUT"`
+	// KeepAliveInterval is how often a connection is probed; two failed probes end it. Default: 10s.
+	KeepAliveInterval time.Duration `env:"KEEP_ALIVE_INTERVAL"`
+	// PublishTimeout bounds a call of Publish whose context has no earlier deadline. Default: 30s.
+	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
+	// CloseTimeout is how long Close waits for calls that are under way, and then for the broker. Default: 10s.
+	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
+
+	// Token authenticates with a JSON Web Token; TokenFile reads it from a file each time. Default: no authentication.
+	Token     string `env:"TOKEN"`
+	TokenFile string `env:"TOKEN_FILE"`
+	// TLSTrustCerts is a file with the certificates of authorities to trust. Default: those of the system.
+	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
+	// TLSCert and TLSKey are files that authenticate this client. Default: none.
+	TLSCert string `env:"TLS_CERT"`
+	TLSKey  string `env:"TLS_KEY"`
+	// TLSAllowInsecure trusts any certificate. Default: false.
+	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
+
+	// Logger gets what the client logs from info on, and warnings of our own. Payloads and properties are never logged.
+	// Default: slog.Default().
+	Logger *slog.Logger
+	// TracerProvider makes one span per call of Publish. Default: the global one.
+	TracerProvider trace.TracerProvider
+	// MeterProvider takes the metrics. Default: the global one.
+	MeterProvider metric.MeterProvider
+}
+
+// Validate names every field that cannot be used.
+func (c *Config) Validate() error {
+	d := c.withDefaults()
+	errs := []error{d.validateURLs()}
+	if d.Partitions < 1 || d.Producers < 1 || d.MaxMessageBytes < 8<<10 {
+		errs = append(errs, fmt.Errorf("pulsar: Config.Partitions (%d) and Producers (%d) must be at least 1, MaxMessageBytes (%d) at least 8 KiB",
+			d.Partitions, d.Producers, d.MaxMessageBytes))
+	}
+	for name, v := range map[string]time.Duration{
+		"ConnectTimeout": d.ConnectTimeout, "ConnectionTimeout": d.ConnectionTimeout, "OperationTimeout": d.OperationTimeout,
+		"KeepAliveInterval": d.KeepAliveInterval, "PublishTimeout": d.PublishTimeout, "CloseTimeout": d.CloseTimeout,
+	} {
+		if v < 0 {
+			errs = append(errs, fmt.Errorf("pulsar: Config.%s is negative", name))
+		}
+	}
+	for name, v := range map[string]string{"Tenant": d.Tenant, "Namespace": d.Namespace} {
+		if !regexp.MustCompile(`^[-=:.\w]+$`).MatchString(v) {
+			errs = append(errs, fmt.Errorf("pulsar: Config.%s %q: letters, digits and -=:._ are allowed", name, v))
+		}
+	}
+	for _, topic := range d.Topics {
+		if err := validTopic(topic); err != nil {
+			errs = append(errs, fmt.Errorf("pulsar: Config.Topics: %w", err))
+		}
+	}
+	for _, s := range d.Subscriptions {
+		if err := validSubscription(s); err != nil {
+			errs = append(errs, fmt.Errorf("pulsar: Config.Subscriptions: %w", err))
+		}
+	}
+	if d.Token != "" && d.TokenFile != "" {
+		errs = append(errs, errors.New("pulsar: Config.Token and TokenFile are both set"))
+	}
+	if (d.TLSCert == "") != (d.TLSKey == "") {
+		errs = append(errs, errors.New("pulsar: Config.TLSCert and TLSKey belong together"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateURLs() error {
+	if c.URL == "" {
+		return errors.New("pulsar: Config.URL is empty: give the broker's address, pulsar://host:6650 (ONCEBOX_PULSAR_URL)")
+	}
+	if !strings.HasPrefix(c.URL, "pulsar://") && !strings.HasPrefix(c.URL, "pulsar+ssl://") || c.AdminURL == "" {
+		return fmt.Errorf("pulsar: Config.URL %q does not look like pulsar://host:6650 or pulsar+ssl://host:6651", c.URL)
+	}
+	if u, err := url.Parse(c.AdminURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("pulsar: Config.AdminURL %q does not look like http://host:8080", c.AdminURL)
+	}
+	return nil
+}
+
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	for field, value := range map[*int]int{&out.Partitions: 4, &out.Producers: 4, &out.MaxMessageBytes: 5 << 20} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	for field, value := range map[*time.Duration]time.Duration{
+		&out.ConnectTimeout: 30 * time.Second, &out.ConnectionTimeout: 5 * time.Second, &out.OperationTimeout: 10 * time.Second,
+		&out.KeepAliveInterval: 10 * time.Second, &out.PublishTimeout: 30 * time.Second, &out.CloseTimeout: 10 * time.Second,
+	} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	for field, value := range map[*string]string{&out.Tenant: "public", &out.Namespace: "default"} {
+		if *field == "" {
+			*field = value
+		}
+	}
+	if out.AdminURL == "" {
+		out.AdminURL = adminURL(out.URL)
+	}
+	out.AdminURL = strings.TrimSuffix(out.AdminURL, "/")
+	if out.Name == "" {
+		out.Name, _ = os.Hostname() //nolint:errcheck // a name without a host is as good
+	}
+	return out
+}
+
+// adminURL guesses the address of the admin API, "" if there is nothing to guess from.
+func adminURL(brokers string) string {
+	first, _, _ := strings.Cut(brokers, ",")
+	u, err := url.Parse(first)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	if u.Scheme == "pulsar+ssl" {
+		return "https://" + net.JoinHostPort(u.Hostname(), "8443")
+	}
+	return "http://" + net.JoinHostPort(u.Hostname(), "8080")
+}
+
+// partitionName is how Pulsar calls the partitions of a topic; a topic of that name would be taken for one.
+var partitionName = regexp.MustCompile(`-partition-\d+$`)
+
+// validTopic wants a logical topic, which cannot choose another namespace.
+func validTopic(name string) error {
+	switch {
+	case name == "":
+		return errors.New("pulsar: the topic is empty")
+	case strings.ContainsAny(name, "/%+"):
+		// The admin API decodes names twice, so it cannot say the last two.
+		return fmt.Errorf(`pulsar: topic %q must not contain "/", "%%" or "+"; tenant and namespace are set in Config`, name)
+	case partitionName.MatchString(name):
+		return fmt.Errorf("pulsar: topic %q is named like a partition of another one", name)
+	default:
+		return event.ValidateIdentifier("Topic", name)
+	}
+}
+
+func validSubscription(s messaging.Subscription) error {
+	err := errors.Join(s.Validate(), validTopic(s.Topic))
+	if strings.ContainsAny(s.Name, "%+") {
+		err = errors.Join(err, fmt.Errorf(`pulsar: subscription %q must not contain "%%" or "+"`, s.Name))
+	}
+	return err
+}

@@ -1,0 +1,58 @@
+package pulsar
+
+import (
+	"testing"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+func TestConfigDefaults(t *testing.T) {
+	c := (&Config{URL: "pulsar://broker:6650,other:6650"}).withDefaults()
+	require.NoError(t, c.Validate())
+	require.Equal(t, "http://broker:8080", c.AdminURL)
+	require.Equal(t, "https://broker:8443", adminURL("pulsar+ssl://broker:6651"))
+	require.Equal(t, "http://[::1]:8080", adminURL("pulsar://[::1]:6650"))
+	require.Equal(t, []any{"public", "default", 4, 5 << 20, 30 * time.Second}, []any{c.Tenant, c.Namespace, c.Partitions, c.MaxMessageBytes, c.ConnectTimeout})
+	require.NotEmpty(t, c.Name)
+}
+
+func TestConfigNamesWhatIsWrong(t *testing.T) {
+	for text, c := range map[string]*Config{
+		"Config.URL is empty":                nil,
+		`"broker:6650" does not look like`:   {URL: "broker:6650"},
+		`"http://broker" does not look like`: {URL: "http://broker"},
+		`"pulsar://" does not look like`:     {URL: "pulsar://"},
+		"Config.AdminURL":                    {URL: "pulsar://b", AdminURL: "b:8080"},
+		"Config.Partitions (-1)":             {URL: "pulsar://b", Partitions: -1},
+		"Producers (-1)":                     {URL: "pulsar://b", Producers: -1},
+		"MaxMessageBytes (100)":              {URL: "pulsar://b", MaxMessageBytes: 100},
+		"Config.CloseTimeout is negative":    {URL: "pulsar://b", CloseTimeout: -1},
+		"Config.Tenant":                      {URL: "pulsar://b", Tenant: "a/b"},
+		"Config.Namespace":                   {URL: "pulsar://b", Namespace: "ä"},
+		`Config.Topics: pulsar: topic "a/b"`: {URL: "pulsar://b", Topics: []string{"a/b"}},
+		"named like a partition":             {URL: "pulsar://b", Topics: []string{"a-partition-0"}},
+		"the topic is empty":                 {URL: "pulsar://b", Topics: []string{""}},
+		"Config.Subscriptions: ":             {URL: "pulsar://b", Subscriptions: []messaging.Subscription{{Topic: "a"}}},
+		`subscription "a+b"`:                 {URL: "pulsar://b", Subscriptions: []messaging.Subscription{{Topic: "a", Name: "a+b"}}},
+		"Token and TokenFile are both set":   {URL: "pulsar://b", Token: "a", TokenFile: "b"},
+		"Config.TLSCert and TLSKey":          {URL: "pulsar://b", TLSCert: "a"},
+		"a NUL or another control character": {URL: "pulsar://b", Topics: []string{"a\x00"}},
+	} {
+		require.ErrorContains(t, c.Validate(), text)
+	}
+}
+
+func TestConfigFromEnvironment(t *testing.T) {
+	var c Config
+	require.NoError(t, env.ParseWithOptions(&c, env.Options{Prefix: "ONCEBOX_PULSAR_", Environment: map[string]string{
+		"ONCEBOX_PULSAR_URL": "pulsar://b:1", "ONCEBOX_PULSAR_ADMIN_URL": "http://b:2", "ONCEBOX_PULSAR_TOPICS": "a,b",
+		"ONCEBOX_PULSAR_PARTITIONS": "8", "ONCEBOX_PULSAR_CONNECT_TIMEOUT": "7s", "ONCEBOX_PULSAR_DISABLE_BATCHING": "true", "ONCEBOX_PULSAR_TOKEN": "t",
+	}}))
+	require.Equal(t, Config{
+		URL: "pulsar://b:1", AdminURL: "http://b:2", Topics: []string{"a", "b"}, Partitions: 8, ConnectTimeout: 7 * time.Second, DisableBatching: true, Token: "t",
+	}, c)
+}

@@ -1,0 +1,173 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// adminState is what is known about the admin API.
+type adminState int
+
+const (
+	adminUnknown adminState = iota
+	adminReached
+	adminMissing
+)
+
+// Declare makes topics, subscriptions and the topics of those, as far as they do not exist; what exists is used as it
+// is. It may be called again, and by many processes at once.
+//
+// It uses the admin API. If that cannot be reached it says so in the log, and makes the subscriptions by subscribing;
+// topics are then made by the broker, with one partition or as it is configured.
+func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
+	var errs []error
+	topics = slices.Clone(topics)
+	for _, s := range subscriptions {
+		errs = append(errs, validSubscription(s))
+		topics = append(topics, s.Topic)
+	}
+	for _, name := range topics {
+		errs = append(errs, validTopic(name))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("pulsar: declare: %w", err)
+	}
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	defer cancel()
+
+	for _, s := range subscriptions {
+		if s.Type == messaging.KeyShared {
+			b.topic(s.Topic).unbatched.Store(true)
+		}
+	}
+	if len(topics) == 0 {
+		return nil
+	}
+	partitions := map[string]int{}
+	withAdmin := b.hasAdmin(ctx)
+	if withAdmin {
+		for _, name := range topics {
+			n, err := b.declareTopic(ctx, name)
+			if err != nil {
+				return fmt.Errorf("pulsar: declare topic %q: %w", name, err)
+			}
+			partitions[name] = n
+		}
+	}
+	for _, s := range subscriptions {
+		declare := b.subscribeAndLeave
+		if withAdmin {
+			declare = func(ctx context.Context, s messaging.Subscription) error {
+				return b.declareSubscription(ctx, s, partitions[s.Topic])
+			}
+		}
+		if err := declare(ctx, s); err != nil {
+			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, err)
+		}
+	}
+	return nil
+}
+
+// hasAdmin looks once whether the admin API answers. A broker that was just started may need a moment.
+func (b *Broker) hasAdmin(ctx context.Context) bool {
+	b.mu.Lock()
+	state := b.adminSeen
+	b.mu.Unlock()
+	if state != adminUnknown {
+		return state == adminReached
+	}
+	var err error
+	for attempt := 1; attempt <= 4; attempt++ {
+		if err = b.admin.reachable(ctx); err == nil || isForbidden(err) || pause(ctx, attempt) != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return false // for now
+	}
+	state = adminReached
+	if err != nil {
+		state = adminMissing
+	}
+	b.mu.Lock()
+	first := b.adminSeen == adminUnknown
+	b.adminSeen = state
+	b.mu.Unlock()
+	if first && err != nil {
+		b.log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used; topics are made without partitions and subscriptions by subscribing. "+
+			"Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", b.cfg.AdminURL, "error", err)
+	}
+	return err == nil
+}
+
+// declareTopic returns how many partitions the topic has, 0 if it has none. The order matters: a subscription that is
+// put on a missing topic makes it unpartitioned.
+func (b *Broker) declareTopic(ctx context.Context, name string) (int, error) {
+	made, err := b.admin.makeTopic(ctx, name, b.cfg.Partitions)
+	if err != nil && !isForbidden(err) {
+		return 0, err
+	}
+	if made {
+		b.log.InfoContext(ctx, "oncebox: topic made", "topic", b.fullName(name), "partitions", b.cfg.Partitions)
+		return b.cfg.Partitions, nil
+	}
+	// "It exists" may mean any number of partitions, none too, or that another process is just making it.
+	n, look := b.admin.partitions(ctx, name)
+	for attempt := 1; err == nil && isStatus(look, http.StatusNotFound) && pause(ctx, attempt) == nil; attempt++ {
+		n, look = b.admin.partitions(ctx, name)
+	}
+	if look != nil {
+		return 0, errors.Join(err, look)
+	}
+	if n != b.cfg.Partitions {
+		b.log.InfoContext(ctx, "oncebox: topic has another number of partitions and is used as it is",
+			"topic", b.fullName(name), "partitions", n, "configured", b.cfg.Partitions)
+	}
+	return n, nil
+}
+
+// declareSubscription tries until all partitions have it: when several processes make it, the broker tells some of them
+// that it exists, and some that it is busy, before all partitions are done.
+func (b *Broker) declareSubscription(ctx context.Context, s messaging.Subscription, partitions int) error {
+	for attempt := 1; ; attempt++ {
+		made, err := b.admin.makeSubscription(ctx, s.Topic, s.Name)
+		switch {
+		case made:
+			return nil
+		case isForbidden(err):
+			return b.subscribeAndLeave(ctx, s)
+		case err != nil && !isStatus(err, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable):
+			return err
+		}
+		have, look := b.admin.subscribed(ctx, s.Topic, partitions, s.Name)
+		if have || look != nil {
+			return look
+		}
+		if late := pause(ctx, attempt); late != nil {
+			return errors.Join(late, err)
+		}
+	}
+}
+
+// subscribeAndLeave makes a subscription with the client alone.
+func (b *Broker) subscribeAndLeave(ctx context.Context, s messaging.Subscription) error {
+	consumer, err := insist(ctx, &b.background, func() (pulsarclient.Consumer, error) {
+		return b.client.Subscribe(pulsarclient.ConsumerOptions{
+			Topic: b.fullName(s.Topic), SubscriptionName: s.Name, Type: subscriptionType(s.Type), ReceiverQueueSize: 1,
+			SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
+		})
+	}, pulsarclient.Consumer.Close)
+	if err == nil {
+		consumer.Close()
+	}
+	return err
+}

@@ -1,0 +1,74 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// topicTroubles are the broker's answers that concern one topic and do not pass by themselves. The client knows them by
+// text only.
+var topicTroubles = []string{ //nolint:gochecknoglobals // a constant
+	"TopicNotFound", "TopicTerminated", "AuthorizationError", "ProducerBlockedQuotaExceeded", "InvalidTopicName", "IncompatibleSchema",
+	"NotAllowedError", "ProducerFenced", "ProducerBusy", "ConsumerBusy", "SubscriptionNotFound", "topic not found", "topic terminated",
+	"producer blocked", "producer fenced", "Namespace not found", "NamespaceNotFound", "Policies not found", "Tenant not found",
+	"Topic does not exist", "Namespace does not exist",
+}
+
+func isTopicTrouble(err error) bool {
+	text := err.Error()
+	for _, trouble := range topicTroubles {
+		if strings.Contains(text, trouble) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAnswer tells whether err is the broker's own word, as opposed to silence.
+func isAnswer(err error) bool {
+	return isTopicTrouble(err) || strings.Contains(err.Error(), "MetadataError")
+}
+
+func isNotLetIn(err error) bool { return strings.Contains(err.Error(), "AuthenticationError") }
+
+// isNoRoom: the client took nothing; it may a moment later.
+func isNoRoom(err error) bool {
+	return errors.Is(err, pulsarclient.ErrSendQueueIsFull) || errors.Is(err, pulsarclient.ErrMemoryBufferIsFull)
+}
+
+// isBatchTooLarge: the whole batch was refused, because of one of its messages.
+func isBatchTooLarge(err error) bool {
+	return strings.Contains(err.Error(), "exceeds MaxMessageSize") && !errors.Is(err, pulsarclient.ErrMessageTooLarge)
+}
+
+// classify gives an error that the client reported for one message its class. alone: it did not share a batch.
+func classify(topic string, err error, alone bool) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, pulsarclient.ErrMessageTooLarge), errors.Is(err, pulsarclient.ErrInvalidMessage),
+		alone && isBatchTooLarge(err):
+		return messaging.Permanent(fmt.Errorf("pulsar: %w", err))
+	case isBatchTooLarge(err):
+		return fmt.Errorf("%w: not stored, a message of its batch is too large: pulsar: %w", messaging.ErrUnknown, err)
+	case isTopicTrouble(err):
+		return &messaging.TopicError{Topic: topic, Err: fmt.Errorf("pulsar: %w", err)}
+	default:
+		return fmt.Errorf("%w: pulsar: %w", messaging.ErrUnknown, err)
+	}
+}
+
+// notHandedOver is the class of a message that the client never saw, for no fault of the message's: it costs no attempt.
+func notHandedOver(ctx context.Context) error {
+	return fmt.Errorf("%w: not handed over: %w", messaging.ErrUnknown, context.Cause(ctx))
+}
+
+func brokerDown(call, url string, err error) error {
+	return fmt.Errorf("%w: pulsar: %s: %s: %w", messaging.ErrBrokerDown, call, url, err)
+}

@@ -1,0 +1,42 @@
+package pulsar
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	pulsarlog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLogIsDiscreet(t *testing.T) {
+	var out bytes.Buffer
+	inner := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})
+	log := pulsarlog.NewLoggerWithSlog(slog.New(discreet{inner}))
+	secret := map[string]string{"name": "secret"}
+
+	log.Debug("Received send request: ", "secret")
+	require.Empty(t, out.String())
+
+	log.WithField("properties", secret).WithField("size", 7).Error("too large")
+	log.SubLogger(pulsarlog.Fields{"properties": secret, "topic": "order"}).Info("hello")
+	slog.New(discreet{inner}).WithGroup("g").Warn("grouped", "properties", secret, "a", 1)
+	require.NotContains(t, out.String(), "secret")
+	for _, part := range []string{"size=7", "too large", "topic=order", "hello", "g.a=1"} {
+		require.Contains(t, out.String(), part)
+	}
+
+	out.Reset()
+	quiet := pulsarlog.NewLoggerWithSlog(slog.New(discreet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError})}))
+	quiet.Warn("not wanted")
+	require.Empty(t, out.String(), "the program's own level holds")
+}
+
+func TestNowhereKeepsNothing(t *testing.T) {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})
+	require.NoError(t, nowhere{}.Register(c))
+	require.NoError(t, nowhere{}.Register(c))
+	nowhere{}.MustRegister(c, c)
+	require.True(t, nowhere{}.Unregister(c))
+}

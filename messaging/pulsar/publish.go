@@ -1,0 +1,98 @@
+package pulsar
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Publish implements [messaging.Publisher]. Topics are sent side by side. A call takes no longer than
+// Config.PublishTimeout, whatever ctx allows.
+func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	if err := b.enter("publish"); err != nil {
+		return err
+	}
+	defer b.calls.Done()
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.PublishTimeout)
+	defer cancel()
+	defer context.AfterFunc(b.open, cancel)()
+
+	ctx, end := b.telemetry.begin(ctx, len(msgs))
+	failed := b.publish(ctx, msgs)
+	end(msgs, failed)
+	if len(failed) > 0 {
+		return &messaging.PublishError{Failed: failed}
+	}
+	return nil
+}
+
+// publish returns the errors by index.
+func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]error {
+	byTopic := map[string][]int{}
+	for i := range msgs {
+		byTopic[msgs[i].Topic] = append(byTopic[msgs[i].Topic], i)
+	}
+	if len(byTopic) == 1 {
+		return b.publishTopic(ctx, msgs[0].Topic, msgs, byTopic[msgs[0].Topic])
+	}
+	var (
+		mu     sync.Mutex
+		failed = map[int]error{}
+		topics sync.WaitGroup
+	)
+	for name, indexes := range byTopic {
+		topics.Go(func() {
+			errs := b.publishTopic(ctx, name, msgs, indexes)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(failed, errs)
+		})
+	}
+	topics.Wait()
+	return failed
+}
+
+// publishTopic sends the messages at these indexes, which belong to one topic.
+func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Envelope, indexes []int) map[int]error {
+	if err := validTopic(name); err != nil {
+		return all(indexes, messaging.Permanent(err))
+	}
+	t := b.topic(name)
+	p, err := t.checkOut(ctx)
+	if err != nil {
+		return all(indexes, err)
+	}
+	f := newFlight(p, t, b.cfg.MaxMessageBytes, msgs, indexes)
+	if f.run(ctx) {
+		t.giveBack(p)
+	} else {
+		t.retire(p)
+	}
+	return f.land()
+}
+
+func all(indexes []int, err error) map[int]error {
+	failed := make(map[int]error, len(indexes))
+	for _, i := range indexes {
+		failed[i] = err
+	}
+	return failed
+}
+
+// topic returns what is known about a topic that is published to.
+func (b *Broker) topic(name string) *topic {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, ok := b.topics[name]
+	if !ok {
+		t = newTopic(b, name)
+		b.topics[name] = t
+	}
+	return t
+}

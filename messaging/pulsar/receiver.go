@@ -1,0 +1,224 @@
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// receiver is one consumer of a subscription.
+type receiver struct {
+	broker       *Broker
+	subscription messaging.Subscription
+	consumer     pulsarclient.Consumer
+
+	closing sync.Once
+	closed  chan struct{} // closed by Close
+	dead    chan error    // why the client gave up
+
+	mu      sync.Mutex
+	paused  bool
+	again   []*receipt    // what was given back, by number
+	look    chan struct{} // a token: the above changed
+	last    uint64        // number of the message that was received last
+	warned  bool
+	silence silence
+}
+
+// receipt is what it takes to settle a message, or to deliver it again.
+type receipt struct {
+	receiver *receiver
+	message  pulsarclient.Message
+	number   uint64
+	attempt  int
+	settled  bool
+}
+
+func newReceiver(b *Broker, s messaging.Subscription) *receiver {
+	return &receiver{
+		broker: b, subscription: s, closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
+		silence: silence{since: time.Now(), inHand: map[int32]int{}},
+	}
+}
+
+// Receive implements [messaging.Receiver].
+func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
+	for {
+		select {
+		case <-r.closed:
+			return nil, messaging.ErrClosed
+		default:
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		m, incoming := r.next()
+		if m != nil {
+			return m, nil
+		}
+		select {
+		case cm := <-incoming:
+			return r.deliver(cm.Message), nil
+		default:
+		}
+		if m, err := r.await(ctx, incoming); m != nil || err != nil {
+			return m, err
+		}
+	}
+}
+
+// await returns when there is a message or something to look at.
+func (r *receiver) await(ctx context.Context, incoming <-chan pulsarclient.ConsumerMessage) (*messaging.Message, error) {
+	var silent <-chan time.Time
+	if timer := r.patience(); timer != nil {
+		defer timer.Stop()
+		silent = timer.C
+	}
+	select {
+	case cm := <-incoming:
+		return r.deliver(cm.Message), nil
+	case <-silent:
+		r.ask()
+	case <-r.look:
+	case <-r.closed:
+	case err := <-r.dead:
+		r.dead <- err // for the next call
+		return nil, fmt.Errorf("pulsar: receive: the broker ended subscription %q of topic %q, subscribe again: %w",
+			r.subscription.Name, r.subscription.Topic, err)
+	case <-ctx.Done():
+	}
+	return nil, nil
+}
+
+// next returns a message that comes again, else where new ones come from: nowhere during a pause.
+func (r *receiver) next() (*messaging.Message, <-chan pulsarclient.ConsumerMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.paused {
+		return nil, nil
+	}
+	if len(r.again) == 0 {
+		return nil, r.consumer.Chan()
+	}
+	next := r.again[0]
+	r.again = r.again[1:]
+	return r.message(next), nil
+}
+
+func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
+	r.mu.Lock()
+	r.last++
+	r.silence.broken()
+	r.silence.inHand[m.ID().PartitionIdx()]++
+	number, warned := r.last, r.warned
+	mixed := !warned && r.subscription.Type == messaging.KeyShared && m.ID().BatchSize() > 1
+	r.warned = warned || mixed
+	r.mu.Unlock()
+	if mixed {
+		r.broker.log.Warn("oncebox: a Key_Shared subscription gets batches; if their keys are mixed, their order is lost. "+
+			"Set Config.DisableBatching (ONCEBOX_PULSAR_DISABLE_BATCHING) where they are published",
+			"topic", r.broker.fullName(r.subscription.Topic), "subscription", r.subscription.Name)
+	}
+	return r.message(&receipt{receiver: r, message: m, number: number, attempt: int(m.RedeliveryCount())})
+}
+
+// message counts a delivery. The envelope is made anew for each, so that nobody sees what another one did to it.
+func (r *receiver) message(rc *receipt) *messaging.Message {
+	rc.attempt++
+	return messaging.NewMessage(decode(rc.message, r.subscription.Topic), rc.attempt, rc)
+}
+
+// Ack implements [messaging.Receiver]. The acknowledgement travels with others, within 100 ms; nil does not mean that it
+// arrived.
+func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
+	rc, err := r.receipt(m, "ack")
+	if err != nil {
+		return err
+	}
+	if err := r.consumer.Ack(rc.message); err != nil {
+		if r.isClosed() {
+			return messaging.ErrClosed
+		}
+		return fmt.Errorf("pulsar: ack: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !rc.settled {
+		rc.settled = true
+		r.silence.inHand[rc.message.ID().PartitionIdx()]--
+	}
+	return nil
+}
+
+// Redeliver implements [messaging.Receiver]. The message comes again to this receiver, before those that were received
+// after it. The broker's own way would bring it after them.
+func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
+	rc, err := r.receipt(m, "redeliver")
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.again = inOrder(r.again, rc)
+	r.mu.Unlock()
+	r.wake()
+	return nil
+}
+
+func (r *receiver) receipt(m *messaging.Message, call string) (*receipt, error) {
+	if r.isClosed() {
+		return nil, messaging.ErrClosed
+	}
+	rc, ok := m.Receipt().(*receipt)
+	if !ok || rc.receiver != r {
+		return nil, fmt.Errorf("pulsar: %s: message %q was not received here", call, m.ID)
+	}
+	return rc, nil
+}
+
+func (r *receiver) isClosed() bool {
+	select {
+	case <-r.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Pause implements [messaging.Receiver]. What the broker has sent already waits in this process.
+func (r *receiver) Pause() { r.setPaused(true) }
+
+// Resume implements [messaging.Receiver].
+func (r *receiver) Resume() { r.setPaused(false) }
+
+func (r *receiver) setPaused(paused bool) {
+	r.mu.Lock()
+	r.paused = paused
+	r.mu.Unlock()
+	r.wake()
+}
+
+func (r *receiver) wake() {
+	select {
+	case r.look <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Close implements [messaging.Receiver]. It sends the acknowledgements that wait; the broker delivers the rest again.
+func (r *receiver) Close() error {
+	r.closing.Do(func() {
+		r.mu.Lock()
+		close(r.closed) // under the lock: from here on nobody asks the broker for anything
+		r.mu.Unlock()
+		r.consumer.Close()
+		r.broker.mu.Lock()
+		delete(r.broker.receivers, r)
+		r.broker.mu.Unlock()
+	})
+	return nil
+}

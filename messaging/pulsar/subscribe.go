@@ -1,0 +1,118 @@
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Subscribe joins a subscription. It makes topic and subscription if they do not exist, as [Broker.Declare] does. While
+// the broker is down it tries again, until ctx is done or Config.ConnectTimeout has passed; then the error is a
+// [messaging.ErrBrokerDown]. Later outages are no error: the receiver reconnects.
+//
+// Subscription.Queue is per partition.
+func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
+	if err := validSubscription(s); err != nil {
+		return nil, fmt.Errorf("pulsar: subscribe: %w", err)
+	}
+	if err := b.enter("subscribe"); err != nil {
+		return nil, err
+	}
+	defer b.calls.Done()
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	defer cancel()
+	defer context.AfterFunc(b.open, cancel)()
+
+	if err := b.declareOnce(ctx, s); err != nil {
+		return nil, b.unsubscribed(s, err)
+	}
+	r := newReceiver(b, s)
+	options := b.consumerOptions(s, r)
+	var err error
+	r.consumer, err = insist(ctx, &b.background, func() (pulsarclient.Consumer, error) { return b.client.Subscribe(options) }, pulsarclient.Consumer.Close)
+	if err != nil {
+		return nil, b.unsubscribed(s, err)
+	}
+	b.mu.Lock()
+	b.receivers[r] = true
+	b.mu.Unlock()
+	return r, nil
+}
+
+func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
+	if isTopicTrouble(err) {
+		return fmt.Errorf("pulsar: subscribe %q: %w", s.Name, &messaging.TopicError{Topic: s.Topic, Err: err})
+	}
+	return brokerDown(fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic), b.cfg.URL, err)
+}
+
+// declareOnce declares a subscription that this process has not declared yet. Without the admin API there is nothing to
+// do before subscribing.
+func (b *Broker) declareOnce(ctx context.Context, s messaging.Subscription) error {
+	known := messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type}
+	b.mu.Lock()
+	done := b.declared[known]
+	b.mu.Unlock()
+	if done || !b.hasAdmin(ctx) {
+		return nil
+	}
+	if err := b.Declare(ctx, nil, []messaging.Subscription{s}); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.declared[known] = true
+	return nil
+}
+
+func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarclient.ConsumerOptions {
+	name := s.Consumer
+	if name == "" {
+		// Stable over a restart, if the program subscribes in the same order.
+		b.mu.Lock()
+		b.joined++
+		name = fmt.Sprintf("%s-%d", b.cfg.Name, b.joined)
+		b.mu.Unlock()
+	}
+	queue := s.Queue
+	if queue == 0 {
+		queue = 64
+	}
+	return pulsarclient.ConsumerOptions{
+		Topic:                       b.fullName(s.Topic),
+		SubscriptionName:            s.Name,
+		Type:                        subscriptionType(s.Type),
+		Name:                        name,
+		ReceiverQueueSize:           queue,
+		SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
+		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
+		NackRedeliveryDelay:         time.Second, // for what a silent receiver asks; nothing else uses it
+	}
+}
+
+func subscriptionType(t messaging.SubscriptionType) pulsarclient.SubscriptionType {
+	switch t {
+	case messaging.KeyShared:
+		return pulsarclient.KeyShared
+	case messaging.Shared:
+		return pulsarclient.Shared
+	default:
+		return pulsarclient.Failover
+	}
+}
+
+// inOrder puts r back among the messages that come again, in the order in which they were received.
+func inOrder(again []*receipt, r *receipt) []*receipt {
+	at, _ := slices.BinarySearchFunc(again, r.number, func(o *receipt, number uint64) int {
+		if o.number < number {
+			return -1
+		}
+		return 1
+	})
+	return slices.Insert(again, at, r)
+}

@@ -1,0 +1,86 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// telemetry is what a broker traces and measures.
+type telemetry struct {
+	tracer          trace.Tracer
+	published       metric.Int64Counter
+	unwatchedTopics metric.Int64Counter
+	duration        metric.Float64Histogram
+}
+
+func newTelemetry(c *Config) *telemetry {
+	meter := otelx.Meter(c.MeterProvider, "messaging/pulsar")
+	duration, err := meter.Float64Histogram("oncebox.broker.publish.duration", metric.WithUnit("s"),
+		metric.WithDescription("How long a call of Publish took"))
+	if err != nil {
+		otel.Handle(err)
+	}
+	return &telemetry{
+		tracer:          otelx.Tracer(c.TracerProvider, "messaging/pulsar"),
+		published:       otelx.Counter(meter, "oncebox.broker.published", "Messages handed to the broker, by outcome"),
+		unwatchedTopics: otelx.Counter(meter, "oncebox.broker.unwatched_topics", "Topics published to that had neither a subscription nor retention"),
+		duration:        duration,
+	}
+}
+
+// begin opens the span of a call; what it returns ends it.
+func (t *telemetry) begin(ctx context.Context, count int) (context.Context, func([]event.Envelope, map[int]error)) {
+	began := time.Now()
+	ctx, span := t.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("messaging.system", "pulsar"), attribute.Int("messaging.batch.message_count", count)))
+	return ctx, func(msgs []event.Envelope, failed map[int]error) {
+		type series struct{ topic, outcome string }
+		counts := map[series]int64{}
+		for i := range msgs {
+			counts[series{msgs[i].Topic, outcome(failed[i])}]++
+		}
+		for s, n := range counts {
+			t.published.Add(ctx, n, metric.WithAttributes(attribute.String("topic", s.topic), attribute.String("outcome", s.outcome)))
+		}
+		result := "ok"
+		if len(failed) > 0 {
+			result = "failed"
+			span.SetStatus(codes.Error, (&messaging.PublishError{Failed: failed}).Error())
+		}
+		t.duration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(attribute.String("outcome", result)))
+		span.End()
+	}
+}
+
+func (t *telemetry) unwatched(ctx context.Context, topic string) {
+	t.unwatchedTopics.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", topic)))
+}
+
+func outcome(err error) string {
+	_, isTopic := errors.AsType[*messaging.TopicError](err)
+	switch {
+	case err == nil:
+		return "ok"
+	case messaging.IsPermanent(err):
+		return "permanent"
+	case isTopic:
+		return "topic"
+	case errors.Is(err, messaging.ErrBrokerDown):
+		return "broker_down"
+	case errors.Is(err, messaging.ErrBehind):
+		return "behind"
+	default:
+		return "unknown"
+	}
+}

@@ -1,0 +1,200 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// topic keeps the producers of one topic. A producer belongs to one call of Publish at a time: the client's producers do
+// not stand being sent with, flushed and closed at once. Which of them a call gets does not matter to the order of a
+// key, because the messages of its earlier calls are stored, or were reported as not stored and their producer retired.
+type topic struct {
+	broker *Broker
+	name   string
+	idle   chan *producer
+	room   chan struct{} // a token per producer that exists or is being made
+
+	// unbatched: some of the topic's consumers need every message in an entry of its own.
+	unbatched atomic.Bool
+	// careful: some message is too large for the broker in a way that only the broker can tell, and took a batch down
+	// with it. The next call sends one by one, to find it.
+	careful atomic.Bool
+
+	mu        sync.Mutex
+	inspected bool
+}
+
+// producer is one of the client's, with what it was made for.
+type producer struct {
+	pulsarclient.Producer
+	batched bool
+}
+
+func newTopic(b *Broker, name string) *topic {
+	t := &topic{broker: b, name: name, idle: make(chan *producer, b.cfg.Producers), room: make(chan struct{}, b.cfg.Producers)}
+	t.unbatched.Store(b.cfg.DisableBatching)
+	return t
+}
+
+// checkOut returns a producer for the caller alone, who gives it back or retires it. The error is the class that all
+// messages of the call get.
+func (t *topic) checkOut(ctx context.Context) (*producer, error) {
+	for {
+		p, err := t.obtain(ctx)
+		if err != nil || p.batched != t.unbatched.Load() {
+			return p, err
+		}
+		t.retire(p) // made before it was known who consumes the topic
+	}
+}
+
+func (t *topic) obtain(ctx context.Context) (*producer, error) {
+	if ctx.Err() != nil {
+		return nil, notHandedOver(ctx)
+	}
+	select {
+	case p := <-t.idle:
+		return p, nil
+	default:
+	}
+	select {
+	case p := <-t.idle:
+		return p, nil
+	case t.room <- struct{}{}:
+		return t.add(ctx)
+	case <-ctx.Done():
+		return nil, notHandedOver(ctx)
+	}
+}
+
+// add makes a producer. The client cannot be told to stop trying; one that comes too late for this call serves the next.
+func (t *topic) add(ctx context.Context) (*producer, error) {
+	made := make(chan *producer)
+	failed := make(chan error, 1)
+	t.broker.background.Go(func() {
+		p, err := t.open(ctx)
+		if err != nil {
+			<-t.room
+			failed <- err
+			return
+		}
+		select {
+		case made <- p:
+		case <-ctx.Done():
+			if t.broker.open.Err() != nil {
+				p.Close()
+				return
+			}
+			t.giveBack(p)
+		}
+	})
+	select {
+	case p := <-made:
+		return p, nil
+	case err := <-failed:
+		return nil, t.unopened(ctx, err)
+	case <-ctx.Done():
+		return nil, t.unopened(ctx, context.Cause(ctx))
+	}
+}
+
+// open has the client make a producer, again and again until ctx is done: the client itself tries once.
+func (t *topic) open(ctx context.Context) (*producer, error) {
+	b := t.broker
+	t.inspectOnce(ctx)
+	for attempt := 1; ; attempt++ {
+		batched := !t.unbatched.Load()
+		p, err := b.client.CreateProducer(pulsarclient.ProducerOptions{
+			Topic:                   b.fullName(t.name),
+			SendTimeout:             -1, // what it fails may be stored, and its timer outlives the client
+			DisableBlockIfQueueFull: true,
+			MaxPendingMessages:      2000, // per partition
+			DisableBatching:         !batched,
+			BatchingMaxPublishDelay: time.Millisecond, // partitions are flushed one after the other; this one lets none wait
+			BatchingMaxMessages:     1000,
+			BatchingMaxSize:         128 << 10,
+		})
+		if err == nil {
+			return &producer{p, batched}, nil
+		}
+		if isTopicTrouble(err) || isNotLetIn(err) {
+			return nil, err
+		}
+		if pause(ctx, attempt) != nil {
+			return nil, err
+		}
+	}
+}
+
+// unopened gives the reason why there is no producer its class.
+func (t *topic) unopened(ctx context.Context, err error) error {
+	switch {
+	case isTopicTrouble(err):
+		return &messaging.TopicError{Topic: t.name, Err: err}
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		return notHandedOver(ctx)
+	default:
+		return brokerDown("publish", t.broker.cfg.URL, err)
+	}
+}
+
+// giveBack makes p available to the next call.
+func (t *topic) giveBack(p *producer) { t.idle <- p }
+
+// retire closes a producer that nobody uses any more. It may take its time, or hang until the client is closed, and the
+// client's own reconnecting may have closed it in the same moment, which makes Close panic.
+func (t *topic) retire(p *producer) {
+	<-t.room
+	t.broker.background.Go(func() {
+		defer func() { _ = recover() }()
+		p.Close()
+	})
+}
+
+// inspectOnce looks at who consumes the topic before its first message is sent.
+func (t *topic) inspectOnce(ctx context.Context) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.inspected && t.broker.hasAdmin(ctx) {
+		t.inspected = t.inspect(ctx) == nil
+	}
+}
+
+func (t *topic) inspect(ctx context.Context) error {
+	b := t.broker
+	first := t.name
+	switch n, err := b.admin.partitions(ctx, t.name); {
+	case err != nil && !isStatus(err, http.StatusNotFound):
+		return err
+	case n > 0:
+		first += "-partition-0"
+	}
+	subscriptions, err := b.admin.subscriptions(ctx, first)
+	if err != nil {
+		return err
+	}
+	for _, s := range subscriptions {
+		if s.Type == "Key_Shared" {
+			t.unbatched.Store(true)
+		}
+	}
+	retained := len(subscriptions) > 0
+	if !retained {
+		retained, err = b.admin.retains(ctx, t.name)
+	}
+	if err != nil || retained {
+		return err
+	}
+	b.telemetry.unwatched(ctx, t.name)
+	b.log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, its messages may be gone before somebody subscribes; "+
+		"declare the subscription (Config.Subscriptions)", "topic", b.fullName(t.name))
+	return nil
+}

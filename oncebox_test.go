@@ -1,0 +1,141 @@
+package oncebox_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/uow"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+func quickConfig() config.Config {
+	var cfg config.Config
+	cfg.UoW.Source = "test"
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Projector.RetryDelay, cfg.Projector.MaxRetryDelay = time.Millisecond, time.Millisecond
+	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
+	cfg.Consumer.RetryDelay = time.Millisecond
+	return cfg
+}
+
+// run starts the app and returns a function that stops it and waits for its end.
+func run(t *testing.T, app *oncebox.App) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- app.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// With a broker and without one: every committed event is handled once by each consumer, whichever of them fails first.
+func TestRoundTrip(t *testing.T) {
+	for name, broker := range map[string]oncebox.Broker{"memory": memory.New(nil), "direct": nil} {
+		t.Run(name, func(t *testing.T) {
+			db := pgtest.Migrated(t)
+			app, err := oncebox.New(db.DB, broker, quickConfig())
+			require.NoError(t, err)
+			event.Register[OrderPlaced](app.Registry)
+			_, err = db.Exec(`CREATE TABLE handled (consumer text, order_id text, correlation text)`)
+			require.NoError(t, err)
+
+			var failures atomic.Int32
+			failures.Store(3)
+			for _, consumer := range []string{"one", "two"} {
+				router := messaging.NewRouter(app.Registry)
+				messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error {
+					_, err := app.UoW.DB(ctx).NewRaw("INSERT INTO handled VALUES (?, ?, ?)",
+						consumer, e.OrderID, event.MetadataFrom(ctx)[event.CorrelationID]).Exec(ctx)
+					if failures.Add(-1) >= 0 {
+						return errors.New("not now")
+					}
+					return err
+				})
+				app.Consume("order", consumer, router)
+			}
+			stop := run(t, app)
+			ctx := event.WithMetadata(t.Context(), event.Metadata{event.CorrelationID: "c-1"})
+			for _, id := range []string{"a", "b", "c"} {
+				require.NoError(t, app.UoW.Do(ctx, func(_ context.Context, u *uow.Unit) error {
+					u.Track(PlaceOrder(id, 1))
+					return nil
+				}))
+			}
+			require.Error(t, app.UoW.Do(ctx, func(_ context.Context, u *uow.Unit) error {
+				u.Track(PlaceOrder("ghost", 1))
+				return errors.New("no")
+			}))
+			handled := func() (rows []string) {
+				require.NoError(t, db.NewRaw("SELECT consumer || order_id || correlation FROM handled ORDER BY 1").Scan(t.Context(), &rows))
+				return rows
+			}
+			require.Eventually(t, func() bool { return len(handled()) >= 6 }, 20*time.Second, 10*time.Millisecond)
+			stop()
+			require.Equal(t, []string{"oneac-1", "onebc-1", "onecc-1", "twoac-1", "twobc-1", "twocc-1"}, handled())
+		})
+	}
+}
+
+func TestNewReportsWhatIsMissing(t *testing.T) {
+	_, err := oncebox.New(nil, nil, config.Config{})
+	require.ErrorContains(t, err, "config.OpenDB")
+	db := pgtest.Open(t)
+	_, err = oncebox.New(db.DB, nil, config.Config{})
+	require.ErrorContains(t, err, "ONCEBOX_SOURCE")
+	cfg := quickConfig()
+	cfg.Projector.BatchSize = -1
+	cfg.Outbox.Retention = time.Second
+	_, err = oncebox.New(db.DB, nil, cfg)
+	require.ErrorContains(t, err, "BatchSize")
+	require.ErrorContains(t, err, "Retention")
+}
+
+func TestRunNamesTheCallThatMakesTheTables(t *testing.T) {
+	db := pgtest.Open(t)
+	app, err := oncebox.New(db.DB, nil, quickConfig())
+	require.NoError(t, err)
+	require.ErrorContains(t, app.Run(t.Context()), "App.Migrate")
+	require.NoError(t, app.Migrate(t.Context()))
+	require.ErrorContains(t, app.Run(t.Context(), oncebox.Part(99)), "99")
+}
+
+func TestConsumeTwicePanics(t *testing.T) {
+	db := pgtest.Open(t)
+	app, err := oncebox.New(db.DB, nil, quickConfig())
+	require.NoError(t, err)
+	h := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil })
+	app.Consume("order", "one", h)
+	app.Consume("order", "two", h)
+	require.Panics(t, func() { app.Consume("order", "one", h) })
+	require.Panics(t, func() { app.Consume("", "one", h) })
+}
+
+// The adapter for Pulsar is linked by programs that name it, and by nothing else.
+func TestNothingLinksTheBrokerUnasked(t *testing.T) {
+	for _, pkg := range []string{".", "./config", "./httpmw", "./inbox", "./projector", "./examples/quickstart"} {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", pkg).Output()
+		require.NoError(t, err)
+		for _, banned := range []string{"apache/pulsar-client-go", "opentelemetry.io/otel/sdk", "testify"} {
+			require.NotContains(t, string(out), banned, "%s links %s", pkg, banned)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package oncebox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+)
+
+func TestReadyNamesWhatStandsInTheWay(t *testing.T) {
+	db := pgtest.Open(t)
+	app, err := oncebox.New(db.DB, memory.New(nil), quickConfig())
+	require.NoError(t, err)
+	app.Consume("order", "one", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
+
+	require.ErrorContains(t, app.Ready(t.Context()), "App.Migrate")
+	require.NoError(t, app.Migrate(t.Context()))
+	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Relay), "the relay does not get on")
+	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Consumers), "consumer one is not subscribed to order")
+	require.NoError(t, app.Ready(t.Context(), oncebox.Cleaner), "a process that only writes needs the tables only")
+
+	stop := run(t, app)
+	require.Eventually(t, func() bool { return app.Ready(context.Background()) == nil }, 20*time.Second, 5*time.Millisecond)
+	stop()
+	require.ErrorContains(t, app.Ready(t.Context()), "the relay does not get on")
+	require.ErrorContains(t, app.Ready(t.Context()), "is not subscribed")
+}
+
+// deaf is a broker that takes messages and no consumers.
+type deaf struct{ *memory.Broker }
+
+func (deaf) Subscribe(context.Context, messaging.Subscription) (messaging.Receiver, error) {
+	return nil, errors.New("no")
+}
+
+// undeclared is a broker that cannot make subscriptions ahead either.
+type undeclared struct{ deaf }
+
+func (undeclared) Declare(context.Context, []string, []messaging.Subscription) error {
+	return errors.New("no subscriptions today")
+}
+
+func TestReadyWantsEveryConsumerSubscribed(t *testing.T) {
+	db := pgtest.Migrated(t)
+	app, err := oncebox.New(db.DB, deaf{memory.New(nil)}, quickConfig())
+	require.NoError(t, err)
+	app.Consume("order", "one", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
+	run(t, app)
+	require.Eventually(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorContains(t, app.Ready(t.Context()), "consumer one is not subscribed")
+}
+
+// Publishing to a topic without its subscriptions would lose; writing to the outbox would not.
+func TestRunWithoutSubscriptions(t *testing.T) {
+	db := pgtest.Migrated(t)
+	app, err := oncebox.New(db.DB, undeclared{deaf{memory.New(nil)}}, quickConfig())
+	require.NoError(t, err)
+	app.Consume("order", "one", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
+	for _, parts := range [][]oncebox.Part{nil, {oncebox.Relay}, {oncebox.Consumers}} {
+		require.ErrorContains(t, app.Run(t.Context(), parts...), "no subscriptions today")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- app.Run(ctx, oncebox.Cleaner) }()
+	cancel()
+	require.NoError(t, <-done)
+}
