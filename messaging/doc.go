@@ -23,4 +23,14 @@
 // What a Publisher reports has a class: [IsPermanent] (this message will never be taken), [*TopicError] (its topic is
 // in trouble), [ErrBrokerDown] (nothing can be sent), [ErrUnknown] (perhaps sent), [ErrBehind] (held back behind a
 // failed message of its key). Anything else is a refusal of this one message that may pass when tried again.
+//
+// A panic of a handler is a [*PanicError] and treated like any other error.
+//
+// # Metrics
+//
+// All by consumer and topic:
+//
+//   - oncebox.consumer.handled: tries of handlers, by outcome (ok, error, permanent, panic)
+//   - oncebox.consumer.duration: how long a try took, in seconds, by outcome
+//   - oncebox.consumer.running: handlers that run at present
 package messaging
