@@ -270,6 +270,27 @@ func TestPurgeTakesWhatExpiredAndNothingElse(t *testing.T) {
 	require.Zero(t, n)
 }
 
+// A purge neither waits for a request that is just replacing an expired row, nor for another purge.
+func TestPurgeLeavesLockedRowsAlone(t *testing.T) {
+	db := pgtest.Migrated(t)
+	store := newStore(t, db, 0)
+	for _, k := range []string{"a", "b"} {
+		complete(t, store, db.DB, keyOf(t, store, k), idempotency.Response{Status: 200})
+	}
+	exec(t, db, "UPDATE idempotency_keys SET expires_at = now()")
+	require.NoError(t, transact(t, db.DB, func(tx bun.IDB) error {
+		_, err := store.Begin(t.Context(), tx, keyOf(t, store, "a"), one)
+		require.NoError(t, err)
+		require.NoError(t, store.Complete(t.Context(), tx, keyOf(t, store, "a"), one, idempotency.Response{Status: 201}))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		n, err := store.Purge(ctx, db.DB)
+		require.EqualValues(t, 1, n)
+		return err
+	}))
+	require.Equal(t, 1, count(t, db, "SELECT count(*) FROM idempotency_keys WHERE status = 201"))
+}
+
 func TestReleaseForgetsTheAnswer(t *testing.T) {
 	db := pgtest.Migrated(t)
 	store := newStore(t, db, 0)
