@@ -49,6 +49,11 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 		// A process that only writes does not depend on the broker, and no relay publishes before it has declared.
 		a.log.WarnContext(ctx, "oncebox: subscriptions could not be declared, the relay will do it", "error", err)
 	}
+	if len(a.consumers) > 0 {
+		if err := a.Inbox.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
 		a.start(ctx, group, part)
@@ -69,9 +74,6 @@ func (a *App) start(ctx context.Context, group *errgroup.Group, part Part) {
 	case Consumers:
 		if a.broker == nil {
 			return
-		}
-		if err := a.Inbox.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
 		}
 		for _, c := range a.consumers {
 			group.Go(func() error { return a.consume(ctx, c) })
