@@ -8,11 +8,13 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/devenv"
@@ -27,15 +29,18 @@ func commit(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("commit", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 3, "how often each cell is measured")
 	length := flags.Duration("time", 1200*time.Millisecond, "how long each run takes")
+	ks, clients := ints{1, 3, 10}, ints{1, 8, 32}
+	flags.Var(&ks, "k", "events per transaction")
+	flags.Var(&clients, "clients", "clients at once")
 	only := flags.String("only", "", "run this contender alone, for profiles: oncebox, pgx or bun")
 	cpuprofile := flags.String("cpuprofile", "", "write a CPU profile to this file")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	cells := []cell{}
-	for _, k := range []int{1, 3, 10} {
-		for _, clients := range []int{1, 8, 32} {
-			cells = append(cells, cell{k: k, clients: clients, rates: map[string]sample{}})
+	var cells []cell
+	for _, k := range ks {
+		for _, clients := range clients {
+			cells = append(cells, cell{k: k, clients: clients, by: map[string]*series{}})
 		}
 	}
 	contenders := contenders()
@@ -56,17 +61,23 @@ func commit(ctx context.Context, args []string) (err error) {
 	for round := range *rounds {
 		for _, cell := range cells {
 			for _, c := range contenders {
-				rate, err := cell.measure(ctx, server.URL, c, *length)
-				if err != nil {
+				if err := cell.measure(ctx, server.URL, c, *length); err != nil {
 					return fmt.Errorf("%s with k=%d and %d clients: %w", c.name, cell.k, cell.clients, err)
 				}
-				cell.rates[c.name] = append(cell.rates[c.name], rate)
 			}
-			progress("round %d of %d: %s", round+1, *rounds, cell)
+			progressf("round %d of %d: %s", round+1, *rounds, cell)
 		}
 	}
 	if *only == "" {
 		reportCommit(cells, contenders)
+		return nil
+	}
+	for _, c := range cells {
+		s := c.by[*only]
+		if s == nil {
+			return fmt.Errorf("-only %s: there is no such contender", *only)
+		}
+		fmt.Printf("%s k=%d clients=%d: %s tx/s, cpu %s µs\n", *only, c.k, c.clients, s.rates.rate(), s.cpu())
 	}
 	return nil
 }
@@ -97,25 +108,29 @@ func contenders() []contender {
 // cell is one combination of events per transaction and clients.
 type cell struct {
 	k, clients int
-	rates      map[string]sample // by contender, one figure per round
+	by         map[string]*series // contender
 }
 
 func (c cell) String() string {
-	text := fmt.Sprintf("k=%d clients=%d:", c.k, c.clients)
+	var text strings.Builder
+	fmt.Fprintf(&text, "k=%d clients=%d:", c.k, c.clients)
 	for _, contender := range contenders() {
-		if s := c.rates[contender.name]; len(s) > 0 {
-			text += fmt.Sprintf(" %s %.0f", contender.name, s[len(s)-1])
+		if s := c.by[contender.name]; s != nil {
+			fmt.Fprintf(&text, " %s %.0f", contender.name, s.latest())
 		}
 	}
-	return text + " tx/s"
+	return text.String() + " tx/s"
 }
 
 // warmUp is how long the clients run before the clock does: connections are opened and statements prepared.
 const warmUp = 200 * time.Millisecond
 
-// measure does one run in a schema of its own. It returns transactions per second.
-func (c cell) measure(ctx context.Context, dsn string, by contender, length time.Duration) (rate float64, err error) {
-	err = withSchema(ctx, dsn, func(s *schema) error {
+// measure does one run in a schema of its own.
+func (c cell) measure(ctx context.Context, dsn string, by contender, length time.Duration) error {
+	if c.by[by.name] == nil {
+		c.by[by.name] = &series{}
+	}
+	return withSchema(ctx, dsn, func(s *schema) error {
 		if err := s.exec(ctx, fmt.Sprintf(createAccounts, aggregates-1), createFloor); err != nil {
 			return err
 		}
@@ -124,22 +139,26 @@ func (c cell) measure(ctx context.Context, dsn string, by contender, length time
 			return err
 		}
 		defer session.close()
+		db, err := s.bun(pgx.QueryExecModeExec, 1)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
 		runtime.GC() // no run pays for the garbage of another
 		var committed int64
 		err = labelled(ctx, by.name, func(ctx context.Context) (err error) {
-			rate, committed, err = c.race(ctx, session, length)
+			committed, err = c.race(ctx, session, length, newMeter(dsn), c.by[by.name])
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return s.verifyCommits(ctx, by.events, committed, c.k)
+		return verifyCommits(ctx, db, by.events, committed, c.k)
 	})
-	return rate, err
 }
 
-// race has all clients commit until the time is over.
-func (c cell) race(ctx context.Context, session session, length time.Duration) (rate float64, committed int64, err error) {
+// race has all clients commit until the time is over. It returns how many transactions there were, warm-up included.
+func (c cell) race(ctx context.Context, session session, length time.Duration, m meter, to *series) (committed int64, err error) {
 	var count atomic.Int64
 	var over atomic.Bool
 	group, ctx := errgroup.WithContext(ctx)
@@ -162,12 +181,13 @@ func (c cell) race(ctx context.Context, session session, length time.Duration) (
 		})
 	}
 	pause(ctx, warmUp)
-	before, start := count.Load(), time.Now()
+	before, cpu, start := count.Load(), m.read(), time.Now()
 	pause(ctx, length)
-	after, took := count.Load(), time.Since(start)
+	done, took := float64(count.Load()-before), time.Since(start)
+	to.add(done/took.Seconds(), m.read().since(cpu, done))
 	over.Store(true)
 	err = group.Wait()
-	return float64(after-before) / took.Seconds(), count.Load(), err
+	return count.Load(), err
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -186,21 +206,16 @@ SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE aggregate_version <>
 FROM (SELECT id, aggregate_version, row_number() OVER (PARTITION BY aggregate_id ORDER BY seq) AS place FROM %s) e`
 
 // verifyCommits counts what the transactions left behind.
-func (s *schema) verifyCommits(ctx context.Context, events string, committed int64, k int) error {
-	db, err := s.bun(pgx.QueryExecModeExec, 1)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
+func verifyCommits(ctx context.Context, db *bun.DB, events string, committed int64, k int) error {
 	var rows, ids, misplaced, versions, balances int64
-	err = db.DB.QueryRowContext(ctx, fmt.Sprintf(countCommits, events)).Scan(&rows, &ids, &misplaced, &versions, &balances)
+	err := db.DB.QueryRowContext(ctx, fmt.Sprintf(countCommits, events)).Scan(&rows, &ids, &misplaced, &versions, &balances)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
 	want := committed * int64(k)
 	if rows != want || ids != want || misplaced != 0 || versions != want || balances != committed {
-		return fmt.Errorf("WRONG RESULT: %d transactions of %d events committed, but there are %d events with %d ids, %d of them out of order, "+
-			"and the accounts count %d events and %d transactions", committed, k, rows, ids, misplaced, versions, balances)
+		return fmt.Errorf("%w: %d transactions of %d events committed, but there are %d events with %d ids, %d of them out of order, "+
+			"and the accounts count %d events and %d transactions", errWrong, committed, k, rows, ids, misplaced, versions, balances)
 	}
 	return nil
 }
@@ -211,16 +226,20 @@ func reportCommit(cells []cell, contenders []contender) {
 		fmt.Printf("%-8s %s\n", c.name, c.settings)
 	}
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "k\tclients\toncebox tx/s\tpgx tx/s\tbun tx/s\tratio_pgx\tratio_bun\t")
+	fmt.Fprintln(out, "k\tclients\toncebox tx/s\tcpu µs\tpgx tx/s\tcpu µs\tbun tx/s\tcpu µs\tratio_pgx\tratio_bun\t")
 	var overPgx, overBun sample
 	for _, c := range cells {
-		ours, byPgx, byBun := c.rates["oncebox"], c.rates["pgx"], c.rates["bun"]
-		fmt.Fprintf(out, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t\n", c.k, c.clients, ours.rate(), byPgx.rate(), byBun.rate(),
-			ours.over(byPgx).ratio(), ours.over(byBun).ratio())
-		overPgx = append(overPgx, ours.over(byPgx).median())
-		overBun = append(overBun, ours.over(byBun).median())
+		ours, byPgx, byBun := c.by["oncebox"], c.by["pgx"], c.by["bun"]
+		fmt.Fprintf(out, "%d\t%d\t", c.k, c.clients)
+		for _, s := range []*series{ours, byPgx, byBun} {
+			fmt.Fprintf(out, "%s\t%s\t", s.rates.rate(), s.cpu())
+		}
+		fmt.Fprintf(out, "%s\t%s\t\n", ours.rates.over(byPgx.rates).ratio(), ours.rates.over(byBun.rates).ratio())
+		overPgx = append(overPgx, ours.rates.over(byPgx.rates).median())
+		overBun = append(overBun, ours.rates.over(byBun.rates).median())
 	}
 	out.Flush()
+	fmt.Println("cpu: per transaction, of this program + PostgreSQL")
 	fmt.Printf("commit ratio_bun=%.2f ratio_pgx=%.2f ratio_bun_worst=%.2f ratio_pgx_worst=%.2f\n",
 		overBun.median(), overPgx.median(), slices.Min(overBun), slices.Min(overPgx))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,15 +12,16 @@ import (
 
 // pgxSession is the transaction by hand on pgx, which prepares its three texts once per connection.
 type pgxSession struct {
-	pool *pgxpool.Pool
+	pool    *pgxpool.Pool
+	inserts sync.Map // by number of rows
 }
 
 func openPgx(ctx context.Context, s *schema, clients int) (session, error) {
 	pool, err := s.pgx(ctx, clients)
-	return pgxSession{pool}, err
+	return &pgxSession{pool: pool}, err
 }
 
-func (p pgxSession) transact(ctx context.Context, id string, balance, version int64, k int) error {
+func (p *pgxSession) transact(ctx context.Context, id string, balance, version int64, k int) error {
 	rows, err := floorRows(id, version, k)
 	if err != nil {
 		return err
@@ -35,19 +37,26 @@ func (p pgxSession) transact(ctx context.Context, id string, balance, version in
 			args = append(args, r.ID, r.OccurredAt, r.AggregateVersion, r.SchemaVersion, r.Lane, r.TenantID, r.Topic, r.OrderingKey,
 				r.AggregateType, r.AggregateID, r.EventType, r.Source, r.RoutingKey, r.ContentType, r.EventMetadata, r.Payload)
 		}
-		_, err := tx.Exec(ctx, insertFloor[k], args...)
+		_, err := tx.Exec(ctx, p.insert(k), args...)
 		return err
 	})
 }
 
-func (p pgxSession) close() { p.pool.Close() }
+func (p *pgxSession) close() { p.pool.Close() }
 
 const floorColumns = 16
 
-// insertFloor holds the INSERT of k rows.
-var insertFloor = map[int]string{1: insertFloorText(1), 3: insertFloorText(3), 10: insertFloorText(10)}
+// insert returns the text that inserts k rows.
+func (p *pgxSession) insert(k int) string {
+	if text, ok := p.inserts.Load(k); ok {
+		return text.(string) //nolint:forcetypeassert // only strings are stored
+	}
+	text := insertFloor(k)
+	p.inserts.Store(k, text)
+	return text
+}
 
-func insertFloorText(k int) string {
+func insertFloor(k int) string {
 	var b strings.Builder
 	b.WriteString(`INSERT INTO floor (id, occurred_at, aggregate_version, schema_version, lane, tenant_id, topic, ordering_key,
 	aggregate_type, aggregate_id, event_type, source, routing_key, content_type, event_metadata, payload) VALUES `)

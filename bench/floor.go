@@ -50,7 +50,7 @@ func floorRows(id string, version int64, k int) ([]floorRow, error) {
 	}
 	key := tenant + "|" + accountType + "|" + id
 	h := fnv.New32a()
-	h.Write([]byte(key)) //nolint:errcheck // a hash cannot fail
+	h.Write([]byte(key))
 	rows := make([]floorRow, k)
 	for i := range rows {
 		payload, err := newMoneyMoved(id).encode()

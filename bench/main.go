@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime/pprof"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -21,6 +23,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"commit", "business transactions per second, against pgx and bun by hand", commit},
+		{"relay", "events per second from a backlog to Pulsar, against SendAsync by hand", relay},
 	}
 }
 
@@ -73,8 +76,28 @@ func parse(flags *flag.FlagSet, args []string) error {
 	return err
 }
 
-// progress tells whoever waits what is going on.
-func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+// ints is a flag with several numbers: 1,8,32.
+type ints []int
+
+func (n *ints) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*n), " ", ","), "[]")
+}
+
+// Set replaces the numbers.
+func (n *ints) Set(text string) error {
+	*n = nil
+	for part := range strings.SplitSeq(text, ",") {
+		v, err := strconv.Atoi(part)
+		if err != nil || v < 1 {
+			return fmt.Errorf("%q is not a positive number", part)
+		}
+		*n = append(*n, v)
+	}
+	return nil
+}
+
+// progressf tells whoever waits what is going on.
+func progressf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // profile writes a CPU profile to a file, if one is named, until stop is called. What runs within labelled has a label
 // there, so that "go tool pprof -tagfocus=run=NAME" shows it alone.
@@ -82,7 +105,7 @@ func profile(file string) (stop func() error, err error) {
 	if file == "" {
 		return func() error { return nil }, nil
 	}
-	f, err := os.Create(file)
+	f, err := os.Create(file) //nolint:gosec // the user's own choice
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}

@@ -44,7 +44,7 @@ func (s *schema) drop(ctx context.Context, db *bun.DB) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	if _, err := db.ExecContext(ctx, "DROP SCHEMA IF EXISTS "+s.name+" CASCADE"); err != nil {
-		progress("the schema %s stays: %v", s.name, err)
+		progressf("the schema %s stays: %v", s.name, err)
 	}
 }
 

@@ -43,3 +43,33 @@ func (s sample) format(verb string) string {
 	}
 	return fmt.Sprintf(verb+" ["+verb+"-"+verb+"]", s.median(), slices.Min(s), slices.Max(s))
 }
+
+// series is what was measured of one contender, one figure per round.
+type series struct {
+	rates sample
+	usage []usage
+}
+
+func (s *series) add(rate float64, cpu usage) {
+	s.rates = append(s.rates, rate)
+	s.usage = append(s.usage, cpu)
+}
+
+// cpu returns the medians of the parts.
+func (s *series) cpu() usage {
+	if len(s.usage) == 0 {
+		return nil
+	}
+	out := make(usage, len(s.usage[0]))
+	for part := range out {
+		var all sample
+		for _, u := range s.usage {
+			all = append(all, u[part])
+		}
+		out[part] = all.median()
+	}
+	return out
+}
+
+// latest returns the rate of the latest round.
+func (s *series) latest() float64 { return s.rates[len(s.rates)-1] }

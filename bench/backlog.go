@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// unitSize is how many events one transaction of the prefill stores.
+const unitSize = 2000
+
+// backlog is a number of unsent events, spread evenly over the aggregates.
+type backlog struct {
+	topic    string
+	versions int // of each aggregate
+}
+
+func (b backlog) size() int { return b.versions * aggregates }
+
+// tally returns one that expects this backlog.
+func (b backlog) tally() *tally {
+	ids := make([]string, aggregates)
+	for i := range ids {
+		ids[i] = accountID(i)
+	}
+	return newTally(ids, b.versions)
+}
+
+// fill stores the backlog through the store's own Flush, so that the rows are what a unit of work writes.
+func (b backlog) fill(ctx context.Context, db *bun.DB, store *outbox.Store) error {
+	payload, err := newMoneyMoved(accountID(0)).encode()
+	if err != nil {
+		return err
+	}
+	for first := 0; first < b.size(); first += unitSize {
+		unit := make([]event.Envelope, min(unitSize, b.size()-first))
+		for i := range unit {
+			if unit[i], err = b.envelope(first+i, payload); err != nil {
+				return err
+			}
+		}
+		err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return store.Flush(ctx, tx, unit) })
+		if err != nil {
+			return fmt.Errorf("prefill: %w", err)
+		}
+	}
+	return nil
+}
+
+func (b backlog) envelope(n int, payload []byte) (event.Envelope, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return event.Envelope{}, err
+	}
+	account := accountID(n % aggregates)
+	return event.Envelope{
+		ID: id.String(), Type: moneyMoved{}.EventType(), Source: source, SchemaVersion: 1, TenantID: tenant,
+		AggregateType: accountType, AggregateID: account, AggregateVersion: int64(n/aggregates) + 1,
+		Topic: b.topic, RoutingKey: account, OccurredAt: time.Now().UTC(), ContentType: event.ContentTypeJSON,
+		Metadata: metadata(), Payload: payload,
+	}, nil
+}
+
+const countRows = `
+SELECT (SELECT count(*) FROM outbox), (SELECT count(*) FROM outbox_held), (SELECT count(*) FROM outbox_dead),
+	(SELECT count(*) FROM outbox_sent)`
+
+// verify counts the rows that are left when all was published: none but those of the archive.
+func (b backlog) verify(ctx context.Context, db *bun.DB, archived bool) error {
+	var unsent, held, dead, sent int
+	if err := db.DB.QueryRowContext(ctx, countRows).Scan(&unsent, &held, &dead, &sent); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	want := 0
+	if archived {
+		want = b.size()
+	}
+	if unsent+held+dead > 0 || sent != want {
+		return fmt.Errorf("%w: all %d events are published, but there are %d unsent, %d held, %d dead and %d archived rows",
+			errWrong, b.size(), unsent, held, dead, sent)
+	}
+	return nil
+}
