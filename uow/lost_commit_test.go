@@ -219,8 +219,8 @@ func commitInBackground(c *faultyConn, commit func() error) error {
 
 func TestCommitThatIsStillInProgress(t *testing.T) {
 	s := newService(t, nil)
-	release := s.slowCommit(t)
 	f := &faults{commit: commitInBackground, detached: true}
+	pool, release := s.broken(t, f), s.slowCommit(t)
 	var once atomic.Bool
 	f.call = func(what string, run func() error) error {
 		if strings.Contains(what, "pg_xact_status") && f.questions.Load() > 2 && !once.Swap(true) {
@@ -228,7 +228,7 @@ func TestCommitThatIsStillInProgress(t *testing.T) {
 		}
 		return run()
 	}
-	hooked, err := change(t.Context(), s.manager(nil, s.broken(t, f), s.sink), newAccount("a", "one"), "x")
+	hooked, err := change(t.Context(), s.manager(nil, pool, s.sink), newAccount("a", "one"), "x")
 	require.NoError(t, err)
 	require.True(t, hooked)
 	require.Greater(t, f.questions.Load(), int64(2))
@@ -237,9 +237,9 @@ func TestCommitThatIsStillInProgress(t *testing.T) {
 
 func TestCommitThatStaysInProgress(t *testing.T) {
 	s := newService(t, nil)
-	release := s.slowCommit(t)
 	f := &faults{commit: commitInBackground, detached: true}
-	_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 100 * time.Millisecond}, s.broken(t, f), s.sink), newAccount("a", "one"), "x")
+	pool, release := s.broken(t, f), s.slowCommit(t)
+	_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 100 * time.Millisecond}, pool, s.sink), newAccount("a", "one"), "x")
 	require.ErrorIs(t, err, uow.ErrCommitUnknown)
 	require.Empty(t, s.notes(t), "not there yet")
 	release()
