@@ -157,8 +157,8 @@ func (a *admin) subscriptions(ctx context.Context, topic string) (map[string]*su
 // retains tells whether a topic keeps messages that no subscription waits for.
 func (a *admin) retains(ctx context.Context, topic string) (bool, error) {
 	var policy *struct {
-		Minutes int `json:"retentionTimeInMinutes"`
-		MB      int `json:"retentionSizeInMB"`
+		Minutes int `json:"retentionTimeInMinutes"` //nolint:tagliatelle // Pulsar's
+		MB      int `json:"retentionSizeInMB"`      //nolint:tagliatelle // Pulsar's
 	}
 	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/retention?applied=true", "", &policy)
 	if isStatus(err, http.StatusNotFound) { // it is about to be made
@@ -193,7 +193,9 @@ func (a *admin) do(ctx context.Context, method, path, body string, result any) e
 		return fmt.Errorf("%s: %w", call, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		var why struct{ Reason *string }
+		var why struct {
+			Reason *string `json:"reason"`
+		}
 		if json.Unmarshal(answer, &why) != nil || why.Reason == nil {
 			return fmt.Errorf("%s: %s, and no reason: not an admin API", call, resp.Status)
 		}

@@ -52,7 +52,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	b.open, b.end = context.WithCancel(context.Background())
 	if err := b.connect(ctx); err != nil {
 		// Not waited for: a request that the broker does not answer takes its time to end.
-		go func() { _ = b.Close() }() //nolint:errcheck // the caller has its error
+		go func() { _ = b.Close() }() // the caller has its error
 		return nil, err
 	}
 	return b, nil
@@ -152,7 +152,7 @@ func (b *Broker) Close() error {
 	var closing sync.WaitGroup
 	closing.Go(func() {
 		for _, r := range b.openReceivers() {
-			_ = r.Close() //nolint:errcheck // never fails
+			_ = r.Close() // never fails
 		}
 		// What comes after the client is closed would open connections that nobody closes.
 		waitFor(&b.background, b.cfg.CloseTimeout/2)

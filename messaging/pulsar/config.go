@@ -167,7 +167,7 @@ func (c *Config) withDefaults() Config {
 	}
 	out.AdminURL = strings.TrimSuffix(out.AdminURL, "/")
 	if out.Name == "" {
-		out.Name, _ = os.Hostname() //nolint:errcheck // a name without a host is as good
+		out.Name, _ = os.Hostname() // a name without a host is as good
 	}
 	return out
 }

@@ -53,6 +53,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 		"ONCEBOX_PULSAR_PARTITIONS": "8", "ONCEBOX_PULSAR_CONNECT_TIMEOUT": "7s", "ONCEBOX_PULSAR_DISABLE_BATCHING": "true", "ONCEBOX_PULSAR_TOKEN": "t",
 	}}))
 	require.Equal(t, Config{
-		URL: "pulsar://b:1", AdminURL: "http://b:2", Topics: []string{"a", "b"}, Partitions: 8, ConnectTimeout: 7 * time.Second, DisableBatching: true, Token: "t",
+		URL: "pulsar://b:1", AdminURL: "http://b:2", Topics: []string{"a", "b"}, Partitions: 8, ConnectTimeout: 7 * time.Second,
+		DisableBatching: true, Token: "t",
 	}, c)
 }

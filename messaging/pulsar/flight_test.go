@@ -365,7 +365,8 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 			}
 			stopped[id[0]] = true
 			_, isTopic := errors.AsType[*messaging.TopicError](err)
-			require.True(t, isTopic || messaging.IsPermanent(err) || errors.Is(err, messaging.ErrUnknown) || errors.Is(err, messaging.ErrBehind), "%s: %v", id, err)
+			known := isTopic || messaging.IsPermanent(err) || errors.Is(err, messaging.ErrUnknown) || errors.Is(err, messaging.ErrBehind)
+			require.True(t, known, "%s: %v", id, err)
 			require.False(t, errors.Is(err, errFlying) || errors.Is(err, errWaiting), fmt.Sprint(err))
 		}
 		if healthy {

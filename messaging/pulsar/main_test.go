@@ -1,13 +1,23 @@
 package pulsar
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, pulsartest.Stop) }
@@ -15,7 +25,7 @@ func TestMain(m *testing.M) { pgtest.Main(m, pulsartest.Stop) }
 // config is that of a namespace.
 func config(n *pulsartest.Namespace) *Config {
 	tenant, namespace, _ := strings.Cut(n.Name, "/")
-	return &Config{URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace}
+	return &Config{URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // connect connects to a namespace and closes with the test.
@@ -25,4 +35,76 @@ func connect(t *testing.T, cfg *Config) *Broker {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b
+}
+
+// patient bounds what waits for a server.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// envelope is the n-th message of a key.
+func envelope(topic, key string, n int) event.Envelope {
+	return event.Envelope{
+		ID: fmt.Sprintf("%s-%s-%d", topic, key, n), Type: "t", Source: "s", TenantID: "t1", Topic: topic, RoutingKey: key, Sequence: int64(n),
+		OccurredAt: time.Now(), ContentType: "text/plain", Payload: fmt.Appendf(nil, "%d", n),
+	}
+}
+
+// series is n messages of each key, in turns.
+func series(topic string, keys, n int) []event.Envelope {
+	var msgs []event.Envelope
+	for i := range n {
+		for k := range keys {
+			msgs = append(msgs, envelope(topic, fmt.Sprintf("key%d", k), i+1))
+		}
+	}
+	return msgs
+}
+
+// receiveAll receives n different messages and settles them.
+func receiveAll(t *testing.T, r messaging.Receiver, n int) []*messaging.Message {
+	t.Helper()
+	ctx := patient(t)
+	seen := map[string]bool{}
+	var msgs []*messaging.Message
+	for len(msgs) < n {
+		m, err := r.Receive(ctx)
+		require.NoError(t, err, "after %d of %d", len(msgs), n)
+		require.NoError(t, r.Ack(ctx, m))
+		if !seen[m.ID] {
+			seen[m.ID] = true
+			msgs = append(msgs, m)
+		}
+	}
+	return msgs
+}
+
+// logbook collects a log.
+type logbook struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *logbook) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), text)
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }

@@ -39,28 +39,29 @@ func newTelemetry(c *Config) *telemetry {
 	}
 }
 
-// begin opens the span of a call; what it returns ends it.
-func (t *telemetry) begin(ctx context.Context, count int) (context.Context, func([]event.Envelope, map[int]error)) {
+// publish runs one call of Publish in a span and counts what became of its messages.
+func (t *telemetry) publish(ctx context.Context, msgs []event.Envelope, send func(context.Context) map[int]error) map[int]error {
 	began := time.Now()
 	ctx, span := t.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(attribute.String("messaging.system", "pulsar"), attribute.Int("messaging.batch.message_count", count)))
-	return ctx, func(msgs []event.Envelope, failed map[int]error) {
-		type series struct{ topic, outcome string }
-		counts := map[series]int64{}
-		for i := range msgs {
-			counts[series{msgs[i].Topic, outcome(failed[i])}]++
-		}
-		for s, n := range counts {
-			t.published.Add(ctx, n, metric.WithAttributes(attribute.String("topic", s.topic), attribute.String("outcome", s.outcome)))
-		}
-		result := "ok"
-		if len(failed) > 0 {
-			result = "failed"
-			span.SetStatus(codes.Error, (&messaging.PublishError{Failed: failed}).Error())
-		}
-		t.duration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(attribute.String("outcome", result)))
-		span.End()
+		trace.WithAttributes(attribute.String("messaging.system", "pulsar"), attribute.Int("messaging.batch.message_count", len(msgs))))
+	defer span.End()
+	failed := send(ctx)
+
+	type series struct{ topic, outcome string }
+	counts := map[series]int64{}
+	for i := range msgs {
+		counts[series{msgs[i].Topic, outcome(failed[i])}]++
 	}
+	for s, n := range counts {
+		t.published.Add(ctx, n, metric.WithAttributes(attribute.String("topic", s.topic), attribute.String("outcome", s.outcome)))
+	}
+	result := "ok"
+	if len(failed) > 0 {
+		result = "failed"
+		span.SetStatus(codes.Error, (&messaging.PublishError{Failed: failed}).Error())
+	}
+	t.duration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(attribute.String("outcome", result)))
+	return failed
 }
 
 func (t *telemetry) unwatched(ctx context.Context, topic string) {

@@ -1,0 +1,93 @@
+package pulsar
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// nobody is an address at which nobody listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+func TestConnectWithoutBroker(t *testing.T) {
+	url := "pulsar://" + nobody(t)
+	_, err := Connect(t.Context(), &Config{URL: url, ConnectTimeout: 300 * time.Millisecond, OperationTimeout: 100 * time.Millisecond})
+	require.ErrorIs(t, err, messaging.ErrBrokerDown)
+	for _, part := range []string{url, "ONCEBOX_PULSAR_URL", "Config.ConnectTimeout", "connection error"} {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+func TestConnectEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Connect(ctx, &Config{URL: "pulsar://" + nobody(t), OperationTimeout: 100 * time.Millisecond})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestConnectWithBadConfig(t *testing.T) {
+	_, err := Connect(t.Context(), nil)
+	require.ErrorContains(t, err, "ONCEBOX_PULSAR_URL")
+	_, err = Connect(t.Context(), &Config{URL: "pulsar://" + nobody(t), TLSTrustCerts: "no such file"})
+	require.ErrorContains(t, err, "Config.TLSTrustCerts")
+}
+
+// A call that is under way when the broker is closed gets the time it needs.
+func TestCloseWaitsForPublish(t *testing.T) {
+	b := connect(t, config(pulsartest.Open(t)))
+	msgs := series("order", 50, 20)
+	started, published := make(chan struct{}), make(chan error, 1)
+	go func() {
+		close(started)
+		published <- b.Publish(t.Context(), msgs)
+	}()
+	<-started
+	require.NoError(t, b.Close())
+	if err := <-published; err != nil {
+		require.ErrorContains(t, err, "after Close", "it was not let in, or it was finished")
+	}
+	require.ErrorIs(t, b.Publish(t.Context(), msgs), messaging.ErrBrokerDown)
+}
+
+// One that does not end is told to.
+func TestCloseEndsPublish(t *testing.T) {
+	n := pulsartest.Open(t)
+	cfg := config(n)
+	cfg.CloseTimeout = time.Second
+	spans := starts{name: make(chan string, 1)}
+	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	b, err := Connect(t.Context(), cfg)
+	require.NoError(t, err)
+	// All producers of the topic are taken, for ever.
+	top := b.topic("order")
+	for range cap(top.room) {
+		top.room <- struct{}{}
+	}
+	published := make(chan error, 1)
+	go func() { published <- b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}) }()
+	require.Equal(t, "publish", <-spans.name)
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, <-published, messaging.ErrUnknown)
+}
+
+// starts tells of spans when they start.
+type starts struct{ name chan string }
+
+func (s starts) OnStart(_ context.Context, span sdktrace.ReadWriteSpan) { s.name <- span.Name() }
+func (starts) OnEnd(sdktrace.ReadOnlySpan)                              {}
+func (starts) Shutdown(context.Context) error                           { return nil }
+func (starts) ForceFlush(context.Context) error                         { return nil }

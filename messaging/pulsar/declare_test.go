@@ -1,0 +1,176 @@
+package pulsar
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+func declared(n *pulsartest.Namespace, topic, name string) *Config {
+	cfg := config(n)
+	cfg.Subscriptions = []messaging.Subscription{{Topic: topic, Name: name}}
+	return cfg
+}
+
+// Many processes start at once. What is published as soon as one of them is ready reaches a consumer that comes later.
+func TestDeclareByManyAtOnce(t *testing.T) {
+	n := pulsartest.Open(t)
+	brokers := make([]*Broker, 8)
+	var starting sync.WaitGroup
+	for i := range brokers {
+		starting.Go(func() {
+			b, err := Connect(t.Context(), declared(n, "order", "billing"))
+			if err == nil {
+				brokers[i], err = b, b.Publish(t.Context(), []event.Envelope{envelope("order", fmt.Sprint("key", i), 1)})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	for _, b := range brokers {
+		require.NotNil(t, b)
+		t.Cleanup(func() { require.NoError(t, b.Close()) })
+	}
+	partitions, err := brokers[0].admin.partitions(t.Context(), "order")
+	require.NoError(t, err)
+	require.Equal(t, 4, partitions)
+	r, err := brokers[0].Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "billing"})
+	require.NoError(t, err)
+	receiveAll(t, r, len(brokers))
+}
+
+func TestDeclareUsesWhatExists(t *testing.T) {
+	n := pulsartest.Open(t)
+	require.NoError(t, n.Admin(t.Context(), http.MethodPut, "/persistent/"+n.Name+"/two/partitions", "2"))
+	require.NoError(t, n.Admin(t.Context(), http.MethodPut, "/persistent/"+n.Name+"/none", ""))
+	for topic, partitions := range map[string]int{"two": 2, "none": 0, "new": 4} {
+		cfg := declared(n, topic, "billing")
+		for range 2 {
+			b := connect(t, cfg)
+			got, err := b.admin.partitions(t.Context(), topic)
+			require.NoError(t, err)
+			require.Equal(t, partitions, got, topic)
+			require.NoError(t, b.Publish(t.Context(), series(topic, 5, 1)))
+		}
+		r, err := connect(t, cfg).Subscribe(t.Context(), cfg.Subscriptions[0])
+		require.NoError(t, err)
+		receiveAll(t, r, 5)
+	}
+}
+
+// Names that the client and the admin API have to spell in the same way.
+func TestDeclareOddNames(t *testing.T) {
+	n := pulsartest.Open(t)
+	topic, name := "Bestellung ü:&?#=,;", "Rechnung ß / 1"
+	b := connect(t, declared(n, topic, name))
+	require.NoError(t, b.Publish(t.Context(), series(topic, 5, 1)))
+	r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: topic, Name: name})
+	require.NoError(t, err)
+	receiveAll(t, r, 5)
+	subscriptions, err := b.admin.subscriptions(t.Context(), topic+"-partition-0")
+	require.NoError(t, err)
+	require.Len(t, subscriptions, 1)
+}
+
+func TestDeclareInAMissingNamespace(t *testing.T) {
+	cfg := declared(pulsartest.Open(t), "order", "billing")
+	cfg.Namespace = "nowhere"
+	_, err := Connect(t.Context(), cfg)
+	require.ErrorContains(t, err, "Namespace not found")
+	require.ErrorContains(t, err, `declare topic "order"`)
+}
+
+func TestDeclareRefusesBadNames(t *testing.T) {
+	b := connect(t, config(pulsartest.Open(t)))
+	require.ErrorContains(t, b.Declare(t.Context(), []string{"a/b"}, nil), `topic "a/b"`)
+	require.ErrorContains(t, b.Declare(t.Context(), nil, []messaging.Subscription{{Topic: "a"}}), "Subscription.Name is empty")
+	require.NoError(t, b.Declare(t.Context(), nil, nil))
+}
+
+// Without the admin API everything works that can work, and the log says once what is missing.
+func TestDeclareWithoutAdmin(t *testing.T) {
+	notPulsar := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(notPulsar.Close)
+	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"reason":"no"}`))
+	}))
+	t.Cleanup(forbidden.Close)
+	for name, url := range map[string]string{"nobody": "http://" + nobody(t), "not Pulsar": notPulsar.URL, "forbidden": forbidden.URL} {
+		t.Run(name, func(t *testing.T) {
+			var log logbook
+			cfg := declared(pulsartest.Open(t), "order", "billing")
+			cfg.AdminURL, cfg.Logger = url, log.logger()
+			b := connect(t, cfg)
+			// The subscription is there before its first consumer, so this is not lost.
+			require.NoError(t, b.Publish(t.Context(), series("order", 5, 2)))
+			r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "billing"})
+			require.NoError(t, err)
+			receiveAll(t, r, 10)
+			require.Equal(t, 1, log.count("ONCEBOX_PULSAR_ADMIN_URL"))
+		})
+	}
+}
+
+// One may look but not make: what exists is enough.
+func TestDeclareWithoutRightsToMake(t *testing.T) {
+	n := pulsartest.Open(t)
+	connect(t, declared(n, "order", "billing"))
+	reading := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"reason":"no"}`))
+			return
+		}
+		http.Redirect(w, r, n.AdminURL+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(reading.Close)
+	cfg := declared(n, "order", "shipping")
+	cfg.AdminURL, cfg.ConnectTimeout = reading.URL, 5*time.Second
+	b := connect(t, cfg)
+	have, err := b.admin.subscribed(t.Context(), "order", 4, "shipping")
+	require.NoError(t, err)
+	require.True(t, have)
+
+	cfg.Topics = []string{"missing"}
+	_, err = Connect(t.Context(), cfg)
+	require.ErrorContains(t, err, "403 Forbidden")
+}
+
+func TestAdminAuthorizes(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Get("Authorization"))
+		_, _ = w.Write([]byte(`{"partitions":3}`))
+	}))
+	t.Cleanup(server.Close)
+	for _, c := range []Config{{Token: "abc"}, {TokenFile: writeFile(t, "from-file\n")}, {}} {
+		c.AdminURL = server.URL
+		a, err := newAdmin(&c)
+		require.NoError(t, err)
+		n, err := a.partitions(t.Context(), "order")
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		a.http.CloseIdleConnections()
+	}
+	require.Equal(t, []string{"Bearer abc", "Bearer from-file", ""}, got)
+	_, err := newAdmin(&Config{TLSTrustCerts: writeFile(t, "not a certificate")})
+	require.ErrorContains(t, err, "holds no certificate")
+	_, err = newAdmin(&Config{TLSCert: "no such", TLSKey: "file"})
+	require.ErrorContains(t, err, "Config.TLSCert")
+	a, err := newAdmin(&Config{AdminURL: server.URL, TokenFile: "no such file"})
+	require.NoError(t, err)
+	_, err = a.partitions(t.Context(), "order")
+	require.ErrorContains(t, err, "Config.TokenFile")
+}

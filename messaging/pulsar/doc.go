@@ -1,0 +1,46 @@
+// Package pulsar connects oncebox to Apache Pulsar. It is the only package that links Pulsar's client.
+//
+//	var cfg pulsar.Config
+//	if err := config.Env("ONCEBOX_PULSAR_", &cfg); err != nil { ... }
+//	broker, err := pulsar.Connect(ctx, &cfg)
+//
+// A [Broker] publishes, subscribes, and makes topics and subscriptions. Payloads go unchanged; what describes an event
+// travels as properties, CloudEvents in binary mode: ce_id, ce_type, ce_source, ce_subject, ce_time and so on, other
+// metadata as meta-<key>. The routing key is Pulsar's key. A message from a program that knows nothing of this is
+// received too: its properties are the metadata, and its place in the topic is its id.
+//
+// # Guarantees
+//
+// What [Broker.Publish] reports as sent has a receipt of the broker, and is per (topic, key) a prefix of what it was
+// given. The client alone gives neither: it may forget a message without a word, store one after its deadline, and
+// store later messages of a key whose earlier one failed. So every call has producers of its own, keeps its own
+// account, and gives up a producer in which it lost faith; what has no receipt then is [messaging.ErrUnknown] and must
+// be sent again.
+//
+// Messages of a key are received in order, at least once. Subscriptions start at the earliest message. A broker that was
+// killed delivers thousands of messages again that were acknowledged, older ones first.
+//
+// With [messaging.Failover] a consumer that joins or leaves moves partitions, and all that is not settled comes again at
+// the new one, after a second. If one leaves in the very moment in which messages are sent to it, the next one may get
+// later messages of a key before earlier ones, and the earlier ones only after some seconds of silence, see the source of
+// silence. Package inbox puts them in order.
+//
+// [messaging.KeyShared] needs producers that do not batch: Config.DisableBatching wherever the topic is published.
+//
+// Keys move when somebody adds partitions to a topic; their order is not kept across that.
+//
+// # Errors
+//
+// [messaging.Permanent]: too large, or a topic that is not a plain name. [*messaging.TopicError]: missing, terminated,
+// over its quota, not permitted. [messaging.ErrBrokerDown]: no connection; only what was never handed over.
+// [messaging.ErrUnknown]: no receipt in time. [messaging.ErrBehind]: behind one of those.
+//
+// A lost connection is no error: producers and consumers come back by themselves. [messaging.Receiver] returns an error
+// when the broker ends it for good.
+//
+// # Metrics
+//
+//   - oncebox.broker.published: messages by topic and outcome (ok, permanent, topic, broker_down, unknown, behind)
+//   - oncebox.broker.publish.duration: seconds per call of Publish, by outcome (ok, failed)
+//   - oncebox.broker.unwatched_topics: topics published to that had neither a subscription nor retention
+package pulsar

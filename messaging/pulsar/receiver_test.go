@@ -1,0 +1,166 @@
+package pulsar
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// fakeConsumer hands out what it is given.
+type fakeConsumer struct {
+	pulsarclient.Consumer
+
+	messages chan pulsarclient.ConsumerMessage
+	asked    []int32
+}
+
+func (c *fakeConsumer) Chan() <-chan pulsarclient.ConsumerMessage { return c.messages }
+func (*fakeConsumer) Ack(pulsarclient.Message) error              { return nil }
+func (*fakeConsumer) Close()                                      {}
+func (c *fakeConsumer) NackID(id pulsarclient.MessageID) {
+	c.asked = append(c.asked, id.PartitionIdx())
+}
+
+type fakeClient struct{ pulsarclient.Client }
+
+func (fakeClient) TopicPartitions(string) ([]string, error) { return []string{"0", "1", "2"}, nil }
+
+func fakeReceiver(kind messaging.SubscriptionType) (*receiver, *fakeConsumer) {
+	r := newReceiver(&Broker{client: fakeClient{}, receivers: map[*receiver]bool{}}, messaging.Subscription{Topic: "order", Name: "s", Type: kind})
+	c := &fakeConsumer{messages: make(chan pulsarclient.ConsumerMessage, 10)}
+	r.consumer = c
+	return r, c
+}
+
+// incoming is a message of partition 1.
+func incoming(id string) pulsarclient.ConsumerMessage {
+	return pulsarclient.ConsumerMessage{Message: &redelivered{wireMessage{properties: map[string]string{propID: id}}}}
+}
+
+type redelivered struct{ wireMessage }
+
+func (*redelivered) RedeliveryCount() uint32 { return 2 }
+
+// hear receives for a while and returns the last message.
+func hear(t *testing.T, r *receiver, d time.Duration) *messaging.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	var last *messaging.Message
+	for {
+		m, err := r.Receive(ctx)
+		if err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			synctest.Wait()
+			return last
+		}
+		last = m
+	}
+}
+
+// A broker may forget to deliver what another consumer left behind. A receiver that hears nothing asks for it.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := fakeReceiver(messaging.Failover)
+		hear(t, r, firstSilence-time.Millisecond)
+		require.Empty(t, c.asked)
+		hear(t, r, 2*time.Millisecond)
+		require.Equal(t, []int32{0, 1, 2}, c.asked)
+		hear(t, r, firstSilence+time.Second)
+		require.Len(t, c.asked, 3, "less and less often")
+		hear(t, r, firstSilence)
+		require.Len(t, c.asked, 6)
+
+		// What is in hand would come twice.
+		c.asked = nil
+		c.messages <- incoming("1")
+		m := hear(t, r, firstSilence+time.Millisecond)
+		require.Equal(t, []int32{0, 2}, c.asked)
+		require.NoError(t, r.Ack(t.Context(), m))
+		require.NoError(t, r.Ack(t.Context(), m))
+		c.asked = nil
+		hear(t, r, 2*longestSilence)
+		require.Equal(t, []int32{0, 1, 2}, c.asked[:3])
+
+		require.NoError(t, r.Close())
+		c.asked = nil
+		r.ask()
+		synctest.Wait()
+		require.Empty(t, c.asked)
+	})
+}
+
+func TestSilenceIsAllRightWithoutPartitionsToMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, kind := range []messaging.SubscriptionType{messaging.KeyShared, messaging.Shared} {
+			r, c := fakeReceiver(kind)
+			hear(t, r, time.Hour)
+			require.Empty(t, c.asked)
+		}
+	})
+}
+
+func TestRedeliverInOrder(t *testing.T) {
+	r, c := fakeReceiver(messaging.Failover)
+	ctx := t.Context()
+	for _, id := range []string{"1", "2", "3", "4"} {
+		c.messages <- incoming(id)
+	}
+	var msgs []*messaging.Message
+	for range 3 {
+		m, err := r.Receive(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 3, m.Attempt, "the broker knows of two")
+		msgs = append(msgs, m)
+	}
+	for _, i := range []int{2, 0, 1} {
+		require.NoError(t, r.Redeliver(ctx, msgs[i]))
+	}
+	for i, id := range []string{"1", "2", "3", "4"} {
+		m, err := r.Receive(ctx)
+		require.NoError(t, err)
+		require.Equal(t, id, m.ID)
+		if i < 3 {
+			require.Equal(t, 4, m.Attempt)
+		}
+	}
+	other, _ := fakeReceiver(messaging.Failover)
+	require.ErrorContains(t, other.Ack(ctx, msgs[0]), "was not received here")
+	require.ErrorContains(t, other.Redeliver(ctx, messaging.NewMessage(msgs[0].Envelope, 1, nil)), "was not received here")
+}
+
+// The client gives up on a topic that is gone. A receiver that just waited on would look idle.
+func TestReceiverReportsItsEnd(t *testing.T) {
+	n := pulsartest.Open(t)
+	b := connect(t, declared(n, "order", "s"))
+	r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
+	require.NoError(t, err)
+	forbidAutoCreation(t, n)
+	require.NoError(t, n.Admin(t.Context(), http.MethodDelete, "/persistent/"+n.Name+"/order/partitions?force=true", ""))
+	for range 2 {
+		_, err = r.Receive(patient(t))
+		require.ErrorContains(t, err, `subscription "s" of topic "order"`)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+	}
+	require.NoError(t, r.Close())
+	_, err = r.Receive(t.Context())
+	require.ErrorIs(t, err, messaging.ErrClosed)
+}
+
+func TestSubscribeToATopicInTrouble(t *testing.T) {
+	n := pulsartest.Open(t)
+	b := connect(t, declared(n, "order", "s"))
+	first, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
+	require.NoError(t, err)
+	_, err = b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s", Type: messaging.Shared})
+	requireTopicError(t, err, "order")
+	require.NoError(t, first.Close())
+}
