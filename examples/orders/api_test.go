@@ -28,9 +28,15 @@ type shop struct {
 
 func openShop(t *testing.T) *shop {
 	t.Helper()
+	return openShopAs(t, RoleAll, config.Config{})
+}
+
+func openShopAs(t *testing.T, role Role, cfg config.Config) *shop {
+	t.Helper()
 	db := pgtest.Open(t)
+	cfg.DatabaseURL, cfg.Schema = pgtest.URL(t), db.Schema
 	ctx, stop := context.WithCancel(context.Background())
-	s, err := newService(ctx, RoleAll, config.Config{DatabaseURL: pgtest.URL(t), Schema: db.Schema})
+	s, err := newService(ctx, role, cfg)
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

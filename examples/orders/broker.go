@@ -50,5 +50,5 @@ func openBroker(ctx context.Context, role Role, cfg config.Config) (oncebox.Brok
 		slog.WarnContext(ctx, "orders: Pulsar does not answer, orders are taken and announced later", "url", cfg.PulsarURL, "error", err)
 		return nil, nil //nolint:nilnil // no broker is what an api can do without
 	}
-	return nil, fmt.Errorf("connect to Pulsar at %s: start it, or correct ONCEBOX_PULSAR_URL: %w", cfg.PulsarURL, err)
+	return nil, err
 }

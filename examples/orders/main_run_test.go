@@ -1,13 +1,21 @@
 package main
 
 import (
+	"context"
 	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
+
+// impatient is the environment of a process that looks for a Pulsar where there is none, and not for long.
+var impatient = map[string]string{
+	"PULSAR_URL": "pulsar://127.0.0.1:1", "ONCEBOX_PULSAR_CONNECT_TIMEOUT": "100ms",
+	"ONCEBOX_PULSAR_OPERATION_TIMEOUT": "100ms", "ONCEBOX_PULSAR_CLOSE_TIMEOUT": "100ms",
+}
 
 // Whoever starts the service and did something wrong is told what to do.
 func TestStartUpErrors(t *testing.T) {
@@ -26,6 +34,13 @@ func TestStartUpErrors(t *testing.T) {
 		"a database that is down": {nil, map[string]string{"DATABASE_URL": "postgres://u@127.0.0.1:1/d"}, []string{"127.0.0.1:1", "start it"}},
 		"a setting that is none":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "soon"}, []string{"Lease", "soon"}},
 		"settings that conflict":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "1s"}, []string{"PublishTimeout", "Lease"}},
+		"a Pulsar that is down": {
+			[]string{"-role", "consumer"}, impatient,
+			[]string{"127.0.0.1:1", "start the broker", "ONCEBOX_PULSAR_URL"},
+		},
+		"a Pulsar setting that is none": {
+			[]string{"-role", "api"}, map[string]string{"PULSAR_URL": "http://127.0.0.1:1"}, []string{"pulsar://host:6650"},
+		},
 		"an address that is taken": {
 			nil, map[string]string{"HTTP_ADDR": taken.Addr().String()}, []string{"HTTP_ADDR", "another address"},
 		},
@@ -45,4 +60,25 @@ func TestStartUpErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Orders are taken while Pulsar is down: their announcements wait in the outbox.
+func TestAPIDoesNotNeedPulsar(t *testing.T) {
+	for name, value := range impatient {
+		t.Setenv(name, value)
+	}
+	s := openShopAs(t, RoleAPI, config.Config{PulsarURL: impatient["PULSAR_URL"]})
+	s.requireReady()
+	s.place("k1")
+	require.Equal(t, 1, s.count("SELECT count(*) FROM outbox"))
+}
+
+// A process that is told to stop ends as one that had nothing else to do.
+func TestStopBeforeTheStart(t *testing.T) {
+	t.Setenv("DATABASE_URL", pgtest.URL(t))
+	t.Setenv("PULSAR_URL", "")
+	t.Setenv("HTTP_ADDR", "127.0.0.1:0")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, run(ctx, nil))
 }
