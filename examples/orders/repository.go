@@ -83,7 +83,7 @@ func saveOrder(ctx context.Context, u *uow.Unit, o *Order) error {
 		return fmt.Errorf("update order %s: %w", o.ID, err)
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(err, &uow.ConflictError{Type: o.AggregateType(), ID: o.ID, Expected: o.AggregateVersion(), Found: -1})
+		return errors.Join(err, fmt.Errorf("%w: order %s is not at version %d any more", uow.ErrConflict, o.ID, o.AggregateVersion()))
 	}
 	return saveItems(ctx, u, o)
 }
