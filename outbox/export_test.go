@@ -5,6 +5,7 @@ const (
 	HoldRows   = holdRows
 	FetchFew   = fetchFew
 	FetchMany  = fetchMany
+	FetchPass  = fetchPassing
 	SettleRows = settleRows
 	InsertRows = insertRows
 )

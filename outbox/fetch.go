@@ -28,25 +28,40 @@ type Cursor struct {
 // fetch is JIT-compiled, and with the filter beside it the planner sorts the whole backlog. It is also no larger than
 // need be: a lane in which the planner expects fewer rows than the limit is read and sorted as a whole.
 const (
-	fetchFew  = fetchHead + "32" + fetchTail
-	fetchSome = fetchHead + "128" + fetchTail
-	fetchMany = fetchHead + "500" + fetchTail
+	fetchFew  = fetchStart + fetchHead + "32" + fetchTail + fetchEnd
+	fetchSome = fetchStart + fetchHead + "128" + fetchTail + fetchEnd
+	fetchMany = fetchStart + fetchHead + "500" + fetchTail + fetchEnd
+
+	// fetchPassing leaves out the rows of paused topics, and those that come after such a row under their key: they would
+	// overtake it. The window begins at the head of the lane, so it shows every earlier row of a key.
+	fetchPassing = fetchStart + `
+		SELECT * FROM (
+			SELECT *, ordering_key IS NOT NULL
+				AND bool_or(topic = ANY ($6::text[])) OVER (PARTITION BY ordering_key ORDER BY seq) AS behind
+			FROM (
+				SELECT ` + columns + ` FROM {schema}.outbox o
+				WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) w) x
+		WHERE x.topic <> ALL ($6::text[]) AND NOT x.behind` + fetchEnd
 )
 
-const fetchHead = `
+const fetchStart = `
 WITH mine AS MATERIALIZED (
 	SELECT l.lane, c.after, c.quota
 	FROM {schema}.outbox_lane l
 	JOIN unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::int[]) c(lane, epoch, after, quota) USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
 f AS MATERIALIZED (
-	SELECT o.* FROM mine c CROSS JOIN LATERAL (
+	SELECT o.* FROM mine c CROSS JOIN LATERAL (`
+
+const fetchHead = `
 		SELECT * FROM (
 			SELECT ` + columns + ` FROM {schema}.outbox o
 			WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT `
 
 const fetchTail = `) x
-		WHERE x.topic <> ALL ($6::text[])
+		WHERE x.topic <> ALL ($6::text[])`
+
+const fetchEnd = `
 		ORDER BY x.seq LIMIT c.quota) o),
 noted AS (
 	UPDATE {schema}.outbox_lane l SET claimed_seq = x.hi
@@ -54,8 +69,8 @@ noted AS (
 	WHERE l.lane = x.lane AND l.claimed_seq < x.hi)
 SELECT ` + rowColumns + ` FROM f ORDER BY lane, seq`
 
-// Fetch reads the next rows of the lanes, ordered by lane and sequence, without those of the paused topics. A lane
-// that was lost gives no rows. The rows stay where they are until they are settled.
+// Fetch reads the next rows of the lanes, ordered by lane and sequence, without those of the paused topics and what
+// follows them under their keys. A lane that was lost gives no rows. The rows stay where they are until they are settled.
 func (s *Store) Fetch(ctx context.Context, cursors []Cursor, pausedTopics []string) ([]Row, error) {
 	leases := make([]Lease, len(cursors))
 	after, quota := make([]int64, len(cursors)), make([]int32, len(cursors))
@@ -66,7 +81,8 @@ func (s *Store) Fetch(ctx context.Context, cursors []Cursor, pausedTopics []stri
 	}
 	statement := fetchMany
 	switch {
-	case len(pausedTopics) > 0: // the filter needs rows to choose from
+	case len(pausedTopics) > 0:
+		statement = fetchPassing
 	case most <= 32:
 		statement = fetchFew
 	case most <= 128:

@@ -9,8 +9,9 @@ import (
 type Block struct {
 	Key   string
 	State string // failed, dead, draining
-	// Empty says that nothing of the key is held any more. The owner then lifts the block, unless it is dead.
-	Empty bool
+	// Stalled says that nothing of the key is due or ever will be: nothing is held any more, or the first row that is
+	// waits for a head that is gone. Unless the block is dead, [Store.SettleHeld] without rows mends that.
+	Stalled bool
 }
 
 // LaneBlocks are the blocks of one lane at one moment, with the operators' counter of that moment.
@@ -22,7 +23,8 @@ type LaneBlocks struct {
 // loadBlocks reads counter and blocks in one snapshot: an operator changes both in one transaction.
 const loadBlocks = `
 SELECT l.lane, l.change, coalesce(b.ordering_key, ''), coalesce(b.state, ''),
-	NOT EXISTS (SELECT 1 FROM {schema}.outbox_held h WHERE h.lane = b.lane AND h.ordering_key = b.ordering_key)
+	coalesce((SELECT h.retry_after = 'infinity' FROM {schema}.outbox_held h
+		WHERE h.lane = b.lane AND h.ordering_key = b.ordering_key ORDER BY h.seq LIMIT 1), true)
 FROM {schema}.outbox_lane l LEFT JOIN {schema}.outbox_block b ON b.lane = l.lane
 WHERE l.lane = ANY ($1::smallint[])`
 
@@ -38,7 +40,7 @@ func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks
 		var lane int16
 		var change int64
 		var b Block
-		if err := rows.Scan(&lane, &change, &b.Key, &b.State, &b.Empty); err != nil {
+		if err := rows.Scan(&lane, &change, &b.Key, &b.State, &b.Stalled); err != nil {
 			return nil, wrap("load blocks", err)
 		}
 		lb := out[lane]
@@ -56,7 +58,7 @@ func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks
 const dueRows = `
 SELECT ` + rowColumns + ` FROM {schema}.outbox_held
 WHERE lane = ANY ($1::smallint[]) AND retry_after <= clock_timestamp() AND topic <> ALL ($2::text[])
-ORDER BY lane, retry_after LIMIT 100`
+ORDER BY retry_after LIMIT 100`
 
 // Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys.
 func (s *Store) Due(ctx context.Context, lanes []int16, pausedTopics []string) ([]Row, error) {

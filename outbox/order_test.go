@@ -104,9 +104,11 @@ func TestFetchAndSettleUseTheIndex(t *testing.T) {
 	_, err = f.db.ExecContext(ctx, `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 		SELECT gen_random_uuid(), now(), i % 64, 'default', 'order', 't', 'test', 'x' FROM generate_series(1, 150000) i; ANALYZE outbox`)
 	require.NoError(t, err)
-	plan = f.explain(outbox.FetchMany, "me", array(lanes), array(epochs), zeros, array(slices.Repeat([]string{"500"}, 16)), "{elsewhere}")
-	require.Contains(t, plan, "Index Scan using outbox_pkey", "quota 500, 3,125 rows a lane, with a filter")
-	require.NotContains(t, plan, "Bitmap")
+	for _, statement := range []string{outbox.FetchMany, outbox.FetchPass} {
+		plan = f.explain(statement, "me", array(lanes), array(epochs), zeros, array(slices.Repeat([]string{"500"}, 16)), "{elsewhere}")
+		require.Contains(t, plan, "Index Scan using outbox_pkey", "quota 500, 3,125 rows a lane")
+		require.NotContains(t, plan, "Bitmap")
+	}
 }
 
 // explain returns the generic plan, the one that a prepared statement ends up with.

@@ -81,6 +81,10 @@ type Outcome struct {
 
 // holdRows takes fresh rows out of the lane, into held or dead, and blocks their keys, all or nothing.
 // Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed.
+//
+// A follower waits at infinity only if there is somebody in front of it whose settling makes it due: a dead head, a row
+// that is held, or an earlier one of this statement. Otherwise the block that its owner knew was lifted or drained
+// meanwhile, and it is the head: due at once, under a block of its own.
 const holdRows = `
 WITH lane AS MATERIALIZED (
 	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 FOR NO KEY UPDATE),
@@ -91,12 +95,19 @@ gone AS (
 block AS (
 	INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state)
 	SELECT lane, ordering_key, min(seq), CASE WHEN bool_or(verdict = 3) THEN 'dead' ELSE 'failed' END
-	FROM gone WHERE ordering_key IS NOT NULL AND verdict IN (1, 3, 4) GROUP BY lane, ordering_key
+	FROM gone WHERE ordering_key IS NOT NULL GROUP BY lane, ordering_key
 	ON CONFLICT (lane, ordering_key) DO NOTHING),
 held AS (
 	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after, error_message)
-	SELECT ` + countedColumns + `, CASE verdict WHEN 2 THEN 'infinity' WHEN 4 THEN not_before ELSE clock_timestamp() + wait END, err
-	FROM gone WHERE verdict <> 3),
+	SELECT ` + countedColumns + `, CASE
+		WHEN verdict = 4 THEN not_before
+		WHEN verdict = 1 THEN clock_timestamp() + wait
+		WHEN EXISTS (SELECT 1 FROM {schema}.outbox_block b
+				WHERE b.lane = g.lane AND b.ordering_key = g.ordering_key AND b.state = 'dead')
+			OR EXISTS (SELECT 1 FROM {schema}.outbox_held h WHERE h.lane = g.lane AND h.ordering_key = g.ordering_key)
+			OR EXISTS (SELECT 1 FROM gone f WHERE f.ordering_key = g.ordering_key AND f.seq < g.seq)
+		THEN 'infinity' ELSE clock_timestamp() END, err
+	FROM gone g WHERE verdict <> 3),
 dead AS (
 	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict = 3)
 SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM gone)`

@@ -19,8 +19,9 @@ import (
 
 // States of a block, as in outbox_block.
 const (
-	stateFailed = "failed"
-	stateDead   = "dead"
+	stateFailed   = "failed"
+	stateDraining = "draining"
+	stateDead     = "dead"
 )
 
 // fresh fetches, publishes and settles one batch of a group of lanes.
@@ -114,7 +115,7 @@ func newBatch(lanes map[int16]*lane, rows []outbox.Row) *batch {
 		case b.isBlocked(r):
 			b.follow(r)
 		case r.Expired:
-			b.die(r, "expired before it was published")
+			b.die(r, errExpired.Error())
 		case r.Waits:
 			b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Delayed}, stateFailed)
 		case r.Key == "":
@@ -209,8 +210,7 @@ func classify(err error) class {
 		return classMessage
 	case errors.As(err, &topic):
 		return classTopic
-	case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown), errors.Is(err, messaging.ErrBehind),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown), errors.Is(err, messaging.ErrBehind):
 		return classBroker
 	default:
 		return classMessage
@@ -262,6 +262,9 @@ func (w *worker) publish(ctx context.Context, rows []*outbox.Row) map[int]error 
 	if partial, ok := errors.AsType[*messaging.PublishError](err); ok {
 		errs = partial.Failed
 	} else {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			err = errors.Join(messaging.ErrUnknown, err) // of the call as a whole, not of a message
+		}
 		for i := range rows {
 			errs[i] = err
 		}
@@ -301,7 +304,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		for _, l := range leases {
 			if !held[l.Lane] {
 				b.left[l.Lane] = true
-				_ = w.fencedLane(ctx, b.lanes[l.Lane], outbox.ErrFenced)
+				_ = w.forget(ctx, b.lanes[l.Lane], outbox.ErrFenced)
 			}
 		}
 		b.moved += len(b.published)
@@ -309,14 +312,12 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 	}
 	for n, outcomes := range b.outcomes {
 		l := b.lanes[n]
-		err := w.r.store.Hold(ctx, l.lease, outcomes)
-		if errors.Is(err, outbox.ErrFenced) {
+		if err := w.r.store.Hold(ctx, l.lease, outcomes); err != nil {
 			b.left[n] = true
-			_ = w.fencedLane(ctx, l, err)
+			if err := w.forget(ctx, l, err); err != nil {
+				return err
+			}
 			continue
-		}
-		if err != nil {
-			return err
 		}
 		// Known only after it is written: a block that exists in memory alone would hold rows that nothing releases.
 		maps.Copy(l.blocks, b.blocked[n])

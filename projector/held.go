@@ -67,6 +67,9 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 
 // queueOf returns what is to be sent for a row that is due, nil if it is not this worker's turn.
 func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row) (*queue, error) {
+	if head.Expired && (head.Key == "" || l.blocks[head.Key] == stateFailed || l.blocks[head.Key] == stateDraining) {
+		return nil, w.bury(ctx, l, head, errExpired.Error())
+	}
 	if head.Key == "" {
 		return &queue{lane: l, rows: []*outbox.Row{head}}, nil
 	}
@@ -87,7 +90,7 @@ func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row) (*queue
 	for i := range rows {
 		r := &rows[i]
 		// What goes elsewhere, or must wait still, goes later: it is due when it has become the head.
-		if i > 0 && (r.Waits || r.Topic != head.Topic || r.RoutingKey != head.RoutingKey) {
+		if i > 0 && (r.Waits || r.Expired || r.Topic != head.Topic || r.RoutingKey != head.RoutingKey) {
 			break
 		}
 		q.rows = append(q.rows, r)
@@ -109,7 +112,7 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 	if len(sent) > 0 {
 		lifted, err := w.r.store.SettleHeld(ctx, l.lease, l.loaded, q.key, sent)
 		if err != nil {
-			return 0, w.fencedLane(ctx, l, err)
+			return 0, w.forget(ctx, l, err)
 		}
 		if lifted {
 			delete(l.blocks, q.key)
@@ -126,19 +129,27 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 		return moved, nil
 	}
 	wait, dead := w.verdict(head, reason)
-	outcome := outbox.Outcome{Seq: head.Sequence, Verdict: outbox.Refused, Wait: wait, Error: reason.Error()}
 	if dead {
-		outcome.Verdict = outbox.Dead
-		err = w.r.store.KillHeld(ctx, l.lease, l.loaded, head.Sequence, reason.Error())
-	} else {
-		err = w.r.store.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error())
+		return moved + 1, w.bury(ctx, l, head, reason.Error())
 	}
-	if err != nil {
-		return moved, w.fencedLane(ctx, l, err)
+	if err := w.r.store.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {
+		return moved, w.forget(ctx, l, err)
 	}
-	if dead && q.key != "" {
-		l.blocks[q.key] = stateDead
-	}
-	w.report(ctx, l.lease.Lane, []outbox.Outcome{outcome})
+	w.report(ctx, l.lease.Lane, []outbox.Outcome{{Seq: head.Sequence, Verdict: outbox.Refused, Wait: wait, Error: reason.Error()}})
 	return moved + 1, nil
+}
+
+// errExpired is why a row is dead that nobody wants any more.
+var errExpired = errors.New("expired before it was published")
+
+// bury makes a held row a dead letter.
+func (w *worker) bury(ctx context.Context, l *lane, r *outbox.Row, reason string) error {
+	if err := w.r.store.KillHeld(ctx, l.lease, l.loaded, r.Sequence, reason); err != nil {
+		return w.forget(ctx, l, err)
+	}
+	if r.Key != "" {
+		l.blocks[r.Key] = stateDead
+	}
+	w.report(ctx, l.lease.Lane, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Dead, Error: reason}})
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -194,4 +195,57 @@ func TestLanesAreSharedAndHandedBack(t *testing.T) {
 	f.eventually("halves", func() bool { o := owners(); return o["one"] == 32 && o["two"] == 32 })
 	stopOne()
 	f.eventually("two has all", func() bool { return owners()["two"] == 64 })
+}
+
+// Events of one ordering key that go to different topics leave one after the other, also while a topic is in trouble.
+func TestPausedTopicIsNotOvertakenUnderItsKeys(t *testing.T) {
+	f := newFixture(t)
+	f.pub.refuse = func(e event.Envelope) error {
+		if e.Topic == "down" {
+			return &messaging.TopicError{Topic: "down", Err: errors.New("terminated")}
+		}
+		return nil
+	}
+	add := func(topic, name, key string) {
+		_, err := f.store.Add(t.Context(), f.db.DB, topic, []byte(name), event.WithType(name), event.WithAggregate("order", key, 1))
+		require.NoError(t, err)
+	}
+	add("down", "a1", "a")
+	add("up", "a2", "a")
+	add("up", "b1", "b")
+	f.run(f.projector(quick()))
+	f.eventually("the other key is served", func() bool { return len(f.pub.types()) == 1 })
+	add("up", "a3", "a")
+	add("up", "b2", "b")
+	f.store.Wake()
+	f.eventually("and goes on", func() bool { return len(f.pub.types()) == 2 })
+	f.pub.refuseWith(nil)
+	f.eventually("all are sent", func() bool { return len(f.pub.types()) == 5 })
+	require.Equal(t, []string{"b1", "b2", "a1", "a2", "a3"}, f.pub.types())
+}
+
+// An error of one message that wraps the end of some context is about that message, not about the broker.
+func TestHandlersOwnTimeoutCostsAttempts(t *testing.T) {
+	f := newFixture(t)
+	f.pub.refuse = func(event.Envelope) error { return fmt.Errorf("call a service: %w", context.DeadlineExceeded) }
+	f.add("a", "a1")
+	cfg := quick()
+	cfg.MaxRetryAttempts = 2
+	f.run(f.projector(cfg))
+	f.eventually("a1 is dead", func() bool { return f.statuses()["a1"] == "DEAD" })
+}
+
+func TestHeldRowThatExpiredIsDead(t *testing.T) {
+	f := newFixture(t)
+	var calls int
+	f.pub.refuse = func(event.Envelope) error { calls++; return errors.New("not now") }
+	f.add("a", "a1", event.WithExpiry(time.Now().Add(time.Hour)))
+	p := f.projector(quick())
+	require.NoError(t, p.RunOnce(t.Context()))
+	_, err := f.db.Exec("UPDATE outbox_held SET expires_at = now() - interval '1 second'")
+	require.NoError(t, err)
+	f.pub.refuseWith(nil)
+	f.run(p)
+	f.eventually("a1 is dead", func() bool { return f.statuses()["a1"] == "DEAD" })
+	require.Empty(t, f.pub.types())
 }

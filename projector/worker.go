@@ -3,6 +3,7 @@ package projector
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -71,7 +72,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if err := w.tidy(ctx); err != nil {
 		return 0, err
 	}
-	lanes := w.ready(ctx)
+	lanes := w.ready()
 	if len(lanes) == 0 {
 		return 0, nil
 	}
@@ -89,11 +90,18 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		if ctx.Err() != nil {
 			return moved, nil
 		}
+		// Time has passed since the pass began: whatever lease is too short by now waits for its renewal.
+		if group = w.stillReady(group); len(group) == 0 {
+			continue
+		}
 		n, err := w.fresh(ctx, group)
 		moved += n
 		if err != nil {
 			return moved, err
 		}
+	}
+	if lanes = w.stillReady(lanes); ctx.Err() != nil || len(lanes) == 0 {
+		return moved, nil
 	}
 	if moved == 0 || time.Since(w.dueChecked) >= w.r.p.cfg.SleepBusy {
 		w.dueChecked = time.Now()
@@ -128,22 +136,33 @@ func (w *worker) tidy(ctx context.Context) error {
 
 // ready returns the lanes whose leases last long enough for a batch, in order. Those whose blocks are not those of the
 // database are returned too; load comes next.
-func (w *worker) ready(context.Context) []*lane {
-	now := time.Now()
+func (w *worker) ready() []*lane {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	var out []*lane
-	for _, l := range w.lanes {
-		if l.usable(now, w.r.p.cfg.PublishTimeout) {
-			out = append(out, l)
-		}
-	}
+	out := slices.Collect(maps.Values(w.lanes))
+	w.mu.Unlock()
+	out = w.stillReady(out)
 	slices.SortFunc(out, func(a, b *lane) int { return int(a.lease.Lane) - int(b.lease.Lane) })
 	return out
 }
 
-// load reads the blocks of lanes that are new or that an operator has changed, and lifts blocks behind which nothing is
-// left: an operator discarded the only row, or this process's predecessor died between two statements.
+// stillReady returns those of the lanes whose leases last long enough for a batch that begins now, and whose blocks were
+// not put in doubt by what came before in this pass.
+func (w *worker) stillReady(lanes []*lane) []*lane {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []*lane
+	for _, l := range lanes {
+		if l.usable(now, w.r.p.cfg.PublishTimeout) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// load reads the blocks of lanes that are new, that an operator has changed, or of which this worker is not sure. Where
+// nothing of a key is due or ever will be, because an operator discarded the head, it makes the next row due, or lifts
+// the block if there is none.
 func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	stale := map[int16]*lane{}
 	var numbers []int16
@@ -167,12 +186,15 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 		l.loaded, l.blocks = lb.Change, map[string]string{}
 		for _, b := range lb.Blocks {
 			l.blocks[b.Key] = b.State
-			if !b.Empty || b.State == stateDead {
+			if !b.Stalled || b.State == stateDead {
 				continue
 			}
 			lifted, err := w.r.store.SettleHeld(ctx, l.lease, l.loaded, b.Key, []int64{})
-			if err := w.fencedLane(ctx, l, err); err != nil {
-				return err
+			if err != nil {
+				if err := w.forget(ctx, l, err); err != nil {
+					return err
+				}
+				break
 			}
 			if lifted {
 				delete(l.blocks, b.Key)
@@ -182,14 +204,22 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	return nil
 }
 
-// fencedLane takes an [outbox.ErrFenced] as what it is: the lane is somebody else's, or an operator changed it. Either
-// way this worker knows nothing of it any more; the next pass loads it again, and the next renewal tells whose it is.
-func (w *worker) fencedLane(ctx context.Context, l *lane, err error) error {
+// forget is what follows a write that did not return well: this worker does not know the lane's blocks any more, and the
+// next pass loads them again before it fetches.
+//
+// An [outbox.ErrFenced] says that the lane is somebody else's or that an operator changed it; that is no failure. Any
+// other error is, and it leaves open what the database did: the statement may have been committed and its answer lost.
+// To go on with the blocks as they were before would publish what follows a row that is held, or hold rows behind a
+// block that is gone.
+func (w *worker) forget(ctx context.Context, l *lane, err error) error {
+	if err == nil {
+		return nil
+	}
+	l.loaded = -1
 	if !errors.Is(err, outbox.ErrFenced) {
 		return err
 	}
 	w.r.p.fenced.Add(ctx, 1)
-	l.loaded = -1
 	return nil
 }
 

@@ -1,0 +1,25 @@
+package projector
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// Whatever became of a write, the blocks are not known any more: its answer may have been lost after COMMIT.
+func TestLostAnswerPutsTheBlocksInDoubt(t *testing.T) {
+	lost := errors.New("connection reset")
+	for _, err := range []error{outbox.ErrFenced, lost} {
+		p := &Projector{log: slog.Default()}
+		p.fenced, _ = noop.Meter{}.Int64Counter("fenced")
+		l := &lane{loaded: 7}
+		got := (&worker{r: &relay{p: p}}).forget(t.Context(), l, err)
+		require.EqualValues(t, -1, l.loaded)
+		require.Equal(t, errors.Is(err, lost), got != nil)
+	}
+}
