@@ -50,7 +50,7 @@ func (a *App) Consume(topic, name string, h messaging.Handler, opts ...ConsumeOp
 		opt(c)
 	}
 	c.config.Unordered = c.subscription.Type == messaging.Shared
-	if err := c.subscription.Validate(); err != nil {
+	if err := errors.Join(c.subscription.Validate(), c.config.Validate()); err != nil {
 		panic(fmt.Sprintf("oncebox: Consume(%q, %q): %v", topic, name, err))
 	}
 	for _, other := range a.consumers {

@@ -127,6 +127,7 @@ func TestConsumeTwicePanics(t *testing.T) {
 	app.Consume("order", "two", h)
 	require.Panics(t, func() { app.Consume("order", "one", h) })
 	require.Panics(t, func() { app.Consume("", "one", h) })
+	require.Panics(t, func() { app.Consume("other", "one", h, oncebox.WithConcurrency(-2)) })
 }
 
 // The adapter for Pulsar is linked by programs that name it, and by nothing else.

@@ -55,6 +55,8 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	// A part that has nothing to do at present, consumers without a Consume for example, is no reason to end.
+	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, part := range parts {
 		a.start(ctx, group, part)
 	}

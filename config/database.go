@@ -34,7 +34,8 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	}
 	if cfg.Schema != "" {
 		if _, set := pc.RuntimeParams["search_path"]; !set && !cfg.Pooler {
-			pc.RuntimeParams["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize()
+			// What is made without a schema's name goes there, and what users have elsewhere is still found.
+			pc.RuntimeParams["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize() + ", public"
 		}
 	}
 	pool := sql.OpenDB(stdlib.GetConnector(*pc))
