@@ -113,7 +113,7 @@ func (a *App) consume(ctx context.Context, c *consumer) error {
 		}
 		timer.Stop()
 	}
-	return nil
+	return nil //nolint:nilerr // told to stop: what the last consumer ended with is no matter then
 }
 
 func (a *App) receive(ctx context.Context, c *consumer) error {

@@ -104,7 +104,7 @@ func Register[T Event](r *Registry, opts ...RegisterOption) {
 // blank returns an event to decode into: a zero value, or a pointer to one.
 func blank[T Event](goType reflect.Type) (v T) {
 	if goType.Kind() == reflect.Pointer {
-		v = reflect.New(goType.Elem()).Interface().(T) //nolint:errcheck,forcetypeassert // the type is T by construction
+		v = reflect.New(goType.Elem()).Interface().(T) //nolint:forcetypeassert // the type is T by construction
 	}
 	return v
 }

@@ -54,7 +54,8 @@ func (p partitioned) drop(t *testing.T, db bun.IDB, before string) int {
 // rows lists the children and how many rows each has: "inbox_20261121 2".
 func (p partitioned) rows(t *testing.T, db bun.IDB) (list []string) {
 	t.Helper()
-	for _, child := range scanAll[string](t, db, "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = ?::regclass AND inhrelid::regclass::text <> 'inbox_foreign' ORDER BY 1", p.table) {
+	for _, child := range scanAll[string](t, db, `SELECT inhrelid::regclass::text FROM pg_inherits
+		WHERE inhparent = ?::regclass AND inhrelid::regclass::text <> 'inbox_foreign' ORDER BY 1`, p.table) {
 		list = append(list, fmt.Sprintf("%s %d", child, scan[int](t, db, "SELECT count(*) FROM "+child)))
 	}
 	return list

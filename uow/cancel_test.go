@@ -41,7 +41,7 @@ func TestCancelledAnywhere(t *testing.T) {
 
 	committed, failed := 0, 0
 	for seed := range seeds {
-		rng := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a test that can be repeated
+		rng := rand.New(rand.NewPCG(uint64(seed), 0))
 		point, when := rng.IntN(total), rng.IntN(3)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var during sync.WaitGroup

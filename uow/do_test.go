@@ -75,6 +75,27 @@ func TestPanicRollsBackAndGoesOn(t *testing.T) {
 	}
 }
 
+// However a unit ends, its connection goes back into the pool and is as good as before.
+func TestConnectionIsUsedAgain(t *testing.T) {
+	s := newService(t, nil)
+	s.SetMaxOpenConns(1)
+	pid := func() []string { return lines(t, s, "SELECT pg_backend_pid()::text") }
+	first := pid()
+	for name, end := range map[string]func() error{
+		"committed":   func() error { return nil },
+		"rolled back": func() error { return errRefused },
+		"panicked":    func() error { panic(errRefused) },
+	} {
+		_ = recovered(func() error {
+			return s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+				require.NoError(t, note(ctx, u, name))
+				return end()
+			})
+		})
+		require.Equal(t, first, pid(), name)
+	}
+}
+
 // t.FailNow and others leave a function by runtime.Goexit: neither a return nor a panic.
 func TestGoexitRollsBack(t *testing.T) {
 	s := newService(t, nil)
@@ -376,7 +397,7 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, reader.Collect(t.Context(), &got))
 	counts := map[string]int64{}
 	for _, m := range got.ScopeMetrics[0].Metrics {
-		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints { //nolint:forcetypeassert // all are counters
+		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
 			outcome, _ := p.Attributes.Value("outcome")
 			counts[m.Name+" "+outcome.AsString()] = p.Value
 		}

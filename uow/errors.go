@@ -19,7 +19,8 @@ var (
 	ErrStale = errors.New("uow: the aggregate lived through a rollback: load it again inside the function")
 
 	errEnded        = errors.New("the unit has ended")
-	errOtherManager = errors.New("uow: Do: the context carries a unit of another Manager on the same database, which this one would not be part of: use one Manager per database")
+	errOtherManager = errors.New("uow: Do: the context carries a unit of another Manager on the same database, " +
+		"which this one would not be part of: use one Manager per database")
 	errParallel     = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
 )
 

@@ -67,7 +67,7 @@ func (f *faults) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &faultyConn{Conn: c.(*stdlib.Conn), f: f}, nil //nolint:forcetypeassert // it is the driver of pgx
+	return &faultyConn{Conn: c.(*stdlib.Conn), f: f}, nil
 }
 
 type faultyConn struct {

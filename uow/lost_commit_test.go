@@ -167,10 +167,11 @@ func TestOutcomeThatCannotBeFoundOut(t *testing.T) {
 // A server that is not the one we were on: it has not come that far yet.
 func TestOutcomeOfTheFuture(t *testing.T) {
 	s := newService(t, nil)
-	sink := &liar{&probeSink{tableSink: s.sink}}
-	_, err := change(t.Context(), s.manager(nil, s.broken(t, &faults{commit: executeThenFail}), sink), newAccount("a", "one"), "x")
+	f := &faults{commit: executeThenFail}
+	_, err := change(t.Context(), s.manager(nil, s.broken(t, f), &liar{&probeSink{tableSink: s.sink}}), newAccount("a", "one"), "x")
 	var unknown *uow.CommitUnknownError
-	require.ErrorAs(t, err, &unknown, "at once, not after the timeout")
+	require.ErrorAs(t, err, &unknown)
+	require.EqualValues(t, 1, f.questions.Load(), "at once, not after the timeout")
 	require.Equal(t, "9000000000000000000", unknown.XID)
 	require.Equal(t, "22023", pgsql.Code(err))
 }

@@ -2,6 +2,7 @@ package uow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -17,8 +18,7 @@ import (
 func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error) error {
 	s := r.push()
 	if err := r.exec(ctx, "SAVEPOINT "+s.name); err != nil {
-		r.pop(s, false)
-		return fmt.Errorf("uow: savepoint: %w", err)
+		return errors.Join(fmt.Errorf("uow: savepoint: %w", err), r.pop(s, false))
 	}
 	returned := false
 	defer func() {

@@ -138,7 +138,7 @@ func TestNetworkCutAnywhere(t *testing.T) {
 	units := s.manager(nil, n.pool, s.sink)
 	committed, failed := 0, 0
 	for seed := range seeds {
-		rng := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a test that can be repeated
+		rng := rand.New(rand.NewPCG(uint64(seed), 1))
 		n.mend()
 		text := fmt.Sprint("seed ", seed)
 		require.Eventually(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, waitFor, poll)

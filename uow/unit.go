@@ -112,7 +112,7 @@ func FromContext(ctx context.Context) (*Unit, bool) {
 // or none.
 func find(ctx context.Context, fits func(*Unit) bool) *Unit {
 	u, _ := ctx.Value(unitKey{}).(*Unit)
-	for u != nil && !(u.open() && fits(u)) {
+	for u != nil && (!u.open() || !fits(u)) {
 		if u.parent != nil {
 			u = u.parent
 		} else {

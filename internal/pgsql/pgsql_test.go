@@ -46,7 +46,8 @@ func TestSchemaIsPutIntoTheText(t *testing.T) {
 	require.Equal(t, `SELECT "s".f("s".t.x) FROM "s".t`, pgsql.New("s", false).Text(statement))
 	run := pgsql.New(`a "b"; DROP`, false)
 	require.Equal(t, `SELECT "a ""b""; DROP".f("a ""b""; DROP".t.x) FROM "a ""b""; DROP".t`, run.Text(statement))
-	require.Equal(t, run.Text(statement), run.Text(statement), "the second time from memory")
+	first := run.Text(statement)
+	require.Equal(t, first, run.Text(statement), "the second time from memory")
 }
 
 func TestSchemaIsFoundWithoutASearchPath(t *testing.T) {
