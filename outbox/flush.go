@@ -134,7 +134,7 @@ func newInsert(l *layout, evs []event.Envelope) (*insert, error) {
 		in.notBefore = append(in.notBefore, nullable(e.Delivery.NotBefore))
 		in.expiresAt = append(in.expiresAt, nullable(e.Delivery.ExpiresAt))
 		in.aggVersion = append(in.aggVersion, e.AggregateVersion)
-		in.schemaVersion = append(in.schemaVersion, int32(max(e.SchemaVersion, 1))) //nolint:gosec // versions are small
+		in.schemaVersion = append(in.schemaVersion, int32(max(e.SchemaVersion, 1)))                          //nolint:gosec // versions are small
 		in.maxAttempts = append(in.maxAttempts, nullable(int16(min(e.Delivery.MaxAttempts, math.MaxInt16)))) //nolint:gosec // bounded on the line
 		payload := e.Payload
 		if payload == nil {

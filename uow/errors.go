@@ -21,7 +21,7 @@ var (
 	errEnded        = errors.New("the unit has ended")
 	errOtherManager = errors.New("uow: Do: the context carries a unit of another Manager on the same database, " +
 		"which this one would not be part of: use one Manager per database")
-	errParallel     = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
+	errParallel = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
 )
 
 // ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict].
