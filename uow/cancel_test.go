@@ -101,6 +101,38 @@ func TestCancelledBeforeCommit(t *testing.T) {
 	s.requireNothing(t)
 }
 
+// The same, where the probe is what finds out.
+func TestCancelledAtTheEndOfTheFunction(t *testing.T) {
+	s := newService(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		defer cancel()
+		return note(ctx, u, "x")
+	})
+	require.EqualError(t, err, "uow: before COMMIT: context canceled")
+	s.requireNothing(t)
+}
+
+// A session that an administrator ends within a unit takes nothing with it but the unit.
+func TestTerminatedWithinAUnit(t *testing.T) {
+	s := newService(t, nil)
+	pool := s.broken(t, &faults{})
+	pool.SetMaxOpenConns(1)
+	units := s.manager(nil, pool, s.sink)
+	err := units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		require.NoError(t, note(ctx, u, "x"))
+		_, err := s.Exec("SELECT pg_terminate_backend(?, 10000)", lines(t, u.DB(), "SELECT pg_backend_pid()::text")[0])
+		require.NoError(t, err)
+		u.Track(newAccount("a", "one"))
+		return nil
+	})
+	require.Error(t, err)
+	s.requireNothing(t)
+	require.Zero(t, pool.Stats().InUse)
+	require.NoError(t, units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error { return note(ctx, u, "y") }))
+	require.Equal(t, []string{"y"}, s.notes(t))
+}
+
 // uncancelled is a sink that answers the probe and then loses its caller.
 type uncancelled struct{ *tableSink }
 

@@ -105,6 +105,9 @@ func (r *root) flush(ctx context.Context, events []event.Envelope) error {
 		return nil
 	}
 	if err := r.tx.Tx.QueryRowContext(ctx, probe).Scan(&r.xid); err != nil {
+		if gone := interrupted(ctx); gone != nil {
+			return fmt.Errorf("uow: before COMMIT: %w", gone)
+		}
 		return fmt.Errorf("uow: before COMMIT the transaction was found failed or busy: an error was not returned, or rows were not closed: %w", err)
 	}
 	return nil
