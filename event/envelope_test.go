@@ -81,7 +81,7 @@ func TestAllShortPartsGiveDistinctOrderingKeys(t *testing.T) {
 		}
 	}
 	seen := map[string]keyed{}
-	for _, tenant := range parts[:9] {
+	for _, tenant := range parts[:20] {
 		for _, key := range parts {
 			for _, kind := range append([]string{""}, parts[:9]...) {
 				k := keyed{explicit: kind == "", tenant: tenant, kind: kind, key: key}
