@@ -101,6 +101,13 @@ func TestRetain(t *testing.T) {
 		require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("a", n)}))
 	}
 	require.Len(t, b.Messages("topic"), 5, "a subscription has not settled them")
+	other := subscribe(t, b, messaging.Subscription{Name: "other"})
+	for range 3 {
+		m := receive(t, other)
+		require.NoError(t, other.Ack(t.Context(), m))
+		require.NoError(t, other.Ack(t.Context(), m))
+	}
+	require.Len(t, b.Messages("topic"), 5, "settled twice by one is not settled by both")
 	for range 3 {
 		require.NoError(t, slow.Ack(t.Context(), receive(t, slow)))
 	}

@@ -71,7 +71,7 @@ func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 // keys. If it is another receiver's by now, nothing happens.
 func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 	return r.with(m, "redeliver", func(d *delivery) {
-		if d.holder == r && !d.settled {
+		if d.holder == r { // nil once it is settled
 			r.sub.giveBack(d)
 		}
 	})

@@ -74,12 +74,31 @@ func TestFailoverMovesPartitionsAtOnce(t *testing.T) {
 		for _, m := range moved {
 			require.Equal(t, 2, m.Attempt)
 		}
+		require.NoError(t, first.Redeliver(t.Context(), held[len(held)-1]))
+		require.NoError(t, first.Redeliver(t.Context(), held[len(held)-2]))
+		require.Empty(t, drain(t, second), "it is not the first one's any more, or it comes again there")
+		drain(t, first)
 		// What the first one settles late is settled, and the copy of it as well.
 		for _, m := range held {
 			require.NoError(t, first.Ack(t.Context(), m))
 		}
 		require.NoError(t, second.Close())
 		require.Empty(t, drain(t, first))
+	})
+}
+
+// What is settled late is not delivered again if it still waits.
+func TestFailoverLateAck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, nil)
+		publishKeys(t, b, 20)
+		first := subscribe(t, b, messaging.Subscription{Name: "s", Consumer: "a"})
+		held := drain(t, first)
+		second := subscribe(t, b, messaging.Subscription{Name: "s", Consumer: "b"})
+		for _, m := range held {
+			require.NoError(t, first.Ack(t.Context(), m))
+		}
+		require.Empty(t, drain(t, second))
 	})
 }
 

@@ -56,18 +56,20 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	withAdmin := b.hasAdmin(ctx)
 	if withAdmin {
 		for _, name := range topics {
-			n, err := b.declareTopic(ctx, name)
+			err := answered(ctx, func() (err error) {
+				partitions[name], err = b.declareTopic(ctx, name)
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("pulsar: declare topic %q: %w", name, err)
 			}
-			partitions[name] = n
 		}
 	}
 	for _, s := range subscriptions {
 		declare := b.subscribeAndLeave
 		if withAdmin {
 			declare = func(ctx context.Context, s messaging.Subscription) error {
-				return b.declareSubscription(ctx, s, partitions[s.Topic])
+				return answered(ctx, func() error { return b.declareSubscription(ctx, s, partitions[s.Topic]) })
 			}
 		}
 		if err := declare(ctx, s); err != nil {
@@ -75,6 +77,17 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 		}
 	}
 	return nil
+}
+
+// answered calls fn until the broker says yes or no: one that has just started fails now and then.
+func answered(ctx context.Context, fn func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := fn()
+		answer, ok := errors.AsType[*adminError](err)
+		if err == nil || ok && answer.status < http.StatusInternalServerError || pause(ctx, attempt) != nil {
+			return err
+		}
+	}
 }
 
 // hasAdmin looks once whether the admin API answers. A broker that was just started may need a moment.

@@ -1,6 +1,8 @@
 package pulsar
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -110,7 +112,9 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 	for name, url := range map[string]string{"nobody": "http://" + nobody(t), "not Pulsar": notPulsar.URL, "forbidden": forbidden.URL} {
 		t.Run(name, func(t *testing.T) {
 			var log logbook
-			cfg := declared(pulsartest.Open(t), "order", "billing")
+			n := pulsartest.Open(t)
+			n.Retain(t)
+			cfg := declared(n, "order", "billing")
 			cfg.AdminURL, cfg.Logger = url, log.logger()
 			b := connect(t, cfg)
 			// The subscription is there before its first consumer, so this is not lost.
@@ -118,6 +122,9 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 			r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "billing"})
 			require.NoError(t, err)
 			receiveAll(t, r, 10)
+			late, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "late"})
+			require.NoError(t, err)
+			receiveAll(t, late, 10)
 			require.Equal(t, 1, log.count("ONCEBOX_PULSAR_ADMIN_URL"))
 		})
 	}
@@ -173,4 +180,21 @@ func TestAdminAuthorizes(t *testing.T) {
 	require.NoError(t, err)
 	_, err = a.partitions(t.Context(), "order")
 	require.ErrorContains(t, err, "Config.TokenFile")
+}
+
+// A broker that has just started fails now and then.
+func TestDeclareInsists(t *testing.T) {
+	calls := 0
+	err := answered(t.Context(), func() error {
+		if calls++; calls < 3 {
+			return []error{errors.New("EOF"), &adminError{status: 500}}[calls-1]
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 3, calls)
+	require.Error(t, answered(t.Context(), func() error { calls++; return &adminError{status: http.StatusNotFound} }))
+	require.Equal(t, 4, calls, "no is an answer")
+	ctx, cancel := context.WithCancel(t.Context())
+	require.ErrorContains(t, answered(ctx, func() error { cancel(); return errors.New("EOF") }), "EOF")
 }

@@ -38,7 +38,6 @@ type flight struct {
 	mu     sync.Mutex
 	errs   []error // by position in indexes
 	flying int
-	landed bool
 	idle   chan struct{} // a token: nothing is flying
 }
 
@@ -136,7 +135,7 @@ func (f *flight) handOver(ctx context.Context, n int, m *pulsarclient.ProducerMe
 func (f *flight) receipt(n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.landed || !errors.Is(f.errs[n], errFlying) {
+	if !errors.Is(f.errs[n], errFlying) {
 		return
 	}
 	f.flying--
@@ -211,11 +210,10 @@ func (f *flight) wait(ctx context.Context) error {
 	}
 }
 
-// land closes the account and returns the errors by index. Of each key, the messages without an error are a prefix.
+// land returns the errors by index; what comes later is not heard. Of each key, the messages without an error are a prefix.
 func (f *flight) land() map[int]error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.landed = true
 	failed := map[int]error{}
 	behind := map[string]bool{}
 	for n, i := range f.indexes {

@@ -220,18 +220,19 @@ func TestFlightDoesNotWaitBehindAFailedFlush(t *testing.T) {
 // The client refuses a payload by itself.
 func TestFlightPayloadTooLargeForTheClient(t *testing.T) {
 	p := &fakeProducer{send: func(id string, done func(error)) {
-		if id == "a1" {
+		if id == "a1" || id == "-1" {
 			done(pulsarclient.ErrMessageTooLarge)
 			return
 		}
 		done(nil)
 	}}
-	failed, healthy := fly(t.Context(), p, true, &topic{}, "a1", "a2", "b1")
+	failed, healthy := fly(t.Context(), p, true, &topic{}, "a1", "a2", "b1", "-1", "-2")
 	require.True(t, healthy)
 	require.True(t, messaging.IsPermanent(failed["a1"]))
+	require.True(t, messaging.IsPermanent(failed["-1"]))
 	require.ErrorIs(t, failed["a2"], messaging.ErrBehind)
-	require.Len(t, failed, 2)
-	require.Equal(t, []string{"a1", "b1"}, p.sent)
+	require.Len(t, failed, 3, "without a key nothing is behind anything")
+	require.Equal(t, []string{"a1", "b1", "-1", "-2"}, p.sent)
 }
 
 // One message takes its batch down. The next call sends one by one and finds it.

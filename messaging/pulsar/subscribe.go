@@ -91,6 +91,7 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		ReceiverQueueSize:           queue,
 		SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
 		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
+		BackOffPolicyFunc:           newReconnect,
 		NackRedeliveryDelay:         time.Second, // for what a silent receiver asks; nothing else uses it
 	}
 }

@@ -121,6 +121,7 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 			BatchingMaxPublishDelay: time.Millisecond, // partitions are flushed one after the other; this one lets none wait
 			BatchingMaxMessages:     1000,
 			BatchingMaxSize:         128 << 10,
+			BackOffPolicyFunc:       newReconnect,
 		})
 		if err == nil {
 			return &producer{p, batched}, nil
