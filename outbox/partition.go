@@ -23,7 +23,7 @@ DELETE FROM {schema}.outbox_sent_default WHERE ctid = ANY (ARRAY(
 
 // EnsurePartitions makes the children of outbox_sent for today and the next days. It is safe in any number of
 // processes. Rows of a day without a child go to the DEFAULT child, so nothing stops if this fails; but a child that is
-// made while rows of its day lie there fails, so it comes before the first settle.
+// made later has to move them under a lock, so it comes before the first settle.
 func (s *Store) EnsurePartitions(ctx context.Context) error {
 	if s.cfg.Retention == NoRetention {
 		return nil

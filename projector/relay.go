@@ -39,8 +39,8 @@ func (r *relay) wake() {
 }
 
 func (r *relay) run(ctx context.Context) error {
-	// The child of today comes before the first settle. Without it rows would go to the DEFAULT child, and the child
-	// could not be made any more.
+	// The child of today comes before the first settle. Without it rows would go to the DEFAULT child, and would have to
+	// be moved when the child is made.
 	if err := r.store.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
 		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, sent rows go to the default one", "error", err)
 	}
