@@ -49,6 +49,9 @@ type Config struct {
 	DisableBatching bool `env:"DISABLE_BATCHING"`
 	// Producers is how many calls of Publish send to one topic at once; others wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
+	// ProducerIdle is how long producers are kept that nobody uses; each costs some CPU also when idle, a new one some
+	// milliseconds. -1: for ever. Default: 1m.
+	ProducerIdle time.Duration `env:"PRODUCER_IDLE"`
 	// MaxMessageBytes is the broker's maxMessageSize. A message that may exceed it with its properties is refused for
 	// good. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
@@ -102,6 +105,9 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("pulsar: Config.%s is negative", name))
 		}
 	}
+	if d.ProducerIdle < -1 {
+		errs = append(errs, errors.New("pulsar: Config.ProducerIdle is negative: give a duration, or -1 for ever"))
+	}
 	for name, v := range map[string]string{"Tenant": d.Tenant, "Namespace": d.Namespace} {
 		if !regexp.MustCompile(`^[-=:.\w]+$`).MatchString(v) {
 			errs = append(errs, fmt.Errorf("pulsar: Config.%s %q: letters, digits and -=:._ are allowed", name, v))
@@ -151,7 +157,7 @@ func (c *Config) withDefaults() Config {
 	}
 	for field, value := range map[*time.Duration]time.Duration{
 		&out.ConnectTimeout: 30 * time.Second, &out.ConnectionTimeout: 5 * time.Second, &out.OperationTimeout: 10 * time.Second,
-		&out.KeepAliveInterval: 10 * time.Second, &out.PublishTimeout: 30 * time.Second, &out.CloseTimeout: 10 * time.Second,
+		&out.KeepAliveInterval: 10 * time.Second, &out.PublishTimeout: 30 * time.Second, &out.CloseTimeout: 10 * time.Second, &out.ProducerIdle: time.Minute,
 	} {
 		if *field == 0 {
 			*field = value

@@ -31,6 +31,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		"Producers (-1)":                     {URL: "pulsar://b", Producers: -1},
 		"MaxMessageBytes (100)":              {URL: "pulsar://b", MaxMessageBytes: 100},
 		"Config.CloseTimeout is negative":    {URL: "pulsar://b", CloseTimeout: -1},
+		"Config.ProducerIdle is negative":    {URL: "pulsar://b", ProducerIdle: -2},
 		"Config.Tenant":                      {URL: "pulsar://b", Tenant: "a/b"},
 		"Config.Namespace":                   {URL: "pulsar://b", Namespace: "ä"},
 		`Config.Topics: pulsar: topic "a/b"`: {URL: "pulsar://b", Topics: []string{"a/b"}},

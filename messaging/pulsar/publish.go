@@ -10,7 +10,8 @@ import (
 )
 
 // Publish implements [messaging.Publisher]. Topics are sent side by side. A call takes no longer than
-// Config.PublishTimeout, whatever ctx allows.
+// Config.PublishTimeout, whatever ctx allows. What it reports as [messaging.ErrUnknown] the client may still be reading:
+// do not change those payloads.
 func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	if len(msgs) == 0 {
 		return nil

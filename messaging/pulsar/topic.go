@@ -3,6 +3,7 @@ package pulsar
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type topic struct {
 	name   string
 	idle   chan *producer
 	room   chan struct{} // a token per producer that exists or is being made
+	lull   *time.Timer   // runs while nobody publishes
 
 	// unbatched: some of the topic's consumers need every message in an entry of its own.
 	unbatched atomic.Bool
@@ -41,6 +43,8 @@ type producer struct {
 func newTopic(b *Broker, name string) *topic {
 	t := &topic{broker: b, name: name, idle: make(chan *producer, b.cfg.Producers), room: make(chan struct{}, b.cfg.Producers)}
 	t.unbatched.Store(b.cfg.DisableBatching)
+	t.lull = time.AfterFunc(math.MaxInt64, t.rest)
+	t.lull.Stop()
 	return t
 }
 
@@ -148,7 +152,29 @@ func (t *topic) unopened(ctx context.Context, err error) error {
 }
 
 // giveBack makes p available to the next call.
-func (t *topic) giveBack(p *producer) { t.idle <- p }
+func (t *topic) giveBack(p *producer) {
+	t.idle <- p
+	if t.broker.cfg.ProducerIdle > 0 {
+		t.lull.Reset(t.broker.cfg.ProducerIdle)
+	}
+}
+
+// rest retires the producers that nobody has used for a while: the client wakes up a thousand times a second for each of
+// their partitions, to look whether there is a batch.
+func (t *topic) rest() {
+	if t.broker.enter("rest") != nil {
+		return
+	}
+	defer t.broker.calls.Done()
+	for {
+		select {
+		case p := <-t.idle:
+			t.retire(p)
+		default:
+			return
+		}
+	}
+}
 
 // retire closes a producer that nobody uses any more. It may take its time, or hang until the client is closed, and the
 // client's own reconnecting may have closed it in the same moment, which makes Close panic.
