@@ -1,0 +1,39 @@
+package pgsql
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+)
+
+// Native calls fn with pgx's own connection beneath a pool or a connection of bun: for results in which each value is
+// worth reading without a detour through [database/sql]'s interfaces, and for statements that share a round trip.
+// ok is false, and fn was not called, if the driver is not pgx, or db is a transaction, whose connection database/sql
+// does not give away.
+//
+// A panic of fn closes the connection, as database/sql does.
+func Native(ctx context.Context, db bun.IDB, fn func(*pgx.Conn) error) (ok bool, err error) {
+	var conn bun.Conn
+	switch v := db.(type) {
+	case *bun.DB:
+		if conn, err = v.Conn(ctx); err != nil {
+			return false, fmt.Errorf("get a connection to the database: %w", err)
+		}
+		defer func() { _ = conn.Close() }()
+	case bun.Conn:
+		conn = v
+	default:
+		return false, nil
+	}
+	err = conn.Raw(func(driver any) error {
+		beneath, is := driver.(interface{ Conn() *pgx.Conn })
+		if !is {
+			return nil
+		}
+		ok = true
+		return fn(beneath.Conn())
+	})
+	return ok, err
+}
