@@ -1,7 +1,11 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -67,7 +71,7 @@ noted AS (
 	UPDATE {schema}.outbox_lane l SET claimed_seq = x.hi
 	FROM (SELECT lane, max(seq) AS hi FROM f GROUP BY lane) x
 	WHERE l.lane = x.lane AND l.claimed_seq < x.hi)
-SELECT ` + rowColumns + ` FROM f ORDER BY lane, seq`
+SELECT ` + rowColumns + ` FROM f`
 
 // Fetch reads the next rows of the lanes, ordered by lane and sequence, without those of the paused topics and what
 // follows them under their keys. A lane that was lost gives no rows. The rows stay where they are until they are settled.
@@ -92,12 +96,32 @@ func (s *Store) Fetch(ctx context.Context, cursors []Cursor, pausedTopics []stri
 	if pausedTopics == nil {
 		pausedTopics = []string{}
 	}
-	rows, err := s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, after, quota, pausedTopics)
-	if err != nil {
-		return nil, wrap("fetch rows", err)
-	}
-	out, err := scanRows(rows)
+	out, err := s.rows(ctx, statement, owner, lanes, epochs, after, quota, pausedTopics)
+	slices.SortFunc(out, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Sequence, b.Sequence))
+	})
 	return out, wrap("fetch rows", err)
+}
+
+// rows runs a statement that returns rowColumns.
+func (s *Store) rows(ctx context.Context, statement string, args ...any) (out []Row, err error) {
+	if !s.cfg.Pooler { // the values come as text then
+		native, err := pgsql.Native(ctx, s.db, func(conn *pgx.Conn) error {
+			rows, err := s.sql.QueryNative(ctx, conn, statement, args...)
+			if err == nil {
+				out, err = decodeRows(rows)
+			}
+			return err
+		})
+		if native || err != nil {
+			return out, err
+		}
+	}
+	rows, err := s.sql.Query(ctx, s.db, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	return scanRows(rows)
 }
 
 // Mark is an observation of the sequence: once every transaction up to XID has ended, nothing can appear at or below

@@ -24,10 +24,10 @@ type Row struct {
 	Key string
 }
 
-// rowColumns are the columns that scanRow takes, of a relation that has those of "outbox".
-const rowColumns = `seq, id::text, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane,
+// rowColumns are the columns that scanRow and decoder.row take, of a relation that has those of "outbox".
+const rowColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane,
 	max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source,
-	routing_key, schema_id, content_type, dedup_key, event_metadata::text, payload,
+	routing_key, schema_id, content_type, dedup_key, event_metadata, payload,
 	coalesce(not_before > clock_timestamp(), false), coalesce(expires_at <= clock_timestamp(), false)`
 
 // scanRow reads the columns of rowColumns, and what follows them into more.
@@ -48,7 +48,7 @@ func scanRow(rows *sql.Rows, more ...any) (Row, error) {
 	r.OccurredAt, r.CreatedAt = r.OccurredAt.UTC(), r.CreatedAt.UTC()
 	r.Key, r.RoutingKey, r.SchemaID = key.String, routing.String, schemaID.String
 	r.Delivery = event.Delivery{
-		DedupKey: dedupe.String, NotBefore: notBefore.Time, ExpiresAt: expiresAt.Time, MaxAttempts: int(maxAttempts.Int16),
+		DedupKey: dedupe.String, NotBefore: notBefore.Time.UTC(), ExpiresAt: expiresAt.Time.UTC(), MaxAttempts: int(maxAttempts.Int16),
 	}
 	if err := json.Unmarshal(metadata, &r.Metadata); err != nil {
 		return r, fmt.Errorf("outbox: metadata of row %d: %w", r.Sequence, err)

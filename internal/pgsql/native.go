@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/uptrace/bun"
 )
 
@@ -36,4 +37,16 @@ func Native(ctx context.Context, db bun.IDB, fn func(*pgx.Conn) error) (ok bool,
 		return fn(beneath.Conn())
 	})
 	return ok, err
+}
+
+// binary has pgx ask for the binary form of the types that it would rather read as text, or has to parse as text.
+var binary = pgx.QueryResultFormatsByOID{ //nolint:gochecknoglobals // a constant
+	pgtype.BoolOID: pgx.BinaryFormatCode, pgtype.ByteaOID: pgx.BinaryFormatCode, pgtype.UUIDOID: pgx.BinaryFormatCode,
+	pgtype.Int2OID: pgx.BinaryFormatCode, pgtype.Int4OID: pgx.BinaryFormatCode, pgtype.Int8OID: pgx.BinaryFormatCode,
+	pgtype.TimestamptzOID: pgx.BinaryFormatCode,
+}
+
+// QueryNative runs a statement that returns rows, prepared. Their raw values are in PostgreSQL's binary format.
+func (r *Runner) QueryNative(ctx context.Context, conn *pgx.Conn, constant string, args ...any) (pgx.Rows, error) {
+	return conn.Query(ctx, r.Text(constant), append([]any{pgx.QueryExecModeCacheStatement, binary}, args...)...)
 }
