@@ -18,6 +18,9 @@ type Config struct {
 	Schema string
 	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
 	Pooler bool
+	// PollOnly turns off what wakes projectors of other processes after a commit: NOTIFY, and the connection of their own
+	// on which they LISTEN. They poll. A store with Pooler does not LISTEN either. Default: false.
+	PollOnly bool `env:"POLL_ONLY"`
 	// Retention is how long published rows are kept, in whole days; 0 here means the default, NoRetention deletes on
 	// publish, -1 keeps them for ever. Default: 168h.
 	Retention time.Duration `env:"RETENTION"`

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -25,6 +27,10 @@ type Store struct {
 	layout atomic.Pointer[layout]
 	log    *slog.Logger
 
+	id       string // among the stores that notify each other
+	notifier notifier
+	probe    time.Duration
+
 	mu     sync.Mutex
 	wakers []func()
 }
@@ -32,12 +38,14 @@ type Store struct {
 // NewStore returns the store of db.
 func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.withDefaults()
-	return &Store{
-		db: db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger),
+	s := &Store{
+		db: db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(), probe: listenProbe,
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 		},
 	}
+	s.notifier = notifier{send: s.notify, log: s.log}
+	return s
 }
 
 // Add stores one event in the caller's own transaction and returns its id. payload may be an [event.Event],
@@ -57,17 +65,21 @@ func (s *Store) Add(ctx context.Context, tx bun.IDB, topic string, payload any, 
 	return env.ID, nil
 }
 
-// Committed wakes the projectors of this process. It is the CommitSink of package uow.
+// Committed is [Store.Wake]. It is the CommitSink of package uow.
 func (s *Store) Committed(context.Context, []event.Envelope) { s.Wake() }
 
-// Wake tells the projectors of this process that there may be new rows. It is a hint: without it rows leave at the
-// next poll.
+// Wake tells projectors that there may be new rows: those of this process by [Store.OnWake], those of others by NOTIFY,
+// at once or 5 ms after the one before. The NOTIFY is sent in the background, in a transaction of its own over a
+// connection of the pool. Wake itself neither waits nor fails, and is a hint: without it rows leave at the next poll.
 func (s *Store) Wake() {
 	s.mu.Lock()
 	wakers := s.wakers
 	s.mu.Unlock()
 	for _, wake := range wakers {
 		wake()
+	}
+	if !s.cfg.PollOnly {
+		s.notifier.tell()
 	}
 }
 

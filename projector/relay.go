@@ -49,6 +49,7 @@ func (r *relay) run(ctx context.Context) error {
 	for i, w := range r.workers {
 		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.stepped.after(w.step)) })
 	}
+	group.Go(func() error { return r.supervise(ctx, "listener", relistenPause, r.listen) })
 	if r.p.cfg.CleanInterval > 0 {
 		group.Go(func() error { return r.supervise(ctx, "cleaner", r.p.cfg.CleanInterval, r.store.Clean) })
 	}

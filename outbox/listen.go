@@ -1,0 +1,112 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// ErrCannotListen means that this store never hears of what other processes commit, and that only polling finds it:
+// Config.Pooler or Config.PollOnly is set, or the driver is not pgx.
+var ErrCannotListen = errors.New("outbox: this store cannot listen")
+
+const (
+	// listenProbe is after how much silence the connection is probed: one that a firewall has forgotten stays silent for
+	// ever.
+	listenProbe = 30 * time.Second
+	// listenTimeout bounds connecting, a probe, and the farewell.
+	listenTimeout = 10 * time.Second
+)
+
+const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_layout`
+
+// Listen calls wake whenever another store of the same tables may have committed rows, and once at the start for those
+// that were committed before. It returns when ctx is done, with an error when the connection is lost, and
+// [ErrCannotListen] if it never can.
+//
+// It opens a connection of its own, configured as those of the pool are and not counted by it, so that a small pool has
+// no fewer connections for its users. Nothing is lost by a notification that does not come: rows are found by polling.
+func (s *Store) Listen(ctx context.Context, wake func()) error {
+	if s.cfg.Pooler || s.cfg.PollOnly {
+		return ErrCannotListen
+	}
+	conn, err := s.listener(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // told to stop
+		}
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenTimeout)
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	// What was committed before the LISTEN was announced to nobody.
+	wake()
+	for {
+		by, err := s.awaitNotification(ctx, conn)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("outbox: listen: %w", err)
+		case by != s.id: // the projectors of this store have been woken by Wake
+			wake()
+		}
+	}
+}
+
+// listener returns a connection that listens. The channel is asked for through the pool: only its connections are sure
+// to have the search_path.
+func (s *Store) listener(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+	defer cancel()
+	var channel string
+	if err := s.sql.QueryRow(ctx, s.db, selectChannel, nil, &channel); err != nil {
+		return nil, fmt.Errorf("outbox: listen: %w", pgsql.Explain(err))
+	}
+	var cfg *pgx.ConnConfig
+	ok, err := pgsql.Native(ctx, s.db, func(c *pgx.Conn) error {
+		cfg = c.Config()
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("outbox: listen: %w", err)
+	}
+	if !ok {
+		return nil, ErrCannotListen
+	}
+	cfg.OnNotification = nil // a handler of the user's would take the notifications away
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("outbox: listen: %w", err)
+	}
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		_ = conn.Close(ctx)
+		return nil, fmt.Errorf("outbox: listen: %w", err)
+	}
+	return conn, nil
+}
+
+// awaitNotification returns which store sent one, "" if none came for a while and the connection is alive: then one more
+// poll does no harm.
+func (s *Store) awaitNotification(ctx context.Context, conn *pgx.Conn) (by string, err error) {
+	waiting, cancel := context.WithTimeout(ctx, s.probe)
+	defer cancel()
+	n, err := conn.WaitForNotification(waiting)
+	switch {
+	case err == nil:
+		return n.Payload, nil
+	case waiting.Err() == nil || ctx.Err() != nil || conn.IsClosed():
+		return "", err
+	}
+	probing, cancel := context.WithTimeout(ctx, s.probe)
+	defer cancel()
+	return "", conn.Ping(probing)
+}

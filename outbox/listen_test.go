@@ -1,0 +1,254 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// ear listens as a projector of another process does.
+type ear struct {
+	t    *testing.T
+	conn *pgx.Conn
+}
+
+func listenTo(t *testing.T, db *pgtest.DB) *ear {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.DSN)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	var channel string
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT 'oncebox_outbox_' || tableoid FROM outbox_layout`).Scan(&channel))
+	_, err = conn.Exec(t.Context(), "LISTEN "+channel)
+	require.NoError(t, err)
+	return &ear{t: t, conn: conn}
+}
+
+// hear returns the payload of the next notification.
+func (e *ear) hear() string {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), 20*time.Second)
+	defer cancel()
+	n, err := e.conn.WaitForNotification(ctx)
+	require.NoError(e.t, err)
+	return n.Payload
+}
+
+// count returns how many notifications came up to the one with payload end.
+func (e *ear) count(end string) int {
+	e.t.Helper()
+	n := 0
+	for e.hear() != end {
+		n++
+	}
+	return n
+}
+
+// shout sends a notification of the test's own.
+func shout(t *testing.T, db bun.IDB, payload string) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), `SELECT pg_notify('oncebox_outbox_' || tableoid, ?) FROM outbox_layout`, payload)
+	require.NoError(t, err)
+}
+
+func TestACommittedUnitIsAnnounced(t *testing.T) {
+	db := pgtest.Migrated(t)
+	ear := listenTo(t, db)
+	units := uow.New(db.DB, &uow.Config{Source: "test"}, outbox.NewStore(db.DB, &outbox.Config{Schema: db.Schema}))
+	require.NoError(t, units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("1"), event.WithType("a")) }))
+	require.NotEmpty(t, ear.hear(), "who says so")
+}
+
+func TestManyCommitsAreAnnouncedTogether(t *testing.T) {
+	db := pgtest.Migrated(t)
+	ear := listenTo(t, db)
+	pool := db.Another(t)
+	store := outbox.NewStore(pool, nil)
+	start := time.Now()
+	for range 10_000 {
+		store.Wake()
+	}
+	// Each NOTIFY but the first is 5 ms after the one before, and one is perhaps on its way: however slow this machine is.
+	atMost := int(time.Since(start)/(5*time.Millisecond)) + 2
+	require.NotEmpty(t, ear.hear())
+	require.Eventually(t, func() bool { return pool.Stats().InUse == 0 }, 20*time.Second, time.Millisecond)
+	shout(t, db, "end")
+	require.LessOrEqual(t, 1+ear.count("end"), atMost)
+}
+
+// The store's pool is closed, so it can notify nobody; units run on another one.
+func TestACommitDoesNotFailBecauseNobodyCanBeNotified(t *testing.T) {
+	db := pgtest.Migrated(t)
+	broken := db.Another(t)
+	require.NoError(t, broken.Close())
+	units := uow.New(db.DB, &uow.Config{Source: "test"}, outbox.NewStore(broken, &outbox.Config{Logger: slog.New(slog.DiscardHandler)}))
+	for range 5 {
+		require.NoError(t, units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("1"), event.WithType("a")) }))
+	}
+	n, err := db.NewSelect().Table("outbox").Count(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 5, n)
+}
+
+// listening runs Listen and returns a channel that gets a token per wake-up.
+func listening(t *testing.T, store *outbox.Store) (woken chan struct{}, ended chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	woken, ended = make(chan struct{}, 1000), make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ended <- store.Listen(ctx, func() { woken <- struct{}{} })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return woken, ended
+}
+
+func await[T any](t *testing.T, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "nothing came", what)
+	}
+	return v
+}
+
+func TestAStoreHearsOthersAndNotItself(t *testing.T) {
+	db := pgtest.Migrated(t)
+	ear := listenTo(t, db)
+	// One finds its tables by name, the other by search_path: they meet all the same.
+	mine, other := outbox.NewStore(db.DB, nil), outbox.NewStore(db.Another(t), &outbox.Config{Schema: db.Schema})
+	woken, _ := listening(t, mine)
+	await(t, woken, "at the start, for what was committed before")
+
+	for range 20 {
+		mine.Wake()
+		ear.hear() // it is sent; what comes later is behind it
+	}
+	other.Wake()
+	await(t, woken, "the other store's")
+	shout(t, db, "")
+	await(t, woken, "the operator's")
+	require.Empty(t, woken, "nobody is woken twice by one commit")
+}
+
+func TestListenTakesNoConnectionOfThePool(t *testing.T) {
+	db := pgtest.Migrated(t)
+	pool := db.Another(t)
+	pool.SetMaxOpenConns(1)
+	woken, _ := listening(t, outbox.NewStore(pool, nil))
+	await(t, woken, "at the start")
+	require.NoError(t, pool.PingContext(t.Context()))
+	require.Zero(t, pool.Stats().InUse)
+}
+
+func TestStoresThatCannotListenSaySo(t *testing.T) {
+	db := pgtest.Migrated(t)
+	for _, cfg := range []*outbox.Config{{Pooler: true}, {PollOnly: true}} {
+		err := outbox.NewStore(db.DB, cfg).Listen(t.Context(), func() { t.Error("it listens") })
+		require.ErrorIs(t, err, outbox.ErrCannotListen)
+	}
+}
+
+// A firewall that forgets a connection tells neither side. Without a probe, Listen would wait for ever.
+func TestAConnectionThatWentSilentIsGivenUp(t *testing.T) {
+	db := pgtest.Migrated(t)
+	through := newSwallower(t, db.DSN)
+	pool := through.open(t)
+	store := outbox.NewStore(pool, nil)
+	store.ProbeAfter(50 * time.Millisecond)
+	woken, ended := listening(t, store)
+	await(t, woken, "at the start")
+	await(t, woken, "after a probe that was answered")
+	through.swallow.Store(true)
+	require.ErrorContains(t, await(t, ended, "the end of Listen"), "outbox: listen")
+}
+
+// swallower stands before PostgreSQL and can stop passing on what comes, without a word.
+type swallower struct {
+	swallow atomic.Bool
+	dsn     string
+	server  string
+	passing sync.WaitGroup
+}
+
+func newSwallower(t *testing.T, dsn string) *swallower {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	s := &swallower{server: u.Host}
+	u.Host = l.Addr().String()
+	s.dsn = u.String()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.passing.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.passing.Go(func() { s.pass(ctx, client) })
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		_ = l.Close()
+		s.passing.Wait()
+	})
+	return s
+}
+
+func (s *swallower) open(t *testing.T) *bun.DB {
+	t.Helper()
+	return (&pgtest.DB{DSN: s.dsn}).Another(t)
+}
+
+// pass ends when the server closes the connection, or with ctx.
+func (s *swallower) pass(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	var dialer net.Dialer
+	server, err := dialer.DialContext(ctx, "tcp", s.server)
+	if err != nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = errors.Join(client.Close(), server.Close()) })()
+	s.passing.Go(func() {
+		defer server.Close()
+		_, _ = io.Copy(&mouth{s, server}, client)
+	})
+	_, _ = io.Copy(client, server)
+}
+
+// mouth passes on what is written to it, until it swallows.
+type mouth struct {
+	s  *swallower
+	to io.Writer
+}
+
+func (m *mouth) Write(p []byte) (int, error) {
+	if m.s.swallow.Load() {
+		return len(p), nil
+	}
+	return m.to.Write(p)
+}

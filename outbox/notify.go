@@ -1,0 +1,91 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+const (
+	// notifyGap is the least time between two NOTIFYs of a store, and so the longest that a commit waits for its own.
+	notifyGap = 5 * time.Millisecond
+	// notifyTimeout bounds a NOTIFY, a connection of the pool included. One that takes longer comes no earlier than a poll.
+	notifyTimeout = time.Second
+	// notifyComplaint is the failure in a row that is logged. A single one is no matter, and the last of a process that
+	// closes its database is none at all.
+	notifyComplaint = 3
+)
+
+// channelOf is the channel of the store whose outbox_layout is read: one per schema, whether the schema is given or found
+// through the search_path. The table has one row.
+const channelOf = `'oncebox_outbox_' || tableoid`
+
+// notify is sent in a transaction of its own. In the business transaction it would take a lock that all notifying
+// transactions of the server share, from before the COMMIT record is written until it is safely on disk: they would
+// commit one after the other. Of its own it writes nothing that has to reach the disk.
+const notify = `SELECT pg_notify(` + channelOf + `, $1) FROM {schema}.outbox_layout`
+
+// notifier sends a NOTIFY at once, and at most one per notifyGap. Its goroutine lives while there is something to send:
+// a store has no end, so it has nobody who could stop one.
+type notifier struct {
+	send func(ctx context.Context) error
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	running bool
+	again   bool // something was committed since the last NOTIFY was begun
+
+	failures int // in a row; belongs to the goroutine
+}
+
+// tell has a NOTIFY sent soon. It never waits for one.
+func (n *notifier) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.running {
+		n.again = true
+		return
+	}
+	n.running = true
+	go n.run()
+}
+
+// run sends until a gap goes by in which nobody called tell. What is told while a NOTIFY is on its way gets another one:
+// the listeners may have looked already, and not seen it.
+func (n *notifier) run() {
+	for {
+		gap := time.NewTimer(notifyGap)
+		ctx, cancel := context.WithTimeout(context.Background(), notifyTimeout)
+		err := n.send(ctx)
+		cancel()
+		if err == nil {
+			n.failures = 0
+		} else if n.failures++; n.failures == notifyComplaint {
+			n.log.Warn("oncebox: projectors of other processes cannot be woken, they find rows when they poll", "error", err)
+		}
+		<-gap.C
+		if !n.more() {
+			return
+		}
+	}
+}
+
+// more tells whether to go on. It decides under the lock, so that a tell either is seen here or starts a new goroutine.
+func (n *notifier) more() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running, n.again = n.again, false
+	return n.running
+}
+
+// notify tells the stores of other processes that there may be new rows. The payload is who says so.
+func (s *Store) notify(ctx context.Context) error {
+	if _, err := s.sql.Exec(ctx, s.db, notify, s.id); err != nil {
+		return fmt.Errorf("outbox: notify: %w", pgsql.Explain(err))
+	}
+	return nil
+}

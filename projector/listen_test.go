@@ -1,0 +1,104 @@
+package projector_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+)
+
+// sleepy is a projector that polls so seldom that a test would end first.
+func sleepy() projector.Config {
+	return projector.Config{SleepBusy: time.Hour, SleepIdle: time.Hour}
+}
+
+// another is the store of another process.
+func (f *fixture) another() *outbox.Store {
+	return outbox.NewStore(f.db.Another(f.t), &outbox.Config{Source: "test"})
+}
+
+func (f *fixture) published(name string) func() bool {
+	return func() bool {
+		for _, t := range f.pub.types() {
+			if t == name {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// listeners returns the server processes of the connections that listen to this outbox.
+func (f *fixture) listeners() (pids []int) {
+	f.t.Helper()
+	err := f.db.NewRaw(`SELECT pid FROM pg_stat_activity, outbox_layout l
+		WHERE query = 'LISTEN "oncebox_outbox_' || l.tableoid || '"'`).Scan(f.t.Context(), &pids)
+	require.NoError(f.t, err)
+	return pids
+}
+
+func (f *fixture) listener() int {
+	f.t.Helper()
+	var pids []int
+	f.eventually("a connection listens", func() bool {
+		pids = f.listeners()
+		return len(pids) == 1
+	})
+	return pids[0]
+}
+
+// Each row comes when the one before it has been published and nothing is left to do but to sleep for an hour.
+func TestACommitOfAnotherProcessIsPublishedWithoutAPoll(t *testing.T) {
+	f := newFixture(t)
+	f.run(f.projector(sleepy()))
+	f.listener()
+	other := f.another()
+	for i := range 20 {
+		name := fmt.Sprintf("e%d", i)
+		_, err := other.Add(t.Context(), f.db.Another(t), "order", []byte("1"), event.WithAggregate("order", name, 1), event.WithType(name))
+		require.NoError(t, err)
+		other.Wake()
+		f.eventually(name+" is published", f.published(name))
+	}
+}
+
+// What is committed while nobody listens is announced to nobody. Here, nobody announces it at all.
+func TestAfterAReconnectThereIsOnePollAndThenTheProjectorListensAgain(t *testing.T) {
+	f := newFixture(t)
+	f.run(f.projector(sleepy()))
+	other := f.another()
+	for i := range 3 {
+		pid := f.listener()
+		unheard, heard := fmt.Sprintf("unheard%d", i), fmt.Sprintf("heard%d", i)
+		f.add("k1", unheard)
+		_, err := f.db.ExecContext(t.Context(), "SELECT pg_terminate_backend(?)", pid)
+		require.NoError(t, err)
+		f.eventually(unheard+" is published", f.published(unheard))
+
+		require.NotEqual(t, pid, f.listener())
+		f.add("k2", heard)
+		other.Wake()
+		f.eventually(heard+" is published", f.published(heard))
+	}
+}
+
+func TestBehindAPoolerPollingAloneDelivers(t *testing.T) {
+	for _, cfg := range []*outbox.Config{{Source: "test", Pooler: true}, {Source: "test", PollOnly: true}} {
+		f := newFixture(t)
+		f.store = outbox.NewStore(f.db.DB, cfg)
+		f.run(f.projector(quick()))
+		other := f.another()
+		for i := range 10 {
+			name := fmt.Sprintf("e%d", i)
+			f.add("k1", name)
+			other.Wake()
+			f.eventually(name+" is published", f.published(name))
+			require.Empty(t, f.listeners())
+		}
+	}
+}
