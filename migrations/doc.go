@@ -23,10 +23,10 @@
 //	-- whoever relays, handles messages, keeps idempotency keys or cleans up
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay;
 //	GRANT USAGE, SELECT ON SEQUENCE outbox_seq TO relay;
-//	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partitions,
+//	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
 //		inbox_make_partition, inbox_drop_partitions TO relay;
 //
-// The four functions make and drop daily partitions with the rights of the owner of the tables. Nobody but the owner may
+// Grant again after an update that brought tables or functions. The functions make and drop daily partitions with the rights of the owner of the tables. Nobody but the owner may
 // call them until it is granted. They act on the tables beside them, whatever the caller's search_path and temporary
 // tables are, and never drop what is younger than 24 hours.
 //

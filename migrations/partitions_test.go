@@ -207,6 +207,50 @@ func TestDropRefusesTheLastDay(t *testing.T) {
 	})
 }
 
+// One day by name: what was archived is what goes.
+func TestDropOneDay(t *testing.T) {
+	db := pgtest.Migrated(t)
+	p := bothTables()[0]
+	drop := func(db bun.IDB, day string) bool { return scan[bool](t, db, "SELECT outbox_drop_partition(?)", day) }
+	for _, day := range []string{"2020-01-01", "2020-01-02", "2020-01-03"} {
+		require.True(t, p.make(t, db, day))
+		exec(t, db, p.insert, day+" 12:00:00Z")
+	}
+	require.True(t, drop(db, "2020-01-02"))
+	require.Equal(t, []string{"outbox_sent_20200101 1", "outbox_sent_20200103 1", "outbox_sent_default 0"}, p.rows(t, db))
+	require.False(t, drop(db, "2020-01-02"), "it is gone")
+	exec(t, db, "CREATE TABLE outbox_sent_20200102 (mine int)")
+	require.False(t, drop(db, "2020-01-02"), "a table of somebody else's")
+	require.Zero(t, scan[int](t, db, "SELECT count(*) FROM outbox_sent_20200102"))
+
+	far := pool(t, db, map[string]string{"TimeZone": "Pacific/Kiritimati"})
+	for _, day := range []string{"(now() AT TIME ZONE 'UTC')::date", "(now() AT TIME ZONE 'UTC')::date - 1", "'infinity'", "'-infinity'", "'2999-01-01'"} {
+		_, err := far.ExecContext(t.Context(), "SELECT outbox_drop_partition("+day+")")
+		require.Equal(t, "22023", pgsql.Code(err), day)
+	}
+	exec(t, far, "SELECT outbox_drop_partition((now() AT TIME ZONE 'UTC')::date - 2)")
+
+	reader, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer reader.Rollback()
+	exec(t, reader, "SELECT count(*) FROM outbox_sent_20200103")
+	_, err = db.ExecContext(t.Context(), "SELECT outbox_drop_partition('2020-01-03')")
+	require.Equal(t, pgsql.CodeLockNotAvailable, pgsql.Code(err))
+	require.NoError(t, reader.Rollback())
+
+	_, callers := role(t, db, "caller")
+	exec(t, db, "GRANT USAGE ON SCHEMA "+db.Schema+" TO PUBLIC")
+	exec(t, db, "GRANT EXECUTE ON FUNCTION outbox_drop_partition TO PUBLIC")
+	tx, err := callers.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	exec(t, tx, "CREATE TEMP TABLE outbox_sent (tenant_id text) PARTITION BY RANGE (tenant_id)")
+	exec(t, tx, "CREATE TEMP TABLE outbox_sent_20200101 PARTITION OF outbox_sent FOR VALUES FROM ('a') TO ('b')")
+	exec(t, tx, "SET LOCAL search_path = pg_temp")
+	require.True(t, scan[bool](t, tx, "SELECT "+db.Schema+".outbox_drop_partition('2020-01-01')"), "the real one")
+	require.Zero(t, scan[int](t, tx, "SELECT count(*) FROM pg_temp.outbox_sent_20200101"))
+}
+
 // A table of somebody else's that is named like a child is not one.
 func TestDropTouchesChildrenOnly(t *testing.T) {
 	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {

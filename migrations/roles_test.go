@@ -58,6 +58,7 @@ func TestUpInASchemaThatIsThere(t *testing.T) {
 
 var partitionCalls = []string{
 	"SELECT outbox_make_partition('2026-11-21')",
+	"SELECT outbox_drop_partition('2026-11-01')",
 	"SELECT outbox_drop_partitions('2026-11-01')",
 	"SELECT inbox_make_partition('2026-11-21')",
 	"SELECT inbox_drop_partitions('2026-11-01')",
@@ -91,7 +92,7 @@ func TestDocumentedGrants(t *testing.T) {
 		"GRANT USAGE ON SEQUENCE outbox_seq TO app",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay",
 		"GRANT USAGE, SELECT ON SEQUENCE outbox_seq TO relay",
-		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partitions,
+		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
 			inbox_make_partition, inbox_drop_partitions TO relay`,
 	} {
 		exec(t, opened, strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay).Replace(grant))
@@ -107,7 +108,9 @@ func TestDocumentedGrants(t *testing.T) {
 	for _, query := range append(partitionCalls,
 		"INSERT INTO outbox_sent SELECT *, now() FROM outbox", "DELETE FROM outbox", "SELECT last_value FROM outbox_seq",
 		"INSERT INTO inbox VALUES (gen_random_uuid(), 'c', 't', 's')", "DELETE FROM inbox_default",
-		"DELETE FROM outbox_sent_default", "UPDATE outbox_lane SET epoch = epoch + 1", "DELETE FROM idempotency_keys",
+		"DELETE FROM outbox_sent_default", "UPDATE outbox_lane SET epoch = epoch + 1",
+		"INSERT INTO outbox_audit (actor, action, tenant_id, topic, event_type) VALUES ('a', 'replay', 't', 'order', 'e')",
+		"DELETE FROM idempotency_keys",
 	) {
 		exec(t, relayDB, query)
 	}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,14 @@ type Config struct {
 	// Retention is how long published rows are kept, in whole days; 0 here means the default, NoRetention deletes on
 	// publish, -1 keeps them for ever. Default: 168h.
 	Retention time.Duration `env:"RETENTION"`
+	// DeadRetention is how long dead letters are kept before Clean deletes them. That frees their keys, as a discard does,
+	// and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them for ever. Default: 0.
+	DeadRetention time.Duration `env:"DEAD_RETENTION"`
+	// BeforeDrop is called before a day of published rows is dropped, to archive it. The day stays while it returns an
+	// error, and is tried again by the next Clean; a warning and the metric oncebox.outbox.partitions_kept tell. It is
+	// called by one process at a time and may take hours, but again for the same day if the drop fails after all: an
+	// archive outside of Partition.DB has to bear that. Not called for rows that NoRetention deletes. Default: none.
+	BeforeDrop func(ctx context.Context, p Partition) error
 
 	// Registry, Source, DefaultTenant and MaxPayload are for [Store.Add]; see the fields of the same names of
 	// uow.Config. Source is required for Add. Defaults: none, none, "default", 1 MiB.
@@ -45,7 +54,7 @@ const (
 	DefaultRetention = 7 * 24 * time.Hour
 	// NoRetention deletes rows when they are published.
 	NoRetention = time.Duration(-2)
-	// KeepForever keeps published rows until somebody else removes them.
+	// KeepForever keeps published rows, or dead letters, until somebody else removes them.
 	KeepForever = time.Duration(-1)
 )
 
@@ -55,6 +64,9 @@ func (c *Config) Validate() error {
 	if c.Retention < 0 && c.Retention != NoRetention && c.Retention != KeepForever ||
 		c.Retention > 0 && c.Retention < 24*time.Hour {
 		errs = append(errs, fmt.Errorf("outbox: Config.Retention is %s: give 24h or more, NoRetention or KeepForever", c.Retention))
+	}
+	if c.DeadRetention != 0 && c.DeadRetention != KeepForever && c.DeadRetention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("outbox: Config.DeadRetention is %s: give 24h or more, or 0 to keep dead letters for ever", c.DeadRetention))
 	}
 	if c.MaxPayload < -1 {
 		errs = append(errs, fmt.Errorf("outbox: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))

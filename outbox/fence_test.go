@@ -90,7 +90,7 @@ func TestSettleThatMissedAReplayIsFenced(t *testing.T) {
 		{Seq: rows[0].Sequence, Verdict: outbox.Dead, Error: "bad"}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
 	}))
 	seen := f.change(lease.Lane)
-	require.NoError(t, f.Replay(ctx, id))
+	require.NoError(t, f.Replay(ctx, id, ann))
 	_, err := f.SettleHeld(ctx, lease, seen, rows[1].Key, []int64{rows[1].Sequence})
 	require.ErrorIs(t, err, outbox.ErrFenced)
 	queue, err := f.Queue(ctx, lease.Lane, rows[0].Key)

@@ -117,12 +117,12 @@ func TestRowLifeCycle(t *testing.T) {
 	require.NoError(t, f.KillHeld(ctx, lease, change, due[0].Sequence, "for good"))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "DEAD/3", "a3": "NEW/0"}, f.statuses())
 
-	letters, err := f.Dead(ctx, nil, 10)
+	letters, err := f.Dead(ctx, outbox.DeadFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	require.Equal(t, "for good", letters[0].Error)
-	require.NoError(t, f.Replay(ctx, letters[0].ID))
-	require.ErrorIs(t, f.Replay(ctx, letters[0].ID), outbox.ErrNotDead)
+	require.NoError(t, f.Replay(ctx, letters[0].ID, ann))
+	require.ErrorIs(t, f.Replay(ctx, letters[0].ID, ann), outbox.ErrNotDead)
 
 	queue, err := f.Queue(ctx, lane, "default|order|a")
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestDiscardLetsTheKeyGo(t *testing.T) {
 		{Seq: rows[0].Sequence, Verdict: outbox.Dead, Error: "bad"},
 		{Seq: rows[1].Sequence, Verdict: outbox.Follower},
 	}))
-	require.NoError(t, f.Discard(ctx, id))
+	require.NoError(t, f.Discard(ctx, id, ann))
 	due, err := f.Due(ctx, []int16{lease.Lane}, nil)
 	require.NoError(t, err)
 	require.Len(t, due, 1)

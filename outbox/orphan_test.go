@@ -13,12 +13,12 @@ import (
 func TestFollowerWithNobodyInFrontIsTheHead(t *testing.T) {
 	for name, before := range map[string]func(f *fixture, head string){
 		"the block was lifted": func(f *fixture, head string) {
-			require.NoError(f.t, f.Discard(f.t.Context(), head))
+			require.NoError(f.t, f.Discard(f.t.Context(), head, ann))
 			_, err := f.db.Exec("DELETE FROM outbox_block")
 			require.NoError(f.t, err)
 		},
 		"the head was discarded": func(f *fixture, head string) {
-			require.NoError(f.t, f.Discard(f.t.Context(), head))
+			require.NoError(f.t, f.Discard(f.t.Context(), head, ann))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,23 +2,71 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // partitionDaysAhead is how many daily children of outbox_sent are made in advance.
 const partitionDaysAhead = 7
 
+// Partition is a day of published rows that is about to be dropped, as [Config.BeforeDrop] gets it.
+type Partition struct {
+	// Name is the table, with its schema and quoted where need be: ready for SQL. It is the child of the day, or the DEFAULT
+	// child with rows of other days as well, if there was none when they were sent.
+	Name string
+	// Day is the UTC day, at midnight.
+	Day time.Time
+	// DB is the transaction that drops it. What is written through DB is there if and only if the partition is gone.
+	DB bun.IDB
+}
+
+// Select is a query for the rows of the day, without columns yet: they are those of outbox_sent. Read them to the end,
+// or close them, before BeforeDrop returns.
+func (p Partition) Select() *bun.SelectQuery {
+	return p.DB.NewSelect().TableExpr(p.Name).Where("sent_at >= ? AND sent_at < ?", p.Day, p.Day.AddDate(0, 0, 1))
+}
+
 const (
 	makePartitions = `
 SELECT {schema}.outbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + $1::int)`
-	dropPartitions = `SELECT {schema}.outbox_drop_partitions(clock_timestamp() - $1::interval)`
+
+	// expiredPartitions finds the children of the days that ended before the retention.
+	expiredPartitions = `
+SELECT format('%I.%I', n.nspname, c.relname), to_date(right(c.relname, 8), 'YYYYMMDD')
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE i.inhparent = '{schema}.outbox_sent'::regclass AND c.relname ~ '^outbox_sent_[0-9]{8}$'
+	AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= clock_timestamp() - $1::interval
+ORDER BY c.relname`
+	isPartition = `
+SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = '{schema}.outbox_sent'::regclass AND inhrelid = to_regclass($1::text))`
+	dropPartition = `SELECT {schema}.outbox_drop_partition($1::date)`
+
+	// lockRetention lets one process at a time decide about the end of partitions.
+	lockRetention = `SELECT pg_try_advisory_xact_lock(hashtextextended('oncebox.outbox.retention', '{schema}.outbox_sent'::regclass::oid::bigint))`
+	// beUnhurried keeps the server from ending a transaction that is idle because BeforeDrop takes its time. While idle it
+	// holds no snapshot, so it keeps VACUUM from nothing. Not every version knows both settings.
+	beUnhurried = `
+SELECT count(set_config(name, '0', true)) FROM pg_settings
+WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`
+
 	// emptyDefault removes what went to the DEFAULT child, in batches.
 	emptyDefault = `
 DELETE FROM {schema}.outbox_sent_default WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM {schema}.outbox_sent_default WHERE sent_at < clock_timestamp() - $1::interval LIMIT 5000))`
+
+	// oldestInDefault finds the oldest day in the DEFAULT child that ended before the retention.
+	oldestInDefault = `
+SELECT format('%I.%I', n.nspname, c.relname), (SELECT (min(sent_at) AT TIME ZONE 'UTC')::date FROM {schema}.outbox_sent_default
+	WHERE sent_at < date_trunc('day', (clock_timestamp() - $1::interval) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = '{schema}.outbox_sent_default'::regclass`
+	dayOfDefault = `DELETE FROM {schema}.outbox_sent_default WHERE sent_at >= $1::timestamptz AND sent_at < $2::timestamptz`
 )
 
 // EnsurePartitions makes the children of outbox_sent for today and the next days. It is safe in any number of
@@ -38,19 +86,132 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 	return wrap("make partitions of outbox_sent", errors.Join(errs...))
 }
 
-// DropExpired drops what is older than the retention. A lock that somebody else holds is not waited for for longer than
-// 50 ms, because settles would wait behind it: then [ErrBusy] says that it is to be tried again.
+// ErrBusy means that a table was in use and the call is to be repeated in a while.
+var ErrBusy = errors.New("outbox: the table is in use, try again")
+
+// errNotOurTurn means that another process drops partitions.
+var errNotOurTurn = errors.New("outbox: another process is at it")
+
+// DropExpired drops what is older than the retention, the oldest first, each day after [Config.BeforeDrop] agreed to it.
+// Where BeforeDrop failed the day stays; the others go on, and the errors are returned.
+//
+// A lock that somebody else holds is not waited for for longer than 50 ms, because settles would wait behind it. It is
+// tried again a few times; then [ErrBusy] says that it is to be tried again later. While another process drops
+// partitions, it does nothing.
 func (s *Store) DropExpired(ctx context.Context) error {
+	kept, err := s.dropExpired(ctx)
+	return errors.Join(append(kept, err)...)
+}
+
+// dropExpired returns the errors of BeforeDrop apart from all others.
+func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 	if s.cfg.Retention < 0 {
-		return nil
+		return nil, nil
 	}
-	_, err := s.sql.Exec(ctx, s.db, dropPartitions, s.cfg.Retention)
-	if pgsql.Code(err) == pgsql.CodeLockNotAvailable {
-		return ErrBusy
-	}
+	parts, err := s.expired(ctx)
 	if err != nil {
-		return wrap("drop partitions of outbox_sent", err)
+		return nil, wrap("look for expired partitions", err)
 	}
+	for _, p := range parts {
+		err := s.retire(ctx, func(ctx context.Context, tx bun.Tx) error { return s.dropOne(ctx, tx, p) })
+		switch k := (*keptError)(nil); {
+		case errors.As(err, &k):
+			kept = append(kept, err)
+		case errors.Is(err, errNotOurTurn):
+			return kept, nil
+		case err != nil:
+			return kept, wrap("drop "+p.Name, err)
+		}
+	}
+	if s.cfg.BeforeDrop == nil {
+		return kept, s.emptyDefault(ctx)
+	}
+	for more := true; more; {
+		err := s.retire(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+			more, err = s.emptyDay(ctx, tx)
+			return err
+		})
+		switch k := (*keptError)(nil); {
+		case errors.As(err, &k):
+			return append(kept, err), nil // the next oldest would be the same day
+		case errors.Is(err, errNotOurTurn):
+			return kept, nil
+		case err != nil:
+			return kept, wrap("empty outbox_sent_default", err)
+		}
+	}
+	return kept, nil
+}
+
+func (s *Store) expired(ctx context.Context) (parts []Partition, err error) {
+	rows, err := s.sql.Query(ctx, s.db, expiredPartitions, s.cfg.Retention)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p Partition
+		if err := rows.Scan(&p.Name, &p.Day); err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
+	}
+	return parts, rows.Err()
+}
+
+// retire runs fn in a transaction of which there is one at a time, in all processes. The lock belongs to the transaction
+// that also drops: who loses the one cannot do the other.
+func (s *Store) retire(ctx context.Context, fn func(context.Context, bun.Tx) error) error {
+	return s.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+		var ours bool
+		if err := s.sql.QueryRow(ctx, tx, lockRetention, nil, &ours); err != nil {
+			return err
+		}
+		if !ours {
+			return errNotOurTurn
+		}
+		if _, err := s.sql.Exec(ctx, tx, beUnhurried); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+func (s *Store) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
+	var there bool
+	// Another process may have dropped it between the look and the lock.
+	if err := s.sql.QueryRow(ctx, tx, isPartition, []any{p.Name}, &there); err != nil || !there {
+		return err
+	}
+	if err := s.beforeDrop(ctx, tx, p); err != nil {
+		return err
+	}
+	return patiently(ctx, func() error {
+		// A savepoint: a lock that was not given must not cost what BeforeDrop has done.
+		return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+			_, err := s.sql.Exec(ctx, tx, dropPartition, p.Day)
+			return err
+		})
+	})
+}
+
+// emptyDay deletes the oldest expired day of the DEFAULT child, all of it in the transaction in which BeforeDrop saw it:
+// an archive that is written again after half of the day was deleted would lose that half.
+func (s *Store) emptyDay(ctx context.Context, tx bun.Tx) (found bool, err error) {
+	var p Partition
+	var day sql.NullTime
+	if err := s.sql.QueryRow(ctx, tx, oldestInDefault, []any{s.cfg.Retention}, &p.Name, &day); err != nil || !day.Valid {
+		return false, err
+	}
+	p.Day = day.Time
+	if err := s.beforeDrop(ctx, tx, p); err != nil {
+		return true, err
+	}
+	_, err = s.sql.Exec(ctx, tx, dayOfDefault, p.Day, p.Day.AddDate(0, 0, 1))
+	return true, err
+}
+
+func (s *Store) emptyDefault(ctx context.Context) error {
 	for {
 		n, err := s.sql.Exec(ctx, s.db, emptyDefault, s.cfg.Retention)
 		if err != nil || n == 0 {
@@ -59,22 +220,57 @@ func (s *Store) DropExpired(ctx context.Context) error {
 	}
 }
 
-// ErrBusy means that a table was in use and the call is to be repeated in a while.
-var ErrBusy = errors.New("outbox: the table is in use, try again")
+// keptError means that BeforeDrop refused.
+type keptError struct {
+	partition Partition
+	err       error
+}
 
-// Clean ensures the partitions ahead and drops the expired ones, once. [ErrBusy] is tried again a few times.
-func (s *Store) Clean(ctx context.Context) error {
-	err := s.EnsurePartitions(ctx)
-	for range 5 {
-		drop := s.DropExpired(ctx)
-		if !errors.Is(drop, ErrBusy) {
-			return errors.Join(err, drop)
+func (e *keptError) Error() string {
+	return fmt.Sprintf("outbox: Config.BeforeDrop of %s, %s: %v", e.partition.Name, e.partition.Day.Format(time.DateOnly), e.err)
+}
+
+func (e *keptError) Unwrap() error { return e.err }
+
+func (s *Store) beforeDrop(ctx context.Context, tx bun.Tx, p Partition) error {
+	if s.cfg.BeforeDrop == nil {
+		return nil
+	}
+	p.DB = tx
+	err := s.cfg.BeforeDrop(ctx, p)
+	if err == nil {
+		return nil
+	}
+	s.log.WarnContext(ctx, "oncebox: BeforeDrop failed, the partition stays until the next try", "partition", p.Name,
+		"day", p.Day.Format(time.DateOnly), "error", err)
+	otelx.Counter(otelx.Meter(s.cfg.MeterProvider, "outbox"), "oncebox.outbox.partitions_kept",
+		"Expired partitions that were kept because Config.BeforeDrop failed").Add(ctx, 1)
+	return &keptError{p, err}
+}
+
+// patiently calls fn again while a table is in use, for a few seconds.
+func patiently(ctx context.Context, fn func() error) error {
+	for try := 1; ; try++ {
+		err := fn()
+		switch pgsql.Code(err) {
+		case pgsql.CodeLockNotAvailable, pgsql.CodeDeadlock:
+		default:
+			return err
 		}
+		if try == busyTries {
+			return ErrBusy
+		}
+		timer := time.NewTimer(busyPause)
 		select {
-		case <-time.After(time.Second):
+		case <-timer.C:
 		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
+			timer.Stop()
+			return errors.Join(ErrBusy, ctx.Err())
 		}
 	}
-	return errors.Join(err, ErrBusy)
 }
+
+const (
+	busyTries = 5
+	busyPause = time.Second
+)

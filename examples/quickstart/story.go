@@ -95,14 +95,14 @@ func (s *story) poison(ctx context.Context) error {
 	}
 	var dead []outbox.DeadLetter
 	if err := s.await(ctx, "a dead letter", func() (done bool, err error) {
-		dead, err = s.app.Outbox.Dead(ctx, nil, 1)
+		dead, err = s.app.Outbox.Dead(ctx, outbox.DeadFilter{}, nil, 1)
 		return len(dead) == 1, err
 	}); err != nil {
 		return err
 	}
 	fmt.Printf("   %s of %s is DEAD: %s. Everything else goes on.\n", dead[0].Type, dead[0].AggregateID, dead[0].Error)
 	s.broker.Refuse(nil)
-	if err := s.app.Outbox.Replay(ctx, dead[0].ID); err != nil {
+	if err := s.app.Outbox.Replay(ctx, dead[0].ID, outbox.By{Actor: "quickstart", Reason: "the broker was mended"}); err != nil {
 		return err
 	}
 	if err := s.spent(ctx, "cid", 1, 250); err != nil {

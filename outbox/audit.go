@@ -1,0 +1,105 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// By says who does something by hand, and why. Both go to the audit.
+type By struct {
+	// Actor is a person or a program, in the words of the organisation: a login, an address. Required.
+	Actor string
+	// Reason is for those who ask later, at most 2 KiB. Required where something is deleted.
+	Reason string
+}
+
+// Actions of the audit.
+const (
+	ActionReplay  = "replay"
+	ActionDiscard = "discard"
+	ActionExpire  = "expire" // deleted by Config.DeadRetention
+)
+
+// retentionActor is who expires dead letters.
+const retentionActor = "retention"
+
+func (d deed) validate() error {
+	var errs []error
+	if strings.TrimSpace(d.by.Actor) == "" {
+		errs = append(errs, errors.New(`By.Actor is empty: say who does it, as in outbox.By{Actor: "ann", Reason: "schema added"}`))
+	}
+	if d.action != ActionReplay && strings.TrimSpace(d.by.Reason) == "" {
+		errs = append(errs, errors.New("By.Reason is empty: what is deleted is gone, say why"))
+	}
+	return errors.Join(append(errs, event.ValidateIdentifier("By.Actor", d.by.Actor))...)
+}
+
+// AuditEntry is one thing that was done.
+type AuditEntry struct {
+	ID                    int64
+	At                    time.Time
+	Actor, Action, Reason string
+	// EventID is the event it was done to, "" for an entry of the retention, which stands for Events of them.
+	EventID               string
+	Events                int64
+	TenantID, Topic, Type string
+}
+
+// AuditFilter selects audit entries: those that agree with every field that is set.
+type AuditFilter struct {
+	// EventID selects what was done to one event.
+	EventID string
+}
+
+const (
+	// noteDeed enters each dead letter of d. Arguments: ids, actor, action, reason.
+	noteDeed = `
+	INSERT INTO {schema}.outbox_audit (actor, action, event_id, tenant_id, topic, event_type, reason)
+	SELECT $2::text, $3::text, id, tenant_id, topic, event_type, $4::text FROM d ORDER BY lane, seq`
+
+	listAudit = `
+SELECT id, at, actor, action, reason, coalesce(event_id::text, ''), events, tenant_id, topic, event_type
+FROM {schema}.outbox_audit a WHERE %s ORDER BY a.id DESC LIMIT %s`
+)
+
+// Audit lists what was done with dead letters, newest first. A page has at most limit entries (0: 100) and begins before
+// the last one of the page before (nil: with the newest), of which only the ID counts. Entries are kept until somebody
+// deletes them from outbox_audit.
+func (s *Store) Audit(ctx context.Context, filter AuditFilter, before *AuditEntry, limit int) ([]AuditEntry, error) {
+	w := &where{}
+	if filter.EventID != "" {
+		id, err := uuid.Parse(filter.EventID)
+		if err != nil {
+			return nil, fmt.Errorf("outbox: AuditFilter.EventID %q is not a UUID", filter.EventID)
+		}
+		w.add("a.event_id = %s::uuid", id.String())
+	}
+	if before != nil {
+		w.add("a.id < %s::bigint", before.ID)
+	}
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	bound := w.arg(limit)
+	rows, err := s.adHoc().Query(ctx, s.db, fmt.Sprintf(listAudit, w, bound), w.args...)
+	if err != nil {
+		return nil, wrap("list the audit", err)
+	}
+	defer rows.Close()
+	var out []AuditEntry
+	for rows.Next() {
+		var e AuditEntry
+		if err := rows.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Reason, &e.EventID, &e.Events, &e.TenantID, &e.Topic, &e.Type); err != nil {
+			return nil, wrap("list the audit", err)
+		}
+		out = append(out, e)
+	}
+	return out, wrap("list the audit", rows.Err())
+}

@@ -1,0 +1,114 @@
+package outbox_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+func TestWhoAndWhyAreAskedFor(t *testing.T) {
+	f := newFixture(t, nil)
+	id := f.add("a", "a1")
+	f.kill(map[string]string{"a1": "no"})
+	many := func(act string, by outbox.By, dry bool) error {
+		bulk := &outbox.Bulk{DryRun: dry}
+		if act == "replay" {
+			_, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, by, bulk)
+			return err
+		}
+		_, err := f.DiscardAll(t.Context(), outbox.DeadFilter{}, by, bulk)
+		return err
+	}
+	nobody, noReason := outbox.By{Actor: " ", Reason: "r"}, outbox.By{Actor: "ann", Reason: "\n"}
+	for _, err := range []error{
+		f.Replay(t.Context(), id, nobody), f.Discard(t.Context(), id, nobody),
+		many("replay", nobody, false), many("discard", nobody, false), many("replay", nobody, true), many("discard", nobody, true),
+	} {
+		require.ErrorContains(t, err, `say who does it, as in outbox.By{Actor: "ann"`)
+	}
+	for _, err := range []error{f.Discard(t.Context(), id, noReason), many("discard", noReason, false), many("discard", noReason, true)} {
+		require.ErrorContains(t, err, "By.Reason is empty")
+	}
+	require.ErrorIs(t, f.Replay(t.Context(), id, outbox.By{Actor: "a\x00"}), event.ErrInvalid)
+	require.Zero(t, f.count("outbox_audit"))
+	require.Equal(t, 1, f.count("outbox_dead"))
+	require.NoError(t, f.Replay(t.Context(), id, outbox.By{Actor: "ann"}), "a replay needs no reason")
+}
+
+func TestAuditIsListedNewestFirst(t *testing.T) {
+	f := newFixture(t, nil)
+	ids := map[string]string{}
+	for _, name := range []string{"a1", "b1", "c1"} {
+		ids[name] = f.add(name, name, event.WithTenantID("acme"))
+	}
+	all := map[string]string{"a1": "no", "b1": "no", "c1": "no"}
+	f.kill(all)
+	odd := strings.Repeat("ü", 2<<10) + "\x00\xff'; --"
+	require.NoError(t, f.Replay(t.Context(), ids["a1"], outbox.By{Actor: "bob", Reason: odd}))
+	require.NoError(t, f.Discard(t.Context(), ids["b1"], ann))
+	require.ErrorIs(t, f.Discard(t.Context(), ids["b1"], ann), outbox.ErrNotDead)
+	require.ErrorIs(t, f.Discard(t.Context(), "no id", ann), outbox.ErrNotDead)
+	require.NoError(t, f.Discard(t.Context(), ids["c1"], ann))
+
+	var got []outbox.AuditEntry
+	var before *outbox.AuditEntry
+	for {
+		page, err := f.Audit(t.Context(), outbox.AuditFilter{}, before, 2)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		got, before = append(got, page...), &page[len(page)-1]
+	}
+	require.Len(t, got, 3, "what did not happen has no entry")
+	require.Equal(t, []string{"c1", "b1", "a1"}, []string{got[0].Type, got[1].Type, got[2].Type})
+	e := got[1]
+	require.Positive(t, e.ID)
+	require.False(t, e.At.IsZero())
+	e.ID, e.At = 0, got[0].At
+	require.Equal(t, outbox.AuditEntry{
+		At: got[0].At, Actor: "ann", Action: outbox.ActionDiscard, Reason: "tried it", EventID: ids["b1"], Events: 1,
+		TenantID: "acme", Topic: "order", Type: "b1",
+	}, e)
+	require.Equal(t, strings.Repeat("ü", 1<<10), got[2].Reason, "cut to 2 KiB")
+
+	one, err := f.Audit(t.Context(), outbox.AuditFilter{EventID: strings.ToUpper(ids["a1"])}, nil, 0)
+	require.NoError(t, err)
+	require.Len(t, one, 1)
+	require.Equal(t, "bob", one[0].Actor)
+	_, err = f.Audit(t.Context(), outbox.AuditFilter{EventID: "1"}, nil, 0)
+	require.ErrorContains(t, err, "AuditFilter.EventID")
+}
+
+// Without the entry there is no deed, and the other way round.
+func TestDeedAndEntryAreOneTransaction(t *testing.T) {
+	f := newFixture(t, nil)
+	id := f.add("a", "a1")
+	f.add("a", "a2")
+	f.kill(map[string]string{"a1": "no"})
+	f.exec("ALTER TABLE outbox_audit ADD CHECK (actor <> 'ann')")
+	lane := f.fetchLane("a1")
+	change := f.change(lane)
+	require.Error(t, f.Replay(t.Context(), id, ann))
+	require.Error(t, f.Discard(t.Context(), id, ann))
+	require.Equal(t, change, f.change(lane))
+	require.Equal(t, 1, f.count("outbox_block WHERE state = 'dead'"))
+	require.Equal(t, map[string]string{"a1": "DEAD/1", "a2": "NEW/0"}, f.statuses())
+
+	f.exec("ALTER TABLE outbox_held ADD CHECK (event_type <> 'a1')")
+	require.Error(t, f.Replay(t.Context(), id, outbox.By{Actor: "bob"}))
+	require.Zero(t, f.count("outbox_audit"))
+	require.NoError(t, f.Discard(t.Context(), id, outbox.By{Actor: "bob", Reason: "r"}))
+	require.Equal(t, 1, f.count("outbox_audit"))
+}
+
+// fetchLane returns the lane of a dead letter.
+func (f *fixture) fetchLane(name string) (lane int16) {
+	f.t.Helper()
+	require.NoError(f.t, f.db.NewRaw("SELECT lane FROM outbox_dead WHERE event_type = ?", name).Scan(f.t.Context(), &lane))
+	return lane
+}

@@ -1,0 +1,293 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// due returns the types of the rows whose time has come, in any lane.
+func (f *fixture) due() (types []string) {
+	f.t.Helper()
+	var lanes []int16
+	for n := range f.leases {
+		lanes = append(lanes, n)
+	}
+	rows, err := f.Due(f.t.Context(), lanes, nil)
+	require.NoError(f.t, err)
+	for _, r := range rows {
+		types = append(types, r.Type)
+	}
+	slices.Sort(types)
+	return types
+}
+
+// drain settles held rows one by one, as their lanes' owner does, and returns their types in the order of each key.
+func (f *fixture) drain() map[string][]string {
+	f.t.Helper()
+	sent := map[string][]string{}
+	var lanes []int16
+	for n := range f.leases {
+		lanes = append(lanes, n)
+	}
+	for {
+		rows, err := f.Due(f.t.Context(), lanes, nil)
+		require.NoError(f.t, err)
+		if len(rows) == 0 {
+			return sent
+		}
+		for _, r := range rows {
+			_, err := f.SettleHeld(f.t.Context(), f.leases[r.Lane], f.change(r.Lane), r.Key, []int64{r.Sequence})
+			require.NoError(f.t, err)
+			sent[r.Key] = append(sent[r.Key], r.Type)
+		}
+	}
+}
+
+func (f *fixture) count(query string, args ...any) (n int) {
+	f.t.Helper()
+	require.NoError(f.t, f.db.NewRaw("SELECT count(*) FROM "+query, args...).Scan(f.t.Context(), &n))
+	return n
+}
+
+func TestReplayOfManyKeepsTheOrderOfEachKey(t *testing.T) {
+	f := newFixture(t, nil)
+	errs, want := map[string]string{}, map[string][]string{}
+	for i := range 5 {
+		for _, key := range []string{"a", "b", "c"} {
+			name := fmt.Sprintf("%s%d", key, i)
+			f.add(key, name)
+			if i < 4 { // the fifth waits behind them
+				errs[name] = "no"
+			}
+			want["default|order|"+key] = append(want["default|order|"+key], name)
+		}
+	}
+	f.kill(errs)
+	f.exec("UPDATE outbox_dead SET died_at = now() - seq * interval '1 hour'") // the last one died first
+	require.Empty(t, f.due())
+
+	var progress []int64
+	n, err := f.ReplayAll(t.Context(), outbox.DeadFilter{Topic: "order"}, ann, &outbox.Bulk{
+		BatchSize: 5, Progress: func(done int64) { progress = append(progress, done) },
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 12, n)
+	require.Equal(t, []int64{5, 10, 12}, progress)
+	require.Zero(t, f.count("outbox_dead"))
+	require.Equal(t, []string{"a0", "b0", "c0"}, f.due(), "the first of each key and no other")
+	require.Equal(t, want, f.drain())
+	require.Zero(t, f.count("outbox_block"))
+	require.Equal(t, 12, f.count("outbox_audit WHERE actor = 'ann' AND action = 'replay' AND reason = 'tried it'"))
+}
+
+func TestReplayGivesAllAttemptsBackAndKeepsTheRest(t *testing.T) {
+	f := newFixture(t, nil)
+	id := f.add("a", "a1", event.WithHeader("k", "v"))
+	before := f.fetch()[0]
+	f.kill(map[string]string{"a1": "no"})
+	f.exec("UPDATE outbox_dead SET crashes = 3")
+	require.NoError(t, f.Replay(t.Context(), id, ann))
+	rows, err := f.Queue(t.Context(), before.Lane, before.Key)
+	require.NoError(t, err)
+	require.Equal(t, before, rows[0])
+}
+
+func TestDryRunOnlyCounts(t *testing.T) {
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	f.add("b", "b1")
+	f.kill(map[string]string{"a1": "no", "b1": "no"})
+	for _, act := range []func(context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error){f.ReplayAll, f.DiscardAll} {
+		n, err := act(t.Context(), outbox.DeadFilter{Type: "a1"}, ann, &outbox.Bulk{DryRun: true})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+	}
+	require.Equal(t, 2, f.count("outbox_dead"))
+	require.Zero(t, f.count("outbox_audit"))
+}
+
+// Two dead letters under one key: that of a topic which goes on after them, and one that blocks.
+func TestReplayWaitsForTheDeadLetterThatBlocks(t *testing.T) {
+	f := newFixture(t, nil)
+	head := f.add("a", "a1")
+	f.add("a", "a2")
+	f.add("a", "a3")
+	f.kill(map[string]string{"a1": "no", "a2": "no"})
+	n, err := f.ReplayAll(t.Context(), outbox.DeadFilter{Type: "a2"}, ann, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	require.Empty(t, f.due(), "a1 blocks")
+	require.Equal(t, 1, f.count("outbox_block WHERE state = 'dead'"))
+	require.NoError(t, f.Replay(t.Context(), head, ann))
+	require.Equal(t, map[string][]string{"default|order|a": {"a1", "a2", "a3"}}, f.drain())
+}
+
+func TestDiscardOfTheHeadLetsAReplayedRowGo(t *testing.T) {
+	f := newFixture(t, nil)
+	head, second := f.add("a", "a1"), f.add("a", "a2")
+	f.add("a", "a3")
+	f.kill(map[string]string{"a1": "no", "a2": "no"})
+	require.NoError(t, f.Replay(t.Context(), second, ann))
+	require.NoError(t, f.Discard(t.Context(), head, ann))
+	require.Equal(t, map[string][]string{"default|order|a": {"a2", "a3"}}, f.drain())
+}
+
+// A block that names a dead letter which is not there holds nobody up.
+func TestReplayIgnoresABlockWithoutItsDeadLetter(t *testing.T) {
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	second := f.add("a", "a2")
+	f.kill(map[string]string{"a1": "no", "a2": "no"})
+	f.exec("DELETE FROM outbox_dead WHERE event_type = 'a1'")
+	require.NoError(t, f.Replay(t.Context(), second, ann))
+	require.Equal(t, []string{"a2"}, f.due())
+}
+
+// The head until now comes after the replayed row. Were it still due, then as soon as the replayed row is dead again its
+// owner would find it, see that its key is blocked, and look again, at once and for ever.
+func TestReplayedRowTakesThePlaceOfAFailedHead(t *testing.T) {
+	f := newFixture(t, nil)
+	first := f.add("a", "a1")
+	f.kill(map[string]string{"a1": "no"})
+	f.exec("DELETE FROM outbox_block") // a topic that goes on after a dead letter
+	f.add("a", "a2")
+	r := f.fetch()[0]
+	require.NoError(t, f.Hold(t.Context(), f.leases[r.Lane], []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+	require.Equal(t, []string{"a2"}, f.due())
+	require.NoError(t, f.Replay(t.Context(), first, ann))
+	require.Equal(t, []string{"a1"}, f.due())
+	letters := f.count("outbox_dead")
+	require.Zero(t, letters)
+	rows, err := f.Queue(t.Context(), r.Lane, r.Key)
+	require.NoError(t, err)
+	require.NoError(t, f.KillHeld(t.Context(), f.leases[r.Lane], f.change(r.Lane), rows[0].Sequence, "again"))
+	require.Empty(t, f.due())
+	require.NoError(t, f.Replay(t.Context(), first, ann))
+	require.Equal(t, map[string][]string{r.Key: {"a1", "a2"}}, f.drain())
+}
+
+func TestUnorderedRowsAreReplayed(t *testing.T) {
+	f := newFixture(t, nil)
+	for range 3 {
+		_, err := f.Add(t.Context(), f.db.DB, "order", []byte("x"), event.WithType("u"))
+		require.NoError(t, err)
+	}
+	f.kill(map[string]string{"u": "no"})
+	n, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, ann, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, n)
+	require.Equal(t, []string{"u", "u", "u"}, f.due())
+	require.Zero(t, f.count("outbox_block"))
+}
+
+func TestDiscardOfManyLetsTheirKeysGo(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, key := range []string{"a", "b", "c"} {
+		f.add(key, key+"1")
+		f.add(key, key+"2")
+	}
+	f.kill(map[string]string{"a1": "no", "b1": "no", "c1": "other"})
+	n, err := f.DiscardAll(t.Context(), outbox.DeadFilter{Error: "no"}, ann, &outbox.Bulk{BatchSize: 1})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+	require.Equal(t, map[string][]string{"default|order|a": {"a2"}, "default|order|b": {"b2"}}, f.drain())
+	require.Equal(t, []string{"c1"}, f.walk(outbox.DeadFilter{}, 10))
+	require.Equal(t, 2, f.count("outbox_audit WHERE action = 'discard'"))
+}
+
+// What dies while a replay runs is not its business, or it might never end.
+func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, key := range []string{"a", "b", "c", "d"} {
+		f.add(key, key+"1")
+	}
+	f.kill(map[string]string{"a1": "no", "b1": "no", "c1": "no", "d1": "no"})
+	n, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, ann, &outbox.Bulk{BatchSize: 1, Progress: func(done int64) {
+		f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) SELECT 1000000 + ` + fmt.Sprint(done) + `, gen_random_uuid(), now(), now(), 0, 1, 63,
+			5, 0, 't', 'order', NULL, '', '', 'late', 'test', 'text/plain', '{}', 'x', clock_timestamp(), 'no'`)
+		require.Less(t, done, int64(10))
+	}})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, n)
+	require.Equal(t, 4, f.count("outbox_dead WHERE event_type = 'late'"))
+}
+
+func TestOperatorsShareTheWork(t *testing.T) {
+	f := newFixture(t, nil)
+	f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 2000))
+	f.exec("UPDATE outbox_dead SET died_at = now() - interval '1 day'")
+	acts := []func(context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error){f.ReplayAll, f.DiscardAll, f.ReplayAll, f.DiscardAll}
+	moved, errs := make([]int64, len(acts)), make([]error, len(acts))
+	var wg sync.WaitGroup
+	for i, act := range acts {
+		wg.Go(func() { moved[i], errs[i] = act(t.Context(), outbox.DeadFilter{}, ann, &outbox.Bulk{BatchSize: 50}) })
+	}
+	wg.Wait()
+	sum := int64(0)
+	for i := range acts {
+		require.NoError(t, errs[i])
+		sum += moved[i]
+	}
+	require.EqualValues(t, 2000, sum, "each dead letter once")
+	require.Equal(t, 2000, f.count("outbox_audit"))
+	require.Equal(t, int(moved[0]+moved[2]), f.count("outbox_held"))
+	require.Zero(t, f.count("outbox_dead"))
+}
+
+// Whoever locks several lanes takes them in their order. A replay that waits for the lowest has none of the others.
+func TestLanesAreLockedInTheirOrder(t *testing.T) {
+	f := newFixture(t, nil)
+	f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 64))
+	f.exec("UPDATE outbox_dead SET died_at = now() - interval '1 day'")
+	tx, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	_, err = tx.Exec("SELECT FROM outbox_lane WHERE lane = 0 FOR NO KEY UPDATE")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.ReplayAll(context.WithoutCancel(t.Context()), outbox.DeadFilter{}, ann, nil)
+		done <- err
+	}()
+	require.Eventually(t, func() bool {
+		return f.count("pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%outbox_lane%' AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'outbox_lane'::regclass)") > 0
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, 63, f.free(), "the other lanes are free while it waits")
+	require.Equal(t, 64, f.count("outbox_dead"))
+	require.NoError(t, tx.Rollback())
+	require.NoError(t, <-done)
+	require.Zero(t, f.count("outbox_dead"))
+}
+
+// free counts the lanes whose rows nobody has locked.
+func (f *fixture) free() (n int) {
+	f.t.Helper()
+	require.NoError(f.t, f.db.NewRaw("SELECT count(*) FROM (SELECT FROM outbox_lane FOR NO KEY UPDATE SKIP LOCKED) x").Scan(f.t.Context(), &n))
+	return n
+}
+
+func TestOwnersHearOfReplayAndDiscard(t *testing.T) {
+	f := newFixture(t, nil)
+	first, second := f.add("a", "a1"), f.add("b", "b1")
+	rows := f.fetch()
+	f.kill(map[string]string{"a1": "no", "b1": "no"})
+	lanes := map[string]int16{rows[0].Type: rows[0].Lane, rows[1].Type: rows[1].Lane}
+	woken := 0
+	f.OnWake(func() { woken++ })
+	before := f.change(lanes["a1"])
+	require.NoError(t, f.Replay(t.Context(), first, ann))
+	require.Equal(t, before+1, f.change(lanes["a1"]))
+	before = f.change(lanes["b1"])
+	require.NoError(t, f.Discard(t.Context(), second, ann))
+	require.Equal(t, before+1, f.change(lanes["b1"]))
+	require.Equal(t, 2, woken)
+}

@@ -1,0 +1,55 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// ExplainDead returns the plan of a page of [Store.Dead].
+func (s *Store) ExplainDead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) (string, error) {
+	statement, args := deadPage(filter, after, limit)
+	return s.explain(ctx, statement, args)
+}
+
+// ExplainPick returns the plan of the choice of a batch.
+func (s *Store) ExplainPick(ctx context.Context, filter DeadFilter, after RowID, n int) (string, error) {
+	w := filter.where()
+	w.add("(d.lane, d.seq) > (%s::smallint, %s::bigint)", after.Lane, after.Seq)
+	bound := w.arg(n)
+	return s.explain(ctx, fmt.Sprintf(pickDead, w, bound), w.args)
+}
+
+// ExplainAudit returns the plan of the audit of one event.
+func (s *Store) ExplainAudit(ctx context.Context, id string) (string, error) {
+	w := &where{}
+	w.add("a.event_id = %s::uuid", id)
+	bound := w.arg(10)
+	return s.explain(ctx, fmt.Sprintf(listAudit, w, bound), w.args)
+}
+
+// ExplainMove returns the plans of what one batch of a replay writes.
+func (s *Store) ExplainMove(ctx context.Context, ids, keys []string, lanes []int16) (move, wake string, err error) {
+	if move, err = s.explain(ctx, replayDead, []any{ids, "ann", ActionReplay, ""}); err != nil {
+		return "", "", err
+	}
+	wake, err = s.explain(ctx, wakeHeads, []any{lanes, keys})
+	return move, wake, err
+}
+
+func (s *Store) explain(ctx context.Context, statement string, args []any) (string, error) {
+	rows, err := s.adHoc().Query(ctx, s.db, "EXPLAIN "+statement, args...)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			return "", err
+		}
+		plan.WriteString(line + "\n")
+	}
+	return plan.String(), rows.Err()
+}

@@ -1,0 +1,228 @@
+package outbox_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// ann is an operator.
+var ann = outbox.By{Actor: "ann", Reason: "tried it"}
+
+// kill makes fresh rows dead letters, each with an error of its own, and holds the others of their lanes.
+func (f *fixture) kill(errs map[string]string) {
+	f.t.Helper()
+	outcomes := map[int16][]outbox.Outcome{}
+	for _, r := range f.fetch() {
+		o := outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Follower}
+		if text, dead := errs[r.Type]; dead {
+			o.Verdict, o.Error = outbox.Dead, text
+		}
+		outcomes[r.Lane] = append(outcomes[r.Lane], o)
+	}
+	for lane, list := range outcomes {
+		require.NoError(f.t, f.Hold(f.t.Context(), f.leases[lane], list))
+	}
+}
+
+func (f *fixture) exec(query string, args ...any) {
+	f.t.Helper()
+	_, err := f.db.ExecContext(f.t.Context(), query, args...)
+	require.NoError(f.t, err)
+}
+
+// walk reads all pages and returns the types of the letters.
+func (f *fixture) walk(filter outbox.DeadFilter, limit int) (types []string) {
+	f.t.Helper()
+	var after *outbox.DeadLetter
+	for {
+		page, err := f.Dead(f.t.Context(), filter, after, limit)
+		require.NoError(f.t, err)
+		require.LessOrEqual(f.t, len(page), limit)
+		if len(page) == 0 {
+			return types
+		}
+		for _, d := range page {
+			types = append(types, d.Type)
+		}
+		after = &page[len(page)-1]
+	}
+}
+
+func TestDeadLettersAreFilteredAndPaged(t *testing.T) {
+	f := newFixture(t, nil)
+	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	errs := map[string]string{}
+	for i := range 12 {
+		name := fmt.Sprintf("t%02d", i)
+		_, err := f.Add(t.Context(), f.db.DB, []string{"order", "invoice"}[i%2], []byte("x"), event.WithType(name),
+			event.WithAggregate("order", name, 1), event.WithTenantID([]string{"acme", "globex", "initech"}[i%3]))
+		require.NoError(t, err)
+		errs[name] = fmt.Sprintf("refused: code %d", i/4)
+	}
+	f.kill(errs)
+	for i := range 12 { // four at each of three moments, so that pages end among equals
+		f.exec("UPDATE outbox_dead SET died_at = ? WHERE event_type = ?", day.AddDate(0, 0, i/4), fmt.Sprintf("t%02d", i))
+	}
+	for name, c := range map[string]struct {
+		filter outbox.DeadFilter
+		want   func(i int) bool
+	}{
+		"all":     {outbox.DeadFilter{}, func(int) bool { return true }},
+		"tenant":  {outbox.DeadFilter{TenantID: "globex"}, func(i int) bool { return i%3 == 1 }},
+		"topic":   {outbox.DeadFilter{Topic: "invoice"}, func(i int) bool { return i%2 == 1 }},
+		"type":    {outbox.DeadFilter{Type: "t07"}, func(i int) bool { return i == 7 }},
+		"error":   {outbox.DeadFilter{Error: "code 1"}, func(i int) bool { return i/4 == 1 }},
+		"from":    {outbox.DeadFilter{DiedFrom: day.AddDate(0, 0, 1)}, func(i int) bool { return i/4 >= 1 }},
+		"before":  {outbox.DeadFilter{DiedBefore: day.AddDate(0, 0, 1)}, func(i int) bool { return i/4 < 1 }},
+		"several": {outbox.DeadFilter{TenantID: "acme", Topic: "order", DiedFrom: day.AddDate(0, 0, 1)}, func(i int) bool { return i == 6 }},
+		"none":    {outbox.DeadFilter{TenantID: "nobody"}, func(int) bool { return false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want []string
+			for i := range 12 {
+				if c.want(i) {
+					want = append(want, fmt.Sprintf("t%02d", i))
+				}
+			}
+			for _, limit := range []int{1, 3, 100} {
+				got := f.walk(c.filter, limit)
+				require.True(t, slices.IsSortedFunc(got, func(a, b string) int { return (int(a[1]-'0')*10+int(a[2]-'0'))/4 - (int(b[1]-'0')*10+int(b[2]-'0'))/4 }),
+					"oldest first: %v", got)
+				require.ElementsMatch(t, want, got, "pages of %d", limit)
+			}
+			n, err := f.CountDead(t.Context(), c.filter)
+			require.NoError(t, err)
+			require.EqualValues(t, len(want), n)
+		})
+	}
+}
+
+func TestFilterOfDeadLettersIsValidated(t *testing.T) {
+	f := newFixture(t, nil)
+	bad := outbox.DeadFilter{TenantID: "a\x00", DiedFrom: testTime, DiedBefore: testTime}
+	require.ErrorContains(t, bad.Validate(), "DeadFilter.TenantID")
+	require.ErrorContains(t, bad.Validate(), "DeadFilter.DiedFrom")
+	_, err := f.Dead(t.Context(), bad, nil, 1)
+	require.ErrorIs(t, err, event.ErrInvalid)
+	_, err = f.CountDead(t.Context(), bad)
+	require.ErrorIs(t, err, event.ErrInvalid)
+	_, err = f.ReplayAll(t.Context(), bad, ann, nil)
+	require.ErrorIs(t, err, event.ErrInvalid)
+}
+
+// Whatever the text is, it is stored, listed, and found by itself: no wildcard, quote or escape of it means anything.
+func TestErrorTextsMayContainAnything(t *testing.T) {
+	f := newFixture(t, nil)
+	texts := map[string]string{
+		"quote": `it's "refused"; DROP TABLE outbox_dead; --`, "wild": `100%_off\`, "bytes": "a\x00b\xff\xfec", "dollar": "$1 $$ %s {schema}.",
+		"lines": "line\r\n\tline", "world": "ü✓ 日本 \u202e", "empty": "",
+	}
+	for name := range texts {
+		f.add(name, name)
+	}
+	f.kill(texts)
+	for name, text := range texts {
+		if name == "empty" {
+			continue
+		}
+		require.Equal(t, []string{name}, f.walk(outbox.DeadFilter{Error: text}, 10), "%q", text)
+	}
+	require.Equal(t, []string{"wild"}, f.walk(outbox.DeadFilter{Error: `%_`}, 10))
+	letters, err := f.Dead(t.Context(), outbox.DeadFilter{Type: "quote"}, nil, 1)
+	require.NoError(t, err)
+	require.Equal(t, texts["quote"], letters[0].Error)
+}
+
+func TestOneDeadLetterIsShownWhole(t *testing.T) {
+	f := newFixture(t, nil)
+	id := f.add("a", "a1")
+	_, err := f.DeadLetter(t.Context(), id)
+	require.ErrorIs(t, err, outbox.ErrNotDead, "it is alive")
+	_, err = f.DeadLetter(t.Context(), "'; --")
+	require.ErrorIs(t, err, outbox.ErrNotDead)
+	f.kill(map[string]string{"a1": "no"})
+	d, err := f.DeadLetter(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, []any{id, "a1", "no", []byte("a1"), "default|order|a", 1}, []any{d.ID, d.Type, d.Error, d.Payload, d.Key, d.RetryCount})
+	require.False(t, d.DiedAt.IsZero())
+	list, err := f.Dead(t.Context(), outbox.DeadFilter{}, nil, 0)
+	require.NoError(t, err)
+	require.Nil(t, list[0].Payload, "a list carries no payloads")
+	d.Payload = nil
+	require.Equal(t, d, list[0], "and is complete otherwise")
+}
+
+// A million would take a minute; at 200,000 the planner already finds every other way cheaper than a scan if there is no
+// index, so the plans are those of larger tables.
+func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
+	f := newFixture(t, nil)
+	f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 200000))
+	f.exec(`INSERT INTO outbox_audit (actor, action, event_id, tenant_id, topic, event_type)
+		SELECT 'ann', 'replay', id, tenant_id, topic, event_type FROM outbox_dead LIMIT 20000`)
+	f.exec("ANALYZE outbox_dead; ANALYZE outbox_audit")
+	page, err := f.Dead(t.Context(), outbox.DeadFilter{}, nil, 1)
+	require.NoError(t, err)
+	middle := &page[0]
+	middle.DiedAt = middle.DiedAt.Add(1000 * time.Second)
+	for index, filter := range map[string]outbox.DeadFilter{
+		"outbox_dead_order":  {},
+		"outbox_dead_tenant": {TenantID: "tenant-7"},
+		"outbox_dead_topic":  {Topic: "topic-7"},
+		"outbox_dead_type":   {Type: "type-7"},
+	} {
+		for _, after := range []*outbox.DeadLetter{nil, middle} {
+			for _, from := range []time.Time{{}, middle.DiedAt.Add(time.Second)} {
+				filter.DiedFrom = from
+				plan, err := f.ExplainDead(t.Context(), filter, after, 50)
+				require.NoError(t, err)
+				require.Contains(t, plan, "Index Scan using "+index+" on outbox_dead", "%+v\n%s", filter, plan)
+				require.NotContains(t, plan, "Sort", "%+v\n%s", filter, plan)
+			}
+		}
+	}
+	plan, err := f.ExplainPick(t.Context(), outbox.DeadFilter{DiedBefore: time.Now().AddDate(1, 0, 0)}, outbox.RowID{Lane: 7, Seq: 1000}, 500)
+	require.NoError(t, err)
+	require.Contains(t, plan, "Index Scan using outbox_dead_lane", plan)
+	require.NotContains(t, plan, "Sort", plan)
+	plan, err = f.ExplainPick(t.Context(), outbox.DeadFilter{DiedBefore: middle.DiedAt.AddDate(-1, 0, 0)}, outbox.RowID{Lane: -1}, 500)
+	require.NoError(t, err)
+	require.Contains(t, plan, "Index Scan using outbox_dead_order", "the retention finds that there is nothing\n%s", plan)
+	plan, err = f.ExplainAudit(t.Context(), middle.ID)
+	require.NoError(t, err)
+	require.Contains(t, plan, "outbox_audit_event", plan)
+}
+
+// The tables of held rows and blocks are nearly empty until somebody replays, and the planner does not know yet what came.
+func TestReplayOfManyUsesTheIndexesOfTablesThatWereEmpty(t *testing.T) {
+	f := newFixture(t, nil)
+	f.exec("ALTER TABLE outbox_held SET (autovacuum_enabled = false)")
+	f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 20000))
+	f.exec("UPDATE outbox_dead SET died_at = died_at - interval '1 day'; ANALYZE outbox_dead")
+	_, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, ann, nil)
+	require.NoError(t, err)
+	rows, err := f.Queue(t.Context(), 7, "k7")
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	move, wake, err := f.ExplainMove(t.Context(), []string{rows[0].ID}, []string{"k7"}, []int16{7})
+	require.NoError(t, err)
+	for _, plan := range []string{move, wake} {
+		require.Contains(t, plan, "Index Scan using outbox_held_key on outbox_held x", plan)
+		require.Contains(t, plan, "Index Scan using outbox_held_pkey on outbox_held h", plan)
+	}
+}
+
+const (
+	deadInsertColumns = `seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes, tenant_id, topic,
+		ordering_key, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, died_at, error_message`
+	// deadInsertRows makes dead letters, one a second, of 100 tenants, 400 topics, 400 types and 10,000 keys.
+	deadInsertRows = `SELECT i, gen_random_uuid(), now(), now(), 0, 1, i %% 10000 %% 64, 5, 0, 'tenant-' || i / 7 %% 100, 'topic-' || i / 3 %% 400,
+		'k' || i %% 10000, 'order', i::text, 'type-' || i / 11 %% 400, 'test', 'text/plain', '{}', 'x', now() - interval '20 days' + i * interval '1 s',
+		'refused: no schema for event ' || i FROM generate_series(1, %d) i`
+)

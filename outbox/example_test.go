@@ -1,0 +1,65 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// The runbook quotes this file, and a test compares the two.
+
+func ExampleStore_Dead() {
+	list := func(ctx context.Context, store *outbox.Store) error {
+		filter := outbox.DeadFilter{TenantID: "acme", Topic: "order", Error: "no schema"}
+		page, err := store.Dead(ctx, filter, nil, 100)
+		for err == nil && len(page) > 0 {
+			for _, d := range page {
+				fmt.Println(d.DiedAt, d.ID, d.Type, d.Key, d.RetryCount, d.Error)
+			}
+			page, err = store.Dead(ctx, filter, &page[len(page)-1], 100)
+		}
+		return err
+	}
+	_ = list
+}
+
+func ExampleStore_ReplayAll() {
+	replay := func(ctx context.Context, store *outbox.Store, filter outbox.DeadFilter) error {
+		by := outbox.By{Actor: "ann@example.com", Reason: "schema order-7 is registered"}
+		n, err := store.ReplayAll(ctx, filter, by, &outbox.Bulk{DryRun: true})
+		if err != nil {
+			return err
+		}
+		fmt.Println(n, "would be replayed")
+		n, err = store.ReplayAll(ctx, filter, by, &outbox.Bulk{Progress: func(done int64) { fmt.Println(done) }})
+		fmt.Println(n, "were replayed")
+		return err
+	}
+	_ = replay
+}
+
+func ExampleStore_Discard() {
+	discard := func(ctx context.Context, store *outbox.Store, id string) error {
+		err := store.Discard(ctx, id, outbox.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
+		return err
+	}
+	_ = discard
+}
+
+func ExampleStore_Audit() {
+	history := func(ctx context.Context, store *outbox.Store, id string) ([]outbox.AuditEntry, error) {
+		entries, err := store.Audit(ctx, outbox.AuditFilter{EventID: id}, nil, 10)
+		return entries, err
+	}
+	_ = history
+}
+
+func ExampleConfig_beforeDrop() {
+	var cfg struct{ Outbox outbox.Config }
+	cfg.Outbox.BeforeDrop = func(ctx context.Context, p outbox.Partition) error {
+		_, err := p.DB.NewInsert().Table("archive").Column("id", "payload").
+			TableExpr("(?) AS day", p.Select().Column("id", "payload")).Exec(ctx)
+		return err
+	}
+}

@@ -1,0 +1,46 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Clean ensures the partitions ahead, drops the expired ones and deletes the dead letters that are older than
+// [Config.DeadRetention], once. It is safe in any number of processes. What [Config.BeforeDrop] refuses is logged and
+// counted, is no error here, and is tried again by the next Clean.
+func (s *Store) Clean(ctx context.Context) error {
+	err := s.EnsurePartitions(ctx)
+	_, drop := s.dropExpired(ctx)
+	return errors.Join(err, drop, s.expireDead(ctx))
+}
+
+const (
+	oldAge = `SELECT clock_timestamp() - $1::interval`
+
+	// forgetDead is discardDead with an audit of groups instead of single events.
+	forgetDead = `
+WITH d AS (DELETE FROM {schema}.outbox_dead WHERE id = ANY ($1::uuid[]) RETURNING *),
+noted AS (
+	INSERT INTO {schema}.outbox_audit (actor, action, events, tenant_id, topic, event_type, reason)
+	SELECT $2::text, $3::text, count(*), tenant_id, topic, event_type, $4::text FROM d GROUP BY tenant_id, topic, event_type)` +
+		freeKeys
+)
+
+// expireDead discards the dead letters that are older than their retention. Their keys go on: blocked by something that
+// is not there any more, they would wait for ever.
+func (s *Store) expireDead(ctx context.Context) error {
+	if s.cfg.DeadRetention <= 0 {
+		return nil
+	}
+	var before time.Time
+	if err := s.sql.QueryRow(ctx, s.db, oldAge, []any{s.cfg.DeadRetention}, &before); err != nil {
+		return wrap("ask for the time", err)
+	}
+	by := By{Actor: retentionActor, Reason: "dead for more than " + s.cfg.DeadRetention.String()}
+	n, err := s.sweep(ctx, deed{action: ActionExpire, move: forgetDead, by: by}, DeadFilter{DiedBefore: before}, defaultBulk, nil)
+	if n > 0 {
+		s.log.WarnContext(ctx, "oncebox: dead letters were deleted by their retention", "events", n, "died_before", before)
+	}
+	return err
+}

@@ -1,0 +1,275 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// publishedOn stores n published rows of a day of long ago, in its own child if there is one.
+func (f *fixture) publishedOn(day string, n int) {
+	f.t.Helper()
+	f.exec(`INSERT INTO outbox_sent (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes, tenant_id,
+		topic, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, sent_at)
+		SELECT nextval('outbox_seq'), gen_random_uuid(), now(), now(), 0, 1, 0, 0, 0, 't', 'order', '', '', 'e', 's', 'text/plain', '{}', '',
+			?::timestamptz + i * interval '1 ms' FROM generate_series(0, ?) i`, day+" 23:00:00Z", n-1)
+}
+
+func (f *fixture) child(day string) {
+	f.t.Helper()
+	var made bool
+	require.NoError(f.t, f.db.NewRaw("SELECT outbox_make_partition(?::date)", day).Scan(f.t.Context(), &made))
+	require.True(f.t, made)
+}
+
+func (f *fixture) children() int {
+	f.t.Helper()
+	return f.count("pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid::regclass::text LIKE 'outbox_sent_20%' AND inhrelid::regclass::text < 'outbox_sent_2026'")
+}
+
+func TestExpiredDaysAreArchivedAndDropped(t *testing.T) {
+	seen := map[string]int{}
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(ctx context.Context, p outbox.Partition) error {
+		var ids []string
+		if err := p.Select().Column("id").Scan(ctx, &ids); err != nil {
+			return err
+		}
+		seen[p.Day.Format(time.RFC3339)+" "+p.Name[strings.Index(p.Name, ".")+1:]] = len(ids)
+		return nil
+	}})
+	f.child("2020-01-02")
+	f.publishedOn("2020-01-02", 3)
+	f.publishedOn("2020-01-03", 4) // no child: they are in the DEFAULT one
+	f.publishedOn("2020-01-04", 5)
+	today := time.Now().UTC().Format(time.DateOnly)
+	f.publishedOn(today, 6)
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, map[string]int{
+		"2020-01-02T00:00:00Z outbox_sent_20200102": 3,
+		"2020-01-03T00:00:00Z outbox_sent_default":  4,
+		"2020-01-04T00:00:00Z outbox_sent_default":  5,
+	}, seen)
+	require.Zero(t, f.children())
+	require.Equal(t, 6, f.count("outbox_sent"), "today stays")
+	clear(seen)
+	require.NoError(t, f.Clean(t.Context()))
+	require.Empty(t, seen)
+}
+
+func TestDayStaysUntilItIsArchived(t *testing.T) {
+	var log bytes.Buffer
+	reader := sdkmetric.NewManualReader()
+	full := errors.New("the archive is full")
+	failing := map[string]bool{"2020-01-02": true, "2020-01-04": true}
+	var calls []string
+	f := newFixture(t, &outbox.Config{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		BeforeDrop: func(_ context.Context, p outbox.Partition) error {
+			day := p.Day.Format(time.DateOnly)
+			calls = append(calls, day)
+			if failing[day] {
+				return full
+			}
+			return nil
+		},
+	})
+	f.child("2020-01-02")
+	f.child("2020-01-03")
+	f.publishedOn("2020-01-02", 1)
+	f.publishedOn("2020-01-03", 1)
+	f.publishedOn("2020-01-04", 1)
+	f.publishedOn("2020-01-05", 1)
+	require.NoError(t, f.Clean(t.Context()), "a cleaner that fails would come back at once")
+	require.Equal(t, []string{"2020-01-02", "2020-01-03", "2020-01-04"}, calls, "the day after a failed one goes on, but not within the DEFAULT child")
+	require.Equal(t, 3, f.count("outbox_sent"))
+	require.Equal(t, 1, f.children())
+	require.Equal(t, 2, strings.Count(log.String(), "BeforeDrop failed"))
+	require.Contains(t, log.String(), "the archive is full")
+	var got metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &got))
+	require.Equal(t, "oncebox.outbox.partitions_kept", got.ScopeMetrics[0].Metrics[0].Name)
+	sum, ok := got.ScopeMetrics[0].Metrics[0].Data.(metricdata.Sum[int64])
+	require.True(t, ok)
+	require.EqualValues(t, 2, sum.DataPoints[0].Value)
+
+	err := f.DropExpired(t.Context())
+	require.ErrorIs(t, err, full)
+	require.ErrorContains(t, err, "outbox_sent_20200102, 2020-01-02")
+	clear(failing)
+	require.NoError(t, f.DropExpired(t.Context()))
+	require.Zero(t, f.count("outbox_sent"))
+	require.Zero(t, f.children())
+}
+
+// An archive in the same database is written if and only if the day is dropped.
+func TestArchiveCommitsWithTheDrop(t *testing.T) {
+	var fail error
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(ctx context.Context, p outbox.Partition) error {
+		_, err := p.DB.NewInsert().Table("archive").Column("id", "payload").
+			TableExpr("(?) AS day", p.Select().Column("id", "payload")).Exec(ctx)
+		return errors.Join(err, fail)
+	}})
+	f.exec("CREATE TABLE archive (id uuid PRIMARY KEY, payload bytea)")
+	f.child("2020-01-02")
+	f.publishedOn("2020-01-02", 3)
+	f.publishedOn("2020-01-03", 2)
+	fail = errors.New("no")
+	require.ErrorIs(t, f.DropExpired(t.Context()), fail)
+	require.Zero(t, f.count("archive"))
+	fail = nil
+	require.NoError(t, f.DropExpired(t.Context()))
+	require.Equal(t, 5, f.count("archive"))
+	require.Zero(t, f.count("outbox_sent"))
+}
+
+// An error of SQL that BeforeDrop does not report keeps the day all the same.
+func TestSwallowedErrorKeepsTheDay(t *testing.T) {
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(ctx context.Context, p outbox.Partition) error {
+		_, _ = p.DB.ExecContext(ctx, "SELECT 1 / 0")
+		return nil
+	}})
+	f.child("2020-01-02")
+	require.Error(t, f.Clean(t.Context()))
+	require.Equal(t, 1, f.children())
+}
+
+func TestOneProcessAtATimeArchives(t *testing.T) {
+	entered, leave := make(chan string, 10), make(chan struct{})
+	hook := func(_ context.Context, p outbox.Partition) error {
+		entered <- p.Name
+		<-leave
+		return nil
+	}
+	f := newFixture(t, &outbox.Config{BeforeDrop: hook})
+	f.child("2020-01-02")
+	f.publishedOn("2020-01-03", 1)
+	other := outbox.NewStore(f.db.Another(t), &outbox.Config{BeforeDrop: hook})
+	done := make(chan error, 1)
+	go func() { done <- f.Clean(t.Context()) }()
+	<-entered
+	require.NoError(t, other.Clean(t.Context()), "not its turn")
+	require.Empty(t, entered)
+	leave <- struct{}{}
+	<-entered // the day in the DEFAULT child
+	require.NoError(t, other.Clean(t.Context()))
+	require.Empty(t, entered)
+	close(leave)
+	require.NoError(t, <-done)
+	require.NoError(t, other.Clean(t.Context()))
+	require.Empty(t, entered, "there is nothing left")
+	require.Zero(t, f.count("outbox_sent"))
+}
+
+// Somebody reads the old day. The drop waits shortly, again and again, and what was archived stays archived.
+func TestBusyDayIsNotArchivedTwice(t *testing.T) {
+	calls := 0
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(ctx context.Context, p outbox.Partition) error {
+		calls++
+		_, err := p.DB.ExecContext(ctx, "INSERT INTO archive VALUES (1)")
+		return err
+	}})
+	f.exec("CREATE TABLE archive (n int)")
+	f.child("2020-01-02")
+	reader, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer reader.Rollback()
+	_, err = reader.Exec("SELECT FROM outbox_sent_20200102")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- f.DropExpired(t.Context()) }()
+	// The first try is over when its transaction is idle in between, after a savepoint was rolled back.
+	require.Eventually(t, func() bool {
+		return f.count("pg_stat_activity WHERE state = 'idle in transaction' AND query ILIKE 'ROLLBACK TO SAVEPOINT%'") > 0
+	}, 20*time.Second, 5*time.Millisecond)
+	require.NoError(t, reader.Rollback())
+	require.NoError(t, <-done)
+	require.Equal(t, 1, calls)
+	require.Equal(t, 1, f.count("archive"))
+	require.Zero(t, f.children())
+}
+
+func TestServerDoesNotEndALongArchive(t *testing.T) {
+	f := newFixture(t, nil)
+	f.child("2020-01-02")
+	pool := f.db.Another(t)
+	pool.SetMaxOpenConns(1) // one session, so that the setting holds for what follows
+	_, err := pool.ExecContext(t.Context(), "SET idle_in_transaction_session_timeout = '77s'")
+	require.NoError(t, err)
+	idle := ""
+	s := outbox.NewStore(pool, &outbox.Config{BeforeDrop: func(ctx context.Context, p outbox.Partition) error {
+		return p.DB.NewRaw("SELECT current_setting('idle_in_transaction_session_timeout')").Scan(ctx, &idle)
+	}})
+	require.NoError(t, s.DropExpired(t.Context()), "with a single connection")
+	require.Equal(t, "0", idle)
+	require.NoError(t, pool.NewRaw("SELECT current_setting('idle_in_transaction_session_timeout')").Scan(t.Context(), &idle))
+	require.Equal(t, "77s", idle, "for that transaction only")
+	require.Zero(t, f.children())
+}
+
+func TestKeepForeverKeepsEverything(t *testing.T) {
+	f := newFixture(t, &outbox.Config{Retention: outbox.KeepForever, DeadRetention: outbox.KeepForever,
+		BeforeDrop: func(context.Context, outbox.Partition) error { return errors.New("never called") }})
+	f.child("2020-01-02")
+	f.publishedOn("2020-01-02", 1)
+	f.publishedOn("2020-01-03", 1)
+	f.add("a", "a1")
+	f.kill(map[string]string{"a1": "no"})
+	f.exec("UPDATE outbox_dead SET died_at = '2020-01-01'")
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, 2, f.count("outbox_sent"))
+	require.Equal(t, 1, f.count("outbox_dead"))
+}
+
+func TestFailedAndDeadAreKeptByDefault(t *testing.T) {
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	f.add("b", "b1")
+	f.kill(map[string]string{"a1": "no"})
+	f.exec("UPDATE outbox_dead SET died_at = '2020-01-01', created_at = '2020-01-01'")
+	f.exec("UPDATE outbox_held SET created_at = '2020-01-01'")
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, map[string]string{"a1": "DEAD/1", "b1": "NEW/0"}, f.statuses())
+}
+
+func TestDeadLettersExpireIfThatIsConfigured(t *testing.T) {
+	var log bytes.Buffer
+	f := newFixture(t, &outbox.Config{DeadRetention: 48 * time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for _, key := range []string{"a", "b", "c"} {
+		f.add(key, "first")
+		f.add(key, "second")
+	}
+	f.kill(map[string]string{"first": "no"})
+	f.exec("UPDATE outbox_dead SET died_at = now() - interval '49 hours' WHERE ordering_key <> 'default|order|c'")
+	f.exec("UPDATE outbox_dead SET died_at = now() - interval '47 hours' WHERE ordering_key = 'default|order|c'")
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, 1, f.count("outbox_dead"))
+	require.Equal(t, map[string][]string{"default|order|a": {"second"}, "default|order|b": {"second"}}, f.drain(), "their keys go on")
+	entries, err := f.Audit(t.Context(), outbox.AuditFilter{}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "one for all of a kind")
+	e := entries[0]
+	require.Equal(t, []any{outbox.ActionExpire, "retention", "dead for more than 48h0m0s", int64(2), "", "default", "order", "first"},
+		[]any{e.Action, e.Actor, e.Reason, e.Events, e.EventID, e.TenantID, e.Topic, e.Type})
+	require.Contains(t, log.String(), "events=2")
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, 1, f.count("outbox_audit"))
+}
+
+func TestDeadRetentionIsValidated(t *testing.T) {
+	for _, d := range []time.Duration{time.Hour, -2, -time.Hour} {
+		require.ErrorContains(t, (&outbox.Config{DeadRetention: d}).Validate(), "Config.DeadRetention")
+	}
+	for _, d := range []time.Duration{0, outbox.KeepForever, 24 * time.Hour} {
+		require.NoError(t, (&outbox.Config{DeadRetention: d}).Validate())
+	}
+}
