@@ -2,6 +2,7 @@
 //
 //	go run -C bench . commit
 //	go run -C bench . relay
+//	go run -C bench . latency
 //
 // Each command prints a table and ends with one line of figures, NAME key=value key=value.
 //

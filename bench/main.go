@@ -24,6 +24,7 @@ func commands() []command {
 	return []command{
 		{"commit", "business transactions per second, against pgx and bun by hand", commit},
 		{"relay", "events per second from a backlog to Pulsar, against SendAsync by hand", relay},
+		{"latency", "milliseconds from commit to consumer, against an insert and a Send by hand", latency},
 	}
 }
 
