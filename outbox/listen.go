@@ -38,7 +38,7 @@ func (s *Store) Listen(ctx context.Context, wake func()) error {
 	conn, err := s.listener(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // told to stop
+			return nil
 		}
 		return err
 	}

@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,14 +24,7 @@ func (f *fixture) another() *outbox.Store {
 }
 
 func (f *fixture) published(name string) func() bool {
-	return func() bool {
-		for _, t := range f.pub.types() {
-			if t == name {
-				return true
-			}
-		}
-		return false
-	}
+	return func() bool { return slices.Contains(f.pub.types(), name) }
 }
 
 // listeners returns the server processes of the connections that listen to this outbox.
