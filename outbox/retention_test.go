@@ -144,30 +144,37 @@ func TestSwallowedErrorKeepsTheDay(t *testing.T) {
 }
 
 func TestOneProcessAtATimeArchives(t *testing.T) {
-	entered, leave := make(chan string, 10), make(chan struct{})
-	hook := func(_ context.Context, p outbox.Partition) error {
+	entered, leave := make(chan string), make(chan struct{})
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(_ context.Context, p outbox.Partition) error {
 		entered <- p.Name
 		<-leave
 		return nil
-	}
-	f := newFixture(t, &outbox.Config{BeforeDrop: hook})
+	}})
 	f.child("2020-01-02")
 	f.publishedOn("2020-01-03", 1)
-	other := outbox.NewStore(f.db.Another(t), &outbox.Config{BeforeDrop: hook})
+	other := outbox.NewStore(f.db.Another(t), &outbox.Config{BeforeDrop: func(context.Context, outbox.Partition) error {
+		return errors.New("not its turn")
+	}})
 	done := make(chan error, 1)
-	go func() { done <- f.Clean(t.Context()) }()
-	<-entered
-	require.NoError(t, other.Clean(t.Context()), "not its turn")
-	require.Empty(t, entered)
-	leave <- struct{}{}
-	<-entered // the day in the DEFAULT child
-	require.NoError(t, other.Clean(t.Context()))
-	require.Empty(t, entered)
-	close(leave)
+	go func() { done <- f.Clean(context.WithoutCancel(t.Context())) }()
+	for _, what := range []string{"outbox_sent_20200102", "outbox_sent_default"} {
+		require.Contains(t, <-entered, what)
+		err := other.DropExpired(t.Context())
+		leave <- struct{}{}
+		require.NoError(t, err, what)
+	}
 	require.NoError(t, <-done)
-	require.NoError(t, other.Clean(t.Context()))
-	require.Empty(t, entered, "there is nothing left")
+	require.NoError(t, other.DropExpired(t.Context()), "there is nothing left")
 	require.Zero(t, f.count("outbox_sent"))
+}
+
+// Another process has dropped the day since this one looked.
+func TestDayThatIsGoneIsNotArchived(t *testing.T) {
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(context.Context, outbox.Partition) error { return errors.New("called") }})
+	day := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
+	require.NoError(t, f.DropOne(t.Context(), outbox.Partition{Name: f.db.Schema + ".outbox_sent_20200102", Day: day}))
+	f.child("2020-01-02")
+	require.ErrorContains(t, f.DropOne(t.Context(), outbox.Partition{Name: f.db.Schema + ".outbox_sent_20200102", Day: day}), "called")
 }
 
 // Somebody reads the old day. The drop waits shortly, again and again, and what was archived stays archived.
