@@ -30,5 +30,9 @@
 // # Errors
 //
 // [ErrFenced] tells that a lane was lost. [event.ErrInvalid] tells what was refused at Add. Missing tables are reported
-// with the call that makes them.
+// with the call that makes them. [ErrNotDead] tells that somebody else was faster with a dead letter.
+//
+// # Metrics
+//
+//   - oncebox.outbox.partitions_kept: expired days that stay because [Config.BeforeDrop] failed
 package outbox
