@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,13 +13,16 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // OpenDB opens the database and checks that it answers.
 //
 // The driver is pgx, because it cancels statements on the server and tells when COMMIT was answered with a rollback.
 // bun writes arguments into the text of its statements, so that each is new to the server: preparing them would only
-// cost, and they are sent in "exec" mode unless the URL says otherwise.
+// cost, and they are sent in "exec" mode unless the URL says otherwise. Units of work send what they can in one round
+// trip, and prepare their own statements, unless cfg.Pooler.
 func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	if cfg.DatabaseURL == "" {
 		return nil, errors.New("config: OpenDB: no database: set ONCEBOX_DATABASE_URL (or DATABASE_URL), " +
@@ -38,7 +42,11 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 			pc.RuntimeParams["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize() + ", public"
 		}
 	}
-	pool := sql.OpenDB(stdlib.GetConnector(*pc))
+	var connector driver.Connector = pgsql.NewConnector(*pc)
+	if cfg.Pooler {
+		connector = stdlib.GetConnector(*pc) // no prepared statements
+	}
+	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(max(20, 4*runtime.GOMAXPROCS(0)))
 	pool.SetMaxIdleConns(max(20, 4*runtime.GOMAXPROCS(0)))
 	pool.SetConnMaxIdleTime(5 * time.Minute)

@@ -1,0 +1,156 @@
+package pgsql_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// pipelined opens one connection of a Connector, with a transaction that begins with its first statement.
+func pipelined(t *testing.T) (*pgtest.DB, *sql.Conn, *sql.Tx) {
+	t.Helper()
+	db := pgtest.Open(t)
+	_, err := db.Exec("CREATE TABLE t (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+	require.NoError(t, err)
+	cfg, err := pgx.ParseConfig(db.DSN)
+	require.NoError(t, err)
+	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
+	t.Cleanup(func() { _ = pool.Close() })
+	conn, err := pool.Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	tx, err := conn.BeginTx(pgsql.BeginLater(t.Context()), nil)
+	require.NoError(t, err)
+	return db, conn, tx
+}
+
+func send(t *testing.T, conn *sql.Conn, commit bool, texts ...string) (open bool, err error) {
+	t.Helper()
+	b := &pgx.Batch{}
+	for _, text := range texts {
+		b.Queue(text)
+	}
+	require.NoError(t, conn.Raw(func(c any) error {
+		p := c.(pgsql.Pipeline)
+		if commit {
+			open, err = p.SendCommit(context.Background(), b)
+		} else {
+			err = p.Send(context.Background(), b)
+		}
+		return nil
+	}))
+	return open, err
+}
+
+func count(t *testing.T, db *pgtest.DB) (n int) {
+	t.Helper()
+	require.NoError(t, db.NewRaw("SELECT count(*) FROM t").Scan(t.Context(), &n))
+	return n
+}
+
+func TestSendCommit(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, last []string
+		open         bool
+		code         string
+		err          error
+		want         int
+	}{
+		"committed":          {[]string{"INSERT INTO t VALUES (1)"}, []string{"INSERT INTO t VALUES (2)"}, false, "", nil, 2},
+		"all at once":        {nil, []string{"INSERT INTO t VALUES (2)"}, false, "", nil, 1},
+		"statement fails":    {[]string{"INSERT INTO t VALUES (1)"}, []string{"SELECT 1/0"}, true, "22012", nil, 0},
+		"cannot be prepared": {nil, []string{"INSERT INTO nowhere VALUES (1)"}, true, "42P01", nil, 0},
+		"COMMIT refuses":     {[]string{"INSERT INTO t VALUES (1)"}, []string{"INSERT INTO t VALUES (1)"}, false, "23505", nil, 0},
+		"had failed":         {[]string{"INSERT INTO t VALUES (1)", "SELECT 1/0"}, nil, false, "", pgx.ErrTxCommitRollback, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, conn, tx := pipelined(t)
+			for _, text := range c.before {
+				_, _ = send(t, conn, false, text)
+			}
+			open, err := send(t, conn, true, c.last...)
+			require.Equal(t, c.open, open, "%v", err)
+			require.Equal(t, c.code, pgsql.Code(err))
+			if c.code == "" {
+				require.ErrorIs(t, err, c.err)
+			}
+			if c.open {
+				require.NoError(t, tx.Rollback())
+			} else {
+				require.NoError(t, tx.Commit(), "sends nothing any more")
+			}
+			require.Equal(t, c.want, count(t, db))
+			_, err = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (9)")
+			require.NoError(t, err, "the connection is as good as before")
+			require.Equal(t, c.want+1, count(t, db))
+		})
+	}
+}
+
+// Whatever comes first begins the transaction.
+func TestBeginLater(t *testing.T) {
+	for name, first := range map[string]func(*sql.Conn, *sql.Tx) error{
+		"Exec": func(_ *sql.Conn, tx *sql.Tx) error { _, err := tx.Exec("INSERT INTO t VALUES (1)"); return err },
+		"Query": func(_ *sql.Conn, tx *sql.Tx) error {
+			var n int
+			return tx.QueryRow("INSERT INTO t VALUES (1) RETURNING n").Scan(&n)
+		},
+		"Prepare": func(_ *sql.Conn, tx *sql.Tx) error {
+			stmt, err := tx.Prepare("INSERT INTO t VALUES ($1)")
+			if err == nil {
+				_, err = stmt.Exec(1)
+			}
+			return err
+		},
+		"Send": func(conn *sql.Conn, _ *sql.Tx) error {
+			_, err := send(t, conn, false, "INSERT INTO t VALUES (1)")
+			return err
+		},
+	} {
+		for _, commit := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				db, conn, tx := pipelined(t)
+				require.NoError(t, first(conn, tx))
+				require.Zero(t, count(t, db), "not committed by itself")
+				if commit {
+					require.NoError(t, tx.Commit())
+					require.Equal(t, 1, count(t, db))
+				} else {
+					require.NoError(t, tx.Rollback())
+					require.Zero(t, count(t, db))
+				}
+			})
+		}
+	}
+}
+
+// A table that was changed has its statements prepared anew, after the one error that says so.
+func TestStatementsAreForgotten(t *testing.T) {
+	db, conn, tx := pipelined(t)
+	_, err := send(t, conn, true, "SELECT * FROM t")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	_, err = db.Exec("ALTER TABLE t ADD COLUMN more text")
+	require.NoError(t, err)
+	for _, code := range []string{"0A000", ""} {
+		tx, err := conn.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = send(t, conn, false, "SELECT * FROM t")
+		require.Equal(t, code, pgsql.Code(err))
+		require.Equal(t, code == "", err == nil)
+		require.NoError(t, tx.Rollback())
+	}
+}
+
+func TestSendWithoutATransaction(t *testing.T) {
+	_, conn, tx := pipelined(t)
+	require.NoError(t, tx.Commit(), "nothing was sent")
+	_, err := send(t, conn, false, "SELECT 1")
+	require.ErrorContains(t, err, "no open transaction")
+}
