@@ -7,7 +7,6 @@ const (
 	FetchMany  = fetchMany
 	FetchPass  = fetchPassing
 	SettleRows = settleRows
-	InsertRows = insertRows
 )
 
 // Text returns a statement with the store's schema in it.

@@ -1,0 +1,172 @@
+package outbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// insertColumn is a column that the flush fills.
+type insertColumn struct {
+	name, typ string
+	value     func(r *insertRow) any
+	values    func(rows []insertRow) any
+}
+
+func column[T any](name, typ string, value func(r *insertRow) T) insertColumn {
+	return insertColumn{
+		name: name, typ: typ,
+		value: func(r *insertRow) any { return value(r) },
+		values: func(rows []insertRow) any {
+			all := make([]T, len(rows))
+			for i := range rows {
+				all[i] = value(&rows[i])
+			}
+			return all
+		},
+	}
+}
+
+// insertRow is what the columns are taken from.
+type insertRow struct {
+	*event.Envelope
+
+	metadata string
+	lane     int16
+}
+
+// insertColumns are all but those with a DEFAULT.
+var insertColumns = []insertColumn{
+	column("id", "uuid", func(r *insertRow) string { return r.ID }),
+	column("occurred_at", "timestamptz", func(r *insertRow) time.Time { return r.OccurredAt }),
+	column("aggregate_version", "bigint", func(r *insertRow) int64 { return r.AggregateVersion }),
+	column("schema_version", "int", func(r *insertRow) int32 { return int32(max(r.SchemaVersion, 1)) }),
+	column("lane", "smallint", func(r *insertRow) int16 { return r.lane }),
+	column("tenant_id", "text", func(r *insertRow) string { return r.TenantID }),
+	column("topic", "text", func(r *insertRow) string { return r.Topic }),
+	column("ordering_key", "text", func(r *insertRow) *string { return nullable(r.OrderingKey()) }),
+	column("aggregate_type", "text", func(r *insertRow) string { return r.AggregateType }),
+	column("aggregate_id", "text", func(r *insertRow) string { return r.AggregateID }),
+	column("event_type", "text", func(r *insertRow) string { return r.Type }),
+	column("source", "text", func(r *insertRow) string { return r.Source }),
+	column("routing_key", "text", func(r *insertRow) *string { return nullable(r.RoutingKey) }),
+	column("schema_id", "text", func(r *insertRow) *string { return nullable(r.SchemaID) }),
+	column("content_type", "text", func(r *insertRow) string { return r.ContentType }),
+	column("event_metadata", "json", func(r *insertRow) string { return r.metadata }),
+	column("payload", "bytea", func(r *insertRow) []byte { return r.payload() }),
+	column("not_before", "timestamptz", func(r *insertRow) *time.Time { return nullable(r.Delivery.NotBefore) }),
+	column("expires_at", "timestamptz", func(r *insertRow) *time.Time { return nullable(r.Delivery.ExpiresAt) }),
+	column("max_attempts", "smallint", func(r *insertRow) *int16 { return nullable(int16(min(r.Delivery.MaxAttempts, math.MaxInt16))) }),
+	column("dedup_key", "text", func(r *insertRow) *string { return nullable(r.Delivery.DedupKey) }),
+}
+
+// maxValues is up to how many rows are parameters of their own. Server and driver spend less on them than on arrays;
+// but each number of rows is a statement to prepare.
+const maxValues = 16
+
+// insertTexts are the statements for 1 to maxValues rows, and at 0 the one for any number.
+var insertTexts = makeInsertTexts()
+
+// makeInsertTexts makes statements that take the locks of the ordering keys, then draw the numbers.
+//
+// Without the locks, two transactions of one key could draw 7 and 8 and commit as 8, 7; a relay that looks in between
+// publishes 8 first. The INSERT must read the CTE that takes the locks, here by FROM l and l.n: PostgreSQL does not
+// execute a CTE that nobody reads, and says nothing about it. The locks are held to the end of the transaction.
+//
+// pg_current_xact_id goes back to the unit of work: proof that the transaction is alive, and the name by which a lost
+// COMMIT is looked up. COMMIT may be on its way already when the answer is read, so the statement itself has to fail
+// where a trigger of somebody else's drops rows: no number looks like that text.
+func makeInsertTexts() (texts [maxValues + 1]string) {
+	var names, arrays, columns []string
+	for i, c := range insertColumns {
+		names = append(names, c.name)
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+4, c.typ))
+		columns = append(columns, "u."+c.name)
+	}
+	for k := range texts {
+		rows, from := strings.Join(columns, ", "), "unnest("+strings.Join(arrays, ", ")+") WITH ORDINALITY"
+		if k > 0 {
+			values := make([]string, k)
+			for row := range values {
+				params := make([]string, len(insertColumns))
+				for i, c := range insertColumns {
+					params[i] = fmt.Sprintf("$%d::%s", row*len(insertColumns)+i+4, c.typ)
+				}
+				values[row] = fmt.Sprintf("(%s, %d)", strings.Join(params, ", "), row+1)
+			}
+			from = "(VALUES " + strings.Join(values, ", ") + ")"
+		}
+		texts[k] = `
+WITH l AS MATERIALIZED (SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b),
+i AS (
+	INSERT INTO {schema}.outbox (` + strings.Join(names, ", ") + `)
+	SELECT ` + rows + ` FROM l CROSS JOIN ` + from + ` u(` + strings.Join(names, ", ") + `, ord)
+	WHERE l.n >= 0 ORDER BY u.ord
+	RETURNING id, seq)
+SELECT pg_current_xact_id()::text, CASE WHEN count(*) = $3::int THEN string_agg(id::text || ' ' || seq, ' ')
+	ELSE ('outbox: of ' || $3::int || ' events were stored ' || count(*))::int::text END
+FROM i`
+	}
+	return texts
+}
+
+// insertion returns the statement for evs and its parameters.
+func insertion(l *layout, evs []event.Envelope) (statement string, args []any, err error) {
+	locks := []int32{} // not nil: NULL would be no array
+	args = make([]any, 3, 3+len(evs)*len(insertColumns))
+	rows := make([]insertRow, len(evs))
+	for i := range evs {
+		r := &rows[i]
+		r.Envelope = &evs[i]
+		if r.metadata, err = encodeMetadata(r.Metadata); err != nil {
+			return "", nil, fmt.Errorf("outbox: encode metadata of %s %s: %w", r.Type, r.ID, err)
+		}
+		lane, lock := l.place(r.Envelope)
+		r.lane = lane
+		if lock >= 0 {
+			locks = append(locks, lock)
+		}
+	}
+	args[0], args[1], args[2] = l.lockSpace, sortedLocks(locks), len(evs)
+	if len(evs) <= maxValues {
+		for i := range rows {
+			for _, c := range insertColumns {
+				args = append(args, c.value(&rows[i]))
+			}
+		}
+		return insertTexts[len(evs)], args, nil
+	}
+	for _, c := range insertColumns {
+		args = append(args, c.values(rows))
+	}
+	return insertTexts[0], args, nil
+}
+
+func encodeMetadata(m event.Metadata) (string, error) {
+	if len(m) == 0 {
+		return "{}", nil
+	}
+	encoded, err := json.Marshal(m)
+	return string(encoded), err
+}
+
+// payload is never nil: NULL would be no payload.
+func (r *insertRow) payload() []byte {
+	if r.Payload == nil {
+		return []byte{}
+	}
+	return r.Payload
+}
+
+// nullable maps the zero value to NULL.
+func nullable[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
