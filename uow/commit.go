@@ -33,18 +33,30 @@ func (u *Unit) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.flush(ctx, events); err != nil {
+	if err := r.flushAndCommit(ctx, events); err != nil {
+		return err
+	}
+	r.committed(context.WithoutCancel(ctx), u.hooks, aggregates, events)
+	return nil
+}
+
+// flushAndCommit hands the events to the sinks and commits, in one round trip if possible.
+func (r *root) flushAndCommit(ctx context.Context, events []event.Envelope) error {
+	batch, err := r.queue(ctx, events)
+	if err == nil && batch == nil {
+		err = r.flush(ctx, events)
+	}
+	if err != nil {
 		return err
 	}
 	// The last moment at which the caller can change its mind.
 	if err := interrupted(ctx); err != nil {
 		return fmt.Errorf("uow: before COMMIT: %w", err)
 	}
-	if err := r.commit(ctx); err != nil {
-		return err
+	if batch == nil {
+		return r.commit(ctx)
 	}
-	r.committed(context.WithoutCancel(ctx), u.hooks, aggregates, events)
-	return nil
+	return r.commitBatch(ctx, batch)
 }
 
 // collect makes the envelopes of all that the unit emits, in order.
@@ -63,8 +75,11 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 		if _, stale := r.stale[e.aggregate]; stale {
 			return nil, nil, fmt.Errorf("%w: %s %s", ErrStale, e.aggregate.AggregateType(), e.aggregate.AggregateID())
 		}
-		version := e.aggregate.AggregateVersion()
-		for i, rec := range e.aggregate.RecordedEvents() {
+		version, recorded := e.aggregate.AggregateVersion(), e.aggregate.RecordedEvents()
+		if s, ok := r.saved[e.aggregate]; ok && s.events != len(recorded) {
+			return nil, nil, fmt.Errorf("uow: %s %s recorded events after it was saved: save it last", e.aggregate.AggregateType(), e.aggregate.AggregateID())
+		}
+		for i, rec := range recorded {
 			env, err := r.manager.maker.Recorded(e.ctx, e.aggregate, version+int64(i)+1, rec)
 			if err != nil {
 				return nil, nil, fmt.Errorf("uow: flush: %w", err)
@@ -119,6 +134,11 @@ func (r *root) commit(ctx context.Context) error {
 	timer := time.AfterFunc(r.manager.cfg.CommitTimeout, r.cancel)
 	err := r.tx.Commit()
 	timer.Stop()
+	return r.outcome(ctx, err)
+}
+
+// outcome ends a unit whose COMMIT was answered with err, if it was answered at all.
+func (r *root) outcome(ctx context.Context, err error) error {
 	// Before anything is asked: the pool may have no other connection, and others may be asking as well.
 	r.release()
 	switch {
@@ -166,6 +186,9 @@ func (r *root) resolve(ctx context.Context, lost error) error {
 func (r *root) committed(ctx context.Context, hooks []func(context.Context), aggregates []event.Aggregate, events []event.Envelope) {
 	for _, a := range aggregates {
 		r.survive(ctx, "ClearEvents", a.ClearEvents)
+		if s, ok := r.saved[a]; ok {
+			s.confirm()
+		}
 	}
 	for _, s := range r.manager.sinks {
 		if c, ok := s.(CommitSink); ok && len(events) > 0 {

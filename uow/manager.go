@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -22,6 +23,8 @@ type Manager struct {
 	cfg   Config
 	maker envelope.Maker
 	sinks []Sink
+	// mappings holds a *mapping for each type of model.
+	mappings sync.Map
 
 	log     *slog.Logger
 	units   metric.Int64Counter

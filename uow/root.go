@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // root is the transaction that a unit and its savepoints share.
@@ -21,8 +22,10 @@ type root struct {
 	cancel  context.CancelFunc
 	// outer is the unit of another database that was open around this one.
 	outer *Unit
-	// xid is the id of the transaction, "" if it wrote nothing.
+	// xid is the id of the transaction, "" if it wrote nothing or another statement followed the one that told it.
 	xid string
+	// known is the id of the transaction, whatever followed. "": nobody has asked.
+	known string
 	// closed: COMMIT or ROLLBACK was sent.
 	closed bool
 
@@ -32,6 +35,7 @@ type root struct {
 	// doomed is why the transaction must not be committed any more, whatever the function returns.
 	doomed error
 	stale  staleSet
+	saved  map[event.Aggregate]*write
 
 	hidden atomic.Pointer[error] // see Unit.Retryable
 }
@@ -55,7 +59,7 @@ func (m *Manager) begin(ctx context.Context, tx *sql.TxOptions, stale staleSet) 
 	}
 	// But the transaction is not the caller's to cancel: database/sql would roll it back behind our back, COMMIT
 	// included. So it has a context of its own, which follows the caller's only until BEGIN has been answered.
-	txCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	txCtx, cancel := context.WithCancel(pgsql.BeginLater(context.WithoutCancel(ctx)))
 	unhook := context.AfterFunc(ctx, cancel)
 	begun, err := conn.BeginTx(txCtx, tx)
 	if !unhook() && err == nil {
@@ -133,4 +137,19 @@ func (r *root) rollback() {
 func (r *root) release() {
 	r.cancel()
 	_ = r.conn.Close()
+}
+
+// pipeline calls fn with the connection, if it is one on which statements can share a round trip.
+func (r *root) pipeline(fn func(pgsql.Pipeline) error) (ok bool, err error) {
+	rawErr := r.conn.Raw(func(c any) error {
+		var p pgsql.Pipeline
+		if p, ok = c.(pgsql.Pipeline); ok {
+			err = fn(p)
+		}
+		return nil // an error could make database/sql close the connection
+	})
+	if rawErr != nil {
+		return true, rawErr
+	}
+	return ok, err
 }

@@ -3,6 +3,7 @@ package uow
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -27,4 +28,14 @@ type CommitSink interface {
 type ProbeSink interface {
 	Sink
 	FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (xid string, err error)
+}
+
+// BatchSink is a [Sink] whose statements can leave in one round trip with COMMIT. The unit asks for them where the
+// connection allows it (config.OpenDB), where it knows the id of the transaction already ([Unit.Save]), so that a lost
+// answer can be resolved, and where this is its only sink.
+type BatchSink interface {
+	Sink
+	// FlushBatch adds the statements that store evs to b. A statement that stores less than it should has to fail: nobody
+	// looks at its result before COMMIT. tx may be used for what has to be known before.
+	FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []event.Envelope) error
 }

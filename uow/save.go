@@ -1,0 +1,120 @@
+package uow
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Save stores aggregates that are bun models, and tracks them as [Unit.Track] does.
+//
+// The version of an aggregate is its column "version", or the field with the tag `uow:"version"`, and AggregateVersion
+// has to tell what is stored there. Save adds the number of recorded events to it, on condition that it still is what
+// is stored: if somebody else was faster, the error is a [*ConflictError]. Version 0 is a new aggregate, which is
+// inserted. So a new one needs an event, and a change without an event is not protected. Record first and save last:
+// events that are recorded after the latest Save fail the unit. The version field of the model is set after COMMIT,
+// so that the next unit can save the same instance.
+//
+// An aggregate without a version column is inserted or overwritten, whoever changed it. The model's primary key has to
+// be that of the table.
+//
+// On connections of config.OpenDB the statement is prepared, shares a round trip with BEGIN where it is the first one,
+// and saves the COMMIT one; hooks on bun's queries do not see it. Models that have hooks, soft deletes or values that
+// are expressions in SQL are written by bun's own query.
+func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
+	writes := make([]*write, 0, len(aggregates))
+	for _, a := range aggregates {
+		w, err := u.root.newWrite(a)
+		if err != nil {
+			return fmt.Errorf("uow: Save: %w", err)
+		}
+		writes = append(writes, w)
+		// Before it is stored, so that it is stale if that fails.
+		if err := u.give([]entry{{ctx: u.ctx, aggregate: a}}, nil); err != nil {
+			return fmt.Errorf("uow: Save: %w", err)
+		}
+	}
+	missed, err := u.root.save(ctx, writes)
+	if missed != nil {
+		err = u.root.conflict(ctx, missed)
+	}
+	u.root.mu.Lock()
+	defer u.root.mu.Unlock()
+	for _, w := range writes {
+		if err != nil {
+			u.root.stale[w.aggregate] = struct{}{} // or its events would be published by a unit that ignores the error
+			continue
+		}
+		if u.root.saved == nil {
+			u.root.saved = map[event.Aggregate]*write{}
+		}
+		u.root.saved[w.aggregate] = w
+	}
+	if err != nil {
+		return fmt.Errorf("uow: Save: %w", err)
+	}
+	return nil
+}
+
+// save sends all of it at once if it can. missed is one that was not found as expected.
+func (r *root) save(ctx context.Context, writes []*write) (missed *write, err error) {
+	batch, xid := &pgx.Batch{}, ""
+	for _, w := range writes {
+		text, args, ok := w.statement(r.manager.db.QueryGen())
+		if !ok {
+			return r.saveByBun(ctx, writes)
+		}
+		batch.Queue(text, args...).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&xid)
+			if errors.Is(err, pgx.ErrNoRows) {
+				missed = w
+			}
+			return err
+		})
+	}
+	ok, err := r.pipeline(func(p pgsql.Pipeline) error { return p.Send(ctx, batch) })
+	if !ok {
+		return r.saveByBun(ctx, writes)
+	}
+	if err == nil && xid != "" {
+		r.mu.Lock()
+		r.known = xid
+		r.mu.Unlock()
+	}
+	return missed, err
+}
+
+func (r *root) saveByBun(ctx context.Context, writes []*write) (missed *write, err error) {
+	for _, w := range writes {
+		res, err := w.byBun(ctx, r.tx)
+		if errors.Is(err, sql.ErrNoRows) {
+			return w, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return w, err
+		}
+	}
+	return nil, nil
+}
+
+// conflict finds out what is there instead.
+func (r *root) conflict(ctx context.Context, w *write) error {
+	c := &ConflictError{Type: w.aggregate.AggregateType(), ID: w.aggregate.AggregateID(), Expected: w.expected}
+	if w.mapping.version == nil {
+		return c
+	}
+	err := r.tx.NewSelect().Model(w.aggregate).Column(w.mapping.version.Name).WherePK().Scan(ctx, &c.Found)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return errors.Join(c, fmt.Errorf("look for the version that is there: %w", err))
+	}
+	return c
+}

@@ -1,0 +1,420 @@
+package uow_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// batchSink is a sink whose statement leaves with COMMIT.
+type batchSink struct {
+	*tableSink
+
+	batches int
+	queue   func(b *pgx.Batch)
+}
+
+func (s *batchSink) FlushBatch(_ context.Context, _ bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
+	s.batches++
+	for i := range evs {
+		b.Queue("INSERT INTO sunk (line) VALUES ($1)", line(evs[i]))
+	}
+	if s.queue != nil {
+		s.queue(b)
+	}
+	return nil
+}
+
+// pipelined opens a pool whose transactions share round trips, as config.OpenDB does.
+func pipelined(t *testing.T, dsn string) *bun.DB {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(dsn)
+	require.NoError(t, err)
+	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
+	t.Cleanup(func() { _ = pool.Close() })
+	return bun.NewDB(pool, pgdialect.New())
+}
+
+// saver is a service with a table of accounts.
+type saver struct {
+	*service
+
+	pool  *bun.DB
+	batch *batchSink
+}
+
+func newSaver(t *testing.T, cfg *uow.Config, pool func(*service) *bun.DB) *saver {
+	t.Helper()
+	s := &saver{service: newService(t, nil)}
+	s.batch = &batchSink{tableSink: s.sink}
+	_, err := s.Exec("CREATE TABLE accounts (id text PRIMARY KEY, version bigint NOT NULL)")
+	require.NoError(t, err)
+	s.pool = pool(s.service)
+	s.units = s.manager(cfg, s.pool, s.batch)
+	return s
+}
+
+// eachPool runs a test on a pool that shares round trips and on one that does not.
+func eachPool(t *testing.T, test func(t *testing.T, s *saver)) {
+	t.Helper()
+	t.Run("pipelined", func(t *testing.T) {
+		test(t, newSaver(t, nil, func(s *service) *bun.DB { return pipelined(t, s.DSN) }))
+	})
+	t.Run("plain", func(t *testing.T) {
+		test(t, newSaver(t, nil, func(s *service) *bun.DB { return s.DB.DB }))
+	})
+}
+
+func (s *saver) save(ctx context.Context, a event.Aggregate) error {
+	return s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return u.Save(ctx, a) }, uow.WithoutRetry())
+}
+
+func (s *saver) accounts(t *testing.T) []string {
+	t.Helper()
+	return lines(t, s, "SELECT id || ' v' || version FROM accounts ORDER BY id")
+}
+
+func TestSave(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		a := newAccount("a", "one", "two")
+		require.NoError(t, s.save(t.Context(), a))
+		require.EqualValues(t, 2, a.Version)
+		require.Empty(t, a.RecordedEvents())
+		a.Record(changed{"three"})
+		require.NoError(t, s.save(t.Context(), a), "the same instance in the next unit")
+		require.EqualValues(t, 3, a.Version)
+		require.Equal(t, []string{"a v3"}, s.accounts(t))
+		require.Equal(t, []string{"account a v1 one", "account a v2 two", "account a v3 three"}, s.sunk(t))
+		require.Zero(t, s.pool.Stats().InUse)
+	})
+}
+
+func TestSaveTwiceInAUnit(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		a := newAccount("a", "one")
+		require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			require.NoError(t, u.Save(ctx, a))
+			require.Zero(t, a.Version, "not before COMMIT")
+			a.Record(changed{"two"})
+			return u.Save(ctx, a)
+		}))
+		require.Equal(t, []string{"a v2"}, s.accounts(t))
+		require.EqualValues(t, 2, a.Version)
+
+		err := s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			a.Record(changed{"three"})
+			require.NoError(t, u.Save(ctx, a))
+			a.Record(changed{"four"})
+			return nil
+		})
+		require.ErrorContains(t, err, "account a recorded events after it was saved")
+		require.Equal(t, []string{"a v2"}, s.accounts(t))
+		require.EqualValues(t, 2, a.Version)
+	})
+}
+
+func TestSaveConflict(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		require.NoError(t, s.save(t.Context(), newAccount("a", "one", "two")))
+		for name, c := range map[string]struct {
+			stale *account
+			want  uow.ConflictError
+		}{
+			"update":    {&account{ID: "a", Version: 1}, uow.ConflictError{Type: "account", ID: "a", Expected: 1, Found: 2}},
+			"insert":    {&account{ID: "a"}, uow.ConflictError{Type: "account", ID: "a", Expected: 0, Found: 2}},
+			"not there": {&account{ID: "b", Version: 7}, uow.ConflictError{Type: "account", ID: "b", Expected: 7}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				c.stale.Record(changed{"x"})
+				before := c.stale.Version
+				err := s.save(t.Context(), c.stale)
+				var conflict *uow.ConflictError
+				require.ErrorAs(t, err, &conflict)
+				require.ErrorIs(t, err, uow.ErrConflict)
+				require.Equal(t, c.want, *conflict)
+				require.Equal(t, before, c.stale.Version)
+				require.Equal(t, []string{"a v2"}, s.accounts(t))
+				require.Len(t, s.sunk(t), 2)
+
+				// A unit that ignores it publishes nothing of what was not stored.
+				c.stale = &account{ID: c.stale.ID, Version: before}
+				c.stale.Record(changed{"ghost"})
+				require.ErrorIs(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+					_ = u.Save(ctx, c.stale)
+					return nil
+				}), uow.ErrStale)
+			})
+		}
+	})
+}
+
+func TestSaveInASavepoint(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		dropped, kept := newAccount("dropped", "x"), newAccount("kept", "x")
+		require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			require.ErrorIs(t, s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+				require.NoError(t, u.Save(ctx, dropped))
+				return errRefused
+			}), errRefused)
+			require.ErrorIs(t, u.Save(ctx, dropped), uow.ErrStale)
+			return s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return u.Save(ctx, kept) })
+		}))
+		require.Zero(t, dropped.Version)
+		require.EqualValues(t, 1, kept.Version)
+		require.Equal(t, []string{"kept v1"}, s.accounts(t))
+		require.Equal(t, []string{"account kept v1 x"}, s.sunk(t))
+	})
+}
+
+// COMMIT itself refuses: the constraint is deferred.
+func TestSaveRefusedByCommit(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		a := newAccount("a", "one")
+		err := s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			require.NoError(t, note(ctx, u, "x"))
+			require.NoError(t, note(ctx, u, "x"))
+			return u.Save(ctx, a)
+		})
+		require.Equal(t, pgsql.CodeUniqueViolation, pgsql.Code(err))
+		require.NotErrorIs(t, err, uow.ErrCommitUnknown)
+		require.NotContains(t, s.logs.all(), "was lost")
+		require.Zero(t, a.Version)
+		s.requireNothing(t)
+	})
+}
+
+// A statement that failed unseen fails the flush, and COMMIT with it.
+func TestSaveThenSwallowedError(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		err := s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			require.NoError(t, u.Save(ctx, newAccount("a", "one")))
+			_, err := u.DB().ExecContext(ctx, "SELECT 1/0")
+			require.Error(t, err)
+			return nil
+		})
+		require.Equal(t, "25P02", pgsql.Code(err))
+		s.requireNothing(t)
+	})
+}
+
+func TestSaveThenFlushThatFails(t *testing.T) {
+	s := newSaver(t, nil, func(s *service) *bun.DB { return pipelined(t, s.DSN) })
+	s.batch.queue = func(b *pgx.Batch) { b.Queue("SELECT 1/0") }
+	require.Equal(t, "22012", pgsql.Code(s.save(t.Context(), newAccount("a", "one"))))
+	s.requireNothing(t)
+	require.Empty(t, s.accounts(t))
+	s.batch.queue = nil
+	require.NoError(t, s.save(t.Context(), newAccount("a", "one")), "the connection is as good as before")
+	require.Equal(t, 2, s.batch.batches)
+}
+
+// The caller gives up while the flush waits for a lock: the unit ends, and nothing is stored.
+func TestSaveCancelledWhileTheFlushWaits(t *testing.T) {
+	s := newSaver(t, nil, func(s *service) *bun.DB { return pipelined(t, s.DSN) })
+	held, err := s.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = held.Exec("SELECT pg_advisory_xact_lock(hashtext(current_schema()))")
+	require.NoError(t, err)
+	s.batch.queue = func(b *pgx.Batch) { b.Queue("SELECT pg_advisory_xact_lock(hashtext(current_schema()))") }
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.save(ctx, newAccount("a", "one")) }()
+	require.Eventually(t, func() bool {
+		return len(lines(t, s, "SELECT pid::text FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = hashtext(current_schema())::bigint & 4294967295")) == 1
+	}, waitFor, poll)
+	cancel()
+	err = <-done
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, uow.ErrCommitUnknown)
+	require.NoError(t, held.Rollback())
+	s.requireNothing(t)
+	require.Empty(t, s.accounts(t))
+}
+
+// The network is cut anywhere, also between the INSERT and COMMIT, whose answers come together.
+func TestSaveNetworkCutAnywhere(t *testing.T) {
+	var n *network
+	s := newSaver(t, &uow.Config{CommitTimeout: 10 * time.Second}, func(s *service) *bun.DB {
+		n = s.network(t)
+		u, err := url.Parse(s.DSN)
+		require.NoError(t, err)
+		u.Host = n.Listen
+		return pipelined(t, u.String())
+	})
+	n.pool = s.pool
+	n.mendWhenAsked(s.service)
+	committed, failed := 0, 0
+	for seed := range 120 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 2))
+		n.mend()
+		require.Eventually(t, func() bool { return s.pool.PingContext(t.Context()) == nil }, waitFor, poll)
+		id := fmt.Sprint("seed ", seed)
+		direction, bytes := "upstream", rng.IntN(700)
+		if rng.IntN(2) == 0 {
+			direction, bytes = "downstream", rng.IntN(400)
+		}
+		n.cut(direction, bytes)
+		a := newAccount(id, "one")
+		err := s.save(t.Context(), a)
+		n.mend()
+		require.NotErrorIs(t, err, uow.ErrCommitUnknown, id)
+		stored := append(lines(t, s, "SELECT id FROM accounts WHERE id = ?", id),
+			lines(t, s, "SELECT line FROM sunk WHERE line = ?", "account "+id+" v1 one")...)
+		if err == nil {
+			committed++
+			require.Len(t, stored, 2, id)
+			require.EqualValues(t, 1, a.Version)
+		} else {
+			failed++
+			require.Empty(t, stored, "%s: %v", id, err)
+			require.Zero(t, a.Version)
+		}
+		require.Zero(t, s.pool.Stats().InUse, id)
+	}
+	lost := strings.Count(s.logs.all(), "the answer to COMMIT was lost")
+	t.Logf("%d were committed and %d were not; %d answers were lost", committed, failed, lost)
+	require.NotZero(t, committed)
+	require.NotZero(t, failed)
+	require.NotZero(t, lost)
+}
+
+// valued is a Valuer of somebody's own.
+type valued struct{ text string }
+
+func (v valued) Value() (driver.Value, error) { return "it's " + v.text, nil }
+
+// every has a column of every kind.
+type every struct {
+	bun.BaseModel  `bun:"table:every"`
+	event.Recorder `bun:"-"`
+
+	ID       string            `bun:",pk"`
+	Held     int               `bun:"revision" uow:"version"`
+	Text     string            `bun:"text"`
+	Document map[string]string `bun:"document,type:jsonb"`
+	List     []string          `bun:"list,array"`
+	Numbers  []int64           `bun:"numbers,array"`
+	Bytes    []byte            `bun:"bytes"`
+	Zero     string            `bun:"zero,nullzero"`
+	At       time.Time         `bun:"at"`
+	Never    *time.Time        `bun:"never"`
+	Pointer  *int64            `bun:"pointer"`
+	Valuer   valued            `bun:"valuer"`
+	Truth    bool              `bun:"truth"`
+	Float    float64           `bun:"float"`
+	Skipped  string            `bun:"skipped,skipupdate"`
+}
+
+func (*every) AggregateType() string     { return "every" }
+func (e *every) AggregateID() string     { return e.ID }
+func (e *every) AggregateVersion() int64 { return int64(e.Held) }
+
+// What is stored must not depend on who wrote the statement.
+func TestSaveEveryKindOfValue(t *testing.T) {
+	var rows []string
+	eachPool(t, func(t *testing.T, s *saver) {
+		_, err := s.Exec(`CREATE TABLE every (id text PRIMARY KEY, revision bigint, text text, document jsonb, list text[], numbers bigint[],
+			bytes bytea, zero text, at timestamptz, never timestamptz, pointer bigint, valuer text, truth boolean, float float8, skipped text)`)
+		require.NoError(t, err)
+		seven := int64(7)
+		e := &every{
+			ID: "o'id", Text: `'' \ ä "`, Document: map[string]string{`k'"`: `v'\`}, List: []string{`a'`, `b"\,`}, Numbers: []int64{1, -2},
+			Bytes: []byte{0, 1, '\''}, Zero: "z", At: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Never: &time.Time{}, Pointer: &seven,
+			Valuer: valued{"mine"}, Truth: true, Float: -1.5, Skipped: "first",
+		}
+		for range 2 { // INSERT, then UPDATE
+			e.Record(changed{"x"})
+			require.NoError(t, s.save(t.Context(), e))
+			rows = append(rows, lines(t, s, "SELECT every::text FROM every")...)
+			e.Text, e.Skipped, e.Zero, e.Never, e.Pointer, e.List, e.Bytes = "new", "second", "", nil, nil, nil, nil
+		}
+		require.Equal(t, 2, e.Held)
+	})
+	require.Len(t, rows, 4)
+	require.Equal(t, rows[:2], rows[2:])
+	require.Contains(t, rows[1], "first")
+}
+
+// unversioned has no version.
+type unversioned struct {
+	bun.BaseModel  `bun:"table:notes"`
+	event.Recorder `bun:"-"`
+
+	Pos  int64 `bun:",pk"`
+	Text string
+}
+
+func (*unversioned) AggregateType() string   { return "note" }
+func (*unversioned) AggregateID() string     { return "1" }
+func (*unversioned) AggregateVersion() int64 { return 0 }
+
+func TestSaveWithoutAVersion(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		_, err := s.Exec("ALTER TABLE notes ADD PRIMARY KEY (pos)")
+		require.NoError(t, err)
+		n := &unversioned{Pos: 1, Text: "one"}
+		require.NoError(t, s.save(t.Context(), n))
+		n.Text = "two"
+		n.Record(changed{"x"})
+		require.NoError(t, s.save(t.Context(), n))
+		require.Equal(t, []string{"two"}, s.notes(t))
+	})
+}
+
+func TestSaveRefusesWhatItCannotProtect(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		require.ErrorContains(t, s.save(t.Context(), newAccount("a")), "account a is new and has recorded nothing")
+		require.ErrorContains(t, s.save(t.Context(), (*account)(nil)), "not a pointer to an aggregate")
+		require.ErrorContains(t, s.save(t.Context(), &keyless{}), "has no primary key")
+		require.ErrorContains(t, s.save(t.Context(), &lying{ID: "a", Version: 3}), "AggregateVersion is 1, but the field Version holds 3")
+		require.ErrorContains(t, s.save(t.Context(), &untold{ID: "a"}), "has version 1, but its model has no column")
+		require.Empty(t, s.accounts(t))
+	})
+}
+
+type keyless struct {
+	event.Recorder `bun:"-"`
+
+	Version int64
+}
+
+func (*keyless) AggregateType() string   { return "keyless" }
+func (*keyless) AggregateID() string     { return "1" }
+func (*keyless) AggregateVersion() int64 { return 1 }
+
+type lying struct {
+	event.Recorder `bun:"-"`
+
+	ID      string `bun:",pk"`
+	Version int64
+}
+
+func (*lying) AggregateType() string   { return "lying" }
+func (*lying) AggregateID() string     { return "1" }
+func (*lying) AggregateVersion() int64 { return 1 }
+
+type untold struct {
+	event.Recorder `bun:"-"`
+
+	ID string `bun:",pk"`
+}
+
+func (*untold) AggregateType() string   { return "untold" }
+func (*untold) AggregateID() string     { return "1" }
+func (*untold) AggregateVersion() int64 { return 1 }
