@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
@@ -36,16 +34,7 @@ func (o *onceboxSession) transact(ctx context.Context, id string, balance, versi
 		for range k {
 			a.Record(newMoneyMoved(id))
 		}
-		u.Track(a)
-		res, err := u.DB().NewUpdate().Model(a).Set("balance = ?", a.Balance).Set("version = version + ?", k).
-			WherePK().Where("version = ?", version).Exec(ctx)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); n != 1 {
-			return fmt.Errorf("account %s: not at version %d: %w", id, version, err)
-		}
-		return nil
+		return u.Save(ctx, a)
 	})
 }
 

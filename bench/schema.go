@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -48,8 +49,8 @@ func (s *schema) drop(ctx context.Context, db *bun.DB) {
 	}
 }
 
-// bun opens a database/sql pool on the schema, as config.OpenDB does. mode is how statements are sent that do not say
-// it themselves.
+// bun opens a database/sql pool on the schema: in exec mode as config.OpenDB does, else with pgx/stdlib as it is. mode is
+// how statements are sent that do not say it themselves.
 func (s *schema) bun(mode pgx.QueryExecMode, conns int) (*bun.DB, error) {
 	cfg, err := pgx.ParseConfig(s.dsn)
 	if err != nil {
@@ -57,7 +58,11 @@ func (s *schema) bun(mode pgx.QueryExecMode, conns int) (*bun.DB, error) {
 	}
 	cfg.DefaultQueryExecMode = mode
 	cfg.RuntimeParams["search_path"] = s.name
-	pool := sql.OpenDB(stdlib.GetConnector(*cfg))
+	connector := stdlib.GetConnector(*cfg)
+	if mode == pgx.QueryExecModeExec {
+		connector = pgsql.NewConnector(*cfg)
+	}
+	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	return bun.NewDB(pool, pgdialect.New()), nil
