@@ -3,6 +3,7 @@ package outbox
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -122,7 +123,9 @@ func insertion(l *layout, evs []event.Envelope) (statement string, args []any, e
 	for i := range evs {
 		r := &rows[i]
 		r.Envelope = &evs[i]
-		if r.metadata, err = encodeMetadata(r.Metadata); err != nil {
+		if i > 0 && maps.Equal(r.Metadata, rows[i-1].Metadata) {
+			r.metadata = rows[i-1].metadata // as most events of a unit have the request's
+		} else if r.metadata, err = encodeMetadata(r.Metadata); err != nil {
 			return "", nil, fmt.Errorf("outbox: encode metadata of %s %s: %w", r.Type, r.ID, err)
 		}
 		lane, lock := l.place(r.Envelope)
