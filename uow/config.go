@@ -29,7 +29,8 @@ type Config struct {
 	MaxPayload int `env:"MAX_PAYLOAD"`
 	// Retry says how often a function is run again.
 	Retry RetryConfig `envPrefix:"RETRY_"`
-	// CommitTimeout bounds COMMIT, and then the search for what became of it. Default: 30s.
+	// CommitTimeout bounds COMMIT, with the flush if they share a round trip, and then the search for what became of it.
+	// Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
 
 	// Logger gets warnings. Default: slog.Default().

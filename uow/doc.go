@@ -3,10 +3,11 @@
 //
 //	err := units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 //		order := PlaceOrder(id, items)
-//		u.Track(order)
-//		_, err := u.DB().NewInsert().Model(order).Exec(ctx)
-//		return err
+//		return u.Save(ctx, order)
 //	})
+//
+// [Unit.Save] is for aggregates that are bun models: it stores them under an optimistic lock. What is stored in another
+// way is announced with [Unit.Track].
 //
 // A Do inside a Do is a savepoint with tracked aggregates, events and hooks of its own: they are merged into the outer
 // unit when the inner one succeeds and dropped when it fails.
@@ -21,7 +22,9 @@
 // serialization failure, or when it reported [ErrConflict]. It must therefore load or make its aggregates itself;
 // tracking an instance again that an earlier try had tracked is [ErrStale].
 //
-// The caller's context is looked at just before COMMIT and never cancels COMMIT itself. A function that panics, or
+// The caller's context is looked at just before COMMIT and never cancels COMMIT itself. Where the flush and COMMIT share
+// a round trip, the caller can still give up while the flush waits for a lock; the server then says which of the two
+// was faster. A function that panics, or
 // leaves by runtime.Goexit, is rolled back; what panics after COMMIT is logged, because the unit is committed.
 //
 // Statements of a unit may come from several goroutines, as long as these end before the function returns. Savepoints
