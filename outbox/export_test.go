@@ -5,7 +5,8 @@ const (
 	HoldRows   = holdRows
 	FetchFew   = fetchFew
 	FetchMany  = fetchMany
-	FetchPass  = fetchPassing
+	GlanceRows = glanceRows
+	PickRows   = pickRows
 	SettleRows = settleRows
 )
 

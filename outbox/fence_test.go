@@ -28,7 +28,7 @@ func TestFormerOwnerChangesNothing(t *testing.T) {
 	f.expire()
 	f.claim("successor")
 	require.Equal(t, old.Epoch+1, f.leases[old.Lane].Epoch)
-	require.Equal(t, rows[1].Sequence, f.leases[old.Lane].SuspectTo, "the successor knows what may have been on its way")
+	require.Equal(t, rows[1].Sequence, f.leases[old.Lane].Suspects.UpTo, "the successor knows what may have been on its way")
 
 	held, err := f.Settle(ctx, []outbox.Lease{old}, []outbox.RowID{id})
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestFormerOwnerChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, changes)
 	require.NoError(t, f.Release(ctx, []outbox.Lease{old}))
-	stale, err := f.Fetch(ctx, []outbox.Cursor{{Lease: old, Quota: 10}}, nil)
+	stale, err := f.Fetch(ctx, []outbox.Cursor{{Lease: old, Quota: 10}})
 	require.NoError(t, err)
 	require.Empty(t, stale)
 

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -32,20 +31,9 @@ type Cursor struct {
 // fetch is JIT-compiled, and with the filter beside it the planner sorts the whole backlog. It is also no larger than
 // need be: a lane in which the planner expects fewer rows than the limit is read and sorted as a whole.
 const (
-	fetchFew  = fetchStart + fetchHead + "32" + fetchTail + fetchEnd
-	fetchSome = fetchStart + fetchHead + "128" + fetchTail + fetchEnd
-	fetchMany = fetchStart + fetchHead + "500" + fetchTail + fetchEnd
-
-	// fetchPassing leaves out the rows of paused topics, and those that come after such a row under their key: they would
-	// overtake it. The window begins at the head of the lane, so it shows every earlier row of a key.
-	fetchPassing = fetchStart + `
-		SELECT * FROM (
-			SELECT *, ordering_key IS NOT NULL
-				AND bool_or(topic = ANY ($6::text[])) OVER (PARTITION BY ordering_key ORDER BY seq) AS behind
-			FROM (
-				SELECT ` + columns + ` FROM {schema}.outbox o
-				WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) w) x
-		WHERE x.topic <> ALL ($6::text[]) AND NOT x.behind` + fetchEnd
+	fetchFew  = fetchStart + "32" + fetchEnd
+	fetchSome = fetchStart + "128" + fetchEnd
+	fetchMany = fetchStart + "500" + fetchEnd
 )
 
 const fetchStart = `
@@ -55,17 +43,12 @@ WITH mine AS MATERIALIZED (
 	JOIN unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::int[]) c(lane, epoch, after, quota) USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
 f AS MATERIALIZED (
-	SELECT o.* FROM mine c CROSS JOIN LATERAL (`
-
-const fetchHead = `
+	SELECT o.* FROM mine c CROSS JOIN LATERAL (
 		SELECT * FROM (
 			SELECT ` + columns + ` FROM {schema}.outbox o
 			WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT `
 
-const fetchTail = `) x
-		WHERE x.topic <> ALL ($6::text[])`
-
-const fetchEnd = `
+const fetchEnd = `) x
 		ORDER BY x.seq LIMIT c.quota) o),
 noted AS (
 	UPDATE {schema}.outbox_lane l SET claimed_seq = x.hi
@@ -73,9 +56,9 @@ noted AS (
 	WHERE l.lane = x.lane AND l.claimed_seq < x.hi)
 SELECT ` + rowColumns + ` FROM f`
 
-// Fetch reads the next rows of the lanes, ordered by lane and sequence, without those of the paused topics and what
-// follows them under their keys. A lane that was lost gives no rows. The rows stay where they are until they are settled.
-func (s *Store) Fetch(ctx context.Context, cursors []Cursor, pausedTopics []string) ([]Row, error) {
+// Fetch reads the next rows of the lanes, ordered by lane and sequence. A lane that was lost gives no rows. The rows stay
+// where they are until they are settled.
+func (s *Store) Fetch(ctx context.Context, cursors []Cursor) ([]Row, error) {
 	leases := make([]Lease, len(cursors))
 	after, quota := make([]int64, len(cursors)), make([]int32, len(cursors))
 	most := int32(0)
@@ -85,26 +68,24 @@ func (s *Store) Fetch(ctx context.Context, cursors []Cursor, pausedTopics []stri
 	}
 	statement := fetchMany
 	switch {
-	case len(pausedTopics) > 0:
-		statement = fetchPassing
 	case most <= 32:
 		statement = fetchFew
 	case most <= 128:
 		statement = fetchSome
 	}
 	owner, lanes, epochs := split(leases)
-	if pausedTopics == nil {
-		pausedTopics = []string{}
-	}
-	out, err := s.rows(ctx, statement, owner, lanes, epochs, after, quota, pausedTopics)
-	slices.SortFunc(out, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Sequence, b.Sequence))
-	})
+	out, err := s.rows(ctx, statement, owner, lanes, epochs, after, quota)
 	return out, wrap("fetch rows", err)
 }
 
-// rows runs a statement that returns rowColumns.
+// rows runs a statement that returns rowColumns, and sorts its rows by lane and sequence: cheaper here than there, where
+// the payloads would be sorted along.
 func (s *Store) rows(ctx context.Context, statement string, args ...any) (out []Row, err error) {
+	defer func() {
+		slices.SortFunc(out, func(a, b Row) int {
+			return compareIDs(RowID{a.Lane, a.Sequence}, RowID{b.Lane, b.Sequence})
+		})
+	}()
 	if !s.cfg.Pooler { // the values come as text then
 		native, err := pgsql.Native(ctx, s.db, func(conn *pgx.Conn) error {
 			rows, err := s.sql.QueryNative(ctx, conn, statement, args...)

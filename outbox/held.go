@@ -56,21 +56,35 @@ func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks
 // dueRows finds held rows whose time has come. Followers wait at infinity, so that a long queue behind a refused head
 // costs nothing here.
 const dueRows = `
-SELECT ` + rowColumns + ` FROM {schema}.outbox_held
+SELECT ` + rowColumns + `, retry_after FROM {schema}.outbox_held
 WHERE lane = ANY ($1::smallint[]) AND retry_after <= clock_timestamp() AND topic <> ALL ($2::text[])
 ORDER BY retry_after LIMIT 100`
 
+// MaxDue is the most rows that [Store.Due] returns.
+const MaxDue = 100
+
+// Held is a row that waits.
+type Held struct {
+	Row
+	RetryAfter time.Time
+}
+
 // Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys.
-func (s *Store) Due(ctx context.Context, lanes []int16, pausedTopics []string) ([]Row, error) {
-	if pausedTopics == nil {
-		pausedTopics = []string{}
-	}
-	rows, err := s.sql.Query(ctx, s.db, dueRows, lanes, pausedTopics)
+func (s *Store) Due(ctx context.Context, lanes []int16, pausedTopics []string) ([]Held, error) {
+	rows, err := s.sql.Query(ctx, s.db, dueRows, lanes, notNil(pausedTopics))
 	if err != nil {
 		return nil, wrap("find due rows", err)
 	}
-	out, err := scanRows(rows)
-	return out, wrap("find due rows", err)
+	defer rows.Close()
+	var out []Held
+	for rows.Next() {
+		var h Held
+		if h.Row, err = scanRow(rows, &h.RetryAfter); err != nil {
+			return nil, wrap("find due rows", err)
+		}
+		out = append(out, h)
+	}
+	return out, wrap("find due rows", rows.Err())
 }
 
 // nextDue looks at one index entry per lane.
@@ -143,7 +157,7 @@ func (s *Store) SettleHeld(ctx context.Context, lease Lease, change int64, key s
 
 // retryHeld counts one more refusal of a head.
 const retryHeld = heldFence + `
-UPDATE {schema}.outbox_held h SET retry_count = h.retry_count + 1, retry_after = clock_timestamp() + $6::interval, error_message = $7
+UPDATE {schema}.outbox_held h SET retry_count = h.retry_count + 1, crashes = 0, retry_after = clock_timestamp() + $6::interval, error_message = $7
 FROM lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.retry_count`
 
 // RetryHeld records that a held row was refused again.
@@ -168,6 +182,37 @@ SELECT 1 FROM gone`
 func (s *Store) KillHeld(ctx context.Context, lease Lease, change int64, seq int64, reason string) error {
 	n, err := s.sql.Exec(ctx, s.db, killHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, cleanText(reason))
 	return fencedUnless(n, wrap("bury a row", err))
+}
+
+// abandonHeld makes a held row a dead letter and lets its key go on.
+const abandonHeld = heldFence + `,
+gone AS (
+	DELETE FROM {schema}.outbox_held h USING lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.*, 5 AS verdict),
+dead AS (
+	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, $6 FROM gone),
+next AS MATERIALIZED (
+	SELECT h.lane, h.seq, h.not_before FROM {schema}.outbox_held h JOIN gone USING (lane, ordering_key)
+	WHERE h.seq <> $5 ORDER BY h.seq LIMIT 1),
+due AS (
+	UPDATE {schema}.outbox_held h SET retry_after = greatest(clock_timestamp(), next.not_before)
+	FROM next WHERE h.lane = next.lane AND h.seq = next.seq AND h.retry_after = 'infinity'),
+lift AS (
+	DELETE FROM {schema}.outbox_block b USING gone
+	WHERE b.lane = gone.lane AND b.ordering_key = gone.ordering_key AND b.state <> 'dead' AND NOT EXISTS (SELECT 1 FROM next)
+	RETURNING 1)
+SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM lift)`
+
+// AbandonHeld is [Store.KillHeld] for a topic whose keys go on. It returns whether the key is free now.
+func (s *Store) AbandonHeld(ctx context.Context, lease Lease, change int64, seq int64, reason string) (lifted bool, err error) {
+	var gone, lifts int
+	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, seq, cleanText(reason)}
+	if err := s.sql.QueryRow(ctx, s.db, abandonHeld, args, &gone, &lifts); err != nil {
+		return false, wrap("abandon a row", err)
+	}
+	if gone == 0 {
+		return false, ErrFenced
+	}
+	return lifts > 0, nil
 }
 
 // fencedUnless turns "no row was touched" into [ErrFenced].

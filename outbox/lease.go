@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -19,8 +21,18 @@ type Lease struct {
 	Lane  int16
 	Owner string
 	Epoch int64
-	// SuspectTo is not 0 if the lane was taken over from an owner that vanished: rows up to it may have been on their way.
-	SuspectTo int64
+	// Suspects are the rows that the former owner may have had on their way when it vanished.
+	Suspects Suspects
+}
+
+// Suspects are rows that one of which may have killed the projector that had them on their way.
+type Suspects struct {
+	// UpTo: every row up to this sequence. 0: the lane was free, or handed back.
+	UpTo int64
+	// Picked: these rows beyond it.
+	Picked []int64
+	// HeldUntil: every held row that was due by then, by the database's clock.
+	HeldUntil time.Time
 }
 
 const (
@@ -43,7 +55,7 @@ WITH free AS MATERIALIZED (
 	ORDER BY lease_until, lane LIMIT $4 FOR UPDATE SKIP LOCKED)
 UPDATE {schema}.outbox_lane l SET owner = $2, epoch = l.epoch + 1, lease_until = clock_timestamp() + $3::interval
 FROM free WHERE l.lane = free.lane
-RETURNING l.lane, l.epoch, CASE WHEN free.prev IS NULL THEN 0 ELSE l.claimed_seq END`
+RETURNING l.lane, l.epoch, free.prev IS NOT NULL, l.claimed_seq, coalesce(array_to_string(l.picked, ','), ''), clock_timestamp()`
 
 	// renew locks in the order of the lanes, as every other statement over several lanes does.
 	renew = `
@@ -89,12 +101,30 @@ func (s *Store) Claim(ctx context.Context, owner string, group int16, n int, ttl
 	var leases []Lease
 	for rows.Next() {
 		l := Lease{Owner: owner}
-		if err := rows.Scan(&l.Lane, &l.Epoch, &l.SuspectTo); err != nil {
+		var vanished bool
+		var last Suspects
+		var picked string
+		if err := rows.Scan(&l.Lane, &l.Epoch, &vanished, &last.UpTo, &picked, &last.HeldUntil); err != nil {
 			return nil, fmt.Errorf("outbox: claim lanes: %w", err)
+		}
+		if vanished {
+			last.Picked = parseInts(picked)
+			l.Suspects = last
 		}
 		leases = append(leases, l)
 	}
 	return leases, wrap("claim lanes", rows.Err())
+}
+
+// parseInts reads what array_to_string wrote.
+func parseInts(list string) []int64 {
+	var out []int64
+	for part := range strings.SplitSeq(list, ",") {
+		if n, err := strconv.ParseInt(part, 10, 64); err == nil { // not: the list is empty
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // Renew extends the leases. It returns, for each lane that is still held, how often an operator changed it; a lane

@@ -41,10 +41,7 @@ type RowID struct {
 // was written.
 func (s *Store) Settle(ctx context.Context, leases []Lease, published []RowID) (held map[int16]bool, err error) {
 	owner, lanes, epochs := split(leases)
-	rowLanes, seqs := make([]int16, len(published)), make([]int64, len(published))
-	for i, id := range published {
-		rowLanes[i], seqs[i] = id.Lane, id.Seq
-	}
+	rowLanes, seqs := splitIDs(published)
 	statement := settleRows
 	if s.cfg.Retention == NoRetention {
 		statement = settleAndForget
@@ -69,6 +66,8 @@ const (
 	Dead Verdict = 3
 	// Delayed: its NotBefore lies ahead. It blocks its key until then.
 	Delayed Verdict = 4
+	// Abandoned is Dead for a topic whose keys go on: it blocks nothing.
+	Abandoned Verdict = 5
 )
 
 // Outcome is the verdict over one row.
@@ -76,11 +75,11 @@ type Outcome struct {
 	Seq     int64
 	Verdict Verdict
 	Wait    time.Duration // Refused: until the next attempt
-	Error   string        // Refused, Dead: why
+	Error   string        // Refused, Dead, Abandoned: why
 }
 
 // holdRows takes fresh rows out of the lane, into held or dead, and blocks their keys, all or nothing.
-// Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed.
+// Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed, 5 abandoned.
 //
 // A follower waits at infinity only if there is somebody in front of it whose settling makes it due: a dead head, a row
 // that is held, or an earlier one of this statement. Otherwise the block that its owner knew was lifted or drained
@@ -95,7 +94,7 @@ gone AS (
 block AS (
 	INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state)
 	SELECT lane, ordering_key, min(seq), CASE WHEN bool_or(verdict = 3) THEN 'dead' ELSE 'failed' END
-	FROM gone WHERE ordering_key IS NOT NULL GROUP BY lane, ordering_key
+	FROM gone WHERE ordering_key IS NOT NULL AND verdict <> 5 GROUP BY lane, ordering_key
 	ON CONFLICT (lane, ordering_key) DO NOTHING),
 held AS (
 	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after, error_message)
@@ -105,16 +104,16 @@ held AS (
 		WHEN EXISTS (SELECT 1 FROM {schema}.outbox_block b
 				WHERE b.lane = g.lane AND b.ordering_key = g.ordering_key AND b.state = 'dead')
 			OR EXISTS (SELECT 1 FROM {schema}.outbox_held h WHERE h.lane = g.lane AND h.ordering_key = g.ordering_key)
-			OR EXISTS (SELECT 1 FROM gone f WHERE f.ordering_key = g.ordering_key AND f.seq < g.seq)
+			OR EXISTS (SELECT 1 FROM gone f WHERE f.ordering_key = g.ordering_key AND f.seq < g.seq AND f.verdict <> 5)
 		THEN 'infinity' ELSE clock_timestamp() END, err
-	FROM gone g WHERE verdict <> 3),
+	FROM gone g WHERE verdict NOT IN (3, 5)),
 dead AS (
-	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict = 3)
+	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict IN (3, 5))
 SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM gone)`
 
-// countedColumns is columns with one more refusal where there was one.
+// countedColumns is columns with one more refusal where there was one. A refusal acquits: somebody lived to hear it.
 const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
-	(retry_count + (verdict IN (1, 3))::int)::smallint, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id,
+	(retry_count + (verdict IN (1, 3, 5))::int)::smallint, CASE verdict WHEN 1 THEN 0 ELSE crashes END, tenant_id, topic, ordering_key, aggregate_type, aggregate_id,
 	event_type, source, routing_key, schema_id, content_type, dedup_key, event_metadata, payload`
 
 // Hold takes rows out of their lane that were not published. It returns [ErrFenced] if the lane was lost.

@@ -31,8 +31,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	defer cancel()
 
 	low := w.r.mark.current() // before the fetch begins, see watermark
-	paused := w.r.topics.list()
-	rows, err := w.r.store.Fetch(ctx, w.cursors(group), paused)
+	rows, err := w.r.store.Fetch(ctx, w.cursors(group))
 	if err != nil {
 		return 0, err
 	}
@@ -40,19 +39,34 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	for _, l := range group {
 		byLane[l.lease.Lane] = l
 	}
-	b := newBatch(byLane, rows)
+	w.crowd.count(rows, w.r.p.cfg.BatchSize)
+	b, err := w.deliver(ctx, byLane, rows)
 	w.note(group, b)
+	if err != nil {
+		return b.moved, err
+	}
+	b.advance(group, low)
+	return b.moved, nil
+}
+
+// deliver publishes rows and writes down what became of them. The error is the database's or the broker's; the batch is
+// never nil.
+func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outbox.Row) (*batch, error) {
+	b := newBatch(lanes)
+	b.sort(w, rows)
 	if len(b.send) > 0 {
 		b.errs = w.publish(ctx, b.send)
 	}
 	b.judge(w)
 	if err := w.settle(ctx, b); err != nil {
-		return b.moved, err
+		return b, err
 	}
-	if len(paused) == 0 {
-		b.advance(group, low)
+	if b.trouble != nil {
+		return b, b.trouble
 	}
-	return b.moved, b.trouble
+	n, err := w.isolate(ctx, lanes, b.suspects)
+	b.moved += n
+	return b, err
 }
 
 // cursors shares the batch out among the lanes: equal parts at first, and larger ones for the lanes that used theirs up
@@ -88,9 +102,12 @@ func (w *worker) note(group []*lane, b *batch) {
 type batch struct {
 	lanes   map[int16]*lane
 	fetched map[int16]int
-	last    map[int16]int64 // highest sequence per lane
+	first   map[int16]int64 // lowest sequence per lane
+	last    map[int16]int64 // highest
 	send    []*outbox.Row
 	errs    map[int]error // of send, by index
+
+	suspects []*outbox.Row // to be sent alone
 
 	published []outbox.RowID
 	outcomes  map[int16][]outbox.Outcome
@@ -100,24 +117,37 @@ type batch struct {
 	trouble   error // topic or broker: the reason why rows stay
 }
 
-// newBatch sorts the rows: what waits goes to the held rows, what is left is sent.
-func newBatch(lanes map[int16]*lane, rows []outbox.Row) *batch {
-	b := &batch{
-		lanes: lanes, fetched: map[int16]int{}, last: map[int16]int64{}, outcomes: map[int16][]outbox.Outcome{},
-		blocked: map[int16]map[string]string{}, left: map[int16]bool{},
+func newBatch(lanes map[int16]*lane) *batch {
+	return &batch{
+		lanes: lanes, fetched: map[int16]int{}, first: map[int16]int64{}, last: map[int16]int64{},
+		outcomes: map[int16][]outbox.Outcome{}, blocked: map[int16]map[string]string{}, left: map[int16]bool{},
 	}
+}
+
+// sort decides what happens to each row: what waits goes to the held rows, what may have killed a projector is sent
+// later and alone, what is left is sent.
+func (b *batch) sort(w *worker, rows []outbox.Row) {
 	destinations := map[string]string{}
+	stays := map[string]bool{}
 	for i := range rows {
 		r := &rows[i]
 		b.fetched[r.Lane]++
-		b.last[r.Lane] = r.Sequence
+		if b.last[r.Lane] = r.Sequence; b.first[r.Lane] == 0 {
+			b.first[r.Lane] = r.Sequence
+		}
 		switch {
+		case r.Key != "" && stays[r.Key]:
+			b.left[r.Lane] = true
 		case b.isBlocked(r):
 			b.follow(r)
 		case r.Expired:
-			b.die(r, errExpired.Error())
+			b.die(w, r, errExpired.Error())
 		case r.Waits:
 			b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Delayed}, stateFailed)
+		case b.lanes[r.Lane].suspects.has(r.Sequence):
+			b.suspects = append(b.suspects, r)
+			b.left[r.Lane] = true
+			stays[r.Key] = true
 		case r.Key == "":
 			b.send = append(b.send, r)
 		default:
@@ -132,7 +162,6 @@ func newBatch(lanes map[int16]*lane, rows []outbox.Row) *batch {
 			b.send = append(b.send, r)
 		}
 	}
-	return b
 }
 
 func (b *batch) isBlocked(r *outbox.Row) bool {
@@ -148,7 +177,11 @@ func (b *batch) follow(r *outbox.Row) {
 	b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Follower}, "")
 }
 
-func (b *batch) die(r *outbox.Row, reason string) {
+func (b *batch) die(w *worker, r *outbox.Row, reason string) {
+	if w.r.p.cfg.goesOn(r.Topic) {
+		b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Abandoned, Error: reason}, "")
+		return
+	}
 	b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Dead, Error: reason}, stateDead)
 }
 
@@ -181,7 +214,8 @@ func (b *batch) judge(w *worker) {
 			b.follow(r)
 		case class == classMessage:
 			if wait, dead := w.verdict(r, err); dead {
-				b.die(r, err.Error())
+				b.die(w, r, err.Error())
+				stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the adapter held back what follows
 			} else {
 				b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Refused, Wait: wait, Error: err.Error()}, stateFailed)
 			}
@@ -337,6 +371,9 @@ func (w *worker) report(ctx context.Context, lane int16, outcomes []outbox.Outco
 		case outbox.Dead:
 			p.dead.Add(ctx, 1)
 			p.log.ErrorContext(ctx, "oncebox: an event is dead, its key waits for an operator", "lane", lane, "sequence", o.Seq, "error", o.Error)
+		case outbox.Abandoned:
+			p.dead.Add(ctx, 1)
+			p.log.ErrorContext(ctx, "oncebox: an event is dead, its key goes on", "lane", lane, "sequence", o.Seq, "error", o.Error)
 		case outbox.Follower, outbox.Delayed:
 		}
 	}
@@ -346,6 +383,7 @@ func (w *worker) report(ctx context.Context, lane int16, outcomes []outbox.Outco
 func (b *batch) advance(group []*lane, low int64) {
 	for _, l := range group {
 		n := l.lease.Lane
+		l.suspects.passed(b.first[n])
 		if b.left[n] {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -29,6 +30,12 @@ type Config struct {
 
 	// MaxRetryAttempts is after how many refusals a row is dead; -1: never. Default: 5.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
+	// MaxCrashes is after how many projectors that died while they published a row, alone, it is dead; -1: never.
+	// Default: 10.
+	MaxCrashes int `env:"MAX_CRASHES"`
+	// ContinueAfterDead are topics whose ordering keys go on after a dead row; "*" is all. On the others a dead row blocks
+	// its key until an operator decides. Default: none.
+	ContinueAfterDead []string `env:"CONTINUE_AFTER_DEAD"`
 	// RetryDelay is the pause after the first refusal; it doubles with each, with jitter. Default: 1m.
 	RetryDelay time.Duration `env:"RETRY_DELAY"`
 	// MaxRetryDelay is the longest pause. Default: 1h.
@@ -67,8 +74,8 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("projector: Config.%s is %s: it must be positive", name, v))
 		}
 	}
-	if d.Workers < 1 || d.BatchSize < 1 || d.MaxRetryAttempts < -1 || d.Group < 0 {
-		errs = append(errs, errors.New("projector: Config.Workers, BatchSize, MaxRetryAttempts (or -1) and Group must not be negative"))
+	if d.Workers < 1 || d.BatchSize < 1 || d.MaxRetryAttempts < -1 || d.MaxCrashes < -1 || d.Group < 0 {
+		errs = append(errs, errors.New("projector: Config.Workers, BatchSize, MaxRetryAttempts (or -1), MaxCrashes (or -1) and Group must not be negative"))
 	}
 	// A batch that was begun right before a renewal failed must be settled before the lease ends, or its rows would be
 	// published by two projectors.
@@ -98,6 +105,7 @@ func (c *Config) withDefaults() Config {
 	count(&out.Workers, 2)
 	count(&out.BatchSize, 500)
 	count(&out.MaxRetryAttempts, 5)
+	count(&out.MaxCrashes, 10)
 	span(&out.RetryDelay, time.Minute)
 	span(&out.MaxRetryDelay, time.Hour)
 	span(&out.PublishTimeout, 5*time.Second)
@@ -107,4 +115,9 @@ func (c *Config) withDefaults() Config {
 	span(&out.SleepIdle, 2*time.Second)
 	span(&out.CleanInterval, time.Hour)
 	return out
+}
+
+// goesOn tells whether the keys of a topic go on after a dead row.
+func (c *Config) goesOn(topic string) bool {
+	return slices.Contains(c.ContinueAfterDead, topic) || slices.Contains(c.ContinueAfterDead, "*")
 }

@@ -27,13 +27,19 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		numbers = append(numbers, l.lease.Lane)
 	}
 	due, err := w.r.store.Due(ctx, numbers, w.r.topics.list())
-	if err != nil || len(due) == 0 {
+	if err != nil {
 		return 0, err
 	}
 	var queues []*queue
 	var send []*outbox.Row
+	var alone []*outbox.Held
 	for i := range due {
-		q, err := w.queueOf(ctx, byLane[due[i].Lane], &due[i])
+		l := byLane[due[i].Lane]
+		if l.suspects.hasHeld(&due[i]) {
+			alone = append(alone, &due[i])
+			continue
+		}
+		q, err := w.queueOf(ctx, l, &due[i].Row)
 		if err != nil {
 			return 0, err
 		}
@@ -44,6 +50,20 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		send = append(send, q.rows...)
 		queues = append(queues, q)
 	}
+	if len(alone) == 0 && len(due) < outbox.MaxDue {
+		for _, l := range lanes {
+			l.suspects.forgetHeld()
+		}
+	}
+	if moved, err = w.sendQueues(ctx, queues, send); err != nil {
+		return moved, err
+	}
+	n, err := w.isolateHeld(ctx, byLane, alone)
+	return moved + n, err
+}
+
+// sendQueues publishes what is in the queues.
+func (w *worker) sendQueues(ctx context.Context, queues []*queue, send []*outbox.Row) (moved int, err error) {
 	if len(send) == 0 {
 		return 0, nil
 	}
@@ -144,6 +164,17 @@ var errExpired = errors.New("expired before it was published")
 
 // bury makes a held row a dead letter.
 func (w *worker) bury(ctx context.Context, l *lane, r *outbox.Row, reason string) error {
+	if w.r.p.cfg.goesOn(r.Topic) {
+		lifted, err := w.r.store.AbandonHeld(ctx, l.lease, l.loaded, r.Sequence, reason)
+		if err != nil {
+			return w.forget(ctx, l, err)
+		}
+		if lifted {
+			delete(l.blocks, r.Key)
+		}
+		w.report(ctx, l.lease.Lane, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Abandoned, Error: reason}})
+		return nil
+	}
 	if err := w.r.store.KillHeld(ctx, l.lease, l.loaded, r.Sequence, reason); err != nil {
 		return w.forget(ctx, l, err)
 	}

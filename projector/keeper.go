@@ -65,7 +65,7 @@ func (r *relay) claim(ctx context.Context, n int) error {
 	}
 	for _, lease := range leases {
 		w := r.workers[int(lease.Lane)%len(r.workers)]
-		w.take(&lane{lease: lease, validUntil: until, loaded: -1})
+		w.take(&lane{lease: lease, validUntil: until, loaded: -1, suspects: newSuspects(lease.Suspects)})
 	}
 	r.p.log.InfoContext(ctx, "oncebox: lanes claimed", "projector", r.p.cfg.Name, "lanes", len(leases))
 	r.wake()

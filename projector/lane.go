@@ -15,10 +15,13 @@ type lane struct {
 	surplus    bool      // to be given back
 	lost       bool      // somebody else has it
 
-	loaded int64             // the operators' counter at which blocks was read
-	blocks map[string]string // ordering key -> state: a copy of outbox_block
-	after  int64             // everything up to it is gone for good
-	full   bool              // the last fetch took its whole quota
+	loaded   int64             // the operators' counter at which blocks was read
+	blocks   map[string]string // ordering key -> state: a copy of outbox_block
+	after    int64             // everything up to it is gone for good
+	full     bool              // the last fetch took its whole quota
+	suspects suspects
+	topics   skip // past rows of paused topics
+	tenants  skip // past rows of tenants with a long backlog
 }
 
 // usable tells whether a batch that begins now is settled before the lease ends.

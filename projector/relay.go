@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -22,12 +23,14 @@ type relay struct {
 	mark    watermark
 	topics  pausedTopics
 	kept    pulse
+	alone   sync.Mutex // held while a row is sent that may kill the process
+	seed    maphash.Seed
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
-	r := &relay{p: p, store: s}
+	r := &relay{p: p, store: s, seed: maphash.MakeSeed()}
 	for range p.cfg.Workers {
-		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})
+		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1), crowd: crowd{}})
 	}
 	return r
 }

@@ -26,6 +26,8 @@ type worker struct {
 	pause      time.Duration // of the last idle poll
 	dueChecked time.Time
 	stepped    pulse
+	crowd      crowd
+	paused     []string // topics, as of the last look
 }
 
 // step is one turn of the loop: a pass, and a pause if there was nothing to do.
@@ -94,12 +96,13 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		if group = w.stillReady(group); len(group) == 0 {
 			continue
 		}
-		n, err := w.fresh(ctx, group)
+		n, err := w.serve(ctx, group)
 		moved += n
 		if err != nil {
 			return moved, err
 		}
 	}
+	w.disperse(lanes)
 	if lanes = w.stillReady(lanes); ctx.Err() != nil || len(lanes) == 0 {
 		return moved, nil
 	}
@@ -112,6 +115,42 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		}
 	}
 	return moved, nil
+}
+
+// serve publishes a batch of a group of lanes: from their heads, or, while topics are in trouble, past those topics' rows.
+func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error) {
+	paused := w.pausedTopics()
+	start := time.Now()
+	if len(paused) == 0 {
+		moved, err = w.fresh(ctx, group)
+	} else {
+		var more bool
+		moved, more, err = w.pick(ctx, group, outbox.Filter{Topics: paused}, func(l *lane) *skip { return &l.topics })
+		if more {
+			moved = max(moved, 1) // no reason to pause
+		}
+	}
+	if err != nil {
+		return moved, err
+	}
+	n, err := w.fair(ctx, group, paused, time.Since(start))
+	return moved + n, err
+}
+
+// pausedTopics returns the topics that are to be left alone now. When one of them is tried again, what was skipped for
+// its sake comes first.
+func (w *worker) pausedTopics() []string {
+	paused := w.r.topics.list()
+	for _, before := range w.paused {
+		if !slices.Contains(paused, before) {
+			for _, l := range w.mine() {
+				l.topics, l.tenants = skip{}, skip{}
+			}
+			break
+		}
+	}
+	w.paused = paused
+	return paused
 }
 
 // tidy forgets lanes that are lost and gives back those that are surplus. No batch is under way here.
@@ -137,12 +176,15 @@ func (w *worker) tidy(ctx context.Context) error {
 // ready returns the lanes whose leases last long enough for a batch, in order. Those whose blocks are not those of the
 // database are returned too; load comes next.
 func (w *worker) ready() []*lane {
-	w.mu.Lock()
-	out := slices.Collect(maps.Values(w.lanes))
-	w.mu.Unlock()
-	out = w.stillReady(out)
+	out := w.stillReady(w.mine())
 	slices.SortFunc(out, func(a, b *lane) int { return int(a.lease.Lane) - int(b.lease.Lane) })
 	return out
+}
+
+func (w *worker) mine() []*lane {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Values(w.lanes))
 }
 
 // stillReady returns those of the lanes whose leases last long enough for a batch that begins now, and whose blocks were

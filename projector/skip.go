@@ -1,0 +1,104 @@
+package projector
+
+import (
+	"context"
+	"hash/maphash"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// skip is how far into a lane rows were searched for that may leave before those in front of them. It holds for one
+// filter: more may be filtered out later, but when anything less is, the search begins anew at the head.
+//
+// It never passes the mark, because a row could still appear below it, and what comes after that row under its key must
+// not have gone by.
+type skip struct {
+	to   int64
+	keys map[uint64]int64 // ordering keys of paused rows, hashed, and the first such row: what comes later waits behind it
+}
+
+func (s *skip) pause(key uint64, seq int64) {
+	if s.keys == nil {
+		s.keys = map[uint64]int64{}
+	}
+	if first, ok := s.keys[key]; !ok || seq < first {
+		s.keys[key] = seq
+	}
+}
+
+func (s *skip) waits(key uint64, seq int64) bool {
+	first, ok := s.keys[key]
+	return ok && first < seq
+}
+
+// pick publishes rows that the filter lets through, from wherever in the lanes they are. which says for what the lanes
+// remember their position. It returns how many rows it moved, and whether there is more to look at.
+func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, which func(*lane) *skip) (moved int, more bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.r.p.cfg.Lease)
+	defer cancel()
+	low := w.r.mark.current() // before the scan begins, see watermark
+	byLane := map[int16]*lane{}
+	cursors := make([]outbox.Cursor, len(group))
+	var leases []outbox.Lease
+	for i, l := range group {
+		byLane[l.lease.Lane] = l
+		leases = append(leases, l.lease)
+		cursors[i] = outbox.Cursor{Lease: l.lease, After: max(l.after, which(l).to)}
+	}
+	glances, err := w.r.store.Scan(ctx, cursors, keep)
+	if err != nil {
+		return 0, false, err
+	}
+	ids, seen := w.choose(glances, byLane, which)
+	b := newBatch(byLane)
+	if len(ids) > 0 {
+		rows, err := w.r.store.Pick(ctx, leases, ids)
+		if err != nil {
+			return 0, false, err
+		}
+		if b, err = w.deliver(ctx, byLane, rows); err != nil {
+			return b.moved, false, err
+		}
+	}
+	for n, s := range seen {
+		// What stayed for another try is looked at again.
+		if position := which(byLane[n]); !b.left[n] && min(s.to, low) > position.to {
+			position.to = min(s.to, low)
+			more = more || s.more
+		}
+	}
+	return b.moved, more, nil
+}
+
+// extent is how far one scan saw into a lane, and whether there are rows beyond.
+type extent struct {
+	to   int64
+	more bool
+}
+
+// choose takes the rows that may leave, up to a batch.
+func (w *worker) choose(glances []outbox.Glance, lanes map[int16]*lane, which func(*lane) *skip) ([]outbox.RowID, map[int16]extent) {
+	var ids []outbox.RowID
+	seen := map[int16]extent{}
+	full := map[int16]bool{}
+	for _, g := range glances {
+		position := which(lanes[g.Lane])
+		key := maphash.String(w.r.seed, g.Key)
+		if g.Paused && g.Key != "" {
+			position.pause(key, g.Seq)
+		}
+		if full[g.Lane] {
+			continue
+		}
+		if g.Pass && (g.Key == "" || !position.waits(key, g.Seq)) {
+			if len(ids) >= w.r.p.cfg.BatchSize {
+				full[g.Lane] = true
+				seen[g.Lane] = extent{to: g.Seq - 1, more: true}
+				continue
+			}
+			ids = append(ids, g.RowID)
+		}
+		seen[g.Lane] = extent{to: g.Seq, more: g.Window == outbox.ScanWindow}
+	}
+	return ids, seen
+}

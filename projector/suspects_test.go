@@ -1,0 +1,218 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/projector"
+)
+
+// deadly is a publisher whose process dies over one event: it never returns, and what it was doing is all that the
+// database knows.
+type deadly struct {
+	recorder
+
+	dies   func(msgs []event.Envelope) bool
+	died   chan []event.Envelope
+	buried chan struct{}
+}
+
+func (d *deadly) Publish(ctx context.Context, msgs []event.Envelope) error {
+	if d.dies(msgs) {
+		d.died <- msgs
+		<-d.buried
+		return messaging.ErrBrokerDown
+	}
+	return d.recorder.Publish(ctx, msgs)
+}
+
+// crash runs a projector until it dies over something, and has its lanes be taken over as those of a process that is
+// gone. It returns what the projector was publishing, nil if it lived until everything was sent or dead.
+func (f *fixture) crash(n int, cfg projector.Config, dies func([]event.Envelope) bool) []event.Envelope {
+	f.t.Helper()
+	d := &deadly{dies: dies, died: make(chan []event.Envelope, 16), buried: make(chan struct{})}
+	cfg.Name = fmt.Sprintf("projector %d", n)
+	p, err := projector.New(d, &cfg, f.store)
+	require.NoError(f.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		for ctx.Err() == nil {
+			var moving int
+			if f.db.QueryRow(`SELECT (SELECT count(*) FROM outbox) +
+				(SELECT count(*) FROM outbox_held WHERE retry_after < 'infinity')`).Scan(&moving) == nil && moving == 0 {
+				return
+			}
+		}
+	}()
+	select {
+	case msgs := <-d.died:
+		// The epoch fences whatever the dead one might still write when the test lets it go on.
+		_, err := f.db.Exec("UPDATE outbox_lane SET lease_until = '-infinity', epoch = epoch + 1; DELETE FROM outbox_projector")
+		require.NoError(f.t, err)
+		cancel()
+		close(d.buried)
+		<-done
+		done <- nil
+		return msgs
+	case <-idle:
+		cancel()
+		close(d.buried)
+		return nil
+	case <-time.After(time.Minute):
+		require.Fail(f.t, "it neither died nor finished")
+		return nil
+	}
+}
+
+func has(msgs []event.Envelope, name string) bool {
+	for _, m := range msgs {
+		if m.Type == name {
+			return true
+		}
+	}
+	return false
+}
+
+func TestRowThatKillsItsProjectorsIsDeadAndNoOther(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		held bool
+	}{{"fresh", false}, {"held", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t)
+			for key := range 20 {
+				for n := range 5 {
+					f.add(fmt.Sprintf("k%d", key), fmt.Sprintf("k%d-%d", key, n))
+				}
+			}
+			const killer = "k7-1"
+			if c.held {
+				f.pub.refuse = func(event.Envelope) error { return errors.New("not now") }
+				slow := quick()
+				slow.RetryDelay, slow.MaxRetryDelay = time.Hour, time.Hour
+				require.NoError(t, f.projector(slow).RunOnce(t.Context()))
+				_, err := f.db.Exec("UPDATE outbox_held SET retry_after = now() WHERE retry_after < 'infinity'")
+				require.NoError(t, err)
+			}
+			cfg := quick()
+			cfg.MaxCrashes = 3
+			crashes := 0
+			for ; crashes < 50; crashes++ {
+				msgs := f.crash(crashes, cfg, func(msgs []event.Envelope) bool { return has(msgs, killer) })
+				if msgs == nil || f.statuses()[killer] == "DEAD" {
+					break
+				}
+				if crashes > 2 {
+					require.Len(t, msgs, 1, "a suspect is sent alone")
+				}
+			}
+			f.eventually("only the killer and what follows it is left", func() bool {
+				counts := map[string]int{}
+				for _, status := range f.statuses() {
+					counts[status]++
+				}
+				return counts["DEAD"] == 1 && counts["SENT"] == 96 && counts["NEW"]+counts["FAILED"] == 3
+			})
+			require.Equal(t, "DEAD", f.statuses()[killer])
+			require.LessOrEqual(t, crashes, 6)
+		})
+	}
+}
+
+// A projector that is killed for other reasons, again and again in the middle of a publication, accuses nobody for good.
+func TestRowsOfKilledProjectorsAreNotAccused(t *testing.T) {
+	f := newFixture(t)
+	for n := range 40 {
+		f.add(fmt.Sprintf("k%d", n), fmt.Sprintf("e%d", n))
+	}
+	cfg := quick()
+	cfg.MaxCrashes = 3
+	for n := range 10 {
+		calls := 0
+		f.crash(n, cfg, func([]event.Envelope) bool { calls++; return calls == 3 })
+	}
+	f.run(f.projector(cfg))
+	f.eventually("all are sent", func() bool {
+		for _, status := range f.statuses() {
+			if status != "SENT" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// An outage is survived by the process, so it accuses nobody, however often the process is started anew in it.
+func TestOutageAccusesNobody(t *testing.T) {
+	f := newFixture(t)
+	f.add("a", "a1")
+	f.crash(0, quick(), func([]event.Envelope) bool { return true })
+	cfg := quick()
+	cfg.MaxCrashes = 1
+	f.pub.refuse = func(event.Envelope) error { return messaging.ErrBrokerDown }
+	require.ErrorIs(t, f.projector(cfg).RunOnce(t.Context()), messaging.ErrBrokerDown)
+	var crashes int
+	require.NoError(t, f.db.QueryRow("SELECT crashes FROM outbox").Scan(&crashes))
+	require.Zero(t, crashes)
+	f.pub.refuseWith(nil)
+	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
+	require.Equal(t, []string{"a1"}, f.pub.types())
+}
+
+func TestContinueAfterDead(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		attempts int
+	}{{"fresh", 1}, {"held", 2}} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.pub.refuse = func(e event.Envelope) error {
+				if e.Type == "a1" {
+					return errors.New("no")
+				}
+				return nil
+			}
+			for _, name := range []string{"a1", "a2", "a3"} {
+				f.add("a", name)
+			}
+			cfg := quick()
+			cfg.MaxRetryAttempts, cfg.ContinueAfterDead = c.attempts, []string{"order"}
+			if c.attempts == 1 {
+				require.NoError(t, f.projector(cfg).RunOnce(t.Context()), "what waits its turn is no trouble")
+			}
+			f.run(f.projector(cfg))
+			f.eventually("its key goes on", func() bool {
+				s := f.statuses()
+				return s["a1"] == "DEAD" && s["a2"] == "SENT" && s["a3"] == "SENT"
+			})
+			require.Equal(t, []string{"a2", "a3"}, f.pub.types())
+			blocks, err := f.store.Blocks(t.Context(), lanes())
+			require.NoError(t, err)
+			for _, lane := range blocks {
+				require.Empty(t, lane.Blocks)
+			}
+		})
+	}
+}
+
+func lanes() (out []int16) {
+	for n := range int16(64) {
+		out = append(out, n)
+	}
+	return out
+}
