@@ -162,3 +162,33 @@ func ExampleErrNoSink() {
 	// Output:
 	// true uow: the unit has events and no sink: pass an outbox.Store to uow.New: the first is reports
 }
+
+// An aggregate that somebody else has saved meanwhile is not overwritten.
+func ExampleUnit_Save() {
+	db, done := exampleDB("CREATE TABLE accounts (id text PRIMARY KEY, version bigint NOT NULL)")
+	defer done()
+	registry := event.NewRegistry()
+	event.Register[changed](registry)
+	units := uow.New(db, &uow.Config{Registry: registry, Source: "bank"}, printer{})
+
+	save := func(a *account, what string) error {
+		return units.Do(context.Background(), func(ctx context.Context, u *uow.Unit) error {
+			a.Record(changed{what})
+			return u.Save(ctx, a)
+		}, uow.WithoutRetry())
+	}
+	mine := &account{ID: "a-1"}
+	fmt.Println(save(mine, "opened"), mine.Version)
+
+	theirs := &account{ID: mine.ID, Version: mine.Version} // loaded by somebody else
+	fmt.Println(save(theirs, "renamed"), theirs.Version)
+
+	err := save(mine, "closed")
+	fmt.Println(err, errors.Is(err, uow.ErrConflict))
+	// Output:
+	// event account.changed account a-1 1 {"Text":"opened"}
+	// <nil> 1
+	// event account.changed account a-1 2 {"Text":"renamed"}
+	// <nil> 2
+	// uow: Save: uow: account a-1: expected version 1, found 2 true
+}
