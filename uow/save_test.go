@@ -236,7 +236,8 @@ func TestSaveCancelledWhileTheFlushWaits(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- s.save(ctx, newAccount("a", "one")) }()
 	require.Eventually(t, func() bool {
-		return len(lines(t, s, "SELECT pid::text FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = hashtext(current_schema())::bigint & 4294967295")) == 1
+		return len(lines(t, s, `SELECT pid::text FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND objid = hashtext(current_schema())::bigint & 4294967295`)) == 1
 	}, waitFor, poll)
 	cancel()
 	err = <-done
@@ -305,7 +306,7 @@ type every struct {
 	event.Recorder `bun:"-"`
 
 	ID       string            `bun:",pk"`
-	Held     int               `bun:"revision" uow:"version"`
+	Held     int               `bun:"revision"            uow:"version"`
 	Text     string            `bun:"text"`
 	Document map[string]string `bun:"document,type:jsonb"`
 	List     []string          `bun:"list,array"`
