@@ -29,12 +29,12 @@ func TestARecordThatLacksSomethingIsWrong(t *testing.T) {
 	r := &record{}
 	for version := int64(1); version <= 2; version++ {
 		for i := range latencyAccounts {
-			r.note(&r.Arrived, accountID(i), version)
+			r.note(&r.Arrived, accountID(i), storedVersion+version)
 		}
 	}
 	require.NoError(t, r.verify(2))
 	r.Arrived = r.Arrived[:len(r.Arrived)-1]
 	require.ErrorContains(t, r.verify(2), "lost=1")
-	r.note(&r.Arrived, accountID(0), 1)
+	r.note(&r.Arrived, accountID(0), storedVersion+1)
 	require.ErrorContains(t, r.verify(2), "doubled=1")
 }

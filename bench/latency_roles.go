@@ -51,7 +51,7 @@ func (p part) write(ctx context.Context, seen *record, start <-chan struct{}, s 
 				case <-ctx.Done():
 					return ctx.Err()
 				}
-				id, version := accountID(i%latencyAccounts), int64(i/latencyAccounts)
+				id, version := accountID(i%latencyAccounts), int64(i/latencyAccounts)+storedVersion
 				if err := s.transact(ctx, id, version, version, 1); err != nil {
 					return err
 				}
