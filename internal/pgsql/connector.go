@@ -25,12 +25,15 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: opened.(*stdlib.Conn), prepared: map[string]struct{}{}}, nil //nolint:forcetypeassert // GetConnector's
+	return &conn{beneath: opened.(*stdlib.Conn), prepared: map[string]struct{}{}}, nil //nolint:forcetypeassert // GetConnector's
 }
+
+// beneath has another name than Conn, or the field would hide the method Conn, by which [Native] finds pgx.
+type beneath = stdlib.Conn
 
 // conn is a connection of a [Connector]. It is a [Pipeline].
 type conn struct {
-	*stdlib.Conn
+	*beneath
 
 	tx *tx
 	// prepared are the texts of the statements of pipelines.
@@ -48,7 +51,7 @@ func BeginLater(ctx context.Context) context.Context {
 
 // BeginTx begins a transaction, at once or with its first statement.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if c.Conn.Conn().IsClosed() {
+	if c.Conn().IsClosed() {
 		return nil, driver.ErrBadConn
 	}
 	c.tx = &tx{ctx: ctx}
@@ -56,7 +59,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		return c.tx, nil
 	}
 	var err error
-	if c.tx.begun, err = c.Conn.BeginTx(ctx, opts); err != nil {
+	if c.tx.begun, err = c.beneath.BeginTx(ctx, opts); err != nil {
 		return nil, err
 	}
 	return c.tx, nil
@@ -67,7 +70,7 @@ func (c *conn) begin(ctx context.Context) error {
 	if c.tx == nil || c.tx.ended || c.tx.begun != nil {
 		return nil
 	}
-	begun, err := c.Conn.Conn().BeginTx(ctx, pgx.TxOptions{})
+	begun, err := c.Conn().BeginTx(ctx, pgx.TxOptions{})
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
-	return c.Conn.ExecContext(ctx, query, args)
+	return c.beneath.ExecContext(ctx, query, args)
 }
 
 // QueryContext runs a statement that returns rows.
@@ -88,7 +91,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
-	return c.Conn.QueryContext(ctx, query, args)
+	return c.beneath.QueryContext(ctx, query, args)
 }
 
 // PrepareContext prepares a statement. Where that fails, the transaction has failed too.
@@ -96,7 +99,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
-	return c.Conn.PrepareContext(ctx, query)
+	return c.beneath.PrepareContext(ctx, query)
 }
 
 // tx is a transaction that may not have begun yet, or have ended already with its last statement.

@@ -62,7 +62,7 @@ func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, 
 	if commit {
 		all.Queue(commitText).Exec(committed)
 	}
-	results := c.Conn.Conn().SendBatch(ctx, all)
+	results := c.Conn().SendBatch(ctx, all)
 	err = results.Close()
 	if err != nil {
 		c.forget(ctx, b, err)
@@ -87,7 +87,7 @@ func committed(tag pgconn.CommandTag) error {
 
 // open tells whether the server has said that a transaction is open, failed or not.
 func (c *conn) open() bool {
-	conn := c.Conn.Conn()
+	conn := c.Conn()
 	return !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'
 }
 
@@ -102,7 +102,7 @@ func (c *conn) prepare(ctx context.Context, b *pgx.Batch) error {
 			return err
 		}
 		for _, text := range []string{beginText, commitText, q.SQL} {
-			if _, err := c.Conn.Conn().Prepare(ctx, text, text); err != nil {
+			if _, err := c.Conn().Prepare(ctx, text, text); err != nil {
 				return err
 			}
 		}
@@ -118,7 +118,7 @@ func (c *conn) forget(ctx context.Context, b *pgx.Batch, err error) {
 		return
 	}
 	for _, q := range b.QueuedQueries {
-		if c.Conn.Conn().Deallocate(ctx, q.SQL) == nil {
+		if c.Conn().Deallocate(ctx, q.SQL) == nil {
 			delete(c.prepared, q.SQL)
 		}
 	}
