@@ -2,12 +2,13 @@ package outbox
 
 // Statements that tests run in transactions of their own, and explain.
 const (
-	HoldRows   = holdRows
-	FetchFew   = fetchFew
-	FetchMany  = fetchMany
-	GlanceRows = glanceRows
-	PickRows   = pickRows
-	SettleRows = settleRows
+	HoldRows      = holdRows
+	FetchFew      = fetchFew
+	FetchMany     = fetchMany
+	GlanceRows    = glanceRows
+	GlanceTenants = glanceTenants
+	PickRows      = pickRows
+	SettleRows    = settleRows
 )
 
 // Text returns a statement with the store's schema in it.

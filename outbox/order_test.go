@@ -105,9 +105,10 @@ func TestFetchAndSettleUseTheIndex(t *testing.T) {
 		SELECT gen_random_uuid(), now(), i % 64, 'default', 'order', 't', 'test', 'x' FROM generate_series(1, 150000) i; ANALYZE outbox`)
 	require.NoError(t, err)
 	for name, plan := range map[string]string{
-		"fetch": f.explain(outbox.FetchMany, "me", array(lanes), array(epochs), zeros, array(slices.Repeat([]string{"500"}, 16))),
-		"scan":  f.explain(outbox.GlanceRows, array(lanes), zeros, "{elsewhere}", "{}"),
-		"pick":  f.explain(outbox.PickRows, "me", array(lanes), array(epochs), array(lanes), zeros),
+		"fetch":   f.explain(outbox.FetchMany, "me", array(lanes), array(epochs), zeros, array(slices.Repeat([]string{"500"}, 16))),
+		"scan":    f.explain(outbox.GlanceRows, array(lanes), zeros, "{elsewhere}", "{}"),
+		"tenants": f.explain(outbox.GlanceTenants, array(lanes), zeros, "{}"),
+		"pick":    f.explain(outbox.PickRows, "me", array(lanes), array(epochs), array(lanes), zeros),
 	} {
 		require.Contains(t, plan, "Index Scan using outbox_pkey", name)
 		require.NotContains(t, plan, "Bitmap Heap Scan on outbox o", name)

@@ -21,8 +21,8 @@ type Glance struct {
 	Key string
 	// Pass says that the filter lets the row through, Paused that it keeps it because of its topic.
 	Pass, Paused bool
-	// Window is how many rows of the lane were looked at: fewer than [ScanWindow] if that was its end.
-	Window int
+	// More says that the scan ended before the lane did.
+	More bool
 }
 
 // glanceRows looks at the rows behind those that others wait behind, without their payloads. It returns the rows that
@@ -30,7 +30,7 @@ type Glance struct {
 //
 // The inner LIMIT is a literal for the reason given at fetchRows.
 const glanceRows = `
-SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.pass, w.paused, w.size
+SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.pass, w.paused, w.size = 500
 FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 	SELECT x.seq, x.ordering_key, x.topic = ANY ($3::text[]) AS paused,
 		x.topic <> ALL ($3::text[]) AND x.tenant_id <> ALL ($4::text[]) AS pass,
@@ -40,27 +40,72 @@ FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 		WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) x) w
 WHERE w.pass OR w.seq = w.last OR (w.paused AND w.ordering_key IS NOT NULL)`
 
-// Scan looks at up to [ScanWindow] rows of each lane, from the cursor on. The result is ordered by lane and sequence.
+// glanceTenants is glanceRows for tenants alone, whose rows nothing of another tenant waits behind. It costs half, and
+// whole backlogs are searched with it.
+const glanceTenants = `
+SELECT c.lane, w.last, w.size = 500, coalesce(array_to_string(w.pass, ','), '')
+FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
+	SELECT count(*) AS size, max(x.seq) AS last, array_agg(x.seq) FILTER (WHERE x.tenant_id <> ALL ($3::text[])) AS pass
+	FROM (
+		SELECT o.seq, o.tenant_id FROM {schema}.outbox o
+		WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) x) w
+WHERE w.size > 0`
+
+// Scan looks at the next rows of each lane, from the cursor on. The result is ordered by lane and sequence.
 func (s *Store) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]Glance, error) {
 	lanes, after := make([]int16, len(cursors)), make([]int64, len(cursors))
 	for i, c := range cursors {
 		lanes[i], after[i] = c.Lease.Lane, c.After
 	}
-	rows, err := s.sql.Query(ctx, s.db, glanceRows, lanes, after, notNil(keep.Topics), notNil(keep.Tenants))
+	var out []Glance
+	var err error
+	if len(keep.Topics) == 0 {
+		out, err = s.scanTenants(ctx, lanes, after, keep.Tenants)
+	} else {
+		out, err = s.scanTopics(ctx, lanes, after, keep)
+	}
+	slices.SortFunc(out, func(a, b Glance) int { return compareIDs(a.RowID, b.RowID) })
+	return out, wrap("scan lanes", err)
+}
+
+func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, keep Filter) (out []Glance, err error) {
+	rows, err := s.sql.Query(ctx, s.db, glanceRows, lanes, after, keep.Topics, notNil(keep.Tenants))
 	if err != nil {
-		return nil, wrap("scan lanes", err)
+		return nil, err
 	}
 	defer rows.Close()
-	var out []Glance
 	for rows.Next() {
 		var g Glance
-		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key, &g.Pass, &g.Paused, &g.Window); err != nil {
-			return nil, wrap("scan lanes", err)
+		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key, &g.Pass, &g.Paused, &g.More); err != nil {
+			return nil, err
 		}
 		out = append(out, g)
 	}
-	slices.SortFunc(out, func(a, b Glance) int { return compareIDs(a.RowID, b.RowID) })
-	return out, wrap("scan lanes", rows.Err())
+	return out, rows.Err()
+}
+
+func (s *Store) scanTenants(ctx context.Context, lanes []int16, after []int64, tenants []string) (out []Glance, err error) {
+	rows, err := s.sql.Query(ctx, s.db, glanceTenants, lanes, after, notNil(tenants))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var last Glance
+		var pass string
+		if err := rows.Scan(&last.Lane, &last.Seq, &last.More, &pass); err != nil {
+			return nil, err
+		}
+		for _, seq := range parseInts(pass) {
+			if seq == last.Seq {
+				last.Pass = true
+			} else {
+				out = append(out, Glance{RowID: RowID{last.Lane, seq}, Pass: true, More: last.More})
+			}
+		}
+		out = append(out, last)
+	}
+	return out, rows.Err()
 }
 
 func compareIDs(a, b RowID) int {

@@ -42,8 +42,9 @@ func (c crowd) list() []string {
 // fair gives the tenants behind the crowd their turn, which takes no longer than the crowd's took.
 func (w *worker) fair(ctx context.Context, group []*lane, paused []string, budget time.Duration) (moved int, err error) {
 	var crowded []*lane
+	low := w.r.mark.current()
 	for _, l := range group {
-		if l.full {
+		if l.full && l.tenants.stuck != low {
 			crowded = append(crowded, l)
 		}
 	}

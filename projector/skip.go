@@ -13,8 +13,9 @@ import (
 // It never passes the mark, because a row could still appear below it, and what comes after that row under its key must
 // not have gone by.
 type skip struct {
-	to   int64
-	keys map[uint64]int64 // ordering keys of paused rows, hashed, and the first such row: what comes later waits behind it
+	to    int64
+	stuck int64            // the mark at which a search could get no further: it is of no use before the mark has moved
+	keys  map[uint64]int64 // ordering keys of paused rows, hashed, and the first such row: what comes later waits behind it
 }
 
 func (s *skip) pause(key uint64, seq int64) {
@@ -62,9 +63,13 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	}
 	for n, s := range seen {
 		// What stayed for another try is looked at again.
-		if position := which(byLane[n]); !b.left[n] && min(s.to, low) > position.to {
+		position := which(byLane[n])
+		if s.to > low {
+			position.stuck = low
+		}
+		if !b.left[n] && min(s.to, low) > position.to {
 			position.to = min(s.to, low)
-			more = more || s.more
+			more = more || s.more && position.stuck != low
 		}
 	}
 	return b.moved, more, nil
@@ -98,7 +103,7 @@ func (w *worker) choose(glances []outbox.Glance, lanes map[int16]*lane, which fu
 			}
 			ids = append(ids, g.RowID)
 		}
-		seen[g.Lane] = extent{to: g.Seq, more: g.Window == outbox.ScanWindow}
+		seen[g.Lane] = extent{to: g.Seq, more: g.More}
 	}
 	return ids, seen
 }
