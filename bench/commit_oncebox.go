@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 

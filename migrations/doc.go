@@ -26,9 +26,9 @@
 //	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
 //		inbox_make_partition, inbox_drop_partitions TO relay;
 //
-// Grant again after an update that brought tables or functions. The functions make and drop daily partitions with the rights of the owner of the tables. Nobody but the owner may
-// call them until it is granted. They act on the tables beside them, whatever the caller's search_path and temporary
-// tables are, and never drop what is younger than 24 hours.
+// Grant again after an update that brought tables or functions. The functions make and drop daily partitions with the
+// rights of the owner of the tables. Nobody but the owner may call them until it is granted. They act on the tables beside
+// them, whatever the caller's search_path and temporary tables are, and never drop what is younger than 24 hours.
 //
 // # Errors
 //

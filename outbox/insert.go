@@ -41,7 +41,7 @@ type insertRow struct {
 }
 
 // insertColumns are all but those with a DEFAULT.
-var insertColumns = []insertColumn{
+var insertColumns = []insertColumn{ //nolint:gochecknoglobals // a constant
 	column("id", "uuid", func(r *insertRow) string { return r.ID }),
 	column("occurred_at", "timestamptz", func(r *insertRow) time.Time { return r.OccurredAt }),
 	column("aggregate_version", "bigint", func(r *insertRow) int64 { return r.AggregateVersion }),
@@ -70,7 +70,7 @@ var insertColumns = []insertColumn{
 const maxValues = 16
 
 // insertTexts are the statements for 1 to maxValues rows, and at 0 the one for any number.
-var insertTexts = makeInsertTexts()
+var insertTexts = makeInsertTexts() //nolint:gochecknoglobals // a constant
 
 // makeInsertTexts makes statements that take the locks of the ordering keys, then draw the numbers.
 //

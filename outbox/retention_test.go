@@ -34,7 +34,8 @@ func (f *fixture) child(day string) {
 
 func (f *fixture) children() int {
 	f.t.Helper()
-	return f.count("pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid::regclass::text LIKE 'outbox_sent_20%' AND inhrelid::regclass::text < 'outbox_sent_2026'")
+	return f.count(`pg_inherits WHERE inhparent = 'outbox_sent'::regclass
+		AND inhrelid::regclass::text LIKE 'outbox_sent_20%' AND inhrelid::regclass::text < 'outbox_sent_2026'`)
 }
 
 func TestExpiredDaysAreArchivedAndDropped(t *testing.T) {

@@ -113,7 +113,8 @@ SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM gone)`
 
 // countedColumns is columns with one more refusal where there was one. A refusal acquits: somebody lived to hear it.
 const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
-	(retry_count + (verdict IN (1, 3, 5))::int)::smallint, CASE verdict WHEN 1 THEN 0 ELSE crashes END, tenant_id, topic, ordering_key, aggregate_type, aggregate_id,
+	(retry_count + (verdict IN (1, 3, 5))::int)::smallint, CASE verdict WHEN 1 THEN 0 ELSE crashes END,
+	tenant_id, topic, ordering_key, aggregate_type, aggregate_id,
 	event_type, source, routing_key, schema_id, content_type, dedup_key, event_metadata, payload`
 
 // Hold takes rows out of their lane that were not published. It returns [ErrFenced] if the lane was lost.

@@ -14,8 +14,8 @@
 // What fails is told apart. A message that the broker refuses waits with backoff, and what follows it under its key
 // waits behind it, while other keys go on; after the last attempt, or at once if the refusal is permanent, it is dead.
 // A topic in trouble is left alone for a while, and other topics pass it by. A tenant with a long backlog takes turns
-// with all others. A row that kills the process is found out by its successors and is dead after some of them. A broker that cannot be reached, and a receipt that did not come, cost
-// no attempt and write no row.
+// with all others. A row that kills the process is found out by its successors and is dead after some of them. A
+// broker that cannot be reached, and a receipt that did not come, cost no attempt and write no row.
 //
 // No database transaction is open while something is being published.
 //
