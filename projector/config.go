@@ -23,9 +23,10 @@ type Config struct {
 	Name string
 	// Group is the group of lanes to serve. Default: 0, the one for all tenants without a group of their own.
 	Group int16
-	// Workers publish side by side, each with lanes of its own. Default: 2.
+	// Workers publish side by side, each with lanes of its own: while one waits for the broker,
+	// another is in the database. Default: 3.
 	Workers int `env:"WORKERS"`
-	// BatchSize is about how many rows are published at once by a worker. Default: 500.
+	// BatchSize is about how many rows are published at once by a worker. Default: 1000.
 	BatchSize int `env:"BATCH_SIZE"`
 
 	// MaxRetryAttempts is after how many refusals a row is dead; -1: never. Default: 5.
@@ -102,8 +103,8 @@ func (c *Config) withDefaults() Config {
 			*d = v
 		}
 	}
-	count(&out.Workers, 2)
-	count(&out.BatchSize, 500)
+	count(&out.Workers, 3)
+	count(&out.BatchSize, 1000)
 	count(&out.MaxRetryAttempts, 5)
 	count(&out.MaxCrashes, 10)
 	span(&out.RetryDelay, time.Minute)
