@@ -61,10 +61,11 @@ SELECT ` + rowColumns + ` FROM f`
 func (s *Store) Fetch(ctx context.Context, cursors []Cursor) ([]Row, error) {
 	leases := make([]Lease, len(cursors))
 	after, quota := make([]int64, len(cursors)), make([]int32, len(cursors))
-	most := int32(0)
+	most, total := int32(0), 0
 	for i, c := range cursors {
 		leases[i], after[i], quota[i] = c.Lease, c.After, min(c.Quota, MaxFetch)
 		most = max(most, quota[i])
+		total += int(quota[i])
 	}
 	statement := fetchMany
 	switch {
@@ -74,13 +75,13 @@ func (s *Store) Fetch(ctx context.Context, cursors []Cursor) ([]Row, error) {
 		statement = fetchSome
 	}
 	owner, lanes, epochs := split(leases)
-	out, err := s.rows(ctx, statement, owner, lanes, epochs, after, quota)
+	out, err := s.rows(ctx, total, statement, owner, lanes, epochs, after, quota)
 	return out, wrap("fetch rows", err)
 }
 
-// rows runs a statement that returns rowColumns, and sorts its rows by lane and sequence: cheaper here than there, where
+// rows runs a statement that returns at most that many rows of rowColumns, and sorts its rows by lane and sequence: cheaper here than there, where
 // the payloads would be sorted along.
-func (s *Store) rows(ctx context.Context, statement string, args ...any) (out []Row, err error) {
+func (s *Store) rows(ctx context.Context, most int, statement string, args ...any) (out []Row, err error) {
 	defer func() {
 		slices.SortFunc(out, func(a, b Row) int {
 			return compareIDs(RowID{a.Lane, a.Sequence}, RowID{b.Lane, b.Sequence})
@@ -90,7 +91,7 @@ func (s *Store) rows(ctx context.Context, statement string, args ...any) (out []
 		native, err := pgsql.Native(ctx, s.db, func(conn *pgx.Conn) error {
 			rows, err := s.sql.QueryNative(ctx, conn, statement, args...)
 			if err == nil {
-				out, err = decodeRows(rows)
+				out, err = decodeRows(rows, most)
 			}
 			return err
 		})

@@ -142,7 +142,7 @@ SELECT ` + rowColumns + ` FROM f`
 func (s *Store) Pick(ctx context.Context, leases []Lease, ids []RowID) ([]Row, error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
-	out, err := s.rows(ctx, pickRows, owner, lanes, epochs, rowLanes, seqs)
+	out, err := s.rows(ctx, len(ids), pickRows, owner, lanes, epochs, rowLanes, seqs)
 	return out, wrap("pick rows", err)
 }
 
