@@ -94,10 +94,7 @@ func Example_unitOfWork() {
 	var ctx context.Context
 	var units *uow.Manager
 	err := units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		order := PlaceOrder("o-1", 42)
-		u.Track(order) // its events reach the outbox in this transaction
-		_, err := u.DB().NewInsert().Model(order).Exec(ctx)
-		return err
+		return u.Save(ctx, PlaceOrder("o-1", 42)) // its events reach the outbox in this transaction
 	})
 	fmt.Println(err)
 }
