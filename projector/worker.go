@@ -85,8 +85,8 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		return 0, err
 	}
 	size := groupSize
-	if w.pause > 0 {
-		size = len(lanes) // nothing came lately: look at all of them at once
+	if !slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
+		size = len(lanes) // no backlog: whatever came is in one batch
 	}
 	for group := range slices.Chunk(lanes, size) {
 		if ctx.Err() != nil {
