@@ -19,12 +19,17 @@ const unitSize = 2000
 type backlog struct {
 	topic    string
 	versions int // of each aggregate
+	// shared is the tally of several runs, if not nil.
+	shared *tally
 }
 
 func (b backlog) size() int { return b.versions * aggregates }
 
-// tally returns one that expects this backlog.
+// tally returns one that expects this backlog, or the shared one.
 func (b backlog) tally() *tally {
+	if b.shared != nil {
+		return b.shared
+	}
 	ids := make([]string, aggregates)
 	for i := range ids {
 		ids[i] = accountID(i)

@@ -2,6 +2,8 @@
 //
 //	go run -C bench . commit
 //	go run -C bench . relay
+//	go run -C bench . relay-flat
+//	go run -C bench . fairness
 //	go run -C bench . latency
 //
 // Each command prints a table and ends with one line of figures, NAME key=value key=value.

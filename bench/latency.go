@@ -156,12 +156,16 @@ func (b *latencyBench) add(c latencyRow, seen *record) {
 
 // play starts the processes one after the other, the writer last, and gathers what they saw.
 func (b *latencyBench) play(ctx context.Context, a arrangement, common part, seen *record) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.seconds)*time.Second+latencyWarmUp+time.Minute)
+	bound := time.Duration(b.seconds)*time.Second + latencyWarmUp + time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("it was not over after %s", bound))
 	defer cancel()
 	var members []*member
 	defer func() {
 		for _, m := range members {
 			err = errors.Join(err, m.end(seen))
+		}
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err) // what the processes say is what follows from that
 		}
 	}()
 	for _, p := range a.parts {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,6 +32,20 @@ type part struct {
 func (p part) with(common part) part {
 	common.API, common.Projector, common.Consumer, common.Floor, common.PollOnly = p.API, p.Projector, p.Consumer, p.Floor, p.PollOnly
 	return common
+}
+
+// String names the roles: api+consumer.
+func (p part) String() string {
+	var roles []string
+	for _, r := range []struct {
+		name string
+		has  bool
+	}{{"api", p.API}, {"projector", p.Projector}, {"consumer", p.Consumer}} {
+		if r.has {
+			roles = append(roles, r.name)
+		}
+	}
+	return strings.Join(roles, "+")
 }
 
 func (p part) events() int { return p.Versions * latencyAccounts }
@@ -68,7 +83,7 @@ func launch(ctx context.Context, p part) (*member, error) {
 	m.say, m.out = gob.NewEncoder(m.in), gob.NewDecoder(out)
 	var ready bool
 	if err := errors.Join(m.say.Encode(p), m.out.Decode(&ready)); err != nil {
-		return nil, errors.Join(fmt.Errorf("a process of the arrangement did not get ready: %w", err), m.in.Close(), m.cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("the process of the %s did not get ready: %w", p, err), m.in.Close(), m.cmd.Wait())
 	}
 	return m, nil
 }
@@ -80,15 +95,12 @@ func (m *member) write(ctx context.Context, consumer *member) error {
 		return fmt.Errorf("start the writer: %w", err)
 	}
 	if err := m.read(); err != nil {
-		return fmt.Errorf("the writer: %w", err)
+		return err
 	}
 	patience, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	defer context.AfterFunc(patience, func() { _ = consumer.in.Close() })()
-	if err := consumer.read(); err != nil {
-		return fmt.Errorf("the consumer: %w", err)
-	}
-	return nil
+	return consumer.read()
 }
 
 func (m *member) read() error {
@@ -97,7 +109,7 @@ func (m *member) read() error {
 	}
 	got := &record{}
 	if err := m.out.Decode(got); err != nil {
-		return fmt.Errorf("a process of the arrangement ended without a record: %w", err)
+		return fmt.Errorf("the process of the %s ended without a record, its standard error says why: %w", m.part, err)
 	}
 	m.got = got
 	return nil
@@ -113,15 +125,17 @@ func (m *member) end(seen *record) error {
 		seen.Arrived = append(seen.Arrived, m.got.Arrived...)
 	}
 	if failed := m.cmd.Wait(); failed != nil {
-		err = errors.Join(err, fmt.Errorf("a process of the arrangement: %w", failed))
+		err = errors.Join(err, fmt.Errorf("the process of the %s: %w", m.part, failed))
 	}
 	return err
 }
 
+var errInputEnded = errors.New("the process that measures has ended, or wants no more")
+
 // runPart is the process.
 func runPart(ctx context.Context, in io.Reader, out io.Writer) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	input, output := gob.NewDecoder(in), gob.NewEncoder(out)
 	var p part
 	if err := input.Decode(&p); err != nil {
@@ -139,11 +153,14 @@ func runPart(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 			close(start)
 			_ = input.Decode(&word) // until the input ends
 		}
-		cancel()
+		cancel(errInputEnded)
 	}()
 	seen := &record{}
 	if err := p.play(ctx, seen, start, func() error { return output.Encode(true) }); err != nil {
-		return err
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err) // "context canceled" alone does not say by whom
+		}
+		return fmt.Errorf("the %s: %w", p, err)
 	}
 	return output.Encode(seen)
 }

@@ -24,6 +24,8 @@ func commands() []command {
 	return []command{
 		{"commit", "business transactions per second, against pgx and bun by hand", commit},
 		{"relay", "events per second from a backlog to Pulsar, against SendAsync by hand", relay},
+		{"relay-flat", "that rate at any backlog, against the one at 100,000 rows", relayFlat},
+		{"fairness", "milliseconds from commit to broker behind another tenant's backlog", fairness},
 		{"latency", "milliseconds from commit to consumer, against an insert and a Send by hand", latency},
 	}
 }
@@ -55,7 +57,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "usage: go run -C bench . COMMAND [-flag ...]     (-h after a command lists its flags)")
 	for _, c := range commands() {
-		fmt.Fprintf(os.Stderr, "  %-8s %s\n", c.name, c.summary)
+		fmt.Fprintf(os.Stderr, "  %-10s %s\n", c.name, c.summary)
 	}
 	return 2
 }

@@ -44,7 +44,7 @@ func relay(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, postgres.Stop()) }()
 	b.dsn, b.meter, b.open = postgres.URL, newMeter(postgres.URL), openNone
-	if *broker != "none" {
+	if *broker != noBroker {
 		done, err := b.connect(ctx)
 		if err != nil {
 			return err
@@ -237,18 +237,23 @@ type counter struct {
 // Publish passes msgs on.
 func (c *counter) Publish(ctx context.Context, msgs []event.Envelope) error {
 	err := c.to.Publish(ctx, msgs)
-	confirmed := len(msgs)
-	var partial *messaging.PublishError
-	switch {
-	case errors.As(err, &partial):
-		confirmed -= len(partial.Failed)
-	case err != nil:
-		confirmed = 0
-	}
-	if c.left.Add(-int64(confirmed)) <= 0 {
+	if c.left.Add(-int64(confirmed(msgs, err))) <= 0 {
 		c.done()
 	}
 	return err
+}
+
+// confirmed returns how many of msgs the broker confirmed.
+func confirmed(msgs []event.Envelope, err error) int {
+	var partial *messaging.PublishError
+	switch {
+	case errors.As(err, &partial):
+		return len(msgs) - len(partial.Failed)
+	case err != nil:
+		return 0
+	default:
+		return len(msgs)
+	}
 }
 
 // latest describes the latest round.

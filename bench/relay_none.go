@@ -7,6 +7,9 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
+// noBroker is the value of -broker that asks for it.
+const noBroker = "none"
+
 // none is an outlet that takes everything at once. What is left of a run's time is the projector's and PostgreSQL's.
 type none struct {
 	mu    sync.Mutex

@@ -22,6 +22,14 @@ func (s sample) median() float64 {
 	return (sorted[mid-1] + sorted[mid]) / 2
 }
 
+// most returns the largest, and NaN if there is none.
+func (s sample) most() float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	return slices.Max(s)
+}
+
 // over divides round by round: only figures of one round can be compared.
 func (s sample) over(floor sample) sample {
 	out := make(sample, len(s))

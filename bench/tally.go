@@ -9,7 +9,9 @@ import (
 // concurrent use.
 type tally struct {
 	versions int // expected of each aggregate
-	seen     map[string]*progressOf
+	// partial says that not all are to come: of each aggregate those up to the highest that came.
+	partial bool
+	seen    map[string]*progressOf
 
 	arrived, doubled, disordered, ghosts int
 }
@@ -48,7 +50,16 @@ func (t *tally) add(id string, version int64) {
 	}
 }
 
-func (t *tally) lost() int { return len(t.seen)*t.versions - t.arrived }
+func (t *tally) lost() int {
+	if !t.partial {
+		return len(t.seen)*t.versions - t.arrived
+	}
+	lost := -t.arrived
+	for _, p := range t.seen {
+		lost += int(p.highest)
+	}
+	return lost
+}
 
 // complete tells whether every event has arrived at least once.
 func (t *tally) complete() bool { return t.lost() == 0 }
@@ -61,5 +72,5 @@ func (t *tally) verdict() error {
 		return nil
 	}
 	return fmt.Errorf("%w: of %d events: lost=%d doubled=%d disordered=%d ghosts=%d",
-		errWrong, len(t.seen)*t.versions, t.lost(), t.doubled, t.disordered, t.ghosts)
+		errWrong, t.arrived+t.lost(), t.lost(), t.doubled, t.disordered, t.ghosts)
 }

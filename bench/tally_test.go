@@ -45,3 +45,14 @@ func TestTally(t *testing.T) {
 		})
 	}
 }
+
+func TestAPartialTallyHasNoGaps(t *testing.T) {
+	tally := newTally([]string{"a", "b"}, 9)
+	tally.partial = true
+	for _, a := range []arrival{{"a", 1}, {"a", 2}} {
+		tally.add(a.id, a.version)
+	}
+	require.NoError(t, tally.verdict())
+	tally.add("b", 2)
+	require.ErrorContains(t, tally.verdict(), "of 4 events: lost=1 doubled=0 disordered=0 ghosts=0")
+}

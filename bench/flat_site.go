@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+)
+
+// site is a variant of relay-flat: a schema whose rows stay from round to round.
+type site struct {
+	name, settings string
+
+	waiting  int  // rows before each run
+	drained  int  // rows that a run relays
+	clocked  int  // of them until the clock stops
+	runs     int  // in a round
+	archive  int  // rows sent before the first run
+	capacity int  // rows in all rounds
+	snapshot bool // an old snapshot is held open during each run
+
+	series
+
+	rss     float64
+	prefill time.Duration
+
+	db    *bun.DB
+	store *outbox.Store
+	load  *loader
+	tally *tally
+	sent  int // rows in the archive
+}
+
+// set prepares the schema, up to the rows that wait.
+func (s *site) set(ctx context.Context, schema *schema) (done func(), err error) {
+	if s.db, err = schema.bun(pgx.QueryExecModeExec, 20); err != nil {
+		return nil, err
+	}
+	done = func() { _ = s.db.Close() }
+	s.store = outbox.NewStore(s.db, &outbox.Config{Schema: schema.name})
+	work := backlog{topic: "bench-" + s.name, versions: s.capacity / aggregates}
+	s.tally = work.tally()
+	s.tally.partial = true
+	work.shared = s.tally
+	begin := time.Now()
+	s.load, err = newLoader(ctx, s.db, s.store, work)
+	if err == nil && s.archive > 0 {
+		// Today's partition has to be there before its first row.
+		if err = s.store.EnsurePartitions(ctx); err == nil {
+			err = s.load.sent(ctx, s.archive/aggregates)
+		}
+		s.sent = s.archive
+	}
+	if err == nil {
+		err = s.fill(ctx)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	s.prefill = time.Since(begin)
+	return done, nil
+}
+
+// fill stores what was relayed anew.
+func (s *site) fill(ctx context.Context) error {
+	left := (s.load.next-1)*aggregates - s.tally.arrived
+	if err := s.load.waiting(ctx, (s.waiting-left)/aggregates); err != nil {
+		return err
+	}
+	return s.load.settleDown(ctx)
+}
+
+// measure takes the figure of one round.
+func (s *site) measure(ctx context.Context, b *flatBench) error {
+	var took time.Duration
+	var used usage
+	relayed := 0
+	for range s.runs {
+		if err := s.fill(ctx); err != nil {
+			return err
+		}
+		r, err := s.run(ctx, b)
+		if err != nil {
+			return err
+		}
+		took += r.took
+		relayed += r.relayed
+		s.rss = max(s.rss, r.rss)
+		if used == nil {
+			used = make(usage, len(r.cpu))
+		}
+		for i := range r.cpu {
+			used[i] += r.cpu[i]
+		}
+	}
+	s.add(float64(s.clocked*s.runs)/took.Seconds(), used.since(make(usage, len(used)), float64(relayed)))
+	return nil
+}
+
+// flatRun is what one run of a projector took.
+type flatRun struct {
+	took    time.Duration
+	relayed int
+	cpu     usage
+	rss     float64
+}
+
+func (s *site) run(ctx context.Context, b *flatBench) (r flatRun, err error) {
+	out, err := b.open(ctx, s.load.work)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, out.close(context.WithoutCancel(ctx))) }()
+	if s.snapshot {
+		release, err := holdSnapshot(ctx, s.db)
+		if err != nil {
+			return r, err
+		}
+		defer release()
+	}
+	before := s.tally.arrived
+	debug.FreeOSMemory() // no run pays for the memory of another
+	bound := time.Minute + time.Duration(s.drained)*time.Millisecond
+	runCtx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	watch := newStopwatch(out, s.clocked, s.drained, cancel)
+	p, err := projector.New(watch, nil, s.store)
+	if err != nil {
+		return r, err
+	}
+	memory := watchMemory()
+	cpu := b.meter.read()
+	err = labelled(runCtx, s.name, p.Run)
+	r.cpu = b.meter.read().since(cpu, 1)
+	r.rss = memory.stop()
+	if err != nil {
+		return r, err
+	}
+	if r.took, err = watch.time(); err != nil {
+		return r, fmt.Errorf("%w within %s", err, bound)
+	}
+	if err := out.verify(ctx); err != nil {
+		return r, err
+	}
+	r.relayed = s.tally.arrived - before
+	s.sent += r.relayed
+	return r, s.verify(ctx)
+}
+
+// verify compares the tables with what arrived.
+func (s *site) verify(ctx context.Context) error {
+	var unsent, held, dead, sent int
+	if err := s.db.DB.QueryRowContext(ctx, countRows).Scan(&unsent, &held, &dead, &sent); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	left := (s.load.next-1)*aggregates - s.tally.arrived
+	if held+dead > 0 || unsent != left || sent != s.sent {
+		return fmt.Errorf("%w: there are %d unsent, %d held, %d dead and %d archived rows, there should be %d, 0, 0 and %d",
+			errWrong, unsent, held, dead, sent, left, s.sent)
+	}
+	return nil
+}
+
+// holdSnapshot opens a transaction that sees the rows as they are now until it is released.
+func holdSnapshot(ctx context.Context, db *bun.DB) (release func(), err error) {
+	conn, err := db.DB.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("hold a snapshot: %w", err)
+	}
+	for _, statement := range []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT FROM outbox LIMIT 1"} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return nil, errors.Join(fmt.Errorf("hold a snapshot: %w", err), conn.Close())
+		}
+	}
+	return func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		_ = conn.Close()
+	}, nil
+}
