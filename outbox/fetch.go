@@ -30,16 +30,21 @@ type Cursor struct {
 // The inner LIMIT is a literal on purpose. With a parameter in its place the generic plan costs so much that every
 // fetch is JIT-compiled, and with the filter beside it the planner sorts the whole backlog. It is also no larger than
 // need be: a lane in which the planner expects fewer rows than the limit is read and sorted as a whole.
+//
+// What it notes need not outlive a crash of the server: it is for the case that the projector dies and the server lives.
 const (
 	fetchFew  = fetchStart + "32" + fetchEnd
 	fetchSome = fetchStart + "128" + fetchEnd
 	fetchMany = fetchStart + "500" + fetchEnd
 )
 
+// asynchronous, first in a FROM, makes the statement's own commit not wait for the disk or for standbys.
+const asynchronous = `(SELECT set_config('synchronous_commit', 'off', true)) asynchronous CROSS JOIN`
+
 const fetchStart = `
 WITH mine AS MATERIALIZED (
 	SELECT l.lane, c.after, c.quota
-	FROM {schema}.outbox_lane l
+	FROM ` + asynchronous + ` {schema}.outbox_lane l
 	JOIN unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::int[]) c(lane, epoch, after, quota) USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
 f AS MATERIALIZED (
@@ -104,29 +109,4 @@ func (s *Store) rows(ctx context.Context, most int, statement string, args ...an
 		return nil, err
 	}
 	return scanRows(rows)
-}
-
-// Mark is an observation of the sequence: once every transaction up to XID has ended, nothing can appear at or below
-// Seq any more.
-type Mark struct {
-	// Seq is the last number that was drawn when the observation began.
-	Seq int64
-	// XID is a transaction id that was assigned after that.
-	XID int64
-	// Xmin is the oldest transaction that was still running.
-	Xmin int64
-}
-
-// observe reads the sequence before it assigns a transaction id. Every row assigns its transaction's id before it draws
-// its number. So whoever drew a number up to v had an id below x when it did, and has ended once xmin > x.
-const observe = `
-WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) AS v)
-SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint FROM s`
-
-// Observe takes a mark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
-// beyond the mark's XID.
-func (s *Store) Observe(ctx context.Context) (Mark, error) {
-	var m Mark
-	err := s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin)
-	return m, wrap("observe the sequence", pgsql.Explain(err))
 }

@@ -26,9 +26,12 @@ gone AS (
 	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq)
 SELECT lane FROM lane`
 
+// settleFence commits asynchronously. A server that crashes may forget the settles of its last fraction of a second, and
+// their rows are published again: the same as if it had crashed before the settle, which nobody can rule out, and in the
+// same order, because what is forgotten is always the end.
 const settleFence = `
 WITH lane AS MATERIALIZED (
-	SELECT l.lane FROM {schema}.outbox_lane l JOIN unnest($2::smallint[], $3::bigint[]) c(lane, epoch) USING (lane, epoch)
+	SELECT l.lane FROM ` + asynchronous + ` {schema}.outbox_lane l JOIN unnest($2::smallint[], $3::bigint[]) c(lane, epoch) USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)`
 
 // RowID names a row within the store.

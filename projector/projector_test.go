@@ -251,3 +251,20 @@ func TestHeldRowThatExpiredIsDead(t *testing.T) {
 	f.eventually("a1 is dead", func() bool { return f.statuses()["a1"] == "DEAD" })
 	require.Empty(t, f.pub.types())
 }
+
+// A standby took over that had not seen the last numbers: they are given out again, below the cursors of the lanes.
+func TestNumbersThatAreGivenOutAgain(t *testing.T) {
+	f := newFixture(t)
+	p := f.projector(quick())
+	f.run(p)
+	for n := range 50 {
+		f.add(fmt.Sprint("before", n), "before")
+	}
+	f.eventually("the cursors have moved", func() bool { return projector.Mark(p) >= 50 })
+	_, err := f.db.Exec("SELECT setval('outbox_seq', 1)")
+	require.NoError(t, err)
+	for n := range 40 {
+		f.add(fmt.Sprint("after", n), "after")
+	}
+	f.eventually("all are sent", func() bool { return len(f.pub.types()) == 90 })
+}

@@ -17,11 +17,16 @@ const observeInterval = 200 * time.Millisecond
 // A mark counts once a later observation shows that every transaction has ended that could have drawn a number below
 // it. It may then be used by fetches that begin afterwards, and only by them: the snapshot of an earlier one may be
 // older than a row below the mark.
+//
+// A server that crashes may forget the last numbers that it gave out, and give them out again: a mark also has to wait
+// until the log is on the disk up to it. A standby that takes over may have forgotten more than that, what was committed
+// included. Its log has another timeline; then nothing is known of any lane.
 type watermark struct {
 	mu      sync.Mutex
 	pending outbox.Mark
 	valid   int64
 	seen    time.Time
+	resets  int // how often all that was known became void
 }
 
 // observe looks at the sequence, at most every observeInterval.
@@ -39,17 +44,30 @@ func (m *watermark) observe(ctx context.Context, store *outbox.Store) error {
 	if err != nil {
 		return err
 	}
+	m.take(now)
+	return nil
+}
+
+func (m *watermark) take(now outbox.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.pending.XID == 0 {
+	switch {
+	case m.pending.XID == 0:
 		m.pending = now
-		return nil
-	}
-	if now.Xmin > m.pending.XID {
+	case now.Timeline != m.pending.Timeline || now.Seq < max(m.valid, m.pending.Seq):
+		m.pending, m.valid = now, 0
+		m.resets++
+	case now.Xmin > m.pending.XID && now.Flushed >= m.pending.Written:
 		m.valid = max(m.valid, m.pending.Seq)
 		m.pending = now
 	}
-	return nil
+}
+
+// generation changes when what the lanes' cursors rest on became void.
+func (m *watermark) generation() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resets
 }
 
 // current is to be read before a fetch begins.

@@ -28,6 +28,7 @@ type worker struct {
 	stepped    pulse
 	crowd      crowd
 	paused     []string // topics, as of the last look
+	generation int      // of the mark that the cursors rest on
 }
 
 // step is one turn of the loop: a pass, and a pause if there was nothing to do.
@@ -80,6 +81,12 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	}
 	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
 		return 0, err
+	}
+	if now := w.r.mark.generation(); w.generation != now {
+		for _, l := range w.mine() {
+			l.after, l.topics, l.tenants = 0, skip{}, skip{}
+		}
+		w.generation = now
 	}
 	if err := w.load(ctx, lanes); err != nil {
 		return 0, err

@@ -1,0 +1,36 @@
+package outbox_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// What the relay notes and settles need not wait for the disk; what it holds must: nobody would know the block. Triggers
+// that are deferred to the commit see how it will be done.
+func TestOnlyFetchAndSettleCommitAsynchronously(t *testing.T) {
+	f := newFixture(t, nil)
+	_, err := f.db.Exec(`
+		CREATE TABLE committed (how text);
+		CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO committed VALUES (TG_TABLE_NAME || ' ' || TG_OP || ' ' || current_setting('synchronous_commit')); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER noted AFTER UPDATE OF claimed_seq ON outbox_lane DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_commit();
+		CREATE CONSTRAINT TRIGGER gone AFTER DELETE ON outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_commit()`)
+	require.NoError(t, err)
+	commits := func() (out []string) {
+		require.NoError(t, f.db.NewRaw("DELETE FROM committed RETURNING how").Scan(t.Context(), &out))
+		return out
+	}
+	f.add("a", "a1")
+	f.add("a", "a2")
+	rows := f.fetch()
+	require.Equal(t, []string{"outbox_lane UPDATE off"}, commits())
+	lease := f.leases[rows[0].Lane]
+	_, err = f.Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"outbox DELETE off"}, commits())
+	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "no"}}))
+	require.Equal(t, []string{"outbox DELETE on"}, commits())
+}

@@ -1,0 +1,42 @@
+package outbox
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Mark is an observation of the sequence: once every transaction up to XID has ended, and the log has reached the disk up
+// to Written, nothing can appear at or below Seq any more.
+type Mark struct {
+	// Seq is the last number that was drawn when the observation began.
+	Seq int64
+	// XID is a transaction id that was assigned after that.
+	XID int64
+	// Xmin is the oldest transaction that was still running.
+	Xmin int64
+	// Written is how far the log (WAL) was written after Seq was read, Flushed how far it was on the disk, in bytes.
+	Written, Flushed int64
+	// Timeline is that of the log. A standby that takes over begins a new one.
+	Timeline string
+}
+
+// observe reads the sequence before it assigns a transaction id. Every row assigns its transaction's id before it draws
+// its number. So whoever drew a number up to v had an id below x when it did, and has ended once xmin > x.
+//
+// Drawing a number does not wait for the disk. A server that crashes may forget numbers that no committed row has, and
+// give them out again: hence the position of the log, read after v, and how far it is safe.
+const observe = `
+WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) AS v)
+SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+	(pg_current_wal_insert_lsn() - '0/0')::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint,
+	left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+FROM s`
+
+// Observe takes a mark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
+// beyond the mark's XID and a Flushed that is not before its Written.
+func (s *Store) Observe(ctx context.Context) (Mark, error) {
+	var m Mark
+	err := s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &m.Written, &m.Flushed, &m.Timeline)
+	return m, wrap("observe the sequence", pgsql.Explain(err))
+}
