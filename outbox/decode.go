@@ -80,12 +80,33 @@ func (d *decoder) row(values [][]byte) (Row, error) {
 	r.Key, r.AggregateID = cut(len(key)), cut(len(aggregate))
 	r.RoutingKey, r.Delivery.DedupKey = cut(len(routing)), cut(len(dedupe))
 
-	if r.Metadata = flatMetadata(string(metadata)); r.Metadata == nil {
-		if err := json.Unmarshal(metadata, &r.Metadata); err != nil {
-			return r, fmt.Errorf("outbox: metadata of row %d: %w", r.Sequence, err)
-		}
-	}
+	r.Metadata = readMetadata(metadata)
 	return r, nil
+}
+
+// readMetadata takes whatever JSON is there. A row that somebody else wrote must not fail the fetch of all lanes: what is
+// no text is given as its JSON.
+func readMetadata(text []byte) event.Metadata {
+	if flat := flatMetadata(string(text)); flat != nil {
+		return flat
+	}
+	var md event.Metadata
+	if json.Unmarshal(text, &md) == nil {
+		return md
+	}
+	var mixed map[string]json.RawMessage
+	if json.Unmarshal(text, &mixed) != nil {
+		return event.Metadata{"event_metadata": string(text)}
+	}
+	md = event.Metadata{}
+	for key, value := range mixed {
+		var s string
+		if json.Unmarshal(value, &s) != nil {
+			s = string(value)
+		}
+		md[key] = s
+	}
+	return md
 }
 
 // flatMetadata reads an object of strings as encoding/json writes it, if nothing in it is escaped: nearly all metadata.

@@ -2,8 +2,6 @@ package outbox
 
 import (
 	"database/sql"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
@@ -50,9 +48,7 @@ func scanRow(rows *sql.Rows, more ...any) (Row, error) {
 	r.Delivery = event.Delivery{
 		DedupKey: dedupe.String, NotBefore: notBefore.Time.UTC(), ExpiresAt: expiresAt.Time.UTC(), MaxAttempts: int(maxAttempts.Int16),
 	}
-	if err := json.Unmarshal(metadata, &r.Metadata); err != nil {
-		return r, fmt.Errorf("outbox: metadata of row %d: %w", r.Sequence, err)
-	}
+	r.Metadata = readMetadata(metadata)
 	return r, nil
 }
 

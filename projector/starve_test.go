@@ -1,0 +1,98 @@
+package projector_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// One lane is full of rows that cannot leave: 10,000 that are held behind a dead letter, 10,000 fresh ones of the same
+// key, a thousand that are due and refused each time. A row that can leave does, from among the held ones and from behind
+// all the fresh ones.
+func TestRowsThatCannotLeaveStarveNoOther(t *testing.T) {
+	f := newFixture(t)
+	f.pub.refuse = func(e event.Envelope) error {
+		if strings.HasPrefix(e.Type, "good") {
+			return nil
+		}
+		return errors.New("not now")
+	}
+	add := func(n int, name, key string) {
+		_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
+			SELECT gen_random_uuid(), now(), 3, 'a', 'order', nullif(?, ''), nullif(?, ''), ?, 'test', 'x' FROM generate_series(1, ?)`, key, key, name, n)
+		require.NoError(t, err)
+	}
+	hold := func(n int, name, key, until string) {
+		add(n, name, key)
+		_, err := f.db.Exec(`WITH gone AS (DELETE FROM outbox RETURNING *) INSERT INTO outbox_held SELECT *, ?::timestamptz FROM gone`, until)
+		require.NoError(t, err)
+	}
+	_, err := f.db.Exec("INSERT INTO outbox_block (lane, ordering_key, head_seq, state) VALUES (3, 'bad', 0, 'dead')")
+	require.NoError(t, err)
+	hold(10000, "follower", "bad", "infinity")
+	hold(1, "good held", "", "now")
+	hold(1000, "refused", "", "yesterday")
+	add(10000, "behind", "bad")
+	add(1, "good fresh", "good")
+	require.NoError(t, err)
+	cfg := quick()
+	cfg.MaxRetryAttempts = -1
+	f.run(f.projector(cfg))
+	f.eventually("both good rows are sent", func() bool { return len(f.pub.types()) == 2 })
+	require.ElementsMatch(t, []string{"good held", "good fresh"}, f.pub.types())
+}
+
+// One row of a batch that nobody will ever take costs the others nothing, not even a second call.
+func TestOneBadRowOfAHundred(t *testing.T) {
+	f := newFixture(t)
+	var calls atomic.Int64
+	f.pub.refuse = func(e event.Envelope) error {
+		calls.Add(1)
+		if e.Type == "e37" {
+			return messaging.Permanent(errors.New("bad bytes: \x00 \xff"))
+		}
+		return nil
+	}
+	for n := range 100 {
+		f.add(fmt.Sprint("k", n), fmt.Sprint("e", n))
+	}
+	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+	require.EqualValues(t, 100, calls.Load())
+	for name, status := range f.statuses() {
+		if name == "e37" {
+			require.Equal(t, outbox.StatusDead, status)
+		} else {
+			require.Equal(t, outbox.StatusSent, status, name)
+		}
+	}
+}
+
+// A row that somebody else wrote, with metadata that we would never write, costs the others nothing and is sent as well.
+func TestRowOfAnotherHand(t *testing.T) {
+	f := newFixture(t)
+	for n := range 100 {
+		f.add(fmt.Sprint("k", n), fmt.Sprint("e", n))
+	}
+	for name, metadata := range map[string]string{"e5": `{"n": 1, "s": "t", "o": {"a": null}}`, "e6": `[1]`, "e7": `null`} {
+		_, err := f.db.Exec("UPDATE outbox SET event_metadata = ? WHERE event_type = ?", metadata, name)
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+	require.True(t, f.allSent())
+	for _, m := range f.pub.taken {
+		switch m.Type {
+		case "e5":
+			require.Equal(t, event.Metadata{"n": "1", "s": "t", "o": `{"a": null}`}, m.Metadata)
+		case "e6":
+			require.Equal(t, event.Metadata{"event_metadata": "[1]"}, m.Metadata)
+		}
+	}
+}
