@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
@@ -35,39 +35,39 @@ func TestSequenceIsTheOrderOfCommit(t *testing.T) {
 	_, err := f.db.ExecContext(ctx, `CREATE SEQUENCE committed; CREATE TABLE commit_order (id uuid, key text, n bigint)`)
 	require.NoError(t, err)
 
-	var wg sync.WaitGroup
+	write := func() error {
+		tx, err := f.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // else the others would wait for its locks and its connection
+		var evs []event.Envelope
+		for _, k := range rand.Perm(6)[:1+rand.IntN(3)] {
+			evs = append(evs, f.envelope(strconv.Itoa(k)))
+		}
+		if err := f.Flush(ctx, tx, evs); err != nil {
+			return err
+		}
+		// Drawn while the locks of the keys are held, so that it is the order of commit.
+		for _, e := range evs {
+			if _, err := tx.Exec(`INSERT INTO commit_order VALUES (?, ?, nextval('committed'))`, e.ID, e.AggregateID); err != nil {
+				return err
+			}
+		}
+		return tx.Commit()
+	}
+	var writers errgroup.Group
 	for range 8 {
-		wg.Go(func() {
+		writers.Go(func() error {
 			for range 60 {
-				keys := rand.Perm(6)[:1+rand.IntN(3)]
-				tx, err := f.db.BeginTx(ctx, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				var evs []event.Envelope
-				for _, k := range keys {
-					evs = append(evs, f.envelope(strconv.Itoa(k)))
-				}
-				if err := f.Flush(ctx, tx, evs); err != nil {
-					t.Error(err)
-					return
-				}
-				// Drawn while the locks of the keys are held, so that it is the order of commit.
-				for _, e := range evs {
-					if _, err := tx.Exec(`INSERT INTO commit_order VALUES (?, ?, nextval('committed'))`, e.ID, e.AggregateID); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-				if err := tx.Commit(); err != nil {
-					t.Error(err)
-					return
+				if err := write(); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	require.NoError(t, writers.Wait())
 	var inversions int
 	require.NoError(t, f.db.NewRaw(`SELECT count(*) FROM (
 		SELECT o.seq, lag(o.seq) OVER (PARTITION BY c.key ORDER BY c.n) AS before FROM commit_order c JOIN outbox o USING (id)) x

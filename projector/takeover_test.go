@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/projector"
@@ -72,42 +73,42 @@ func TestLateCommitsAreNotSkipped(t *testing.T) {
 	cfg.BatchSize = 20
 	f.run(f.projector(cfg))
 
+	ctx := context.Background()
 	var mu sync.Mutex
 	var committed []string
-	var wg sync.WaitGroup
+	write := func(key string, version int64) error {
+		tx, err := f.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // else the others would wait for its locks and its connection
+		id, err := f.store.Add(ctx, tx, "order", []byte(key), event.WithAggregate("order", key, version), event.WithType(key))
+		if err != nil {
+			return err
+		}
+		if rand.IntN(2) == 0 {
+			<-time.After(time.Duration(rand.IntN(300)) * time.Millisecond) // while others commit higher numbers
+		}
+		if rand.IntN(10) == 0 {
+			return tx.Rollback()
+		}
+		mu.Lock()
+		committed = append(committed, id)
+		mu.Unlock()
+		return tx.Commit()
+	}
+	var writers errgroup.Group
 	for writer := range 6 {
-		wg.Go(func() {
+		writers.Go(func() error {
 			for n := range 40 {
-				tx, err := f.db.BeginTx(context.Background(), nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				key := fmt.Sprintf("w%d-%d", writer, n%5)
-				id, err := f.store.Add(context.Background(), tx, "order", []byte(key), event.WithAggregate("order", key, int64(n+1)), event.WithType(key))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if rand.IntN(2) == 0 {
-					<-time.After(time.Duration(rand.IntN(300)) * time.Millisecond) // while others commit higher numbers
-				}
-				if rand.IntN(10) == 0 {
-					err = tx.Rollback()
-				} else {
-					mu.Lock()
-					committed = append(committed, id)
-					mu.Unlock()
-					err = tx.Commit()
-				}
-				if err != nil {
-					t.Error(err)
-					return
+				if err := write(fmt.Sprintf("w%d-%d", writer, n%5), int64(n+1)); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	require.NoError(t, writers.Wait())
 	f.eventually("all are sent", func() bool { return len(f.pub.types()) >= len(committed) })
 	var sent []string
 	version := map[string]int64{}

@@ -1,0 +1,62 @@
+package pulsar
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// The broker lets go of a topic again and again while it is published to: each time the client connects anew and sends
+// again what it has no receipt for. Nothing is lost and the first copies of a key are in order.
+func TestTopicIsUnloadedUnderLoad(t *testing.T) {
+	n := pulsartest.Open(t)
+	cfg := declared(n, "order", "s")
+	b := connect(t, cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+
+	const keys, perKey, unloads = 10, 100, 8
+	out := &relay{broker: b, waiting: series("order", keys, perKey), down: map[string]int{}}
+	var operator sync.WaitGroup
+	unloaded := make(chan struct{})
+	operator.Go(func() {
+		defer close(unloaded)
+		for range unloads {
+			if err := n.Admin(ctx, http.MethodPut, "/persistent/"+n.Name+"/order/unload", ""); err != nil {
+				t.Error(err)
+				return
+			}
+			<-time.After(200 * time.Millisecond) // something is sent meanwhile
+		}
+	})
+	busy, committed := true, perKey
+	for busy || len(out.waiting) > 0 {
+		if busy && len(out.waiting) < 2*keys {
+			out.waiting = append(out.waiting, series("order", keys, committed+perKey)[keys*committed:]...)
+			committed += perKey
+		}
+		require.NoError(t, out.round(ctx))
+		select {
+		case <-unloaded:
+			busy = false
+		default:
+		}
+	}
+	operator.Wait()
+
+	r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
+	require.NoError(t, err)
+	last := map[string]int64{}
+	for _, m := range receiveAll(t, r, keys*committed) {
+		require.Equal(t, last[m.RoutingKey]+1, m.Sequence, "key %s", m.RoutingKey)
+		last[m.RoutingKey] = m.Sequence
+	}
+	t.Logf("%d messages, without a receipt at first: %v", keys*committed, out.down)
+}

@@ -1,0 +1,60 @@
+package outbox_test
+
+import (
+	"database/sql"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// A LIMIT beside FOR UPDATE SKIP LOCKED is worth nothing where the planner evaluates it once per outer row. Whatever the
+// plan, a claim takes as many lanes as it asked for, and no two take the same.
+func TestClaimTakesNoMoreThanItAskedFor(t *testing.T) {
+	f := newFixture(t, nil)
+	f.expire()
+	for _, planner := range []string{"", "enable_hashjoin enable_mergejoin enable_hashagg enable_sort enable_material"} {
+		u, err := url.Parse(f.db.DSN)
+		require.NoError(t, err)
+		query := u.Query()
+		for name := range strings.FieldsSeq(planner) {
+			query.Set(name, "off")
+		}
+		u.RawQuery = query.Encode()
+		pool, err := sql.Open("pgx", u.String())
+		require.NoError(t, err)
+		pool.SetMaxOpenConns(8)
+		t.Cleanup(func() { _ = pool.Close() })
+		store := outbox.NewStore(bun.NewDB(pool, pgdialect.New()), &outbox.Config{Source: "test"})
+
+		var mu sync.Mutex
+		owners := map[int16]int{}
+		var claims errgroup.Group
+		for range 8 {
+			claims.Go(func() error {
+				leases, err := store.Claim(t.Context(), "somebody", 0, 5, time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				require.LessOrEqual(t, len(leases), 5)
+				for _, l := range leases {
+					owners[l.Lane]++
+				}
+				return err
+			})
+		}
+		require.NoError(t, claims.Wait())
+		require.Len(t, owners, 40)
+		var claimed int
+		require.NoError(t, f.db.NewRaw("SELECT count(*) FROM outbox_lane WHERE lease_until > now()").Scan(t.Context(), &claimed))
+		require.Equal(t, 40, claimed)
+		f.expire()
+	}
+}

@@ -1,0 +1,91 @@
+package projector_test
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/projector"
+)
+
+// The connection breaks after a settle or a hold was sent and before its answer is back, again and again. Whatever the
+// database made of it, nothing is lost and no key is overtaken.
+func TestLostAnswersOfSettleAndHold(t *testing.T) {
+	f := newFixture(t)
+	wire := f.wire()
+	kinds := map[string]string{ // what only this statement contains
+		"settle": "o.seq = a.seq RETURNING o.*),\narch", "hold": "verdict = 4 THEN not_before", "settle held": "lift AS (",
+	}
+	var mu sync.Mutex
+	lost := map[string]int{}
+	armed, pending := "", ""
+	arm := func(kind string) {
+		mu.Lock()
+		defer mu.Unlock()
+		armed = kind
+	}
+	store := f.through(func(statement string, prepared bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if prepared && armed != "" && strings.Contains(statement, kinds[armed]) {
+			pending, armed = armed, ""
+			wire.loseAnswers()
+		}
+	}, func(u *url.URL) { u.Host = wire.Listen })
+	pub := newHarsh(f.pub, 10, 0)
+	cfg := quick()
+	cfg.MaxRetryAttempts, cfg.Workers, cfg.BatchSize = -1, 1, 20
+	cfg.RetryDelay, cfg.MaxRetryDelay = 20*time.Millisecond, 50*time.Millisecond
+	cfg.Logger = slog.New(mender(func(message string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Contains(message, "worker 0 failed") && pending != "" {
+			lost[pending]++
+			pending = ""
+			wire.mend()
+		}
+	}))
+	p, err := projector.New(pub, &cfg, store)
+	require.NoError(t, err)
+	f.run(p)
+
+	w := &writers{f: f, keys: 6}
+	enough := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return min(lost["settle"], lost["hold"], lost["settle held"]) >= 6
+	}
+	for round := 0; round < 100 && !enough(); round++ {
+		arm([]string{"settle", "hold", "settle held"}[round%3])
+		w.run(2, 15)
+	}
+	arm("")
+	f.eventually("all are sent", func() bool { return f.pub.distinct() == len(w.committed) })
+	f.pub.requireOrder(t, w.committed)
+	f.eventually("nothing is left", func() bool {
+		var n int
+		err := f.db.QueryRow(`SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_held)
+			+ (SELECT count(*) FROM outbox_block)`).Scan(&n)
+		return err == nil && n == 0
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	t.Logf("answers lost: %v", lost)
+	for kind := range kinds {
+		require.Positive(t, lost[kind], kind)
+	}
+}
+
+// mender is a log handler that shows the messages.
+type mender func(message string)
+
+func (mender) Enabled(context.Context, slog.Level) bool        { return true }
+func (m mender) Handle(_ context.Context, r slog.Record) error { m(r.Message); return nil }
+func (m mender) WithAttrs([]slog.Attr) slog.Handler            { return m }
+func (m mender) WithGroup(string) slog.Handler                 { return m }

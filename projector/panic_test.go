@@ -1,0 +1,74 @@
+package projector_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+)
+
+// Wherever a step of a loop panics, that loop and all the others go on.
+func TestPanicEndsNoLoop(t *testing.T) {
+	for name, statement := range map[string]string{ // what only this statement contains
+		"publish":     "",
+		"heartbeat":   "INSERT INTO outbox_projector",
+		"claim":       "lease_until < clock_timestamp()\n\tORDER BY",
+		"renew":       "RETURNING l.lane, l.change",
+		"load blocks": "coalesce(b.state, '')",
+		"fetch":       "claimed_seq < x.hi",
+		"settle":      "o.seq = a.seq RETURNING o.*),\narch",
+		"hold":        "verdict = 4 THEN not_before",
+		"due":         "retry_after <= clock_timestamp() AND topic",
+		"settle held": "lift AS (",
+		"clean":       "pg_inherits",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			var panicked, refused atomic.Bool
+			f.pub.refuse = func(e event.Envelope) error {
+				if statement == "" && panicked.CompareAndSwap(false, true) {
+					panic("of the test")
+				}
+				if e.Type == "a1" && refused.CompareAndSwap(false, true) {
+					return errors.New("not now")
+				}
+				return nil
+			}
+			store := f.through(func(text string, _ bool) {
+				if statement != "" && strings.Contains(text, statement) && panicked.CompareAndSwap(false, true) {
+					panic("of the test")
+				}
+			}, nil)
+			f.add("a", "a1")
+			f.add("a", "a2")
+			f.add("b", "b1")
+			cfg := quick()
+			cfg.MaxRetryAttempts, cfg.Renew, cfg.CleanInterval = -1, 50*time.Millisecond, 50*time.Millisecond
+			p, err := projector.New(f.pub, &cfg, store)
+			require.NoError(t, err)
+			f.run(p)
+			f.eventually("it panicked", panicked.Load)
+			f.eventually("all are sent", func() bool {
+				s := f.statuses()
+				return s["a1"] == outbox.StatusSent && s["a2"] == outbox.StatusSent && s["b1"] == outbox.StatusSent
+			})
+			f.add("c", "c1")
+			f.eventually("and what comes later", func() bool { return f.statuses()["c1"] == outbox.StatusSent })
+			f.pub.requireOrder(t, f.ids())
+		})
+	}
+}
+
+func (f *fixture) ids() []string {
+	f.t.Helper()
+	var ids []string
+	require.NoError(f.t, f.db.NewRaw("SELECT id FROM outbox_messages").Scan(f.t.Context(), &ids))
+	return ids
+}

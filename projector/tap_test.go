@@ -1,0 +1,94 @@
+package projector_test
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// tap shows a test the statements of a pool before they are sent. prepared says that the connection has run the statement
+// before: what is sent next is the statement itself.
+type tap struct {
+	on func(statement string, prepared bool)
+
+	mu   sync.Mutex
+	seen map[*pgx.Conn]map[string]bool
+}
+
+func (t *tap) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	t.mu.Lock()
+	if t.seen == nil {
+		t.seen = map[*pgx.Conn]map[string]bool{}
+	}
+	if t.seen[conn] == nil {
+		t.seen[conn] = map[string]bool{}
+	}
+	prepared := t.seen[conn][data.SQL]
+	t.seen[conn][data.SQL] = true
+	t.mu.Unlock()
+	t.on(data.SQL, prepared)
+	return ctx
+}
+
+func (*tap) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// through returns a store of the same tables, whose pool is tapped and has other parameters or another address.
+func (f *fixture) through(on func(statement string, prepared bool), change func(u *url.URL)) *outbox.Store {
+	f.t.Helper()
+	u, err := url.Parse(f.db.DSN)
+	require.NoError(f.t, err)
+	if change != nil {
+		change(u)
+	}
+	cfg, err := pgx.ParseConfig(u.String())
+	require.NoError(f.t, err)
+	if on != nil {
+		cfg.Tracer = &tap{on: on}
+	}
+	pool := stdlib.OpenDB(*cfg)
+	pool.SetMaxOpenConns(10)
+	f.t.Cleanup(func() { _ = pool.Close() })
+	return outbox.NewStore(bun.NewDB(pool, pgdialect.New()), &outbox.Config{Source: "test"})
+}
+
+// wire is a proxy before the server. Cut, it takes statements and gives no answers.
+type wire struct {
+	*toxiproxy.Proxy
+
+	t *testing.T
+}
+
+func (f *fixture) wire() *wire {
+	f.t.Helper()
+	u, err := url.Parse(f.db.DSN)
+	require.NoError(f.t, err)
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
+	w := &wire{Proxy: toxiproxy.NewProxy(server, "postgres", "127.0.0.1:0", u.Host), t: f.t}
+	require.NoError(f.t, w.Start())
+	f.t.Cleanup(w.Stop)
+	return w
+}
+
+// loseAnswers closes every connection at the next byte from the server: what it was asked for until then it does.
+func (w *wire) loseAnswers() {
+	_, err := w.Toxics.AddToxicJson(strings.NewReader(
+		`{"name":"cut","type":"limit_data","stream":"downstream","attributes":{"bytes":0}}`))
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+func (w *wire) mend() { w.Toxics.ResetToxics(context.Background()) }
