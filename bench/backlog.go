@@ -39,23 +39,27 @@ func (b backlog) tally() *tally {
 
 // fill stores the backlog through the store's own Flush, so that the rows are what a unit of work writes.
 func (b backlog) fill(ctx context.Context, db *bun.DB, store *outbox.Store) error {
-	payload, err := newMoneyMoved(accountID(0)).encode()
-	if err != nil {
-		return err
-	}
 	for first := 0; first < b.size(); first += unitSize {
-		unit := make([]event.Envelope, min(unitSize, b.size()-first))
-		for i := range unit {
-			if unit[i], err = b.envelope(first+i, payload); err != nil {
-				return err
-			}
-		}
-		err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return store.Flush(ctx, tx, unit) })
-		if err != nil {
+		if err := b.store(ctx, db, store, first, min(unitSize, b.size()-first)); err != nil {
 			return fmt.Errorf("prefill: %w", err)
 		}
 	}
 	return nil
+}
+
+// store stores n events in one transaction, from the first-th on.
+func (b backlog) store(ctx context.Context, db *bun.DB, store *outbox.Store, first, n int) error {
+	payload, err := newMoneyMoved(accountID(0)).encode()
+	if err != nil {
+		return err
+	}
+	unit := make([]event.Envelope, n)
+	for i := range unit {
+		if unit[i], err = b.envelope(first+i, payload); err != nil {
+			return err
+		}
+	}
+	return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return store.Flush(ctx, tx, unit) })
 }
 
 func (b backlog) envelope(n int, payload []byte) (event.Envelope, error) {

@@ -4,6 +4,7 @@
 //	go run -C bench . relay
 //	go run -C bench . relay-flat
 //	go run -C bench . fairness
+//	go run -C bench . outage -down 2m
 //	go run -C bench . latency
 //
 // Each command prints a table and ends with one line of figures, NAME key=value key=value.

@@ -48,7 +48,10 @@ func Stop() error {
 
 // Main runs a package's tests, stops the shared server and what else the package names, and exits. It fails a package
 // whose tests passed but left goroutines behind.
-func Main(m *testing.M, stop ...func() error) {
+func Main(m *testing.M, stop ...func() error) { MainIgnoring(m, nil, stop...) }
+
+// MainIgnoring is Main for a package whose dependencies leave goroutines behind that it cannot end.
+func MainIgnoring(m *testing.M, leaks []goleak.Option, stop ...func() error) {
 	code := m.Run()
 	for _, stop := range append(stop, Stop) {
 		if err := stop(); err != nil {
@@ -57,7 +60,7 @@ func Main(m *testing.M, stop ...func() error) {
 		}
 	}
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(leaks...); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines left behind by the tests:", err)
 			code = 1
 		}
