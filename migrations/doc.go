@@ -18,13 +18,14 @@
 //	-- whoever commits events
 //	GRANT SELECT, INSERT ON outbox TO app;
 //	GRANT SELECT ON outbox_layout, oncebox_migrations TO app;
-//	GRANT USAGE ON SEQUENCE outbox_seq TO app;
+//	GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app;
+//	GRANT EXECUTE ON FUNCTION outbox_first_lane TO app;
 //
 //	-- whoever relays, handles messages, keeps idempotency keys or cleans up
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay;
-//	GRANT USAGE, SELECT ON SEQUENCE outbox_seq TO relay;
+//	GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves TO relay;
 //	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
-//		inbox_make_partition, inbox_drop_partitions TO relay;
+//		inbox_make_partition, inbox_drop_partitions, outbox_first_lane TO relay;
 //
 // Grant again after an update that brought tables or functions. The functions make and drop daily partitions with the
 // rights of the owner of the tables. Nobody but the owner may call them until it is granted. They act on the tables beside

@@ -89,16 +89,18 @@ func TestDocumentedGrants(t *testing.T) {
 		"GRANT USAGE ON SCHEMA oncebox TO app", "GRANT USAGE ON SCHEMA oncebox TO relay",
 		"GRANT SELECT, INSERT ON outbox TO app",
 		"GRANT SELECT ON outbox_layout, oncebox_migrations TO app",
-		"GRANT USAGE ON SEQUENCE outbox_seq TO app",
+		"GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app",
+		"GRANT EXECUTE ON FUNCTION outbox_first_lane TO app",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay",
-		"GRANT USAGE, SELECT ON SEQUENCE outbox_seq TO relay",
+		"GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves TO relay",
 		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
-			inbox_make_partition, inbox_drop_partitions TO relay`,
+			inbox_make_partition, inbox_drop_partitions, outbox_first_lane TO relay`,
 	} {
 		exec(t, opened, strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay).Replace(grant))
 	}
 	const insert = `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
-		SELECT gen_random_uuid(), now(), 0, 't', 'order', 'e', 's', '' FROM outbox_layout RETURNING seq`
+		SELECT gen_random_uuid(), now(), CASE WHEN pg_sequence_last_value('outbox_moves') IS NULL THEN outbox_first_lane('t') END,
+			't', 'order', 'e', 's', '' FROM outbox_layout RETURNING seq`
 	require.EqualValues(t, 1, scan[int64](t, appDB, insert))
 	require.NoError(t, migrations.Up(t.Context(), appDB, nil))
 	_, err := appDB.ExecContext(t.Context(), "DELETE FROM outbox")

@@ -22,6 +22,11 @@ type Config struct {
 	// PollOnly turns off what wakes projectors of other processes after a commit: NOTIFY, and the connection of their own
 	// on which they LISTEN. They poll. A store with Pooler does not LISTEN either. Default: false.
 	PollOnly bool `env:"POLL_ONLY"`
+	// Deployment names the installation that the database belongs to, such as "production". The first projector writes the
+	// name into the database; projectors of any other name, none included, leave its events alone until [Store.Adopt] is
+	// called. So a copy that is restored elsewhere publishes nothing a second time. Default: none, which a database without
+	// a name does not mind.
+	Deployment string `env:"DEPLOYMENT"`
 	// Retention is how long published rows are kept, in whole days; 0 here means the default, NoRetention deletes on
 	// publish, -1 keeps them for ever. Default: 168h.
 	Retention time.Duration `env:"RETENTION"`
@@ -73,6 +78,7 @@ func (c *Config) Validate() error {
 	}
 	errs = append(errs,
 		event.ValidateIdentifier("outbox: Config.Schema", c.Schema),
+		event.ValidateIdentifier("outbox: Config.Deployment", c.Deployment),
 		event.ValidateIdentifier("outbox: Config.Source", c.Source),
 		event.ValidateIdentifier("outbox: Config.DefaultTenant", c.DefaultTenant))
 	return errors.Join(errs...)

@@ -32,6 +32,15 @@ func column[T any](name, typ string, value func(r *insertRow) T) insertColumn {
 	}
 }
 
+// selected is the column's value in the SELECT of the flush. The caller knows a row's lane within its group, and only
+// who holds the locks knows the group.
+func (c insertColumn) selected() string {
+	if c.name == "lane" {
+		return "CASE WHEN l.moved THEN ({schema}.outbox_first_lane(u.tenant_id) + u.lane)::smallint ELSE u.lane END"
+	}
+	return "u." + c.name
+}
+
 // insertRow is what the columns are taken from.
 type insertRow struct {
 	*event.Envelope
@@ -86,7 +95,7 @@ func makeInsertTexts() (texts [maxValues + 1]string) {
 	for i, c := range insertColumns {
 		names = append(names, c.name)
 		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+4, c.typ))
-		columns = append(columns, "u."+c.name)
+		columns = append(columns, c.selected())
 	}
 	for k := range texts {
 		rows, from := strings.Join(columns, ", "), "unnest("+strings.Join(arrays, ", ")+") WITH ORDINALITY"
@@ -102,7 +111,9 @@ func makeInsertTexts() (texts [maxValues + 1]string) {
 			from = "(VALUES " + strings.Join(values, ", ") + ")"
 		}
 		texts[k] = `
-WITH l AS MATERIALIZED (SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b),
+WITH l AS MATERIALIZED (
+	SELECT n, pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL AS moved
+	FROM (SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b) taken),
 i AS (
 	INSERT INTO {schema}.outbox (` + strings.Join(names, ", ") + `)
 	SELECT ` + rows + ` FROM l CROSS JOIN ` + from + ` u(` + strings.Join(names, ", ") + `, ord)

@@ -42,7 +42,9 @@ WITH me AS (
 	INSERT INTO {schema}.outbox_projector (owner, grp, seen_until) VALUES ($1, $2, clock_timestamp() + $3::interval)
 	ON CONFLICT (owner) DO UPDATE SET grp = excluded.grp, seen_until = excluded.seen_until)
 SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1 AND seen_until > clock_timestamp()),
-	(SELECT count(*) FROM {schema}.outbox_lane WHERE grp = $2)`
+	(SELECT count(*) FROM {schema}.outbox_lane WHERE grp = $2),
+	coalesce((SELECT string_agg(DISTINCT l.grp::text, ',' ORDER BY l.grp::text) FROM {schema}.outbox_lane l WHERE l.grp <> $2
+		AND NOT EXISTS (SELECT FROM {schema}.outbox_projector p WHERE p.grp = l.grp AND p.seen_until > clock_timestamp())), '')`
 	// farewell also buries those that never said it.
 	farewell = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
@@ -74,13 +76,23 @@ UPDATE {schema}.outbox_lane l SET owner = NULL, lease_until = '-infinity'
 FROM mine WHERE l.lane = mine.lane`
 )
 
-// Heartbeat says that owner is alive for the next ttl. It returns how many projectors of the group are, and how many
-// lanes they share.
-func (s *Store) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (alive, lanes int, err error) {
-	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl}, &alive, &lanes); err != nil {
-		return 0, 0, fmt.Errorf("outbox: heartbeat: %w", pgsql.Explain(err))
+// Attendance is who serves which lanes.
+type Attendance struct {
+	// Alive is how many projectors of the group are, this one included, and Lanes how many lanes they share.
+	Alive, Lanes int
+	// Unserved are the other groups that no projector serves.
+	Unserved []int64
+}
+
+// Heartbeat says that owner is alive for the next ttl.
+func (s *Store) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (Attendance, error) {
+	var a Attendance
+	var unserved string
+	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl}, &a.Alive, &a.Lanes, &unserved); err != nil {
+		return a, fmt.Errorf("outbox: heartbeat: %w", pgsql.Explain(err))
 	}
-	return alive, lanes, nil
+	a.Unserved = parseInts(unserved)
+	return a, nil
 }
 
 // Farewell takes the heartbeat back.

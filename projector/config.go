@@ -21,8 +21,9 @@ type Config struct {
 	// Name identifies this projector among those that are alive. It must be unique. Default: host, process id and a
 	// random part.
 	Name string
-	// Group is the group of lanes to serve. Default: 0, the one for all tenants without a group of their own.
-	Group int16
+	// Group is the group of lanes to serve, see outbox.Store.MoveTenant. Default: 0, the one for all tenants without a group
+	// of their own.
+	Group int16 `env:"GROUP"`
 	// Workers publish side by side, each with lanes of its own: while one waits for the broker,
 	// another is in the database. Default: 3.
 	Workers int `env:"WORKERS"`

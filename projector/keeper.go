@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/outbox"
@@ -13,22 +14,37 @@ import (
 // stops earlier than the database lets others in.
 func (r *relay) keep(ctx context.Context) error {
 	cfg := &r.p.cfg
-	alive, lanes, err := r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
+	all, err := r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
 	if err != nil {
 		return err
 	}
+	r.reportUnserved(ctx, all.Unserved)
 	held, err := r.renew(ctx)
 	if err != nil {
 		return err
 	}
-	share := (lanes + alive - 1) / alive
+	share := (all.Lanes + all.Alive - 1) / all.Alive
 	switch {
 	case held < share:
+		if err := r.store.Deployed(ctx); err != nil {
+			return err
+		}
 		return r.claim(ctx, share-held)
 	case held > share:
 		r.markSurplus(held - share)
 	}
 	return nil
+}
+
+// reportUnserved warns of groups whose events nobody publishes, once they have been the same for two heartbeats: others may
+// be about to start.
+func (r *relay) reportUnserved(ctx context.Context, groups []int64) {
+	if !slices.Equal(groups, r.unserved) {
+		r.unserved, r.unservedBeats = groups, 0
+	}
+	if r.unservedBeats++; len(groups) > 0 && r.unservedBeats == 2 {
+		r.p.log.WarnContext(ctx, "oncebox: no projector serves these groups, their events wait", "groups", groups)
+	}
 }
 
 // renew extends the leases and tells the workers which lanes are lost and which an operator has changed.

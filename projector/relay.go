@@ -23,8 +23,12 @@ type relay struct {
 	mark    watermark
 	topics  pausedTopics
 	kept    pulse
-	alone   sync.Mutex // held while a row is sent that may kill the process
-	seed    maphash.Seed
+	alone    sync.Mutex // held while a row is sent that may kill the process
+	seed     maphash.Seed
+
+	// These belong to the keeper.
+	unserved      []int64
+	unservedBeats int
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {

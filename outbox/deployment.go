@@ -1,0 +1,53 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// ActionAdopt is the action of the audit for [Store.Adopt].
+const ActionAdopt = "adopt"
+
+// ErrElsewhere means that the database belongs to another deployment, see Config.Deployment.
+var ErrElsewhere = errors.New("outbox: this is another deployment's database, or a copy of it, and its events are not published from here; " +
+	"if they should be, call Store.Adopt")
+
+const (
+	// claimDeployment names a database that is nobody's.
+	claimDeployment = `
+WITH named AS (
+	UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL AND $1 <> '' RETURNING deployment)
+SELECT coalesce((SELECT deployment FROM named), (SELECT deployment FROM {schema}.outbox_layout), '')`
+
+	adoptDatabase = `
+WITH before AS (SELECT coalesce(deployment, '') AS name FROM {schema}.outbox_layout),
+named AS (UPDATE {schema}.outbox_layout SET deployment = nullif($1, ''))
+INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
+SELECT $2, '` + ActionAdopt + `', '', '', '', 'from "' || name || '" to "' || $1 || '": ' || $3 FROM before`
+)
+
+// Deployed returns [ErrElsewhere] if the database belongs to another deployment than Config.Deployment. One that belongs
+// to none becomes this one's.
+func (s *Store) Deployed(ctx context.Context) error {
+	var name string
+	if err := s.sql.QueryRow(ctx, s.db, claimDeployment, []any{s.cfg.Deployment}, &name); err != nil {
+		return wrap("ask whose database this is", pgsql.Explain(err))
+	}
+	if name != s.cfg.Deployment {
+		return fmt.Errorf("%w (it is %q, Config.Deployment is %q)", ErrElsewhere, name, s.cfg.Deployment)
+	}
+	return nil
+}
+
+// Adopt makes the database that of Config.Deployment: what was not published where it comes from is published from here.
+// Projectors that wait for it go on within seconds. by must give a reason.
+func (s *Store) Adopt(ctx context.Context, by By) error {
+	if err := (deed{action: ActionAdopt, by: by}).validate(); err != nil {
+		return fmt.Errorf("outbox: adopt the database: %w", err)
+	}
+	_, err := s.adHoc().Exec(ctx, s.db, adoptDatabase, s.cfg.Deployment, by.Actor, cleanText(by.Reason))
+	return wrap("adopt the database", err)
+}

@@ -1,0 +1,158 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// ActionMove is the action of the audit for [Store.MoveTenant].
+const ActionMove = "move"
+
+// ErrTenantBusy means that a tenant could not be moved now. Nothing was changed; the text says what is in the way.
+var ErrTenantBusy = errors.New("the tenant has events that were not published")
+
+const (
+	// holdFlushes takes the locks of all ordering keys, in the order in which a flush takes some of them: it waits for the
+	// flushes that are under way and keeps others out. See outbox_first_lane.
+	holdFlushes = `
+SELECT count(pg_advisory_xact_lock($1::int, b)) FROM (SELECT b FROM generate_series(0, $2::int - 1) b ORDER BY b) ordered`
+
+	countUnsent = `
+SELECT (SELECT count(*) FROM {schema}.outbox WHERE tenant_id = $1) + (SELECT count(*) FROM {schema}.outbox_held WHERE tenant_id = $1),
+	(SELECT count(*) FROM {schema}.outbox_dead WHERE tenant_id = $1)`
+
+	// moveTenant also makes the lanes of a group that is new.
+	moveTenant = `
+WITH number AS (SELECT nextval('{schema}.outbox_moves')),
+layout AS (UPDATE {schema}.outbox_layout SET lanes = lanes FROM number RETURNING lanes),
+made AS (
+	INSERT INTO {schema}.outbox_lane (lane, grp)
+	SELECT $2::int * lanes + n, $2 FROM layout, generate_series(0, lanes - 1) n ON CONFLICT (lane) DO NOTHING),
+back AS (DELETE FROM {schema}.outbox_tenant WHERE tenant_id = $1 AND $2 = 0),
+moved AS (
+	INSERT INTO {schema}.outbox_tenant (tenant_id, grp) SELECT $1, $2 FROM layout WHERE $2 > 0
+	ON CONFLICT (tenant_id) DO UPDATE SET grp = excluded.grp, since = clock_timestamp())
+INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
+SELECT $3, '` + ActionMove + `', $1, '', '', 'to group ' || $2 || CASE WHEN $4 <> '' THEN ': ' || $4 ELSE '' END FROM layout`
+
+	listTenants = `SELECT tenant_id, grp, since FROM {schema}.outbox_tenant ORDER BY grp, tenant_id`
+)
+
+// moveBound is how long a move may hold up everybody's flushes.
+const moveBound = time.Second
+
+// MoveTenant gives a tenant's events the lanes of a group: those of a projector whose Config.Group is the same. Group 0
+// is where every tenant begins. Run projectors of the new group first.
+//
+// An event must not overtake one in a lane of another group. So the flushes of ordered events, everybody's, are held up
+// until the tenant's last event is published, a second at most; if there is more than that, or a dead letter of the
+// tenant, which could still be replayed, the error is an [ErrTenantBusy] and nothing is changed. Try again in a quieter
+// moment, when few events of anybody wait: they are searched for the tenant's.
+func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by By) error {
+	what := fmt.Sprintf("outbox: move tenant %q to group %d", tenant, group)
+	l, err := s.loadLayout(ctx, s.db)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	var bad []error
+	if groups := math.MaxInt16/l.lanes - 1; group < 0 || int(group) > groups {
+		bad = append(bad, fmt.Errorf("give a group from 0 to %d", groups))
+	}
+	if tenant == "" {
+		bad = append(bad, errors.New("tenant is empty"))
+	}
+	bad = append(bad, event.ValidateIdentifier("tenant", tenant), deed{action: ActionReplay, by: by}.validate())
+	if err := errors.Join(bad...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	// Each statement after the locks has to see what was committed before they were given.
+	err = s.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+		return s.moveTenant(ctx, tx, l, tenant, group, by)
+	})
+	switch pgsql.Code(err) {
+	case "55P03", "57014", "40P01": // lock_timeout, statement_timeout, deadlock_detected
+		err = fmt.Errorf("%w, or transactions are under way that do not end: %w", ErrTenantBusy, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, pgsql.Explain(err))
+	}
+	return nil
+}
+
+func (s *Store) moveTenant(ctx context.Context, tx bun.Tx, l *layout, tenant string, group int16, by By) error {
+	run := s.adHoc()
+	for _, timeout := range []string{"lock_timeout", "statement_timeout"} {
+		if _, err := run.Exec(ctx, tx, `SELECT set_config($1, $2, true)`, timeout, fmt.Sprint(moveBound.Milliseconds())); err != nil {
+			return err
+		}
+	}
+	if _, err := run.Exec(ctx, tx, holdFlushes, l.lockSpace, lockBuckets); err != nil {
+		return err
+	}
+	if err := s.drained(ctx, tx, tenant); err != nil {
+		return err
+	}
+	_, err := run.Exec(ctx, tx, moveTenant, tenant, group, by.Actor, cleanText(by.Reason))
+	return err
+}
+
+// drained waits until nothing of the tenant is unpublished.
+func (s *Store) drained(ctx context.Context, tx bun.Tx, tenant string) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	patience := time.NewTimer(moveBound)
+	defer patience.Stop()
+	for {
+		var unsent, dead int64
+		if err := s.adHoc().QueryRow(ctx, tx, countUnsent, []any{tenant}, &unsent, &dead); err != nil {
+			return err
+		}
+		if dead > 0 {
+			return fmt.Errorf("%w: %d dead letters: replay or discard them first", ErrTenantBusy, dead)
+		}
+		if unsent == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-patience.C:
+			return fmt.Errorf("%w: %d still wait after %s", ErrTenantBusy, unsent, moveBound)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// TenantGroup is a tenant that is not in group 0.
+type TenantGroup struct {
+	Tenant string
+	Group  int16
+	Since  time.Time
+}
+
+// Tenants lists the tenants that have been moved to other groups than 0.
+func (s *Store) Tenants(ctx context.Context) ([]TenantGroup, error) {
+	rows, err := s.adHoc().Query(ctx, s.db, listTenants)
+	if err != nil {
+		return nil, wrap("list tenants", err)
+	}
+	defer rows.Close()
+	var out []TenantGroup
+	for rows.Next() {
+		var t TenantGroup
+		if err := rows.Scan(&t.Tenant, &t.Group, &t.Since); err != nil {
+			return nil, wrap("list tenants", err)
+		}
+		out = append(out, t)
+	}
+	return out, wrap("list tenants", rows.Err())
+}

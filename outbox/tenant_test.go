@@ -1,0 +1,186 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// lanes returns the lowest and the highest lane of a tenant's rows.
+func (f *fixture) lanesOf(tenant string) (low, high int) {
+	f.t.Helper()
+	require.NoError(f.t, f.db.QueryRow("SELECT coalesce(min(lane), -1), coalesce(max(lane), -1) FROM outbox WHERE tenant_id = ?", tenant).Scan(&low, &high))
+	return low, high
+}
+
+// publishAll makes it look as if all was published.
+func (f *fixture) publishAll() {
+	f.t.Helper()
+	_, err := f.db.Exec("DELETE FROM outbox")
+	require.NoError(f.t, err)
+}
+
+func (f *fixture) flush(tenant string, n int) {
+	f.t.Helper()
+	evs := make([]event.Envelope, n)
+	for i := range evs {
+		evs[i] = event.Envelope{
+			ID: uuid.NewString(), TenantID: tenant, AggregateType: "order", AggregateID: fmt.Sprint("k", i), AggregateVersion: 1, Type: "e",
+			Topic: "order", Source: "test", OccurredAt: time.Now(), ContentType: "text/plain",
+		}
+	}
+	require.NoError(f.t, f.Flush(f.t.Context(), f.db.DB, evs))
+}
+
+func TestTenantsAreMoved(t *testing.T) {
+	ctx := t.Context()
+	f := newFixture(t, nil)
+	require.NoError(t, f.MoveTenant(ctx, "big", 2, ann))
+	for _, n := range []int{1, 3, 200} { // each a statement of its own
+		f.flush("big", n)
+		f.flush("small", n)
+	}
+	low, high := f.lanesOf("big")
+	require.True(t, low >= 128 && high < 192, "%d to %d", low, high)
+	low, high = f.lanesOf("small")
+	require.True(t, low >= 0 && high < 64, "%d to %d", low, high)
+
+	leases, err := f.Claim(ctx, "other", 2, 100, time.Minute)
+	require.NoError(t, err)
+	require.Len(t, leases, 64)
+	all, err := f.Heartbeat(ctx, "me", 0, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2}, all.Unserved)
+	_, err = f.Heartbeat(ctx, "other", 2, time.Minute)
+	require.NoError(t, err)
+	all, err = f.Heartbeat(ctx, "me", 0, time.Minute)
+	require.NoError(t, err)
+	require.Empty(t, all.Unserved)
+
+	tenants, err := f.Tenants(ctx)
+	require.NoError(t, err)
+	require.Len(t, tenants, 1)
+	require.Equal(t, "big 2", fmt.Sprint(tenants[0].Tenant, " ", tenants[0].Group))
+
+	f.publishAll()
+	require.NoError(t, f.MoveTenant(ctx, "big", 0, ann))
+	f.flush("big", 100)
+	low, high = f.lanesOf("big")
+	require.True(t, low >= 0 && high < 64, "%d to %d", low, high)
+	tenants, err = f.Tenants(ctx)
+	require.NoError(t, err)
+	require.Empty(t, tenants)
+
+	audit, err := f.Audit(ctx, outbox.AuditFilter{}, nil, 0)
+	require.NoError(t, err)
+	require.Len(t, audit, 2)
+	require.Equal(t, "ann move big to group 0: tried it", strings.Join([]string{audit[0].Actor, audit[0].Action, audit[0].TenantID, audit[0].Reason}, " "))
+}
+
+func TestMoveIsRefused(t *testing.T) {
+	f := newFixture(t, nil)
+	for name, c := range map[string]struct {
+		tenant string
+		group  int16
+		by     outbox.By
+	}{
+		"give a group from 0 to 510": {"big", 511, ann},
+		"tenant is empty":            {"", 1, ann},
+		"By.Actor is empty":          {"big", 1, outbox.By{}},
+	} {
+		require.ErrorContains(t, f.MoveTenant(t.Context(), c.tenant, c.group, c.by), name)
+	}
+	require.NoError(t, f.MoveTenant(t.Context(), "big", 510, ann))
+	f.flush("big", 100)
+}
+
+// Whatever of the tenant is unpublished would be overtaken by what is committed afterwards.
+func TestBusyTenantIsNotMoved(t *testing.T) {
+	ctx := t.Context()
+	f := newFixture(t, nil)
+	refused := func(why string) {
+		t.Helper()
+		err := f.MoveTenant(ctx, "default", 1, ann)
+		require.ErrorIs(t, err, outbox.ErrTenantBusy)
+		require.ErrorContains(t, err, why)
+	}
+	tx, err := f.db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = f.Add(ctx, tx, "order", []byte("x"), event.WithAggregate("order", "a", 1), event.WithType("a1"))
+	require.NoError(t, err)
+	refused("transactions are under way") // the flush that is not committed
+	require.NoError(t, tx.Commit())
+	refused("1 still wait")
+	rows := f.fetch()
+	lease := f.leases[rows[0].Lane]
+	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Refused}}))
+	refused("1 still wait")
+	require.NoError(t, f.KillHeld(ctx, lease, f.change(lease.Lane), rows[0].Sequence, "no"))
+	refused("1 dead letters")
+	require.NoError(t, f.Discard(ctx, rows[0].ID, ann))
+	require.NoError(t, f.MoveTenant(ctx, "default", 1, ann))
+}
+
+// A flush that was waiting for the move has a snapshot from before it.
+func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
+	ctx := t.Context()
+	f := newFixture(t, nil)
+	require.NoError(t, f.MoveTenant(ctx, "another", 1, ann)) // so that flushes ask at all
+	tx, err := f.db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM outbox_layout, generate_series(0, 1023) b")
+	require.NoError(t, err)
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		f.flush("big", 1)
+	}()
+	require.Eventually(t, func() bool {
+		var n int
+		err := f.db.QueryRow(`SELECT count(*) FROM pg_locks, outbox_layout
+			WHERE locktype = 'advisory' AND NOT granted AND classid = (lock_space::bigint & 4294967295)::oid`).Scan(&n)
+		return err == nil && n == 1
+	}, 20*time.Second, 5*time.Millisecond)
+	_, err = tx.Exec("INSERT INTO outbox_tenant VALUES ('big', 1)")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	<-flushed
+	low, _ := f.lanesOf("big")
+	require.GreaterOrEqual(t, low, 64)
+}
+
+// A transaction's snapshot may be older than the move, and stays so where the isolation is higher.
+func TestTransactionOlderThanTheMove(t *testing.T) {
+	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+		t.Run(level.String(), func(t *testing.T) {
+			ctx := t.Context()
+			f := newFixture(t, nil)
+			err := f.db.RunInTx(ctx, &sql.TxOptions{Isolation: level}, func(ctx context.Context, tx bun.Tx) error {
+				var n int
+				require.NoError(t, tx.QueryRow("SELECT count(*) FROM outbox_tenant").Scan(&n))
+				require.NoError(t, f.MoveTenant(ctx, "default", 1, ann))
+				_, err := f.Add(ctx, tx, "order", []byte("x"), event.WithAggregate("order", "a", 1), event.WithType("a1"))
+				return err
+			})
+			if level != sql.LevelReadCommitted {
+				require.Equal(t, "40001", pgsql.Code(err), "%v", err)
+				return
+			}
+			require.NoError(t, err)
+			low, _ := f.lanesOf("default")
+			require.GreaterOrEqual(t, low, 64)
+		})
+	}
+}
