@@ -117,7 +117,7 @@ func TestEveryVariableIsDocumented(t *testing.T) {
 		c, err := config.FromEnv()
 		require.True(t, err != nil || strings.Contains(strings.Join([]string{
 			c.DatabaseURL, c.PulsarURL, c.Schema, c.UoW.Source, c.UoW.DefaultTenant, c.UoW.TopicPrefix,
-			strings.Join(c.Projector.ContinueAfterDead, ""),
+			strings.Join(c.Projector.ContinueAfterDead, ""), c.Outbox.Deployment,
 		}, ""), "?"), "%s is documented and nothing reads it", name)
 	}
 }

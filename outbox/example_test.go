@@ -63,3 +63,11 @@ func ExampleConfig_beforeDrop() {
 		return err
 	}
 }
+
+func ExampleStore_MoveTenant() {
+	move := func(ctx context.Context, store *outbox.Store) error {
+		err := store.MoveTenant(ctx, "acme", 1, outbox.By{Actor: "ann@example.com", Reason: "imports"})
+		return err
+	}
+	_ = move
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -91,7 +92,7 @@ func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by B
 func (s *Store) moveTenant(ctx context.Context, tx bun.Tx, l *layout, tenant string, group int16, by By) error {
 	run := s.adHoc()
 	for _, timeout := range []string{"lock_timeout", "statement_timeout"} {
-		if _, err := run.Exec(ctx, tx, `SELECT set_config($1, $2, true)`, timeout, fmt.Sprint(moveBound.Milliseconds())); err != nil {
+		if _, err := run.Exec(ctx, tx, `SELECT set_config($1, $2, true)`, timeout, strconv.FormatInt(moveBound.Milliseconds(), 10)); err != nil {
 			return err
 		}
 	}

@@ -23,8 +23,8 @@ type relay struct {
 	mark    watermark
 	topics  pausedTopics
 	kept    pulse
-	alone    sync.Mutex // held while a row is sent that may kill the process
-	seed     maphash.Seed
+	alone   sync.Mutex // held while a row is sent that may kill the process
+	seed    maphash.Seed
 
 	// These belong to the keeper.
 	unserved      []int64
