@@ -95,7 +95,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if !slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
 		size = len(lanes) // no backlog: whatever came is in one batch
 	}
-	for group := range slices.Chunk(lanes, size) {
+	for group := range slices.Chunk(lanes, evenly(len(lanes), size)) {
 		if ctx.Err() != nil {
 			return moved, nil
 		}
@@ -122,6 +122,14 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		}
 	}
 	return moved, nil
+}
+
+// evenly returns the size of the groups if n lanes come in as few groups as they can, none larger than most, and all of
+// about one size. Each group gets a batch: the lanes of a small one would run far ahead of the others, and every page of
+// a large backlog, which has rows of all lanes, would be read and written again for each of them.
+func evenly(n, most int) int {
+	groups := (n + most - 1) / most
+	return (n + groups - 1) / groups
 }
 
 // serve publishes a batch of a group of lanes: from their heads, or, while topics are in trouble, past those topics' rows.
