@@ -10,23 +10,27 @@ import (
 	"strings"
 )
 
-// meter reads the CPU time of this program and of the servers it uses, if they run on this machine. CPU per event holds
+// meter reads the CPU time of this program, or of others in its place, and of the servers they use, if they run on this machine. CPU per event holds
 // on a machine that does other things as well, where rates do not. It needs Linux's /proc and the right to read it;
 // what it cannot read is NaN.
 type meter struct {
-	servers []int // process ids; 0: unknown
+	clients []int // process ids
+	servers []int // 0: unknown
 }
 
 // newMeter finds the servers that listen at the addresses.
 func newMeter(addresses ...string) meter {
-	m := meter{}
+	m := meter{clients: []int{os.Getpid()}}
 	for _, address := range addresses {
 		m.servers = append(m.servers, listener(address))
 	}
 	return m
 }
 
-// usage is CPU time in microseconds, or per event: of this program, then of each server.
+// of returns a meter of these programs.
+func (m meter) of(clients ...int) meter { return meter{clients: clients, servers: m.servers} }
+
+// usage is CPU time in microseconds, or per event: of the programs, then of each server.
 type usage []float64
 
 func (m meter) read() usage {
@@ -40,9 +44,13 @@ func (m meter) read() usage {
 			}
 		}
 	}
-	u := usage{math.NaN()}
-	if self, ok := processes[os.Getpid()]; ok {
-		u[0] = self.own
+	u := usage{0}
+	for _, pid := range m.clients {
+		client, ok := processes[pid]
+		if !ok {
+			client.own = math.NaN()
+		}
+		u[0] += client.own
 	}
 	for _, pid := range m.servers {
 		total := math.NaN()

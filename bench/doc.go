@@ -3,6 +3,7 @@
 //	go run -C bench . commit
 //	go run -C bench . relay
 //	go run -C bench . relay-flat
+//	go run -C bench . scaling
 //	go run -C bench . fairness
 //	go run -C bench . outage -down 2m
 //	go run -C bench . latency
@@ -18,6 +19,10 @@
 // A floor uses the best settings found for it; the table names them. Each run has a schema of its own, empty at the
 // start, and a topic of its own. CPU time per event, of this program and of the servers, is printed as well: it depends
 // less on what else runs.
+//
+// relay-flat and scaling run each projector in a process of its own, so that its memory is its own and that it can be
+// killed. relay-flat with its defaults needs 40 GB of free disk, for the rows and for what Pulsar keeps until it cleans
+// up, and most of an hour.
 //
 // What a run stored or sent is counted and compared afterwards. A run that lost, doubled or reordered something says so
 // and ends the program with exit code 1, whatever its speed.

@@ -21,9 +21,8 @@ func relayFlat(ctx context.Context, args []string) (err error) {
 	backlog := flags.Int("backlog", 10_000_000, "waiting rows of the large backlog, in full thousands")
 	sent := flags.Int("sent", 10_000_000, "rows of the large archive, in full thousands")
 	rounds := flags.Int("rounds", 3, "how often each variant is measured")
-	broker := flags.String("broker", "pulsar", "pulsar, or none: a publisher that does nothing, for profiles")
 	flags.StringVar(&b.only, "only", "", "run this variant beside the floor, for profiles: base (nothing beside it), large, sent or snapshot")
-	cpuprofile := flags.String("cpuprofile", "", "write a CPU profile to this file")
+	flags.StringVar(&b.profile, "cpuprofile", "", "have the projector write a CPU profile to this file; the last run stays")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -32,21 +31,14 @@ func relayFlat(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, postgres.Stop()) }()
-	b.dsn, b.meter, b.open = postgres.URL, newMeter(postgres.URL), openNone
-	if *broker != noBroker {
-		r := relayBench{dsn: b.dsn}
-		done, err := r.connect(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
-		b.meter, b.open = r.meter, r.open
-	}
-	stop, err := profile(*cpuprofile)
+	b.dsn = postgres.URL
+	r := relayBench{dsn: b.dsn}
+	done, err := r.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer done()
+	b.meter, b.namespace = r.meter, r.namespace
 	b.plan(*backlog, *sent, *rounds)
 	return b.withSites(ctx, b.sites, func() error {
 		for round := range *rounds {
@@ -64,12 +56,13 @@ func relayFlat(ctx context.Context, args []string) (err error) {
 
 // flatBench is the state of the command.
 type flatBench struct {
-	dsn   string
-	n     int
-	only  string
-	meter meter
-	open  func(ctx context.Context, work backlog) (outlet, error)
-	sites []*site
+	dsn       string
+	n         int
+	only      string
+	profile   string
+	meter     meter
+	namespace *namespace
+	sites     []*site
 }
 
 // small is the backlog that the others are compared with.
@@ -146,7 +139,7 @@ func (b *flatBench) report() {
 		most = max(most, s.rss)
 	}
 	out.Flush()
-	fmt.Printf("cpu: per event, of this program + PostgreSQL + Pulsar; rss: of this program while it relays, at most; %d events per figure\n", b.n)
+	fmt.Printf("cpu: per event, of the projector + PostgreSQL + Pulsar; rss: of the projector's process, at most; %d events per figure\n", b.n)
 	fmt.Printf("relay-flat ratio_10m=%.2f ratio_sent=%.2f ratio_snapshot=%.2f rss_mb=%.0f\n",
 		b.ratio("large").median(), b.ratio("sent").median(), b.ratio("snapshot").median(), most)
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/outbox"
-	"github.com/oncebox/oncebox/projector"
 )
 
 // site is a variant of relay-flat: a schema whose rows stay from round to round.
@@ -31,11 +29,12 @@ type site struct {
 	rss     float64
 	prefill time.Duration
 
-	db    *bun.DB
-	store *outbox.Store
-	load  *loader
-	tally *tally
-	sent  int // rows in the archive
+	schema *schema
+	db     *bun.DB
+	store  *outbox.Store
+	load   *loader
+	tally  *tally
+	sent   int // rows in the archive
 }
 
 // set prepares the schema, up to the rows that wait.
@@ -43,7 +42,7 @@ func (s *site) set(ctx context.Context, schema *schema) (done func(), err error)
 	if s.db, err = schema.bun(pgx.QueryExecModeExec, 20); err != nil {
 		return nil, err
 	}
-	done = func() { _ = s.db.Close() }
+	s.schema, done = schema, func() { _ = s.db.Close() }
 	s.store = outbox.NewStore(s.db, &outbox.Config{Schema: schema.name})
 	work := backlog{topic: "bench-" + s.name, versions: s.capacity / aggregates}
 	s.tally = work.tally()
@@ -114,11 +113,7 @@ type flatRun struct {
 }
 
 func (s *site) run(ctx context.Context, b *flatBench) (r flatRun, err error) {
-	out, err := b.open(ctx, s.load.work)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, out.close(context.WithoutCancel(ctx))) }()
+	topic := s.load.work.topic
 	if s.snapshot {
 		release, err := holdSnapshot(ctx, s.db)
 		if err != nil {
@@ -126,31 +121,25 @@ func (s *site) run(ctx context.Context, b *flatBench) (r flatRun, err error) {
 		}
 		defer release()
 	}
-	before := s.tally.arrived
-	debug.FreeOSMemory() // no run pays for the memory of another
-	bound := time.Minute + time.Duration(s.drained)*time.Millisecond
-	runCtx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-	watch := newStopwatch(out, s.clocked, s.drained, cancel)
-	p, err := projector.New(watch, nil, s.store)
+	watch := newStopwatch(s.clocked, s.drained)
+	p, err := launchRelayer(ctx, b.namespace.errand("flat", s.schema, topic, b.profile), watch.note)
 	if err != nil {
 		return r, err
 	}
-	memory := watchMemory()
-	cpu := b.meter.read()
-	err = labelled(runCtx, s.name, p.Run)
-	r.cpu = b.meter.read().since(cpu, 1)
+	defer func() { err = errors.Join(err, b.namespace.removeTopic(ctx, topic)) }()
+	meter, memory := b.meter.of(p.pid()), watchMemory(p.pid())
+	before := meter.read()
+	r.took, err = watch.wait(ctx, p)
+	r.cpu = meter.read().since(before, 1)
 	r.rss = memory.stop()
-	if err != nil {
+	if err = errors.Join(err, p.stop()); err != nil {
 		return r, err
 	}
-	if r.took, err = watch.time(); err != nil {
-		return r, fmt.Errorf("%w within %s", err, bound)
-	}
-	if err := out.verify(ctx); err != nil {
+	arrived := s.tally.arrived
+	if err := errors.Join(b.namespace.count(ctx, topic, s.tally), s.tally.verdict()); err != nil {
 		return r, err
 	}
-	r.relayed = s.tally.arrived - before
+	r.relayed = s.tally.arrived - arrived
 	s.sent += r.relayed
 	return r, s.verify(ctx)
 }

@@ -35,7 +35,7 @@ INSERT INTO outbox_sent (seq, id, occurred_at, created_at, sent_at, aggregate_ve
 SELECT -v, gen_random_uuid(), clock_timestamp(), clock_timestamp(), now(), v, ` + copied + `
 FROM generate_series(%d, %d) v CROSS JOIN template`
 
-	// atOnce is how many versions one transaction stores.
+	// atOnce is how many versions one transaction stores, usually.
 	atOnce = 250
 )
 
@@ -66,22 +66,29 @@ func newLoader(ctx context.Context, db *bun.DB, store *outbox.Store, work backlo
 
 // waiting stores the next versions of each aggregate.
 func (l *loader) waiting(ctx context.Context, versions int) error {
-	err := l.insert(ctx, insertCopies, l.next, versions)
+	err := l.insert(ctx, insertCopies, l.next, versions, atOnce)
+	l.next += versions
+	return err
+}
+
+// waitingAtOnce does it in one transaction.
+func (l *loader) waitingAtOnce(ctx context.Context, versions int) error {
+	err := l.insert(ctx, insertCopies, l.next, versions, versions)
 	l.next += versions
 	return err
 }
 
 // sent stores versions of each aggregate in today's partition of the archive.
 func (l *loader) sent(ctx context.Context, versions int) error {
-	return l.insert(ctx, insertSent, 1, versions)
+	return l.insert(ctx, insertSent, 1, versions, atOnce)
 }
 
-func (l *loader) insert(ctx context.Context, statement string, first, versions int) error {
-	for end := first + versions; first < end; first += atOnce {
-		if _, err := l.db.DB.ExecContext(ctx, fmt.Sprintf(statement, first, min(first+atOnce, end)-1)); err != nil {
+func (l *loader) insert(ctx context.Context, statement string, first, versions, step int) error {
+	for end := first + versions; first < end; first += step {
+		if _, err := l.db.DB.ExecContext(ctx, fmt.Sprintf(statement, first, min(first+step, end)-1)); err != nil {
 			return fmt.Errorf("prefill: %w", err)
 		}
-		if done := first + atOnce - 1; done%2500 == 0 {
+		if done := first + step - 1; done%2500 == 0 {
 			progressf("prefill of %s: %d rows", l.work.topic, done*aggregates)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"strconv"
@@ -8,22 +9,22 @@ import (
 	"time"
 )
 
-// memory follows how much physical memory this program has. It needs Linux's /proc; else the figure is NaN.
+// memory follows how much physical memory a process has. It needs Linux's /proc; else the figure is NaN.
 type memory struct {
 	quit chan struct{}
 	most chan float64
 }
 
-func watchMemory() *memory {
+func watchMemory(pid int) *memory {
 	m := &memory{quit: make(chan struct{}), most: make(chan float64)}
 	go func() {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
-		most := residentMemory()
+		most := residentMemory(pid)
 		for {
 			select {
 			case <-tick.C:
-				most = max(most, residentMemory())
+				most = max(most, residentMemory(pid))
 			case <-m.quit:
 				m.most <- most
 				return
@@ -39,8 +40,8 @@ func (m *memory) stop() float64 {
 	return <-m.most
 }
 
-func residentMemory() float64 {
-	status, err := os.ReadFile("/proc/self/status")
+func residentMemory(pid int) float64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return math.NaN()
 	}

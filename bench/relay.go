@@ -33,8 +33,12 @@ func relay(ctx context.Context, args []string) (err error) {
 	flags.IntVar(&b.cfg.BatchSize, "batch", 0, "projector.Config.BatchSize (0: the default)")
 	flags.IntVar(&b.cfg.Workers, "workers", 0, "projector.Config.Workers (0: the default)")
 	cpuprofile := flags.String("cpuprofile", "", "write a CPU profile to this file")
+	isPart := flags.Bool("part", false, "be a projector of relay-flat or scaling; they start it by themselves")
 	if err := parse(flags, args); err != nil {
 		return err
+	}
+	if *isPart {
+		return runRelayer(ctx, os.Stdin, os.Stdout)
 	}
 	b.versions = max(1, *n/aggregates)
 
@@ -73,8 +77,10 @@ type relayBench struct {
 	cfg      projector.Config
 	meter    meter
 	open     func(ctx context.Context, work backlog) (outlet, error)
-	floor    *raw // nil without a broker
+	floor    *raw // nil without a broker, as is the namespace
 	only     string
+
+	namespace *namespace
 
 	raw, archive, remove series
 }
@@ -99,7 +105,7 @@ func (b *relayBench) connect(ctx context.Context) (done func(), err error) {
 		n.close(ctx)
 		stop()
 	}
-	b.meter = newMeter(b.dsn, server.URL)
+	b.meter, b.namespace = newMeter(b.dsn, server.URL), n
 	if err := b.rehearse(ctx, n); err != nil {
 		done()
 		return nil, fmt.Errorf("rehearsal: %w", err)

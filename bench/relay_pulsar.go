@@ -33,9 +33,7 @@ func openPulsar(ctx context.Context, n *namespace, work backlog, keep *raw) (out
 }
 
 func (b *broker) verify(ctx context.Context) error {
-	err := b.namespace.read(ctx, b.topic, func(m client.Message) {
-		version, _ := strconv.ParseInt(m.Properties()["ce_aggregateversion"], 10, 64) // 0 is a ghost
-		b.tally.add(m.Properties()["ce_subject"], version)
+	err := b.namespace.count(ctx, b.topic, b.tally, func(m client.Message) {
 		if b.keep != nil {
 			b.keep.messages = append(b.keep.messages, &client.ProducerMessage{
 				Payload: m.Payload(), Key: m.Key(), Properties: m.Properties(), EventTime: m.EventTime(),
@@ -43,6 +41,17 @@ func (b *broker) verify(ctx context.Context) error {
 		}
 	})
 	return errors.Join(err, b.tally.verdict())
+}
+
+// count enters what is in a topic into a tally.
+func (n *namespace) count(ctx context.Context, topic string, t *tally, also ...func(client.Message)) error {
+	return n.read(ctx, topic, func(m client.Message) {
+		version, _ := strconv.ParseInt(m.Properties()["ce_aggregateversion"], 10, 64) // 0 is a ghost
+		t.add(m.Properties()["ce_subject"], version)
+		for _, take := range also {
+			take(m)
+		}
+	})
 }
 
 func (b *broker) close(ctx context.Context) error {

@@ -2,56 +2,76 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/messaging"
 )
 
-// stopwatch passes messages on. It takes the time from the first call until so many were confirmed, and calls done when
-// all were.
+// stopwatch takes the time from the begin of the first publication until so many messages were confirmed, of all
+// projectors together.
 type stopwatch struct {
-	to           messaging.Publisher
 	clocked, all int
-	done         func()
+	done         chan struct{} // closed when all were
 
 	mu         sync.Mutex
 	begin, end time.Time
 	confirmed  int
 }
 
-func newStopwatch(to messaging.Publisher, clocked, all int, done func()) *stopwatch {
-	return &stopwatch{to: to, clocked: clocked, all: all, done: done}
+func newStopwatch(clocked, all int) *stopwatch {
+	return &stopwatch{clocked: clocked, all: all, done: make(chan struct{})}
 }
 
-// Publish passes msgs on.
-func (s *stopwatch) Publish(ctx context.Context, msgs []event.Envelope) error {
-	s.mu.Lock()
-	if s.begin.IsZero() {
-		s.begin = time.Now()
-	}
-	s.mu.Unlock()
-	err := s.to.Publish(ctx, msgs)
+func (s *stopwatch) note(p publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.confirmed += confirmed(msgs, err)
-	if s.end.IsZero() && s.confirmed >= s.clocked {
-		s.end = time.Now()
+	if s.begin.IsZero() || p.Begin.Before(s.begin) {
+		s.begin = p.Begin
 	}
-	if s.confirmed >= s.all {
-		s.done()
+	before := s.confirmed
+	s.confirmed += p.Confirmed
+	if before < s.clocked && s.confirmed >= s.clocked {
+		s.end = p.End
 	}
-	return err
+	if before < s.all && s.confirmed >= s.all {
+		close(s.done)
+	}
 }
 
-// time fails if not all were confirmed.
-func (s *stopwatch) time() (time.Duration, error) {
+// count returns how many were confirmed so far, those that were published twice included.
+func (s *stopwatch) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.confirmed < s.all {
-		return 0, fmt.Errorf("%w: %d of %d events were not published", errWrong, s.all-s.confirmed, s.all)
+	return s.confirmed
+}
+
+var errEnded = errors.New("a projector has ended")
+
+// wait returns when all were confirmed. It fails when that takes too long, or when one of the projectors ends.
+func (s *stopwatch) wait(ctx context.Context, by ...*relayer) (time.Duration, error) {
+	bound := time.Minute + time.Duration(s.all)*time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("it was not over after %s", bound))
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	for _, r := range by {
+		go func() {
+			select {
+			case <-r.ended:
+				fail(fmt.Errorf("%w: %s", errEnded, r.name))
+			case <-ctx.Done():
+			}
+		}()
 	}
-	return s.end.Sub(s.begin), nil
+	select {
+	case <-s.done:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.end.Sub(s.begin), nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return 0, fmt.Errorf("%w: %d of %d events were not published: %w", errWrong, s.all-s.confirmed, s.all, context.Cause(ctx))
+	}
 }

@@ -46,6 +46,16 @@ func TestTally(t *testing.T) {
 	}
 }
 
+func TestATallyThatTakesRepetitions(t *testing.T) {
+	tally := newTally([]string{"a"}, 3)
+	tally.repeats = true
+	for _, version := range []int64{1, 2, 1, 2, 3} {
+		tally.add("a", version)
+	}
+	require.NoError(t, tally.verdict())
+	require.Equal(t, 2, tally.doubled)
+}
+
 func TestAPartialTallyHasNoGaps(t *testing.T) {
 	tally := newTally([]string{"a", "b"}, 9)
 	tally.partial = true

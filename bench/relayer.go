@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// relayer is a projector in a process of its own, seen from the one that measures.
+type relayer struct {
+	name string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *gob.Decoder
+
+	ended chan struct{} // closed when the process says nothing any more; then err says why
+	err   error
+}
+
+// launchRelayer starts a process and waits until it is ready. It calls note for each of its publications, one after the
+// other.
+func launchRelayer(ctx context.Context, e errand, note func(publication)) (*relayer, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start the projector %s: %w", e.Name, err)
+	}
+	r := &relayer{name: e.Name, cmd: exec.CommandContext(ctx, self, "relay", "-part"), ended: make(chan struct{})} //nolint:gosec // this program
+	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(os.Interrupt) }
+	r.cmd.WaitDelay = 20 * time.Second
+	r.cmd.Stderr = os.Stderr
+	out, err := r.cmd.StdoutPipe()
+	if err == nil {
+		r.in, err = r.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = r.cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the projector %s: %w", e.Name, err)
+	}
+	r.out = gob.NewDecoder(out)
+	var ready publication
+	if err := errors.Join(gob.NewEncoder(r.in).Encode(e), r.out.Decode(&ready)); err != nil {
+		return nil, errors.Join(fmt.Errorf("the projector %s did not get ready, its standard error says why: %w", e.Name, err),
+			r.in.Close(), r.cmd.Wait())
+	}
+	go r.follow(note)
+	return r, nil
+}
+
+func (r *relayer) follow(note func(publication)) {
+	defer close(r.ended)
+	for {
+		p := publication{By: r.name}
+		if err := r.out.Decode(&p); err != nil {
+			if !errors.Is(err, io.EOF) {
+				r.err = fmt.Errorf("the projector %s: %w", r.name, err)
+			}
+			return
+		}
+		note(p)
+	}
+}
+
+func (r *relayer) pid() int { return r.cmd.Process.Pid }
+
+// stop has the process finish what is under way and hand its lanes back.
+func (r *relayer) stop() error {
+	_ = r.in.Close() // it may have ended
+	<-r.ended
+	if err := r.cmd.Wait(); err != nil {
+		return errors.Join(r.err, fmt.Errorf("the projector %s: %w", r.name, err))
+	}
+	return r.err
+}
+
+// kill ends the process without a chance to do anything.
+func (r *relayer) kill() error {
+	if err := r.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill the projector %s: %w", r.name, err)
+	}
+	<-r.ended
+	_ = r.cmd.Wait() // it was killed
+	return nil
+}
