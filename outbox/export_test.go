@@ -9,6 +9,12 @@ const (
 	GlanceTenants = glanceTenants
 	PickRows      = pickRows
 	SettleRows    = settleRows
+	SettleHeld    = settleHeld
+	QueueRows     = queueRows
+	DueRows       = dueRows
+	NextDue       = nextDue
+	AbandonHeld   = abandonHeld
+	LoadBlocks    = loadBlocks
 )
 
 // Text returns a statement with the store's schema in it.

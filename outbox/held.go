@@ -55,9 +55,14 @@ func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks
 
 // dueRows finds held rows whose time has come. Followers wait at infinity, so that a long queue behind a refused head
 // costs nothing here.
+//
+// The time is asked for once, in a sub-select: compared with a volatile function, retry_after bounds no index scan, and
+// each look would read all the rows that wait at infinity.
 const dueRows = `
-SELECT ` + rowColumns + `, retry_after FROM {schema}.outbox_held
-WHERE lane = ANY ($1::smallint[]) AND retry_after <= clock_timestamp() AND topic <> ALL ($2::text[])
+SELECT ` + rowColumns + `, retry_after FROM unnest($1::smallint[]) c(held_lane) CROSS JOIN LATERAL (
+	SELECT * FROM {schema}.outbox_held h
+	WHERE h.lane = c.held_lane AND h.retry_after <= (SELECT clock_timestamp()) AND h.topic <> ALL ($2::text[])
+	ORDER BY h.retry_after LIMIT 100) h
 ORDER BY retry_after LIMIT 100`
 
 // MaxDue is the most rows that [Store.Due] returns.
@@ -92,7 +97,7 @@ const nextDue = `
 SELECT coalesce(extract(epoch FROM min(h.retry_after) - clock_timestamp()), -1)::float8
 FROM unnest($1::smallint[]) c(lane) CROSS JOIN LATERAL (
 	SELECT retry_after FROM {schema}.outbox_held h
-	WHERE h.lane = c.lane AND h.retry_after > clock_timestamp() AND h.retry_after < 'infinity' ORDER BY h.retry_after LIMIT 1) h`
+	WHERE h.lane = c.lane AND h.retry_after > (SELECT clock_timestamp()) AND h.retry_after < 'infinity' ORDER BY h.retry_after LIMIT 1) h`
 
 // NextDue returns how long it is until the next held row of the lanes becomes due, and whether there is one.
 func (s *Store) NextDue(ctx context.Context, lanes []int16) (time.Duration, bool, error) {
@@ -103,8 +108,13 @@ func (s *Store) NextDue(ctx context.Context, lanes []int16) (time.Duration, bool
 	return time.Duration(seconds * float64(time.Second)), seconds >= 0, nil
 }
 
+// queueRows is written with a comparison of rows for the reason given at headOfKey: with equality, a planner that expects
+// few rows of a key reads and sorts all of them for each hundred.
 const queueRows = `
-SELECT ` + rowColumns + ` FROM {schema}.outbox_held WHERE lane = $1 AND ordering_key = $2 ORDER BY seq LIMIT 100`
+SELECT ` + rowColumns + ` FROM (
+	SELECT * FROM {schema}.outbox_held x
+	WHERE (x.lane, x.ordering_key, x.seq) > ($1::smallint, $2::text, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 100) x
+WHERE lane = $1 AND ordering_key = $2 ORDER BY seq`
 
 // Queue returns the first held rows of a key, in order.
 func (s *Store) Queue(ctx context.Context, lane int16, key string) ([]Row, error) {
@@ -126,15 +136,17 @@ WITH lane AS MATERIALIZED (
 // statement has one snapshot, in which the rows that it deletes are still visible: hence "<> ALL".
 const settleHeld = heldFence + `,
 gone AS (
-	DELETE FROM {schema}.outbox_held h USING lane WHERE h.lane = lane.lane AND h.seq = ANY ($5::bigint[]) RETURNING h.*),
+	DELETE FROM {schema}.outbox_held h
+	WHERE h.lane = $2 AND h.seq = ANY ($5::bigint[]) AND EXISTS (SELECT FROM lane) RETURNING h.*),
 arch AS (
 	INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone WHERE $7),
 next AS MATERIALIZED (
-	SELECT h.lane, h.seq, h.not_before FROM {schema}.outbox_held h, lane
-	WHERE h.lane = lane.lane AND h.ordering_key = $6 AND h.seq <> ALL ($5::bigint[]) ORDER BY h.seq LIMIT 1),
+	SELECT h.lane, h.seq, h.not_before, h.retry_after FROM {schema}.outbox_held h
+	WHERE h.lane = $2 AND h.ordering_key = $6 AND h.seq <> ALL ($5::bigint[]) AND EXISTS (SELECT FROM lane)
+	ORDER BY h.seq LIMIT 1),
 due AS (
 	UPDATE {schema}.outbox_held h SET retry_after = greatest(clock_timestamp(), next.not_before)
-	FROM next WHERE h.lane = next.lane AND h.seq = next.seq AND h.retry_after = 'infinity'),
+	FROM next WHERE h.lane = next.lane AND h.seq = next.seq AND next.retry_after = 'infinity'),
 lift AS (
 	DELETE FROM {schema}.outbox_block b USING lane
 	WHERE b.lane = lane.lane AND b.ordering_key = $6 AND b.state <> 'dead' AND NOT EXISTS (SELECT 1 FROM next)
@@ -191,11 +203,14 @@ gone AS (
 dead AS (
 	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, $6 FROM gone),
 next AS MATERIALIZED (
-	SELECT h.lane, h.seq, h.not_before FROM {schema}.outbox_held h JOIN gone USING (lane, ordering_key)
-	WHERE h.seq <> $5 ORDER BY h.seq LIMIT 1),
+	SELECT f.lane, f.seq, f.not_before, f.retry_after FROM gone CROSS JOIN LATERAL (
+		SELECT x.lane, x.ordering_key, x.seq, x.not_before, x.retry_after FROM {schema}.outbox_held x
+		WHERE (x.lane, x.ordering_key, x.seq) > (gone.lane, gone.ordering_key, 0) AND x.seq <> $5
+		ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1) f
+	WHERE f.lane = gone.lane AND f.ordering_key = gone.ordering_key),
 due AS (
 	UPDATE {schema}.outbox_held h SET retry_after = greatest(clock_timestamp(), next.not_before)
-	FROM next WHERE h.lane = next.lane AND h.seq = next.seq AND h.retry_after = 'infinity'),
+	FROM next WHERE h.lane = next.lane AND h.seq = next.seq AND next.retry_after = 'infinity'),
 lift AS (
 	DELETE FROM {schema}.outbox_block b USING gone
 	WHERE b.lane = gone.lane AND b.ordering_key = gone.ordering_key AND b.state <> 'dead' AND NOT EXISTS (SELECT 1 FROM next)

@@ -54,6 +54,47 @@ func TestPlansAtAnyBacklog(t *testing.T) {
 	}
 }
 
+// One key holds a hundred thousand rows, and nobody has analysed the table: what concerns a row, a key or the next minute
+// must not read all of them.
+func TestPlansOfALongQueue(t *testing.T) {
+	f := newFixture(t, nil)
+	_, err := f.db.Exec("ALTER TABLE outbox_held SET (autovacuum_enabled = off)")
+	require.NoError(t, err)
+	for _, state := range []string{"empty", "unknown", "analysed"} {
+		t.Run(state, func(t *testing.T) {
+			switch state {
+			case "unknown":
+				_, err := f.db.Exec(`WITH row AS (INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, event_type, source, payload)
+					SELECT gen_random_uuid(), now(), 3, 'a', 'order', 'key', 't', 'test', 'x' FROM generate_series(1, 100000) RETURNING *)
+					INSERT INTO outbox_held SELECT *, 'infinity' FROM row`)
+				require.NoError(t, err)
+			case "analysed":
+				_, err := f.db.Exec("ANALYZE outbox_held")
+				require.NoError(t, err)
+			}
+			const byKey, byTime = "outbox_held_key on outbox_held", "outbox_held_due on outbox_held"
+			due := f.explain(outbox.DueRows, "{1,2,3,4}", "{}")
+			require.Regexp(t, `outbox_held_due.*\n.*Index Cond: \(\(lane = c.held_lane\) AND \(retry_after <= `, due)
+			next := f.explain(outbox.NextDue, "{1,2,3,4}")
+			require.Contains(t, next, byTime)
+			require.Contains(t, next, "(retry_after < 'infinity'")
+			if state != "empty" { // a scan of the few pages that it expects
+				queue := f.explain(outbox.QueueRows, "3", "key")
+				require.Contains(t, queue, byKey)
+				require.NotContains(t, queue, "Sort Key: x_1.lane")
+			}
+			for name, plan := range map[string]string{
+				"settle":  f.explain(outbox.SettleHeld, "me", "3", "1", "0", "{5,6}", "key", "true"),
+				"abandon": f.explain(outbox.AbandonHeld, "me", "3", "1", "0", "5", "no"),
+			} {
+				require.Regexp(t, `Index Cond: \(\(lane = next.lane\) AND \(seq = next.seq\)\)`, plan, name)
+				require.NotContains(t, plan, "Sort Key: h_1.seq", name)
+				require.NotContains(t, plan, "Sort Key: x.seq", name)
+			}
+		})
+	}
+}
+
 // explain returns the generic plan, the one that a prepared statement ends up with.
 func (f *fixture) explain(statement string, args ...string) string {
 	f.t.Helper()
