@@ -25,7 +25,7 @@ func TestPanicEndsNoLoop(t *testing.T) {
 		"fetch":       "claimed_seq < x.hi",
 		"settle":      "o.seq = a.seq RETURNING o.*),\narch",
 		"hold":        "verdict = 4 THEN not_before",
-		"due":         "retry_after <= clock_timestamp() AND topic",
+		"due":         "retry_after <= (SELECT clock_timestamp())",
 		"settle held": "lift AS (",
 		"clean":       "pg_inherits",
 	} {
