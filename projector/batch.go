@@ -287,8 +287,10 @@ func (w *worker) publish(ctx context.Context, rows []*outbox.Row) map[int]error 
 	}
 	span.SetAttributes(attribute.Int("messaging.batch.message_count", len(msgs)))
 
+	began := time.Now()
 	err := p.pub.Publish(ctx, msgs)
 	if err == nil {
+		w.reportTopics(ctx, rows, nil, began)
 		return nil
 	}
 	span.SetStatus(codes.Error, err.Error())
@@ -303,21 +305,8 @@ func (w *worker) publish(ctx context.Context, rows []*outbox.Row) map[int]error 
 			errs[i] = err
 		}
 	}
-	w.reportTopics(ctx, rows, errs)
+	w.reportTopics(ctx, rows, errs, began)
 	return errs
-}
-
-// reportTopics pauses topics in trouble and forgets the trouble of those that took something.
-func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[int]error) {
-	for i, r := range rows {
-		if errs[i] == nil {
-			w.r.topics.heal(r.Topic)
-		} else if classify(errs[i]) == classTopic {
-			if pause, first := w.r.topics.pause(r.Topic); first {
-				w.r.p.log.WarnContext(ctx, "oncebox: a topic takes nothing, its rows wait", "topic", r.Topic, "pause", pause, "error", errs[i])
-			}
-		}
-	}
 }
 
 // settle writes down what became of the rows: first those that are out, then those that are held.

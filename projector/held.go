@@ -26,7 +26,7 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		byLane[l.lease.Lane] = l
 		numbers = append(numbers, l.lease.Lane)
 	}
-	due, err := w.r.store.Due(ctx, numbers, w.r.topics.list())
+	due, err := w.r.store.Due(ctx, numbers, w.leftAlone())
 	if err != nil {
 		return 0, err
 	}

@@ -54,7 +54,7 @@ func (r *relay) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.supervise(ctx, "keeper", r.p.cfg.Renew, r.kept.after(r.keep)) })
 	for i, w := range r.workers {
-		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.stepped.after(w.step)) })
+		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.stepped.after(w.turn)) })
 	}
 	group.Go(func() error { return r.supervise(ctx, "listener", relistenPause, r.listen) })
 	if r.p.cfg.CleanInterval > 0 {
@@ -101,7 +101,7 @@ func (r *relay) supervise(ctx context.Context, name string, every time.Duration,
 		pause := every
 		if err := guard(ctx, step); err != nil && ctx.Err() == nil {
 			failures++
-			pause = backoff.Jitter(backoff.Exponential(failures, 100*time.Millisecond, 5*time.Second))
+			pause = backoff.Jitter(backoff.Exponential(failures, 100*time.Millisecond, 2*time.Second))
 			r.p.log.WarnContext(ctx, "oncebox: projector "+name+" failed, trying again", "error", err, "pause", pause, "failures", failures)
 		} else {
 			failures = 0
@@ -140,51 +140,4 @@ func (r *relay) handBack(ctx context.Context) {
 	if err != nil {
 		r.p.log.WarnContext(ctx, "oncebox: lanes were not handed back, they are free when their leases end", "error", err)
 	}
-}
-
-// pausedTopics are topics in trouble. They are left alone for a while that grows with each failure.
-type pausedTopics struct {
-	mu    sync.Mutex
-	byKey map[string]topicPause
-}
-
-type topicPause struct {
-	failures int
-	until    time.Time
-}
-
-func (t *pausedTopics) pause(topic string) (time.Duration, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byKey == nil {
-		t.byKey = map[string]topicPause{}
-	}
-	p := t.byKey[topic]
-	if time.Now().Before(p.until) {
-		return 0, false // several messages of one batch are one failure
-	}
-	p.failures++
-	d := backoff.Jitter(backoff.Exponential(p.failures, 500*time.Millisecond, 30*time.Second))
-	p.until = time.Now().Add(d)
-	t.byKey[topic] = p
-	return d, true
-}
-
-func (t *pausedTopics) heal(topic string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.byKey, topic)
-}
-
-// list returns the topics that are to be left alone now.
-func (t *pausedTopics) list() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	topics := []string{}
-	for topic, p := range t.byKey {
-		if time.Now().Before(p.until) {
-			topics = append(topics, topic)
-		}
-	}
-	return topics
 }

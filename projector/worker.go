@@ -28,12 +28,16 @@ type worker struct {
 	stepped    pulse
 	crowd      crowd
 	paused     []string // topics, as of the last look
-	generation int      // of the mark that the cursors rest on
+	silence    silence
+	generation int // of the mark that the cursors rest on
 }
 
 // step is one turn of the loop: a pass, and a pause if there was nothing to do.
 func (w *worker) step(ctx context.Context) error {
 	n, err := w.pass(ctx)
+	if n == 0 {
+		w.silence.avoided = nil // there are no others
+	}
 	if err != nil || n > 0 {
 		w.pause = 0
 		return err
@@ -155,7 +159,7 @@ func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error
 // pausedTopics returns the topics that are to be left alone now. When one of them is tried again, what was skipped for
 // its sake comes first.
 func (w *worker) pausedTopics() []string {
-	paused := w.r.topics.list()
+	paused := w.leftAlone()
 	for _, before := range w.paused {
 		if !slices.Contains(paused, before) {
 			for _, l := range w.mine() {

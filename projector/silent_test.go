@@ -1,0 +1,160 @@
+package projector_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/projector"
+)
+
+// mute is a publisher that gets no receipts for some topics, and waits for them as long as it may.
+type mute struct {
+	*recorder
+
+	mu     sync.Mutex
+	topics map[string]bool
+	vain   int // calls that waited
+}
+
+func (m *mute) Publish(ctx context.Context, msgs []event.Envelope) error {
+	m.mu.Lock()
+	failed := map[int]error{}
+	var rest []event.Envelope
+	for i := range msgs {
+		if m.topics[msgs[i].Topic] {
+			failed[i] = messaging.ErrUnknown
+		} else {
+			rest = append(rest, msgs[i])
+		}
+	}
+	if len(failed) > 0 {
+		m.vain++
+	}
+	m.mu.Unlock()
+	if err := m.recorder.Publish(ctx, rest); err != nil || len(failed) == 0 {
+		return err
+	}
+	<-ctx.Done()
+	return &messaging.PublishError{Failed: failed}
+}
+
+func (m *mute) speak() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.topics = nil
+}
+
+func (m *mute) waited() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.vain
+}
+
+// chronicle collects a log.
+type chronicle struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (c *chronicle) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.buf.Write(p)
+}
+
+func (c *chronicle) count(text string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Count(c.buf.String(), text)
+}
+
+const (
+	topicPaused  = "a topic takes nothing"
+	workerFailed = "worker 0 failed"
+)
+
+// mutely starts a projector with batches of some size and topics that are silent.
+func (f *fixture) mutely(batch int, topics ...string) (*mute, *chronicle) {
+	f.t.Helper()
+	m := &mute{recorder: f.pub, topics: map[string]bool{}}
+	for _, topic := range topics {
+		m.topics[topic] = true
+	}
+	log := &chronicle{}
+	cfg := quick()
+	cfg.Workers, cfg.BatchSize, cfg.MaxRetryAttempts, cfg.PublishTimeout = 1, batch, 1, 100*time.Millisecond
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	p, err := projector.New(m, &cfg, f.store)
+	require.NoError(f.t, err)
+	f.run(p)
+	return m, log
+}
+
+// requireUnspent demands that everything was sent, in order per key, and that no row paid for the silence.
+func (f *fixture) requireUnspent(rows int) {
+	f.t.Helper()
+	f.eventually("all are sent", func() bool { return len(f.pub.types()) == rows })
+	last := map[string]int64{}
+	for _, m := range f.pub.taken {
+		require.Greater(f.t, m.Sequence, last[m.RoutingKey])
+		last[m.RoutingKey] = m.Sequence
+	}
+	f.eventually("all are settled", func() bool {
+		var n int
+		require.NoError(f.t, f.db.NewRaw("SELECT count(*) FROM outbox_messages WHERE status <> 'SENT' OR retry_count > 0").Scan(f.t.Context(), &n))
+		return n == 0
+	})
+}
+
+// A topic that hangs looks like a broker that is away when a call has nothing else. Others are served all the same, even
+// if whole batches from the heads of the lanes belong to the one that hangs.
+func TestSilentTopicStarvesNoOther(t *testing.T) {
+	f := newFixture(t)
+	const silent = 64 * 40 // some batches
+	f.fill(silent, "big", "down")
+	f.fill(640, "small", "up")
+	m, log := f.mutely(64, "down")
+	f.eventually("the other topic is served", func() bool { return len(f.pub.types()) == 640 })
+	require.Positive(t, log.count(workerFailed), "at first nobody knows")
+	require.Positive(t, log.count(topicPaused))
+	f.fill(640, "late", "up")
+	f.store.Wake()
+	f.eventually("and goes on", func() bool { return len(f.pub.types()) == 1280 })
+	m.speak()
+	f.requireUnspent(silent + 1280)
+}
+
+// Where the broker gives receipts for others in the same call, there is no doubt.
+func TestSilentTopicAmongOthers(t *testing.T) {
+	f := newFixture(t)
+	f.fill(64, "big", "down")
+	f.fill(64, "small", "up")
+	m, log := f.mutely(1000, "down")
+	f.eventually("it was tried", func() bool { return m.waited() > 0 })
+	f.eventually("it is left alone", func() bool { return log.count(topicPaused) > 0 })
+	m.speak()
+	f.requireUnspent(128)
+	require.Zero(t, log.count(workerFailed), "the worker goes on")
+}
+
+// A broker that is away is no trouble of any topic: nobody knows better, so none is paused for longer and longer.
+func TestSilentBrokerPausesNoTopic(t *testing.T) {
+	f := newFixture(t)
+	f.fill(2000, "big", "one")
+	f.fill(2000, "small", "two")
+	m, log := f.mutely(1000, "one", "two")
+	f.eventually("it was tried", func() bool { return m.waited() >= 4 })
+	require.Zero(t, log.count(topicPaused))
+	require.Positive(t, log.count(workerFailed))
+	m.speak()
+	f.requireUnspent(4000)
+}

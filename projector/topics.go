@@ -1,0 +1,160 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// pausedTopics are topics in trouble. They are left alone for a while that grows with each failure.
+type pausedTopics struct {
+	mu    sync.Mutex
+	byKey map[string]topicPause
+	heard time.Time // when the latest call that brought a receipt began
+}
+
+type topicPause struct {
+	failures int
+	until    time.Time
+}
+
+func (t *pausedTopics) pause(topic string) (time.Duration, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byKey == nil {
+		t.byKey = map[string]topicPause{}
+	}
+	p := t.byKey[topic]
+	if time.Now().Before(p.until) {
+		return 0, false // several messages of one batch are one failure
+	}
+	p.failures++
+	d := backoff.Jitter(backoff.Exponential(p.failures, 500*time.Millisecond, 30*time.Second))
+	p.until = time.Now().Add(d)
+	t.byKey[topic] = p
+	return d, true
+}
+
+func (t *pausedTopics) heal(topic string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byKey, topic)
+}
+
+// list returns the topics that are to be left alone now.
+func (t *pausedTopics) list() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	topics := []string{}
+	for topic, p := range t.byKey {
+		if time.Now().Before(p.until) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
+}
+
+// answered notes that a call that began then brought a receipt.
+func (t *pausedTopics) answered(began time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if began.After(t.heard) {
+		t.heard = began
+	}
+}
+
+// answers tells whether the broker has given a receipt to a call that began since then.
+func (t *pausedTopics) answers(since time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.heard.After(since)
+}
+
+// silence is how a worker finds out what is wrong when a call brings no receipt at all: the broker may be away, or the
+// topics of the call hang while others would take something. So it leaves those topics out for a while, as long as there
+// are others. If a receipt comes then, it was they.
+type silence struct {
+	topics   []string // that brought nothing in this turn
+	avoided  []string
+	until    time.Time
+	failures int // in a row
+}
+
+// turn is a step that leaves out what was silent in the one before.
+func (w *worker) turn(ctx context.Context) error {
+	if s := &w.silence; len(s.topics) > 0 {
+		s.failures++
+		s.avoided, s.topics = s.topics, nil
+		s.until = time.Now().Add(backoff.Exponential(s.failures, time.Second, 4*time.Second))
+	}
+	return w.step(ctx)
+}
+
+// leftAlone returns the topics of which nothing is to be published now.
+func (w *worker) leftAlone() []string {
+	if time.Now().After(w.silence.until) {
+		w.silence.avoided = nil
+	}
+	return append(w.r.topics.list(), w.silence.avoided...)
+}
+
+// reportTopics pauses topics in trouble and forgets the trouble of those that took something. A topic that gave no answer
+// while the broker gave receipts for others is in trouble as well: its errors become those of a topic.
+func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time) {
+	topics := &w.r.topics
+	silent := map[string]error{}
+	for i, r := range rows {
+		if err := errs[i]; err != nil && classify(err) == classBroker {
+			silent[r.Topic] = err
+		}
+	}
+	heard, healed := false, ""
+	for i, r := range rows {
+		switch err := errs[i]; {
+		case err == nil:
+			if heard = true; r.Topic != healed {
+				healed = r.Topic
+				topics.heal(r.Topic)
+				delete(silent, r.Topic)
+			}
+		case classify(err) == classTopic:
+			w.leaveAlone(ctx, r.Topic, err)
+			delete(silent, r.Topic)
+		}
+	}
+	switch {
+	case heard:
+		topics.answered(began)
+		for _, topic := range w.silence.avoided {
+			w.leaveAlone(ctx, topic, errSilent)
+		}
+		w.silence = silence{}
+	case !topics.answers(began):
+		w.silence.topics = slices.Collect(maps.Keys(silent))
+		return
+	}
+	for topic, err := range silent {
+		w.leaveAlone(ctx, topic, err)
+	}
+	for i, r := range rows {
+		if reason, ok := silent[r.Topic]; ok && classify(errs[i]) == classBroker {
+			errs[i] = &messaging.TopicError{Topic: r.Topic, Err: reason}
+		}
+	}
+}
+
+// errSilent is why a topic is paused that gave no answer while others did.
+var errSilent = errors.New("projector: the topic gave no answer, others did")
+
+func (w *worker) leaveAlone(ctx context.Context, topic string, reason error) {
+	if pause, first := w.r.topics.pause(topic); first {
+		w.r.p.log.WarnContext(ctx, "oncebox: a topic takes nothing, its rows wait", "topic", topic, "pause", pause, "error", reason)
+	}
+}
