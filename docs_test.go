@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +48,27 @@ func TestDocumentationIsCompiled(t *testing.T) {
 		}
 	}
 	require.NotZero(t, blocks)
+}
+
+// Every test that docs/testing.md names exists.
+func TestNamedTestsExist(t *testing.T) {
+	page, err := os.ReadFile("docs/testing.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile("`([a-z/]+)\\.(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
+	require.NotEmpty(t, named)
+	for _, name := range named {
+		folder, test := name[1], name[2]
+		files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+		require.NoError(t, err)
+		found := slices.ContainsFunc(files, func(file string) bool {
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			return strings.Contains(string(source), "\nfunc "+test+"(t *testing.T) {")
+		})
+		if !found {
+			t.Errorf("docs/testing.md names %s.%s, which does not exist", folder, test)
+		}
+	}
 }
 
 // flat drops indentation and empty lines: a block may be a part of a function.

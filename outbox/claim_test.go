@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"database/sql"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -41,9 +42,11 @@ func TestClaimTakesNoMoreThanItAskedFor(t *testing.T) {
 		for range 8 {
 			claims.Go(func() error {
 				leases, err := store.Claim(t.Context(), "somebody", 0, 5, time.Minute)
+				if len(leases) > 5 {
+					return fmt.Errorf("%d lanes", len(leases))
+				}
 				mu.Lock()
 				defer mu.Unlock()
-				require.LessOrEqual(t, len(leases), 5)
 				for _, l := range leases {
 					owners[l.Lane]++
 				}

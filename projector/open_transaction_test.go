@@ -3,6 +3,7 @@ package projector_test
 import (
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,6 +21,7 @@ func TestNoTransactionIsOpenWhilePublishing(t *testing.T) {
 	g := &gate{recorder: f.pub, entered: make(chan struct{}, 1), open: make(chan struct{})}
 	f.add("a", "slow")
 	cfg := quick()
+	cfg.Lease, cfg.Renew, cfg.PublishTimeout = 2*time.Hour, time.Hour, 30*time.Minute // or the deadline would end a transaction
 	p, err := projector.New(g, &cfg, store)
 	require.NoError(t, err)
 	f.run(p)

@@ -11,12 +11,12 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// fill inserts n rows of one key per lane, as a backlog.
-func (f *fixture) fill(n int, tenant, topic string) {
+// fill inserts n rows of one key per lane, as a backlog. Keys and types begin with name.
+func (f *fixture) fill(n int, tenant, topic, name string) {
 	f.t.Helper()
 	_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
 		SELECT gen_random_uuid(), now(), i % 64, ?, ?, ? || '|' || i % 64, ? || '|' || i % 64, ? || '-' || i, 'test', 'x' FROM generate_series(0, ? - 1) i`,
-		tenant, topic, tenant, tenant, tenant, n)
+		tenant, topic, name, name, name, n)
 	require.NoError(f.t, err)
 }
 
@@ -29,14 +29,15 @@ func TestTopicInTroubleStarvesNoOther(t *testing.T) {
 		}
 		return nil
 	}
-	f.fill(64*(2*outbox.ScanWindow+7), "big", "down")
-	f.fill(640, "small", "up")
+	// One tenant: what passes the backlog of another one must not help here.
+	f.fill(64*(2*outbox.ScanWindow+7), "acme", "down", "big")
+	f.fill(640, "acme", "up", "small")
 	f.run(f.projector(quick()))
 	f.eventually("the other topic is served", func() bool { return len(f.pub.types()) == 640 })
 	// A new row under a key of the topic in trouble waits for it.
 	_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
-		VALUES (gen_random_uuid(), now(), 3, 'big', 'up', 'big|3', 'big|3', 'behind', 'test', 'x'),
-			(gen_random_uuid(), now(), 3, 'small', 'up', 'small|3', 'small|3', 'free', 'test', 'x')`)
+		VALUES (gen_random_uuid(), now(), 3, 'acme', 'up', 'big|3', 'big|3', 'behind', 'test', 'x'),
+			(gen_random_uuid(), now(), 3, 'acme', 'up', 'small|3', 'small|3', 'free', 'test', 'x')`)
 	require.NoError(t, err)
 	f.store.Wake()
 	f.eventually("the free one passes", func() bool { return len(f.pub.types()) == 641 })
@@ -60,8 +61,8 @@ func TestTopicInTroubleStarvesNoOther(t *testing.T) {
 func TestBacklogOfOneTenantDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
 	const backlog = 64 * 1000
-	f.fill(backlog, "big", "order")
-	f.fill(128, "small", "order")
+	f.fill(backlog, "big", "order", "big")
+	f.fill(128, "small", "order", "small")
 	f.run(f.projector(quick()))
 	f.eventually("all are sent", func() bool { return len(f.pub.types()) == backlog+128 })
 	types := f.pub.types()

@@ -112,7 +112,7 @@ func TestRowThatKillsItsProjectorsIsDeadAndNoOther(t *testing.T) {
 			cfg := quick()
 			cfg.MaxCrashes = 3
 			crashes := 0
-			for ; crashes < 50; crashes++ {
+			for ; crashes < 8; crashes++ {
 				msgs := f.crash(crashes, cfg, func(msgs []event.Envelope) bool { return has(msgs, killer) })
 				if msgs == nil || f.statuses()[killer] == "DEAD" {
 					break

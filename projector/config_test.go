@@ -1,0 +1,26 @@
+package projector
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// A batch has to be settled before its lease ends, or two projectors publish its rows.
+func TestBatchesFitIntoTheLease(t *testing.T) {
+	require.NoError(t, (*Config)(nil).Validate())
+	cfg := &Config{PublishTimeout: 6 * time.Second, Lease: 10 * time.Second, Renew: 3 * time.Second}
+	require.ErrorContains(t, cfg.Validate(), "PublishTimeout (6s) + 1s must be less than Lease - Renew (7s)")
+	cfg.PublishTimeout -= time.Millisecond
+	require.NoError(t, cfg.Validate())
+
+	now := time.Now()
+	l := &lane{lease: outbox.Lease{Lane: 1}, validUntil: now.Add(7 * time.Second)}
+	require.False(t, l.usable(now, 6*time.Second), "no batch begins that could outlast the lease")
+	require.True(t, l.usable(now, 6*time.Second-time.Millisecond))
+	l.lost = true
+	require.False(t, l.usable(now, time.Second))
+}
