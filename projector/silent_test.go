@@ -120,13 +120,13 @@ func (f *fixture) requireUnspent(rows int) {
 func TestSilentTopicStarvesNoOther(t *testing.T) {
 	f := newFixture(t)
 	const silent = 64 * 40 // some batches
-	f.fill(silent, "big", "down")
-	f.fill(640, "small", "up")
+	f.fill(silent, "big", "down", "big")
+	f.fill(640, "small", "up", "small")
 	m, log := f.mutely(64, "down")
 	f.eventually("the other topic is served", func() bool { return len(f.pub.types()) == 640 })
 	require.Positive(t, log.count(workerFailed), "at first nobody knows")
 	require.Positive(t, log.count(topicPaused))
-	f.fill(640, "late", "up")
+	f.fill(640, "late", "up", "late")
 	f.store.Wake()
 	f.eventually("and goes on", func() bool { return len(f.pub.types()) == 1280 })
 	m.speak()
@@ -136,8 +136,8 @@ func TestSilentTopicStarvesNoOther(t *testing.T) {
 // Where the broker gives receipts for others in the same call, there is no doubt.
 func TestSilentTopicAmongOthers(t *testing.T) {
 	f := newFixture(t)
-	f.fill(64, "big", "down")
-	f.fill(64, "small", "up")
+	f.fill(64, "big", "down", "big")
+	f.fill(64, "small", "up", "small")
 	m, log := f.mutely(1000, "down")
 	f.eventually("it was tried", func() bool { return m.waited() > 0 })
 	f.eventually("it is left alone", func() bool { return log.count(topicPaused) > 0 })
@@ -149,8 +149,8 @@ func TestSilentTopicAmongOthers(t *testing.T) {
 // A broker that is away is no trouble of any topic: nobody knows better, so none is paused for longer and longer.
 func TestSilentBrokerPausesNoTopic(t *testing.T) {
 	f := newFixture(t)
-	f.fill(2000, "big", "one")
-	f.fill(2000, "small", "two")
+	f.fill(2000, "big", "one", "big")
+	f.fill(2000, "small", "two", "small")
 	m, log := f.mutely(1000, "one", "two")
 	f.eventually("it was tried", func() bool { return m.waited() >= 4 })
 	require.Zero(t, log.count(topicPaused))
