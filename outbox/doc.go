@@ -34,5 +34,6 @@
 //
 // # Metrics
 //
+//   - oncebox.outbox.reconciled, by kind: what [Store.Reconcile] repaired; 0 unless rows were changed by hand
 //   - oncebox.outbox.partitions_kept: expired days that stay because [Config.BeforeDrop] failed
 package outbox

@@ -55,6 +55,15 @@ func ExampleStore_Audit() {
 	_ = history
 }
 
+func ExampleStore_Reconcile() {
+	repair := func(ctx context.Context, store *outbox.Store) error {
+		found, err := store.Reconcile(ctx)
+		fmt.Println(found.Total(), "things were repaired")
+		return err
+	}
+	_ = repair
+}
+
 func ExampleConfig_beforeDrop() {
 	var cfg struct{ Outbox outbox.Config }
 	cfg.Outbox.BeforeDrop = func(ctx context.Context, p outbox.Partition) error {

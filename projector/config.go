@@ -53,7 +53,7 @@ type Config struct {
 	SleepBusy time.Duration `env:"SLEEP_BUSY"`
 	// SleepIdle is the pause that it grows to. Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
-	// CleanInterval is how often partitions are made and dropped; -1: never. Default: 1h.
+	// CleanInterval is how often partitions are made and dropped, and the outbox is reconciled; -1: never. Default: 1h.
 	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
 
 	// Logger gets warnings. Default: slog.Default().

@@ -15,7 +15,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// relay serves one store: a keeper that holds leases, workers that publish, a cleaner that keeps partitions.
+// relay serves one store: a keeper that holds leases, workers that publish, a cleaner that keeps partitions,
+// a reconciler that looks for what was left behind.
 type relay struct {
 	p       *Projector
 	store   *outbox.Store
@@ -59,9 +60,15 @@ func (r *relay) run(ctx context.Context) error {
 	group.Go(func() error { return r.supervise(ctx, "listener", relistenPause, r.listen) })
 	if r.p.cfg.CleanInterval > 0 {
 		group.Go(func() error { return r.supervise(ctx, "cleaner", r.p.cfg.CleanInterval, r.store.Clean) })
+		group.Go(func() error { return r.supervise(ctx, "reconciler", r.p.cfg.CleanInterval, r.reconcile) })
 	}
 	err := group.Wait()
 	r.handBack(context.WithoutCancel(ctx))
+	return err
+}
+
+func (r *relay) reconcile(ctx context.Context) error {
+	_, err := r.store.Reconcile(ctx)
 	return err
 }
 
