@@ -3,7 +3,9 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -62,6 +64,36 @@ func ExampleStore_Reconcile() {
 		return err
 	}
 	_ = repair
+}
+
+func ExampleStore_EventsByAggregate() {
+	history := func(ctx context.Context, store *outbox.Store) error {
+		var last int64
+		for {
+			page, err := store.EventsByAggregate(ctx, "acme", "order", "42", last, 100)
+			if err != nil || len(page) == 0 {
+				return err
+			}
+			for _, e := range page {
+				fmt.Println(e.Sequence, e.EventType, e.Status, e.OccurredAt)
+			}
+			last = page[len(page)-1].Sequence
+		}
+	}
+	_ = history
+}
+
+func ExampleStore_ReplaySent() {
+	rebuild := func(ctx context.Context, store *outbox.Store, projection messaging.Handler) error {
+		filter := outbox.SentFilter{Topic: "order", SentFrom: time.Date(2026, 11, 14, 0, 0, 0, 0, time.UTC)}
+		to := messaging.Direct(projection).Publish
+		done, err := store.ReplaySent(ctx, filter, "order.rebuild", to, nil)
+		if err != nil { // perhaps after the cause was mended
+			_, err = store.ReplaySent(ctx, filter, "order.rebuild", to, &outbox.SentReplay{After: done.Last})
+		}
+		return err
+	}
+	_ = rebuild
 }
 
 func ExampleConfig_beforeDrop() {

@@ -1,0 +1,49 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+const eventsByAggregate = `
+SELECT * FROM {schema}.outbox_messages
+WHERE tenant_id = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND sequence > $4 ORDER BY sequence LIMIT $5`
+
+// EventsByAggregate returns what one aggregate has announced, in the order of the sequence, whether it was published,
+// waits, or is dead. tenant "" is Config.DefaultTenant. A page has at most limit events (0: 100) and begins after the
+// sequence of the last one of the page before (0: from the start).
+//
+// It goes back as far as Config.Retention. Published rows have no index on the aggregate, which every publication would
+// pay for: a page reads all that is kept, about a second per million rows once they are in memory. The runbook tells how
+// to make the index where histories are asked for often; with it a page takes milliseconds.
+func (s *Store) EventsByAggregate(ctx context.Context, tenant, aggregateType, aggregateID string, after int64, limit int) ([]Record, error) {
+	if tenant == "" {
+		tenant = s.cfg.DefaultTenant
+	}
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	err := errors.Join(
+		event.ValidateIdentifier("tenant", tenant),
+		event.ValidateIdentifier("aggregateType", aggregateType),
+		event.ValidateIdentifier("aggregateID", aggregateID))
+	if aggregateID == "" {
+		err = errors.New("aggregateID is empty")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("outbox: EventsByAggregate: %w", err)
+	}
+	rows, err := s.adHoc().Query(ctx, s.db, eventsByAggregate, tenant, aggregateType, aggregateID, after, limit)
+	if err != nil {
+		return nil, wrap("read the events of an aggregate", err)
+	}
+	defer rows.Close()
+	var out []Record
+	if err := s.db.ScanRows(ctx, rows, &out); err != nil {
+		return nil, wrap("read the events of an aggregate", err)
+	}
+	return out, wrap("read the events of an aggregate", rows.Err())
+}

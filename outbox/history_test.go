@@ -1,0 +1,103 @@
+package outbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// settle publishes what waits in the lanes.
+func (f *fixture) settle() {
+	f.t.Helper()
+	var leases []outbox.Lease
+	var ids []outbox.RowID
+	for _, l := range f.leases {
+		leases = append(leases, l)
+	}
+	for _, r := range f.fetch() {
+		ids = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+	}
+	_, err := f.Settle(f.t.Context(), leases, ids)
+	require.NoError(f.t, err)
+}
+
+func types(records []outbox.Record) (out []string) {
+	for _, r := range records {
+		out = append(out, r.EventType+" "+r.Status)
+	}
+	return out
+}
+
+func TestEventsByAggregateReadsAllTables(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx := t.Context()
+	f.add("a", "a1")
+	f.add("b", "b1")
+	f.settle()
+	f.exec("UPDATE outbox_sent SET sent_at = sent_at - interval '3 days' WHERE event_type = 'a1'")
+	f.add("a", "a2", event.WithOrderingKey("elsewhere")) // another lane
+	f.settle()
+	f.add("a", "a3")
+	f.add("a", "a4")
+	f.kill(map[string]string{"a3": "no"})
+	f.add("a", "a5")
+	f.add("b", "b2")
+	f.add("a", "other tenant", event.WithTenantID("globex"))
+	f.add("a", "other type", event.WithAggregate("invoice", "a", 1))
+
+	all, err := f.EventsByAggregate(ctx, "default", "order", "a", 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a1 SENT", "a2 SENT", "a3 DEAD", "a4 NEW", "a5 NEW"}, types(all))
+	require.Equal(t, []byte("a1"), all[0].Payload)
+	require.WithinDuration(t, time.Now().AddDate(0, 0, -3), *all[0].SentAt, time.Minute)
+	require.Equal(t, "no", *all[2].ErrorMessage)
+
+	var paged []outbox.Record
+	for after := int64(0); ; after = paged[len(paged)-1].Sequence {
+		page, err := f.EventsByAggregate(ctx, "", "order", "a", after, 2)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page), 2)
+		if len(page) == 0 {
+			break
+		}
+		paged = append(paged, page...)
+	}
+	require.Equal(t, all, paged)
+
+	other, err := f.EventsByAggregate(ctx, "globex", "order", "a", 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"other tenant NEW"}, types(other))
+	_, err = f.EventsByAggregate(ctx, "default", "order", "", 0, 0)
+	require.ErrorContains(t, err, "outbox: EventsByAggregate: aggregateID is empty")
+	_, err = f.EventsByAggregate(ctx, "a\x00b", "order", "a", 0, 0)
+	require.ErrorIs(t, err, event.ErrInvalid)
+}
+
+// The statements of the runbook, for partitions that are there and those that come.
+func TestIndexOfTheRunbookServesHistories(t *testing.T) {
+	f := newFixture(t, nil)
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	day := time.Now().UTC().Format("20060102")
+	f.exec("CREATE INDEX outbox_sent_aggregate ON ONLY outbox_sent (tenant_id, aggregate_type, aggregate_id, seq)")
+	var children []string
+	require.NoError(t, f.db.NewRaw("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox_sent'::regclass").Scan(t.Context(), &children))
+	require.Contains(t, children, "outbox_sent_"+day)
+	for _, child := range children {
+		f.exec("CREATE INDEX CONCURRENTLY " + child + "_aggregate ON " + child + " (tenant_id, aggregate_type, aggregate_id, seq)")
+		f.exec("ALTER INDEX outbox_sent_aggregate ATTACH PARTITION " + child + "_aggregate")
+	}
+	f.child("2020-01-02")
+	require.Equal(t, 1, f.count("pg_indexes WHERE tablename = 'outbox_sent_20200102' AND schemaname = current_schema()"), "a new partition has it too")
+	f.exec(`INSERT INTO outbox_sent (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes, tenant_id,
+		topic, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, sent_at)
+		SELECT i, gen_random_uuid(), now(), now(), 0, 1, 0, 0, 0, 't', 'order', 'order', 'a' || i % 1000, 'e', 's', 'text/plain', '{}', 'x',
+			now() FROM generate_series(1, 20000) i; ANALYZE outbox_sent`)
+	plan, err := f.ExplainHistory(t.Context(), "t", "order", "a7")
+	require.NoError(t, err)
+	require.Contains(t, plan, "outbox_sent_"+day+"_aggregate")
+	require.NotContains(t, plan, "Seq Scan on outbox_sent_"+day)
+}

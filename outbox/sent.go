@@ -1,0 +1,238 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// SentFilter selects published events: those that agree with every field that is set. The zero filter selects all that
+// are kept. Only the partitions of the days between SentFrom and SentBefore are read.
+type SentFilter struct {
+	TenantID, Topic, Type      string
+	AggregateType, AggregateID string
+	// SentFrom and SentBefore bound the time of publication; the first counts as within, the second does not.
+	SentFrom, SentBefore time.Time
+}
+
+// Validate names every field that cannot be used.
+func (f SentFilter) Validate() error {
+	var errs []error
+	for _, c := range f.texts() {
+		errs = append(errs, event.ValidateIdentifier("outbox: SentFilter."+c.field, c.value))
+	}
+	if !f.SentFrom.IsZero() && !f.SentBefore.IsZero() && !f.SentFrom.Before(f.SentBefore) {
+		errs = append(errs, fmt.Errorf("outbox: SentFilter.SentFrom %s is not before SentBefore %s", f.SentFrom, f.SentBefore))
+	}
+	return errors.Join(errs...)
+}
+
+type filterText struct{ field, column, value string }
+
+func (f SentFilter) texts() []filterText {
+	return []filterText{
+		{"TenantID", "tenant_id", f.TenantID}, {"Topic", "topic", f.Topic}, {"Type", "event_type", f.Type},
+		{"AggregateType", "aggregate_type", f.AggregateType}, {"AggregateID", "aggregate_id", f.AggregateID},
+	}
+}
+
+// where is the filter as conditions on outbox_sent s.
+func (f SentFilter) where(after int64) *where {
+	w := &where{}
+	for _, c := range f.texts() {
+		if c.value != "" {
+			w.add("s."+c.column+" = %s::text", c.value)
+		}
+	}
+	if !f.SentFrom.IsZero() {
+		w.add("s.sent_at >= %s::timestamptz", f.SentFrom)
+	}
+	if !f.SentBefore.IsZero() {
+		w.add("s.sent_at < %s::timestamptz", f.SentBefore)
+	}
+	if after > 0 {
+		w.add("s.seq > %s::bigint", after)
+	}
+	return w
+}
+
+// MetadataOriginalTopic is where a replayed event carries the topic on which it was published.
+const MetadataOriginalTopic = "original_topic"
+
+// ErrLiveTopic means that events were to be replayed on a topic on which this outbox publishes. Nothing was handed over.
+var ErrLiveTopic = errors.New("outbox: events are published on this topic: replay them on one of its own, as order.rebuild")
+
+// SentReplay says how published events are replayed.
+type SentReplay struct {
+	// After is the sequence after which to go on: [Replayed].Last of a call that failed. Default: 0, from the start.
+	After int64
+	// BatchSize is how many events are handed over at once. Default: 500.
+	BatchSize int
+	// DryRun counts what the filter selects and hands nothing over. Default: false.
+	DryRun bool
+	// Progress is called after each batch with what was replayed so far. Default: none.
+	Progress func(Replayed)
+}
+
+// Replayed is how far a replay got.
+type Replayed struct {
+	// Events that were handed over, or would be.
+	Events int64
+	// Last is the sequence of the last one.
+	Last int64
+}
+
+// ReplaySent hands published events over once more, in the order of their sequence, to rebuild a projection: to a handler
+// of this process (messaging.Direct(h).Publish) or to a topic of its own (the Publish of a broker). Nothing in the outbox
+// changes. Ids and sequences stay; each event says that it is of the given topic, and names its own in its metadata under
+// [MetadataOriginalTopic]. A topic on which this outbox has published is refused with [ErrLiveTopic], because consumers
+// that have handled the events would get them again.
+//
+// What is selected is what is published when the call begins. It returns how far it got, also beside an error; called
+// again with SentReplay.After it goes on there, and a batch that was being handed over comes again.
+//
+// The rows are sorted once, by the server, which needs about 50 bytes of temporary disk for each. That done, no snapshot
+// is held however long the replay takes, so it keeps VACUUM from nothing, and uses one connection of the pool. It errs if
+// the retention drops rows before they were handed over. It does not work through a transaction-mode pooler.
+func (s *Store) ReplaySent(
+	ctx context.Context, filter SentFilter, topic string, to func(context.Context, []event.Envelope) error, replay *SentReplay,
+) (Replayed, error) {
+	if replay == nil {
+		replay = &SentReplay{}
+	}
+	done := Replayed{Last: replay.After}
+	err := errors.Join(filter.Validate(), event.ValidateIdentifier("topic", topic))
+	switch {
+	case err != nil:
+	case replay.DryRun:
+		err = s.adHoc().QueryRow(ctx, s.db, fmt.Sprintf(countSent, filter.where(replay.After)), filter.where(replay.After).args, &done.Events)
+	case topic == "":
+		err = errors.New("topic is empty: give one of its own, as order.rebuild")
+	case s.cfg.Pooler:
+		err = errors.New("a cursor does not survive in a transaction-mode pooler: use a Store without Config.Pooler, on a direct connection")
+	default:
+		err = s.replaySent(ctx, filter, topic, to, replay, &done)
+	}
+	return done, wrap("replay published events", err)
+}
+
+const (
+	countSent = `SELECT count(*) FROM {schema}.outbox_sent s WHERE %s`
+	isLive    = `SELECT EXISTS (SELECT FROM {schema}.outbox_sent WHERE topic = $1)`
+
+	// declareSent sorts the places of the rows, not the rows. WITH HOLD keeps the result after the COMMIT, which ends the
+	// snapshot. Published rows are never updated, so their places are theirs until the partition is dropped.
+	declareSent = `
+DECLARE oncebox_replay NO SCROLL CURSOR WITH HOLD FOR
+SELECT s.tableoid::bigint, s.ctid::text FROM {schema}.outbox_sent s WHERE %s ORDER BY s.seq`
+	fetchSent = `FETCH %d FROM oncebox_replay`
+	closeSent = `CLOSE oncebox_replay`
+
+	readSent = `
+SELECT ` + rowColumns + ` FROM unnest($1::bigint[], $2::text[]) a(child, place)
+JOIN {schema}.outbox_sent s ON s.tableoid = a.child::oid AND s.ctid = a.place::tid`
+)
+
+func (s *Store) replaySent(
+	ctx context.Context, filter SentFilter, topic string, to func(context.Context, []event.Envelope) error, replay *SentReplay, done *Replayed,
+) error {
+	run := s.adHoc()
+	var live bool
+	if err := run.QueryRow(ctx, s.db, isLive, []any{topic}, &live); err != nil {
+		return err
+	}
+	if live {
+		return ErrLiveTopic
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	w := filter.where(replay.After)
+	if err := conn.RunInTx(ctx, &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
+		_, err := run.Exec(ctx, tx, fmt.Sprintf(declareSent, w), w.args...)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer func() { _, _ = run.Exec(context.WithoutCancel(ctx), conn, closeSent) }()
+	size := replay.BatchSize
+	if size <= 0 {
+		size = defaultBulk
+	}
+	for {
+		rows, err := s.nextSent(ctx, conn, size)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		if err := to(ctx, readdressed(rows, topic)); err != nil {
+			return fmt.Errorf("after %d: %w", done.Last, err)
+		}
+		done.Events += int64(len(rows))
+		done.Last = rows[len(rows)-1].Sequence
+		if replay.Progress != nil {
+			replay.Progress(*done)
+		}
+	}
+}
+
+// nextSent reads the next rows of the cursor.
+func (s *Store) nextSent(ctx context.Context, conn bun.Conn, size int) ([]Row, error) {
+	rows, err := s.adHoc().Query(ctx, conn, fmt.Sprintf(fetchSent, size))
+	if err != nil {
+		return nil, err
+	}
+	children, places, err := scanPlaces(rows)
+	if err != nil || len(places) == 0 {
+		return nil, err
+	}
+	if rows, err = s.adHoc().Query(ctx, conn, readSent, children, places); err != nil {
+		return nil, err
+	}
+	out, err := scanRows(rows)
+	if err == nil && len(out) < len(places) {
+		err = fmt.Errorf("%d rows are not there any more: their partition was dropped", len(places)-len(out))
+	}
+	slices.SortFunc(out, func(a, b Row) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return out, err
+}
+
+func scanPlaces(rows *sql.Rows) (children []int64, places []string, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		var child int64
+		var place string
+		if err := rows.Scan(&child, &place); err != nil {
+			return nil, nil, err
+		}
+		children, places = append(children, child), append(places, place)
+	}
+	return children, places, rows.Err()
+}
+
+// readdressed are the events of the rows as events of another topic, to be delivered without regard to how and when they
+// were to be delivered the first time.
+func readdressed(rows []Row, topic string) []event.Envelope {
+	out := make([]event.Envelope, len(rows))
+	for i := range rows {
+		e := rows[i].Envelope
+		e.Metadata = maps.Clone(e.Metadata)
+		if e.Metadata == nil {
+			e.Metadata = event.Metadata{}
+		}
+		e.Metadata[MetadataOriginalTopic] = e.Topic
+		e.Topic, e.Delivery = topic, event.Delivery{}
+		out[i] = e
+	}
+	return out
+}
