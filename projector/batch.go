@@ -24,7 +24,7 @@ const (
 	stateDead     = "dead"
 )
 
-// fresh fetches, publishes and settles one batch of a group of lanes.
+// fresh fetches, publishes and settles one batch.
 func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error) {
 	// Begun is begun: what was handed to the broker is settled even if the program is told to stop meanwhile.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.r.p.cfg.Lease)
@@ -41,7 +41,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	}
 	w.crowd.count(rows, w.r.p.cfg.BatchSize)
 	b, err := w.deliver(ctx, byLane, rows)
-	w.note(group, b)
+	note(group, b)
 	if err != nil {
 		return b.moved, err
 	}
@@ -67,35 +67,6 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 	n, err := w.isolate(ctx, lanes, b.suspects)
 	b.moved += n
 	return b, err
-}
-
-// cursors shares the batch out among the lanes: equal parts at first, and larger ones for the lanes that used theirs up
-// last time, so that one busy lane is as fast as many.
-func (w *worker) cursors(group []*lane) []outbox.Cursor {
-	batch := w.r.p.cfg.BatchSize
-	full := 0
-	for _, l := range group {
-		if l.full {
-			full++
-		}
-	}
-	base := max(1, batch/len(group))
-	out := make([]outbox.Cursor, len(group))
-	for i, l := range group {
-		quota := base
-		if l.full {
-			quota = max(base, batch/full)
-		}
-		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: int32(min(quota, outbox.MaxFetch))}
-	}
-	return out
-}
-
-func (w *worker) note(group []*lane, b *batch) {
-	base := max(1, w.r.p.cfg.BatchSize/len(group))
-	for _, l := range group {
-		l.full = b.fetched[l.lease.Lane] >= base
-	}
 }
 
 // batch is what one fetch brought, and what becomes of it.

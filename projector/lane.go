@@ -19,6 +19,7 @@ type lane struct {
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
 	after    int64             // everything up to it is gone for good
 	full     bool              // the last fetch took its whole quota
+	pace     pace
 	suspects suspects
 	topics   skip // past rows of paused topics
 	tenants  skip // past rows of tenants with a long backlog

@@ -11,10 +11,6 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// groupSize is how many lanes are fetched from and published together. Smaller groups walk fewer dead index entries,
-// larger ones fill a batch from many small lanes.
-const groupSize = 16
-
 // worker publishes the rows of its lanes. One goroutine is in a pass at a time, so a lane has one batch on its way.
 type worker struct {
 	r *relay
@@ -95,23 +91,8 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if err := w.load(ctx, lanes); err != nil {
 		return 0, err
 	}
-	size := groupSize
-	if !slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
-		size = len(lanes) // no backlog: whatever came is in one batch
-	}
-	for group := range slices.Chunk(lanes, evenly(len(lanes), size)) {
-		if ctx.Err() != nil {
-			return moved, nil
-		}
-		// Time has passed since the pass began: whatever lease is too short by now waits for its renewal.
-		if group = w.stillReady(group); len(group) == 0 {
-			continue
-		}
-		n, err := w.serve(ctx, group)
-		moved += n
-		if err != nil {
-			return moved, err
-		}
+	if moved, err = w.serve(ctx, lanes); err != nil {
+		return moved, err
 	}
 	w.disperse(lanes)
 	if lanes = w.stillReady(lanes); ctx.Err() != nil || len(lanes) == 0 {
@@ -128,15 +109,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	return moved, nil
 }
 
-// evenly returns the size of the groups if n lanes come in as few groups as they can, none larger than most, and all of
-// about one size. Each group gets a batch: the lanes of a small one would run far ahead of the others, and every page of
-// a large backlog, which has rows of all lanes, would be read and written again for each of them.
-func evenly(n, most int) int {
-	groups := (n + most - 1) / most
-	return (n + groups - 1) / groups
-}
-
-// serve publishes a batch of a group of lanes: from their heads, or, while topics are in trouble, past those topics' rows.
+// serve publishes a batch: from their heads, or, while topics are in trouble, past those topics' rows.
 func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error) {
 	paused := w.pausedTopics()
 	start := time.Now()

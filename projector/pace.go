@@ -1,0 +1,87 @@
+package projector
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// pace shares a batch out among the lanes of a worker, so that those with a backlog keep step: they reach the same place
+// in the sequence, however many rows each has on the way there.
+//
+// With equal parts the sparse lanes run far ahead of the dense ones. A page of the table holds the rows of many lanes; it
+// would be read, changed and written once for each of them instead of once for all.
+type pace struct {
+	at      int64   // the last row that was fetched
+	density float64 // rows per number of the sequence, of late
+	quota   int32   // what was asked for last
+}
+
+// saw takes what a fetch brought: n rows, from first to last.
+func (p *pace) saw(n int, first, last int64) {
+	if n == 0 {
+		p.density = 0
+		return
+	}
+	from := p.at
+	if from <= 0 || from >= last {
+		from = first - 1
+	}
+	now := float64(n) / float64(last-from)
+	if p.density > 0 {
+		now = (now + p.density) / 2
+	}
+	p.at, p.density = last, now
+}
+
+// cursors shares the batch out: equal parts at first; once lanes have filled theirs, those divide a whole batch among
+// themselves. A lane that is ahead gets little, and never nothing, because somebody may wait for just this lane.
+func (w *worker) cursors(lanes []*lane) []outbox.Cursor {
+	batch := w.r.p.cfg.BatchSize
+	part := max(1, batch/len(lanes))
+	least := max(1, part/8)
+	goal := meet(lanes, batch)
+	out := make([]outbox.Cursor, len(lanes))
+	for i, l := range lanes {
+		quota := part
+		if l.full && l.pace.density > 0 {
+			quota = max(least, int(math.Ceil(l.pace.density*(goal-float64(l.pace.at)))))
+		}
+		l.pace.quota = int32(min(quota, outbox.MaxFetch)) //nolint:gosec // at most MaxFetch
+		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: l.pace.quota}
+	}
+	return out
+}
+
+// meet returns the number that the lanes with a backlog would reach together with the given number of rows. Those that are
+// beyond it wait for the others.
+func meet(lanes []*lane, rows int) float64 {
+	behind := make([]*lane, 0, len(lanes))
+	for _, l := range lanes {
+		if l.full && l.pace.density > 0 {
+			behind = append(behind, l)
+		}
+	}
+	slices.SortFunc(behind, func(a, b *lane) int { return cmp.Compare(a.pace.at, b.pace.at) })
+	goal, density, passed := math.Inf(1), 0.0, 0.0
+	for _, l := range behind {
+		if float64(l.pace.at) >= goal {
+			break
+		}
+		density += l.pace.density
+		passed += l.pace.density * float64(l.pace.at)
+		goal = (float64(rows) + passed) / density
+	}
+	return goal
+}
+
+// note remembers what became of the parts.
+func note(lanes []*lane, b *batch) {
+	for _, l := range lanes {
+		n := b.fetched[l.lease.Lane]
+		l.full = n > 0 && n >= int(l.pace.quota)
+		l.pace.saw(n, b.first[l.lease.Lane], b.last[l.lease.Lane])
+	}
+}

@@ -1,0 +1,63 @@
+package projector
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Lanes of which one has ten times the rows of another reach the same places together.
+func TestLanesKeepStep(t *testing.T) {
+	const rows = 1_000_000
+	w := &worker{r: &relay{p: &Projector{cfg: Config{BatchSize: 1000}}}}
+	lanes := make([]*lane, 10)
+	queues := map[int16][]int64{}
+	for n := range lanes {
+		lanes[n] = &lane{}
+		lanes[n].lease.Lane = int16(n)
+	}
+	for seq := range int64(rows) {
+		n := int16(seq * 7919 % 55) // lane n has n+1 of 55
+		for at := range int16(10) {
+			if n -= at + 1; n < 0 {
+				queues[at] = append(queues[at], seq+1)
+				break
+			}
+		}
+	}
+	least, most, apart := rows, 0, int64(0)
+	for passes := 0; len(queues[9]) > 1000; passes++ {
+		b := newBatch(nil)
+		total := 0
+		for i, c := range w.cursors(lanes) {
+			n := int16(i)
+			take := min(int(c.Quota), len(queues[n]))
+			b.fetched[n], total = take, total+take
+			if take > 0 {
+				b.first[n], b.last[n] = queues[n][0], queues[n][take-1]
+				queues[n] = queues[n][take:]
+			}
+		}
+		note(lanes, b)
+		if passes < 20 {
+			continue
+		}
+		least, most = min(least, total), max(most, total)
+		low, high := lanes[0].pace.at, lanes[0].pace.at
+		for _, l := range lanes[1:] {
+			low, high = min(low, l.pace.at), max(high, l.pace.at)
+		}
+		apart = max(apart, high-low)
+	}
+	require.Less(t, apart, int64(1000), "in numbers of the sequence; a batch has a thousand")
+	require.Greater(t, least, 900)
+	require.Less(t, most, 1200)
+}
+
+func TestALaneThatIsAheadIsNotForgotten(t *testing.T) {
+	w := &worker{r: &relay{p: &Projector{cfg: Config{BatchSize: 1000}}}}
+	ahead, behind := &lane{full: true, pace: pace{at: 1_000_000, density: 0.5}}, &lane{full: true, pace: pace{at: 1, density: 0.5}}
+	cursors := w.cursors([]*lane{ahead, behind})
+	require.EqualValues(t, 62, cursors[0].Quota)
+	require.EqualValues(t, 500, cursors[1].Quota)
+}
