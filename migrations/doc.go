@@ -18,6 +18,7 @@
 //	-- whoever commits events
 //	GRANT SELECT, INSERT ON outbox TO app;
 //	GRANT SELECT ON outbox_layout, oncebox_migrations TO app;
+//	GRANT INSERT ON outbox_tenant TO app;
 //	GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app;
 //	GRANT EXECUTE ON FUNCTION outbox_first_lane TO app;
 //

@@ -89,6 +89,7 @@ func TestDocumentedGrants(t *testing.T) {
 		"GRANT USAGE ON SCHEMA oncebox TO app", "GRANT USAGE ON SCHEMA oncebox TO relay",
 		"GRANT SELECT, INSERT ON outbox TO app",
 		"GRANT SELECT ON outbox_layout, oncebox_migrations TO app",
+		"GRANT INSERT ON outbox_tenant TO app",
 		"GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app",
 		"GRANT EXECUTE ON FUNCTION outbox_first_lane TO app",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay",
@@ -102,6 +103,7 @@ func TestDocumentedGrants(t *testing.T) {
 		SELECT gen_random_uuid(), now(), CASE WHEN pg_sequence_last_value('outbox_moves') IS NULL THEN outbox_first_lane('t') END,
 			't', 'order', 'e', 's', '' FROM outbox_layout RETURNING seq`
 	require.EqualValues(t, 1, scan[int64](t, appDB, insert))
+	exec(t, appDB, "INSERT INTO outbox_tenant (tenant_id) VALUES ('t') ON CONFLICT DO NOTHING")
 	require.NoError(t, migrations.Up(t.Context(), appDB, nil))
 	_, err := appDB.ExecContext(t.Context(), "DELETE FROM outbox")
 	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "whoever commits events cannot take them back")

@@ -25,7 +25,7 @@ func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []
 	if err != nil {
 		return err
 	}
-	statement, args, err := insertion(l, evs)
+	statement, args, err := s.insertion(l, evs)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *Store) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope
 	if err != nil {
 		return "", err
 	}
-	statement, args, err := insertion(l, evs)
+	statement, args, err := s.insertion(l, evs)
 	if err != nil {
 		return "", err
 	}

@@ -78,8 +78,17 @@ var insertColumns = []insertColumn{ //nolint:gochecknoglobals // a constant
 // but each number of rows is a statement to prepare.
 const maxValues = 16
 
-// insertTexts are the statements for 1 to maxValues rows, and at 0 the one for any number.
-var insertTexts = makeInsertTexts() //nolint:gochecknoglobals // a constant
+// insertTexts are the statements for 1 to maxValues rows, and at 0 the one for any number; enterTexts the same that also
+// enter the tenants.
+var (
+	insertTexts = makeInsertTexts("")           //nolint:gochecknoglobals // a constant
+	enterTexts  = makeInsertTexts(enterTenants) //nolint:gochecknoglobals // a constant
+)
+
+// enterTenants is in the order of the names, so that no two flushes wait for each other.
+const enterTenants = `,
+t AS (
+	INSERT INTO {schema}.outbox_tenant (tenant_id) SELECT DISTINCT tenant_id FROM i ORDER BY tenant_id ON CONFLICT DO NOTHING)`
 
 // makeInsertTexts makes statements that take the locks of the ordering keys, then draw the numbers.
 //
@@ -90,7 +99,7 @@ var insertTexts = makeInsertTexts() //nolint:gochecknoglobals // a constant
 // pg_current_xact_id goes back to the unit of work: proof that the transaction is alive, and the name by which a lost
 // COMMIT is looked up. COMMIT may be on its way already when the answer is read, so the statement itself has to fail
 // where a trigger of somebody else's drops rows: no number looks like that text.
-func makeInsertTexts() (texts [maxValues + 1]string) {
+func makeInsertTexts(enter string) (texts [maxValues + 1]string) {
 	var names, arrays, columns []string
 	for i, c := range insertColumns {
 		names = append(names, c.name)
@@ -118,7 +127,7 @@ i AS (
 	INSERT INTO {schema}.outbox (` + strings.Join(names, ", ") + `)
 	SELECT ` + rows + ` FROM l CROSS JOIN ` + from + ` u(` + strings.Join(names, ", ") + `, ord)
 	WHERE l.n >= 0 ORDER BY u.ord
-	RETURNING id, seq)
+	RETURNING id, seq, tenant_id)` + enter + `
 SELECT pg_current_xact_id()::text, CASE WHEN count(*) = $3::int THEN string_agg(id::text || ' ' || seq, ' ')
 	ELSE ('outbox: of ' || $3::int || ' events were stored ' || count(*))::int::text END
 FROM i`
@@ -127,7 +136,11 @@ FROM i`
 }
 
 // insertion returns the statement for evs and its parameters.
-func insertion(l *layout, evs []event.Envelope) (statement string, args []any, err error) {
+func (s *Store) insertion(l *layout, evs []event.Envelope) (statement string, args []any, err error) {
+	texts := &insertTexts
+	if !s.known.have(evs) {
+		texts = &enterTexts
+	}
 	locks := []int32{} // not nil: NULL would be no array
 	args = make([]any, 3, 3+len(evs)*len(insertColumns))
 	rows := make([]insertRow, len(evs))
@@ -152,12 +165,12 @@ func insertion(l *layout, evs []event.Envelope) (statement string, args []any, e
 				args = append(args, c.value(&rows[i]))
 			}
 		}
-		return insertTexts[len(evs)], args, nil
+		return texts[len(evs)], args, nil
 	}
 	for _, c := range insertColumns {
 		args = append(args, c.values(rows))
 	}
-	return insertTexts[0], args, nil
+	return texts[0], args, nil
 }
 
 func encodeMetadata(m event.Metadata) (string, error) {

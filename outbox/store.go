@@ -25,6 +25,7 @@ type Store struct {
 	sql    *pgsql.Runner
 	maker  envelope.Maker
 	layout atomic.Pointer[layout]
+	known  knownTenants
 	log    *slog.Logger
 
 	id       string // among the stores that notify each other
@@ -65,8 +66,12 @@ func (s *Store) Add(ctx context.Context, tx bun.IDB, topic string, payload any, 
 	return env.ID, nil
 }
 
-// Committed is [Store.Wake]. It is the CommitSink of package uow.
-func (s *Store) Committed(context.Context, []event.Envelope) { s.Wake() }
+// Committed is to be called after the COMMIT of what was flushed: [Store.Wake], and the next flush of these tenants is a
+// little cheaper. It is the CommitSink of package uow.
+func (s *Store) Committed(_ context.Context, evs []event.Envelope) {
+	s.known.committed(evs)
+	s.Wake()
+}
 
 // Wake tells projectors that there may be new rows: those of this process by [Store.OnWake], those of others by NOTIFY,
 // at once or 5 ms after the one before. The NOTIFY is sent in the background, in a transaction of its own over a

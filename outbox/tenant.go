@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -38,14 +39,15 @@ layout AS (UPDATE {schema}.outbox_layout SET lanes = lanes FROM number RETURNING
 made AS (
 	INSERT INTO {schema}.outbox_lane (lane, grp)
 	SELECT $2::int * lanes + n, $2 FROM layout, generate_series(0, lanes - 1) n ON CONFLICT (lane) DO NOTHING),
-back AS (DELETE FROM {schema}.outbox_tenant WHERE tenant_id = $1 AND $2 = 0),
 moved AS (
-	INSERT INTO {schema}.outbox_tenant (tenant_id, grp) SELECT $1, $2 FROM layout WHERE $2 > 0
+	INSERT INTO {schema}.outbox_tenant (tenant_id, grp) SELECT $1, $2 FROM layout
 	ON CONFLICT (tenant_id) DO UPDATE SET grp = excluded.grp, since = clock_timestamp())
 INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
 SELECT $3, '` + ActionMove + `', $1, '', '', 'to group ' || $2 || CASE WHEN $4 <> '' THEN ': ' || $4 ELSE '' END FROM layout`
 
-	listTenants = `SELECT tenant_id, grp, since FROM {schema}.outbox_tenant ORDER BY grp, tenant_id`
+	listTenants = `SELECT tenant_id, grp, since FROM {schema}.outbox_tenant WHERE grp > 0 ORDER BY grp, tenant_id`
+
+	otherTenants = `SELECT EXISTS (SELECT FROM {schema}.outbox_tenant WHERE tenant_id <> ALL ($1::text[]))`
 )
 
 // moveBound is how long a move may hold up everybody's flushes.
@@ -129,6 +131,49 @@ func (s *Store) drained(ctx context.Context, tx bun.Tx, tenant string) error {
 			return fmt.Errorf("%w: %d still wait after %s", ErrTenantBusy, unsent, moveBound)
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// OtherTenants tells whether anybody but these tenants has ever committed an event.
+func (s *Store) OtherTenants(ctx context.Context, tenants []string) (bool, error) {
+	var others bool
+	err := s.sql.QueryRow(ctx, s.db, otherTenants, []any{notNil(tenants)}, &others)
+	return others, wrap("look for other tenants", err)
+}
+
+// knownTenants are those that are known to be in outbox_tenant, because a transaction that entered them was committed.
+type knownTenants struct {
+	mu    sync.RWMutex
+	names map[string]struct{}
+}
+
+// maxKnownTenants bounds the memory; the flushes of others cost a look at the table.
+const maxKnownTenants = 100_000
+
+func (k *knownTenants) have(evs []event.Envelope) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for i := range evs {
+		if _, ok := k.names[evs[i].TenantID]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *knownTenants) committed(evs []event.Envelope) {
+	if k.have(evs) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.names == nil {
+		k.names = map[string]struct{}{}
+	}
+	for i := range evs {
+		if len(k.names) < maxKnownTenants {
+			k.names[evs[i].TenantID] = struct{}{}
 		}
 	}
 }

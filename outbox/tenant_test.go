@@ -184,3 +184,37 @@ func TestTransactionOlderThanTheMove(t *testing.T) {
 		})
 	}
 }
+
+// A tenant can be seen no later than its first event, by whatever statement that was stored, and only if it was.
+func TestTenantsAreEnteredWithTheirFirstEvent(t *testing.T) {
+	ctx := t.Context()
+	f := newFixture(t, nil)
+	others := func(than ...string) bool {
+		t.Helper()
+		yes, err := f.OtherTenants(ctx, than)
+		require.NoError(t, err)
+		return yes
+	}
+	require.False(t, others())
+	tx, err := f.db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = f.Add(ctx, tx, "order", []byte("x"), event.WithTenantID("gone"), event.WithType("e"))
+	require.NoError(t, err)
+	require.False(t, others())
+	require.NoError(t, tx.Rollback())
+	require.False(t, others())
+
+	f.flush("a", 1)
+	require.True(t, others())
+	require.False(t, others("a"))
+	f.flush("b", 200)
+	require.True(t, others("a"))
+	require.False(t, others("a", "b"))
+	f.Committed(ctx, []event.Envelope{{TenantID: "a"}, {TenantID: "b"}})
+	_, err = f.db.Exec("DELETE FROM outbox_tenant") // what nobody ever does shows that it is not looked up again
+	require.NoError(t, err)
+	f.flush("a", 1)
+	require.False(t, others())
+	f.flush("c", 1)
+	require.False(t, others("c"))
+}

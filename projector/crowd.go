@@ -52,6 +52,9 @@ func (w *worker) fair(ctx context.Context, group []*lane, paused []string, budge
 		return 0, nil
 	}
 	keep := outbox.Filter{Topics: paused, Tenants: w.crowd.list()}
+	if alone, err := w.alone(ctx, crowded, keep.Tenants, low); alone || err != nil {
+		return 0, err
+	}
 	for end, more := time.Now().Add(budget), true; more && time.Now().Before(end) && ctx.Err() == nil; {
 		if crowded = w.stillReady(crowded); len(crowded) == 0 {
 			return moved, nil
@@ -66,12 +69,34 @@ func (w *worker) fair(ctx context.Context, group []*lane, paused []string, budge
 	return moved, nil
 }
 
+// aloneFor is for how long nobody looks whether there are other tenants than the crowd: how much longer the first event of a
+// new one may wait.
+const aloneFor = 50 * time.Millisecond
+
+// alone tells that there is nobody but the crowd. Then the lanes need no search up to the mark: all rows up to it were to be
+// seen when it was taken, and a tenant is entered before its first row can be seen.
+func (w *worker) alone(ctx context.Context, crowded []*lane, crowd []string, low int64) (bool, error) {
+	if time.Now().Before(w.aloneUntil) {
+		return true, nil
+	}
+	others, err := w.r.store.OtherTenants(ctx, crowd)
+	if others || err != nil {
+		return false, err
+	}
+	w.aloneUntil = time.Now().Add(aloneFor)
+	for _, l := range crowded {
+		l.tenants.to = max(l.tenants.to, low)
+	}
+	return true, nil
+}
+
 // disperse forgets the crowd when no lane is full any more.
 func (w *worker) disperse(lanes []*lane) {
 	if len(w.crowd) == 0 || slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
 		return
 	}
 	clear(w.crowd)
+	w.aloneUntil = time.Time{}
 	for _, l := range lanes {
 		l.tenants = skip{}
 	}

@@ -18,6 +18,8 @@ func (f *fixture) fill(n int, tenant, topic, name string) {
 		SELECT gen_random_uuid(), now(), i % 64, ?, ?, ? || '|' || i % 64, ? || '|' || i % 64, ? || '-' || i, 'test', 'x' FROM generate_series(0, ? - 1) i`,
 		tenant, topic, name, name, name, n)
 	require.NoError(f.t, err)
+	_, err = f.db.Exec("INSERT INTO outbox_tenant (tenant_id) VALUES (?) ON CONFLICT DO NOTHING", tenant)
+	require.NoError(f.t, err)
 }
 
 // Behind more rows of a topic in trouble than a scan looks at in one go, other topics are served all the same.

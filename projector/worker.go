@@ -25,7 +25,8 @@ type worker struct {
 	crowd      crowd
 	paused     []string // topics, as of the last look
 	silence    silence
-	generation int // of the mark that the cursors rest on
+	aloneUntil time.Time // nobody but the crowd has rows, as of a moment before
+	generation int       // of the mark that the cursors rest on
 }
 
 // step is one turn of the loop: a pass, and a pause if there was nothing to do.

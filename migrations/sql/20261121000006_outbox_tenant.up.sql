@@ -1,9 +1,11 @@
--- Tenants with a group of lanes, and thus projectors, of their own. All others are in group 0.
+-- Every tenant that has committed an event, entered in the same transaction: whoever looks here sees the tenants of all rows
+-- that it could have seen before. And which group of lanes, and thus of projectors, serves it.
 CREATE TABLE outbox_tenant (
     tenant_id text        PRIMARY KEY,
-    grp       smallint    NOT NULL CHECK (grp > 0),
-    since     timestamptz NOT NULL DEFAULT clock_timestamp()
+    grp       smallint    NOT NULL DEFAULT 0 CHECK (grp >= 0),
+    since     timestamptz NOT NULL DEFAULT clock_timestamp() -- in this group
 );
+INSERT INTO outbox_tenant (tenant_id) SELECT DISTINCT tenant_id FROM outbox;
 
 -- Counts moves of tenants. What is asked of a sequence is answered as of now and not as of the asker's snapshot: a flush
 -- that sees no number here knows that nobody ever moved, and spares itself the function below.
