@@ -292,3 +292,24 @@ func TestOwnersHearOfReplayAndDiscard(t *testing.T) {
 	require.Equal(t, before+1, f.change(lanes["b1"]))
 	require.Equal(t, 2, woken)
 }
+
+// The owner of the lane does not know yet of the block that a replay made, and a row that comes after it dies.
+func TestRowThatDiesUnderADrainingBlock(t *testing.T) {
+	ctx := t.Context()
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	f.add("a", "a2")
+	rows := f.fetch()
+	lease := f.leases[rows[0].Lane]
+	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Abandoned, Error: "no"}}))
+	require.NoError(t, f.Replay(ctx, rows[0].ID, ann))
+	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "no"}}))
+	blocks, err := f.Blocks(ctx, []int16{lease.Lane})
+	require.NoError(t, err)
+	require.Equal(t, []outbox.Block{{Key: "default|order|a", State: "dead"}}, blocks[lease.Lane].Blocks)
+	require.NoError(t, f.Discard(ctx, rows[1].ID, ann))
+	due, err := f.Due(ctx, []int16{lease.Lane}, nil)
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	require.Equal(t, "a1", due[0].Type)
+}

@@ -84,6 +84,9 @@ type Outcome struct {
 // holdRows takes fresh rows out of the lane, into held or dead, and blocks their keys, all or nothing.
 // Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed, 5 abandoned.
 //
+// A block that is there already was made by an operator, a moment ago: of an earlier row of the key, which was replayed. It
+// drains, unless a row of this statement is dead: then the key waits for an operator again.
+//
 // A follower waits at infinity only if there is somebody in front of it whose settling makes it due: a dead head, a row
 // that is held, or an earlier one of this statement. Otherwise the block that its owner knew was lifted or drained
 // meanwhile, and it is the head: due at once, under a block of its own.
@@ -95,10 +98,11 @@ gone AS (
 	USING unnest($4::bigint[], $5::smallint[], $6::interval[], $7::text[]) a(seq, verdict, wait, err), lane
 	WHERE o.lane = lane.lane AND o.seq = a.seq RETURNING o.*, a.verdict, a.wait, a.err),
 block AS (
-	INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state)
+	INSERT INTO {schema}.outbox_block AS b (lane, ordering_key, head_seq, state)
 	SELECT lane, ordering_key, min(seq), CASE WHEN bool_or(verdict = 3) THEN 'dead' ELSE 'failed' END
 	FROM gone WHERE ordering_key IS NOT NULL AND verdict <> 5 GROUP BY lane, ordering_key
-	ON CONFLICT (lane, ordering_key) DO NOTHING),
+	ON CONFLICT (lane, ordering_key) DO UPDATE SET state = 'dead', head_seq = excluded.head_seq
+	WHERE excluded.state = 'dead' AND b.state <> 'dead'),
 held AS (
 	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after, error_message)
 	SELECT ` + countedColumns + `, CASE

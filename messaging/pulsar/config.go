@@ -52,6 +52,9 @@ type Config struct {
 	// ProducerIdle is how long producers are kept that nobody uses; each costs some CPU also when idle, a new one some
 	// milliseconds. -1: for ever. Default: 1m.
 	ProducerIdle time.Duration `env:"PRODUCER_IDLE"`
+	// AudienceInterval is how often topics that are published to are looked at through the admin API: whether those who are
+	// to get the messages still have their subscriptions. -1: only before the first message. Default: 1m.
+	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
 	// MaxMessageBytes is the broker's maxMessageSize. A message that may exceed it with its properties is refused for
 	// good. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
@@ -108,6 +111,9 @@ func (c *Config) Validate() error {
 	if d.ProducerIdle < -1 {
 		errs = append(errs, errors.New("pulsar: Config.ProducerIdle is negative: give a duration, or -1 for ever"))
 	}
+	if d.AudienceInterval < -1 {
+		errs = append(errs, errors.New("pulsar: Config.AudienceInterval is negative: give a duration, or -1 for never"))
+	}
 	for name, v := range map[string]string{"Tenant": d.Tenant, "Namespace": d.Namespace} {
 		if !regexp.MustCompile(`^[-=:.\w]+$`).MatchString(v) {
 			errs = append(errs, fmt.Errorf("pulsar: Config.%s %q: letters, digits and -=:._ are allowed", name, v))
@@ -158,6 +164,7 @@ func (c *Config) withDefaults() Config {
 	for field, value := range map[*time.Duration]time.Duration{
 		&out.ConnectTimeout: 30 * time.Second, &out.ConnectionTimeout: 5 * time.Second, &out.OperationTimeout: 10 * time.Second,
 		&out.KeepAliveInterval: 10 * time.Second, &out.PublishTimeout: 30 * time.Second, &out.CloseTimeout: 10 * time.Second, &out.ProducerIdle: time.Minute,
+		&out.AudienceInterval: time.Minute,
 	} {
 		if *field == 0 {
 			*field = value

@@ -75,6 +75,7 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 		if err := declare(ctx, s); err != nil {
 			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, err)
 		}
+		b.remember(s)
 	}
 	return nil
 }

@@ -67,6 +67,7 @@ func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Env
 	if err != nil {
 		return all(indexes, err)
 	}
+	t.lookAgain()
 	f := newFlight(p, t, b.cfg.MaxMessageBytes, msgs, indexes)
 	if f.run(ctx) {
 		t.giveBack(p)

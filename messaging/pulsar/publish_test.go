@@ -222,6 +222,27 @@ func TestPublishToATopicThatNobodyWatches(t *testing.T) {
 	require.Equal(t, 1, log.count(warning))
 }
 
+// The broker makes a deleted topic again for the next message, without those who were to get it, and says that all is well.
+func TestSubscriptionThatIsGone(t *testing.T) {
+	n := pulsartest.Open(t)
+	var log logbook
+	cfg := declared(n, "order", "s")
+	cfg.Logger, cfg.AudienceInterval = log.logger(), time.Nanosecond
+	b := connect(t, cfg)
+	said := func(what string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			return b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}) == nil && log.count(what) == 1
+		}, 20*time.Second, 10*time.Millisecond, what)
+	}
+	require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}))
+	require.NoError(t, n.Admin(t.Context(), http.MethodDelete, "/persistent/"+n.Name+"/order/subscription/s?force=true", ""))
+	said("subscriptions of a topic are gone")
+	require.NoError(t, b.Declare(t.Context(), nil, cfg.Subscriptions))
+	said("has its subscriptions again")
+	require.Equal(t, 1, log.count("subscriptions of a topic are gone"))
+}
+
 func counters(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
 	t.Helper()
 	var rm metricdata.ResourceMetrics

@@ -61,13 +61,7 @@ func (b *Broker) declareOnce(ctx context.Context, s messaging.Subscription) erro
 	if done || !b.hasAdmin(ctx) {
 		return nil
 	}
-	if err := b.Declare(ctx, nil, []messaging.Subscription{s}); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.declared[known] = true
-	return nil
+	return b.Declare(ctx, nil, []messaging.Subscription{s})
 }
 
 func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarclient.ConsumerOptions {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +28,7 @@ type topic struct {
 	// with it. The next call sends one by one, to find it.
 	careful atomic.Bool
 
-	mu        sync.Mutex
-	inspected bool
+	audience audience
 }
 
 // producer is one of the client's, with what it was made for.
@@ -113,7 +110,7 @@ func (t *topic) add(ctx context.Context) (*producer, error) {
 // open has the client make a producer, again and again until ctx is done: the client itself tries once.
 func (t *topic) open(ctx context.Context) (*producer, error) {
 	b := t.broker
-	t.inspectOnce(ctx)
+	t.lookFirst(ctx)
 	for attempt := 1; ; attempt++ {
 		batched := !t.unbatched.Load()
 		p, err := b.client.CreateProducer(pulsarclient.ProducerOptions{
@@ -184,44 +181,4 @@ func (t *topic) retire(p *producer) {
 		defer func() { _ = recover() }()
 		p.Close()
 	})
-}
-
-// inspectOnce looks at who consumes the topic before its first message is sent.
-func (t *topic) inspectOnce(ctx context.Context) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.inspected && t.broker.hasAdmin(ctx) {
-		t.inspected = t.inspect(ctx) == nil
-	}
-}
-
-func (t *topic) inspect(ctx context.Context) error {
-	b := t.broker
-	first := t.name
-	switch n, err := b.admin.partitions(ctx, t.name); {
-	case err != nil && !isStatus(err, http.StatusNotFound):
-		return err
-	case n > 0:
-		first += "-partition-0"
-	}
-	subscriptions, err := b.admin.subscriptions(ctx, first)
-	if err != nil {
-		return err
-	}
-	for _, s := range subscriptions {
-		if s.Type == "Key_Shared" {
-			t.unbatched.Store(true)
-		}
-	}
-	retained := len(subscriptions) > 0
-	if !retained {
-		retained, err = b.admin.retains(ctx, t.name)
-	}
-	if err != nil || retained {
-		return err
-	}
-	b.telemetry.unwatched(ctx, t.name)
-	b.log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, its messages may be gone before somebody subscribes; "+
-		"declare the subscription (Config.Subscriptions)", "topic", b.fullName(t.name))
-	return nil
 }

@@ -1,0 +1,121 @@
+package pulsar
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// audience is what is known of who consumes a topic. The broker takes messages that nobody will ever see, and says that all
+// went well: a topic that was deleted is made again without its subscriptions by the next message.
+type audience struct {
+	mu      sync.Mutex
+	looked  time.Time
+	missing []string // what was complained about last
+}
+
+// lookFirst looks at who consumes the topic before its first message is sent.
+func (t *topic) lookFirst(ctx context.Context) {
+	a := &t.audience
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.looked.IsZero() && t.broker.hasAdmin(ctx) && t.look(ctx) == nil {
+		a.looked = time.Now()
+	}
+}
+
+// lookAgain does so in the background if it is time. The caller is within a call that Close waits for.
+func (t *topic) lookAgain() {
+	b, a := t.broker, &t.audience
+	if b.cfg.AudienceInterval < 0 || !a.mu.TryLock() {
+		return
+	}
+	if a.looked.IsZero() || time.Since(a.looked) < b.cfg.AudienceInterval {
+		a.mu.Unlock()
+		return
+	}
+	a.looked = time.Now()
+	b.background.Go(func() {
+		defer a.mu.Unlock()
+		ctx, cancel := context.WithTimeout(b.open, b.cfg.OperationTimeout)
+		defer cancel()
+		_ = t.look(ctx) // the next look may tell
+	})
+}
+
+// look warns of what is missing, when that changes.
+func (t *topic) look(ctx context.Context) error {
+	b, a := t.broker, &t.audience
+	first := t.name
+	switch n, err := b.admin.partitions(ctx, t.name); {
+	case err != nil && !isStatus(err, http.StatusNotFound):
+		return err
+	case n > 0:
+		first += "-partition-0"
+	}
+	subscriptions, err := b.admin.subscriptions(ctx, first)
+	if err != nil {
+		return err
+	}
+	for _, s := range subscriptions {
+		if s.Type == "Key_Shared" {
+			t.unbatched.Store(true)
+		}
+	}
+	var missing []string
+	for _, name := range b.subscriptionsOf(t.name) {
+		if subscriptions[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(subscriptions) == 0 && len(missing) == 0 {
+		retained, err := b.admin.retains(ctx, t.name)
+		if err != nil {
+			return err
+		}
+		if !retained {
+			missing = []string{""}
+		}
+	}
+	if slices.Equal(missing, a.missing) {
+		return nil
+	}
+	switch a.missing = missing; {
+	case len(missing) == 0:
+		b.log.InfoContext(ctx, "oncebox: a topic has its subscriptions again", "topic", b.fullName(t.name))
+		return nil
+	case missing[0] == "":
+		b.log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, its messages may be gone before somebody subscribes; "+
+			"declare the subscription (Config.Subscriptions)", "topic", b.fullName(t.name))
+	default:
+		b.log.WarnContext(ctx, "oncebox: subscriptions of a topic are gone, it was deleted or somebody unsubscribed; its messages are not kept for them; "+
+			"declare them again (Broker.Declare), and replay what was sent meanwhile", "topic", b.fullName(t.name), "subscriptions", missing)
+	}
+	b.telemetry.unwatched(ctx, t.name)
+	return nil
+}
+
+// subscriptionsOf returns the names of the subscriptions that this program declared, ordered.
+func (b *Broker) subscriptionsOf(topic string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var names []string
+	for s := range b.declared {
+		if s.Topic == topic {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// remember notes that a subscription was declared.
+func (b *Broker) remember(s messaging.Subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.declared[messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type}] = true
+}
