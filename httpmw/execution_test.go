@@ -274,7 +274,7 @@ func TestClientThatGoesAway(t *testing.T) {
 
 func TestWorkHasATimeoutOfItsOwn(t *testing.T) {
 	s := newService(t)
-	s.cfg.Timeout = 50 * time.Millisecond
+	s.cfg.Timeout = time.Second // of which a slow machine needs some to get to the handler
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		if s.runs.Load() == 1 {
 			<-r.Context().Done()

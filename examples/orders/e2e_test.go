@@ -28,6 +28,7 @@ func TestEndToEnd(t *testing.T) {
 	f := openFleet(t, pgtest.URL(t), []string{
 		"ONCEBOX_SCHEMA=" + db.Schema,
 		"ONCEBOX_PULSAR_URL=" + ns.URL, "ONCEBOX_PULSAR_ADMIN_URL=" + ns.AdminURL, "ONCEBOX_PULSAR_NAMESPACE=" + strings.TrimPrefix(ns.Name, "public/"),
+		"ONCEBOX_PULSAR_CONNECT_TIMEOUT=2m", // a broker that has just started answers slowly where many tests run
 		// Half of the usual, so that takeovers take less of the test's time.
 		"ONCEBOX_OUTBOX_LEASE=5s", "ONCEBOX_OUTBOX_RENEW=1s", "ONCEBOX_OUTBOX_PUBLISH_TIMEOUT=2s",
 	})

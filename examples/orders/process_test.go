@@ -93,7 +93,7 @@ func (p *process) owner() string { return fmt.Sprintf("%%-%d-%%", p.pid()) }
 
 // awaitReady waits until the process says that it can do its work.
 func (p *process) awaitReady(ctx context.Context) error {
-	return await(ctx, p.name+" to be ready", time.Minute, func(ctx context.Context) error {
+	return await(ctx, p.name+" to be ready", 3*time.Minute, func(ctx context.Context) error {
 		select {
 		case <-p.exited:
 			return errors.New("it exited")
