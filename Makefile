@@ -7,7 +7,7 @@ help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 test: ## run all tests with -race, on a PostgreSQL and a Pulsar that are found or started
-	go run ./internal/devenv/withservers go test -race -count=1 -timeout 15m -p 2 ./...
+	go run ./internal/devenv/withservers go test -race -count=1 -timeout 25m -p 2 ./...
 	@if [ -f bench/go.mod ]; then echo go -C bench vet ./... && go -C bench vet ./...; fi
 
 lint: $(GOLANGCI) ## run the linters; each one that is off has its reason in .golangci.yml

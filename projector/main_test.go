@@ -124,7 +124,7 @@ func (f *fixture) run(p *projector.Projector) (stop func()) {
 
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	require.Eventually(f.t, ok, 20*time.Second, 5*time.Millisecond, what)
+	require.Eventually(f.t, ok, 2*time.Minute, 5*time.Millisecond, what)
 }
 
 func quick() projector.Config {

@@ -182,7 +182,8 @@ func (p *PulsarServer) healthy(ctx context.Context) error {
 }
 
 func (p *PulsarServer) get(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	// Patiently: on a slow machine each health check that is given up goes on in the broker, and the next ones queue behind.
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.AdminURL+path, nil)
 	if err != nil {

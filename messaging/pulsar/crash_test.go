@@ -57,7 +57,7 @@ func (r *relay) round(ctx context.Context) error {
 // is lost, nothing changes its order, and nobody has to be restarted.
 func TestBrokerIsKilled(t *testing.T) {
 	t.Setenv("PULSAR_URL", "") // one of our own
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	server, err := devenv.Pulsar(ctx, nil)
 	require.NoError(t, err)

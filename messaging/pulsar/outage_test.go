@@ -27,7 +27,7 @@ WHERE r.content IS DISTINCT FROM n.content AND NOT (r.part IS NULL AND part = 'o
 // changes and none pays for it; when the broker is back everything arrives in order.
 func TestBrokerOutageUnderLoad(t *testing.T) {
 	t.Setenv("PULSAR_URL", "") // one of our own
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	server, err := devenv.Pulsar(ctx, nil)
 	require.NoError(t, err)

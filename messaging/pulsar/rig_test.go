@@ -113,7 +113,7 @@ func (r *rig) eventually(what string, ok func() bool) {
 			r.t.Logf("log:\n%s", r.log.tail(40))
 		}
 	}()
-	require.Eventually(r.t, ok, time.Minute, 20*time.Millisecond, what)
+	require.Eventually(r.t, ok, 3*time.Minute, 20*time.Millisecond, what)
 }
 
 func (r *rig) count(query string, args ...any) (n int) {

@@ -25,15 +25,25 @@ func TestTopicIsUnloadedUnderLoad(t *testing.T) {
 	const keys, perKey, unloads = 10, 100, 8
 	out := &relay{broker: b, waiting: series("order", keys, perKey), down: map[string]int{}}
 	var operator sync.WaitGroup
-	unloaded := make(chan struct{})
+	unloaded, served := make(chan struct{}), make(chan struct{}, 1)
 	operator.Go(func() {
 		defer close(unloaded)
 		for range unloads {
+			// Not while a producer is being made: the client then reads a field of it that it is about to write.
+			select {
+			case <-served:
+			case <-ctx.Done():
+				return
+			}
 			if err := n.Admin(ctx, http.MethodPut, "/persistent/"+n.Name+"/order/unload", ""); err != nil {
 				t.Error(err)
 				return
 			}
 			<-time.After(200 * time.Millisecond) // something is sent meanwhile
+			select {
+			case <-served: // perhaps before that
+			default:
+			}
 		}
 	})
 	busy, committed := true, perKey
@@ -42,7 +52,14 @@ func TestTopicIsUnloadedUnderLoad(t *testing.T) {
 			out.waiting = append(out.waiting, series("order", keys, committed+perKey)[keys*committed:]...)
 			committed += perKey
 		}
+		before := out.confirmed
 		require.NoError(t, out.round(ctx))
+		if out.confirmed == before+20 {
+			select {
+			case served <- struct{}{}:
+			default:
+			}
+		}
 		select {
 		case <-unloaded:
 			busy = false
