@@ -49,7 +49,7 @@ func (w *worker) cursors(lanes []*lane) []outbox.Cursor {
 		if l.full && l.pace.density > 0 {
 			quota = max(least, int(math.Ceil(l.pace.density*(goal-float64(l.pace.at)))))
 		}
-		l.pace.quota = int32(min(quota, outbox.MaxFetch)) //nolint:gosec // at most MaxFetch
+		l.pace.quota = int32(min(quota, outbox.MaxFetch))
 		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: l.pace.quota}
 	}
 	return out

@@ -92,11 +92,15 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if err := w.load(ctx, lanes); err != nil {
 		return 0, err
 	}
-	if moved, err = w.serve(ctx, lanes); err != nil {
+	moved, err = w.serve(ctx, lanes)
+	if err != nil {
 		return moved, err
 	}
 	w.disperse(lanes)
-	if lanes = w.stillReady(lanes); ctx.Err() != nil || len(lanes) == 0 {
+	if ctx.Err() != nil { // told to stop, which is no failure
+		return moved, nil //nolint:nilerr // see above
+	}
+	if lanes = w.stillReady(lanes); len(lanes) == 0 {
 		return moved, nil
 	}
 	if moved == 0 || time.Since(w.dueChecked) >= w.r.p.cfg.SleepBusy {
