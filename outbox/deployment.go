@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // ActionAdopt is the action of the audit for [Store.Adopt].
@@ -34,7 +32,7 @@ SELECT $2, '` + ActionAdopt + `', '', '', '', 'from "' || name || '" to "' || $1
 func (s *Store) Deployed(ctx context.Context) error {
 	var name string
 	if err := s.sql.QueryRow(ctx, s.db, claimDeployment, []any{s.cfg.Deployment}, &name); err != nil {
-		return wrap("ask whose database this is", pgsql.Explain(err))
+		return wrap("ask whose database this is", err)
 	}
 	if name != s.cfg.Deployment {
 		return fmt.Errorf("%w (it is %q, Config.Deployment is %q)", ErrElsewhere, name, s.cfg.Deployment)

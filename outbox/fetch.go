@@ -84,8 +84,8 @@ func (s *Store) Fetch(ctx context.Context, cursors []Cursor) ([]Row, error) {
 	return out, wrap("fetch rows", err)
 }
 
-// rows runs a statement that returns at most that many rows of rowColumns, and sorts its rows by lane and sequence: cheaper here than there, where
-// the payloads would be sorted along.
+// rows runs a statement that returns at most that many rows of rowColumns, and sorts its rows by lane and sequence: cheaper
+// here than there, where the payloads would be sorted along.
 func (s *Store) rows(ctx context.Context, most int, statement string, args ...any) (out []Row, err error) {
 	defer func() {
 		slices.SortFunc(out, func(a, b Row) int {

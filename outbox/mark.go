@@ -1,10 +1,6 @@
 package outbox
 
-import (
-	"context"
-
-	"github.com/oncebox/oncebox/internal/pgsql"
-)
+import "context"
 
 // Mark is an observation of the sequence: once every transaction up to XID has ended, and the log has reached the disk up
 // to Written, nothing can appear at or below Seq any more.
@@ -38,5 +34,5 @@ FROM s`
 func (s *Store) Observe(ctx context.Context) (Mark, error) {
 	var m Mark
 	err := s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &m.Written, &m.Flushed, &m.Timeline)
-	return m, wrap("observe the sequence", pgsql.Explain(err))
+	return m, wrap("observe the sequence", err)
 }

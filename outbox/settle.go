@@ -90,9 +90,7 @@ type Outcome struct {
 // A follower waits at infinity only if there is somebody in front of it whose settling makes it due: a dead head, a row
 // that is held, or an earlier one of this statement. Otherwise the block that its owner knew was lifted or drained
 // meanwhile, and it is the head: due at once, under a block of its own.
-const holdRows = `
-WITH lane AS MATERIALIZED (
-	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 FOR NO KEY UPDATE),
+const holdRows = laneFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o
 	USING unnest($4::bigint[], $5::smallint[], $6::interval[], $7::text[]) a(seq, verdict, wait, err), lane

@@ -117,5 +117,10 @@ func (b *Broker) subscriptionsOf(topic string) []string {
 func (b *Broker) remember(s messaging.Subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.declared[messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type}] = true
+	b.declared[identity(s)] = true
+}
+
+// identity is s without what differs from one consumer to the next.
+func identity(s messaging.Subscription) messaging.Subscription {
+	return messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type}
 }

@@ -54,9 +54,8 @@ func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
 // declareOnce declares a subscription that this process has not declared yet. Without the admin API there is nothing to
 // do before subscribing.
 func (b *Broker) declareOnce(ctx context.Context, s messaging.Subscription) error {
-	known := messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type}
 	b.mu.Lock()
-	done := b.declared[known]
+	done := b.declared[identity(s)]
 	b.mu.Unlock()
 	if done || !b.hasAdmin(ctx) {
 		return nil
