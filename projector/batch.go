@@ -127,6 +127,7 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 			place := r.Topic + "\x00" + r.RoutingKey
 			if first, seen := destinations[r.Key]; seen && first != place {
 				b.left[r.Lane] = true
+				stays[r.Key] = true
 				continue
 			}
 			destinations[r.Key] = place

@@ -268,3 +268,13 @@ func TestNumbersThatAreGivenOutAgain(t *testing.T) {
 	}
 	f.eventually("all are sent", func() bool { return len(f.pub.types()) == 90 })
 }
+
+// Of a key whose events go to one place, to another and to the first one again, none may be sent before the one in front.
+func TestKeyThatComesBackToAPlace(t *testing.T) {
+	f := newFixture(t)
+	for i, route := range []string{"here", "there", "here", "there"} {
+		f.add("a", fmt.Sprint("a", i), event.WithRoutingKey(route))
+	}
+	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+	require.Equal(t, []string{"a0", "a1", "a2", "a3"}, f.pub.types())
+}
