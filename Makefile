@@ -1,13 +1,17 @@
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
+TEST_ALL := go test -race -count=1 -timeout 25m -p 2 ./...
+# These provoke races of pulsar-client-go with itself, see messaging/pulsar/trouble_test.go.
+TEST_WITHOUT_RACE := go test -count=1 -timeout 10m -run "^TestTopic.*UnderLoad$$" ./messaging/pulsar
+
 .PHONY: help test lint fmt bench quickstart
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 test: ## run all tests with -race, on a PostgreSQL and a Pulsar that are found or started
-	go run ./internal/devenv/withservers go test -race -count=1 -timeout 25m -p 2 ./...
+	go run ./internal/devenv/withservers sh -c '$(TEST_ALL) && $(TEST_WITHOUT_RACE)'
 	@if [ -f bench/go.mod ]; then echo go -C bench vet ./... && go -C bench vet ./...; fi
 
 lint: $(GOLANGCI) ## run the linters; each one that is off has its reason in .golangci.yml

@@ -1,3 +1,7 @@
+//go:build !race
+
+// Without the race detector for the reason given in trouble_test.go.
+
 package pulsar
 
 import (
