@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +21,12 @@ import (
 func decodeRows(rows pgx.Rows, most int) ([]Row, error) {
 	defer rows.Close()
 	d := decoder{words: map[string]string{}}
-	out := make([]Row, 0, most)
+	var out []Row
 	for rows.Next() {
+		if len(out) == cap(out) {
+			// Most fetches bring a few rows, some bring all they may; room for all would be most of what a small one costs.
+			out = slices.Grow(out, max(min(3*len(out), most-len(out)), 16))
+		}
 		r, err := d.row(rows.RawValues())
 		if err != nil {
 			return nil, err

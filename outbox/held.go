@@ -94,18 +94,20 @@ func (s *Store) Due(ctx context.Context, lanes []int16, pausedTopics []string) (
 
 // nextDue looks at one index entry per lane.
 const nextDue = `
-SELECT coalesce(extract(epoch FROM min(h.retry_after) - clock_timestamp()), -1)::float8
+SELECT extract(epoch FROM min(h.retry_after) - clock_timestamp())::float8
 FROM unnest($1::smallint[]) c(lane) CROSS JOIN LATERAL (
 	SELECT retry_after FROM {schema}.outbox_held h
-	WHERE h.lane = c.lane AND h.retry_after > (SELECT clock_timestamp()) AND h.retry_after < 'infinity' ORDER BY h.retry_after LIMIT 1) h`
+	WHERE h.lane = c.lane AND h.retry_after > (SELECT clock_timestamp() - $2 * interval '1 second')
+		AND h.retry_after < 'infinity' ORDER BY h.retry_after LIMIT 1) h`
 
-// NextDue returns how long it is until the next held row of the lanes becomes due, and whether there is one.
-func (s *Store) NextDue(ctx context.Context, lanes []int16) (time.Duration, bool, error) {
-	var seconds float64
-	if err := s.sql.QueryRow(ctx, s.db, nextDue, []any{lanes}, &seconds); err != nil {
+// NextDue returns how long it is until the next held row of the lanes becomes due, and whether there is one. Rows that
+// became due within the time since the caller looked for them with [Store.Due] count; the answer then is not positive.
+func (s *Store) NextDue(ctx context.Context, lanes []int16, since time.Duration) (time.Duration, bool, error) {
+	var seconds *float64
+	if err := s.sql.QueryRow(ctx, s.db, nextDue, []any{lanes, since.Seconds()}, &seconds); err != nil || seconds == nil {
 		return 0, false, wrap("find the next due row", err)
 	}
-	return time.Duration(seconds * float64(time.Second)), seconds >= 0, nil
+	return time.Duration(*seconds * float64(time.Second)), true, nil
 }
 
 // queueRows is written with a comparison of rows for the reason given at headOfKey: with equality, a planner that expects

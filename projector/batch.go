@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -42,6 +43,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	w.crowd.count(rows, w.r.p.cfg.BatchSize)
 	b, err := w.deliver(ctx, byLane, rows)
 	note(group, b)
+	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
 	if err != nil {
 		return b.moved, err
 	}
@@ -306,6 +308,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		p.published.Add(ctx, int64(len(b.published)))
 	}
 	for n, outcomes := range b.outcomes {
+		w.due = dueTime{} // these are what will be due
 		l := b.lanes[n]
 		if err := w.r.store.Hold(ctx, l.lease, outcomes); err != nil {
 			b.left[n] = true

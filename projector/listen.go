@@ -18,8 +18,10 @@ func (r *relay) listen(ctx context.Context) error {
 	listened := false
 	err := r.store.Listen(ctx, func() {
 		listened = true
+		r.hears.Store(true)
 		r.wake()
 	})
+	r.hears.Store(false)
 	switch {
 	case errors.Is(err, outbox.ErrCannotListen):
 		<-ctx.Done()

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,7 +25,8 @@ type relay struct {
 	mark    watermark
 	topics  pausedTopics
 	kept    pulse
-	alone   sync.Mutex // held while a row is sent that may kill the process
+	hears   atomic.Bool // of commits: of those in this process and, by NOTIFY, of others
+	alone   sync.Mutex  // held while a row is sent that may kill the process
 	seed    maphash.Seed
 
 	// These belong to the keeper.
@@ -87,6 +89,7 @@ func (r *relay) runOnce(ctx context.Context) error {
 		}
 		moved := 0
 		for _, w := range r.workers {
+			w.due = dueTime{}
 			n, err := w.pass(ctx)
 			if err != nil {
 				return err

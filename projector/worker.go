@@ -11,6 +11,9 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
+// heardWithin is about how long it takes until a commit is heard of, see outbox.Store.Wake.
+const heardWithin = 5 * time.Millisecond
+
 // worker publishes the rows of its lanes. One goroutine is in a pass at a time, so a lane has one batch on its way.
 type worker struct {
 	r *relay
@@ -20,7 +23,9 @@ type worker struct {
 
 	wake       chan struct{}
 	pause      time.Duration // of the last idle poll
-	dueChecked time.Time
+	more       bool          // the pass has left something to do that nobody will tell of
+	moved      time.Time     // when the last pass ended that moved something and left nothing
+	due        dueTime
 	stepped    pulse
 	crowd      crowd
 	paused     []string // topics, as of the last look
@@ -29,7 +34,7 @@ type worker struct {
 	generation int       // of the mark that the cursors rest on
 }
 
-// step is one turn of the loop: a pass, and a pause if there was nothing to do.
+// step is one turn of the loop: a pass, and a pause if nothing is left to do.
 func (w *worker) step(ctx context.Context) error {
 	n, err := w.pass(ctx)
 	if n == 0 {
@@ -37,21 +42,17 @@ func (w *worker) step(ctx context.Context) error {
 	}
 	if err != nil || n > 0 {
 		w.pause = 0
+	}
+	if err != nil || n > 0 && (w.more || !w.waits()) {
 		return err
 	}
 	cfg := &w.r.p.cfg
 	w.pause = min(max(2*w.pause, cfg.SleepBusy), cfg.SleepIdle)
-	pause := w.pause
-	if lanes := w.numbers(); len(lanes) > 0 {
-		next, ok, err := w.r.store.NextDue(ctx, lanes)
-		if err != nil {
-			return err
-		}
-		if ok {
-			pause = min(pause, next+time.Millisecond)
-		}
+	untilDue, err := w.untilDue(ctx)
+	if err != nil {
+		return err
 	}
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(min(w.pause, untilDue))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -60,6 +61,14 @@ func (w *worker) step(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// waits tells whether to wait for the word that there are rows, after a pass that left none. Asking the database instead is
+// for those who do not hear of commits, and for times in which the answer is mostly yes.
+func (w *worker) waits() bool {
+	before := w.moved
+	w.moved = time.Now()
+	return w.r.hears.Load() && w.moved.Sub(before) > heardWithin
 }
 
 // nudge ends the pause of the worker, or spares it the next one.
@@ -73,11 +82,13 @@ func (w *worker) nudge() {
 // pass goes once over all lanes. It returns how many rows it moved. When ctx is done, the batch under way is finished
 // and no other is begun.
 func (w *worker) pass(ctx context.Context) (moved int, err error) {
+	w.more = false
 	if err := w.tidy(ctx); err != nil {
 		return 0, err
 	}
 	lanes := w.ready()
 	if len(lanes) == 0 {
+		w.due = dueTime{} // unknown when they come back
 		return 0, nil
 	}
 	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
@@ -103,13 +114,15 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if lanes = w.stillReady(lanes); len(lanes) == 0 {
 		return moved, nil
 	}
-	if moved == 0 || time.Since(w.dueChecked) >= w.r.p.cfg.SleepBusy {
-		w.dueChecked = time.Now()
+	if w.due.isToBeChecked(w.r.p.cfg.SleepBusy) {
+		began := time.Now()
 		n, err := w.held(ctx, lanes)
 		moved += n
-		if err != nil {
+		if n > 0 || err != nil {
+			w.due, w.more = dueTime{}, true
 			return moved, err
 		}
+		w.due.checked(began)
 	}
 	return moved, nil
 }
@@ -126,11 +139,13 @@ func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error
 		if more {
 			moved = max(moved, 1) // no reason to pause
 		}
+		w.more = w.more || moved > 0
 	}
 	if err != nil {
 		return moved, err
 	}
 	n, err := w.fair(ctx, group, paused, time.Since(start))
+	w.more = w.more || n > 0
 	return moved + n, err
 }
 
@@ -216,6 +231,7 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	if len(stale) == 0 {
 		return nil
 	}
+	w.due = dueTime{} // an operator may have made something due
 	loaded, err := w.r.store.Blocks(ctx, numbers)
 	if err != nil {
 		return err

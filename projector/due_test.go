@@ -1,0 +1,76 @@
+package projector_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/projector"
+)
+
+// A projector that polls once an hour knows when what it holds is due.
+func TestWhatIsDueIsSentBetweenPolls(t *testing.T) {
+	f := newFixture(t)
+	var refusals atomic.Int32
+	f.pub.refuseWith(func(e event.Envelope) error {
+		if e.Type == "refused" && refusals.Add(1) < 4 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	cfg := sleepy()
+	cfg.RetryDelay, cfg.MaxRetryDelay = 20*time.Millisecond, 20*time.Millisecond
+	f.run(f.projector(cfg))
+	f.listener()
+
+	f.add("a", "refused")
+	f.add("a", "follower")
+	f.add("b", "later", event.WithNotBefore(time.Now().Add(50*time.Millisecond)))
+	f.store.Wake()
+	for _, name := range []string{"refused", "follower", "later"} {
+		f.eventually(name+" is published", f.published(name))
+	}
+}
+
+// Rows that come one by one cost a fetch and a settle each: nobody asks the database again and again whether there is more,
+// or whether something held has become due.
+func TestACommitCostsOneFetch(t *testing.T) {
+	f := newFixture(t)
+	var fetches, looks atomic.Int32
+	store := f.through(func(statement string, _ bool) {
+		switch {
+		case strings.Contains(statement, "claimed_seq"):
+			fetches.Add(1)
+		case strings.Contains(statement, "outbox_held"):
+			looks.Add(1)
+		}
+	}, nil)
+	cfg := sleepy()
+	cfg.Workers = 1
+	p, err := projector.New(f.pub, &cfg, store)
+	require.NoError(t, err)
+	f.run(p)
+	f.listener()
+	f.add("a", "first")
+	store.Wake()
+	f.eventually("it is published", f.published("first"))
+	f.eventually("it is settled", func() bool { return f.statuses()["first"] == "SENT" })
+
+	fetches.Store(0)
+	looks.Store(0)
+	const rows = 20
+	for i := range rows {
+		name := "e" + string(rune('a'+i))
+		f.add("a", name)
+		store.Wake()
+		f.eventually(name+" is settled", func() bool { return f.statuses()[name] == "SENT" })
+		<-time.After(20 * time.Millisecond) // seldom enough to be waited for
+	}
+	require.LessOrEqual(t, fetches.Load(), int32(rows+2), "fetches")
+	require.LessOrEqual(t, looks.Load(), int32(2), "looks at what is held")
+}
