@@ -31,9 +31,9 @@ type fleet struct {
 	seen []publication
 }
 
-// withFleet makes a fleet without members, and ends those it has got when fn has failed. repeats says that what a killed
-// projector published may come twice.
-func (b *scaleBench) withFleet(ctx context.Context, repeats bool, fn func(*fleet) error) error {
+// withFleet makes a fleet without members, and ends those it has got when fn has failed. What a killed projector published,
+// or one whose settle ran out of time on a slow disk, may come twice.
+func (b *scaleBench) withFleet(ctx context.Context, fn func(*fleet) error) error {
 	return withSchema(ctx, b.dsn, func(s *schema) (err error) {
 		if err := s.exec(ctx, createAudit); err != nil {
 			return err
@@ -48,7 +48,7 @@ func (b *scaleBench) withFleet(ctx context.Context, repeats bool, fn func(*fleet
 			b: b, schema: s, db: db, store: outbox.NewStore(db, &outbox.Config{Schema: s.name}), tally: work.tally(),
 			watch: newStopwatch(work.size()*9/10, work.size()), topic: work.topic,
 		}
-		f.tally.repeats = repeats
+		f.tally.repeats = true
 		if f.load, err = newLoader(ctx, db, f.store, work); err != nil {
 			return err
 		}

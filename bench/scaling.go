@@ -68,11 +68,13 @@ type scaleBench struct {
 	// taken is after how many seconds the last lane of a killed projector had its next owner, published after how many the
 	// first message of the last of them was confirmed, and repeated how many messages the topic has twice.
 	taken, published, repeated sample
+	// undisturbed is how many it has twice although no projector was killed.
+	undisturbed int
 }
 
 // measure takes the rate of so many processes. They share the lanes before the backlog comes, all at once.
 func (b *scaleBench) measure(ctx context.Context, processes int, to *series) error {
-	return b.withFleet(ctx, false, func(f *fleet) error {
+	return b.withFleet(ctx, func(f *fleet) error {
 		if err := f.start(ctx, processes); err != nil {
 			return err
 		}
@@ -86,13 +88,20 @@ func (b *scaleBench) measure(ctx context.Context, processes int, to *series) err
 			return err
 		}
 		to.add(float64(f.watch.clocked)/took.Seconds(), meter.read().since(before, float64(f.watch.all)))
-		return f.end(ctx)
+		if err := f.drained(ctx); err != nil {
+			return err
+		}
+		if err := f.end(ctx); err != nil {
+			return err
+		}
+		b.undisturbed += f.tally.doubled
+		return nil
 	})
 }
 
 // kill has one of two processes end without a chance to do anything, while both publish.
 func (b *scaleBench) kill(ctx context.Context) error {
-	return b.withFleet(ctx, true, func(f *fleet) error {
+	return b.withFleet(ctx, func(f *fleet) error {
 		if err := f.start(ctx, 2); err != nil {
 			return err
 		}
@@ -134,6 +143,6 @@ func (b *scaleBench) report() {
 	fmt.Println("cpu: per event, of the projectors + PostgreSQL + Pulsar")
 	fmt.Printf("kill -9 of one of two: its lanes were taken after %s s, and published from after %s s; %s messages were published twice\n",
 		b.taken.millis(), b.published.millis(), b.repeated.rate())
-	fmt.Printf("scaling%s disorder=0 lost=0 two_owners=0 handovers=%d taken_s=%.1f published_s=%.1f\n",
-		line.String(), b.handovers, b.taken.most(), b.published.most())
+	fmt.Printf("scaling%s disorder=0 lost=0 two_owners=0 repeated=%d handovers=%d taken_s=%.1f published_s=%.1f\n",
+		line.String(), b.undisturbed, b.handovers, b.taken.most(), b.published.most())
 }
