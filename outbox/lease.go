@@ -44,7 +44,9 @@ WITH me AS (
 SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1 AND seen_until > clock_timestamp()),
 	(SELECT count(*) FROM {schema}.outbox_lane WHERE grp = $2),
 	coalesce((SELECT string_agg(DISTINCT l.grp::text, ',' ORDER BY l.grp::text) FROM {schema}.outbox_lane l WHERE l.grp <> $2
-		AND NOT EXISTS (SELECT FROM {schema}.outbox_projector p WHERE p.grp = l.grp AND p.seen_until > clock_timestamp())), '')`
+		AND NOT EXISTS (SELECT FROM {schema}.outbox_projector p WHERE p.grp = l.grp AND p.seen_until > clock_timestamp())), ''),
+	coalesce((SELECT extract(epoch FROM min(lease_until) - clock_timestamp()) FROM {schema}.outbox_lane
+		WHERE grp = $2 AND owner <> $1 AND lease_until > clock_timestamp()), 0)::float8`
 	// farewell also buries those that never said it.
 	farewell = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
@@ -82,16 +84,19 @@ type Attendance struct {
 	Alive, Lanes int
 	// Unserved are the other groups that no projector serves.
 	Unserved []int64
+	// NextFree is how long it is until the first of the lanes that others hold is free, unless they renew it. 0: they hold none.
+	NextFree time.Duration
 }
 
 // Heartbeat says that owner is alive for the next ttl.
 func (s *Store) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (Attendance, error) {
 	var a Attendance
 	var unserved string
-	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl}, &a.Alive, &a.Lanes, &unserved); err != nil {
+	var free float64
+	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl}, &a.Alive, &a.Lanes, &unserved, &free); err != nil {
 		return a, fmt.Errorf("outbox: heartbeat: %w", pgsql.Explain(err))
 	}
-	a.Unserved = parseInts(unserved)
+	a.Unserved, a.NextFree = parseInts(unserved), time.Duration(free*float64(time.Second))
 	return a, nil
 }
 

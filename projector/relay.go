@@ -32,6 +32,7 @@ type relay struct {
 	// These belong to the keeper.
 	unserved      []int64
 	unservedBeats int
+	nextFree      time.Duration // until a lane of somebody else may be free, as of the last beat
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
@@ -55,7 +56,7 @@ func (r *relay) run(ctx context.Context) error {
 		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, sent rows go to the default one", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.supervise(ctx, "keeper", r.p.cfg.Renew, r.kept.after(r.keep)) })
+	group.Go(func() error { return r.supervise(ctx, "keeper", 0, r.beat) })
 	for i, w := range r.workers {
 		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.stepped.after(w.turn)) })
 	}

@@ -65,6 +65,24 @@ func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
 	require.Equal(t, id, f.pub.taken[2].ID)
 }
 
+// A projector that renews once an hour takes the lanes of another when their leases end, not at its next renewal.
+func TestLanesAreTakenWhenTheirLeasesEnd(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.store.Heartbeat(t.Context(), "dead", 0, time.Second)
+	require.NoError(t, err)
+	dead, err := f.store.Claim(t.Context(), "dead", 0, 64, 2*time.Second)
+	require.NoError(t, err)
+	require.Len(t, dead, 64)
+	f.add("a", "stranded")
+	cfg := quick()
+	cfg.Lease, cfg.Renew = 2*time.Hour, time.Hour
+	f.run(f.projector(cfg))
+	f.eventually("it is published", f.published("stranded"))
+	var left int
+	require.NoError(t, f.db.NewRaw("SELECT count(*) FROM outbox_lane WHERE owner = 'dead'").Scan(t.Context(), &left))
+	require.Zero(t, left)
+}
+
 // Writers that hold their rows for a while before they commit, or roll back, while a relay with a low-water mark runs:
 // what was committed is sent, all of it and nothing else, in order per key.
 func TestLateCommitsAreNotSkipped(t *testing.T) {
