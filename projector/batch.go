@@ -66,7 +66,7 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 	if b.trouble != nil {
 		return b, b.trouble
 	}
-	n, err := w.isolate(ctx, lanes, b.suspects)
+	n, err := w.isolate(ctx, lanes, b.suspects, b.stays)
 	b.moved += n
 	return b, err
 }
@@ -86,6 +86,7 @@ type batch struct {
 	outcomes  map[int16][]outbox.Outcome
 	blocked   map[int16]map[string]string // keys that the outcomes block, by lane
 	left      map[int16]bool              // lanes in which rows stay for another try
+	stays     map[string]bool             // keys of rows that were sent and stay
 	moved     int
 	trouble   error // topic or broker: the reason why rows stay
 }
@@ -93,7 +94,7 @@ type batch struct {
 func newBatch(lanes map[int16]*lane) *batch {
 	return &batch{
 		lanes: lanes, fetched: map[int16]int{}, first: map[int16]int64{}, last: map[int16]int64{},
-		outcomes: map[int16][]outbox.Outcome{}, blocked: map[int16]map[string]string{}, left: map[int16]bool{},
+		outcomes: map[int16][]outbox.Outcome{}, blocked: map[int16]map[string]string{}, left: map[int16]bool{}, stays: map[string]bool{},
 	}
 }
 
@@ -176,25 +177,24 @@ func (b *batch) add(r *outbox.Row, o outbox.Outcome, blocks string) {
 // dead, they follow it. An adapter reports them as failed itself; a later one that it calls confirmed was confirmed, and
 // is settled, because sending it again would only add a duplicate to what cannot be mended.
 func (b *batch) judge(w *worker) {
-	stays := map[string]bool{}
 	for i, r := range b.send {
 		err := b.errs[i]
 		switch class := classify(err); {
 		case err == nil:
 			b.published = append(b.published, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
-		case r.Key != "" && stays[r.Key]:
+		case r.Key != "" && b.stays[r.Key]:
 			b.left[r.Lane] = true
 		case b.isBlocked(r):
 			b.follow(r)
 		case class == classMessage:
 			if wait, dead := w.verdict(r, err); dead {
 				b.die(w, r, err.Error())
-				stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the adapter held back what follows
+				b.stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the adapter held back what follows
 			} else {
 				b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Refused, Wait: wait, Error: err.Error()}, stateFailed)
 			}
 		default:
-			stays[r.Key] = true
+			b.stays[r.Key] = true
 			b.left[r.Lane] = true
 			if class == classBroker && b.trouble == nil {
 				b.trouble = err // one stands for all

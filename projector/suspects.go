@@ -49,15 +49,18 @@ const isolated = 32
 // because each process counts a row at its first attempt only, and takes that back if it hears anything at all.
 //
 // Only one row is sent in this way at a time: of two, a crash would accuse both.
-func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row) (moved int, err error) {
+//
+// left are the keys of rows that were sent before and stay. What comes after them, or after a row that is held by now, stays
+// as well.
+func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, left map[string]bool) (moved int, err error) {
 	if len(rows) == 0 || !w.r.alone.TryLock() {
 		return 0, nil
 	}
 	defer w.r.alone.Unlock()
-	left := map[string]bool{}
 	for _, r := range rows[:min(len(rows), isolated)] {
 		l := lanes[r.Lane]
-		if r.Key != "" && left[r.Key] || len(w.stillReady([]*lane{l})) == 0 {
+		_, blocked := l.blocks[r.Key]
+		if r.Key != "" && (left[r.Key] || blocked) || len(w.stillReady([]*lane{l})) == 0 {
 			continue
 		}
 		one := newBatch(lanes)
@@ -68,18 +71,16 @@ func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*out
 		} else {
 			one.send = []*outbox.Row{r}
 			one.errs = w.publish(ctx, one.send)
+			l.suspects.cleared[r.Sequence] = true
 			one.judge(w)
 		}
-		if err := w.settle(ctx, one); err != nil {
-			return moved, err
-		}
-		l.suspects.cleared[r.Sequence] = true
+		err := w.settle(ctx, one)
 		moved += one.moved
 		if one.left[r.Lane] || len(one.outcomes) > 0 {
 			left[r.Key] = true
 		}
-		if one.left[r.Lane] {
-			err = w.r.store.Acquit(ctx, l.lease, r.Sequence, false)
+		if len(one.send) > 0 && (err != nil || one.left[r.Lane]) {
+			err = errors.Join(err, w.r.store.Acquit(ctx, l.lease, r.Sequence, false))
 		}
 		if err = errors.Join(err, one.trouble); err != nil {
 			return moved, err

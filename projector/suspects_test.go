@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -215,4 +216,59 @@ func lanes() (out []int16) {
 		out = append(out, n)
 	}
 	return out
+}
+
+// A row that this process has sent alone and lived is acquitted, even if the database does not take what became of it.
+func TestFailedSettleAccusesNobody(t *testing.T) {
+	f := newFixture(t)
+	f.add("a", "innocent")
+	_, err := f.db.Exec(`
+		UPDATE outbox_lane SET owner = 'dead', lease_until = now() - interval '1 second', claimed_seq = (SELECT max(seq) FROM outbox);
+		CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space left on device'; END $$;
+		CREATE TRIGGER full_disk BEFORE INSERT ON outbox_sent FOR EACH ROW EXECUTE FUNCTION full_disk()`)
+	require.NoError(t, err)
+	cfg := quick()
+	cfg.MaxCrashes = 2
+	for range 4 {
+		require.ErrorContains(t, f.projector(cfg).RunOnce(t.Context()), "no space left")
+		var crashes int
+		require.NoError(t, f.db.QueryRow("SELECT crashes FROM outbox").Scan(&crashes))
+		require.Zero(t, crashes)
+		_, err := f.db.Exec("UPDATE outbox_lane SET owner = 'dead', lease_until = now() - interval '1 second'")
+		require.NoError(t, err)
+	}
+	log := &chronicle{}
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	f.run(f.projector(cfg))
+	f.eventually("it was tried again and again", func() bool { return log.count("no space left") > 4 })
+	require.NotEqual(t, "DEAD", f.statuses()["innocent"])
+	_, err = f.db.Exec("DROP TRIGGER full_disk ON outbox_sent")
+	require.NoError(t, err)
+	f.eventually("it is settled", func() bool { return f.statuses()["innocent"] == "SENT" })
+}
+
+// A suspect waits for what is in front of it under its key, also if that is none any more: it was sent alone, nobody knows
+// what became of it, and the next time the broker does not take it.
+func TestSuspectWaitsForWhatIsInFrontOfIt(t *testing.T) {
+	for name, second := range map[string]error{"refused": errors.New("no"), "topic": &messaging.TopicError{Topic: "order", Err: errors.New("fenced")}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			answers := []error{messaging.ErrUnknown, second}
+			f.pub.refuse = func(e event.Envelope) (err error) {
+				if e.Type == "a1" && len(answers) > 0 {
+					err, answers = answers[0], answers[1:]
+				}
+				return err
+			}
+			f.add("a", "a1")
+			f.add("a", "a2")
+			_, err := f.db.Exec(`UPDATE outbox_lane SET owner = 'dead', lease_until = now() - interval '1 second',
+				claimed_seq = (SELECT max(seq) FROM outbox)`)
+			require.NoError(t, err)
+			f.run(f.projector(quick()))
+			f.eventually("both are sent", func() bool { return len(f.pub.types()) == 2 })
+			require.Equal(t, []string{"a1", "a2"}, f.pub.types())
+			require.Empty(t, answers)
+		})
+	}
 }
