@@ -209,6 +209,7 @@ const (
 	classMessage class = iota // this message was refused
 	classTopic                // its topic is in trouble
 	classBroker               // nothing can be sent, or nobody knows whether it was
+	classBehind               // an earlier one of its key was not stored, which says nothing about topic or broker
 )
 
 func classify(err error) class {
@@ -218,8 +219,10 @@ func classify(err error) class {
 		return classMessage
 	case errors.As(err, &topic):
 		return classTopic
-	case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown), errors.Is(err, messaging.ErrBehind):
+	case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown):
 		return classBroker
+	case errors.Is(err, messaging.ErrBehind):
+		return classBehind
 	default:
 		return classMessage
 	}

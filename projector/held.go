@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -76,8 +75,7 @@ func (w *worker) sendQueues(ctx context.Context, queues []*queue, send []*outbox
 			return moved, err
 		}
 		for i := range q.rows {
-			// What is only held back behind another row says nothing about the broker.
-			if e := errs[q.from+i]; e != nil && classify(e) == classBroker && !errors.Is(e, messaging.ErrBehind) {
+			if e := errs[q.from+i]; e != nil && classify(e) == classBroker {
 				trouble = e
 			}
 		}

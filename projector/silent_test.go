@@ -3,6 +3,7 @@ package projector_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -157,4 +158,32 @@ func TestSilentBrokerPausesNoTopic(t *testing.T) {
 	require.Positive(t, log.count(workerFailed))
 	m.speak()
 	f.requireUnspent(4000)
+}
+
+// What is only held back behind a refused message says nothing about its topic, nor about the broker: neither is left alone,
+// and the worker goes on at once. Here two tenants' orders of one number share a routing key.
+func TestWhatIsBehindARefusedRowIsNoSilence(t *testing.T) {
+	for name, other := range map[string]string{"receipts of another topic": "up", "no receipt at all": ""} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.pub.refuse = func(e event.Envelope) error {
+				if e.Type == "refused" {
+					return errors.New("no")
+				}
+				return nil
+			}
+			_, err := f.db.Exec(`
+				INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
+				SELECT gen_random_uuid(), now(), 3, tenant, topic, tenant || '|' || number, number, type, 'test', 'x'
+				FROM (VALUES ('acme', 'order', '7', 'refused'), ('shop', 'order', '7', 'behind'), ('shop', ?, '8', 'other'))
+					v(tenant, topic, number, type)
+				WHERE topic <> ''`, other)
+			require.NoError(t, err)
+			_, log := f.mutely(1000)
+			f.eventually("what was behind is published", f.published("behind"))
+			require.Equal(t, "DEAD", f.statuses()["refused"])
+			require.Zero(t, log.count(topicPaused))
+			require.Zero(t, log.count(workerFailed))
+		})
+	}
 }
