@@ -81,11 +81,13 @@ type extent struct {
 	more bool
 }
 
-// choose takes the rows that may leave, up to a batch.
+// choose takes the rows that may leave, about a batch, in equal parts from the lanes that have any: else one lane with a
+// backlog would be served to its end before the next.
 func (w *worker) choose(glances []outbox.Glance, lanes map[int16]*lane, which func(*lane) *skip) ([]outbox.RowID, map[int16]extent) {
 	var ids []outbox.RowID
 	seen := map[int16]extent{}
 	full := map[int16]bool{}
+	part, taken := w.part(glances), map[int16]int{}
 	for _, g := range glances {
 		position := which(lanes[g.Lane])
 		key := maphash.String(w.r.seed, g.Key)
@@ -96,14 +98,26 @@ func (w *worker) choose(glances []outbox.Glance, lanes map[int16]*lane, which fu
 			continue
 		}
 		if g.Pass && (g.Key == "" || !position.waits(key, g.Seq)) {
-			if len(ids) >= w.r.p.cfg.BatchSize {
+			if taken[g.Lane] == part {
 				full[g.Lane] = true
 				seen[g.Lane] = extent{to: g.Seq - 1, more: true}
 				continue
 			}
+			taken[g.Lane]++
 			ids = append(ids, g.RowID)
 		}
 		seen[g.Lane] = extent{to: g.Seq, more: g.More}
 	}
 	return ids, seen
+}
+
+// part is how many rows of one lane make a batch together with those of the others.
+func (w *worker) part(glances []outbox.Glance) int {
+	lanes := map[int16]bool{}
+	for _, g := range glances {
+		if g.Pass {
+			lanes[g.Lane] = true
+		}
+	}
+	return max(1, w.r.p.cfg.BatchSize/max(1, len(lanes)))
 }

@@ -59,6 +59,33 @@ func TestTopicInTroubleStarvesNoOther(t *testing.T) {
 	require.Greater(t, index(types, "behind"), index(types, fmt.Sprintf("big-%d", 64*(2*outbox.ScanWindow+6)+3)), "in order per key")
 }
 
+// While a topic is in trouble, no lane waits until the backlog of another one is out.
+func TestTopicInTroubleStarvesNoLane(t *testing.T) {
+	f := newFixture(t)
+	f.pub.refuse = func(e event.Envelope) error {
+		if e.Topic == "down" {
+			return &messaging.TopicError{Topic: "down", Err: fmt.Errorf("terminated")}
+		}
+		return nil
+	}
+	f.fill(64, "acme", "down", "bad")
+	f.fill(64*200, "acme", "up", "good")
+	cfg := quick()
+	cfg.Workers, cfg.BatchSize = 1, 64
+	f.run(f.projector(cfg))
+	f.eventually("a part is sent", func() bool { return len(f.pub.types()) >= 64*50 })
+	lanes := map[string]int{}
+	f.pub.mu.Lock()
+	defer f.pub.mu.Unlock()
+	for _, m := range f.pub.taken[:64*50] {
+		lanes[m.RoutingKey]++
+	}
+	require.Len(t, lanes, 64)
+	for lane, n := range lanes {
+		require.GreaterOrEqual(t, n, 25, lane)
+	}
+}
+
 // A tenant's backlog is passed by the rows of others that come after it.
 func TestBacklogOfOneTenantDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
