@@ -79,6 +79,8 @@ func (w *worker) alone(ctx context.Context, crowded []*lane, crowd []string, low
 	if time.Now().Before(w.aloneUntil) {
 		return true, nil
 	}
+	ctx, cancel := w.r.bounded(ctx)
+	defer cancel()
 	others, err := w.r.store.OtherTenants(ctx, crowd)
 	if others || err != nil {
 		return false, err

@@ -30,6 +30,8 @@ func (d *dueTime) checked(began time.Time) { d.last, d.known = began, d.known &&
 func (w *worker) untilDue(ctx context.Context) (time.Duration, error) {
 	const never = time.Duration(math.MaxInt64)
 	if !w.due.known && !w.due.last.IsZero() { // else the lanes were not ready for a look
+		ctx, cancel := w.r.bounded(ctx)
+		defer cancel()
 		next, ok, err := w.r.store.NextDue(ctx, w.numbers(), time.Since(w.due.last))
 		if err != nil {
 			return 0, err

@@ -36,6 +36,8 @@ func (r *relay) beat(ctx context.Context) error {
 // The end of a lease is counted from before it was asked for, by the monotonic clock: whatever the delay, this process
 // stops earlier than the database lets others in.
 func (r *relay) keep(ctx context.Context) error {
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
 	cfg := &r.p.cfg
 	all, err := r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
 	if err != nil {

@@ -70,6 +70,12 @@ func (r *relay) run(ctx context.Context) error {
 	return err
 }
 
+// bounded is for statements that must not wait for ever. A server that vanishes without a word, as with its machine, leaves
+// connections on which an answer is waited for a quarter of an hour; others have the lanes by then.
+func (r *relay) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.p.cfg.Lease)
+}
+
 func (r *relay) reconcile(ctx context.Context) error {
 	_, err := r.store.Reconcile(ctx)
 	return err

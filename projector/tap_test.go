@@ -91,4 +91,12 @@ func (w *wire) loseAnswers() {
 	}
 }
 
+// hush lets nothing through from the server any more. The connections stay open.
+func (w *wire) hush() {
+	if _, err := w.Toxics.AddToxicJson(strings.NewReader(
+		`{"name":"hush","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)); err != nil {
+		w.t.Error(err)
+	}
+}
+
 func (w *wire) mend() { w.Toxics.ResetToxics(context.Background()) }

@@ -25,21 +25,23 @@ type watermark struct {
 	mu      sync.Mutex
 	pending outbox.Mark
 	valid   int64
-	seen    time.Time
 	resets  int // how often all that was known became void
+
+	looking sync.Mutex // held while somebody looks
+	seen    time.Time  // when somebody looked last
 }
 
-// observe looks at the sequence, at most every observeInterval.
+// observe looks at the sequence, at most every observeInterval, and one worker at a time: of two answers the older could
+// be taken last, and would look as if numbers had been forgotten.
 func (m *watermark) observe(ctx context.Context, store *outbox.Store) error {
-	m.mu.Lock()
-	due := time.Since(m.seen) >= observeInterval
-	if due {
-		m.seen = time.Now()
-	}
-	m.mu.Unlock()
-	if !due {
+	if !m.looking.TryLock() {
 		return nil
 	}
+	defer m.looking.Unlock()
+	if time.Since(m.seen) < observeInterval {
+		return nil
+	}
+	m.seen = time.Now()
 	now, err := store.Observe(ctx)
 	if err != nil {
 		return err

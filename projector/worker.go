@@ -83,24 +83,8 @@ func (w *worker) nudge() {
 // and no other is begun.
 func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	w.more = false
-	if err := w.tidy(ctx); err != nil {
-		return 0, err
-	}
-	lanes := w.ready()
-	if len(lanes) == 0 {
-		w.due = dueTime{} // unknown when they come back
-		return 0, nil
-	}
-	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
-		return 0, err
-	}
-	if now := w.r.mark.generation(); w.generation != now {
-		for _, l := range w.mine() {
-			l.after, l.topics, l.tenants = 0, skip{}, skip{}
-		}
-		w.generation = now
-	}
-	if err := w.load(ctx, lanes); err != nil {
+	lanes, err := w.prepare(ctx)
+	if err != nil || len(lanes) == 0 {
 		return 0, err
 	}
 	moved, err = w.serve(ctx, lanes)
@@ -125,6 +109,30 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		w.due.checked(began)
 	}
 	return moved, nil
+}
+
+// prepare returns the lanes that a batch may be taken from, with all that the batch rests on.
+func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
+	ctx, cancel := w.r.bounded(ctx)
+	defer cancel()
+	if err := w.tidy(ctx); err != nil {
+		return nil, err
+	}
+	lanes := w.ready()
+	if len(lanes) == 0 {
+		w.due = dueTime{} // unknown when they come back
+		return nil, nil
+	}
+	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+		return nil, err
+	}
+	if now := w.r.mark.generation(); w.generation != now {
+		for _, l := range w.mine() {
+			l.after, l.topics, l.tenants = 0, skip{}, skip{}
+		}
+		w.generation = now
+	}
+	return lanes, w.load(ctx, lanes)
 }
 
 // serve publishes a batch: from their heads, or, while topics are in trouble, past those topics' rows.

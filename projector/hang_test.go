@@ -1,0 +1,75 @@
+package projector_test
+
+import (
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/projector"
+)
+
+// A server that takes a statement and is never heard of again, while the connection stays open, is given up after a lease
+// at the latest.
+func TestNoStatementWaitsForEver(t *testing.T) {
+	for name, c := range map[string]struct{ statement, failed string }{ // what only this statement contains
+		"heartbeat":   {"INSERT INTO outbox_projector", "keeper failed"},
+		"observe":     {"pg_sequence_last_value", workerFailed},
+		"load blocks": {"coalesce(b.state, '')", workerFailed},
+		"fetch":       {"claimed_seq < x.hi", workerFailed},
+		"next due":    {"min(h.retry_after)", workerFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			wire := f.wire()
+			var silent atomic.Bool
+			store := f.through(func(statement string, _ bool) {
+				if strings.Contains(statement, c.statement) && silent.CompareAndSwap(false, true) {
+					wire.hush()
+				}
+			}, func(u *url.URL) { u.Host = wire.Listen })
+			log := &chronicle{}
+			cfg := quick()
+			cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 1500*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
+			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+			p, err := projector.New(f.pub, &cfg, store)
+			require.NoError(t, err)
+			f.run(p)
+			f.eventually("it is given up", func() bool { return silent.Load() && log.count(c.failed) > 0 })
+			wire.mend()
+			f.add("a", "later")
+			f.eventually("the projector goes on", f.published("later"))
+		})
+	}
+}
+
+// A database that is slow to answer is not asked by one worker while another still waits: the answers could be taken in the
+// wrong order, and look as if the sequence had gone back.
+func TestOneLookAtTheSequenceAtATime(t *testing.T) {
+	f := newFixture(t)
+	var looking sync.Mutex
+	var looks, together atomic.Int32
+	store := f.through(func(statement string, _ bool) {
+		if !strings.Contains(statement, "pg_sequence_last_value") {
+			return
+		}
+		if !looking.TryLock() {
+			together.Add(1)
+			return
+		}
+		defer looking.Unlock()
+		<-time.After(500 * time.Millisecond) // longer than the time between two looks
+		looks.Add(1)
+	}, nil)
+	cfg := quick()
+	p, err := projector.New(f.pub, &cfg, store)
+	require.NoError(t, err)
+	f.run(p)
+	f.eventually("it was looked at", func() bool { return looks.Load() >= 4 })
+	require.Zero(t, together.Load())
+}
