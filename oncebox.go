@@ -23,7 +23,7 @@
 // # Errors
 //
 // [New] reports everything that is wrong with the configuration at once. [App.Run] returns when its context is done, or
-// when a part can never work; failures of broker and database are waited out.
+// when a part can never work. At its start database and broker have to answer; later failures of theirs are waited out.
 package oncebox
 
 import (

@@ -21,8 +21,8 @@
 //
 // # Errors
 //
-// [Projector.Run] goes on through failures of database and broker, logs them and backs off. It returns an error only
-// when it can never work: the tables are missing, or a build too old for them.
+// [Projector.Run] goes on through failures of database and broker, logs them and backs off. It returns an error only at
+// its start: the database does not answer, the tables are missing, or this build is too old for them.
 //
 // # Metrics
 //
