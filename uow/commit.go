@@ -16,8 +16,11 @@ import (
 const (
 	// probe proves that the transaction is alive, and asks for its id without assigning one.
 	probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`
-	// status: committed, aborted, in progress, or NULL when the server has forgotten it.
-	status = `SELECT pg_xact_status($1::text::xid8)`
+	// status: committed, aborted, in progress, or NULL when the server has forgotten it; and on which timeline.
+	status = `SELECT pg_xact_status($1::text::xid8), ` + pgsql.Timeline
+	// terminate ends the session of a transaction that is in progress still.
+	terminate = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE backend_xid::text = mod($1::text::numeric, 4294967296)::text AND pid <> pg_backend_pid()`
 	// codeFutureXID is the answer to status on a server that has not come that far: not the one we were on.
 	codeFutureXID = "22023"
 )
@@ -25,6 +28,9 @@ const (
 // finish flushes and commits. Afterwards nothing can fail any more.
 func (u *Unit) finish(ctx context.Context) error {
 	r := u.root
+	if err := r.handle(ctx, u); err != nil {
+		return err
+	}
 	entries, err := r.seal(u)
 	if err != nil {
 		return err
@@ -87,7 +93,32 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 			events = append(events, env)
 		}
 	}
-	return events, aggregates, nil
+	return events, aggregates, contiguous(events)
+}
+
+type aggregateKey struct{ tenant, kind, id string }
+
+// contiguous demands that the versions of an aggregate's events follow one another. Where they do not, two instances of the
+// aggregate were tracked, or versions that were given by hand are wrong, and consumers would miss one or take one for another.
+func contiguous(events []event.Envelope) error {
+	if len(events) < 2 {
+		return nil
+	}
+	latest := map[aggregateKey]int64{}
+	for i := range events {
+		e := &events[i]
+		if e.AggregateVersion == 0 || e.AggregateID == "" {
+			continue
+		}
+		key := aggregateKey{e.TenantID, e.AggregateType, e.AggregateID}
+		// Those of an aggregate without versions begin at 1 each time.
+		if before := latest[key]; before > 0 && e.AggregateVersion > 1 && e.AggregateVersion != before+1 {
+			return fmt.Errorf("uow: flush: %s %s: the event %s leads to version %d, and the one before it in this unit to %d: "+
+				"is the aggregate tracked as two instances?", e.AggregateType, e.AggregateID, e.Type, e.AggregateVersion, before)
+		}
+		latest[key] = e.AggregateVersion
+	}
+	return nil
 }
 
 // Probed tells the unit that the last statement of its function has returned xid, the id of the transaction
@@ -155,31 +186,47 @@ func (r *root) outcome(ctx context.Context, err error) error {
 	return r.resolve(context.WithoutCancel(ctx), err)
 }
 
-// resolve asks on another connection what became of the transaction. While the server says "in progress", its backend
-// has not noticed yet that the client is gone, or is still writing the commit record.
+// resolve asks on another connection what became of the transaction. While the server says "in progress", its backend has not
+// noticed that the client is gone, or is still committing. It is told to end, or it could stay so, with all its locks, until
+// TCP gives up; if it is past the point of no return it commits first.
+//
+// The answer counts on the timeline on which the transaction was begun. On another one the same id belongs to somebody else.
 func (r *root) resolve(ctx context.Context, lost error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
 	defer cancel()
+	db := r.manager.db.DB
 	for attempt := 1; ; attempt++ {
 		var outcome sql.NullString
-		err := r.manager.db.DB.QueryRowContext(ctx, status, r.xid).Scan(&outcome)
+		var timeline string
+		err := db.QueryRowContext(ctx, status, r.xid).Scan(&outcome, &timeline)
 		switch {
+		case err != nil && pgsql.Code(err) != codeFutureXID, err == nil && timeline == "": // no answer, or that of a standby
+		case err == nil && r.session.Timeline != "" && timeline != r.session.Timeline:
+			return r.unknown(errors.Join(lost, fmt.Errorf("the server is on timeline %s now: another one has taken over", timeline)))
 		case err == nil && outcome.String == "committed":
 			return nil
 		case err == nil && outcome.String == "aborted":
 			r.abandon()
-			return fmt.Errorf("uow: commit: the connection was lost and the transaction rolled back: %w", lost)
-		case err == nil && !outcome.Valid, pgsql.Code(err) == codeFutureXID:
-			return &CommitUnknownError{XID: r.xid, Err: errors.Join(lost, err)}
+			return fmt.Errorf("uow: commit: %w: %w", ErrConnectionLost, lost)
+		case err == nil && outcome.Valid: // in progress
+			var ended int
+			err = db.QueryRowContext(ctx, terminate, r.xid).Scan(&ended)
+		default:
+			return r.unknown(errors.Join(lost, err))
 		}
 		pause := time.NewTimer(backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return &CommitUnknownError{XID: r.xid, Err: errors.Join(lost, err)}
+			return r.unknown(errors.Join(lost, err))
 		}
 	}
+}
+
+func (r *root) unknown(err error) error {
+	s := r.session
+	return &CommitUnknownError{XID: r.xid, PID: s.PID, Start: s.Start, Timeline: s.Timeline, Err: err}
 }
 
 // committed tells everybody. The data is there: whatever goes wrong here must not look as if it was not.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -27,6 +28,8 @@ type Config struct {
 	Topic func(event.Envelope) string
 	// MaxPayload is the largest payload in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int `env:"MAX_PAYLOAD"`
+	// MaxHandled is how many events the handlers of [On] may cause in one unit. Default: 1000.
+	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry says how often a function is run again.
 	Retry RetryConfig `envPrefix:"RETRY_"`
 	// CommitTimeout bounds COMMIT, with the flush if they share a round trip, and then the search for what became of it.
@@ -41,15 +44,18 @@ type Config struct {
 	MeterProvider metric.MeterProvider
 }
 
-// RetryConfig says how often and how fast a function is run again after a deadlock, a serialization failure or a
-// conflict of versions.
+// RetryConfig says when, how often and how fast a function is run again in a new transaction.
 type RetryConfig struct {
+	// If tells for which errors. Whatever it says, nothing is run again of which the outcome is unknown. Default: [IsRetryable].
+	If func(error) bool
 	// MaxAttempts counts the first try as well; -1: never run again. Default: 5.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
 	// Delay is the pause before the second try; it doubles, with jitter, up to MaxDelay. Default: 10ms.
 	Delay time.Duration `env:"DELAY"`
 	// MaxDelay is the longest pause. Default: 1s.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
+	// MaxElapsed is after how long, from the begin of the first try, no other one is begun; -1: however long. Default: 30s.
+	MaxElapsed time.Duration `env:"MAX_ELAPSED"`
 }
 
 // Validate names every field that cannot be used. A nil Config is fine.
@@ -64,6 +70,9 @@ func (c *Config) Validate() error {
 	if c.MaxPayload < -1 {
 		refuse("MaxPayload", c.MaxPayload, "give bytes, or -1 for no limit")
 	}
+	if c.MaxHandled < 0 {
+		refuse("MaxHandled", c.MaxHandled, "give a count")
+	}
 	if c.Retry.MaxAttempts < -1 {
 		refuse("Retry.MaxAttempts", c.Retry.MaxAttempts, "give a count, or -1 for none")
 	}
@@ -72,6 +81,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Retry.MaxDelay < 0 {
 		refuse("Retry.MaxDelay", c.Retry.MaxDelay, "give a duration")
+	}
+	if c.Retry.MaxElapsed < -1 {
+		refuse("Retry.MaxElapsed", c.Retry.MaxElapsed, "give a duration, or -1 for no limit")
 	}
 	if c.CommitTimeout < 0 {
 		refuse("CommitTimeout", c.CommitTimeout, "give a duration")
@@ -99,8 +111,18 @@ func (c *Config) withDefaults() Config {
 	def(&out.Retry.Delay, 10*time.Millisecond)
 	def(&out.Retry.MaxDelay, time.Second)
 	def(&out.CommitTimeout, 30*time.Second)
+	def(&out.Retry.MaxElapsed, 30*time.Second)
+	if out.Retry.MaxElapsed < 0 {
+		out.Retry.MaxElapsed = math.MaxInt64
+	}
+	if out.Retry.If == nil {
+		out.Retry.If = IsRetryable
+	}
 	if out.Retry.MaxAttempts == 0 {
 		out.Retry.MaxAttempts = 5
+	}
+	if out.MaxHandled == 0 {
+		out.MaxHandled = 1000
 	}
 	if out.DefaultTenant == "" {
 		out.DefaultTenant = "default"

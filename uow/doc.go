@@ -19,23 +19,27 @@
 // with a rollback and say nothing; the statement that precedes every COMMIT cannot pass that.
 //
 // A function is run again, in a new transaction, when PostgreSQL chose it as the victim of a deadlock or of a
-// serialization failure, or when it reported [ErrConflict]. It must therefore load or make its aggregates itself;
-// tracking an instance again that an earlier try had tracked is [ErrStale].
+// serialization failure, when it reported [ErrConflict], or when the connection was lost before COMMIT. It must therefore
+// load or make its aggregates itself; tracking an instance again that an earlier try had tracked is [ErrStale].
+//
+// The versions of an aggregate's events follow one another without a gap within a unit. Functions that were given to [On]
+// are called for the events within the unit, before the flush, until there are none that they have not seen.
 //
 // The caller's context is looked at just before COMMIT and never cancels COMMIT itself. Where the flush and COMMIT share
 // a round trip, the caller can still give up while the flush waits for a lock; the server then says which of the two
-// was faster. A function that panics, or
-// leaves by runtime.Goexit, is rolled back; what panics after COMMIT is logged, because the unit is committed.
+// was faster. A function that panics, or leaves by runtime.Goexit, is rolled back; what panics after COMMIT is logged,
+// because the unit is committed. [Manager.Begin] is for code that cannot put its work into a function.
 //
 // Statements of a unit may come from several goroutines, as long as these end before the function returns. Savepoints
 // may not: they have to be nested in one another, and units within one unit that run at the same time fail it.
 //
 // # Errors
 //
-// COMMIT has three outcomes. When its answer is lost, the unit asks the server what became of the transaction and
-// reports success or failure as if nothing had been lost; only where that cannot be found out, the error is a
-// [*CommitUnknownError]. [ErrNoSink]: there are events and nobody takes them. [ErrConflict] and [*ConflictError]: an
-// aggregate was changed by somebody else. [ErrStale]: an aggregate lived through a rollback and must be loaded again.
+// COMMIT has three outcomes. When its answer is lost, the unit asks the server what became of the transaction, and ends it
+// if it hangs, and reports success or failure as if nothing had been lost; only where that cannot be found out, or where
+// another server has taken over, the error is a [*CommitUnknownError]. [ErrConnectionLost]: nothing was stored.
+// [ErrNoSink]: there are events and nobody takes them. [ErrConflict] and [*ConflictError]: an aggregate was changed by
+// somebody else. [ErrStale]: an aggregate lived through a rollback and must be loaded again.
 //
 // # Metrics
 //

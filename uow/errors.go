@@ -3,6 +3,7 @@ package uow
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,6 +16,9 @@ var (
 	ErrNoSink = errors.New("uow: the unit has events and no sink: pass an outbox.Store to uow.New")
 	// ErrCommitUnknown is matched by every [*CommitUnknownError].
 	ErrCommitUnknown = errors.New("uow: the outcome of COMMIT is unknown")
+	// ErrConnectionLost means that the connection broke, or the server ended the session, before COMMIT: nothing is stored. Do
+	// runs the function again.
+	ErrConnectionLost = errors.New("uow: the connection was lost before COMMIT, and the transaction rolled back")
 	// ErrStale means that an aggregate lived through a rollback: its state and its events belong to work that was undone.
 	ErrStale = errors.New("uow: the aggregate lived through a rollback: load it again inside the function")
 
@@ -38,16 +42,22 @@ func (e *ConflictError) Error() string {
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // CommitUnknownError means that the answer to COMMIT was lost and that the server could not tell either. The data and
-// the events are there, all of them, or none is. pg_xact_status(XID) tells which, on the same server.
+// the events are there, all of them, or none is. pg_xact_status(XID) tells which, on the same server and the same timeline.
 type CommitUnknownError struct {
 	// XID is the id of the transaction.
 	XID string
-	// Err is why the answer was lost.
+	// PID and Start are those of its backend, as in pg_stat_activity and in the server's log. Zero if they are not known.
+	PID   int32
+	Start time.Time
+	// Timeline is that of the server's log (WAL) when the session began, as eight digits. "" if it is not known.
+	Timeline string
+	// Err is why the answer was lost, and why the server could not tell.
 	Err error
 }
 
 func (e *CommitUnknownError) Error() string {
-	return fmt.Sprintf("uow: the outcome of COMMIT is unknown, transaction %s: SELECT pg_xact_status('%s') tells: %v", e.XID, e.XID, e.Err)
+	return fmt.Sprintf("uow: the outcome of COMMIT is unknown, transaction %s (backend %d since %s, timeline %s): SELECT pg_xact_status('%s') tells: %v",
+		e.XID, e.PID, e.Start.UTC().Format(time.RFC3339), e.Timeline, e.XID, e.Err)
 }
 
 // Unwrap returns why the answer was lost.

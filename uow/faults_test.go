@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // faults is a driver that lies: it wraps the real one and does something else where the test says so.
@@ -27,6 +29,8 @@ type faults struct {
 	call func(what string, run func() error) error
 	// forgetful is a server that does not remember any transaction.
 	forgetful bool
+	// timeline is on which the server says to be, "" for the truth.
+	timeline string
 	// detached transactions are not cancelled with their context.
 	detached bool
 	// down refuses new connections.
@@ -67,11 +71,14 @@ func (f *faults) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &faultyConn{Conn: c.(*stdlib.Conn), f: f}, nil
+	return &faultyConn{beneath: c.(*stdlib.Conn), f: f}, nil
 }
 
+// beneath has another name than Conn, or the field would hide the method.
+type beneath = stdlib.Conn
+
 type faultyConn struct {
-	*stdlib.Conn
+	*beneath
 
 	f *faults
 	// busy: something goes on in the background on this connection, which nobody else may have.
@@ -83,7 +90,7 @@ func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx dri
 		ctx = context.WithoutCancel(ctx)
 	}
 	err = c.f.around("BEGIN", func() error {
-		tx, err = c.Conn.BeginTx(ctx, opts)
+		tx, err = c.beneath.BeginTx(ctx, opts)
 		return err
 	})
 	if err != nil {
@@ -94,7 +101,7 @@ func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx dri
 
 func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (res driver.Result, err error) {
 	err = c.f.around(query, func() error {
-		res, err = c.Conn.ExecContext(ctx, query, args)
+		res, err = c.beneath.ExecContext(ctx, query, args)
 		return err
 	})
 	return res, err
@@ -107,11 +114,14 @@ func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driv
 	if strings.Contains(query, "pg_xact_status") {
 		c.f.questions.Add(1)
 		if c.f.forgetful {
-			query = "SELECT NULL::text WHERE $1::text <> ''"
+			query = strings.Replace(query, "pg_xact_status($1::text::xid8)", "CASE WHEN $1::text = '' THEN '' END", 1)
+		}
+		if c.f.timeline != "" {
+			query = strings.Replace(query, pgsql.Timeline, "'"+c.f.timeline+"'", 1)
 		}
 	}
 	err = c.f.around(query, func() error {
-		rows, err = c.Conn.QueryContext(ctx, query, args)
+		rows, err = c.beneath.QueryContext(ctx, query, args)
 		return err
 	})
 	return rows, err
@@ -121,14 +131,14 @@ func (c *faultyConn) ResetSession(ctx context.Context) error {
 	if c.busy.Load() {
 		return driver.ErrBadConn
 	}
-	return c.Conn.ResetSession(ctx)
+	return c.beneath.ResetSession(ctx)
 }
 
 func (c *faultyConn) Close() error {
 	if c.busy.Load() {
 		return nil // whoever is busy closes it
 	}
-	return c.Conn.Close()
+	return c.beneath.Close()
 }
 
 type faultyTx struct {

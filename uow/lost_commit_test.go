@@ -23,13 +23,13 @@ func executeThenFail(c *faultyConn, commit func() error) error {
 	if err := commit(); err != nil {
 		return err
 	}
-	_ = c.Conn.Close()
+	_ = c.beneath.Close()
 	return io.ErrUnexpectedEOF
 }
 
 // failAtOnce loses the connection before COMMIT.
 func failAtOnce(c *faultyConn, _ func() error) error {
-	_ = c.Conn.Close()
+	_ = c.beneath.Close()
 	return io.ErrUnexpectedEOF
 }
 
@@ -76,7 +76,8 @@ func TestCommitThatNeverReachedTheServer(t *testing.T) {
 	a := newAccount("a", "one")
 	hooked, err := change(t.Context(), s.manager(nil, pool, s.sink), a, "x")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.ErrorContains(t, err, "uow: commit: the connection was lost and the transaction rolled back")
+	require.ErrorIs(t, err, uow.ErrConnectionLost)
+	require.ErrorContains(t, err, "uow: commit: ")
 	require.NotErrorIs(t, err, uow.ErrCommitUnknown)
 	require.False(t, hooked)
 	s.requireNothing(t)
@@ -88,12 +89,12 @@ func TestCommitThatNeverReachedTheServer(t *testing.T) {
 func TestSessionThatWasTerminated(t *testing.T) {
 	s := newService(t, nil)
 	pool := s.broken(t, &faults{commit: func(c *faultyConn, commit func() error) error {
-		_, err := s.DB.Exec("SELECT pg_terminate_backend(?, 10000)", c.Conn.Conn().PgConn().PID())
+		_, err := s.DB.Exec("SELECT pg_terminate_backend(?, 10000)", c.Conn().PgConn().PID())
 		require.NoError(t, err)
 		return commit()
 	}})
 	_, err := change(t.Context(), s.manager(nil, pool, s.sink), newAccount("a", "one"), "x")
-	require.ErrorContains(t, err, "the connection was lost and the transaction rolled back")
+	require.ErrorIs(t, err, uow.ErrConnectionLost)
 	s.requireNothing(t)
 }
 
@@ -213,7 +214,7 @@ func commitInBackground(c *faultyConn, commit func() error) error {
 	c.busy.Store(true)
 	c.f.background.Go(func() {
 		_ = commit()
-		_ = c.Conn.Close()
+		_ = c.beneath.Close()
 	})
 	return io.ErrUnexpectedEOF
 }
@@ -224,6 +225,9 @@ func TestCommitThatIsStillInProgress(t *testing.T) {
 	pool, release := s.broken(t, f), s.slowCommit(t)
 	var once atomic.Bool
 	f.call = func(what string, run func() error) error {
+		if strings.Contains(what, "pg_terminate_backend") {
+			return errRefused // as to a role that may not
+		}
 		if strings.Contains(what, "pg_xact_status") && f.questions.Load() > 2 && !once.Swap(true) {
 			release() // it was asked, it was in progress, it was asked again
 		}
@@ -240,12 +244,62 @@ func TestCommitThatStaysInProgress(t *testing.T) {
 	s := newService(t, nil)
 	f := &faults{commit: commitInBackground, detached: true}
 	pool, release := s.broken(t, f), s.slowCommit(t)
+	f.call = func(what string, run func() error) error {
+		if strings.Contains(what, "pg_terminate_backend") {
+			return errRefused
+		}
+		return run()
+	}
 	_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 100 * time.Millisecond}, pool, s.sink), newAccount("a", "one"), "x")
 	require.ErrorIs(t, err, uow.ErrCommitUnknown)
+	require.ErrorIs(t, err, errRefused, "why it could not be ended")
 	require.Empty(t, s.notes(t), "not there yet")
 	release()
 	f.background.Wait()
 	require.Equal(t, []string{"x"}, s.notes(t), "which is why nobody could say")
+}
+
+// A COMMIT that hangs where nobody hears of it is ended, with all its locks, and the function run again.
+func TestCommitThatHangsIsEnded(t *testing.T) {
+	s := newService(t, quick())
+	f := &faults{detached: true}
+	first := true
+	f.commit = func(c *faultyConn, commit func() error) error {
+		if !first {
+			return commit()
+		}
+		first = false
+		return commitInBackground(c, commit)
+	}
+	pool, release := s.broken(t, f), s.slowCommit(t)
+	tries := 0
+	err := s.manager(quick(), pool, s.sink).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		if tries++; tries == 2 {
+			f.background.Wait() // it has been ended, or this would last for ever
+			release()
+		}
+		u.Track(newAccount("a", "one"))
+		return note(ctx, u, "x")
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, tries)
+	require.Equal(t, []string{"x"}, s.notes(t))
+	require.Equal(t, []string{"account a v1 one"}, s.sunk(t))
+}
+
+// After a failover the ids of transactions belong to others.
+func TestOutcomeOnAnotherTimeline(t *testing.T) {
+	s := newService(t, nil)
+	f := &faults{commit: executeThenFail, timeline: "000000FF"}
+	_, err := change(t.Context(), s.manager(nil, s.broken(t, f), s.sink), newAccount("a", "one"), "x")
+	var unknown *uow.CommitUnknownError
+	require.ErrorAs(t, err, &unknown)
+	require.ErrorContains(t, err, "the server is on timeline 000000FF now")
+	require.EqualValues(t, 1, f.questions.Load(), "at once, not after the timeout")
+	require.Regexp(t, "^[0-9A-F]{8}$", unknown.Timeline)
+	require.NotEqual(t, "000000FF", unknown.Timeline)
+	require.Positive(t, unknown.PID)
+	require.WithinDuration(t, time.Now(), unknown.Start, time.Hour)
 }
 
 // COMMIT is bounded too. It is cancelled then, and the server says what that came to.

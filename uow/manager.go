@@ -19,10 +19,11 @@ import (
 
 // Manager begins units of work on one database. It is safe for concurrent use.
 type Manager struct {
-	db    *bun.DB
-	cfg   Config
-	maker envelope.Maker
-	sinks []Sink
+	db       *bun.DB
+	cfg      Config
+	maker    envelope.Maker
+	sinks    []Sink
+	handlers []handler
 	// mappings holds a *mapping for each type of model.
 	mappings sync.Map
 
@@ -63,6 +64,7 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 		opt(&o)
 	}
 	var before error
+	began := time.Now()
 	stale := staleSet{}
 	for attempt := 1; ; attempt++ {
 		err := m.once(ctx, fn, &o, stale)
@@ -70,7 +72,8 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 			// Without the reason for the second try nobody would understand this.
 			return fmt.Errorf("%w (the try before ended with: %w)", err, before)
 		}
-		if err == nil || attempt >= o.attempts || !retryable(err) {
+		if err == nil || attempt >= o.attempts || time.Since(began) >= m.cfg.Retry.MaxElapsed ||
+			errors.Is(err, ErrCommitUnknown) || !m.cfg.Retry.If(err) {
 			return err
 		}
 		before = err
@@ -87,26 +90,43 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 
 // once is one try: one transaction.
 func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) error {
-	u, err := m.begin(ctx, &o.tx, stale)
+	u, err := m.begin(ctx, o, stale)
 	if err != nil {
 		return err
 	}
-	outcome := "rolled_back"
+	ended := rolledBack
 	defer func() {
 		// After a panic and runtime.Goexit as well, which t.FailNow calls.
 		u.root.rollback()
-		m.count(ctx, outcome)
+		m.count(ctx, ended)
 	}()
 	if err = fn(u.context(ctx), u); err == nil {
 		err = u.finish(ctx)
 	}
+	if err != nil {
+		err = u.root.lost(err)
+	}
+	ended = outcome(err)
+	return err
+}
+
+// How a unit ended, as the metric has it.
+const (
+	committed  = "committed"
+	rolledBack = "rolled_back"
+	unknown    = "unknown"
+)
+
+// outcome is how a unit ended whose function or COMMIT returned err.
+func outcome(err error) string {
 	switch {
 	case err == nil:
-		outcome = "committed"
+		return committed
 	case errors.Is(err, ErrCommitUnknown):
-		outcome = "unknown"
+		return unknown
+	default:
+		return rolledBack
 	}
-	return err
 }
 
 func (m *Manager) count(ctx context.Context, outcome string) {

@@ -16,9 +16,9 @@ import (
 // the outer flush would publish them as ghosts. They are stale from now on, and a unit that would emit a stale
 // aggregate fails.
 func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error) error {
-	s := r.push()
-	if err := r.exec(ctx, "SAVEPOINT "+s.name); err != nil {
-		return errors.Join(fmt.Errorf("uow: savepoint: %w", err), r.pop(s, false))
+	s, err := r.enter(ctx)
+	if err != nil {
+		return err
 	}
 	returned := false
 	defer func() {
@@ -27,8 +27,22 @@ func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error
 			_ = r.undo(ctx, s)
 		}
 	}()
-	err := fn(s.level.context(ctx), s.level)
+	err = fn(s.level.context(ctx), s.level)
 	returned = true
+	return r.leave(ctx, s, err)
+}
+
+// enter begins a level.
+func (r *root) enter(ctx context.Context) (*savepoint, error) {
+	s := r.push()
+	if err := r.exec(ctx, "SAVEPOINT "+s.name); err != nil {
+		return nil, errors.Join(fmt.Errorf("uow: savepoint: %w", err), r.pop(s, false))
+	}
+	return s, nil
+}
+
+// leave ends a level whose work ended with err.
+func (r *root) leave(ctx context.Context, s *savepoint, err error) error {
 	r.note(err)
 	if err == nil {
 		if err = r.exec(ctx, "RELEASE SAVEPOINT "+s.name); err == nil {

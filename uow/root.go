@@ -2,12 +2,12 @@ package uow
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -22,6 +22,8 @@ type root struct {
 	cancel  context.CancelFunc
 	// outer is the unit of another database that was open around this one.
 	outer *Unit
+	// session tells where the transaction runs, for [root.resolve].
+	session pgsql.Session
 	// xid is the id of the transaction, "" if it wrote nothing or another statement followed the one that told it.
 	xid string
 	// known is the id of the transaction, whatever followed. "": nobody has asked.
@@ -51,17 +53,18 @@ func (s staleSet) add(entries []entry) {
 	}
 }
 
-func (m *Manager) begin(ctx context.Context, tx *sql.TxOptions, stale staleSet) (*Unit, error) {
+func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*Unit, error) {
 	// A pooled connection is waited for as long as the caller likes.
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("uow: get a connection to the database: %w", err)
 	}
+	session := sessionOf(ctx, conn)
 	// But the transaction is not the caller's to cancel: database/sql would roll it back behind our back, COMMIT
 	// included. So it has a context of its own, which follows the caller's only until BEGIN has been answered.
 	txCtx, cancel := context.WithCancel(pgsql.BeginLater(context.WithoutCancel(ctx)))
 	unhook := context.AfterFunc(ctx, cancel)
-	begun, err := conn.BeginTx(txCtx, tx)
+	begun, err := conn.BeginTx(txCtx, &o.tx)
 	if !unhook() && err == nil {
 		_ = begun.Rollback() // database/sql is doing the same
 		err = interrupted(ctx)
@@ -71,10 +74,18 @@ func (m *Manager) begin(ctx context.Context, tx *sql.TxOptions, stale staleSet) 
 		_ = conn.Close()
 		return nil, fmt.Errorf("uow: begin: %w", err)
 	}
-	r := &root{manager: m, conn: conn, tx: begun, cancel: cancel, stale: stale}
+	r := &root{manager: m, conn: conn, session: session, tx: begun, cancel: cancel, stale: stale}
 	r.outer, _ = FromContext(ctx)
 	r.active = &Unit{root: r}
 	return r.active, nil
+}
+
+func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
+	_, _ = pgsql.Native(ctx, conn, func(c *pgx.Conn) error { // a connection that is broken shows at BEGIN
+		s = pgsql.SessionOf(ctx, c)
+		return nil
+	})
+	return s
 }
 
 // interrupted is the context's error together with its cause, nil if there is none.

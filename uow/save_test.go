@@ -266,9 +266,9 @@ func TestSaveNetworkCutAnywhere(t *testing.T) {
 		n.mend()
 		require.Eventually(t, func() bool { return s.pool.PingContext(t.Context()) == nil }, waitFor, poll)
 		id := fmt.Sprint("seed ", seed)
-		direction, bytes := "upstream", rng.IntN(700)
+		direction, bytes := "upstream", rng.IntN(1200)
 		if rng.IntN(2) == 0 {
-			direction, bytes = "downstream", rng.IntN(400)
+			direction, bytes = "downstream", rng.IntN(900)
 		}
 		n.cut(direction, bytes)
 		a := newAccount(id, "one")

@@ -9,8 +9,11 @@ package pgsql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
 
@@ -124,6 +127,17 @@ func Code(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// IsConnectionError tells whether err is about the connection and not about what was sent over it: it broke, or the server ended
+// the session (classes 08 and 57P of PostgreSQL's error codes, Appendix A).
+func IsConnectionError(err error) bool {
+	if code := Code(err); code != "" {
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
+	}
+	var network net.Error
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network) || pgconn.SafeToRetry(err)
 }
 
 // Explain adds to an error what to do about it, where that is known.

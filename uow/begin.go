@@ -1,0 +1,90 @@
+package uow
+
+import (
+	"context"
+	"errors"
+)
+
+// Tx is a unit of work that is ended by its owner, see [Manager.Begin]. It is not safe for concurrent use.
+type Tx struct {
+	*Unit
+
+	savepoint *savepoint // nil: the transaction itself
+	done      bool
+}
+
+// errDone tells a second end from the first.
+var errDone = errors.New("uow: Commit: the unit has been committed or rolled back already")
+
+// Begin begins a unit of work for code that cannot put its work into a function. It is [Manager.Do] in all but three things:
+// nothing is run again, so [ErrConflict] and its like come back to the caller; a panic rolls back only if the caller defers
+// Rollback; and the unit holds a connection until it is ended, so always defer Rollback.
+//
+//	tx, err := units.Begin(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer tx.Rollback()
+//	...
+//	return tx.Commit()
+//
+// The context of the unit is [Tx.Context]. Begin with a context that carries a unit of this manager begins a savepoint.
+func (m *Manager) Begin(ctx context.Context, opts ...Option) (*Tx, error) {
+	if outer := m.unitFrom(ctx); outer != nil {
+		if outer.root.manager != m {
+			return nil, errOtherManager
+		}
+		s, err := outer.root.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.level.context(ctx)
+		return &Tx{Unit: s.level, savepoint: s}, nil
+	}
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	u, err := m.begin(ctx, &o, staleSet{})
+	if err != nil {
+		return nil, err
+	}
+	u.context(ctx)
+	return &Tx{Unit: u}, nil
+}
+
+// Context returns the context of Begin with the unit in it, for whatever takes part in the unit by its context.
+func (t *Tx) Context() context.Context { return t.ctx }
+
+// Commit flushes and commits, with the outcomes of [Manager.Do]. A unit can be ended once.
+func (t *Tx) Commit() error {
+	if t.done {
+		return errDone
+	}
+	t.done = true
+	if t.savepoint != nil {
+		return t.root.leave(t.ctx, t.savepoint, nil)
+	}
+	err := t.finish(t.ctx)
+	if err != nil {
+		err = t.root.lost(err)
+	}
+	t.root.rollback()
+	t.root.manager.count(t.ctx, outcome(err))
+	return err
+}
+
+// Rollback ends the unit without COMMIT. It does nothing to one that has ended, so that it can be deferred. The error, of a
+// savepoint alone, says that the transaction around it cannot be committed any more.
+func (t *Tx) Rollback() error {
+	if t.done {
+		return nil
+	}
+	t.done = true
+	if t.savepoint != nil {
+		return t.root.undo(t.ctx, t.savepoint)
+	}
+	t.root.rollback()
+	t.root.manager.count(t.ctx, rolledBack)
+	return nil
+}

@@ -1,0 +1,87 @@
+package uow
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// handler calls a function if the event is of its type.
+type handler func(ctx context.Context, u *Unit, e event.Event) error
+
+// On has fn called for every event of type T that an aggregate has recorded, within its unit: when the outermost function has
+// returned and before the flush. It is for rules that reach over several aggregates and have to hold at COMMIT. An error of fn
+// rolls the unit back.
+//
+// Functions are called in the order in which they were given, event by event in the order in which the aggregates were tracked.
+// What they track, and what is recorded meanwhile, is handled in turn, up to Config.MaxHandled events. An aggregate that was
+// saved before has to be saved again when it records more.
+//
+// Call it at start, before the first unit: it is not safe for concurrent use with one.
+func On[T event.Event](m *Manager, fn func(ctx context.Context, u *Unit, e T) error) {
+	m.handlers = append(m.handlers, func(ctx context.Context, u *Unit, e event.Event) error {
+		switch v := any(e).(type) {
+		case T:
+			return fn(ctx, u, v)
+		case *T:
+			return fn(ctx, u, *v)
+		default:
+			return nil
+		}
+	})
+}
+
+// handle calls the handlers until there is nothing left that they have not seen.
+func (r *root) handle(ctx context.Context, u *Unit) error {
+	if len(r.manager.handlers) == 0 {
+		return nil
+	}
+	handled, total := map[event.Aggregate]int{}, 0
+	for again := true; again; {
+		again = false
+		for i := 0; ; i++ {
+			e, some := r.entry(u, i)
+			if !some {
+				break
+			}
+			a := e.aggregate
+			for a != nil && handled[a] < len(a.RecordedEvents()) {
+				e := a.RecordedEvents()[handled[a]].Event
+				handled[a]++
+				if total++; total > r.manager.cfg.MaxHandled {
+					return fmt.Errorf("uow: more than %d events in one unit, the latest is %s of %s %s: "+
+						"do the handlers cause one another's? (Config.MaxHandled)",
+						r.manager.cfg.MaxHandled, e.EventType(), a.AggregateType(), a.AggregateID())
+				}
+				if err := r.manager.dispatch(ctx, u, e); err != nil {
+					return err
+				}
+				again = true
+			}
+		}
+	}
+	return nil
+}
+
+func (m *Manager) dispatch(ctx context.Context, u *Unit, e event.Event) error {
+	if err := interrupted(ctx); err != nil {
+		return fmt.Errorf("uow: before COMMIT: %w", err)
+	}
+	for _, fn := range m.handlers {
+		if err := fn(u.ctx, u, e); err != nil {
+			return fmt.Errorf("uow: handle %s: %w", e.EventType(), err)
+		}
+	}
+	return nil
+}
+
+// entry returns one of what the unit holds, which may grow meanwhile.
+func (r *root) entry(u *Unit, i int) (e entry, some bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i >= len(u.entries) {
+		return e, false
+	}
+	return u.entries[i], true
+}

@@ -1,0 +1,132 @@
+package uow_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// opened is an event that nothing in these tests handles but once.
+type opened struct{ Text string }
+
+func (opened) EventType() string { return "account.opened" }
+
+func (s *service) handling(t *testing.T, cfg *uow.Config) *uow.Manager {
+	t.Helper()
+	if cfg == nil {
+		cfg = &uow.Config{}
+	}
+	cfg.Registry = event.NewRegistry()
+	event.Register[changed](cfg.Registry)
+	event.Register[opened](cfg.Registry)
+	return s.manager(cfg, s.DB.DB, s.sink)
+}
+
+// U9: what a handler causes is handled as well, once, in order, and is part of the unit.
+func TestHandlersRunToAFixpoint(t *testing.T) {
+	s := newService(t, nil)
+	units := s.handling(t, nil)
+	a, b := newAccount("a"), newAccount("b")
+	var calls []string
+	uow.On(units, func(ctx context.Context, u *uow.Unit, e changed) error {
+		calls = append(calls, "first "+e.Text)
+		found, ok := uow.FromContext(ctx)
+		require.True(t, ok)
+		require.Same(t, u, found)
+		switch e.Text {
+		case "one":
+			b.Record(changed{"caused by one"})
+			u.Track(b)
+		case "caused by one":
+			a.Record(&opened{"caused by b"}) // of an aggregate that has been looked at already
+			return note(ctx, u, "from the handler")
+		}
+		return nil
+	})
+	uow.On(units, func(_ context.Context, _ *uow.Unit, e changed) error {
+		calls = append(calls, "second "+e.Text)
+		return nil
+	})
+	uow.On(units, func(ctx context.Context, u *uow.Unit, e opened) error {
+		calls = append(calls, e.Text)
+		return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return note(ctx, u, "from a savepoint") })
+	})
+	a.Record(changed{"one"})
+	a.Record(changed{"two"})
+	require.NoError(t, units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		require.NoError(t, units.Do(ctx, func(_ context.Context, u *uow.Unit) error {
+			u.Track(a)
+			return nil
+		}))
+		require.Empty(t, calls, "not before the outermost function has returned")
+		return nil
+	}))
+	require.Equal(t, []string{
+		"first one", "second one", "first two", "second two", "first caused by one", "second caused by one", "caused by b",
+	}, calls)
+	require.Equal(t, []string{"from the handler", "from a savepoint"}, s.notes(t))
+	require.Equal(t, []string{"account a v1 one", "account a v2 two", "account a v3 caused by b", "account b v1 caused by one"}, s.sunk(t))
+}
+
+func TestHandlerThatFailsRollsBack(t *testing.T) {
+	s := newService(t, nil)
+	units := s.handling(t, nil)
+	uow.On(units, func(ctx context.Context, u *uow.Unit, _ changed) error {
+		require.NoError(t, note(ctx, u, "never"))
+		return errRefused
+	})
+	_, err := change(t.Context(), units, newAccount("a", "one"), "x")
+	require.ErrorIs(t, err, errRefused)
+	require.ErrorContains(t, err, "uow: handle account.changed: ")
+	s.requireNothing(t)
+}
+
+func TestHandlersWithoutEnd(t *testing.T) {
+	s := newService(t, nil)
+	units := s.handling(t, &uow.Config{MaxHandled: 10})
+	calls := 0
+	a := newAccount("a", "one")
+	uow.On(units, func(_ context.Context, u *uow.Unit, _ changed) error {
+		calls++
+		a.Record(changed{fmt.Sprint("again ", calls)})
+		return nil
+	})
+	_, err := change(t.Context(), units, a, "x")
+	require.ErrorContains(t, err, "more than 10 events in one unit, the latest is account.changed of account a")
+	require.Equal(t, 10, calls)
+	s.requireNothing(t)
+}
+
+// Two instances of one aggregate would announce the same version twice.
+func TestVersionsFollowOneAnother(t *testing.T) {
+	s := newService(t, nil)
+	versioned := func(version int64, text string) *account {
+		a := newAccount("a", text)
+		a.Version = version
+		return a
+	}
+	track := func(aggregates ...event.Aggregate) error {
+		return s.units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+			u.Track(aggregates...)
+			return nil
+		})
+	}
+	err := track(versioned(4, "five"), versioned(4, "five as well"))
+	require.ErrorContains(t, err, "account a: the event account.changed leads to version 5, and the one before it in this unit to 5")
+	s.requireNothing(t)
+	require.NoError(t, track(versioned(4, "five"), versioned(5, "six"), newAccount("b", "one")))
+
+	gap := func(tenant string) error {
+		return s.units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+			require.NoError(t, u.Add("x", []byte("1"), event.WithAggregate("account", "c", 1)))
+			return u.Add("x", []byte("2"), event.WithAggregate("account", "c", 3), event.WithTenantID(tenant))
+		})
+	}
+	require.ErrorContains(t, gap(""), "leads to version 3")
+	require.NoError(t, gap("another"))
+}
