@@ -52,12 +52,8 @@ func (i *Inbox) Run(ctx context.Context) error {
 		if err := i.Clean(ctx); err != nil && ctx.Err() == nil {
 			i.log.WarnContext(ctx, "oncebox: cleaning the inbox failed, trying again", "pause", cleanInterval, "error", err)
 		}
-		timer := time.NewTimer(backoff.Jitter(cleanInterval))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
+		if backoff.Wait(ctx, backoff.Jitter(cleanInterval)) != nil {
+			return nil //nolint:nilerr // told to stop, which is no failure
 		}
 	}
 }
@@ -169,11 +165,7 @@ func (i *Inbox) patiently(ctx context.Context, fn func() error) error {
 		if attempt == tries {
 			return fmt.Errorf("the table is in use: %w", err)
 		}
-		timer := time.NewTimer(backoff.Jitter(backoff.Exponential(attempt, 100*time.Millisecond, time.Second)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 100*time.Millisecond, time.Second))) != nil {
 			return errors.Join(err, ctx.Err())
 		}
 	}

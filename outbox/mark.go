@@ -1,6 +1,10 @@
 package outbox
 
-import "context"
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
 
 // Mark is an observation of the sequence: once every transaction up to XID has ended, and the log has reached the disk up
 // to Written, nothing can appear at or below Seq any more.
@@ -26,7 +30,7 @@ const observe = `
 WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) AS v)
 SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
 	(pg_current_wal_insert_lsn() - '0/0')::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint,
-	left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+	` + pgsql.Timeline + `
 FROM s`
 
 // Observe takes a mark. It counts for a fetch only if that fetch began after a later observation returned an Xmin

@@ -9,6 +9,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -260,11 +261,7 @@ func patiently(ctx context.Context, fn func() error) error {
 		if try == busyTries {
 			return ErrBusy
 		}
-		timer := time.NewTimer(busyPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if backoff.Wait(ctx, busyPause) != nil {
 			return errors.Join(ErrBusy, ctx.Err())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -22,12 +23,7 @@ func (r *relay) beat(ctx context.Context) error {
 	if r.nextFree > 0 {
 		pause = min(pause, r.nextFree+leaseEnd)
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = backoff.Wait(ctx, pause) // told to stop, which is no failure
 	return nil
 }
 

@@ -123,12 +123,7 @@ func (r *relay) supervise(ctx context.Context, name string, every time.Duration,
 		} else {
 			failures = 0
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = backoff.Wait(ctx, pause) // the loop looks at ctx
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (m *Manager) Begin(ctx context.Context, opts ...Option) (*Tx, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	u, err := m.begin(ctx, &o, staleSet{})
+	u, err := m.begin(ctx, &o.tx, staleSet{})
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +65,7 @@ func (t *Tx) Commit() error {
 	if t.savepoint != nil {
 		return t.root.leave(t.ctx, t.savepoint, nil)
 	}
-	err := t.finish(t.ctx)
-	if err != nil {
-		err = t.root.lost(err)
-	}
+	err := t.root.lost(t.finish(t.ctx))
 	t.root.rollback()
 	t.root.manager.count(t.ctx, outcome(err))
 	return err

@@ -214,11 +214,7 @@ func (r *root) resolve(ctx context.Context, lost error) error {
 		default:
 			return r.unknown(errors.Join(lost, err))
 		}
-		pause := time.NewTimer(backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second)))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second))) != nil {
 			return r.unknown(errors.Join(lost, err))
 		}
 	}

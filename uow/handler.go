@@ -45,19 +45,35 @@ func (r *root) handle(ctx context.Context, u *Unit) error {
 			if !some {
 				break
 			}
-			a := e.aggregate
-			for a != nil && handled[a] < len(a.RecordedEvents()) {
-				e := a.RecordedEvents()[handled[a]].Event
-				handled[a]++
-				if total++; total > r.manager.cfg.MaxHandled {
-					return fmt.Errorf("uow: more than %d events in one unit, the latest is %s of %s %s: "+
-						"do the handlers cause one another's? (Config.MaxHandled)",
-						r.manager.cfg.MaxHandled, e.EventType(), a.AggregateType(), a.AggregateID())
-				}
-				if err := r.manager.dispatch(ctx, u, e); err != nil {
-					return err
-				}
-				again = true
+			if e.aggregate == nil {
+				continue
+			}
+			before := total
+			if err := r.handleAll(ctx, u, e.aggregate, handled, &total); err != nil {
+				return err
+			}
+			again = again || total > before
+		}
+	}
+	return nil
+}
+
+// handleAll calls the handlers for what the aggregate has recorded and they have not seen, and for what it records meanwhile.
+func (r *root) handleAll(ctx context.Context, u *Unit, a event.Aggregate, handled map[event.Aggregate]int, total *int) error {
+	limit := r.manager.cfg.MaxHandled
+	unseen := func() []event.Recorded {
+		all := a.RecordedEvents()
+		return all[min(handled[a], len(all)):]
+	}
+	for fresh := unseen(); len(fresh) > 0; fresh = unseen() {
+		for _, recorded := range fresh {
+			handled[a]++
+			if *total++; *total > limit {
+				return fmt.Errorf("uow: more than %d events in one unit, the latest is %s of %s %s: "+
+					"do the handlers cause one another's? (Config.MaxHandled)", limit, recorded.Event.EventType(), a.AggregateType(), a.AggregateID())
+			}
+			if err := r.manager.dispatch(ctx, u, recorded.Event); err != nil {
+				return err
 			}
 		}
 	}

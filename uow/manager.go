@@ -78,11 +78,7 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 		}
 		before = err
 		m.retries.Add(ctx, 1)
-		pause := time.NewTimer(backoff.Jitter(backoff.Exponential(attempt, m.cfg.Retry.Delay, m.cfg.Retry.MaxDelay)))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, m.cfg.Retry.Delay, m.cfg.Retry.MaxDelay))) != nil {
 			return errors.Join(err, interrupted(ctx))
 		}
 	}
@@ -90,7 +86,7 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 
 // once is one try: one transaction.
 func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) error {
-	u, err := m.begin(ctx, o, stale)
+	u, err := m.begin(ctx, &o.tx, stale)
 	if err != nil {
 		return err
 	}
@@ -103,9 +99,7 @@ func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) erro
 	if err = fn(u.context(ctx), u); err == nil {
 		err = u.finish(ctx)
 	}
-	if err != nil {
-		err = u.root.lost(err)
-	}
+	err = u.root.lost(err)
 	ended = outcome(err)
 	return err
 }

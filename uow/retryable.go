@@ -46,7 +46,7 @@ func (r *root) note(err error) {
 // A connection is also closed when a statement is cancelled, by the caller or by a function that gave it less time. That is
 // somebody's decision and no accident.
 func (r *root) lost(err error) error {
-	if r.closed || errors.Is(err, ErrConnectionLost) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+	if err == nil || r.closed || errors.Is(err, ErrConnectionLost) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		!pgsql.IsConnectionError(err) || !r.gone() {
 		return err
 	}

@@ -2,6 +2,7 @@ package uow
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,7 @@ func (s staleSet) add(entries []entry) {
 	}
 }
 
-func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*Unit, error) {
+func (m *Manager) begin(ctx context.Context, tx *sql.TxOptions, stale staleSet) (*Unit, error) {
 	// A pooled connection is waited for as long as the caller likes.
 	conn, err := m.db.Conn(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*Unit,
 	// included. So it has a context of its own, which follows the caller's only until BEGIN has been answered.
 	txCtx, cancel := context.WithCancel(pgsql.BeginLater(context.WithoutCancel(ctx)))
 	unhook := context.AfterFunc(ctx, cancel)
-	begun, err := conn.BeginTx(txCtx, &o.tx)
+	begun, err := conn.BeginTx(txCtx, tx)
 	if !unhook() && err == nil {
 		_ = begun.Rollback() // database/sql is doing the same
 		err = interrupted(ctx)

@@ -1,8 +1,9 @@
-// Package backoff computes pauses between attempts. It keeps no state: the count of attempts is the caller's, mostly
+// Package backoff computes pauses between attempts, and waits. It keeps no state: the count of attempts is the caller's, mostly
 // in a row of the database.
 package backoff
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -26,4 +27,16 @@ func Jitter(d time.Duration) time.Duration {
 		return d
 	}
 	return d/2 + rand.N(d/2+1) //nolint:gosec // nobody gains anything by guessing a pause
+}
+
+// Wait returns nil after d, or the cause of ctx as soon as that is done.
+func Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -1,8 +1,11 @@
 package backoff_test
 
 import (
+	"context"
+	"errors"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -72,5 +75,19 @@ func FuzzExponential(f *testing.F) {
 		d := backoff.Exponential(attempt, time.Duration(base), time.Duration(limit))
 		require.LessOrEqual(t, d, time.Duration(limit))
 		require.GreaterOrEqual(t, d, time.Duration(0))
+	})
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		require.NoError(t, backoff.Wait(t.Context(), time.Hour))
+		require.Equal(t, time.Hour, time.Since(began))
+
+		stop := errors.New("stop")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancel(stop) })
+		require.Equal(t, stop, backoff.Wait(ctx, time.Hour))
+		require.Equal(t, time.Hour+time.Minute, time.Since(began))
 	})
 }

@@ -49,12 +49,5 @@ func insist[T any](ctx context.Context, background *sync.WaitGroup, fn func() (T
 
 // pause waits a little longer with each attempt.
 func pause(ctx context.Context, attempt int) error {
-	timer := time.NewTimer(backoff.Jitter(backoff.Exponential(attempt, 100*time.Millisecond, time.Second)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 100*time.Millisecond, time.Second)))
 }
