@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -16,7 +14,9 @@ type consumer struct {
 	subscription messaging.Subscription
 	handler      messaging.Handler
 	config       messaging.ConsumerConfig
-	current      atomic.Pointer[messaging.Consumer] // while it is subscribed
+	inbox        []inbox.Option
+	leased       bool
+	loop         *messaging.Loop // nil without a broker
 }
 
 // ConsumeOption changes one consumer.
@@ -30,6 +30,20 @@ func WithSubscriptionType(t messaging.SubscriptionType) ConsumeOption {
 // WithConcurrency sets how many messages, of different keys, are handled at once. Default: that of Config.Consumer.
 func WithConcurrency(n int) ConsumeOption { return func(c *consumer) { c.config.Concurrency = n } }
 
+// WithBatch has up to n messages handled in one transaction: those that wait at that moment, of any keys, in their order. A
+// batch that fails is handled again one by one, so order and guarantees are the same; it pays where a transaction costs more
+// than what the handler does in it. Default: that of Config.Consumer, one.
+func WithBatch(n int) ConsumeOption { return func(c *consumer) { c.config.BatchSize = n } }
+
+// WithLease has the handler run under a lease instead of in a transaction, because it calls outside: see
+// [inbox.Inbox.WrapLeased], [inbox.Step] and [inbox.Key].
+func WithLease() ConsumeOption { return func(c *consumer) { c.leased = true } }
+
+// WithInboxOptions passes options to the inbox that h is wrapped in.
+func WithInboxOptions(opts ...inbox.Option) ConsumeOption {
+	return func(c *consumer) { c.inbox = append(c.inbox, opts...) }
+}
+
 // WithInstance names this process among the instances of the consumer, stable over restarts, so that a restart moves as
 // little as possible. Default: chosen by the broker's adapter.
 func WithInstance(name string) ConsumeOption {
@@ -38,11 +52,42 @@ func WithInstance(name string) ConsumeOption {
 
 // Consume has h handle the messages of a topic, each once per consumer: the name is that of the subscription and of the
 // deduplication, stable for ever. Call it before [App.Run], in every process of the service: the processes that only
-// publish make sure of the subscription too. It panics when called twice for one topic and consumer.
+// publish make sure of the subscription too. An [inbox.Projection], of the same name, may be given for h. It panics when called
+// twice for one topic and consumer.
 func (a *App) Consume(topic, name string, h messaging.Handler, opts ...ConsumeOption) {
+	a.consume(topic, name, opts, func(c *consumer, options []inbox.Option) (messaging.Handler, error) {
+		p, projected := h.(*inbox.Projection)
+		switch {
+		case projected && (p.Name() != name || len(c.inbox) > 0 || c.leased):
+			return nil, fmt.Errorf("projection %q is consumed under its own name, with the options that it has", p.Name())
+		case projected:
+			return p, nil
+		case c.leased:
+			return a.Inbox.WrapLeased(name, h, options...), nil
+		default:
+			return a.Inbox.Wrap(name, h, options...), nil
+		}
+	})
+}
+
+// defaultBatch is how many messages a bulk writer gets at most.
+const defaultBatch = 100
+
+// ConsumeBatch is [App.Consume] for a bulk writer: it gets up to 100 messages at once, or as many as [WithBatch] says, in one
+// unit of work.
+func (a *App) ConsumeBatch(topic, name string, fn inbox.BatchFunc, opts ...ConsumeOption) {
+	opts = append([]ConsumeOption{WithBatch(max(a.cfg.Consumer.BatchSize, defaultBatch))}, opts...)
+	a.consume(topic, name, opts, func(c *consumer, options []inbox.Option) (messaging.Handler, error) {
+		if c.leased {
+			return nil, errors.New("a bulk writer runs in a transaction: it cannot have a lease")
+		}
+		return a.Inbox.WrapBatch(name, fn, options...), nil
+	})
+}
+
+func (a *App) consume(topic, name string, opts []ConsumeOption, wrap func(*consumer, []inbox.Option) (messaging.Handler, error)) {
 	c := &consumer{
 		subscription: messaging.Subscription{Topic: topic, Name: name, Queue: a.cfg.Consumer.Queue},
-		handler:      a.Inbox.Wrap(name, h),
 		config:       a.cfg.Consumer,
 	}
 	c.config.Name = name
@@ -50,13 +95,27 @@ func (a *App) Consume(topic, name string, h messaging.Handler, opts ...ConsumeOp
 		opt(c)
 	}
 	c.config.Unordered = c.subscription.Type == messaging.Shared
-	if err := errors.Join(c.subscription.Validate(), c.config.Validate()); err != nil {
-		panic(fmt.Sprintf("oncebox: Consume(%q, %q): %v", topic, name, err))
+	if c.subscription.Queue == 0 && c.config.BatchSize > 1 {
+		c.subscription.Queue = max(64, 2*c.config.BatchSize) // or there would never be a full batch to take
 	}
+	err := errors.Join(c.subscription.Validate(), c.config.Validate())
 	for _, other := range a.consumers {
 		if other.subscription.Topic == topic && other.subscription.Name == name {
-			panic(fmt.Sprintf("oncebox: Consume(%q, %q): there is such a consumer already", topic, name))
+			err = errors.Join(err, errors.New("there is such a consumer already"))
 		}
+	}
+	if err == nil {
+		options := []inbox.Option{inbox.OfTopic(topic), inbox.AtOnce(c.config.AtOnce())}
+		if c.config.Unordered {
+			options = append(options, inbox.Unordered())
+		}
+		c.handler, err = wrap(c, append(options, c.inbox...))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("oncebox: Consume(%q, %q): %v", topic, name, err))
+	}
+	if a.broker != nil {
+		c.loop, _ = messaging.NewLoop(a.broker, c.subscription, c.handler, &c.config) // validated above
 	}
 	a.consumers = append(a.consumers, c)
 }
@@ -91,38 +150,29 @@ func (a *App) declare(ctx context.Context) error {
 	return d.Declare(ctx, nil, subscriptions)
 }
 
-// consume runs one consumer until ctx is done. A receiver that dies, because its topic was deleted or its permission
-// revoked, is subscribed anew.
-func (a *App) consume(ctx context.Context, c *consumer) error {
-	for failures := 1; ctx.Err() == nil; failures++ {
-		started := time.Now()
-		err := a.receive(ctx, c)
-		if ctx.Err() != nil {
-			break
-		}
-		if time.Since(started) > time.Minute {
-			failures = 1
-		}
-		pause := backoff.Jitter(backoff.Exponential(failures, 200*time.Millisecond, 30*time.Second))
-		a.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
-			"topic", c.subscription.Topic, "consumer", c.subscription.Name, "pause", pause, "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
-	return nil //nolint:nilerr // told to stop: what the last consumer ended with is no matter then
+// Pause stops the flow of messages to all consumers of that name in this process, until [App.Resume]: for as long as
+// something that their handlers need is away. What they have received is still handled, and they keep their place among the
+// other instances. An error if there is no such consumer, or no broker to wait at.
+func (a *App) Pause(consumer string) error { return a.each(consumer, "Pause", (*messaging.Loop).Pause) }
+
+// Resume starts the flow again.
+func (a *App) Resume(consumer string) error {
+	return a.each(consumer, "Resume", (*messaging.Loop).Resume)
 }
 
-func (a *App) receive(ctx context.Context, c *consumer) error {
-	receiver, err := a.broker.Subscribe(ctx, c.subscription)
-	if err != nil {
-		return fmt.Errorf("oncebox: subscribe %s to %s: %w", c.subscription.Name, c.subscription.Topic, err)
+func (a *App) each(name, call string, fn func(*messaging.Loop)) error {
+	if a.broker == nil {
+		return fmt.Errorf("oncebox: %s: without a broker the relay delivers, and there is nothing between to be paused", call)
 	}
-	running := messaging.NewConsumer(receiver, c.handler, &c.config)
-	c.current.Store(running)
-	defer c.current.Store(nil)
-	return running.Run(ctx)
+	found := false
+	for _, c := range a.consumers {
+		if c.subscription.Name == name {
+			found = true
+			fn(c.loop)
+		}
+	}
+	if !found {
+		return fmt.Errorf("oncebox: %s: this process has no consumer %q: see App.Consume", call, name)
+	}
+	return nil
 }

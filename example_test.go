@@ -2,11 +2,13 @@ package oncebox_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/uptrace/bun"
@@ -19,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -113,26 +116,45 @@ func Example_ownTransaction() {
 }
 
 func Example_middlewareAlone() {
-	var db *bun.DB
-	units, keys := uow.New(db, nil), idempotency.NewStore(nil)
-	scope := func(r *http.Request) (idempotency.Scope, error) {
-		user, _, ok := r.BasicAuth()
-		if !ok {
-			return idempotency.Scope{}, errors.New("who are you?")
+	var ctx context.Context
+	run := func() error {
+		db, err := config.OpenDB(ctx, config.Config{DatabaseURL: os.Getenv("DATABASE_URL")})
+		if err != nil {
+			return err
 		}
-		return idempotency.Scope{Principal: user}, nil
-	}
-	r := chi.NewRouter()
-	r.With(httpmw.Idempotency(units, keys, scope, &httpmw.IdempotencyConfig{Required: true})).
-		Post("/payments", func(w http.ResponseWriter, r *http.Request) {
-			tx := units.DB(r.Context()) // the transaction in which the answer is stored
-			if _, err := tx.NewRaw("INSERT INTO payments DEFAULT VALUES").Exec(r.Context()); err != nil {
-				http.Error(w, "failed", http.StatusInternalServerError) // rolled back, the key is free
-				return
+		if err := migrations.Up(ctx, db, nil); err != nil { // the tables
+			return err
+		}
+		units, keys := uow.New(db, nil), idempotency.NewStore(nil)
+		scope := func(r *http.Request) (idempotency.Scope, error) {
+			user, _, _ := r.BasicAuth() // nobody: 401
+			return idempotency.Scope{Principal: user}, nil
+		}
+		r := chi.NewRouter()
+		r.With(httpmw.Idempotency(units, keys, scope, &httpmw.IdempotencyConfig{Required: true})).
+			Post("/payments", func(w http.ResponseWriter, r *http.Request) {
+				tx := units.DB(r.Context()) // the transaction in which the answer is stored
+				if _, err := tx.NewRaw("INSERT INTO payments DEFAULT VALUES").Exec(r.Context()); err != nil {
+					http.Error(w, "failed", http.StatusInternalServerError) // rolled back, the key is free
+					return
+				}
+				w.WriteHeader(http.StatusCreated)
+			})
+		go func() {
+			for {
+				if _, err := keys.Purge(ctx, db); err != nil {
+					slog.WarnContext(ctx, "expired keys stay until the next turn", "error", err)
+				}
+				select {
+				case <-time.After(time.Hour):
+				case <-ctx.Done():
+					return
+				}
 			}
-			w.WriteHeader(http.StatusCreated)
-		})
-	fmt.Println(r.Routes())
+		}()
+		return http.ListenAndServe(":8080", r)
+	}
+	fmt.Println(run())
 }
 
 func Example_consumerAlone() {

@@ -70,8 +70,9 @@ type App struct {
 }
 
 // New wires an application. Without a broker (nil) the relay delivers to the consumers of this process directly, with
-// the same guarantees. The database is not touched yet.
-func New(db *bun.DB, broker Broker, cfg config.Config) (*App, error) {
+// the same guarantees. The database is not touched yet. Further sinks, an event store for example, take the events in the
+// same commit, after the outbox.
+func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App, error) {
 	if db == nil {
 		return nil, errors.New("oncebox: New: db is nil: open it with config.OpenDB")
 	}
@@ -85,7 +86,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config) (*App, error) {
 	}
 	a := &App{db: db, broker: broker, cfg: cfg, log: otelx.Logger(cfg.Logger), Registry: cfg.UoW.Registry}
 	a.Outbox = outbox.NewStore(db, &cfg.Outbox)
-	a.UoW = uow.New(db, &cfg.UoW, a.Outbox)
+	a.UoW = uow.New(db, &cfg.UoW, append([]uow.Sink{a.Outbox}, sinks...)...)
 	a.Inbox = inbox.New(a.UoW, &cfg.Inbox)
 	a.Idempotency = idempotency.NewStore(&cfg.Idempotency)
 

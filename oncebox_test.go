@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -128,14 +129,21 @@ func TestConsumeTwicePanics(t *testing.T) {
 	require.Panics(t, func() { app.Consume("order", "one", h) })
 	require.Panics(t, func() { app.Consume("", "one", h) })
 	require.Panics(t, func() { app.Consume("other", "one", h, oncebox.WithConcurrency(-2)) })
+	require.Panics(t, func() { app.Consume("other", "one", h, oncebox.WithBatch(-2)) })
+
+	p := app.Inbox.Projection("summary", h)
+	app.Consume("order", "summary", p)
+	app.Consume("payment", "summary", p)
+	require.Panics(t, func() { app.Consume("order", "another name", p) })
+	require.Panics(t, func() { app.Consume("other", "summary", p, oncebox.WithInboxOptions(inbox.Durable())) })
 }
 
-// The adapter for Pulsar is linked by programs that name it, and by nothing else.
+// The adapter for Pulsar and the codec for Protocol Buffers are linked by programs that name them, and by nothing else.
 func TestNothingLinksTheBrokerUnasked(t *testing.T) {
-	for _, pkg := range []string{".", "./config", "./httpmw", "./inbox", "./projector", "./examples/quickstart"} {
+	for _, pkg := range []string{".", "./config", "./event/eventtest", "./httpmw", "./inbox", "./projector", "./examples/quickstart"} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", pkg).Output()
 		require.NoError(t, err)
-		for _, banned := range []string{"apache/pulsar-client-go", "opentelemetry.io/otel/sdk", "testify"} {
+		for _, banned := range []string{"apache/pulsar-client-go", "google.golang.org/protobuf", "opentelemetry.io/otel/sdk", "testify"} {
 			require.NotContains(t, string(out), banned, "%s links %s", pkg, banned)
 		}
 	}

@@ -14,8 +14,8 @@ const stallLimit = time.Minute
 
 // Ready returns nil if this process can do its work, and else what stands in the way. It is for readiness probes: the
 // database answers and has the tables, and the parts, all of them if none is named, run and get on. A relay does not get
-// on when database or broker have failed it for a minute; a consumer when it is not subscribed, or has had messages for a
-// minute and settled none.
+// on when database or broker have failed it for a minute; a consumer when it is not subscribed, or when there have been
+// messages for a minute, in this process or waiting at the broker, and none was settled. One that is paused is ready.
 func (a *App) Ready(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
@@ -44,14 +44,8 @@ func (a *App) consumersReady() error {
 	}
 	var errs []error
 	for _, c := range a.consumers {
-		running := c.current.Load()
-		if running == nil {
-			errs = append(errs, fmt.Errorf("oncebox: consumer %s is not subscribed to %s", c.subscription.Name, c.subscription.Topic))
-			continue
-		}
-		if p := running.Progress(); p.Stalled(stallLimit) {
-			errs = append(errs, fmt.Errorf("oncebox: consumer %s of %s does not get on: %d messages unsettled, last progress %s",
-				c.subscription.Name, c.subscription.Topic, p.Unsettled, ago(p.Last)))
+		if err := c.loop.Health(stallLimit); err != nil {
+			errs = append(errs, fmt.Errorf("oncebox: not ready: %w", err))
 		}
 	}
 	return errors.Join(errs...)

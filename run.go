@@ -18,7 +18,7 @@ type Part int
 const (
 	// Relay publishes the outbox.
 	Relay Part = iota + 1
-	// Consumers receive and handle messages. Without a broker the relay does that, and this part does nothing.
+	// Consumers receive and handle messages, and those that were parked. Without a broker the relay does the first.
 	Consumers
 	// Cleaner makes partitions ahead and drops what is older than its retention.
 	Cleaner
@@ -55,6 +55,9 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	if slices.Contains(parts, Consumers) {
+		group.Go(func() error { a.checkRetention(ctx); return nil })
+	}
 	// A part that has nothing to do at present, consumers without a Consume for example, is no reason to end.
 	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, part := range parts {
@@ -74,11 +77,17 @@ func (a *App) start(ctx context.Context, group *errgroup.Group, part Part) {
 	case Cleaner:
 		group.Go(func() error { return a.clean(ctx) })
 	case Consumers:
+		if len(a.consumers) > 0 {
+			group.Go(func() error { return a.Inbox.RunParked(ctx) })
+		}
 		if a.broker == nil {
 			return
 		}
 		for _, c := range a.consumers {
-			group.Go(func() error { return a.consume(ctx, c) })
+			group.Go(func() error {
+				c.loop.Run(ctx)
+				return nil
+			})
 		}
 	}
 }

@@ -77,7 +77,7 @@ func commit(ctx context.Context, args []string) (err error) {
 		if s == nil {
 			return fmt.Errorf("-only %s: there is no such contender", *only)
 		}
-		fmt.Printf("%s k=%d clients=%d: %s tx/s, cpu %s µs\n", *only, c.k, c.clients, s.rates.rate(), s.cpu())
+		fmt.Printf("%s k=%d clients=%d: %s tx/s, cpu %s µs, %.0f allocs\n", *only, c.k, c.clients, s.rates.rate(), s.cpu(), s.allocs.median())
 	}
 	return nil
 }
@@ -184,13 +184,21 @@ func (c cell) race(ctx context.Context, session session, length time.Duration, m
 		})
 	}
 	pause(ctx, warmUp)
-	before, cpu, start := count.Load(), m.read(), time.Now()
+	before, cpu, allocs, start := count.Load(), m.read(), allocations(), time.Now()
 	pause(ctx, length)
 	done, took := float64(count.Load()-before), time.Since(start)
 	to.add(done/took.Seconds(), m.read().since(cpu, done))
+	to.allocs = append(to.allocs, float64(allocations()-allocs)/done)
 	over.Store(true)
 	err = group.Wait()
 	return count.Load(), err
+}
+
+// allocations counts the objects that this program has allocated on its heap.
+func allocations() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -229,20 +237,20 @@ func reportCommit(cells []cell, contenders []contender) {
 		fmt.Printf("%-8s %s\n", c.name, c.settings)
 	}
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "k\tclients\toncebox tx/s\tcpu µs\tpgx tx/s\tcpu µs\tbun tx/s\tcpu µs\tratio_pgx\tratio_bun\t")
+	fmt.Fprintln(out, "k\tclients\toncebox tx/s\tcpu µs\tallocs\tpgx tx/s\tcpu µs\tallocs\tbun tx/s\tcpu µs\tallocs\tratio_pgx\tratio_bun\t")
 	var overPgx, overBun sample
 	for _, c := range cells {
 		ours, byPgx, byBun := c.by["oncebox"], c.by["pgx"], c.by["bun"]
 		fmt.Fprintf(out, "%d\t%d\t", c.k, c.clients)
 		for _, s := range []*series{ours, byPgx, byBun} {
-			fmt.Fprintf(out, "%s\t%s\t", s.rates.rate(), s.cpu())
+			fmt.Fprintf(out, "%s\t%s\t%.0f\t", s.rates.rate(), s.cpu(), s.allocs.median())
 		}
 		fmt.Fprintf(out, "%s\t%s\t\n", ours.rates.over(byPgx.rates).ratio(), ours.rates.over(byBun.rates).ratio())
 		overPgx = append(overPgx, ours.rates.over(byPgx.rates).median())
 		overBun = append(overBun, ours.rates.over(byBun.rates).median())
 	}
 	out.Flush()
-	fmt.Println("cpu: per transaction, of this program + PostgreSQL")
+	fmt.Println("cpu: per transaction, of this program + PostgreSQL; allocs: objects per transaction, of this program")
 	fmt.Printf("commit ratio_bun=%.2f ratio_pgx=%.2f ratio_bun_worst=%.2f ratio_pgx_worst=%.2f\n",
 		overBun.median(), overPgx.median(), slices.Min(overBun), slices.Min(overPgx))
 }

@@ -6,7 +6,10 @@
 //	go run -C bench . scaling
 //	go run -C bench . fairness
 //	go run -C bench . outage -down 2m
+//	go run -C bench . hot
 //	go run -C bench . latency
+//	go run -C bench . consume
+//	go run -C bench . http
 //
 // Each command prints a table and ends with one line of figures, NAME key=value key=value.
 //
@@ -23,6 +26,17 @@
 // relay-flat and scaling run each projector in a process of its own, so that its memory is its own and that it can be
 // killed. relay-flat with its defaults needs 40 GB of free disk, for the rows and for what Pulsar keeps until it cleans
 // up, and most of an hour.
+//
+// relay-flat fills its tables within the server, by INSERT ... SELECT from rows that the store itself has written: the same
+// rows in the same pages as by COPY, in lanes that the store has chosen, without their way through the client. Before it
+// measures, it looks at the plans of all statements that a batch takes, at the full tables. A plan with a sequential scan
+// or a sort of a table that grows ends it with exit code 1.
+//
+// consume handles messages that wait in a topic with 4 partitions, through a Failover subscription; the clock runs from the
+// first message to the last acknowledgement. The handler of single and batch sends the statement of the floor, prepared, so
+// that their ratios are those of what is around it; single-raw and single-model send it as users of bun do.
+//
+// http asks a service on a loopback socket, with clients in the same program: what they use is in all rates and CPU times alike.
 //
 // What a run stored or sent is counted and compared afterwards. A run that lost, doubled or reordered something says so
 // and ends the program with exit code 1, whatever its speed.

@@ -13,14 +13,13 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 )
 
 // fairness measures how long the rows of other tenants wait for their broker receipt while one tenant has a large
 // backlog: of tenants that come together, then of tenants that come one by one.
-func fairness(ctx context.Context, args []string) (err error) {
+func fairness(ctx context.Context, args []string) error {
 	var b fairBench
 	flags := flag.NewFlagSet("fairness", flag.ContinueOnError)
 	n := flags.Int("n", 1_000_000, "rows of the one tenant, in full thousands")
@@ -31,22 +30,18 @@ func fairness(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	b.versions = max(1, *n/aggregates)
-	postgres, err := devenv.Postgres(ctx, nil)
-	if err != nil {
-		return err
+	if *broker == noBroker {
+		b.open = openNone
+		return withPostgres(ctx, func(dsn string) error { return b.run(ctx, dsn) })
 	}
-	defer func() { err = errors.Join(err, postgres.Stop()) }()
-	b.dsn, b.open = postgres.URL, openNone
-	if *broker != noBroker {
-		r := relayBench{dsn: b.dsn}
-		done, err := r.connect(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
+	return withServers(ctx, func(r *relayBench) error {
 		b.open = r.open
-	}
-	if err := withSchema(ctx, b.dsn, func(s *schema) error { return b.measure(ctx, s) }); err != nil {
+		return b.run(ctx, r.dsn)
+	})
+}
+
+func (b *fairBench) run(ctx context.Context, dsn string) error {
+	if err := withSchema(ctx, dsn, func(s *schema) error { return b.measure(ctx, s) }); err != nil {
 		return err
 	}
 	b.report()
@@ -55,7 +50,6 @@ func fairness(ctx context.Context, args []string) (err error) {
 
 // fairBench is the state of the command.
 type fairBench struct {
-	dsn            string
 	versions       int // of each aggregate of the one tenant
 	together, late int
 	open           func(ctx context.Context, work backlog) (outlet, error)

@@ -2,19 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"text/tabwriter"
 	"time"
-
-	"github.com/oncebox/oncebox/internal/devenv"
 )
 
 // relayFlat measures whether the rate of a projector depends on how much there is: on the rows that wait, on those that
 // were sent today, and on the dead entries that VACUUM may not remove while an old snapshot is held open.
-func relayFlat(ctx context.Context, args []string) (err error) {
+func relayFlat(ctx context.Context, args []string) error {
 	var b flatBench
 	flags := flag.NewFlagSet("relay-flat", flag.ContinueOnError)
 	flags.IntVar(&b.n, "n", 500_000, "events to relay for each figure")
@@ -26,32 +23,24 @@ func relayFlat(ctx context.Context, args []string) (err error) {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	postgres, err := devenv.Postgres(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, postgres.Stop()) }()
-	b.dsn = postgres.URL
-	r := relayBench{dsn: b.dsn}
-	done, err := r.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	b.meter, b.namespace = r.meter, r.namespace
 	b.plan(*backlog, *sent, *rounds)
-	return b.withSites(ctx, b.sites, func() error {
-		for round := range *rounds {
-			for _, s := range b.sites {
-				if err := s.measure(ctx, &b); err != nil {
-					return fmt.Errorf("%s: %w", s.name, err)
-				}
-				progressf("round %d of %d: %s %.0f events/s", round+1, *rounds, s.name, s.latest())
-			}
-		}
-		b.report()
-		return nil
+	return withServers(ctx, func(r *relayBench) error {
+		b.dsn, b.meter, b.namespace = r.dsn, r.meter, r.namespace
+		return b.withSites(ctx, b.sites, func() error { return b.run(ctx, *rounds) })
 	})
+}
+
+func (b *flatBench) run(ctx context.Context, rounds int) error {
+	for round := range rounds {
+		for _, s := range b.sites {
+			if err := s.measure(ctx, b); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			progressf("round %d of %d: %s %.0f events/s", round+1, rounds, s.name, s.latest())
+		}
+	}
+	b.report()
+	return nil
 }
 
 // flatBench is the state of the command.

@@ -28,6 +28,7 @@ type site struct {
 
 	rss     float64
 	prefill time.Duration
+	plans   int // statements whose plans were looked at
 
 	schema *schema
 	db     *bun.DB
@@ -60,11 +61,15 @@ func (s *site) set(ctx context.Context, schema *schema) (done func(), err error)
 	if err == nil {
 		err = s.fill(ctx)
 	}
+	if err == nil {
+		err = s.checkPlans(ctx)
+	}
 	if err != nil {
 		done()
 		return nil, err
 	}
 	s.prefill = time.Since(begin)
+	progressf("%s: %d plans are as they should be, at %d rows waiting and %d sent", s.name, s.plans, s.waiting, s.sent)
 	return done, nil
 }
 

@@ -238,13 +238,27 @@ func (f *fleet) end(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.b.namespace.removeTopic(ctx, f.topic)) }()
-	if err := errors.Join(f.b.namespace.count(ctx, f.topic, f.tally), f.tally.verdict()); err != nil {
+	if err := f.b.namespace.count(ctx, f.topic, f.tally); err != nil {
 		return err
 	}
 	all, err := handovers(ctx, f.db)
 	if err != nil {
 		return err
 	}
-	f.b.handovers += len(all)
-	return errors.Join(soleOwners(all), solePublishers(f.seen), f.load.work.verify(ctx, f.db, true))
+	f.b.judge(f.tally, all, f.seen)
+	return f.load.work.verify(ctx, f.db, true)
+}
+
+// judge adds what a run did wrong.
+func (b *scaleBench) judge(t *tally, all []handover, seen []publication) {
+	b.handovers += len(all)
+	b.lost += t.lost()
+	b.disordered += t.disordered
+	b.wrong = errors.Join(b.wrong, t.verdict())
+	for _, err := range []error{soleOwners(all), solePublishers(seen)} {
+		if err != nil {
+			b.twoOwners++
+			b.wrong = errors.Join(b.wrong, err)
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 // latency measures the time from a commit to the handler of a consumer, with writer, relay and consumer in processes of
 // their own. The floor is a writer that sends each message itself after its COMMIT: two processes, no relay, and a
 // message that is lost if the writer dies in between.
-func latency(ctx context.Context, args []string) (err error) {
+func latency(ctx context.Context, args []string) error {
 	b := latencyBench{rates: ints{100, 1000}}
 	flags := flag.NewFlagSet("latency", flag.ContinueOnError)
 	rounds := flags.Int("rounds", 3, "how often each arrangement is measured")
@@ -30,27 +30,28 @@ func latency(ctx context.Context, args []string) (err error) {
 	if *isPart {
 		return runPart(ctx, os.Stdin, os.Stdout)
 	}
-	postgres, err := devenv.Postgres(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, postgres.Stop()) }()
+	return withPostgres(ctx, func(dsn string) error {
+		b.dsn = dsn
+		return b.run(ctx, *rounds)
+	})
+}
+
+func (b *latencyBench) run(ctx context.Context, rounds int) (err error) {
 	pulsar, err := devenv.Pulsar(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, pulsar.Stop()) }()
-	b.dsn = postgres.URL
 	if b.namespace, err = newNamespace(ctx, pulsar); err != nil {
 		return err
 	}
 	defer b.namespace.close(ctx)
-	for round := range *rounds {
+	for round := range rounds {
 		for _, rate := range b.rates {
 			if err := b.round(ctx, rate); err != nil {
 				return err
 			}
-			progressf("round %d of %d: %d events/s", round+1, *rounds, rate)
+			progressf("round %d of %d: %d events/s", round+1, rounds, rate)
 		}
 	}
 	b.report()

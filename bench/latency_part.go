@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -52,40 +50,19 @@ func (p part) events() int { return p.Versions * latencyAccounts }
 
 // member is such a process, seen from the one that measures.
 type member struct {
+	*child
+
 	part part
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	say  *gob.Encoder
-	out  *gob.Decoder
 	got  *record // nil until it is read
 }
 
 // launch starts a process and waits until it is ready.
 func launch(ctx context.Context, p part) (*member, error) {
-	self, err := os.Executable()
+	c, err := spawn(ctx, "latency", p, new(bool))
 	if err != nil {
-		return nil, fmt.Errorf("start a process of the arrangement: %w", err)
+		return nil, fmt.Errorf("the process of the %s: %w", p, err)
 	}
-	m := &member{part: p, cmd: exec.CommandContext(ctx, self, "latency", "-part")} //nolint:gosec // this program
-	m.cmd.Cancel = func() error { return m.cmd.Process.Signal(os.Interrupt) }
-	m.cmd.WaitDelay = 20 * time.Second
-	m.cmd.Stderr = os.Stderr
-	out, err := m.cmd.StdoutPipe()
-	if err == nil {
-		m.in, err = m.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = m.cmd.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("start a process of the arrangement: %w", err)
-	}
-	m.say, m.out = gob.NewEncoder(m.in), gob.NewDecoder(out)
-	var ready bool
-	if err := errors.Join(m.say.Encode(p), m.out.Decode(&ready)); err != nil {
-		return nil, errors.Join(fmt.Errorf("the process of the %s did not get ready: %w", p, err), m.in.Close(), m.cmd.Wait())
-	}
-	return m, nil
+	return &member{child: c, part: p}, nil
 }
 
 // write has the process write its events, and returns when it and the consumer have ended by themselves. When that takes

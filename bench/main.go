@@ -28,7 +28,10 @@ func commands() []command {
 		{"scaling", "events per second with several projectors, and seconds until one that was killed is replaced", scaling},
 		{"fairness", "milliseconds from commit to broker behind another tenant's backlog", fairness},
 		{"outage", "seconds until the relay is as fast as before, when the broker comes back", outage},
+		{"hot", "milliseconds of other aggregates' messages while those of one fail twice each, against a run without failures", hot},
 		{"latency", "milliseconds from commit to consumer, against an insert and a Send by hand", latency},
+		{"http", "requests per second that are executed once, and replays, against a check of the key by hand", httpKeys},
+		{"consume", "messages per second that are handled once, one by one and in batches, against pgx by hand", consume},
 	}
 }
 

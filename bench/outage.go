@@ -33,11 +33,6 @@ func outage(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	b.down = max(b.down, 20*time.Second)
-	postgres, err := devenv.Postgres(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, postgres.Stop()) }()
 	// A broker of somebody else's is not ours to kill.
 	if err := os.Unsetenv("PULSAR_URL"); err != nil {
 		return err
@@ -46,10 +41,12 @@ func outage(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.Stop()) }()
-	if err := withSchema(ctx, postgres.URL, func(s *schema) error { return b.measure(ctx, s) }); err != nil {
-		return err
-	}
-	return b.report()
+	return withPostgres(ctx, func(dsn string) error {
+		if err := withSchema(ctx, dsn, func(s *schema) error { return b.measure(ctx, s) }); err != nil {
+			return err
+		}
+		return b.report()
+	})
 }
 
 // outageBench is the state of the command.

@@ -2,21 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"time"
 )
 
 // relayer is a projector in a process of its own, seen from the one that measures.
 type relayer struct {
+	*child
+
 	name string
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *gob.Decoder
 
 	ended chan struct{} // closed when the process says nothing any more; then err says why
 	err   error
@@ -25,30 +20,11 @@ type relayer struct {
 // launchRelayer starts a process and waits until it is ready. It calls note for each of its publications, one after the
 // other.
 func launchRelayer(ctx context.Context, e errand, note func(publication)) (*relayer, error) {
-	self, err := os.Executable()
+	c, err := spawn(ctx, "relay", e, &publication{})
 	if err != nil {
-		return nil, fmt.Errorf("start the projector %s: %w", e.Name, err)
+		return nil, fmt.Errorf("the projector %s: %w", e.Name, err)
 	}
-	r := &relayer{name: e.Name, cmd: exec.CommandContext(ctx, self, "relay", "-part"), ended: make(chan struct{})} //nolint:gosec // this program
-	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(os.Interrupt) }
-	r.cmd.WaitDelay = 20 * time.Second
-	r.cmd.Stderr = os.Stderr
-	out, err := r.cmd.StdoutPipe()
-	if err == nil {
-		r.in, err = r.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = r.cmd.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("start the projector %s: %w", e.Name, err)
-	}
-	r.out = gob.NewDecoder(out)
-	var ready publication
-	if err := errors.Join(gob.NewEncoder(r.in).Encode(e), r.out.Decode(&ready)); err != nil {
-		return nil, errors.Join(fmt.Errorf("the projector %s did not get ready, its standard error says why: %w", e.Name, err),
-			r.in.Close(), r.cmd.Wait())
-	}
+	r := &relayer{child: c, name: e.Name, ended: make(chan struct{})}
 	go r.follow(note)
 	return r, nil
 }

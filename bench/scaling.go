@@ -2,19 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/oncebox/oncebox/internal/devenv"
 )
 
 // scaling measures several projector processes on one backlog, and how soon the lanes of one that was killed are with
 // another. Whatever they do, each lane has one owner at a time and each key keeps its order.
-func scaling(ctx context.Context, args []string) (err error) {
+func scaling(ctx context.Context, args []string) error {
 	b := scaleBench{processes: ints{1, 2, 4}}
 	flags := flag.NewFlagSet("scaling", flag.ContinueOnError)
 	n := flags.Int("n", 500_000, "events for each figure, in full thousands")
@@ -24,35 +21,29 @@ func scaling(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	b.versions = max(1, *n/aggregates)
-	postgres, err := devenv.Postgres(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, postgres.Stop()) }()
-	b.dsn = postgres.URL
-	r := relayBench{dsn: b.dsn}
-	done, err := r.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	b.meter, b.namespace = r.meter, r.namespace
+	return withServers(ctx, func(r *relayBench) error {
+		b.dsn, b.meter, b.namespace = r.dsn, r.meter, r.namespace
+		return b.run(ctx, *rounds)
+	})
+}
+
+func (b *scaleBench) run(ctx context.Context, rounds int) error {
 	b.rates = make([]series, len(b.processes))
-	for round := range *rounds {
+	for round := range rounds {
 		for i, processes := range b.processes {
 			if err := b.measure(ctx, processes, &b.rates[i]); err != nil {
 				return fmt.Errorf("%d processes: %w", processes, err)
 			}
-			progressf("round %d of %d: %d processes %.0f events/s", round+1, *rounds, processes, b.rates[i].latest())
+			progressf("round %d of %d: %d processes %.0f events/s", round+1, rounds, processes, b.rates[i].latest())
 		}
 		if err := b.kill(ctx); err != nil {
 			return fmt.Errorf("one of two is killed: %w", err)
 		}
-		progressf("round %d of %d: one of two killed, its lanes were taken after %.1f s and published from after %.1f s", round+1, *rounds,
+		progressf("round %d of %d: one of two killed, its lanes were taken after %.1f s and published from after %.1f s", round+1, rounds,
 			b.taken[round], b.published[round])
 	}
 	b.report()
-	return nil
+	return b.wrong
 }
 
 // scaleBench is the state of the command.
@@ -70,6 +61,9 @@ type scaleBench struct {
 	taken, published, repeated sample
 	// undisturbed is how many it has twice although no projector was killed.
 	undisturbed int
+	// What must be 0, over all runs, and what it was.
+	lost, disordered, twoOwners int
+	wrong                       error
 }
 
 // measure takes the rate of so many processes. They share the lanes before the backlog comes, all at once.
@@ -143,6 +137,6 @@ func (b *scaleBench) report() {
 	fmt.Println("cpu: per event, of the projectors + PostgreSQL + Pulsar")
 	fmt.Printf("kill -9 of one of two: its lanes were taken after %s s, and published from after %s s; %s messages were published twice\n",
 		b.taken.millis(), b.published.millis(), b.repeated.rate())
-	fmt.Printf("scaling%s disorder=0 lost=0 two_owners=0 repeated=%d handovers=%d taken_s=%.1f published_s=%.1f\n",
-		line.String(), b.undisturbed, b.handovers, b.taken.most(), b.published.most())
+	fmt.Printf("scaling%s disorder=%d lost=%d two_owners=%d repeated=%d handovers=%d taken_s=%.1f published_s=%.1f\n",
+		line.String(), b.disordered, b.lost, b.twoOwners, b.undisturbed, b.handovers, b.taken.most(), b.published.most())
 }

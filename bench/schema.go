@@ -22,6 +22,7 @@ import (
 // schema is a PostgreSQL schema for one run, with oncebox's tables in it.
 type schema struct {
 	dsn, name string
+	tracer    pgx.QueryTracer // of pools of bun; nil: none
 }
 
 // withSchema makes a schema, runs fn and drops the schema.
@@ -58,8 +59,10 @@ func (s *schema) bun(mode pgx.QueryExecMode, conns int) (*bun.DB, error) {
 	}
 	cfg.DefaultQueryExecMode = mode
 	cfg.RuntimeParams["search_path"] = s.name
+	cfg.Tracer = s.tracer
 	connector := stdlib.GetConnector(*cfg)
 	if mode == pgx.QueryExecModeExec {
+		cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "5min" // as config.OpenDB does
 		connector = pgsql.NewConnector(*cfg)
 	}
 	pool := sql.OpenDB(connector)

@@ -54,8 +54,9 @@ func (s sample) format(verb string) string {
 
 // series is what was measured of one contender, one figure per round.
 type series struct {
-	rates sample
-	usage []usage
+	rates  sample
+	usage  []usage
+	allocs sample // of this program per transaction, where it matters
 }
 
 func (s *series) add(rate float64, cpu usage) {

@@ -2,7 +2,9 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -28,6 +30,12 @@ type Config struct {
 	// Pooler says that a transaction-mode pooler stands before the database. Default: false.
 	Pooler bool `env:"POOLER"`
 
+	// IdleInTransaction is after how long PostgreSQL ends a session that does nothing within a transaction: a process that is
+	// frozen, or whose machine has vanished, would keep the locks of its keys and rows for ever. It must be longer than what a
+	// handler does between two statements of its unit. -1: what the server is set to. A pool behind a Pooler, and a URL that has
+	// idle_in_transaction_session_timeout, are left as they are. Default: 5m.
+	IdleInTransaction time.Duration `env:"IDLE_IN_TRANSACTION"`
+
 	// UoW also holds what all writers share: Registry, Source, DefaultTenant, MaxPayload.
 	UoW uow.Config
 	// Outbox configures the tables, Projector the relay. Their variables share the prefix OUTBOX_.
@@ -49,10 +57,17 @@ type Config struct {
 // Validate names every field of every package that cannot be used.
 func (c *Config) Validate() error {
 	return errors.Join(
-		event.ValidateIdentifier("config: Schema", c.Schema),
+		event.ValidateIdentifier("config: Schema", c.Schema), c.validateIdle(),
 		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
 		c.Idempotency.Validate(),
 	)
+}
+
+func (c *Config) validateIdle() error {
+	if c.IdleInTransaction == 0 || c.IdleInTransaction == -1 || c.IdleInTransaction >= time.Millisecond {
+		return nil
+	}
+	return fmt.Errorf("config: IdleInTransaction is %s: give 1ms or more, or -1 for the server's own", c.IdleInTransaction)
 }
 
 // Shared returns a copy in which what is said once at the top has reached every package that says nothing else.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caarlos0/env/v11"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/config"
@@ -108,6 +109,16 @@ func TestOpenDBPutsTheSchemaFirst(t *testing.T) {
 func TestEveryVariableIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/config.md")
 	require.NoError(t, err)
+	fields, err := env.GetFieldParamsWithOptions(&config.Config{}, env.Options{Prefix: "ONCEBOX_"})
+	require.NoError(t, err)
+	require.NotEmpty(t, fields)
+	var missing []string
+	for _, f := range fields {
+		if !strings.Contains(string(page), "`"+f.Key+"`") {
+			missing = append(missing, f.Key)
+		}
+	}
+	require.Empty(t, missing, "not documented")
 	for _, name := range regexp.MustCompile(`ONCEBOX_[A-Z_]*[A-Z]`).FindAllString(string(page), -1) {
 		if name == "ONCEBOX_PULSAR" || strings.HasPrefix(name, "ONCEBOX_PULSAR_ADMIN") {
 			continue // of pulsar.Config

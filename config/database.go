@@ -1,12 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +18,11 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+const (
+	idleParam         = "idle_in_transaction_session_timeout"
+	idleInTransaction = 5 * time.Minute
 )
 
 // OpenDB opens the database and checks that it answers.
@@ -42,8 +50,14 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 			pc.RuntimeParams["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize() + ", public"
 		}
 	}
+	if idle := cmp.Or(cfg.IdleInTransaction, idleInTransaction); idle > 0 && !cfg.Pooler {
+		if _, set := pc.RuntimeParams[idleParam]; !set && !strings.Contains(pc.RuntimeParams["options"], idleParam) {
+			pc.RuntimeParams[idleParam] = strconv.FormatInt(max(idle.Milliseconds(), 1), 10)
+		}
+	}
 	var connector driver.Connector = pgsql.NewConnector(*pc)
 	if cfg.Pooler {
+		pgsql.NoteTrouble(pc)
 		connector = stdlib.GetConnector(*pc) // no prepared statements
 	}
 	pool := sql.OpenDB(connector)

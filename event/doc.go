@@ -29,8 +29,14 @@
 // Every identifier passes [ValidateIdentifier] before it reaches SQL or a broker: valid UTF-8, no control characters,
 // at most [MaxIdentifier] bytes. Two different identifiers can therefore never be folded into one by an encoder.
 //
+// Types change, and events that are stored do not: versions, upcasters and aliases keep them readable, and package eventtest
+// has a test that fails when one of these was forgotten.
+//
+// With a [Sealer] payloads are encrypted wherever they are stored and on the wire, and whoever erases a key has erased all
+// that was sealed with it, in every table, topic and backup. examples/encryption has keys per tenant.
+//
 // # Errors
 //
-// [ErrUnknownType] and [*DecodeError] come from a [Registry]; [*InvalidError] (matched by [ErrInvalid]) names the field
+// [ErrUnknownType] and [*DecodeError] come from a [Registry], [ErrErased] from its sealer; [*InvalidError] (matched by [ErrInvalid]) names the field
 // of an envelope that was refused and why.
 package event

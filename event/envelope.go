@@ -50,7 +50,7 @@ type Delivery struct {
 	// OrderingKey serializes rows: those with equal keys leave in the order of their commits. Default: tenant, aggregate
 	// type and aggregate id, see [Envelope.OrderingKey]. Rows without any of them are unordered.
 	OrderingKey string
-	// DedupKey is the producer's own key of the row.
+	// DedupKey is the producer's own key: a second event of the tenant with the same key is not stored, see [WithDedupKey].
 	DedupKey string
 	// NotBefore delays the publication. Rows behind it under the same ordering key wait as well.
 	NotBefore time.Time

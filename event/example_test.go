@@ -2,6 +2,8 @@ package event_test
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 
@@ -98,6 +100,29 @@ func ExampleRegistry_Decode() {
 	// event: decode order.placed version 3: newer than version 2, which this build knows
 }
 
+// What a stored event is in the current version, before it is decoded.
+func ExampleRegistry_Upcast() {
+	registry := event.NewRegistry()
+	event.Register[OrderPlaced](registry, event.WithVersion(2), event.WithUpcaster(1, func([]byte) ([]byte, error) {
+		return []byte(`{"order_id":"o-1","total":0}`), nil
+	}))
+	payload, err := registry.Upcast(&event.Envelope{Type: "order.placed", SchemaVersion: 1, Payload: []byte(`{"order_id":"o-1"}`)})
+	fmt.Println(string(payload), err)
+	// Output: {"order_id":"o-1","total":0} <nil>
+}
+
+func ExampleRegistry_Types() {
+	registry := event.NewRegistry()
+	event.Register[OrderPlaced](registry, event.WithAliases("order.created"), event.WithVersion(2))
+	event.Register[OrderCancelled](registry)
+	for _, t := range registry.Types() {
+		fmt.Println(t.Name, t.Version, t.ContentType, t.Aliases, t.Go)
+	}
+	// Output:
+	// order.cancelled 1 application/json [] event_test.OrderCancelled
+	// order.placed 2 application/json [order.created] event_test.OrderPlaced
+}
+
 func ExampleRegistry_Encode() {
 	registry := event.NewRegistry()
 	event.Register[OrderCancelled](registry, event.WithVersion(2))
@@ -163,4 +188,67 @@ func ExampleAddOption() {
 	}
 	fmt.Println(env.Type, env.Delivery.OrderingKey)
 	// Output: report.wanted nightly
+}
+
+// keyring seals with AES-GCM and one key per tenant. In examples/encryption the keys are in a table.
+type keyring map[string]cipher.AEAD
+
+func (k keyring) Seal(_ context.Context, env *event.Envelope) ([]byte, string, error) {
+	return k[env.TenantID].Seal(nil, nil, env.Payload, []byte(env.ID)), env.TenantID, nil
+}
+
+func (k keyring) Open(_ context.Context, env *event.Envelope, keyID string) ([]byte, error) {
+	key, ok := k[keyID]
+	if !ok {
+		return nil, event.ErrErased
+	}
+	return key.Open(nil, nil, env.Payload, []byte(env.ID))
+}
+
+// With a sealer, payloads are encrypted wherever they are stored. Whoever forgets the key has erased them all.
+func ExampleWithSealer() {
+	block, _ := aes.NewCipher([]byte("a key of 32 bytes, from a vault."))
+	aead, _ := cipher.NewGCMWithRandomNonce(block)
+	keys := keyring{"acme": aead}
+	registry := event.NewRegistry(event.WithSealer(keys))
+	event.Register[OrderPlaced](registry)
+
+	ctx := context.Background()
+	env := event.Envelope{ID: "7", Type: "order.placed", TenantID: "acme", Payload: []byte(`{"order_id":"o-1","total":500}`)}
+	_ = registry.Seal(ctx, &env) // the flush does this
+	fmt.Println(env.ContentType, env.Metadata[event.SealedKey], len(env.Payload))
+
+	opened, _ := registry.Open(ctx, &env) // a messaging.Router does this
+	fmt.Println(registry.Decode(opened))
+
+	delete(keys, "acme")
+	_, err := registry.Open(ctx, &env)
+	fmt.Println(errors.Is(err, event.ErrErased))
+	// Output:
+	// application/vnd.oncebox.sealed acme 58
+	// {o-1 500} <nil>
+	// true
+}
+
+// A handler that is not called by a messaging.Router opens what it wants to read.
+func ExampleRegistry_Open() {
+	registry := event.NewRegistry()
+	env := event.Envelope{Type: "order.placed", Payload: []byte(`{}`)}
+	opened, err := registry.Open(context.Background(), &env)
+	fmt.Println(opened == &env, err) // it is not sealed
+
+	env.Metadata = event.Metadata{event.SealedKey: "acme/1"}
+	_, err = registry.Open(context.Background(), &env)
+	fmt.Println(err)
+	// Output:
+	// true <nil>
+	// event: decode order.placed version 1: sealed with key "acme/1": make the registry with event.WithSealer
+}
+
+// What makes outbox rows by itself seals them as the framework does.
+func ExampleRegistry_Seal() {
+	registry := event.NewRegistry() // without a sealer nothing changes
+	env := event.Envelope{Type: "order.placed", ContentType: event.ContentTypeJSON, Payload: []byte(`{}`)}
+	fmt.Println(registry.Seal(context.Background(), &env), env.ContentType, string(env.Payload))
+	// Output: <nil> application/json {}
 }

@@ -45,6 +45,12 @@ func WithHeader(key, value string) AddOption {
 	}
 }
 
+// WithDedupKey makes the event a no-op if the tenant has announced one with this key before, in this unit of work or an
+// earlier one: a producer that may run twice for one cause, such as a timer or an import, names the cause here. The key is
+// taken with the commit, so that of two at once the second waits for the first. How long keys are remembered is
+// outbox.Config.DedupRetention.
+func WithDedupKey(key string) AddOption { return func(e *Envelope) { e.Delivery.DedupKey = key } }
+
 // WithNotBefore delays the publication until t by the database's clock.
 func WithNotBefore(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.NotBefore = t } }
 

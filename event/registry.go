@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -28,6 +30,7 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 // Registry knows the events of one service: names, versions, codecs. It is a value handed to whoever needs it, so two
 // services in one test do not meet. Register everything at start; reading is safe for concurrent use.
 type Registry struct {
+	sealer Sealer // nil: none
 	mu     sync.RWMutex
 	byName map[string]*entry
 }
@@ -42,8 +45,17 @@ type entry struct {
 	decode    func(Codec, []byte) (Event, error)
 }
 
+// RegistryOption changes a registry.
+type RegistryOption func(*Registry)
+
 // NewRegistry returns an empty registry.
-func NewRegistry() *Registry { return &Registry{byName: map[string]*entry{}} }
+func NewRegistry(opts ...RegistryOption) *Registry {
+	r := &Registry{byName: map[string]*entry{}}
+	for _, opt := range opts {
+		opt(r)
+	}
+	return r
+}
 
 // RegisterOption changes how one type is registered.
 type RegisterOption func(*entry)
@@ -152,16 +164,38 @@ func (r *Registry) Encode(ev Event) (Encoded, error) {
 	return Encoded{Type: e.name, SchemaVersion: e.version, ContentType: e.codec.ContentType(), Payload: payload}, nil
 }
 
-// Decode returns the event in env as the Go type that was registered for its type or alias. The error wraps
-// [ErrUnknownType] or is a [*DecodeError].
+// Decode returns the event in env as the Go type that was registered for its type or alias. A sealed event has to be
+// opened by [Registry.Open] before. The error wraps [ErrUnknownType] or is a [*DecodeError].
 func (r *Registry) Decode(env *Envelope) (Event, error) {
+	e, payload, err := r.upcast(env)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := e.decode(e.codec, payload)
+	if err != nil {
+		return nil, &DecodeError{env.Type, max(env.SchemaVersion, 1), err}
+	}
+	return ev, nil
+}
+
+// Upcast returns the payload of env in the current version, as [Registry.Decode] gives it to the codec. The errors are those
+// of Decode.
+func (r *Registry) Upcast(env *Envelope) ([]byte, error) {
+	_, payload, err := r.upcast(env)
+	return payload, err
+}
+
+func (r *Registry) upcast(env *Envelope) (*entry, []byte, error) {
 	e, ok := r.lookup(env.Type)
 	if !ok {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownType, env.Type)
+		return nil, nil, fmt.Errorf("%w: %q", ErrUnknownType, env.Type)
 	}
 	version := max(env.SchemaVersion, 1)
 	if version > e.version {
-		return nil, &DecodeError{env.Type, version, fmt.Errorf("newer than version %d, which this build knows", e.version)}
+		return nil, nil, &DecodeError{env.Type, version, fmt.Errorf("newer than version %d, which this build knows", e.version)}
+	}
+	if keyID := env.Metadata[SealedKey]; keyID != "" {
+		return nil, nil, &DecodeError{env.Type, version, fmt.Errorf("sealed with key %q: call Registry.Open before", keyID)}
 	}
 	payload := env.Payload
 	for v := version; v < e.version; v++ {
@@ -171,14 +205,37 @@ func (r *Registry) Decode(env *Envelope) (Event, error) {
 		}
 		var err error
 		if payload, err = up(payload); err != nil {
-			return nil, &DecodeError{env.Type, v, fmt.Errorf("upcast to version %d: %w", v+1, err)}
+			return nil, nil, &DecodeError{env.Type, v, fmt.Errorf("upcast to version %d: %w", v+1, err)}
 		}
 	}
-	ev, err := e.decode(e.codec, payload)
-	if err != nil {
-		return nil, &DecodeError{env.Type, version, err}
+	return e, payload, nil
+}
+
+// Type is what a registry knows about an event type.
+type Type struct {
+	// Name is the current name, and Aliases are the earlier ones.
+	Name    string
+	Aliases []string
+	// Version is the current schema version.
+	Version int
+	// ContentType is that of the codec.
+	ContentType string
+	// Go is the registered type, a struct as a rule, or a pointer to one.
+	Go reflect.Type
+}
+
+// Types lists what was registered, by name. It is for tools, as package eventtest.
+func (r *Registry) Types() []Type {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var types []Type
+	for name, e := range r.byName {
+		if name == e.name {
+			types = append(types, Type{e.name, slices.Clone(e.aliases), e.version, e.codec.ContentType(), e.goType})
+		}
 	}
-	return ev, nil
+	slices.SortFunc(types, func(a, b Type) int { return strings.Compare(a.Name, b.Name) })
+	return types
 }
 
 // Name returns the current name of a type or alias, and whether it is known.

@@ -11,13 +11,18 @@ type answer struct {
 	status int
 	header http.Header // all of them: it replaces what other middlewares have set, which it started from
 	body   []byte
+	// problem says that the body is one of this package, and JSON of the media type that the client asks for.
+	problem bool
 }
 
 // write sends it. Nobody can be told any more if that fails.
-func (a *answer) write(w http.ResponseWriter) {
+func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	clear(header)
 	maps.Copy(header, a.header)
+	if a.problem && wantsJSON(r.Header.Values("Accept")) {
+		header.Set("Content-Type", mediaJSON)
+	}
 	if bodyAllowed(a.status) {
 		header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	}

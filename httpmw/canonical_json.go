@@ -4,99 +4,190 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
-const maxJSONDepth = 1000
+// maxJSONDepth bounds the work: what is nested within objects is moved once for each of them.
+const maxJSONDepth = 64
 
 var errNotCanonical = errors.New("httpmw: no canonical form")
 
 // canonicalJSON returns the one form that all spellings of a JSON text share: members sorted, no white space, numbers as
-// they were written. false: it has none, because it is no JSON, a name occurs twice in an object, so that readers may
-// disagree about what it says, or it is nested too deep.
-func canonicalJSON(text []byte) ([]byte, bool) {
-	if !utf8.Valid(text) {
-		return nil, false // the decoder would make different bytes the same replacement character
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	out, err := appendValue(make([]byte, 0, len(text)), dec, 0)
-	if err != nil {
+// they were written, and without the values that are excluded. false: it has none, because it is no JSON, a name occurs
+// twice in an object, so that readers may disagree about what it says, or it is nested too deep.
+func canonicalJSON(text []byte, exclude pointers) ([]byte, bool) {
+	// The decoder would make different bytes, or halves of UTF-16 pairs, the same replacement character.
+	if !utf8.Valid(text) || !json.Valid(text) {
 		return nil, false
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+	c := canonical{text: text, out: make([]byte, 0, len(text))}
+	if c.value(0, exclude) != nil {
 		return nil, false
 	}
-	return out, true
+	return c.out, true
 }
 
-func appendValue(out []byte, dec *json.Decoder, depth int) ([]byte, error) {
-	token, err := dec.Token()
-	if err != nil {
-		return nil, err
+// canonical goes through a text that is known to be JSON.
+type canonical struct {
+	text    []byte // what is still to be read
+	out     []byte
+	scratch []byte
+}
+
+// next drops white space and returns the byte behind it.
+func (c *canonical) next() byte {
+	for {
+		switch b := c.text[0]; b {
+		case ' ', '\t', '\r', '\n':
+			c.text = c.text[1:]
+		default:
+			return b
+		}
 	}
-	switch v := token.(type) {
-	case json.Delim:
+}
+
+// skip drops one byte, which the grammar says is there.
+func (c *canonical) skip() {
+	c.next()
+	c.text = c.text[1:]
+}
+
+func (c *canonical) value(depth int, exclude pointers) error {
+	switch c.next() {
+	case '{', '[':
 		if depth == maxJSONDepth {
-			return nil, errNotCanonical
+			return errNotCanonical
 		}
-		if v == '[' {
-			return appendArray(out, dec, depth+1)
+		if c.text[0] == '[' {
+			return c.array(depth+1, exclude)
 		}
-		return appendObject(out, dec, depth+1)
-	case json.Number:
-		return append(out, v...), nil
-	default: // a string, a boolean or null
-		encoded, err := json.Marshal(v)
-		return append(out, encoded...), err
+		return c.object(depth+1, exclude)
+	case '"':
+		_, err := c.string()
+		return err
+	default: // a number, a boolean or null
+		end := bytes.IndexAny(c.text, " \t\r\n,]}")
+		if end < 0 {
+			end = len(c.text)
+		}
+		c.out, c.text = append(c.out, c.text[:end]...), c.text[end:]
+		return nil
 	}
 }
 
-func appendArray(out []byte, dec *json.Decoder, depth int) (_ []byte, err error) {
-	out = append(out, '[')
-	for first := true; dec.More(); first = false {
-		if !first {
-			out = append(out, ',')
+// string copies a string in the form that [json.Marshal] gives it, and returns what it says.
+func (c *canonical) string() (string, error) {
+	end := 1
+	for c.text[end] != '"' {
+		if c.text[end] == '\\' {
+			end++
 		}
-		if out, err = appendValue(out, dec, depth); err != nil {
-			return nil, err
-		}
+		end++
 	}
-	_, err = dec.Token() // the closing bracket
-	return append(out, ']'), err
+	raw := c.text[:end+1]
+	c.text = c.text[end+1:]
+	if !bytes.ContainsAny(raw, "\\<>&\u2028\u2029") {
+		c.out = append(c.out, raw...)
+		return string(raw[1:end]), nil
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return "", err
+	}
+	if strings.ContainsRune(text, utf8.RuneError) && bytes.Contains(raw, []byte(`\u`)) {
+		return "", errNotCanonical // it may stand for half of a pair, and all halves would look the same
+	}
+	encoded, err := json.Marshal(text)
+	c.out = append(c.out, encoded...)
+	return text, err
 }
 
-func appendObject(out []byte, dec *json.Decoder, depth int) ([]byte, error) {
-	members := map[string][]byte{}
-	var names []string
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		name, _ := token.(string) // the decoder allows nothing else here
-		if _, twice := members[name]; twice {
-			return nil, errNotCanonical
-		}
-		if members[name], err = appendValue(nil, dec, depth); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	out = append(out, '{')
-	for i, name := range names {
+func (c *canonical) array(depth int, exclude pointers) error {
+	c.skip()
+	c.out = append(c.out, '[')
+	first := len(c.out)
+	for i := 0; c.next() != ']'; i++ {
 		if i > 0 {
-			out = append(out, ',')
+			c.skip() // the comma
 		}
-		encoded, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
+		begin := len(c.out)
+		if begin > first {
+			c.out = append(c.out, ',')
 		}
-		out = append(append(append(out, encoded...), ':'), members[name]...)
+		below, whole := exclude.at(strconv.Itoa(i))
+		if err := c.value(depth, below); err != nil {
+			return err
+		}
+		if whole {
+			c.out = c.out[:begin]
+		}
 	}
-	_, err := dec.Token() // the closing brace
-	return append(out, '}'), err
+	c.skip()
+	c.out = append(c.out, ']')
+	return nil
+}
+
+// member is one of an object, and where it stands in the output.
+type member struct {
+	name       string
+	begin, end int
+	excluded   bool
+}
+
+func (c *canonical) object(depth int, exclude pointers) error {
+	c.skip()
+	c.out = append(c.out, '{')
+	first := len(c.out)
+	var members []member
+	for c.next() != '}' {
+		if len(members) > 0 {
+			c.skip() // the comma
+			c.next()
+		}
+		m := member{begin: len(c.out)}
+		var err error
+		if m.name, err = c.string(); err != nil {
+			return err
+		}
+		c.skip()
+		c.out = append(c.out, ':')
+		var below pointers
+		below, m.excluded = exclude.at(m.name)
+		if err := c.value(depth, below); err != nil {
+			return err
+		}
+		c.out = append(c.out, ',')
+		m.end = len(c.out)
+		members = append(members, m)
+	}
+	c.skip()
+	inOrder := func(a, b member) int { return strings.Compare(a.name, b.name) }
+	if exclude != nil || !slices.IsSortedFunc(members, inOrder) {
+		slices.SortFunc(members, inOrder)
+		c.move(first, members)
+	}
+	for i := 1; i < len(members); i++ {
+		if members[i].name == members[i-1].name {
+			return errNotCanonical
+		}
+	}
+	if len(c.out) > first {
+		c.out = c.out[:len(c.out)-1] // the last comma
+	}
+	c.out = append(c.out, '}')
+	return nil
+}
+
+// move brings the members that begin at first into order, and drops those that are excluded.
+func (c *canonical) move(first int, members []member) {
+	c.scratch = append(c.scratch[:0], c.out[first:]...)
+	c.out = c.out[:first]
+	for _, m := range members {
+		if !m.excluded {
+			c.out = append(c.out, c.scratch[m.begin-first:m.end-first]...)
+		}
+	}
 }

@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
+	"slices"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/oncebox/oncebox/idempotency"
 )
 
 // DefaultMaxBody is the largest request body, in bytes.
@@ -19,18 +23,20 @@ type exchange struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	body []byte
+	base string // of the keys of outgoing requests; "": the context of the run has it, if they get any
 
-	// chi's routers leave their progress through the path in an object that the request's context points to. A second
-	// run must find it as the first one did.
-	route *chi.Context
-	saved chi.Context
+	// chi's routers leave their progress through the path in an object that the request's context points to, and use it for another
+	// request when they have returned, which a http.TimeoutHandler between them and this makes them do early. So each run gets a copy
+	// of what it was in the beginning.
+	outer *chi.Context // that of the request; nil without chi
+	route *chi.Context // the copy
 }
 
 // read reads the body. It is called before a connection to the database is taken: clients may be slow.
 func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64) (*exchange, *problem) {
-	e := &exchange{next: next, w: w, r: r, route: chi.RouteContext(r.Context())}
-	if e.route != nil {
-		e.saved = *e.route
+	e := &exchange{next: next, w: w, r: r, outer: chi.RouteContext(r.Context())}
+	if e.outer != nil {
+		e.route = e.outer.Clone()
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return e, nil
@@ -56,18 +62,57 @@ func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64
 	return e, nil
 }
 
-// run runs the handler once, from the start: nothing that an earlier run did to the request or the answer is left.
-func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {
+// whole tells whether the body is what the client has sent. Of one that somebody has read before nothing or the rest is there now, and
+// other requests would look like the same. A form that was parsed before, as who defends against forged requests has to, is put
+// together again.
+func (e *exchange) whole() bool {
+	if len(e.body) > 0 {
+		return e.r.ContentLength <= 0 || e.r.ContentLength == int64(len(e.body))
+	}
+	media, _, _ := mime.ParseMediaType(e.r.Header.Get("Content-Type"))
+	if e.r.PostForm != nil && media == "application/x-www-form-urlencoded" {
+		e.body = []byte(e.r.PostForm.Encode())
+		return true
+	}
+	return e.r.ContentLength <= 0 && e.r.MultipartForm == nil
+}
+
+// request is the request as it came, with a body that was not read yet.
+func (e *exchange) request(ctx context.Context) *http.Request {
 	if e.route != nil {
-		*e.route = e.saved
+		ctx = context.WithValue(ctx, chi.RouteCtxKey, e.route.Clone())
 	}
 	r := e.r.Clone(ctx)
 	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, int64(len(e.body)), nil
 	if len(e.body) > 0 {
 		r.Body = io.NopCloser(bytes.NewReader(e.body))
 	}
+	return r
+}
+
+// run runs the handler once, from the start: nothing that an earlier run did to the request or the answer is left.
+func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {
+	if e.base != "" {
+		ctx = idempotency.NewContext(ctx, e.base)
+	}
+	r := e.request(ctx)
+	defer e.label(r)
 	rec := newRecorder(e.w, limit)
 	e.next.ServeHTTP(rec, r)
-	e.r.Pattern = r.Pattern // for middlewares further out, which label with it
 	return rec, rec.finish()
+}
+
+// label gives middlewares further out, which label with it, the route that was found. When nobody waits for the request any more,
+// its chi.Context may be that of another one.
+func (e *exchange) label(r *http.Request) {
+	e.r.Pattern = r.Pattern
+	if e.outer == nil || e.r.Context().Err() != nil {
+		return
+	}
+	found := chi.RouteContext(r.Context())
+	if slices.Equal(e.outer.RoutePatterns, found.RoutePatterns) {
+		return // it was found before
+	}
+	c := found.Clone()
+	e.outer.RoutePatterns, e.outer.URLParams, e.outer.RouteMethod = c.RoutePatterns, c.URLParams, c.RouteMethod
 }

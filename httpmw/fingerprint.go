@@ -1,9 +1,13 @@
 package httpmw
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/oncebox/oncebox/idempotency"
@@ -12,24 +16,70 @@ import (
 // fingerprintTag changes with whatever follows in this file and in canonical_json.go.
 const fingerprintTag = "http-1"
 
-// fingerprint tells requests apart that are not retries of each other: by method, path, query, content type and body.
+// fingerprinter tells requests apart that are not retries of each other: by method, path, query, content type and body.
 // What clients and proxies write in different ways for the same thing makes no difference: the order of query
 // parameters and of JSON members, white space in JSON, the case of a media type.
-func fingerprint(r *http.Request, body []byte) idempotency.Fingerprint {
-	query := r.URL.RawQuery
-	if values, err := url.ParseQuery(query); err == nil {
-		query = values.Encode()
+type fingerprinter struct {
+	tag     string
+	exclude pointers                   // members that make no difference either
+	version func(*http.Request) string // makes a difference as well; may be nil
+}
+
+// newFingerprinter gives each configuration a tag of its own: a deployment that changes it must not refuse the retries
+// of requests that came before.
+func newFingerprinter(exclude []string, version func(*http.Request) string) (*fingerprinter, error) {
+	f := &fingerprinter{tag: fingerprintTag, version: version}
+	if len(exclude) == 0 && version == nil {
+		return f, nil
 	}
-	contentType, form := r.Header.Get("Content-Type"), "raw"
-	media, params, err := mime.ParseMediaType(contentType)
-	if err == nil {
-		contentType = mime.FormatMediaType(media, params)
+	tree, err := parsePointers(exclude)
+	if err != nil {
+		return nil, err
 	}
-	if media == "application/json" || strings.HasSuffix(media, "+json") {
-		if canonical, ok := canonicalJSON(body); ok {
+	f.exclude = tree
+	exclude = slices.Compact(slices.Sorted(slices.Values(exclude)))
+	sum := sha256.Sum256([]byte(strconv.FormatBool(version != nil) + strings.Join(exclude, "\n")))
+	f.tag += "-" + hex.EncodeToString(sum[:4])
+	return f, nil
+}
+
+func (f *fingerprinter) of(r *http.Request, body []byte) idempotency.Fingerprint {
+	contentType, isJSON := media(r.Header.Get("Content-Type"))
+	form := "raw"
+	if isJSON {
+		if canonical, ok := canonicalJSON(body, f.exclude); ok {
 			body, form = canonical, "json"
 		}
 	}
-	return idempotency.NewFingerprint(fingerprintTag, []byte(r.Method), []byte(r.URL.EscapedPath()), []byte(query),
-		[]byte(contentType), []byte(form), body)
+	parts := [][]byte{
+		[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(query(r.URL)), []byte(contentType), []byte(form), body,
+	}
+	if f.version != nil {
+		parts = append(parts, []byte(f.version(r)))
+	}
+	return idempotency.NewFingerprint(f.tag, parts...)
+}
+
+// query returns the parameters in the order of their names.
+func query(u *url.URL) string {
+	if u.RawQuery == "" {
+		return ""
+	}
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return u.RawQuery
+	}
+	return values.Encode()
+}
+
+// media returns the one form of a content type, and whether it is JSON's.
+func media(contentType string) (_ string, isJSON bool) {
+	if contentType == mediaJSON {
+		return contentType, true // as nearly all are written
+	}
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err == nil {
+		contentType = mime.FormatMediaType(kind, params)
+	}
+	return contentType, kind == mediaJSON || strings.HasSuffix(kind, "+json")
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func printOf(t testing.TB, method, target, contentType, body string) idempotency
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody)
 	r.Header.Set("Content-Type", contentType)
-	return fingerprint(r, []byte(body))
+	return (&fingerprinter{tag: fingerprintTag}).of(r, []byte(body))
 }
 
 func TestFingerprint(t *testing.T) {
@@ -73,12 +74,27 @@ func TestJSONWithoutCanonicalForm(t *testing.T) {
 		"deep and open":   strings.Repeat(`{"a":`, 1<<18),
 		"wrong bracket":   `[1}`,
 		"trailing comma":  `[1,]`,
+		"half a pair":     `{"a":"\ud800"}`,
+		"name of halves":  `{"\ud800":1}`,
 	} {
-		_, ok := canonicalJSON([]byte(text))
+		_, ok := canonicalJSON([]byte(text), nil)
 		require.False(t, ok, name)
 	}
-	_, ok := canonicalJSON([]byte(strings.Repeat("[", maxJSONDepth) + strings.Repeat("]", maxJSONDepth)))
+	_, ok := canonicalJSON([]byte(strings.Repeat("[", maxJSONDepth)+strings.Repeat("]", maxJSONDepth)), nil)
 	require.True(t, ok)
+}
+
+// What is nested deep costs a multiple of its size that is known, whatever is in it.
+func TestCanonicalFormTakesBoundedMemory(t *testing.T) {
+	inner := `"` + strings.Repeat("x", 1<<20) + `"`
+	text := []byte(strings.Repeat(`{"b":`, maxJSONDepth) + inner + strings.Repeat(`,"a":1}`, maxJSONDepth))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	form, ok := canonicalJSON(text, nil)
+	runtime.ReadMemStats(&after)
+	require.True(t, ok)
+	require.Len(t, form, len(text))
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8*len(text)))
 }
 
 // Two texts have one canonical form exactly if they say the same.
@@ -88,16 +104,18 @@ func FuzzFingerprint(f *testing.F) {
 	f.Add([]byte(`[1]`), []byte(`[1.0]`))
 	f.Add([]byte(`"<>&\u2028"`), []byte("\"<>&\xe2\x80\xa8\""))
 	f.Add([]byte(``), []byte(` `))
+	f.Add([]byte(`"\ud800"`), []byte(`"\ud801"`))
+	f.Add([]byte(`"\ufffd"`), []byte("\"\xef\xbf\xbd\""))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		same := bytes.Equal(a, b)
-		formA, okA := canonicalJSON(a)
-		formB, okB := canonicalJSON(b)
+		formA, okA := canonicalJSON(a, nil)
+		formB, okB := canonicalJSON(b, nil)
 		if okA && okB {
 			same = reflect.DeepEqual(decode(t, a), decode(t, b))
 			if bytes.Equal(formA, formB) != same {
 				t.Fatalf("%q and %q: same %t, canonical %q and %q", a, b, same, formA, formB)
 			}
-			if twice, ok := canonicalJSON(formA); !ok || !bytes.Equal(twice, formA) {
+			if twice, ok := canonicalJSON(formA, nil); !ok || !bytes.Equal(twice, formA) {
 				t.Fatalf("%q is not stable: %q", formA, twice)
 			}
 		}

@@ -6,22 +6,27 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // ScopeFunc says whose key it is: tenant and principal, from what authentication found out, or [idempotency.Anonymous] on
-// purpose. It must not read the body. Method and path are filled in from the request unless it sets one of them, and the
-// key always is. An error is answered with 400 and logged.
+// purpose. It must not read the body. A tenant that it leaves out is that of [Tenant], if that middleware is further out, else
+// the store's default. Method and path are those of the request unless it sets them, and the key always is. An error is
+// answered with 400 and logged.
 type ScopeFunc func(*http.Request) (idempotency.Scope, error)
+
+// idleGrace is what a handler that ends with its Timeout has for its last statements.
+const idleGrace = 5 * time.Second
 
 // Idempotency returns a middleware that executes a request with an Idempotency-Key once and answers every retry with the
 // stored answer. The package documentation says what exactly is promised and where to mount it. It panics if an argument
@@ -39,33 +44,30 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if err := c.Validate(); err != nil {
 		panic(err)
 	}
+	prints, err := newFingerprinter(c.Exclude, c.APIVersion)
+	if err != nil {
+		panic(err) // Validate has parsed the same
+	}
+	var idle []idempotency.BeginOption
+	if c.Timeout > 0 {
+		idle = append(idle, idempotency.WithIdleTimeout(c.Timeout+idleGrace))
+	}
 	stored := map[string]bool{}
 	for _, name := range append(StoredHeaders(), c.Headers...) {
 		stored[http.CanonicalHeaderKey(name)] = true
 	}
 	return func(next http.Handler) http.Handler {
 		return &keyed{
-			next: next, units: m, store: s, scope: scope, cfg: c, stored: stored,
-			retryAfter: strconv.FormatInt(int64((c.RetryAfter+time.Second-1)/time.Second), 10),
+			next: next, units: m, store: s, scope: scope, cfg: c, stored: stored, prints: prints, idle: idle,
+			retryAfter: seconds(c.RetryAfter),
 			log:        otelx.Logger(c.Logger),
 			tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
 			requests: otelx.Counter(otelx.Meter(c.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
 				"Requests with an idempotency key, by outcome"),
+			outcomes: otelx.Outcomes(outcomes()...),
 		}
 	}
 }
-
-// What became of a request with a key, as the metric counts it.
-const (
-	outcomeExecuted   = "executed"
-	outcomeReleased   = "released"
-	outcomeReplayed   = "replayed"
-	outcomeInProgress = "in_progress"
-	outcomeMismatch   = "mismatch"
-	outcomeRefused    = "refused"
-	outcomeFailed     = "failed"
-	outcomePanicked   = "panicked"
-)
 
 // keyed is the handler that the middleware makes.
 type keyed struct {
@@ -75,31 +77,49 @@ type keyed struct {
 	scope      ScopeFunc
 	cfg        IdempotencyConfig
 	stored     map[string]bool
+	prints     *fingerprinter
 	retryAfter string
+	idle       []idempotency.BeginOption // bounds what a process that has vanished leaves locked
 
 	log      *slog.Logger
 	tracer   trace.Tracer
 	requests metric.Int64Counter
+	outcomes map[string][]metric.AddOption
+
+	unprotected sync.Once // to log it
 }
 
 // ServeHTTP answers after COMMIT.
 func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	lines := r.Header.Values("Idempotency-Key")
-	if !slices.Contains(k.cfg.Methods, r.Method) || len(lines) == 0 && !k.cfg.Required {
+	counts := slices.Contains(k.cfg.Methods, r.Method)
+	if !counts && k.cfg.Required && !safe(r.Method) {
+		k.unprotected.Do(func() {
+			k.log.WarnContext(r.Context(), "oncebox: httpmw.Idempotency has Required, and a request passes because its method is not among "+
+				"IdempotencyConfig.Methods: name it there, or mount the middleware on other routes only", "method", r.Method)
+		})
+	}
+	if !counts || len(lines) == 0 && !k.cfg.Required {
 		k.next.ServeHTTP(w, r)
 		return
 	}
 	ctx, span := k.tracer.Start(r.Context(), "httpmw.Idempotency")
+	if !span.IsRecording() {
+		ctx = r.Context() // or what the handler sets on the span of its caller would be lost
+	}
 	outcome := outcomePanicked
 	defer func() {
-		attr := attribute.String("outcome", outcome)
-		span.SetAttributes(attr)
+		if span.IsRecording() {
+			span.SetAttributes(attribute.String("outcome", outcome))
+		}
 		span.End()
-		k.requests.Add(ctx, 1, metric.WithAttributes(attr))
+		k.requests.Add(ctx, 1, k.outcomes[outcome]...)
 	}()
 	a, o := k.handle(ctx, w, r, lines)
-	outcome = o
-	a.write(w)
+	if outcome = o; o != outcomeReplayed {
+		a.header.Del("Idempotent-Replayed") // the handler has passed it on from another service
+	}
+	a.write(w, r)
 }
 
 // handle checks what can be checked without the database, and reads the body, before a connection is taken.
@@ -113,9 +133,11 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return refuse(misplaced())
 	}
 	if len(lines) == 0 {
-		return refuse(keyMissing())
+		a, outcome := refuse(keyMissing())
+		a.header.Add("Link", "<"+k.cfg.ProblemBase+keyMissing().Type+`>; rel="describedby"`)
+		return a, outcome
 	}
-	text, reason := parseKey(lines)
+	text, reason := keyRule{k.cfg.StrictKey, k.cfg.MinKey}.parse(lines)
 	if reason != "" {
 		return refuse(keyInvalid(reason))
 	}
@@ -127,12 +149,34 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		k.log.WarnContext(ctx, "oncebox: no scope for an idempotency key", "error", err)
 		return refuse(scopeInvalid())
 	}
+	if ctx.Value(passedKey{}) == (passed{k.store, key}) {
+		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted twice for this request: remove one of the two", "key", key.String())
+		return refuse(misplaced())
+	}
 	e, p := read(k.next, w, r, k.cfg.MaxBody)
 	if p != nil {
 		return refuse(*p)
 	}
-	// From here on the client may go away: its retry gets the answer.
-	ctx = context.WithoutCancel(ctx)
+	if !e.whole() {
+		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency got a body that somebody else has read: mount it outside of what reads "+
+			"bodies, or have that put them back, and what puts others in their place set ContentLength", "bytes", len(e.body),
+			"content_length", r.ContentLength)
+		return refuse(misplaced())
+	}
+	return k.await(ctx, func() (*answer, string) { return k.detached(ctx, e, key) })
+}
+
+// passed is a request that has come by this middleware. Within, the same one would wait for itself.
+type passed struct {
+	store *idempotency.Store
+	key   idempotency.Key
+}
+
+type passedKey struct{}
+
+// detached goes on when the client goes away: its retry gets the answer.
+func (k *keyed) detached(ctx context.Context, e *exchange, key idempotency.Key) (*answer, string) {
+	ctx = context.WithValue(context.WithoutCancel(ctx), passedKey{}, passed{k.store, key})
 	if k.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, k.cfg.Timeout)
@@ -146,8 +190,14 @@ func (k *keyed) identify(r *http.Request, text string) (idempotency.Key, error) 
 	if err != nil {
 		return idempotency.Key{}, err
 	}
-	if scope.Method == "" && scope.Path == "" {
-		scope.Method, scope.Path = r.Method, r.URL.EscapedPath()
+	if scope.Tenant == "" {
+		scope.Tenant = event.TenantFrom(r.Context())
+	}
+	if scope.Method == "" {
+		scope.Method = r.Method
+	}
+	if scope.Path == "" {
+		scope.Path = r.URL.EscapedPath()
 	}
 	scope.Key = text
 	return k.store.Key(scope)

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/idempotency"
 )
 
 const (
@@ -31,20 +33,46 @@ func StoredHeaders() []string {
 	}
 }
 
-// neverStored are headers that no configuration can have replayed: they belong to one connection, one moment or one
+// neverStored tells of headers that no configuration can have replayed: they belong to one connection, one moment or one
 // caller.
-func neverStored() []string {
-	return []string{
-		"Authorization", "Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-		"Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate",
+func neverStored(name string) bool {
+	switch name = http.CanonicalHeaderKey(name); name {
+	case "Authorization", "Connection", "Content-Length", "Date", "Idempotent-Replayed", "Keep-Alive", "Set-Cookie", "Te",
+		"Traceparent", "Tracestate", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate", "X-Correlation-Id", "X-Request-Id":
+		return true
 	}
+	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit-")
+}
+
+func defaultMethods() []string { return []string{http.MethodPost, http.MethodPatch} }
+
+// safe tells of methods that only read.
+func safe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// DefaultKeep tells whether an answer of 400 or more would be the same next time. 401, 403, 408, 409, 425, 429 and all from
+// 500 on may have another outcome.
+func DefaultKeep(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status < http.StatusInternalServerError
 }
 
 // IdempotencyConfig configures [Idempotency].
 type IdempotencyConfig struct {
-	// Required refuses requests without a key. Default: false, they pass through and are not protected.
+	// Required refuses requests without a key, if their method is one of Methods. Default: false, they pass through and are not protected.
 	Required bool
-	// Methods are those that a key counts for; others pass through untouched. Default: POST and PATCH.
+	// Methods are those that a key counts for; others pass through untouched, with or without a key. If Required is set, the first one of
+	// those that is not safe is logged: a PUT or DELETE need not be repeated without harm. Safe ones cannot be among them. Default:
+	// POST and PATCH.
 	Methods []string
 	// MaxBody is the largest request body in bytes; -1: no limit. Default: 1 MiB.
 	MaxBody int64
@@ -56,11 +84,33 @@ type IdempotencyConfig struct {
 	Headers []string
 	// Timeout bounds the work for one request, which does not end when the client goes away; -1: no limit. Default: 30s.
 	Timeout time.Duration
-	// RetryAfter is how long clients are asked to wait before they try again. Default: 1s.
+	// RetryAfter is how long clients are asked to wait before they try again; until a lease ends, if its process seems to be dead.
+	// Default: 1s.
 	RetryAfter time.Duration
 	// RunOnce does not run the handler again after a deadlock, a serialization failure or a conflict of versions, but
-	// answers what it answered. Default: false.
+	// answers what it answered. Under a lease no handler is run again. Default: false.
 	RunOnce bool
+	// Wait is how long a request waits for another one with the same key, to get its answer instead of a 409. It holds no
+	// connection to the database meanwhile. Clients and proxies must be more patient than that. Default: 0, not at all.
+	Wait time.Duration
+	// Exclude are members of JSON bodies, as JSON pointers ("/sent_at", "/client/trace_id"), that differ between retries.
+	// Requests that differ in nothing else are the same. Default: none.
+	Exclude []string
+	// APIVersion returns the version of the interface that a request is for, where neither path, query nor content type
+	// tell it: a key that was used for one version is not valid for another one. Default: nil, there is none.
+	APIVersion func(*http.Request) string
+	// Keep says which answers of 400 and more are stored for retries; others free the key. The work is dropped either
+	// way, under a lease it stays either way. It is not asked about answers below 400, which are stored, nor about the 404 and 405
+	// of a router without the route, which are not. Default: [DefaultKeep].
+	Keep func(status int) bool
+	// StrictKey wants keys in quotes, as the draft of the header says. Default: false, quotes make no difference.
+	StrictKey bool
+	// MinKey is the shortest key in characters, up to 255. Default: 1.
+	MinKey int
+	// ReusedStatus answers a key that was used with another request, 400 to 499. Default: 422.
+	ReusedStatus int
+	// Lease has the handler run without a transaction, for handlers that call outside. Default: nil, atomic mode.
+	Lease *LeaseConfig
 	// ProblemBase is what the types of problems begin with: a path, or the URL of a page about them. Default: "/problems/".
 	ProblemBase string
 
@@ -75,11 +125,12 @@ type IdempotencyConfig struct {
 // Validate names every field that cannot be used.
 func (c *IdempotencyConfig) Validate() error {
 	var errs []error
-	for name, n := range map[string]int64{
-		"MaxBody": c.MaxBody, "MaxAnswer": int64(c.MaxAnswer), "MaxHeld": int64(c.MaxHeld),
-	} {
-		if n < -1 {
-			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.%s is %d: give bytes, or -1 for no limit", name, n))
+	for _, limit := range []struct {
+		name  string
+		bytes int64
+	}{{"MaxBody", c.MaxBody}, {"MaxAnswer", int64(c.MaxAnswer)}, {"MaxHeld", int64(c.MaxHeld)}} {
+		if limit.bytes < -1 {
+			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.%s is %d: give bytes, or -1 for no limit", limit.name, limit.bytes))
 		}
 	}
 	if c.Timeout < 0 && c.Timeout != -1 {
@@ -88,8 +139,34 @@ func (c *IdempotencyConfig) Validate() error {
 	if c.RetryAfter < 0 {
 		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.RetryAfter is %s: give a duration", c.RetryAfter))
 	}
+	if err := c.Lease.validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Wait < 0 {
+		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Wait is %s: give a duration, or 0 for a 409 at once", c.Wait))
+	}
+	if c.MinKey < 0 || c.MinKey > idempotency.MaxKey {
+		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.MinKey is %d: give a length up to %d", c.MinKey, idempotency.MaxKey))
+	}
+	if c.ReusedStatus != 0 && (c.ReusedStatus < 400 || c.ReusedStatus > 499) {
+		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.ReusedStatus is %d: give a status of 400 to 499", c.ReusedStatus))
+	}
+	if _, err := parsePointers(c.Exclude); err != nil {
+		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Exclude: %w", err))
+	}
+	if c.Methods != nil && len(c.Methods) == 0 {
+		errs = append(errs, errors.New("httpmw: IdempotencyConfig.Methods is empty, and nothing would be protected: name methods, or leave it nil"))
+	}
+	for _, m := range c.Methods {
+		switch {
+		case m == "" || m != strings.ToUpper(m):
+			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Methods names %q: methods are written in upper case", m))
+		case safe(m):
+			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Methods names %s, which is repeated without harm", m))
+		}
+	}
 	for _, name := range c.Headers {
-		if slices.Contains(neverStored(), http.CanonicalHeaderKey(name)) {
+		if neverStored(name) {
 			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Headers names %s, which must not be replayed", name))
 		}
 	}
@@ -102,7 +179,7 @@ func (c *IdempotencyConfig) withDefaults() IdempotencyConfig {
 		out = *c
 	}
 	if out.Methods == nil {
-		out.Methods = []string{http.MethodPost, http.MethodPatch}
+		out.Methods = defaultMethods()
 	}
 	if out.MaxBody == 0 {
 		out.MaxBody = DefaultMaxBody
@@ -118,6 +195,15 @@ func (c *IdempotencyConfig) withDefaults() IdempotencyConfig {
 	}
 	if out.RetryAfter == 0 {
 		out.RetryAfter = DefaultRetryAfter
+	}
+	if out.Keep == nil {
+		out.Keep = DefaultKeep
+	}
+	if out.MinKey == 0 {
+		out.MinKey = 1
+	}
+	if out.ReusedStatus == 0 {
+		out.ReusedStatus = http.StatusUnprocessableEntity
 	}
 	if out.ProblemBase == "" {
 		out.ProblemBase = DefaultProblemBase

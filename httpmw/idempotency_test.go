@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/stretchr/testify/require"
@@ -268,39 +270,138 @@ func TestSameKeyForAnotherRequest(t *testing.T) {
 	require.Equal(t, 1, s.payments())
 }
 
+// The tenant that the middleware further out has found is that of the key, so that one user of two tenants has two keys.
+func TestTenantOfTheRequestIsThatOfTheKey(t *testing.T) {
+	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil })
+	for name, scope := range map[string]httpmw.ScopeFunc{
+		"a user":    func(*http.Request) (idempotency.Scope, error) { return idempotency.Scope{Principal: "u1"}, nil },
+		"anonymous": func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous(""), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t)
+			s.serve(tenant(httpmw.Idempotency(s.units, s.keys, scope, &s.cfg)(http.HandlerFunc(s.pay))))
+			for n, of := range []string{"acme", "bolt", ""} {
+				first, again := s.post("k", "{}", header("X-Tenant", of)), s.post("k", "{}", header("X-Tenant", of))
+				require.Equal(t, http.StatusCreated, first.status)
+				require.Empty(t, first.header.Get("Idempotent-Replayed"), "that of another tenant")
+				require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+				require.Equal(t, n+1, s.payments())
+			}
+			require.Equal(t, 1, s.count("SELECT count(*) FROM idempotency_keys WHERE tenant_id = 'acme'"))
+			require.Equal(t, 1, s.count("SELECT count(*) FROM idempotency_keys WHERE tenant_id = 'default'"))
+		})
+	}
+
+	// The scope function has the last word.
+	s := newService(t)
+	s.serve(tenant(httpmw.Idempotency(s.units, s.keys, func(*http.Request) (idempotency.Scope, error) {
+		return idempotency.Scope{Tenant: "all", Principal: "u1"}, nil
+	}, &s.cfg)(http.HandlerFunc(s.pay))))
+	s.post("k", "{}", header("X-Tenant", "acme"))
+	require.Equal(t, "true", s.post("k", "{}", header("X-Tenant", "bolt")).header.Get("Idempotent-Replayed"))
+}
+
+// A scope function that sets the path, to a template for example, has not said anything about the method, and the other way round.
+func TestMethodAndPathAreFilledInEach(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scope     idempotency.Scope
+		elsewhere change
+	}{
+		"with a path of its own":   {idempotency.Scope{Path: "/payments"}, method(http.MethodPatch)},
+		"with a method of its own": {idempotency.Scope{Method: "any"}, at("/refunds")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t)
+			tc.scope.Principal = "u1"
+			s.serve(httpmw.Idempotency(s.units, s.keys, func(*http.Request) (idempotency.Scope, error) { return tc.scope, nil }, &s.cfg)(
+				http.HandlerFunc(s.pay)))
+			require.Equal(t, http.StatusCreated, s.post("k", "{}").status)
+			require.Equal(t, "true", s.post("k", "{}").header.Get("Idempotent-Replayed"))
+			require.Equal(t, http.StatusCreated, s.post("k", "{}", tc.elsewhere).status, "another key")
+			require.Equal(t, 2, s.payments())
+		})
+	}
+}
+
 // Everybody gets an answer of their own: users, tenants, methods, paths and anonymous callers never meet.
 func TestScopesNeverCross(t *testing.T) {
-	s := newService(t)
-	s.cfg.Methods = []string{http.MethodPost, http.MethodPut}
-	s.start(s.pay)
-	answers := map[string]string{}
-	for range 2 {
-		for _, tenant := range []string{"acme", "bolt"} {
-			for _, principal := range []string{"u1", "u2", "u3", ""} {
-				for _, m := range []string{http.MethodPost, http.MethodPut} {
-					for _, path := range []string{"/payments", "/payments/1"} {
-						scope := strings.Join([]string{tenant, principal, m, path}, " ")
-						changes := []change{header("X-Tenant", tenant), header("X-Principal", principal), method(m), at(path)}
-						if principal == "" {
-							changes = append(changes, header("X-Anonymous", "yes"))
+	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
+		t.Run(mode, func(t *testing.T) {
+			s := newService(t)
+			s.cfg.Lease = lease
+			s.cfg.Methods = []string{http.MethodPost, http.MethodPut}
+			s.start(s.pay)
+			answers := map[string]string{}
+			for range 2 {
+				for _, tenant := range []string{"acme", "bolt"} {
+					for _, principal := range []string{"u1", "u2", "u3", ""} {
+						for _, m := range []string{http.MethodPost, http.MethodPut} {
+							for _, path := range []string{"/payments", "/payments/1"} {
+								scope := strings.Join([]string{tenant, principal, m, path}, " ")
+								changes := []change{header("X-Tenant", tenant), header("X-Principal", principal), method(m), at(path)}
+								if principal == "" {
+									changes = append(changes, header("X-Anonymous", "yes"))
+								}
+								got := s.post("k", "{}", changes...)
+								require.Equal(t, http.StatusCreated, got.status, got.body)
+								if want, again := answers[scope]; again {
+									require.Equal(t, want, got.body)
+								}
+								answers[scope] = got.body
+							}
 						}
-						got := s.post("k", "{}", changes...)
-						require.Equal(t, http.StatusCreated, got.status, got.body)
-						if want, again := answers[scope]; again {
-							require.Equal(t, want, got.body)
-						}
-						answers[scope] = got.body
 					}
 				}
 			}
-		}
+			distinct := map[string]bool{}
+			for _, a := range answers {
+				distinct[a] = true
+			}
+			require.Len(t, distinct, 32)
+			require.Equal(t, 32, s.payments())
+		})
 	}
-	distinct := map[string]bool{}
-	for _, a := range answers {
-		distinct[a] = true
+}
+
+// The same at once: each caller's clients get what was done for this caller, and nobody else's.
+func TestCallersAtOnceNeverMeet(t *testing.T) {
+	const clients = 10
+	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
+		t.Run(mode, func(t *testing.T) {
+			s := newService(t)
+			s.cfg.Lease = lease
+			s.cfg.Wait = time.Minute
+			s.start(func(w http.ResponseWriter, r *http.Request) {
+				id, err := s.insert(r.Context())
+				noError(t, err)
+				w.WriteHeader(http.StatusCreated)
+				_, _ = fmt.Fprintf(w, "%s %s %d", r.Header.Get("X-Tenant"), r.Header.Get("X-Principal"), id)
+			})
+			var group sync.WaitGroup
+			answers := map[string][]reply{}
+			for _, tenant := range []string{"acme", "bolt"} {
+				for _, principal := range []string{"u1", "u2", "u3"} {
+					caller := tenant + " " + principal
+					mine := make([]reply, clients)
+					answers[caller] = mine
+					for i := range clients {
+						r := s.request("k", "{}", header("X-Tenant", tenant), header("X-Principal", principal))
+						group.Go(func() { mine[i], _ = send(r) })
+					}
+				}
+			}
+			group.Wait()
+			for caller, got := range answers {
+				for _, one := range got {
+					require.Equal(t, http.StatusCreated, one.status, one.body)
+					require.Equal(t, got[0].body, one.body)
+					require.True(t, strings.HasPrefix(one.body, caller+" "), "%s was told %s", caller, one.body)
+				}
+			}
+			require.EqualValues(t, len(answers), s.runs.Load())
+			require.Equal(t, len(answers), s.payments())
+		})
 	}
-	require.Len(t, distinct, 32)
-	require.Equal(t, 32, s.payments())
 }
 
 // Mounted inside of a router, around it, or without one, the handler sees the same request.
@@ -405,6 +506,34 @@ func TestConfigValidateNamesTheField(t *testing.T) {
 		require.ErrorContains(t, err, "IdempotencyConfig."+field)
 	}
 	require.NoError(t, (&httpmw.IdempotencyConfig{}).Validate())
+
+	lines := strings.Split(err.Error(), "\n")
+	require.Len(t, lines, 6)
+	for i, field := range []string{"MaxBody", "MaxAnswer", "MaxHeld"} {
+		require.Contains(t, lines[i], field, "the same order each time")
+	}
+	for _, methods := range [][]string{{}, {""}, {"post"}, {http.MethodPost, "Put"}, {http.MethodGet}} {
+		require.ErrorContains(t, (&httpmw.IdempotencyConfig{Methods: methods}).Validate(), "IdempotencyConfig.Methods", methods)
+	}
+}
+
+// Who wants a key wants to know of a route where none is asked for.
+func TestMethodThatIsNotProtected(t *testing.T) {
+	s := newService(t)
+	s.cfg.Required = true
+	s.start(s.pay)
+	require.Equal(t, http.StatusCreated, s.post("", "", method(http.MethodGet)).status)
+	require.Empty(t, s.log.String())
+	for range 2 {
+		require.Equal(t, http.StatusCreated, s.post("k", "{}", method(http.MethodPut)).status)
+	}
+	require.Equal(t, 1, strings.Count(s.log.String(), "its method is not among"), s.log.String())
+	require.Contains(t, s.log.String(), "method=PUT")
+
+	s.cfg.Required = false
+	s.start(s.pay)
+	require.Equal(t, http.StatusCreated, s.post("k", "{}", method(http.MethodPut)).status)
+	require.Equal(t, 1, strings.Count(s.log.String(), "its method is not among"))
 }
 
 func TestMountedWithinATransaction(t *testing.T) {
@@ -432,4 +561,43 @@ func TestContextOfTheHandlerIsThatOfTheRequest(t *testing.T) {
 	again := s.post("k", "{}", header("X-Tenant", "acme"), header("X-Correlation-ID", "c2"))
 	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
 	require.Equal(t, "c2", again.header.Get("X-Correlation-ID"), "what other middlewares set is of this request")
+}
+
+// The inner one would meet the claim, or the transaction, of the outer one.
+func TestMountedTwice(t *testing.T) {
+	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
+		t.Run(mode, func(t *testing.T) {
+			s := newService(t)
+			s.cfg.Lease = lease
+			again := httpmw.Idempotency(s.units, s.keys, byHeader, &s.cfg)
+			s.serve(again(s.middleware(http.HandlerFunc(s.pay))))
+			for range 2 {
+				got := s.post("k", "{}")
+				require.Equal(t, http.StatusInternalServerError, got.status)
+				kind, _ := got.problem(t)
+				require.Equal(t, "middleware-misplaced", kind)
+			}
+			require.Contains(t, s.log.String(), "httpmw.Idempotency is mounted")
+			require.Zero(t, s.runs.Load())
+		})
+	}
+}
+
+// A handler that hands a request of its own to the same routes is not the same request.
+func TestRequestWithinARequest(t *testing.T) {
+	s := newService(t)
+	s.cfg.Lease = &httpmw.LeaseConfig{}
+	var routes http.Handler
+	routes = s.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.runs.Load() > 1 {
+			s.pay(w, r)
+			return
+		}
+		r.Header.Set("Idempotency-Key", "another")
+		routes.ServeHTTP(w, r)
+	}))
+	s.serve(routes)
+	require.Equal(t, http.StatusCreated, s.post("k", "{}").status)
+	require.EqualValues(t, 2, s.runs.Load())
+	require.Equal(t, 1, s.payments())
 }

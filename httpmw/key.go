@@ -1,6 +1,7 @@
 package httpmw
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/oncebox/oncebox/idempotency"
@@ -12,22 +13,32 @@ const (
 	reasonEmpty     = "The Idempotency-Key is empty."
 	reasonLong      = "The Idempotency-Key is longer than 255 characters."
 	reasonRaw       = `An Idempotency-Key has visible ASCII characters, except quotes and commas.`
+	reasonQuotes    = `The Idempotency-Key must be in double quotes.`
 	reasonMalformed = `A quoted Idempotency-Key has ASCII characters, \" and \\, and ends with its closing quote.`
 )
 
-// parseKey returns the key in the lines of an Idempotency-Key header, or the reason why there is none. A key may be
+// keyRule is what is asked of keys in addition.
+type keyRule struct {
+	strict   bool // in quotes, as the draft of the header has it
+	shortest int  // bytes
+}
+
+// parse returns the key in the lines of an Idempotency-Key header, or the reason why there is none. A key may be
 // written as it is, or as a string of RFC 9651, in quotes with \" and \\ escaped; both are the same key. A raw key has
 // no commas: one would mean that a proxy has joined two lines.
-func parseKey(lines []string) (key, reason string) {
+func (rule keyRule) parse(lines []string) (key, reason string) {
 	if len(lines) != 1 {
 		return "", reasonLines
 	}
 	key = strings.Trim(lines[0], " \t")
-	if strings.HasPrefix(key, `"`) {
+	switch {
+	case strings.HasPrefix(key, `"`):
 		if key, reason = unquote(key); reason != "" {
 			return "", reason
 		}
-	} else if strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == ',' }) {
+	case rule.strict && key != "":
+		return "", reasonQuotes
+	case strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == ',' }):
 		return "", reasonRaw
 	}
 	switch {
@@ -35,6 +46,8 @@ func parseKey(lines []string) (key, reason string) {
 		return "", reasonEmpty
 	case len(key) > idempotency.MaxKey:
 		return "", reasonLong
+	case len(key) < rule.shortest:
+		return "", fmt.Sprintf("The Idempotency-Key is shorter than %d characters.", rule.shortest)
 	}
 	return key, ""
 }

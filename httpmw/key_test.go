@@ -20,7 +20,7 @@ func TestParseKey(t *testing.T) {
 		strings.Repeat("k", 255):              strings.Repeat("k", 255),
 		`"` + strings.Repeat(`\"`, 255) + `"`: strings.Repeat(`"`, 255),
 	} {
-		key, reason := parseKey([]string{line})
+		key, reason := keyRule{}.parse([]string{line})
 		require.Empty(t, reason, line)
 		require.Equal(t, want, key)
 	}
@@ -28,12 +28,12 @@ func TestParseKey(t *testing.T) {
 		"", " ", `"`, `""`, `"k`, `k"`, `"k" `[:2], `"k"x`, `"k";a=1`, `"a\b"`, `"a\`, "a,b", "a b", "a\x00b", "a\x7f", "é", `"é"`, "\"a\x01\"",
 		strings.Repeat("k", 256), `"` + strings.Repeat("k", 256) + `"`, strings.Repeat("k", 1<<20),
 	} {
-		key, reason := parseKey([]string{line})
+		key, reason := keyRule{}.parse([]string{line})
 		require.NotEmpty(t, reason, line)
 		require.Empty(t, key)
 	}
 	for _, lines := range [][]string{nil, {"a", "a"}} {
-		_, reason := parseKey(lines)
+		_, reason := keyRule{}.parse(lines)
 		require.NotEmpty(t, reason)
 	}
 }
@@ -44,7 +44,7 @@ func FuzzKeyHeader(f *testing.F) {
 	}
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	f.Fuzz(func(t *testing.T, line string) {
-		key, reason := parseKey([]string{line})
+		key, reason := keyRule{}.parse([]string{line})
 		if (key == "") != (reason != "") {
 			t.Fatalf("%q: key %q, reason %q", line, key, reason)
 		}
@@ -55,7 +55,7 @@ func FuzzKeyHeader(f *testing.F) {
 			t.Fatalf("%q gives the key %q", line, key)
 		}
 		// The quoted form of a key is the same key.
-		again, reason := parseKey([]string{`"` + quote.Replace(key) + `"`})
+		again, reason := keyRule{}.parse([]string{`"` + quote.Replace(key) + `"`})
 		if again != key {
 			t.Fatalf("%q gives %q, quoted %q %s", line, key, again, reason)
 		}

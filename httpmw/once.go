@@ -4,30 +4,32 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/uow"
 )
 
-var (
-	// errFound ends a transaction that found the answer of an earlier one.
-	errFound = errors.New("httpmw: the key was completed before")
-	// errRefusal drops the work of a handler that answered 400 or more.
-	errRefusal = errors.New("httpmw: the handler refused the request")
-)
+// errFound ends a transaction that found the answer of an earlier one.
+var errFound = errors.New("httpmw: the key was completed before")
 
-// releasedError rolls everything back and lets the handler's answer be sent. Where it has a cause, another run in a new
-// transaction may do better, and uow.Manager.Do sees that through Unwrap.
-type releasedError struct{ cause error }
+// refusedError drops the work of a handler that answered 400 or more. Where it has a cause, another run in a new transaction may
+// do better, and uow.Manager.Do sees that through Unwrap.
+type refusedError struct {
+	cause error
+	final bool // a retry is not to be executed: the answer is stored, in a transaction of its own
+}
 
-func (*releasedError) Error() string { return "httpmw: the handler's answer frees the key" }
+func (*refusedError) Error() string { return "httpmw: the handler refused the request" }
 
 // Unwrap returns the cause, nil if the answer is the handler's own.
-func (e *releasedError) Unwrap() error { return e.cause }
+func (e *refusedError) Unwrap() error { return e.cause }
 
 // run is what the latest try came to.
 type run struct {
@@ -37,16 +39,21 @@ type run struct {
 
 // once is the life of one request with a key. It holds no connection before it begins and none when it returns.
 func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*answer, string) {
-	fp := fingerprint(e.r, e.body)
+	fp := k.prints.of(e.r, e.body)
 	// A key that was seen lately is a retry most likely. Completed rows never change, so a plain look-up is enough to
-	// answer it, without a transaction. All others begin one at once and look within.
+	// answer it, without a transaction. All others begin one at once and look within, or claim the key, which finds out as well
+	// whether a lease has ended.
 	if k.store.Recent(key) {
 		found, err := k.store.Lookup(ctx, k.units.DB(ctx), key, fp)
-		if found != nil || err != nil {
+		if found != nil || err != nil && k.cfg.Lease == nil {
 			return k.conclude(ctx, e, run{found: found}, key, err)
 		}
 	}
-	opts := []uow.Option{uow.WithIsolation(sql.LevelReadCommitted)} // see idempotency.Store.Begin
+	if k.cfg.Lease != nil {
+		return k.leased(ctx, e, key, fp)
+	}
+	e.base = key.OutsideOf(fp)
+	opts := []uow.Option{uow.WithInnerRules(), uow.WithIsolation(sql.LevelReadCommitted)} // see idempotency.Store.Begin
 	if k.cfg.RunOnce {
 		opts = append(opts, uow.WithoutRetry())
 	}
@@ -54,12 +61,16 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	err := k.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		return k.transact(ctx, u, e, key, fp, &last)
 	}, opts...)
+	if refused, ok := errors.AsType[*refusedError](err); ok && refused.final {
+		err = k.storeRefusal(ctx, key, fp, &last)
+	}
 	return k.conclude(ctx, e, last, key, err)
 }
 
-// transact is one try: lock and look-up, the handler behind a savepoint, the answer. COMMIT follows if it returns nil.
+// transact is one try: lock and look-up, the handler, the answer. COMMIT follows if it returns nil. BEGIN leaves with the first
+// statement and COMMIT with the last, so that all of it costs two round trips beside the handler's.
 func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idempotency.Key, fp idempotency.Fingerprint, now *run) error {
-	found, err := k.store.Begin(ctx, u.DB(), key, fp)
+	found, err := k.begin(ctx, u, key, fp)
 	if err != nil {
 		return err
 	}
@@ -67,38 +78,67 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 		now.found = found
 		return errFound
 	}
-	err = k.units.Do(ctx, func(ctx context.Context, _ *uow.Unit) error {
-		var err error
-		now.rec, err = e.run(ctx, k.cfg.MaxHeld)
-		if err == nil && now.rec.status >= http.StatusBadRequest {
-			err = errRefusal
-		}
-		return err
-	})
-	switch {
-	case errors.Is(err, errRefusal):
-		// The handler may have made this answer of a deadlock that it lost. It is not the request's fault then.
-		if cause := u.Retryable(); cause != nil || frees(now.rec.status) {
-			return &releasedError{cause}
-		}
-	case err != nil:
+	now.rec, err = e.run(ctx, k.cfg.MaxHeld)
+	if err != nil {
 		return err
 	}
-	xid, err := k.store.CompleteProbe(ctx, u.DB(), key, fp, k.response(ctx, now.rec))
+	if now.rec.status >= http.StatusBadRequest {
+		// The handler may have made this answer of a deadlock that it lost. It is not the request's fault then.
+		cause := u.Retryable()
+		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec.status)}
+	}
+	return k.complete(ctx, u, key, fp, now.rec)
+}
+
+func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Response, error) {
+	b := &pgx.Batch{}
+	begun := k.store.QueueBegin(b, key, fp, k.idle...)
+	switch ok, err := u.Send(ctx, b); {
+	case !ok:
+		return k.store.Begin(ctx, u.DB(), key, fp, k.idle...)
+	case err != nil:
+		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
+	}
+	u.Identified(begun.XID)
+	return begun.Response, begun.Err
+}
+
+func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint, rec *recorder) error {
+	b := &pgx.Batch{}
+	resp := k.response(ctx, rec)
+	if err := k.store.QueueComplete(b, key, fp, resp); err != nil {
+		return err
+	}
+	if u.SendLast(b) {
+		return nil
+	}
+	xid, err := k.store.CompleteProbe(ctx, u.DB(), key, fp, resp)
 	if err == nil {
-		u.Probed(xid)
+		u.Identified(xid)
 	}
 	return err
 }
 
-// frees tells whether a retry of a request with this answer is to be executed: it may have another outcome.
-func frees(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
-		http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
+// storeRefusal stores an answer whose work is undone, so that no savepoint is needed for the sake of those that are not. The key
+// was free for a moment, and another request with it may have come. The one that commits its answer first has the last word: if
+// that is not this one, its answer is found, and if it is, the other's work cannot be committed any more. So the key is not begun
+// again: to wait for the other would be to hear what it makes of a request that has been refused. And a single statement is never
+// half done, so there is nothing to lock either.
+//
+// After an error nothing is stored as far as anybody knows, and the refusal must not be sent: it would tell its client that the
+// request is refused for good, while the next one with the key may do the work.
+func (k *keyed) storeRefusal(ctx context.Context, key idempotency.Key, fp idempotency.Fingerprint, last *run) error {
+	db := k.units.DB(ctx) // the pool: the unit has ended
+	err := k.store.Complete(ctx, db, key, fp, k.response(ctx, last.rec))
+	if err == nil {
+		return nil
 	}
-	return status >= http.StatusInternalServerError
+	found, lookupErr := k.store.Lookup(ctx, db, key, fp)
+	if lookupErr != nil {
+		return lookupErr
+	}
+	last.found = found // or it was stored, and the answer to that was lost
+	return err
 }
 
 // conclude turns the end of the last try into the answer for the client.
@@ -106,31 +146,39 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	refuse := func(p problem, outcome string) (*answer, string) {
 		return p.answer(e.w, k.cfg.ProblemBase, k.retryAfter), outcome
 	}
-	var released *releasedError
+	var refused *refusedError
 	switch {
 	case last.found != nil:
 		return k.replay(e, last.found), outcomeReplayed
 	case err == nil:
+		k.store.Remember(key)
 		return last.rec.answer(), outcomeExecuted
-	case errors.As(err, &released):
+	case errors.As(err, &refused):
 		return last.rec.answer(), outcomeReleased
-	case errors.Is(err, idempotency.ErrInProgress):
-		return refuse(inProgress(), outcomeInProgress)
+	case errors.Is(err, idempotency.ErrInProgress), idempotency.IsTaken(err):
+		return inProgress().answer(e.w, k.cfg.ProblemBase, k.patience(err)), outcomeInProgress
 	case errors.Is(err, idempotency.ErrMismatch):
-		return refuse(keyReused(), outcomeMismatch)
+		return refuse(keyReused(k.cfg.ReusedStatus), outcomeMismatch)
+	case errors.Is(err, idempotency.ErrStepUnknown): // also of a route that had a lease before
+		k.log.WarnContext(ctx, "oncebox: a key is stuck, because it is unknown whether a step was done: see Store.Unknown", "key", key.String())
+		return refuse(keyUnknown(), outcomeUnknown)
 	}
 	k.log.ErrorContext(ctx, "oncebox: a request with an idempotency key failed", "key", key.String(),
-		"method", e.r.Method, "handler_ran", last.rec != nil, "error", err)
+		"method", e.r.Method, "route", e.r.Pattern, "handler_ran", last.rec != nil, "error", err)
+	return refuse(failure(err, last.rec != nil), outcomeFailed)
+}
+
+// failure is what clients are told of a transaction that ended with err. ran: the handler was run.
+func failure(err error, ran bool) problem {
 	switch {
 	case errors.Is(err, errNotHeld):
-		return refuse(answerNotHeld(), outcomeFailed)
+		return answerNotHeld(workUndone)
 	case errors.Is(err, uow.ErrCommitUnknown):
-		return refuse(commitUnknown(), outcomeFailed)
-	case last.rec == nil:
-		return refuse(storeUnavailable(), outcomeFailed)
-	default:
-		return refuse(transactionFailed(), outcomeFailed)
+		return commitUnknown()
+	case !ran:
+		return storeUnavailable()
 	}
+	return transactionFailed()
 }
 
 // response is what is stored of a handler's answer.
@@ -155,14 +203,19 @@ func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Respons
 // replay makes the stored answer one that can be sent, on top of the headers that other middlewares have set now.
 func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 	if found.Omitted != "" {
-		a := notReplayable(found.Status).answer(e.w, k.cfg.ProblemBase, k.retryAfter)
-		if location := found.Header["Location"]; location != nil {
-			a.header["Location"] = location
-		}
-		return a
+		return k.tombstone(e, found)
 	}
 	header := e.w.Header().Clone()
 	maps.Copy(header, found.Header)
 	header.Set("Idempotent-Replayed", "true")
 	return &answer{status: found.Status, header: header, body: found.Body}
+}
+
+// tombstone tells of an answer that was not kept.
+func (k *keyed) tombstone(e *exchange, found *idempotency.Response) *answer {
+	a := notReplayable(found.Status).answer(e.w, k.cfg.ProblemBase, k.retryAfter)
+	if location := found.Header["Location"]; location != nil {
+		a.header["Location"] = location
+	}
+	return a
 }

@@ -19,7 +19,12 @@ type problem struct {
 	ExecutedStatus int `json:"executed_status,omitempty"`
 }
 
-const nothingDone = "Nothing was executed."
+// What has become of the work.
+const (
+	nothingDone = "Nothing was executed."
+	workUndone  = "The work was rolled back."
+	workFailed  = "The request was executed and failed." // under a lease, where nothing is rolled back
+)
 
 // The kinds of problems, in the order of their status.
 func keyMissing() problem {
@@ -57,7 +62,7 @@ func inProgress() problem {
 
 func notReplayable(executed int) problem {
 	return problem{Type: "idempotency-key-not-replayable", Status: http.StatusGone, Title: "The answer to this Idempotency-Key was not kept",
-		Detail:         "The request was executed and is not executed again, but its answer was too large to be kept. Read the resource instead.",
+		Detail:         "The request was executed and is not executed again, but its answer could not be kept. Read the resource instead.",
 		ExecutedStatus: executed}
 }
 
@@ -66,14 +71,13 @@ func bodyTooLarge() problem {
 		Detail: nothingDone}
 }
 
-func keyReused() problem {
-	return problem{Type: "idempotency-key-reused", Status: http.StatusUnprocessableEntity, Title: "This Idempotency-Key was used with another request",
+func keyReused(status int) problem {
+	return problem{Type: "idempotency-key-reused", Status: status, Title: "This Idempotency-Key was used with another request",
 		Detail: "A key stands for one operation with one content. Choose a new key for another operation."}
 }
 
-func answerNotHeld() problem {
-	return problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "The answer could not be held until the work was committed",
-		Detail: "The work was rolled back."}
+func answerNotHeld(work string) problem {
+	return problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "The answer could not be held back", Detail: work}
 }
 
 func misplaced() problem {
@@ -87,7 +91,7 @@ func storeUnavailable() problem {
 
 func transactionFailed() problem {
 	return problem{Type: "transaction-failed", Status: http.StatusServiceUnavailable, Title: "The work could not be committed",
-		Detail: "The work was rolled back.", Retryable: true}
+		Detail: workUndone, Retryable: true}
 }
 
 func commitUnknown() problem {
@@ -95,12 +99,26 @@ func commitUnknown() problem {
 		Detail: "Retry with the same Idempotency-Key: the answer tells, and the work is done at most once.", Retryable: true}
 }
 
+func keyUnknown() problem {
+	return problem{Type: "idempotency-key-unknown", Status: http.StatusServiceUnavailable,
+		Title:  "It is unknown what became of an earlier request with this Idempotency-Key",
+		Detail: "Nothing was executed now, and nothing will be before that is found out. Retry later with the same key.", Retryable: true}
+}
+
+func answerNotStored() problem {
+	return problem{Type: "answer-not-stored", Status: http.StatusServiceUnavailable, Title: "The answer could not be stored",
+		Detail: "The request was executed. Retry with the same Idempotency-Key: it goes on where it ended.", Retryable: true}
+}
+
+// waits tells whether waiting helps.
+func (p problem) waits() bool { return p.Retryable && p.Status >= http.StatusConflict }
+
 // answer makes the problem an answer on top of the headers that other middlewares have set. retryAfter is in seconds
 // and is told where waiting helps.
 func (p problem) answer(w http.ResponseWriter, base, retryAfter string) *answer {
 	header := w.Header().Clone()
-	header.Set("Content-Type", "application/problem+json")
-	if p.Retryable && p.Status >= http.StatusConflict {
+	header.Set("Content-Type", mediaProblem)
+	if p.waits() {
 		header.Set("Retry-After", retryAfter)
 	}
 	p.Type = base + p.Type
@@ -108,5 +126,5 @@ func (p problem) answer(w http.ResponseWriter, base, retryAfter string) *answer 
 	if err != nil {
 		panic(err) // strings and numbers only
 	}
-	return &answer{status: p.Status, header: header, body: body}
+	return &answer{status: p.Status, header: header, body: body, problem: true}
 }

@@ -84,7 +84,7 @@ func (r *recorder) finish() error {
 		return r.err
 	}
 	if declared := r.sent.Get("Content-Length"); declared != "" && bodyAllowed(r.status) && declared != strconv.Itoa(r.body.Len()) {
-		return fmt.Errorf("%w: it was cut off: Content-Length is %.20q and %d bytes were written", errNotHeld, declared, r.body.Len())
+		return fmt.Errorf("%w: it was cut off: %d bytes were written, and Content-Length says otherwise", errNotHeld, r.body.Len())
 	}
 	if r.sent.Get("Trailer") != "" {
 		return fmt.Errorf("%w: it has trailers", errNotHeld)

@@ -3,6 +3,7 @@ package httpmw_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,8 +15,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -23,18 +26,23 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // service is a small payment service behind the middleware, on a real socket and a real database.
 type service struct {
-	t      *testing.T
-	db     *pgtest.DB
-	units  *uow.Manager
-	keys   *idempotency.Store
-	cfg    httpmw.IdempotencyConfig
-	sink   *sink
+	t     *testing.T
+	db    *pgtest.DB
+	units *uow.Manager
+	keys  *idempotency.Store
+	cfg   httpmw.IdempotencyConfig
+	sink  *sink
+
+	pool       *bun.DB // of the units
+	unitConfig uow.Config
+
 	log    *safeBuffer
 	reader *sdkmetric.ManualReader
 	runs   atomic.Int64 // of the handler
@@ -48,7 +56,26 @@ type sink struct {
 	fail      error
 }
 
-func (s *sink) Flush(context.Context, bun.IDB, []event.Envelope) error {
+const emit = "INSERT INTO emitted (id) VALUES ($1)"
+
+func (s *sink) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
+	for i := range evs {
+		if _, err := tx.(bun.Tx).Tx.ExecContext(ctx, emit, evs[i].ID); err != nil {
+			return err
+		}
+	}
+	return s.failing()
+}
+
+// FlushBatch has the events leave with the answer and COMMIT, where the connection can do that, as those of the outbox do.
+func (s *sink) FlushBatch(_ context.Context, _ bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
+	for i := range evs {
+		b.Queue(emit, evs[i].ID)
+	}
+	return s.failing()
+}
+
+func (s *sink) failing() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fail
@@ -88,12 +115,25 @@ func newService(t *testing.T) *service {
 	s := &service{t: t, db: pgtest.Migrated(t), sink: &sink{}, log: &safeBuffer{}, reader: sdkmetric.NewManualReader()}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))
-	_, err := s.db.ExecContext(t.Context(), "CREATE TABLE payments (id bigserial PRIMARY KEY, note text)")
+	_, err := s.db.ExecContext(t.Context(), "CREATE TABLE payments (id bigserial PRIMARY KEY, note text); CREATE TABLE emitted (id text PRIMARY KEY)")
 	require.NoError(t, err)
-	s.units = uow.New(s.db.DB, &uow.Config{Source: "test", Logger: logger, MeterProvider: meters}, s.sink)
+	s.unitConfig = uow.Config{Source: "test", Logger: logger, MeterProvider: meters}
+	s.watch(nil)
 	s.keys = idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema, Logger: logger, MeterProvider: meters})
 	s.cfg = httpmw.IdempotencyConfig{Logger: logger, MeterProvider: meters}
 	return s
+}
+
+// watch has the service use connections as config.OpenDB makes them, with a tracer.
+func (s *service) watch(tracer pgx.QueryTracer) {
+	s.t.Helper()
+	cfg, err := pgx.ParseConfig(s.db.DSN)
+	require.NoError(s.t, err)
+	cfg.Tracer = tracer
+	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
+	s.t.Cleanup(func() { require.NoError(s.t, pool.Close()) })
+	s.pool = bun.NewDB(pool, pgdialect.New())
+	s.units = uow.New(s.pool, &s.unitConfig, s.sink)
 }
 
 // byHeader takes tenant and principal from headers, as authentication would have put them there.
@@ -214,6 +254,10 @@ func (s *service) post(key, body string, changes ...change) reply {
 func send(r *http.Request) (reply, error) {
 	transport := &http.Transport{DisableCompression: true}
 	defer transport.CloseIdleConnections()
+	return sendOn(transport, r)
+}
+
+func sendOn(transport *http.Transport, r *http.Request) (reply, error) {
 	resp, err := transport.RoundTrip(r) // as it is: no redirects
 	if err != nil {
 		return reply{}, err
@@ -231,6 +275,9 @@ func (s *service) count(query string) int {
 }
 
 func (s *service) payments() int { return s.count("SELECT count(*) FROM payments") }
+
+// emitted are the events that were committed.
+func (s *service) emitted() int { return s.count("SELECT count(*) FROM emitted") }
 
 func (s *service) stored() int { return s.count("SELECT count(*) FROM idempotency_keys") }
 

@@ -21,7 +21,7 @@ func Tenant(find func(*http.Request) (string, error)) func(http.Handler) http.Ha
 			id, err := find(r)
 			if err := errors.Join(err, event.ValidateIdentifier("tenant", id)); err != nil {
 				slog.Default().WarnContext(r.Context(), "oncebox: a request without a valid tenant", "error", err)
-				tenantInvalid().answer(w, DefaultProblemBase, "").write(w)
+				tenantInvalid().answer(w, DefaultProblemBase, "").write(w, r)
 				return
 			}
 			if id != "" {

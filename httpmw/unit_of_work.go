@@ -25,10 +25,10 @@ func UnitOfWork(m *uow.Manager) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			e, p := read(next, w, r, DefaultMaxBody)
 			if p != nil {
-				p.answer(w, DefaultProblemBase, "1").write(w)
+				p.answer(w, DefaultProblemBase, "1").write(w, r)
 				return
 			}
-			inUnit(m, e).write(w)
+			inUnit(m, e).write(w, r)
 		})
 	}
 }
@@ -38,25 +38,19 @@ func inUnit(m *uow.Manager, e *exchange) *answer {
 	err := m.Do(e.r.Context(), func(ctx context.Context, u *uow.Unit) error {
 		var err error
 		if rec, err = e.run(ctx, DefaultMaxHeld); err == nil && rec.status >= http.StatusBadRequest {
-			return &releasedError{u.Retryable()}
+			return &refusedError{cause: u.Retryable()}
 		}
 		return err
-	})
-	var released *releasedError
-	if err == nil || errors.As(err, &released) {
+	}, uow.WithInnerRules())
+	var refused *refusedError
+	if err == nil || errors.As(err, &refused) {
 		return rec.answer()
 	}
-	slog.Default().ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method,
+	slog.Default().ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method, "route", e.r.Pattern,
 		"handler_ran", rec != nil, "error", err)
-	p := transactionFailed()
-	switch {
-	case errors.Is(err, errNotHeld):
-		p = answerNotHeld()
-	case errors.Is(err, uow.ErrCommitUnknown):
-		p = commitUnknown()
+	p := failure(err, rec != nil)
+	if errors.Is(err, uow.ErrCommitUnknown) {
 		p.Retryable, p.Detail = false, "Read the resource to find out. A request with an Idempotency-Key could be repeated safely."
-	case rec == nil:
-		p = storeUnavailable()
 	}
 	return p.answer(e.w, DefaultProblemBase, "1")
 }

@@ -31,6 +31,11 @@ type Config struct {
 	// PurgeBatch is how many expired keys one statement removes. Default: 5000 rows.
 	PurgeBatch int `env:"PURGE_BATCH"`
 
+	// Cache is how many answers of up to 4 KiB, headers included, are also kept in memory, once they were asked for again: a retry of those costs no
+	// statement. An answer that was removed, by Release or by hand, may be given for a minute longer by other processes. -1: none.
+	// Default: 4096.
+	Cache int `env:"CACHE"`
+
 	// Logger gets warnings. Default: slog.Default().
 	Logger *slog.Logger
 	// TracerProvider makes the spans of purges. Default: the global one.
@@ -67,6 +72,9 @@ func (c *Config) withDefaults() Config {
 	}
 	if out.PurgeBatch <= 0 {
 		out.PurgeBatch = 5000
+	}
+	if out.Cache == 0 {
+		out.Cache = 4096
 	}
 	if out.DefaultTenant == "" {
 		out.DefaultTenant = "default"

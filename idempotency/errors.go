@@ -3,9 +3,10 @@ package idempotency
 import "errors"
 
 var (
-	// ErrInProgress means that another transaction has the key. Its outcome is not known yet: try again in a moment.
+	// ErrInProgress means that another request has the key: its transaction is open, or it has claimed it, see [InProgressError].
+	// Its outcome is not known yet: try again in a moment.
 	ErrInProgress = errors.New("idempotency: another request with this key is in progress")
-	// ErrMismatch means that the key was completed for a request with another fingerprint.
+	// ErrMismatch means that the key was completed, or claimed, for a request with another fingerprint.
 	ErrMismatch = errors.New("idempotency: the key was used for another request")
 	// ErrNoPrincipal means that nobody said whose key it is. Answers would be shared by everybody who sends that key;
 	// where this is wanted, use [Anonymous].

@@ -1,6 +1,9 @@
 package idempotency
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
 
 // Fingerprint tells requests with the same key apart.
 type Fingerprint struct {
@@ -16,10 +19,15 @@ type Fingerprint struct {
 func NewFingerprint(tag string, parts ...[]byte) Fingerprint {
 	f := Fingerprint{Tag: tag}
 	h := sha256.New()
-	writePart(h, []byte(tag))
-	for _, p := range parts {
-		writePart(h, p)
+	var length []byte
+	for _, part := range append([][]byte{[]byte(tag)}, parts...) {
+		length = binary.BigEndian.AppendUint64(length[:0], uint64(len(part)))
+		_, _ = h.Write(length) // a hash never fails
+		_, _ = h.Write(part)
 	}
 	h.Sum(f.Sum[:0])
 	return f
 }
+
+// differs tells whether they are those of different requests.
+func (f Fingerprint) differs(other Fingerprint) bool { return f.Tag == other.Tag && f.Sum != other.Sum }

@@ -11,6 +11,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
+// Each row costs a look-up of its steps, by their primary key: a batch of 5,000 of a million takes 0.2 s instead of 0.1.
+//
 // SKIP LOCKED: of two purges each takes rows of its own, and a row that a request is just replacing is left alone.
 const purge = `DELETE FROM {schema}.idempotency_keys WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {schema}.idempotency_keys WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`

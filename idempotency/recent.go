@@ -9,9 +9,10 @@ import (
 // hardly ever in it, and so is begun without a look-up before; a retry mostly is. Being wrong either way costs a
 // statement and decides nothing.
 //
-// A slot holds the beginning of the last hash that fell into it, so memory is bounded and nothing has to be evicted.
+// A slot holds the beginning of the last hash that fell into it, so memory is bounded, 1 MiB, and nothing has to be evicted. At
+// 3,000 new keys a second, one of ten seconds ago is there still with a probability of 0.8.
 type recent struct {
-	slots [1 << 14]atomic.Uint64
+	slots [1 << 17]atomic.Uint64
 }
 
 func (r *recent) mark(k Key) {

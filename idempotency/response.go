@@ -11,6 +11,8 @@ import (
 const (
 	// OmittedTooLarge means that the body was larger than what is stored.
 	OmittedTooLarge = "too_large"
+	// OmittedNotHeld means that the body was larger than what can be held, or incomplete.
+	OmittedNotHeld = "not_held"
 )
 
 // Response is the answer to a request, as it is stored.
@@ -33,10 +35,18 @@ type record struct {
 	status          sql.NullInt16
 	headers, reason sql.NullString
 	body            []byte
+	lasts           sql.NullBool // it does not expire soon; only look-ups ask
 }
 
 func (r *record) dest() []any {
 	return []any{&r.state, &r.tag, &r.sum, &r.status, &r.headers, &r.reason, &r.body}
+}
+
+// print is the fingerprint of the request that the row is of.
+func (r *record) print() Fingerprint {
+	fp := Fingerprint{Tag: r.tag.String}
+	copy(fp.Sum[:], r.sum)
+	return fp
 }
 
 // answer returns what the row holds for a request with this fingerprint, nil if there is no row.
@@ -44,10 +54,12 @@ func (r *record) answer(fp Fingerprint) (*Response, error) {
 	switch {
 	case !r.state.Valid:
 		return nil, nil //nolint:nilnil // no answer and no error is what a new key looks like
-	case r.state.String != stateCompleted:
+	case r.state.String != stateCompleted && r.state.String != stateUnknown:
 		return nil, ErrInProgress
-	case r.tag.String == fp.Tag && string(r.sum) != string(fp.Sum[:]):
+	case r.print().differs(fp):
 		return nil, ErrMismatch
+	case r.state.String == stateUnknown:
+		return nil, ErrStepUnknown
 	}
 	resp := &Response{Status: int(r.status.Int16), Body: r.body, Omitted: r.reason.String}
 	if err := json.Unmarshal([]byte(r.headers.String), &resp.Header); err != nil {
@@ -56,8 +68,23 @@ func (r *record) answer(fp Fingerprint) (*Response, error) {
 	return resp, nil
 }
 
+// size is about what it takes in memory, in bytes.
+func (r *Response) size() int {
+	n := len(r.Body)
+	for name, values := range r.Header {
+		n += len(name)
+		for _, v := range values {
+			n += len(v)
+		}
+	}
+	return n
+}
+
 // columns returns headers, body and omitted as they are written.
 func (r *Response) columns() (headers string, body []byte, omitted any, err error) {
+	if r.Status < 200 || r.Status > 599 {
+		return "", nil, nil, fmt.Errorf("idempotency: the status %d is not that of an answer: 200 to 599 are", r.Status)
+	}
 	header := r.Header
 	if header == nil {
 		header = map[string][]string{}

@@ -16,6 +16,10 @@ func FuzzStoredResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, name, value string, body []byte, omitted string) {
 		sent := Response{Status: int(int16(status)), Header: map[string][]string{name: {value, value}}, Body: body, Omitted: omitted}
 		headers, stored, reason, err := sent.columns()
+		if int16(status) < 200 || int16(status) > 599 {
+			require.ErrorContains(t, err, "status")
+			return
+		}
 		if !utf8.ValidString(name) || !utf8.ValidString(value) {
 			require.ErrorContains(t, err, "UTF-8")
 			return

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -16,14 +15,14 @@ const MaxKey = 255
 
 // Scope says within what a key is unique. Equal keys in different scopes have nothing to do with each other.
 type Scope struct {
-	// Tenant is whose data it is. Default: Config.DefaultTenant.
+	// Tenant is whose data it is. Default: Config.DefaultTenant; in package httpmw, that of its Tenant middleware before.
 	Tenant string
 	// Principal is who asks: the id of a user or of a client. It must stay the same when a token is refreshed. Required
 	// unless Anonymous.
 	Principal string
 	// Anonymous says that all who have the key may see its answer.
 	Anonymous bool
-	// Method and Path are what is asked for. Package httpmw fills them in from the request if both are empty.
+	// Method and Path are what is asked for. Package httpmw fills each in from the request if it is empty.
 	Method, Path string
 	// Key is what the client chose, 1 to 255 bytes without control characters. Package httpmw fills it in.
 	Key string
@@ -78,23 +77,20 @@ func (s *Scope) validate() error {
 }
 
 // hash must never change: rows of earlier versions are found by it.
-func (s *Scope) hash() (sum [sha256.Size]byte) {
-	h := sha256.New()
+func (s *Scope) hash() [sha256.Size]byte {
 	anonymous := "0"
 	if s.Anonymous {
 		anonymous = "1"
 	}
-	for _, part := range []string{"oncebox.idempotency.1", s.Tenant, anonymous, s.Principal, s.Method, s.Path, s.Key} {
-		writePart(h, []byte(part))
-	}
-	h.Sum(sum[:0])
-	return sum
+	return hashOf("oncebox.idempotency.1", s.Tenant, anonymous, s.Principal, s.Method, s.Path, s.Key)
 }
 
-// writePart puts the length before the bytes, so that no two lists of parts hash the same bytes.
-func writePart(h hash.Hash, part []byte) {
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-	_, _ = h.Write(length[:]) // a hash never fails
-	_, _ = h.Write(part)
+// hashOf hashes each part behind its length, so that no two lists of parts have the same bytes.
+func hashOf(parts ...string) [sha256.Size]byte {
+	all := make([]byte, 0, 512) // mostly enough, and then it is not on the heap
+	for _, part := range parts {
+		all = binary.BigEndian.AppendUint64(all, uint64(len(part)))
+		all = append(all, part...)
+	}
+	return sha256.Sum256(all)
 }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"strconv"
+	"time"
 
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
@@ -18,28 +21,44 @@ import (
 const stateCompleted = "completed"
 
 const (
-	begin = `SELECT locked, state, fingerprint_tag, fingerprint, status, headers, omitted, body
-FROM {schema}.idempotency_begin($1)`
+	tryLock = `pg_try_advisory_xact_lock(hashtextextended(encode($1::bytea, 'hex'), '{schema}.idempotency_keys'::regclass::oid::bigint))`
 
-	lookup = `SELECT state, fingerprint_tag, fingerprint, status, headers, omitted, body
+	// lock takes the key to the end of the transaction, without waiting. The oid of the table keeps the locks of different schemas
+	// apart. $2 is for how long the transaction may be idle, "" if that is left as it is. A session that has a limit keeps it: to set
+	// one costs more than the lock, because up to version 15 the end of the transaction looks at all settings then.
+	lock = `SELECT ` + tryLock + `,
+    CASE WHEN $2::text <> '' AND current_setting('idle_in_transaction_session_timeout') = '0'
+    THEN set_config('idle_in_transaction_session_timeout', $2, true) END`
+
+	lookup = `SELECT state, fingerprint_tag, fingerprint, status, headers, omitted, body,
+    expires_at > clock_timestamp() + interval '1 minute' -- cachedFor
 FROM {schema}.idempotency_keys WHERE key_hash = $1 AND expires_at > clock_timestamp()`
 
-	// A row that expired and was not purged yet is replaced as a whole. One that did not expire is never touched: then
-	// somebody completed the key under another lock, and nothing is inserted.
+	// lookupNew is lookup in the transaction of the lock, and tells the id of one that is about to work. Others get none: an id that is
+	// taken for a replay or a conflict is one that everybody else's snapshots look at. To take a lock once more that one has is free.
+	lookupNew = `SELECT k.state, k.fingerprint_tag, k.fingerprint, k.status, k.headers, k.omitted, k.body,
+    CASE WHEN k.state IS NULL AND ` + tryLock + ` THEN pg_current_xact_id()::text END
+FROM (SELECT) one LEFT JOIN {schema}.idempotency_keys k ON k.key_hash = $1 AND k.expires_at > clock_timestamp()`
+
+	// A row that expired and was not purged yet is replaced as a whole. One that did not expire is never touched: then somebody
+	// completed the key under another lock, and the transaction fails: see IsTaken. A statement that did nothing instead would let a
+	// COMMIT that is sent with it succeed.
 	complete = `INSERT INTO {schema}.idempotency_keys AS k (key_hash, tenant_id, state, fingerprint_tag, fingerprint,
     status, headers, body, omitted, completed_at, expires_at)
 SELECT $1, $2, 'completed', $3, $4, $5, $6::json, $7, $8, t.now,
     CASE WHEN $9::float8 < 0 THEN 'infinity' ELSE t.now + make_interval(secs => $9::float8) END
 FROM (SELECT clock_timestamp() AS now) t
 ON CONFLICT (key_hash) DO UPDATE SET
-    tenant_id = excluded.tenant_id, state = excluded.state, fingerprint_tag = excluded.fingerprint_tag,
+    state = CASE WHEN k.expires_at <= clock_timestamp() THEN excluded.state ELSE {schema}.idempotency_taken() END,
+    tenant_id = excluded.tenant_id, fingerprint_tag = excluded.fingerprint_tag,
     fingerprint = excluded.fingerprint, status = excluded.status, headers = excluded.headers, body = excluded.body,
     omitted = excluded.omitted, created_at = excluded.created_at, completed_at = excluded.completed_at,
-    expires_at = excluded.expires_at, locked_until = NULL, owner = NULL, epoch = k.epoch + 1
-WHERE k.expires_at <= clock_timestamp()
+    expires_at = excluded.expires_at, locked_until = NULL, owner = NULL, epoch = k.epoch + 1`
+
+	completeProbe = complete + `
 RETURNING pg_current_xact_id()::text`
 
-	release = `DELETE FROM {schema}.idempotency_keys WHERE key_hash = $1`
+	release = `DELETE FROM {schema}.idempotency_keys WHERE key_hash = $1 AND state = 'completed'`
 )
 
 // Store keeps answers in the table idempotency_keys. It is safe for concurrent use.
@@ -47,6 +66,7 @@ type Store struct {
 	cfg    Config
 	run    *pgsql.Runner
 	recent recent
+	cache  *cache
 
 	log    *slog.Logger
 	tracer trace.Tracer
@@ -57,49 +77,115 @@ type Store struct {
 func NewStore(cfg *Config) *Store {
 	c := cfg.withDefaults()
 	return &Store{
-		cfg: c, run: pgsql.New(c.Schema, c.Pooler),
+		cfg: c, run: pgsql.New(c.Schema, c.Pooler), cache: newCache(c.Cache),
 		log:    otelx.Logger(c.Logger),
 		tracer: otelx.Tracer(c.TracerProvider, "idempotency"),
 		purged: otelx.Counter(otelx.Meter(c.MeterProvider, "idempotency"), "oncebox.idempotency.purged", "Expired keys that were removed"),
 	}
 }
 
-// Begin locks the key to the end of the transaction and looks it up. nil and no error: the key is new, and the caller
+// TTL returns how long answers are kept; [KeepForever] if they do not expire.
+func (s *Store) TTL() time.Duration { return s.cfg.TTL }
+
+// BeginOption changes how a key is begun.
+type BeginOption func(*beginOptions)
+
+type beginOptions struct{ idle string }
+
+// WithIdleTimeout has PostgreSQL end the session when it waits for the next statement of the transaction for longer than d, of at
+// least 1ms. So the key, and all else that the transaction has locked, is free again when a process is frozen or its machine has
+// vanished without a word; otherwise that takes until TCP gives up, which may be hours. It holds until the transaction ends, and only
+// in sessions without a limit of their own: those of pools of config.OpenDB have one, config.Config.IdleInTransaction.
+func WithIdleTimeout(d time.Duration) BeginOption {
+	idle := strconv.FormatInt(min(max(d.Milliseconds(), 1), math.MaxInt32), 10)
+	return func(o *beginOptions) { o.idle = idle }
+}
+
+func lockArgs(key Key, opts []BeginOption) []any {
+	var o beginOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return []any{key.hash[:], o.idle}
+}
+
+// Begin locks the key to the end of the transaction and looks it up, with two statements: the second one must see what the
+// previous holder of the lock committed. nil and no error: the key is new, and the caller
 // may do the work and call [Store.Complete], or roll back, which frees the key. A response: the work was done before.
-// The errors are [ErrInProgress], at once and without waiting, [ErrMismatch], and what the database reports.
+// The errors are [ErrInProgress], at once and without waiting, [ErrMismatch], [ErrStepUnknown] for a key that was claimed once, and
+// what the database reports.
 //
 // The transaction must be READ COMMITTED, or the look-up may miss what was committed last; PostgreSQL then refuses the
 // completion.
-func (s *Store) Begin(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint) (*Response, error) {
-	if _, ok := tx.(*bun.DB); ok {
-		return nil, errors.New("idempotency: Begin needs a transaction: the lock would be gone before it returns")
+func (s *Store) Begin(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, opts ...BeginOption) (*Response, error) {
+	if !isTx(tx) {
+		return nil, fmt.Errorf("idempotency: Begin needs a transaction, as a bun.Tx: in a %T the lock would be gone before it returns", tx)
 	}
 	var locked bool
-	var row record
-	if err := s.run.QueryRow(ctx, tx, begin, []any{key.hash[:]}, append([]any{&locked}, row.dest()...)...); err != nil {
-		return nil, fmt.Errorf("idempotency: begin key %s: %w", key, pgsql.Explain(err))
+	var idle sql.NullString
+	if err := s.run.QueryRow(ctx, tx, lock, lockArgs(key, opts), &locked, &idle); err != nil {
+		return nil, beginError(key, err)
 	}
-	if !locked {
-		return nil, ErrInProgress
+	row, err := s.look(ctx, tx, key)
+	if err != nil {
+		return nil, beginError(key, err)
 	}
-	return s.found(&row, key, fp)
+	return s.begun(locked, row, key, fp)
 }
 
-// Lookup reads without a lock, outside any transaction if db is a pool. nil and no error: there is no answer now.
+// isTx: a connection is refused as the pool is, since its statements are transactions of their own as far as one can see.
+func isTx(db bun.IDB) bool {
+	switch db.(type) {
+	case *bun.DB, bun.Conn:
+		return false
+	}
+	return true
+}
+
+// begun: a stored answer is one without the lock as well, since it never changes, and nobody works on a key of unknown outcome. So
+// many retries at once lock each other out only while there is neither.
+func (s *Store) begun(locked bool, row *record, key Key, fp Fingerprint) (*Response, error) {
+	if !locked && row.state.String != stateCompleted && row.state.String != stateUnknown {
+		return nil, ErrInProgress
+	}
+	return s.found(row, key, fp)
+}
+
+func beginError(key Key, err error) error {
+	return fmt.Errorf("idempotency: begin key %s: %w", key, pgsql.Explain(err))
+}
+
+// Lookup reads without a lock, outside any transaction if db is a pool. nil and no error: there is no answer now. The header and the
+// body may be those of other callers as well, and must not be changed.
+//
+// What it has read it remembers, see [Config.Cache].
 func (s *Store) Lookup(ctx context.Context, db bun.IDB, key Key, fp Fingerprint) (*Response, error) {
-	rows, err := s.run.Query(ctx, db, lookup, key.hash[:])
+	asked := time.Now()
+	if found := s.cache.get(db, key, asked); found != nil {
+		return found.answer(fp)
+	}
+	row, err := s.look(ctx, db, key)
 	if err != nil {
 		return nil, fmt.Errorf("idempotency: look up key %s: %w", key, pgsql.Explain(err))
 	}
+	resp, err := s.found(row, key, fp)
+	if resp != nil && row.lasts.Bool {
+		s.cache.put(db, key, row.print(), *resp, asked)
+	}
+	return resp, err
+}
+
+func (s *Store) look(ctx context.Context, db bun.IDB, key Key) (*record, error) {
+	rows, err := s.run.Query(ctx, db, lookup, key.hash[:])
+	if err != nil {
+		return nil, err
+	}
 	defer rows.Close()
-	var row record
+	row := &record{}
 	if rows.Next() {
-		err = rows.Scan(row.dest()...)
+		err = rows.Scan(append(row.dest(), &row.lasts)...)
 	}
-	if err := errors.Join(err, rows.Err()); err != nil {
-		return nil, fmt.Errorf("idempotency: look up key %s: %w", key, pgsql.Explain(err))
-	}
-	return s.found(&row, key, fp)
+	return row, errors.Join(err, rows.Err())
 }
 
 func (s *Store) found(row *record, key Key, fp Fingerprint) (*Response, error) {
@@ -109,9 +195,12 @@ func (s *Store) found(row *record, key Key, fp Fingerprint) (*Response, error) {
 	return row.answer(fp)
 }
 
-// Recent tells whether this store has lately completed the key or seen it completed, so that a [Store.Lookup] is likely
-// to find it. It is a hint without any promise, and costs nothing.
+// Recent tells whether this store has lately found a row for the key, or was told of one by [Store.Remember], so that a
+// [Store.Lookup] is likely to find it. It is a hint without any promise, and costs nothing.
 func (s *Store) Recent(key Key) bool { return s.recent.has(key) }
+
+// Remember says that the transaction that completed the key was committed, for [Store.Recent].
+func (s *Store) Remember(key Key) { s.recent.mark(key) }
 
 // Complete stores the answer in the transaction that began the key. [ErrInProgress] means that somebody else completed
 // the key in spite of the lock; the transaction must be rolled back then, and the key begun again.
@@ -120,28 +209,44 @@ func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, fp Fingerprin
 	return err
 }
 
-// CompleteProbe is [Store.Complete] and returns the id of the transaction, for uow.Unit.Probed.
+// CompleteProbe is [Store.Complete] and returns the id of the transaction, for uow.Unit.Identified.
 func (s *Store) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) (xid string, err error) {
-	headers, body, omitted, err := resp.columns()
+	args, err := s.completion(key, fp, resp)
 	if err != nil {
 		return "", err
 	}
-	err = s.run.QueryRow(ctx, tx, complete, []any{key.hash[:], key.tenant, fp.Tag, fp.Sum[:], resp.Status, headers, body,
-		omitted, s.cfg.TTL.Seconds()}, &xid)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return "", fmt.Errorf("%w: key %s was completed meanwhile", ErrInProgress, key)
-	case err != nil:
-		return "", fmt.Errorf("idempotency: complete key %s: %w", key, pgsql.Explain(err))
+	if err := s.run.QueryRow(ctx, tx, completeProbe, args, &xid); err != nil {
+		return "", completionError(key, err)
 	}
-	s.recent.mark(key)
 	return xid, nil
 }
 
-// Release forgets what is stored under the key, so that the next request with it does the work again. A transaction
-// that began the key does not need it: rolling back is enough. false: nothing was stored.
+// completion are the arguments of complete.
+func (s *Store) completion(key Key, fp Fingerprint, resp Response) ([]any, error) {
+	headers, body, omitted, err := resp.columns()
+	if err != nil {
+		return nil, err
+	}
+	return []any{key.hash[:], key.tenant, fp.Tag, fp.Sum[:], resp.Status, headers, body, omitted, s.cfg.TTL.Seconds()}, nil
+}
+
+func completionError(key Key, err error) error {
+	if IsTaken(err) {
+		return fmt.Errorf("%w: key %s was completed meanwhile", ErrInProgress, key)
+	}
+	return fmt.Errorf("idempotency: complete key %s: %w", key, pgsql.Explain(err))
+}
+
+// Release forgets the answer that is stored under the key, so that the next request with it does the work again. A transaction
+// that began the key does not need it: rolling back is enough. false: there is no answer. A claim is not touched, nor what is known
+// of its steps: [Claim.Release] gives it back, and [Store.Resolve] is for what is unknown.
+//
+// Stores of other processes may give the answer from memory for a minute longer, see [Config.Cache], and this one as well if db is a
+// transaction that ends later than that. The same request calls others with the same keys as before, see [Key.OutsideOf], and they may say that this was done.
 func (s *Store) Release(ctx context.Context, db bun.IDB, key Key) (bool, error) {
+	s.cache.release(key, time.Now())
 	n, err := s.run.Exec(ctx, db, release, key.hash[:])
+	s.cache.release(key, time.Now()) // the minute begins when it is gone
 	if err != nil {
 		return false, fmt.Errorf("idempotency: release key %s: %w", key, pgsql.Explain(err))
 	}

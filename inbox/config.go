@@ -16,7 +16,9 @@ import (
 const (
 	// DefaultRetention is three days more than an outbox keeps what it sent.
 	DefaultRetention = 10 * 24 * time.Hour
-	// KeepForever keeps the entries until somebody else removes them.
+	// DefaultAuditRetention is how long the audit is kept.
+	DefaultAuditRetention = 400 * 24 * time.Hour
+	// KeepForever keeps entries, dead letters, or the audit, until somebody else removes them.
 	KeepForever = time.Duration(-1)
 )
 
@@ -30,6 +32,46 @@ type Config struct {
 	// copy that comes later is handled again, so it must be longer than the broker may redeliver a message and than the
 	// sender's outbox keeps events for a replay. Default: 240h.
 	Retention time.Duration `env:"RETENTION"`
+	// DeadRetention is how long dead letters are kept before Clean deletes them. That frees their keys, as a discard does,
+	// and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them for ever. Default: 0.
+	DeadRetention time.Duration `env:"DEAD_RETENTION"`
+	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
+	// is 400 days.
+	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
+
+	// Tries is how often a message is tried with its key held, in the process that received it, before it is parked, at
+	// least 1. The pauses between these tries are the consumer's. It is parked earlier if what is behind it keeps other keys
+	// out ([messaging.Message.Crowded]). Default: 3.
+	Tries int `env:"TRIES"`
+	// MaxAttempts is how often a message is tried in all before it becomes a dead letter; -1: without end. Tries that were
+	// interrupted by the death of their process count. Default: 10.
+	MaxAttempts int `env:"MAX_ATTEMPTS"`
+	// RetryDelay is the pause of a parked message before it is tried again; it doubles, with jitter, up to RetryMaxDelay.
+	// [messaging.RetryAfter] overrides it. Default: 5s.
+	RetryDelay time.Duration `env:"RETRY_DELAY"`
+	// RetryMaxDelay is the longest pause that grew by doubling. Default: 10m.
+	RetryMaxDelay time.Duration `env:"RETRY_MAX_DELAY"`
+	// DeadLetsPass says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
+	// and the dead letter out of order when it is replayed. Default: false, they wait until somebody replays or discards it.
+	DeadLetsPass bool `env:"DEAD_LETS_PASS"`
+	// Suspects is how many messages after the start of a process may be those that were being handled when another one
+	// died: their tries are counted before their handler runs, so that a message that kills its process does not do so for
+	// ever. It should be what one consumer may have at once; more if [AtOnce] says so; -1: none. Default: 128.
+	Suspects int `env:"SUSPECTS"`
+	// LockTimeout is how long a message waits for another one of its key, or a copy of itself, that is being handled by another
+	// process, at least 1ms. Then it is put off for half a second, so that a process that hangs does not take the slots of
+	// others; that is no try. Default: 250ms.
+	LockTimeout time.Duration `env:"LOCK_TIMEOUT"`
+	// ParkedConcurrency is how many keys with parked messages one process works on at once. Default: 4.
+	ParkedConcurrency int `env:"PARKED_CONCURRENCY"`
+	// ParkedLease is how long a process that took a key with parked messages may be silent before another one takes it,
+	// at least 1s. Default: 30s.
+	ParkedLease time.Duration `env:"PARKED_LEASE"`
+	// LeaseTTL is how long a process that handles a message of [Inbox.WrapLeased] may be silent before another one takes the
+	// message over, at least 1s. It is renewed every third of it, so it bounds no handler. Default: 30s.
+	LeaseTTL time.Duration `env:"LEASE_TTL"`
+	// PollInterval is how often a process looks for keys that others parked. Default: 1s.
+	PollInterval time.Duration `env:"POLL_INTERVAL"`
 
 	// Logger gets an error for every dead letter. Default: slog.Default().
 	Logger *slog.Logger
@@ -49,6 +91,33 @@ func (c *Config) Validate() error {
 	if c.Retention != 0 && c.Retention != KeepForever && c.Retention < 24*time.Hour {
 		errs = append(errs, fmt.Errorf("inbox: Config.Retention is %s: give 24h or more, or KeepForever", c.Retention))
 	}
+	if c.DeadRetention != 0 && c.DeadRetention != KeepForever && c.DeadRetention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("inbox: Config.DeadRetention is %s: give 24h or more, or 0 to keep dead letters for ever", c.DeadRetention))
+	}
+	if c.AuditRetention != 0 && c.AuditRetention != KeepForever && c.AuditRetention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("inbox: Config.AuditRetention is %s: give 24h or more, or KeepForever", c.AuditRetention))
+	}
+	if c.MaxAttempts < -1 {
+		errs = append(errs, fmt.Errorf("inbox: Config.MaxAttempts is %d: give a count of at least 1, or -1 for no end", c.MaxAttempts))
+	}
+	if c.Suspects < -1 {
+		errs = append(errs, fmt.Errorf("inbox: Config.Suspects is %d: give a count, or -1 for none", c.Suspects))
+	}
+	if c.Tries < 0 || c.ParkedConcurrency < 0 {
+		errs = append(errs, errors.New("inbox: Config.Tries or Config.ParkedConcurrency is negative: give a count of at least 1"))
+	}
+	if c.RetryDelay < 0 || c.RetryMaxDelay < 0 || c.PollInterval < 0 {
+		errs = append(errs, errors.New("inbox: Config.RetryDelay, RetryMaxDelay or PollInterval is negative"))
+	}
+	if c.LockTimeout != 0 && c.LockTimeout < time.Millisecond {
+		errs = append(errs, fmt.Errorf("inbox: Config.LockTimeout is %s: give 1ms or more", c.LockTimeout))
+	}
+	if c.ParkedLease != 0 && c.ParkedLease < time.Second {
+		errs = append(errs, fmt.Errorf("inbox: Config.ParkedLease is %s: give 1s or more", c.ParkedLease))
+	}
+	if c.LeaseTTL != 0 && c.LeaseTTL < time.Second {
+		errs = append(errs, fmt.Errorf("inbox: Config.LeaseTTL is %s: give 1s or more", c.LeaseTTL))
+	}
 	return errors.Join(errs...)
 }
 
@@ -57,8 +126,19 @@ func (c *Config) withDefaults() Config {
 	if c != nil {
 		out = *c
 	}
-	if out.Retention == 0 {
-		out.Retention = DefaultRetention
+	for field, value := range map[*time.Duration]time.Duration{
+		&out.Retention: DefaultRetention, &out.RetryDelay: 5 * time.Second, &out.RetryMaxDelay: 10 * time.Minute,
+		&out.AuditRetention: DefaultAuditRetention, &out.LockTimeout: 250 * time.Millisecond,
+		&out.ParkedLease: 30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
+	} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	for field, value := range map[*int]int{&out.Tries: 3, &out.MaxAttempts: 10, &out.Suspects: 128, &out.ParkedConcurrency: 4} {
+		if *field == 0 {
+			*field = value
+		}
 	}
 	return out
 }

@@ -2,13 +2,12 @@ package inbox
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -22,135 +21,163 @@ const maxError = 2 << 10
 // ErrNotDead means that there is no such dead letter: it was never one, or somebody was faster.
 var ErrNotDead = errors.New("inbox: there is no such dead letter")
 
-// DeadKey identifies a dead letter.
+// DeadKey identifies a message of a consumer, parked or dead.
 type DeadKey struct {
 	MessageKey, Consumer, TenantID, Source string
 }
 
-// Dead is a message that a consumer gave up.
-type Dead struct {
+// args are those of the statements about one message.
+func (k DeadKey) args() ([]any, error) {
+	parsed, err := uuid.Parse(k.MessageKey)
+	if err != nil {
+		return nil, fmt.Errorf("DeadKey.MessageKey %q is not a UUID: %w", k.MessageKey, err)
+	}
+	return []any{parsed.String(), k.Consumer, k.TenantID, k.Source}, nil
+}
+
+// DeadLetter is a message that a consumer gave up.
+type DeadLetter struct {
 	Key DeadKey
 	// Envelope is the message as it came. Only identifiers that cannot be stored were made readable.
 	Envelope event.Envelope
 	// Attempts counts its tries, as far as they are known.
 	Attempts int
-	// Error is the last error, at most 2 KiB of it.
+	// Error is the last error, at most 2 KiB of it, in valid UTF-8 and without NUL; beyond that it may be any text.
 	Error string
 	// DiedAt is when it was given up.
 	DiedAt time.Time
-}
-
-// DeadQuery selects dead letters.
-type DeadQuery struct {
-	// Consumer selects those of one consumer. Default: of all.
-	Consumer string
-	// After continues after the last one of an earlier page. Default: from the oldest on.
-	After *Dead
-	// Limit is the size of a page. Default: 100.
-	Limit int
+	// Holds says that the later messages of its key wait until it is replayed or discarded.
+	Holds bool
 }
 
 const (
 	storeDead = `
-INSERT INTO {schema}.inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key,
-	aggregate_type, aggregate_id, aggregate_version, sequence, schema_id, schema_version, routing_key, content_type,
-	occurred_at, event_metadata, payload, attempts, error_message)
-VALUES ($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, nullif($8::text, ''),
-	$9::text, $10::text, $11::bigint, $12::bigint, nullif($13::text, ''), $14::integer, nullif($15::text, ''), $16::text,
-	$17::timestamptz, $18::json, $19::bytea, $20::integer, $21::text)
+INSERT INTO {schema}.inbox_dead (` + messageColumns + `, key_lock, attempts, error_message, holds, seq)
+VALUES (` + messageValues + `, $23::boolean, nextval('{schema}.inbox_seq'))
+` + diedAgain
+
+	// diedAgain: the entry of a dead letter has expired, and its message came again. It stays in the key that it holds.
+	diedAgain = `
 ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
-SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded.error_message, died_at = excluded.died_at`
+SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded.error_message, died_at = excluded.died_at,
+	holds = inbox_dead.holds OR excluded.holds,
+	key_lock = CASE WHEN inbox_dead.holds THEN inbox_dead.key_lock ELSE excluded.key_lock END,
+	seq = CASE WHEN inbox_dead.holds THEN inbox_dead.seq ELSE excluded.seq END`
 
-	deadColumns = `
-SELECT message_key::text, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
-	aggregate_version, sequence, coalesce(schema_id, ''), schema_version, coalesce(routing_key, ''), content_type,
-	occurred_at, event_metadata, payload, attempts, error_message, died_at
-FROM {schema}.inbox_dead`
+	// listedColumns are those of a list: all but the payloads, which may be a megabyte each.
+	listedColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
+	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, NULL::bytea AS payload`
 
-	listDead = deadColumns + `
-WHERE ($1::text = '' OR consumer = $1::text)
-	AND (died_at, message_key, consumer, tenant_id, source) > ($2::timestamptz, $3::uuid, $4::text, $5::text, $6::text)
-ORDER BY died_at, message_key, consumer, tenant_id, source
-LIMIT $7::integer`
+	deadColumns = envelopeColumns + `, attempts, error_message, died_at, holds`
 
-	takeDead = deadColumns + `
-WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text
-FOR UPDATE`
+	listDead = `
+SELECT ` + deadColumns + ` FROM (SELECT ` + listedColumns + `, attempts, error_message, died_at, holds FROM {schema}.inbox_dead) d
+WHERE %s ORDER BY d.died_at, d.message_key, d.consumer, d.tenant_id, d.source LIMIT %s`
 
-	deleteDead = `
-DELETE FROM {schema}.inbox_dead
+	showDead = `
+SELECT ` + deadColumns + ` FROM {schema}.inbox_dead
 WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
+
+	countDead = `SELECT count(*) FROM {schema}.inbox_dead d WHERE %s`
 )
 
-// storeDead keeps m. A dead letter of the same key is one whose entry has expired since: the message came again.
-func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, id identity, m *messaging.Message, cause error) error {
-	metadata, err := json.Marshal(m.Metadata.Clone())
+// defaultPage is the size of a page whose limit is not given.
+const defaultPage = 100
+
+// storeDead keeps m. holds says that the later messages of its key wait for it.
+func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, id identity, m *messaging.Message, attempts int, cause error, holds bool) error {
+	args, err := messageArgs(id, m, max(attempts, 1), errorText(cause))
 	if err != nil {
-		return fmt.Errorf("encode the metadata: %w", err)
+		return err
 	}
-	payload := m.Payload
-	if payload == nil {
-		payload = []byte{}
-	}
-	var occurred any
-	if !m.OccurredAt.IsZero() {
-		occurred = m.OccurredAt
-	}
-	_, err = i.sql.Exec(ctx, tx, storeDead, id.key.String(), id.consumer, id.tenant, id.source,
-		identifier(m.ID), identifier(m.Type), identifier(m.Topic), readable(m.OrderingKey()),
-		identifier(m.AggregateType), identifier(m.AggregateID), m.AggregateVersion, m.Sequence, identifier(m.SchemaID),
-		max(m.SchemaVersion, 1), identifier(m.RoutingKey), identifier(m.ContentType), occurred, string(metadata), payload,
-		max(m.Attempt, 1), errorText(cause))
+	_, err = i.sql.Exec(ctx, tx, storeDead, append(args, holds)...)
 	return pgsql.Explain(err)
 }
 
 // errorText makes an error fit for a column.
-func errorText(err error) string {
-	return cut(strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD"), maxError)
+func errorText(err error) string { return cleanText(err.Error()) }
+
+func cleanText(text string) string {
+	return cut(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"), maxError)
 }
 
-// Dead lists dead letters, the oldest first.
-func (i *Inbox) Dead(ctx context.Context, q DeadQuery) ([]Dead, error) {
-	after := q.After
-	if after == nil {
-		after = &Dead{Key: DeadKey{MessageKey: "00000000-0000-0000-0000-000000000000"}}
+// Dead lists the dead letters that the filter selects, oldest first, without their payloads. A page has at most limit of
+// them (0: 100) and begins after the last one of the page before (nil: from the start), of which only DiedAt and Key count.
+func (i *Inbox) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) ([]DeadLetter, error) {
+	if err := filter.Validate(); err != nil {
+		return nil, err
 	}
-	if q.Limit <= 0 {
-		q.Limit = 100
-	}
-	rows, err := i.sql.Query(ctx, i.units.DB(ctx), listDead, q.Consumer,
-		after.DiedAt, after.Key.MessageKey, after.Key.Consumer, after.Key.TenantID, after.Key.Source, q.Limit)
+	statement, args := deadPage(filter, after, limit)
+	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), statement, args...)
 	if err != nil {
-		return nil, fmt.Errorf("inbox: list dead letters: %w", pgsql.Explain(err))
+		return nil, wrapErr("list dead letters", err)
 	}
 	defer rows.Close()
-	var list []Dead
+	var list []DeadLetter
 	for rows.Next() {
 		d, err := scanDead(rows.Scan)
 		if err != nil {
-			return nil, fmt.Errorf("inbox: list dead letters: %w", err)
+			return nil, wrapErr("list dead letters", err)
 		}
 		list = append(list, d)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("inbox: list dead letters: %w", err)
-	}
-	return list, nil
+	return list, wrapErr("list dead letters", rows.Err())
 }
 
-func scanDead(scan func(...any) error) (Dead, error) {
-	var (
-		d        Dead
-		occurred sql.NullTime
-		metadata []byte
-	)
-	k, e := &d.Key, &d.Envelope
-	err := scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &e.ID, &e.Type, &e.Topic, &e.AggregateType, &e.AggregateID,
-		&e.AggregateVersion, &e.Sequence, &e.SchemaID, &e.SchemaVersion, &e.RoutingKey, &e.ContentType,
-		&occurred, &metadata, &e.Payload, &d.Attempts, &d.Error, &d.DiedAt)
-	if err != nil {
-		return Dead{}, err
+func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string, args []any) {
+	if limit <= 0 {
+		limit = defaultPage
 	}
-	e.TenantID, e.Source, e.OccurredAt = k.TenantID, k.Source, occurred.Time.UTC()
-	return d, json.Unmarshal(metadata, &e.Metadata)
+	w := filter.where()
+	if after != nil {
+		w.Add("(d.died_at, d.message_key, d.consumer, d.tenant_id, d.source) > (%s::timestamptz, %s::uuid, %s::text, %s::text, %s::text)",
+			after.DiedAt, after.Key.MessageKey, after.Key.Consumer, after.Key.TenantID, after.Key.Source)
+	}
+	bound := w.Arg(limit)
+	return fmt.Sprintf(listDead, w, bound), w.Args
+}
+
+// DeadLetter returns one dead letter with its payload, or [ErrNotDead].
+func (i *Inbox) DeadLetter(ctx context.Context, key DeadKey) (d DeadLetter, err error) {
+	args, err := key.args()
+	if err != nil {
+		return d, fmt.Errorf("inbox: show a dead letter: %w", err)
+	}
+	rows, err := i.sql.Query(ctx, i.units.DB(ctx), showDead, args...)
+	if err != nil {
+		return d, wrapErr("show a dead letter", err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return d, wrapErr("show "+key.MessageKey+" of consumer "+key.Consumer, errors.Join(rows.Err(), ErrNotDead))
+	}
+	d, err = scanDead(rows.Scan)
+	return d, wrapErr("show a dead letter", err)
+}
+
+// CountDead counts the dead letters that the filter selects.
+func (i *Inbox) CountDead(ctx context.Context, filter DeadFilter) (int64, error) {
+	if err := filter.Validate(); err != nil {
+		return 0, err
+	}
+	w := filter.where()
+	var n int64
+	err := i.adHoc().QueryRow(ctx, i.units.DB(ctx), fmt.Sprintf(countDead, w), w.Args, &n)
+	return n, wrapErr("count dead letters", err)
+}
+
+func scanDead(scan func(...any) error) (d DeadLetter, err error) {
+	d.Key, d.Envelope, err = scanEnvelope(scan, &d.Attempts, &d.Error, &d.DiedAt, &d.Holds)
+	return d, err
+}
+
+// adHoc runs what operators ask for: planned anew each time, because the best index depends on which consumer or tenant it
+// is, and because tables that are nearly empty most of the time are full just then.
+func (i *Inbox) adHoc() *pgsql.Runner { return pgsql.New(i.cfg.Schema, true) }
+
+func wrapErr(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("inbox: %s: %w", what, pgsql.Explain(err))
 }

@@ -167,7 +167,7 @@ func TestDeadLetterOfAnExpiredEntryIsUpdated(t *testing.T) {
 	w := newWorld(t)
 	h := w.box.Wrap("billing", gaveUp())
 	for range 2 {
-		require.NoError(t, h.Handle(t.Context(), ordered("4711", "o1")))
+		require.NoError(t, h.Handle(t.Context(), unordered("4711")))
 		_, err := w.db.ExecContext(t.Context(), "DELETE FROM inbox")
 		require.NoError(t, err)
 	}
@@ -187,19 +187,22 @@ func TestDeadPages(t *testing.T) {
 	require.NoError(t, err)
 	for consumer, want := range map[string]int{"": 10, "billing": 5, "nobody": 0} {
 		seen := map[inbox.DeadKey]bool{}
-		q := inbox.DeadQuery{Consumer: consumer, Limit: 3}
+		var after *inbox.DeadLetter
 		for {
-			page, err := w.box.Dead(t.Context(), q)
+			page, err := w.box.Dead(t.Context(), inbox.DeadFilter{Consumer: consumer}, after, 3)
 			require.NoError(t, err)
 			for _, d := range page {
 				require.False(t, seen[d.Key])
 				seen[d.Key] = true
 			}
-			if len(page) < q.Limit {
+			if len(page) < 3 {
 				break
 			}
-			q.After = &page[len(page)-1]
+			after = &page[len(page)-1]
 		}
 		require.Len(t, seen, want, consumer)
+		n, err := w.box.CountDead(t.Context(), inbox.DeadFilter{Consumer: consumer})
+		require.NoError(t, err)
+		require.EqualValues(t, want, n)
 	}
 }

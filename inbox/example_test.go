@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -16,6 +18,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/migrations"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -67,16 +71,55 @@ func ExampleInbox_Wrap() {
 	// pieces left: 8
 }
 
+// Who placed an order and asks for the summary at once finds the order in it.
+func ExampleInbox_Await() {
+	ctx, stop := context.WithCancel(context.Background())
+	db, closeDB := exampleDatabase(ctx)
+	defer closeDB()
+	relayed := make(chan error)
+	defer func() { stop(); must(<-relayed) }()
+	must(migrations.Up(ctx, db, &migrations.Config{Logger: slog.New(slog.DiscardHandler)}))
+	_, err := db.ExecContext(ctx, "CREATE TABLE summary AS SELECT 0 AS orders")
+	must(err)
+
+	store := outbox.NewStore(db, nil)
+	units := uow.New(db, &uow.Config{Source: "shop"}, store)
+	box := inbox.New(units, nil)
+	summary := box.Wrap("summary", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
+		_, err := units.DB(ctx).NewRaw("UPDATE summary SET orders = orders + 1").Exec(ctx)
+		return err
+	}))
+	relay, err := projector.New(messaging.Direct(summary), nil, store)
+	must(err)
+	go func() { relayed <- relay.Run(ctx) }()
+
+	// The token travels to the client and back, in a header or a cookie.
+	var token uow.Token
+	must(units.Do(ctx, func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }, uow.WithToken(&token)))
+
+	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	must(box.Await(bounded, "summary", token))
+	var orders int
+	must(db.NewRaw("SELECT orders FROM summary").Scan(ctx, &orders))
+	fmt.Println("orders:", orders)
+	// Output: orders: 1
+}
+
 // exampleDatabase opens a schema of its own in a development database.
 func exampleDatabase(ctx context.Context) (*bun.DB, func()) {
 	server, err := devenv.Postgres(ctx, nil)
 	must(err)
-	pool, err := sql.Open("pgx", server.URL)
-	must(err)
-	pool.SetMaxOpenConns(1)
-	// The search_path is that of the one connection.
 	schema := fmt.Sprintf("inbox_example_%d", os.Getpid())
-	_, err = pool.ExecContext(ctx, "CREATE SCHEMA "+schema+"; SET search_path = "+schema)
+	address, err := url.Parse(server.URL)
+	must(err)
+	query := address.Query()
+	query.Set("search_path", schema)
+	address.RawQuery = query.Encode()
+	pool, err := sql.Open("pgx", address.String())
+	must(err)
+	pool.SetMaxOpenConns(4)
+	_, err = pool.ExecContext(ctx, "CREATE SCHEMA "+schema)
 	must(err)
 	return bun.NewDB(pool, pgdialect.New()), func() {
 		_, err := pool.ExecContext(context.Background(), "DROP SCHEMA "+schema+" CASCADE")

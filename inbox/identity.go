@@ -21,7 +21,8 @@ const DefaultTenant = "default"
 type identity struct {
 	key                      uuid.UUID
 	consumer, tenant, source string
-	lock                     any // int64, or nil for a message without order
+	ordering                 string // the ordering key, "" for a message without order
+	lock                     any    // int64, or nil for a message without order
 }
 
 // identify returns the identity of a message whose identifiers are valid.
@@ -33,11 +34,29 @@ func identify(consumer string, m *messaging.Message) identity {
 	id.key = messageKey(m.Source, m.ID)
 	named := *m
 	named.TenantID = id.tenant
-	if key := named.OrderingKey(); key != "" {
-		sum := digest(consumer, key)
-		id.lock = int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
+	if id.ordering = named.OrderingKey(); id.ordering != "" {
+		id.lock = hash64(family(consumer), id.ordering)
 	}
 	return id
+}
+
+// disordered is id without its order.
+func (id identity) disordered() identity {
+	id.ordering, id.lock = "", nil
+	return id
+}
+
+// keyLock is what a parked message waits under: the lock of its ordering key. A message without order is a key of its own.
+func (id identity) keyLock() int64 {
+	if lock, ok := id.lock.(int64); ok {
+		return lock
+	}
+	return hash64(family(id.consumer), "", id.tenant, id.source, id.key.String())
+}
+
+func hash64(parts ...string) int64 {
+	sum := digest(parts...)
+	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
 }
 
 // messageKey is the id itself if it is a UUIDv7, which carries the day that entries are partitioned by. Other ids are
@@ -46,11 +65,16 @@ func identify(consumer string, m *messaging.Message) identity {
 //
 // A UUID in another spelling than the canonical one is hashed too: ids are compared as they are, not as what they mean.
 func messageKey(source, id string) uuid.UUID {
-	if key, err := uuid.Parse(id); err == nil && key.Version() == 7 && key.Variant() == uuid.RFC4122 && key.String() == id {
-		return key
+	if len(id) == canonicalLength && !strings.ContainsAny(id, "ABCDEF") {
+		if key, err := uuid.Parse(id); err == nil && key.Version() == 7 && key.Variant() == uuid.RFC4122 {
+			return key
+		}
 	}
 	return hashed(source, id)
 }
+
+// canonicalLength is that of the one spelling of a UUID that RFC 9562 has.
+const canonicalLength = 36
 
 func hashed(parts ...string) uuid.UUID {
 	sum := digest(parts...)
@@ -63,7 +87,7 @@ func hashed(parts ...string) uuid.UUID {
 
 // digest hashes each part with its length before it, so that parts cannot borrow from each other.
 func digest(parts ...string) [sha256.Size]byte {
-	var all []byte
+	all := make([]byte, 0, 256) // on the stack, mostly
 	for _, part := range parts {
 		all = binary.BigEndian.AppendUint64(all, uint64(len(part)))
 		all = append(all, part...)
@@ -86,9 +110,10 @@ func validate(m *messaging.Message) error {
 }
 
 // identifyInvalid returns the identity of a message with an identifier that is none. What makes it different from others
-// is in the hash, byte for byte, because the names that can be stored may be equal.
+// is in the hash, byte for byte, because the names that can be stored may be equal. It has no order: a name that is none
+// does not say what it belongs to, and nothing must wait for it.
 func identifyInvalid(consumer string, m *messaging.Message) identity {
-	id := identify(consumer, m)
+	id := identify(consumer, m).disordered()
 	id.key = hashed(m.TenantID, m.Source, m.ID)
 	id.tenant, id.source = identifier(id.tenant), identifier(id.source)
 	return id

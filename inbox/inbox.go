@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 
-	"github.com/uptrace/bun"
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -23,9 +25,23 @@ type Inbox struct {
 	cfg   Config
 	sql   *pgsql.Runner
 
-	log      *slog.Logger
-	messages metric.Int64Counter
+	log        *slog.Logger
+	messages   metric.Int64Counter
+	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
+	gauges     *gauges
+
+	// owner is this process to others that work on parked messages.
+	owner string
+	// woken gets a token when something was parked here.
+	woken chan struct{}
+
+	mu          sync.Mutex
+	handlers    map[handlerKey]*wrapped
+	projections []*Projection
 }
+
+// handlerKey finds the handler of a parked message. Topic "" is of all topics.
+type handlerKey struct{ consumer, topic string }
 
 // New returns an inbox whose entries are made in the units of m.
 func New(m *uow.Manager, cfg *Config) *Inbox {
@@ -35,49 +51,95 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		units: m, cfg: c, sql: pgsql.New(c.Schema, c.Pooler),
 		log:      otelx.Logger(c.Logger),
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
+		gauges:   newGauges(meter),
+		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
 	}
 }
 
 // Wrap returns a handler that has next handle each message once; see the package documentation. The name of the
 // consumer is part of the key: it must stay the same over releases, and different consumers must have different ones.
 //
-// next runs inside the unit: [uow.FromContext] and [uow.Manager.DB] give it the transaction. What it returns decides as
-// [messaging.Handler] says, except that Permanent errors make a dead letter.
+// next runs inside the unit: [uow.FromContext] and [uow.Manager.DB] give it the transaction. What it returns decides as the
+// package documentation says. The same next handles what was parked, in [Inbox.RunParked].
 //
-// It panics if the name is empty or not an identifier: a mistake in the program, found at its start.
-func (i *Inbox) Wrap(consumer string, next messaging.Handler) messaging.Handler {
-	if err := event.ValidateIdentifier("consumer", consumer); consumer == "" || err != nil {
-		panic(fmt.Sprintf("inbox: Wrap: the consumer's name %q is empty or not an identifier", consumer))
-	}
-	return &wrapped{Inbox: i, consumer: consumer, next: next}
+// It panics if the name is empty or not an identifier, or ends like balances@1, which names a generation of a [Projection]: a
+// mistake in the program, found at its start.
+func (i *Inbox) Wrap(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
+	return i.wrap(consumer, &wrapped{next: next}, opts)
 }
 
-// claim enters the message. false: it is entered already, by a transaction that has committed.
-//
-// One round trip takes the lock of the message's key, if it has one, and inserts. The statement's snapshot is older than
-// the lock, and that does no harm: at READ COMMITTED the unique index sees rows that were committed meanwhile, and the
-// handler's statements have snapshots of their own. A copy that is being handled right now is waited for, by the lock or
-// by the index.
-func (i *Inbox) claim(ctx context.Context, tx bun.IDB, id identity) (bool, error) {
-	n, err := i.sql.Exec(ctx, tx, claim, id.key.String(), id.consumer, id.tenant, id.source, id.lock)
-	if err != nil {
-		return false, fmt.Errorf("inbox: enter message %s of consumer %s: %w", id.key, id.consumer, pgsql.Explain(err))
+func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
+	if err := event.ValidateIdentifier("consumer", consumer); consumer == "" || err != nil || family(consumer) != consumer {
+		panic(fmt.Sprintf("inbox: Wrap: the consumer's name %q is empty, not an identifier, or a projection's, as balances@1", consumer))
 	}
-	return n == 1, nil
+	i.equip(consumer, w, opts)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.handlers[handlerKey{consumer, w.topic}] = w
+	return w
 }
 
-// The lock is per table, so that equal names in two schemas of a database do not wait for each other. A message without
-// a key has lock NULL, for which the function is not called. The INSERT reads n: a CTE that nobody reads is not executed.
-const claim = `
-WITH l AS MATERIALIZED (
-	SELECT count(pg_advisory_xact_lock(hashint8extended($5::bigint, '{schema}.inbox'::regclass::oid::bigint))) AS n
-)
-INSERT INTO {schema}.inbox (message_key, consumer, tenant_id, source)
-SELECT $1::uuid, $2::text, $3::text, $4::text FROM l WHERE l.n >= 0
-ON CONFLICT DO NOTHING`
+// equip gives w what it needs besides its handler.
+func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
+	w.Inbox, w.consumer = i, consumer
+	w.next = named{family(consumer), w.next}
+	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{
+		Name: family(consumer), Logger: i.cfg.Logger, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
+	})
+	suspects := i.cfg.Suspects
+	for _, opt := range opts {
+		opt(w)
+	}
+	if suspects >= 0 {
+		suspects = max(suspects, w.atOnce)
+	}
+	w.suspects.Store(int64(suspects))
+}
+
+// handlerOf returns the handler of a parked message, nil if it is not in this process.
+func (i *Inbox) handlerOf(consumer, topic string) *wrapped {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if w := i.handlers[handlerKey{consumer, topic}]; w != nil {
+		return w
+	}
+	return i.handlers[handlerKey{consumer, ""}]
+}
+
+// consumers returns whose parked messages can be handled here.
+func (i *Inbox) consumers() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var names []string
+	for key := range i.handlers {
+		names = append(names, key.consumer)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// wake has [Inbox.RunParked] look at once.
+func (i *Inbox) wake() {
+	select {
+	case i.woken <- struct{}{}:
+	default:
+	}
+}
 
 // count notes what became of a message.
 func (i *Inbox) count(ctx context.Context, consumer, outcome string) {
-	i.messages.Add(ctx, 1, metric.WithAttributes(attribute.String("consumer", consumer), attribute.String("outcome", outcome)))
-	trace.SpanFromContext(ctx).SetAttributes(attribute.String("oncebox.inbox.outcome", outcome))
+	i.countN(ctx, consumer, outcome, 1)
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(attribute.String("oncebox.inbox.outcome", outcome))
+	}
+}
+
+func (i *Inbox) countN(ctx context.Context, consumer, outcome string, n int64) {
+	key := [2]string{consumer, outcome}
+	attributes, ok := i.attributes.Load(key)
+	if !ok { // made once: they would be sorted and copied for each message
+		set := attribute.NewSet(attribute.String("consumer", family(consumer)), attribute.String("outcome", outcome))
+		attributes, _ = i.attributes.LoadOrStore(key, metric.WithAttributeSet(set))
+	}
+	i.messages.Add(ctx, n, attributes.(metric.MeasurementOption)) //nolint:forcetypeassert // nothing else is stored
 }

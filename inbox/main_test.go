@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,9 @@ func newBox(units *uow.Manager, cfg *inbox.Config) *inbox.Inbox {
 		cfg = &inbox.Config{}
 	}
 	cfg.Logger = quiet()
+	if cfg.LockTimeout == 0 {
+		cfg.LockTimeout = time.Minute // as long as a test needs
+	}
 	return inbox.New(units, cfg)
 }
 
@@ -61,10 +65,16 @@ func (w *world) entries() int {
 	return column[int](w.t, w.db.DB, "SELECT count(*) FROM inbox")[0]
 }
 
-func (w *world) dead() []inbox.Dead {
+// dead returns all dead letters with their payloads.
+func (w *world) dead() []inbox.DeadLetter {
 	w.t.Helper()
-	list, err := w.box.Dead(w.t.Context(), inbox.DeadQuery{})
+	list, err := w.box.Dead(w.t.Context(), inbox.DeadFilter{}, nil, 0)
 	require.NoError(w.t, err)
+	for n, d := range list {
+		require.Nil(w.t, d.Envelope.Payload, "a list is without payloads")
+		list[n], err = w.box.DeadLetter(w.t.Context(), d.Key)
+		require.NoError(w.t, err)
+	}
 	return list
 }
 

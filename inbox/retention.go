@@ -2,14 +2,12 @@ package inbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
-	"github.com/oncebox/oncebox/uow"
 )
 
 const (
@@ -17,8 +15,8 @@ const (
 	daysAhead = 7
 	// cleanInterval is how often Run cleans.
 	cleanInterval = time.Hour
-	// batch is how many rows one statement deletes.
-	batch = 5000
+	// chunk is how many rows one statement deletes.
+	chunk = 5000
 	// tries is how often a table that is in use is asked for.
 	tries = 5
 )
@@ -26,23 +24,57 @@ const (
 const (
 	makePartition = `SELECT {schema}.inbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + $1::integer)`
 
-	// oldestExpired finds the oldest child whose day ended before the retention, and when it ended.
-	oldestExpired = `
-SELECT format('%I.%I', n.nspname, c.relname), (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC'
-FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+	// expired finds the children whose day ended before the retention, the oldest first.
+	expired = `
+SELECT to_date(right(c.relname, 8), 'YYYYMMDD')::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = '{schema}.inbox'::regclass AND c.relname ~ '^inbox_[0-9]{8}$'
 	AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= clock_timestamp() - $1::interval
-ORDER BY c.relname LIMIT 1`
+ORDER BY c.relname`
 
-	dropPartitions = `SELECT {schema}.inbox_drop_partitions($1::timestamptz)`
+	emptyPartition = `SELECT {schema}.inbox_empty_partition($1::date, $2::interval)`
+	dropPartition  = `SELECT FROM {schema}.inbox_drop_partition($1::date)`
 
-	// The children that are never dropped.
+	// beActive notes that consumers run, once a minute. For one that was away for more than an hour the time stands still until
+	// it has been back for a day: what it handled last comes again only now.
+	beActive = `
+INSERT INTO {schema}.inbox_consumer AS c (consumer) SELECT unnest($1::text[])
+ON CONFLICT (consumer) DO UPDATE SET
+	active_at = CASE WHEN excluded.beat_at - c.beat_at > '1 hour' OR c.back_at > excluded.beat_at - interval '1 day' THEN c.active_at
+		ELSE excluded.beat_at END,
+	back_at = CASE WHEN excluded.beat_at - c.beat_at > '1 hour' THEN excluded.beat_at
+		WHEN c.back_at > excluded.beat_at - interval '1 day' THEN c.back_at END,
+	beat_at = excluded.beat_at
+WHERE c.beat_at < excluded.beat_at - interval '1 minute'`
+
+	forgetConsumer = `DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
+
+	// The children that are never dropped. The time is asked for once: a volatile function cannot bound the scan of an index.
 	deleteForeign = `
 DELETE FROM {schema}.inbox_foreign WHERE ctid = ANY (ARRAY(
-	SELECT ctid FROM {schema}.inbox_foreign WHERE processed_at < clock_timestamp() - $1::interval LIMIT $2::integer))`
+	SELECT ctid FROM {schema}.inbox_foreign e WHERE processed_at < (SELECT clock_timestamp()) - $1::interval` + notNeeded + `))`
 	deleteDefault = `
 DELETE FROM {schema}.inbox_default WHERE ctid = ANY (ARRAY(
-	SELECT ctid FROM {schema}.inbox_default WHERE processed_at < clock_timestamp() - $1::interval LIMIT $2::integer))`
+	SELECT ctid FROM {schema}.inbox_default e WHERE processed_at < (SELECT clock_timestamp()) - $1::interval` + notNeeded + `))`
+	notNeeded = `
+		AND NOT EXISTS (SELECT FROM {schema}.inbox_consumer c WHERE c.consumer = e.consumer AND e.processed_at > c.active_at - $1::interval)
+	LIMIT $2::integer`
+	// The tries of messages that another process has settled.
+	deleteAttempts = `
+DELETE FROM {schema}.inbox_attempt WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM {schema}.inbox_attempt WHERE tried_at < (SELECT clock_timestamp()) - $1::interval LIMIT $2::integer))`
+	// The steps of messages that nobody handles any more, such as dead letters that were discarded.
+	deleteSteps = `
+DELETE FROM {schema}.inbox_step WHERE ctid = ANY (ARRAY(
+	SELECT s.ctid FROM {schema}.inbox_step s WHERE s.done_at < (SELECT clock_timestamp()) - $1::interval
+		AND NOT EXISTS (SELECT FROM {schema}.inbox_dead d
+			WHERE (d.message_key, d.consumer, d.tenant_id, d.source) = (s.message_key, s.consumer, s.tenant_id, s.source))
+		AND NOT EXISTS (SELECT FROM {schema}.inbox_parked p
+			WHERE (p.message_key, p.consumer, p.tenant_id, p.source) = (s.message_key, s.consumer, s.tenant_id, s.source))
+	LIMIT $2::integer))`
+	// The leases of processes that died, on keys of which nothing came any more.
+	deleteLeases = `
+DELETE FROM {schema}.inbox_lease WHERE ctid = ANY (ARRAY(
+	SELECT ctid FROM {schema}.inbox_lease WHERE lease_until < (SELECT clock_timestamp()) - $1::interval LIMIT $2::integer))`
 )
 
 // Run cleans at once and then every hour, until ctx is done. What fails is logged and tried again: nothing that happens
@@ -58,10 +90,10 @@ func (i *Inbox) Run(ctx context.Context) error {
 	}
 }
 
-// Clean makes partitions ahead and removes the entries that are older than the retention, once. It is safe in any number
-// of processes.
+// Clean makes partitions ahead and removes the entries, the dead letters and the audit that are older than their
+// retentions, once. It is safe in any number of processes.
 func (i *Inbox) Clean(ctx context.Context) error {
-	err := i.EnsurePartitions(ctx)
+	err := errors.Join(i.EnsurePartitions(ctx), i.expireDead(ctx), i.expireAudit(ctx))
 	if i.cfg.Retention == KeepForever {
 		return err
 	}
@@ -86,65 +118,75 @@ func (i *Inbox) EnsurePartitions(ctx context.Context) error {
 	return nil
 }
 
-// dropExpired drops the children of days that are over for longer than the retention, the oldest first.
+// dropExpired empties the children of days that are over for longer than the retention, those that are still needed apart, and
+// drops the empty ones. They are only dropped while no handler runs, so that may take days; it costs nothing meanwhile.
 func (i *Inbox) dropExpired(ctx context.Context) error {
-	for {
-		var child string
-		var end time.Time
-		err := i.sql.QueryRow(ctx, i.units.DB(ctx), oldestExpired, []any{i.cfg.Retention}, &child, &end)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
+	days, err := i.expired(ctx)
+	if err != nil {
+		return fmt.Errorf("inbox: look for expired partitions: %w", pgsql.Explain(err))
+	}
+	var empty []string
+	var errs []error
+	for _, day := range days {
+		var emptied bool
+		err := i.patiently(ctx, func() error {
+			return i.sql.QueryRow(ctx, i.units.DB(ctx), emptyPartition, []any{day, i.cfg.Retention}, &emptied)
+		})
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("inbox: empty the partition of %s: %w", day, pgsql.Explain(err)))
+		case emptied:
+			empty = append(empty, day)
 		}
-		if err != nil {
-			return fmt.Errorf("inbox: look for expired partitions: %w", pgsql.Explain(err))
-		}
-		dropped := false
-		err = i.patiently(ctx, func() (err error) {
-			dropped, err = i.drop(ctx, child, end)
+	}
+	for _, day := range empty {
+		err := i.patiently(ctx, func() error {
+			_, err := i.sql.Exec(ctx, i.units.DB(ctx), dropPartition, day)
 			return err
 		})
-		if err != nil {
-			return fmt.Errorf("inbox: drop partition %s: %w", child, err)
+		if inUse(err) {
+			break // and so it is for the others; handlers wait behind whoever asks
 		}
-		if !dropped {
-			return nil
+		if err != nil {
+			errs = append(errs, fmt.Errorf("inbox: drop the partition of %s: %w", day, pgsql.Explain(err)))
 		}
 	}
+	return errors.Join(errs...)
 }
 
-// drop drops one child, unless a message of its day was handled within the retention: a consumer that was days behind
-// needs its entries for as long as any other. It looks twice, because looking takes its time and nobody should wait for
-// it in vain, and because an entry could be made in between.
-func (i *Inbox) drop(ctx context.Context, child string, end time.Time) (dropped bool, err error) {
-	inUse := `SELECT EXISTS (SELECT FROM ` + child + ` WHERE processed_at > clock_timestamp() - $1::interval)`
-	var used bool
-	err = i.sql.QueryRow(ctx, i.units.DB(ctx), inUse, []any{i.cfg.Retention}, &used)
-	if err != nil || used {
-		return false, err
+// expired returns the days of the children that may be dropped.
+func (i *Inbox) expired(ctx context.Context) (days []string, err error) {
+	rows, err := i.sql.Query(ctx, i.units.DB(ctx), expired, i.cfg.Retention)
+	if err != nil {
+		return nil, err
 	}
-	err = i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		// Who waits for this lock makes every handler of such an old message wait behind it.
-		for _, statement := range []string{"SET LOCAL lock_timeout = '50ms'", "LOCK TABLE " + child + " IN ACCESS EXCLUSIVE MODE"} {
-			if _, err := u.DB().ExecContext(ctx, statement); err != nil {
-				return err
-			}
+	defer rows.Close()
+	for rows.Next() {
+		var day string
+		if err := rows.Scan(&day); err != nil {
+			return nil, err
 		}
-		err := i.sql.QueryRow(ctx, u.DB(), inUse, []any{i.cfg.Retention}, &used)
-		if err != nil || used {
-			return err
-		}
-		_, err = i.sql.Exec(ctx, u.DB(), dropPartitions, end)
-		return err
-	}, readCommitted(), uow.WithoutRetry())
-	return err == nil && !used, err
+		days = append(days, day)
+	}
+	return days, rows.Err()
+}
+
+// Forget says that a consumer will never run again. What it has handled is kept for as long after its last run as it was
+// before, so that nothing happens twice when it comes back after a long time; of a name that is given up nobody needs it.
+func (i *Inbox) Forget(ctx context.Context, consumer string) error {
+	_, err := i.sql.Exec(ctx, i.units.DB(ctx), forgetConsumer, consumer)
+	if err != nil {
+		return fmt.Errorf("inbox: forget consumer %s: %w", consumer, pgsql.Explain(err))
+	}
+	return nil
 }
 
 // deleteExpired deletes in batches what no child of a day holds.
 func (i *Inbox) deleteExpired(ctx context.Context) error {
-	for _, statement := range []string{deleteForeign, deleteDefault} {
-		for n := int64(batch); n == batch; {
+	for _, statement := range []string{deleteForeign, deleteDefault, deleteAttempts, deleteSteps, deleteLeases} {
+		for n := int64(chunk); n == chunk; {
 			var err error
-			if n, err = i.sql.Exec(ctx, i.units.DB(ctx), statement, i.cfg.Retention, batch); err != nil {
+			if n, err = i.sql.Exec(ctx, i.units.DB(ctx), statement, i.cfg.Retention, chunk); err != nil {
 				return fmt.Errorf("inbox: delete expired entries: %w", pgsql.Explain(err))
 			}
 		}
@@ -157,9 +199,7 @@ func (i *Inbox) deleteExpired(ctx context.Context) error {
 func (i *Inbox) patiently(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
-		switch pgsql.Code(err) {
-		case pgsql.CodeLockNotAvailable, pgsql.CodeDeadlock:
-		default:
+		if !inUse(err) {
 			return err
 		}
 		if attempt == tries {
@@ -169,4 +209,9 @@ func (i *Inbox) patiently(ctx context.Context, fn func() error) error {
 			return errors.Join(err, ctx.Err())
 		}
 	}
+}
+
+func inUse(err error) bool {
+	code := pgsql.Code(err)
+	return code == pgsql.CodeLockNotAvailable || code == pgsql.CodeDeadlock
 }

@@ -156,6 +156,84 @@ func TestCleanKeepsAChildInWhichAnEntryIsYoung(t *testing.T) {
 	require.Zero(t, w.entries())
 }
 
+// A consumer that was away for longer than the retention gets what it acknowledged in its last moments again, when it comes back.
+func TestCleanWaitsForAConsumerThatIsAway(t *testing.T) {
+	w := newWorld(t)
+	days := []time.Time{time.Now().Add(-42 * day), time.Now().Add(-41 * day), time.Now().Add(-20 * day)}
+	for _, d := range days {
+		w.exec("SELECT inbox_make_partition(?)", d.UTC().Format(time.DateOnly))
+	}
+	away := w.box.Wrap("away", messaging.HandlerFunc(w.effect))
+	other := w.box.Wrap("other", messaging.HandlerFunc(w.effect))
+	last := []*messaging.Message{ordered(idAt(t, days[1]), "o1"), unordered("4711"), ordered(idAt(t, time.Now().Add(-50*day)), "o2")}
+	for _, m := range last {
+		require.NoError(t, away.Handle(t.Context(), m))
+	}
+	for _, d := range days {
+		require.NoError(t, other.Handle(t.Context(), ordered(idAt(t, d), "o3")))
+	}
+	w.exec("UPDATE inbox SET processed_at = now() - interval '41 days'")
+	w.exec("INSERT INTO inbox_consumer VALUES ('away', now() - interval '40 days'), ('other', now())")
+	require.NoError(t, w.box.Clean(t.Context()))
+	require.Equal(t, 4, w.entries(), "what is in the same child stays as well")
+	require.NotContains(t, w.children(), child(days[0]))
+	require.NotContains(t, w.children(), child(days[2]), "one that is kept keeps no other")
+	for _, m := range last {
+		require.NoError(t, away.Handle(t.Context(), m))
+	}
+	require.Len(t, w.effects(), 6, "nothing happened twice")
+
+	require.NoError(t, w.box.Forget(t.Context(), "away"))
+	require.NoError(t, w.box.Clean(t.Context()))
+	require.Zero(t, w.entries())
+}
+
+func TestConsumersThatRunAreNoted(t *testing.T) {
+	w := newWorld(t)
+	w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
+	w.box.Wrap("shipping", messaging.HandlerFunc(w.effect))
+	w.exec("INSERT INTO inbox_consumer (consumer, beat_at) VALUES ('billing', now() - interval '1 year')")
+	runParked(t, w.box)
+	require.Eventually(t, func() bool {
+		return len(column[string](t, w.db.DB, "SELECT consumer FROM inbox_consumer WHERE beat_at > now() - interval '1 hour'")) == 2
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// It runs again, the cleaner comes by, and then the broker brings what it had acknowledged before it went.
+func TestEntriesOfAConsumerThatIsBackAreKeptForADay(t *testing.T) {
+	w := newWorld(t)
+	last := time.Now().Add(-12 * day)
+	w.exec("SELECT inbox_make_partition(?)", last.UTC().Format(time.DateOnly))
+	h := w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
+	messages := []*messaging.Message{ordered(idAt(t, last), "o1"), unordered("4711")}
+	for _, m := range messages {
+		require.NoError(t, h.Handle(t.Context(), m))
+	}
+	w.exec("UPDATE inbox SET processed_at = now() - interval '12 days'")
+	w.exec("INSERT INTO inbox_consumer VALUES ('billing', now() - interval '12 days', now() - interval '12 days')")
+	beat := func() {
+		t.Helper()
+		w.exec("UPDATE inbox_consumer SET beat_at = beat_at - interval '2 minutes'")
+		stop := runParked(t, w.box)
+		require.Eventually(t, func() bool {
+			return column[bool](t, w.db.DB, "SELECT beat_at > now() - interval '1 minute' FROM inbox_consumer")[0]
+		}, time.Minute, 5*time.Millisecond)
+		stop()
+		require.NoError(t, w.box.Clean(t.Context()))
+	}
+	for range 2 {
+		beat()
+		require.Equal(t, 2, w.entries())
+	}
+	for _, m := range messages {
+		require.NoError(t, h.Handle(t.Context(), m))
+	}
+	require.Len(t, w.effects(), 2, "nothing happened twice")
+	w.exec("UPDATE inbox_consumer SET back_at = now() - interval '25 hours'")
+	beat()
+	require.Zero(t, w.entries())
+}
+
 func TestCleanDeletesInBatches(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`INSERT INTO inbox SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'c', 't', 's', now() - interval '11 days'
@@ -174,19 +252,25 @@ func TestKeepForever(t *testing.T) {
 	require.Equal(t, 2, w.entries())
 }
 
-// Handlers hold locks that a DROP has to wait for. It gives up soon, because they would have to wait behind it.
+// A handler of a message of that day holds a lock that emptying its child has to wait for. It gives up soon, because others would
+// have to wait behind it.
 func TestCleanGivesWayToHandlers(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.box.EnsurePartitions(t.Context()))
-	w.exec("SELECT inbox_make_partition('2020-01-01')")
+	for _, day := range []string{"2020-01-01", "2020-01-02"} {
+		w.exec("SELECT inbox_make_partition(?)", day)
+		w.exec("INSERT INTO inbox VALUES (inbox_day_bound(?), 'c', 't', 's', ?)", day, day)
+	}
+	m := ordered(idAt(t, time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)), "o1")
 	err := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		require.ErrorContains(t, w.box.Clean(context.WithoutCancel(t.Context())), "in use")
 		return w.effect(ctx, m)
-	})).Handle(t.Context(), ordered(newID(t), "o1"))
+	})).Handle(t.Context(), m)
 	require.NoError(t, err)
-	require.Contains(t, w.children(), "inbox_20200101")
+	require.Equal(t, child(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)), w.where(m.ID))
+	require.Equal(t, 2, w.entries(), "the other child was emptied all the same")
 	require.NoError(t, w.box.Clean(t.Context()))
-	require.NotContains(t, w.children(), "inbox_20200101")
+	require.NotContains(t, w.children(), "inbox_20200102")
 	require.Len(t, w.effects(), 1)
 }
 
@@ -208,4 +292,98 @@ func TestConfigValidate(t *testing.T) {
 	require.ErrorContains(t, bad.Validate(), "Config.Retention")
 	require.ErrorContains(t, bad.Validate(), "Config.Schema")
 	require.ErrorContains(t, (&inbox.Config{Retention: -2}).Validate(), "Config.Retention")
+}
+
+// Some handler always runs, and each holds a lock of the table.
+func TestCleanFreesSpaceWhileHandlersRun(t *testing.T) {
+	w := newWorld(t)
+	old := time.Now().Add(-20 * day)
+	w.exec("SELECT inbox_make_partition(?)", old.UTC().Format(time.DateOnly))
+	require.NoError(t, w.box.Wrap("billing", messaging.HandlerFunc(w.effect)).Handle(t.Context(), ordered(idAt(t, old), "o1")))
+	w.exec("UPDATE inbox SET processed_at = now() - interval '11 days'")
+	require.NoError(t, w.box.EnsurePartitions(t.Context()))
+	began, end := make(chan struct{}), make(chan struct{})
+	handled := make(chan error, 1)
+	slow := w.box.Wrap("shipping", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+		close(began)
+		<-end
+		return nil
+	}))
+	m := ordered(newID(t), "o2")
+	go func() { handled <- slow.Handle(t.Context(), m) }()
+	<-began
+	err := w.box.Clean(t.Context())
+	close(end)
+	require.NoError(t, err)
+	require.NoError(t, <-handled)
+	require.Zero(t, column[int](t, w.db.DB, "SELECT pg_relation_size(?::regclass)", child(old))[0])
+	require.Contains(t, w.children(), child(old), "nobody waited for the handler")
+	require.NoError(t, w.box.Clean(t.Context()))
+	require.NotContains(t, w.children(), child(old))
+	require.Equal(t, 1, w.entries())
+}
+
+// The entry of a message of that day is made while the cleaner looks.
+func TestEntryThatIsMadeWhileItsChildIsEmptiedStays(t *testing.T) {
+	w := newWorld(t)
+	old := time.Now().Add(-20 * day)
+	date := old.UTC().Format(time.DateOnly)
+	w.exec("SELECT inbox_make_partition(?)", date)
+	m := ordered(idAt(t, old), "o1")
+	began, end := make(chan struct{}), make(chan struct{})
+	handled := make(chan error, 1)
+	h := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		close(began)
+		<-end
+		return w.effect(ctx, m)
+	}))
+	go func() { handled <- h.Handle(t.Context(), m) }()
+	<-began
+	emptied := make(chan bool, 1)
+	go func() {
+		var ok bool
+		if err := w.db.NewRaw("SELECT inbox_empty_partition(?, '10 days', '1 min')", date).Scan(t.Context(), &ok); err != nil {
+			ok = true
+		}
+		emptied <- ok
+	}()
+	require.Eventually(t, func() bool {
+		return column[bool](t, w.db.DB, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = ?::regclass AND NOT granted)", child(old))[0]
+	}, 20*time.Second, 5*time.Millisecond)
+	close(end)
+	require.NoError(t, <-handled)
+	require.False(t, <-emptied)
+	require.Equal(t, 1, w.entries())
+	require.False(t, column[bool](t, w.db.DB, "SELECT inbox_drop_partition(?)", date)[0], "it is not empty")
+	require.NoError(t, h.Handle(t.Context(), m))
+	require.Len(t, w.effects(), 1)
+}
+
+// The look takes as long as the child is large, and must keep nobody from reading.
+func TestChildIsReadWhileTheCleanerLooks(t *testing.T) {
+	w := newWorld(t)
+	old := time.Now().Add(-20 * day)
+	date := old.UTC().Format(time.DateOnly)
+	w.exec("SELECT inbox_make_partition(?)", date)
+	require.NoError(t, w.box.Wrap("billing", messaging.HandlerFunc(w.effect)).Handle(t.Context(), ordered(idAt(t, old), "o1")))
+	w.exec("UPDATE inbox SET processed_at = now() - interval '11 days'")
+	reader, err := w.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer reader.Rollback()
+	require.Len(t, column[int](t, reader, "SELECT 1 FROM "+child(old)), 1)
+	emptied := make(chan error, 1)
+	go func() {
+		_, err := w.db.ExecContext(t.Context(), "SELECT inbox_empty_partition(?, '10 days', '1 min')", date)
+		emptied <- err
+	}()
+	modes := func(granted bool) []string {
+		return column[string](t, w.db.DB, `SELECT mode FROM pg_locks WHERE relation = ?::regclass AND granted = ? AND mode LIKE '%Exclusive%'`,
+			child(old), granted)
+	}
+	require.Eventually(t, func() bool { return len(modes(false)) == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Equal(t, []string{"AccessExclusiveLock"}, modes(false), "only to empty it")
+	require.Contains(t, modes(true), "ShareRowExclusiveLock", "the look is behind it")
+	require.NoError(t, reader.Rollback())
+	require.NoError(t, <-emptied)
+	require.Zero(t, w.entries())
 }

@@ -39,12 +39,14 @@ func TestTwoConsumersOfTheSameMessages(t *testing.T) {
 		defer stop()
 		var mu sync.Mutex
 		settled := map[string]bool{}
-		once := newBox(w.units, nil).Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		box := w.hasty(nil) // what fails several times is parked
+		once := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 			if err := w.effect(ctx, m); err != nil || rand.IntN(10) == 0 {
 				return errNotNow
 			}
 			return nil
 		}))
+		runParked(t, box)
 		counted := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 			err := once.Handle(ctx, m)
 			if err != nil {
@@ -63,6 +65,7 @@ func TestTwoConsumersOfTheSameMessages(t *testing.T) {
 	}
 	processes.Wait()
 
+	w.awaitEffects(len(msgs))
 	got := w.effects()
 	require.Len(t, got, len(msgs))
 	next := map[string]int{}

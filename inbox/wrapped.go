@@ -5,8 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -15,14 +18,28 @@ import (
 type wrapped struct {
 	*Inbox
 
-	consumer string
-	next     messaging.Handler
+	consumer, topic    string
+	next               messaging.Handler
+	parked             messaging.Handler // next, for parked messages: no consumer traces and measures those
+	bulk               BatchFunc         // instead of next for several messages; nil: next, one after the other
+	unordered, durable bool
+	leased             bool        // next runs under a lease and not in a unit
+	of                 *membership // nil: of no projection
+
+	atOnce int // how many messages the consumer may have
+
+	// suspects is how many messages may still be those that another process died of.
+	suspects atomic.Int64
 }
 
-// errNoID never happens with a working adapter: the broker has an id for every message.
-var errNoID = messaging.Permanent(errors.New("inbox: the message has no id: the broker's adapter must give it one"))
+var (
+	// errNoID never happens with a working adapter: the broker has an id for every message.
+	errNoID = messaging.Permanent(errors.New("inbox: the message has no id: the broker's adapter must give it one"))
+	// errDeadly is why a message is given up whose tries do not even end with an error.
+	errDeadly = errors.New("inbox: the process died while the message was handled, or its outcome could not be written down, every time")
+)
 
-// Handle enters m, and calls the handler if it was not there.
+// Handle enters m, and calls the handler if it was not there and nothing of its key waits before it.
 func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 	if m.ID == "" {
 		return errNoID
@@ -31,28 +48,222 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 		ctx = messaging.NewContext(ctx, m)
 	}
 	if err := validate(m); err != nil {
-		return w.bury(ctx, identifyInvalid(w.consumer, m), m, err)
+		return w.bury(ctx, identifyInvalid(w.consumer, m), m, m.Attempt, err)
 	}
-	id := identify(w.consumer, m)
-	var fresh bool
-	err := w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
-		if fresh, err = w.claim(ctx, u.DB(), id); err != nil || !fresh {
+	return w.handle(ctx, w.ordered(identify(w.consumer, m)), m)
+}
+
+func (w *wrapped) ordered(id identity) identity {
+	if w.unordered {
+		return id.disordered()
+	}
+	return id
+}
+
+func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message) error {
+	if w.leased && !w.durable {
+		return w.handleLeased(ctx, id, m)
+	}
+	var tried attempts
+	if w.mustCount(ctx, m) {
+		a, isFresh, err := w.beginAttempt(ctx, id)
+		if err != nil {
 			return err
 		}
-		return w.next.Handle(ctx, m)
-	}, readCommitted())
-	switch {
-	case err != nil && hopeless(err):
-		return w.bury(ctx, id, m, err)
-	case err != nil:
-		w.count(ctx, w.consumer, "failed")
-		return err
-	case fresh:
-		w.count(ctx, w.consumer, "handled")
-	default:
-		w.count(ctx, w.consumer, "duplicate")
+		if !isFresh {
+			w.count(ctx, w.consumer, "duplicate")
+			return nil
+		}
+		if tried = a; w.tooMany(a.n - 1) {
+			return w.bury(ctx, id, m, a.n-1, errDeadly)
+		}
 	}
+	became, err := w.try(ctx, id, m, tried)
+	switch {
+	case errors.Is(err, errGeneration):
+		return err
+	case errors.Is(err, errLocked):
+		w.takeBack(ctx, id, tried)
+		w.count(ctx, w.consumer, "locked")
+		return messaging.Wait(lockedPause, err)
+	case err != nil && ctx.Err() != nil:
+		w.takeBack(ctx, id, tried)
+		w.count(ctx, w.consumer, "interrupted")
+		return err
+	case err != nil:
+		return w.failed(ctx, id, m, tried, err)
+	}
+	w.settled(ctx, became)
 	return nil
+}
+
+// mustCount tells whether the try has to be known before it is made: because it is not the first one, or because an earlier
+// one may have taken its process with it. Within a unit around this one nothing can be committed before it.
+func (w *wrapped) mustCount(ctx context.Context, m *messaging.Message) bool {
+	if _, within := uow.FromContext(ctx); within || w.durable {
+		return false
+	}
+	return m.Attempt > 1 || w.suspects.Load() > 0
+}
+
+// try runs the handler in a unit, if the message is fresh.
+func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tried attempts) (became entry, err error) {
+	err = w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		became, err = w.enter(ctx, u, id)
+		switch {
+		case err != nil || became == duplicate:
+		case became == early:
+			err = w.setAside(ctx, u.DB(), id, m)
+		case became == behind, w.durable:
+			err = w.store(ctx, u, parking{id: id, m: m}, became)
+		default:
+			err = w.next.Handle(ctx, m)
+		}
+		if err != nil || !tried.begun {
+			return err
+		}
+		// Not before the handler: copies of the message in other processes count their tries in the same row.
+		return w.forgetAttempts(ctx, u.DB(), id)
+	}, readCommitted())
+	return became, err
+}
+
+// store parks what has not been tried.
+func (w *wrapped) store(ctx context.Context, u *uow.Unit, p parking, became entry) error {
+	switch became {
+	case behind:
+		return w.storeAll(ctx, u, []parking{p}, nil)
+	default:
+		return w.storeAll(ctx, u, []parking{p}, []identity{p.id})
+	}
+}
+
+// storeAll parks what has not been tried, and stops the keys that flow.
+func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []parking, flow []identity) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if _, err := w.park(ctx, u.DB(), list...); err != nil {
+		return fmt.Errorf("inbox: park %d messages, the first is %s: %w", len(list), list[0].id.key, err)
+	}
+	if len(flow) == 0 {
+		return nil
+	}
+	if err := w.stopKeys(ctx, u.DB(), keyWaiting, 0, flow...); err != nil {
+		return fmt.Errorf("inbox: store message %s: %w", list[0].id.key, err)
+	}
+	u.AfterCommit(func(context.Context) { w.wake() })
+	return nil
+}
+
+// settled counts a message that needs nothing more from the broker.
+func (w *wrapped) settled(ctx context.Context, became entry) {
+	w.count(ctx, w.consumer, w.outcome(became))
+	if became != duplicate {
+		w.acquit()
+	}
+}
+
+// acquit counts a message that was not one of those that kill their process.
+func (w *wrapped) acquit() {
+	if w.suspects.Load() > 0 {
+		w.suspects.Add(-1)
+	}
+}
+
+func (w *wrapped) outcome(became entry) string {
+	switch {
+	case became == duplicate:
+		return "duplicate"
+	case became == behind, became == early, w.durable:
+		return "parked"
+	default:
+		return "handled"
+	}
+}
+
+// failed decides what becomes of a message whose handler failed: another try here, one later, or none.
+func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message, tried attempts, cause error) error {
+	if hopeless(cause) {
+		return w.bury(ctx, id, m, max(tried.n, m.Attempt), cause)
+	}
+	w.count(ctx, w.consumer, "failed")
+	if _, within := uow.FromContext(ctx); within {
+		return cause // what is written now may be undone by those around
+	}
+	n, err := w.failAttempt(ctx, id, tried, cause)
+	if err != nil {
+		// It is tried again here: who cannot write that it failed cannot park it either.
+		return errors.Join(cause, err)
+	}
+	if w.tooMany(n) {
+		return w.bury(ctx, id, m, n, cause)
+	}
+	wait, asked := messaging.RetryDelay(cause)
+	if n < w.cfg.Tries && (!asked || wait < w.cfg.RetryDelay) && !m.Crowded() {
+		return cause
+	}
+	return w.give(ctx, id, m, n, cause)
+}
+
+// give parks a message that failed, in a transaction of its own.
+func (w *wrapped) give(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
+	wait := w.pause(n, cause)
+	became, err := w.settle(ctx, id, func(ctx context.Context, u *uow.Unit, became entry) error {
+		if became == early {
+			return w.setAside(ctx, u.DB(), id, m)
+		}
+		waiting, err := w.park(ctx, u.DB(), parking{id, m, n, errorText(cause)})
+		if err != nil || became == behind || waiting == 0 {
+			return err
+		}
+		u.AfterCommit(func(context.Context) { w.wake() })
+		return w.stopKeys(ctx, u.DB(), keyFailed, wait, id)
+	})
+	if err != nil {
+		return fmt.Errorf("inbox: park message %q, which failed with %q: %w", m.ID, cause.Error(), err)
+	}
+	if became == duplicate || became == early {
+		w.settled(ctx, became)
+		return nil
+	}
+	w.settled(ctx, behind)
+	w.log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits", "consumer", w.consumer,
+		"topic", m.Topic, "type", m.Type, "id", m.ID, "ordering_key", id.ordering, "attempts", n, "wait", wait, "error", cause)
+	return nil
+}
+
+// pause is how long a message waits after its nth try.
+func (i *Inbox) pause(n int, cause error) time.Duration {
+	if wait, asked := messaging.RetryDelay(cause); asked && wait > 0 {
+		return wait
+	}
+	if n < i.cfg.Tries {
+		return backoff.Jitter(backoff.Exponential(n, quickRetry, i.cfg.RetryDelay))
+	}
+	return backoff.Jitter(backoff.Exponential(n-i.cfg.Tries+1, i.cfg.RetryDelay, i.cfg.RetryMaxDelay))
+}
+
+// quickRetry is the first pause of a parked message while it has tries left of those that are meant to follow each other.
+const quickRetry = 100 * time.Millisecond
+
+func (i *Inbox) tooMany(n int) bool { return i.cfg.MaxAttempts > 0 && n >= i.cfg.MaxAttempts }
+
+// settle enters a message whose handler's work is undone, or was done under a lease, and calls fn if nobody was faster.
+func (w *wrapped) settle(ctx context.Context, id identity, fn func(context.Context, *uow.Unit, entry) error) (became entry, err error) {
+	err = w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		if became, err = w.enter(ctx, u, id); err != nil || became == duplicate {
+			return err
+		}
+		if err := w.endLease(ctx, u, id); err != nil {
+			return err
+		}
+		if err := w.forgetAttempts(ctx, u.DB(), id); err != nil {
+			return err
+		}
+		return fn(ctx, u, became)
+	}, readCommitted())
+	return became, err
 }
 
 // What the lock and the index do for order and deduplication rests on it, whatever the server's default is.
@@ -62,30 +273,44 @@ func readCommitted() uow.Option { return uow.WithIsolation(sql.LevelReadCommitte
 func hopeless(err error) bool {
 	var decode *event.DecodeError
 	return messaging.IsPermanent(err) || errors.As(err, &decode) ||
-		errors.Is(err, event.ErrUnknownType) || errors.Is(err, messaging.ErrNoHandler)
+		errors.Is(err, event.ErrUnknownType) || errors.Is(err, event.ErrErased) || errors.Is(err, messaging.ErrNoHandler)
 }
 
 // bury makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is
-// settled, and its copies are duplicates. nil without a dead letter if another process was faster and has settled it.
-func (w *wrapped) bury(ctx context.Context, id identity, m *messaging.Message, cause error) error {
-	var fresh bool
-	err := w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
-		if fresh, err = w.claim(ctx, u.DB(), id); err != nil || !fresh {
+// settled, and its copies are duplicates. nil without a dead letter if another process was faster and has settled it, or if
+// others of its key have been parked meanwhile: then it comes to its turn behind them.
+func (w *wrapped) bury(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
+	became, err := w.settle(ctx, id, func(ctx context.Context, u *uow.Unit, became entry) error {
+		if became == early {
+			return w.setAside(ctx, u.DB(), id, m)
+		}
+		if became == behind {
+			_, err := w.park(ctx, u.DB(), parking{id, m, 0, errorText(cause)})
 			return err
 		}
-		return w.storeDead(ctx, u.DB(), id, m, cause)
-	}, readCommitted())
+		holds := id.lock != nil && !w.cfg.DeadLetsPass
+		if err := w.storeDead(ctx, u.DB(), id, m, n, cause, holds); err != nil || !holds {
+			return err
+		}
+		return w.stopKeys(ctx, u.DB(), keyDead, 0, id)
+	})
 	if err != nil {
 		w.count(ctx, w.consumer, "failed")
 		// The cause is permanent; that it could not be written down is not.
 		return fmt.Errorf("inbox: make a dead letter of message %q, which failed with %q: %w", m.ID, cause.Error(), err)
 	}
-	if !fresh {
-		w.count(ctx, w.consumer, "duplicate")
-		return nil
+	switch became {
+	case fresh:
+		w.acquit()
+		w.buried(ctx, id, m, cause)
+	default:
+		w.settled(ctx, became)
 	}
+	return nil
+}
+
+func (w *wrapped) buried(ctx context.Context, id identity, m *messaging.Message, cause error) {
 	w.count(ctx, w.consumer, "dead")
 	w.log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
-		"topic", m.Topic, "type", m.Type, "id", m.ID, "message_key", id.key.String(), "error", cause)
-	return nil
+		"topic", m.Topic, "type", m.Type, "id", m.ID, "ordering_key", id.ordering, "message_key", id.key.String(), "error", cause)
 }

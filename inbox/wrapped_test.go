@@ -75,9 +75,14 @@ func TestCopyWaitsForTheFirstAndRunsIfThatFails(t *testing.T) {
 // awaitWaiters returns once n statements on this test's inbox wait for a lock.
 func (w *world) awaitWaiters(n int) {
 	w.t.Helper()
-	const waiting = `SELECT count(DISTINCT waits.pid) FROM pg_locks waits JOIN pg_locks has ON has.pid = waits.pid
-		WHERE NOT waits.granted AND has.relation = 'inbox'::regclass`
-	require.Eventually(w.t, func() bool { return column[int](w.t, w.db.DB, waiting)[0] >= n }, 20*time.Second, 5*time.Millisecond)
+	const waiting = `WITH RECURSIVE held AS (
+			SELECT DISTINCT pid FROM pg_locks WHERE relation = 'inbox'::regclass AND granted
+		), waits AS (
+			SELECT a.pid FROM pg_stat_activity a WHERE pg_blocking_pids(a.pid) && (SELECT array_agg(pid) FROM held)
+			UNION
+			SELECT a.pid FROM waits w JOIN pg_stat_activity a ON w.pid = ANY (pg_blocking_pids(a.pid))
+		) SELECT count(*) FROM waits`
+	require.Eventually(w.t, func() bool { return column[int](w.t, w.db.DB, waiting)[0] >= n }, time.Minute, 5*time.Millisecond)
 }
 
 // Two processes were given the same key, as at a takeover: the second message must see what the first one did.
@@ -293,6 +298,7 @@ func TestWithinAnotherUnitItCommitsWithIt(t *testing.T) {
 
 func TestWithAPooler(t *testing.T) {
 	w := newWorld(t)
+	w.units = uow.New(w.db.Pooled(t).DB, &uow.Config{Source: "test", Logger: quiet()})
 	m := ordered(newID(t), "o1")
 	box := newBox(w.units, &inbox.Config{Pooler: true, Schema: w.db.Schema})
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))

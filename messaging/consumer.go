@@ -13,21 +13,28 @@ const lastMoment = time.Second
 
 // Consumer receives the messages of one [Receiver] and has a [Handler] handle them: different keys at once, the
 // messages of one key strictly one after the other, each until it is settled. It acknowledges what was settled, and
-// nothing else. A consumer runs once; when its receiver dies, subscribe again and make a new one.
+// nothing else. With ConsumerConfig.BatchSize a [BatchHandler] gets messages of different keys, and several of one key in
+// their order, in one call. A consumer runs once; when its receiver dies, subscribe again and make a new one.
 type Consumer struct {
 	receiver  Receiver
 	handler   Handler
 	cfg       ConsumerConfig
 	telemetry *telemetry
+	lanes     *lanes // nil: one by one
 
 	queue   chan struct{} // a token per message in this process
 	slots   chan struct{} // a token per running handler
+	idle    chan keyed    // to workers that have nothing to do
+	resting chan struct{} // a token for each of them
 	working sync.WaitGroup
 
 	mu           sync.Mutex
 	keys         map[string][]*Message // the keys that are being worked on, and what waits behind each
+	crowd        crowd
 	unsettled    int
 	lastProgress time.Time
+	paused       bool
+	standstill   standstill
 }
 
 // Progress tells how far a [Consumer] has come.
@@ -37,20 +44,25 @@ type Progress struct {
 	// Last is when a message was settled last, or when the oldest unsettled one was received if nothing was unsettled
 	// before it. Zero before the first message.
 	Last time.Time
+	// Backlog is what waited at the broker when it was asked last, and Standstill for how long, until then, something had
+	// waited without any consumer settling anything. Zero if the receiver is no [BacklogReceiver] or the broker did not say.
+	Backlog    int64
+	Standstill time.Duration
 }
 
-// Stalled tells whether there was work all the time and none of it got done for longer than limit.
+// Stalled tells whether there was work all the time, here or at the broker, and none of it got done for longer than limit.
 func (p Progress) Stalled(limit time.Duration) bool {
-	return p.Unsettled > 0 && time.Since(p.Last) > limit
+	return p.Unsettled > 0 && time.Since(p.Last) > limit || p.Standstill > limit
 }
 
 // NewConsumer returns a consumer of r, whose messages h handles. The consumer closes r when it ends.
 func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
 	c := cfg.withDefaults()
 	return &Consumer{
-		receiver: r, handler: h, cfg: c, telemetry: newTelemetry(&c),
+		receiver: r, handler: h, cfg: c, telemetry: newTelemetry(&c), lanes: newLanes(h, &c),
 		queue: make(chan struct{}, max(c.Queue, 1)), slots: make(chan struct{}, max(c.Concurrency, 1)),
-		keys: map[string][]*Message{},
+		idle: make(chan keyed), resting: make(chan struct{}, max(c.Concurrency, 1)),
+		keys: map[string][]*Message{}, crowd: newCrowd(max(c.Queue, 1)),
 	}
 }
 
@@ -68,7 +80,18 @@ func (c *Consumer) Run(ctx context.Context) error {
 	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 
-	stop(c.receive(&shift{handling: handling, stopped: receiving.Done(), stop: stop}, receiving))
+	s := &shift{handling: handling, stopped: receiving.Done(), stop: stop}
+	if c.lanes != nil {
+		for _, in := range c.lanes.in {
+			c.working.Go(func() { c.runLane(s, in) })
+		}
+	}
+	var watching sync.WaitGroup
+	if r, ok := c.receiver.(BacklogReceiver); ok && c.cfg.BacklogInterval > 0 {
+		watching.Go(func() { c.watch(receiving, r) })
+	}
+	stop(c.receive(s, receiving))
+	watching.Wait()
 
 	errs := []error{c.drain(ctx, abandon), c.receiver.Close()}
 	if ctx.Err() == nil {
@@ -80,12 +103,33 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return nil
 }
 
-// Progress tells how far the consumer has come. A consumer with nothing unsettled is idle as far as it knows; whether
-// messages wait at the broker only the broker can tell.
+// Progress tells how far the consumer has come.
 func (c *Consumer) Progress() Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Progress{Unsettled: c.unsettled, Last: c.lastProgress}
+	return Progress{
+		Unsettled: c.unsettled, Last: c.lastProgress,
+		Backlog: c.standstill.backlog.Messages, Standstill: c.standstill.lasted(),
+	}
+}
+
+// Pause stops the flow of messages, for as long as a service that all handlers need is away for example: what is in this
+// process is still handled, and the consumer keeps its place among the others. Waiting at the broker is no standstill then.
+func (c *Consumer) Pause() { c.setPaused(true) }
+
+// Resume starts the flow again.
+func (c *Consumer) Resume() { c.setPaused(false) }
+
+func (c *Consumer) setPaused(paused bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = paused
+	c.standstill.since = time.Time{}
+	if paused {
+		c.receiver.Pause()
+	} else {
+		c.receiver.Resume()
+	}
 }
 
 // shift is what the workers of one Run share.

@@ -16,9 +16,13 @@ type ConsumerConfig struct {
 	Name string
 	// Concurrency is how many handlers run at once, for different keys. Default: 8.
 	Concurrency int `env:"CONCURRENCY"`
+	// BatchSize is how many messages a [BatchHandler] gets at once, at most: what is there is taken, and more is not waited
+	// for. There are Concurrency batches at once. 1: one by one, as for other handlers. Default: 1.
+	BatchSize int `env:"BATCH_SIZE"`
 	// Queue is how many messages are in this process at once: waiting for a handler or behind their key, being handled,
 	// or pausing before another try. When it is full nothing is received, so it bounds both memory and what a restart
-	// brings again. It should be a good deal more than Concurrency. Default: 64.
+	// brings again. It should be a good deal more than Concurrency, and than Concurrency batches; a batch must fit into it.
+	// Default: 64, or two batches for each of Concurrency.
 	Queue int `env:"QUEUE"`
 	// Unordered lets messages of one key run at once. It is for [Shared] subscriptions. Default: false.
 	Unordered bool
@@ -30,6 +34,8 @@ type ConsumerConfig struct {
 	// DrainTimeout is how long running handlers may take to end once the consumer stops, before their context is
 	// cancelled; -1: it is cancelled at once. Default: 30s.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
+	// BacklogInterval is how often the broker is asked what waits there; -1: never. Default: 20s.
+	BacklogInterval time.Duration `env:"BACKLOG_INTERVAL"`
 
 	// Logger gets a warning for every failed try. Default: slog.Default().
 	Logger *slog.Logger
@@ -42,10 +48,14 @@ type ConsumerConfig struct {
 // Validate names every field that cannot be used.
 func (c *ConsumerConfig) Validate() error {
 	var errs []error
-	for name, n := range map[string]int{"Concurrency": c.Concurrency, "Queue": c.Queue} {
+	for name, n := range map[string]int{"Concurrency": c.Concurrency, "BatchSize": c.BatchSize, "Queue": c.Queue} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.%s is %d: give a count of at least 1", name, n))
 		}
+	}
+	if c.Queue > 0 && c.Queue < c.BatchSize {
+		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.Queue is %d and BatchSize %d: no batch would ever be full; "+
+			"let Queue be 0, or twice the batches of all handlers", c.Queue, c.BatchSize))
 	}
 	for name, d := range map[string]time.Duration{"RetryDelay": c.RetryDelay, "RetryMaxDelay": c.RetryMaxDelay} {
 		if d < 0 {
@@ -55,21 +65,34 @@ func (c *ConsumerConfig) Validate() error {
 	if c.DrainTimeout < -1 {
 		errs = append(errs, errors.New("messaging: ConsumerConfig.DrainTimeout is negative: give a duration, or -1 to cancel at once"))
 	}
+	if c.BacklogInterval < -1 {
+		errs = append(errs, errors.New("messaging: ConsumerConfig.BacklogInterval is negative: give a duration, or -1 for never"))
+	}
 	return errors.Join(errs...)
 }
+
+// AtOnce is how many messages a consumer with this configuration has at once, at most: its Queue, or the default for it.
+func (c *ConsumerConfig) AtOnce() int { return c.withDefaults().Queue }
 
 func (c *ConsumerConfig) withDefaults() ConsumerConfig {
 	var out ConsumerConfig
 	if c != nil {
 		out = *c
 	}
-	for field, value := range map[*int]int{&out.Concurrency: 8, &out.Queue: 64} {
+	for field, value := range map[*int]int{&out.Concurrency: 8, &out.BatchSize: 1} {
 		if *field == 0 {
 			*field = value
 		}
 	}
+	if out.Queue == 0 {
+		out.Queue = 64
+		if out.BatchSize > 1 {
+			out.Queue = max(64, 2*out.BatchSize*out.Concurrency)
+		}
+	}
 	for field, value := range map[*time.Duration]time.Duration{
 		&out.RetryDelay: 100 * time.Millisecond, &out.RetryMaxDelay: 30 * time.Second, &out.DrainTimeout: 30 * time.Second,
+		&out.BacklogInterval: 20 * time.Second,
 	} {
 		if *field == 0 {
 			*field = value

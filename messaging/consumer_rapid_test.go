@@ -23,6 +23,7 @@ type plan struct {
 	seed        uint64
 	concurrency int
 	queue       int
+	batch       int
 }
 
 func drawPlan(t *rapid.T) plan {
@@ -30,7 +31,8 @@ func drawPlan(t *rapid.T) plan {
 		keys:        rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 1, 40).Draw(t, "keys"),
 		seed:        rapid.Uint64().Draw(t, "seed"),
 		concurrency: rapid.IntRange(1, 4).Draw(t, "concurrency"),
-		queue:       rapid.IntRange(1, 10).Draw(t, "queue"),
+		queue:       rapid.IntRange(5, 10).Draw(t, "queue"),
+		batch:       rapid.IntRange(1, 5).Draw(t, "batch"),
 	}
 }
 
@@ -102,12 +104,15 @@ func (p plan) run() (wrong []string) {
 	}
 	var mu sync.Mutex
 	handled, next := map[string]bool{}, map[string]int{}
-	h := messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
+	fate := func() int {
 		mu.Lock()
-		fate := random.IntN(5)
-		mu.Unlock()
-		time.Sleep(time.Duration(fate) * time.Millisecond)
-		switch fate {
+		defer mu.Unlock()
+		return random.IntN(5)
+	}
+	alone := func(_ context.Context, m *messaging.Message) error {
+		n := fate()
+		time.Sleep(time.Duration(n) * time.Millisecond)
+		switch n {
 		case 1:
 			return errNotNow
 		case 2:
@@ -123,8 +128,28 @@ func (p plan) run() (wrong []string) {
 			}
 		}
 		return nil
-	})
-	cfg := &messaging.ConsumerConfig{Concurrency: p.concurrency, Queue: p.queue, Logger: slog.New(slog.DiscardHandler)}
+	}
+	// It handles messages until one of their key fails, and does not name what is behind that one, or forgets it all.
+	batch := func(ctx context.Context, msgs []*messaging.Message) error {
+		if fate() == 0 {
+			return errNotNow
+		}
+		failed, held := map[int]error{}, map[string]bool{}
+		for i, m := range msgs {
+			if held[m.AggregateID] {
+				continue
+			}
+			if err := alone(ctx, m); err != nil {
+				failed[i], held[m.AggregateID] = err, true
+			}
+		}
+		if len(failed) == 0 {
+			return nil
+		}
+		return &messaging.BatchError{Failed: failed}
+	}
+	h := newBatchScript(batch, alone)
+	cfg := &messaging.ConsumerConfig{Concurrency: p.concurrency, Queue: p.queue, BatchSize: p.batch, Logger: slog.New(slog.DiscardHandler)}
 	for len(b.acked) < len(b.log) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+random.IntN(10_000))*time.Millisecond)
 		_ = messaging.NewConsumer(b.subscribe(), h, cfg).Run(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -23,6 +24,9 @@ type telemetry struct {
 	handled  metric.Int64Counter
 	running  metric.Int64UpDownCounter
 	duration metric.Float64Histogram
+	backlog  metric.Int64Gauge
+
+	attributes sync.Map // topic and outcome -> metric.MeasurementOption
 }
 
 func newTelemetry(c *ConsumerConfig) *telemetry {
@@ -36,6 +40,10 @@ func newTelemetry(c *ConsumerConfig) *telemetry {
 	if err != nil {
 		otel.Handle(err)
 	}
+	backlog, err := meter.Int64Gauge("oncebox.consumer.backlog", metric.WithDescription("Messages that wait at the broker"))
+	if err != nil {
+		otel.Handle(err)
+	}
 	return &telemetry{
 		consumer: c.Name,
 		log:      otelx.Logger(c.Logger),
@@ -43,7 +51,23 @@ func newTelemetry(c *ConsumerConfig) *telemetry {
 		handled:  otelx.Counter(meter, "oncebox.consumer.handled", "Tries of handlers, by outcome"),
 		running:  running,
 		duration: duration,
+		backlog:  backlog,
 	}
+}
+
+// measured returns the attributes of a measurement, made once: they would be sorted and copied for each message.
+func (t *telemetry) measured(topic, outcome string) metric.MeasurementOption {
+	key := [2]string{topic, outcome}
+	if known, ok := t.attributes.Load(key); ok {
+		return known.(metric.MeasurementOption) //nolint:forcetypeassert // nothing else is stored
+	}
+	attributes := []attribute.KeyValue{attribute.String("consumer", t.consumer), attribute.String("topic", topic)}
+	if outcome != "" {
+		attributes = append(attributes, attribute.String("outcome", outcome))
+	}
+	made := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	t.attributes.Store(key, made)
+	return made
 }
 
 // handle runs h in a span of its own. The span is linked to the sender's and not its child: a message may be handled
@@ -52,9 +76,8 @@ func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 	opts := []trace.SpanStartOption{
 		trace.WithNewRoot(),
 		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(otelx.OperationProcess.Attributes(m.Topic)...),
 		trace.WithAttributes(
-			attribute.String("messaging.operation.type", "process"),
-			attribute.String("messaging.destination.name", m.Topic),
 			attribute.String("messaging.consumer.group.name", t.consumer),
 			attribute.String("messaging.message.id", m.ID),
 			attribute.String("oncebox.event.type", m.Type),
@@ -64,17 +87,17 @@ func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 	if sender := otelx.Extract(m.Metadata); sender.IsValid() {
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sender}))
 	}
-	ctx, span := t.tracer.Start(ctx, "process "+m.Topic, opts...)
+	ctx, span := t.tracer.Start(ctx, otelx.OperationProcess.SpanName(m.Topic), opts...)
 	defer span.End()
 
-	where := []attribute.KeyValue{attribute.String("consumer", t.consumer), attribute.String("topic", m.Topic)}
-	t.running.Add(ctx, 1, metric.WithAttributes(where...))
-	defer t.running.Add(ctx, -1, metric.WithAttributes(where...))
+	running := t.measured(m.Topic, "")
+	t.running.Add(ctx, 1, running)
+	defer t.running.Add(ctx, -1, running)
 	start := time.Now()
 	err := call(NewContext(ctx, m), h, m)
 	took := time.Since(start).Seconds()
 
-	what := metric.WithAttributes(append(where, attribute.String("outcome", outcome(err)))...)
+	what := t.measured(m.Topic, outcome(err))
 	t.handled.Add(ctx, 1, what)
 	t.duration.Record(ctx, took, what)
 	if err != nil {
@@ -100,17 +123,28 @@ func outcome(err error) string {
 
 // failed logs a failed try.
 func (t *telemetry) failed(ctx context.Context, m *Message, n int, pause time.Duration, err error) {
-	level, text := slog.LevelWarn, "oncebox: handler failed, its key is held until the message is tried again"
+	level, text := failureLevel(err), "oncebox: handler failed, its key is held until the message is tried again"
 	attrs := []slog.Attr{
 		slog.String("consumer", t.consumer), slog.String("topic", m.Topic), slog.String("type", m.Type), slog.String("id", m.ID),
 		slog.String("key", m.OrderingKey()), slog.Int("try", n), slog.Duration("pause", pause), slog.Any("error", err),
 	}
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
-		level = slog.LevelError
-		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
-	}
 	if IsPermanent(err) {
 		level, text = slog.LevelError, "oncebox: handler gave up for good and nothing makes a dead letter of it: wrap the handler with inbox.Wrap"
 	}
-	t.log.LogAttrs(ctx, level, text, attrs...)
+	t.log.LogAttrs(ctx, level, text, withStack(attrs, err)...)
+}
+
+func failureLevel(err error) slog.Level {
+	if _, panicked := errors.AsType[*PanicError](err); panicked {
+		return slog.LevelError
+	}
+	return slog.LevelWarn
+}
+
+// withStack adds where a handler panicked, if it did.
+func withStack(attrs []slog.Attr, err error) []slog.Attr {
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
+		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
+	}
+	return attrs
 }

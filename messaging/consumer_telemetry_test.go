@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -71,27 +72,79 @@ func TestConsumerMetrics(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, stop())
 
-		var data metricdata.ResourceMetrics
-		require.NoError(t, reader.Collect(context.Background(), &data))
-		got := map[string]int64{}
-		for _, m := range data.ScopeMetrics[0].Metrics {
-			switch d := m.Data.(type) {
-			case metricdata.Sum[int64]:
-				for _, p := range d.DataPoints {
-					consumer, _ := p.Attributes.Value("consumer")
-					require.Equal(t, "billing", consumer.AsString())
-					outcome, _ := p.Attributes.Value("outcome")
-					got[m.Name+" "+outcome.AsString()] = p.Value
-				}
-			case metricdata.Histogram[float64]:
-				for _, p := range d.DataPoints {
-					got[m.Name] += int64(p.Count)
-				}
-			}
-		}
 		require.Equal(t, map[string]int64{
 			"oncebox.consumer.handled ok": 1, "oncebox.consumer.handled error": 1, "oncebox.consumer.handled panic": 1,
 			"oncebox.consumer.handled permanent": 1, "oncebox.consumer.running ": 0, "oncebox.consumer.duration": 4,
-		}, got)
+		}, measured(t, reader))
 	})
+}
+
+func TestBatchSpanIsLinkedToAllSenders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spans := tracetest.NewSpanRecorder()
+		a, b := msg("a", 1), msg("b", 1)
+		a.Metadata = event.Metadata{event.TraceParent: sender}
+		b.Metadata = event.Metadata{event.TraceParent: "00-0af7651916cd43dd8448eb211c80319c-00000000000000b2-01"}
+		var inHandler trace.SpanContext
+		release := make(chan error)
+		h := newBatchScript(func(ctx context.Context, _ []*messaging.Message) error {
+			inHandler = trace.SpanContextFromContext(ctx)
+			return <-release
+		}, fine)
+		r := newFakeReceiver()
+		cfg := oneLane(10)
+		cfg.Name = "billing"
+		cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+		reader := metric.NewManualReader()
+		cfg.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+		_, stop := start(t, r, h, cfg)
+		for _, m := range []*messaging.Message{msg("c", 1), a, b} {
+			r.incoming <- m
+			synctest.Wait() // the first one alone, the others meanwhile
+		}
+		release <- nil
+		release <- &messaging.BatchError{Failed: map[int]error{0: nil}}
+		synctest.Wait()
+		require.NoError(t, stop())
+
+		span := spans.Ended()[1]
+		require.Equal(t, "process thing", span.Name())
+		require.Equal(t, span.SpanContext().SpanID(), inHandler.SpanID())
+		require.Len(t, span.Links(), 2)
+		require.Equal(t, "b7ad6b7169203331", span.Links()[0].SpanContext.SpanID().String())
+		require.Equal(t, "00000000000000b2", span.Links()[1].SpanContext.SpanID().String())
+		require.Contains(t, span.Attributes(), attribute.Int("messaging.batch.message_count", 2))
+		require.Equal(t, "partial", span.Status().Description)
+		require.Len(t, spans.Ended(), 3, "one for each batch, one for the message that failed in the second")
+
+		got := measured(t, reader)
+		require.Equal(t, int64(3), got["oncebox.consumer.handled ok"])
+		require.Equal(t, int64(1), got["oncebox.consumer.handled error"])
+		require.Zero(t, got["oncebox.consumer.running "])
+		require.Equal(t, int64(3), got["oncebox.consumer.duration"])
+	})
+}
+
+// measured sums up what was measured, by name and outcome.
+func measured(t *testing.T, reader *metric.ManualReader) map[string]int64 {
+	t.Helper()
+	var data metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &data))
+	got := map[string]int64{}
+	for _, m := range data.ScopeMetrics[0].Metrics {
+		switch d := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range d.DataPoints {
+				consumer, _ := p.Attributes.Value("consumer")
+				require.Equal(t, "billing", consumer.AsString())
+				outcome, _ := p.Attributes.Value("outcome")
+				got[m.Name+" "+outcome.AsString()] = p.Value
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range d.DataPoints {
+				got[m.Name] += int64(p.Count)
+			}
+		}
+	}
+	return got
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
+// crowdedTries is how many pauses of a message a crowd can end.
+const crowdedTries = 3
+
 // errStopped means that a message was not tried because the consumer stops.
 var errStopped = errors.New("messaging: the consumer stops")
 
@@ -23,12 +26,12 @@ func (m *Message) OrderingKey() string {
 	return keyed.OrderingKey()
 }
 
-// accept puts m behind its key, and gives the key a worker if it has none. A worker is a goroutine that lives as long
-// as its key has messages; the queue bounds how many there are.
+// accept puts m into a lane, or behind its key, and gives the key a worker if it has none. The queue bounds how many there
+// are.
 func (c *Consumer) accept(s *shift, m *Message) {
-	key := ""
+	k := keyed{m: m}
 	if !c.cfg.Unordered {
-		key = m.OrderingKey()
+		k.key = m.OrderingKey()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,22 +39,50 @@ func (c *Consumer) accept(s *shift, m *Message) {
 		c.lastProgress = time.Now()
 	}
 	c.unsettled++
-	if key != "" {
-		waiting, busy := c.keys[key]
+	if c.lanes != nil {
+		c.lanes.put(k)
+		return
+	}
+	if k.key != "" {
+		waiting, busy := c.keys[k.key]
 		if busy {
-			c.keys[key] = append(waiting, m)
+			c.keys[k.key] = append(waiting, m)
+			c.crowd.join(k.key)
 			return
 		}
-		c.keys[key] = nil
+		c.keys[k.key] = nil
 	}
-	c.working.Go(func() { c.work(s, key, m) })
+	select {
+	case c.idle <- k:
+	default:
+		c.working.Go(func() { c.worker(s, k) })
+	}
 }
 
-// work settles m and what came behind it. When the consumer stops before m is settled, what is behind m stays where it
-// is: closing the receiver hands it back.
-func (c *Consumer) work(s *shift, key string, m *Message) {
-	for m != nil && c.settle(s, m) {
-		m = c.next(key)
+// worker works on a key, and then on others. A new goroutine for each would be simpler, but growing its stack for the depth
+// of a handler with a database was a sixth of the CPU time that a message takes in this process.
+func (c *Consumer) worker(s *shift, k keyed) {
+	for {
+		c.work(s, k, 1)
+		select {
+		case c.resting <- struct{}{}:
+		default:
+			return // there are enough of them
+		}
+		select {
+		case k = <-c.idle:
+			<-c.resting
+		case <-s.stopped:
+			return
+		}
+	}
+}
+
+// work settles k, for which the next try is the n-th, and what came behind it. When the consumer stops before a message
+// is settled, what is behind it stays where it is: closing the receiver hands it back.
+func (c *Consumer) work(s *shift, k keyed, n int) {
+	for m := k.m; m != nil && c.settle(s, k.key, m, n); n = 1 {
+		m = c.next(k.key)
 		<-c.queue
 	}
 }
@@ -60,25 +91,35 @@ func (c *Consumer) work(s *shift, key string, m *Message) {
 func (c *Consumer) next(key string) *Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unsettled--
-	c.lastProgress = time.Now()
+	c.progress(1)
 	waiting := c.keys[key]
 	if len(waiting) == 0 {
 		delete(c.keys, key)
 		return nil
 	}
+	next := waiting[0]
+	waiting[0] = nil // the slice would keep it
 	c.keys[key] = waiting[1:]
-	return waiting[0]
+	return next
 }
 
-// settle tries m until its handler returns nil, and acknowledges it. false: the consumer stops, m is not settled.
-func (c *Consumer) settle(s *shift, m *Message) bool {
-	for n := 1; ; n++ {
-		err := c.try(s, m, n)
+// progress counts settled messages. The caller holds the mutex.
+func (c *Consumer) progress(settled int) {
+	if settled > 0 {
+		c.unsettled -= settled
+		c.lastProgress = time.Now()
+	}
+}
+
+// settle tries m, for the n-th time at first, until its handler returns nil, and acknowledges it. false: the consumer
+// stops, m is not settled.
+func (c *Consumer) settle(s *shift, key string, m *Message, n int) bool {
+	for ; ; n++ {
+		err := c.try(s, key, m, n)
 		if err == nil {
 			break
 		}
-		if errors.Is(err, errStopped) || !c.pause(s, m, n, err) {
+		if errors.Is(err, errStopped) || !c.pause(s, key, m, n, err) {
 			return false
 		}
 	}
@@ -91,27 +132,40 @@ func (c *Consumer) settle(s *shift, m *Message) bool {
 }
 
 // try runs the handler once, as soon as there is a slot for it.
-func (c *Consumer) try(s *shift, m *Message, n int) error {
+func (c *Consumer) try(s *shift, key string, m *Message, n int) error {
+	if !c.enter(s) {
+		return errStopped
+	}
+	defer c.leave()
+	// A copy, so that a handler that still holds the message of an earlier try cannot disturb this one.
+	attempt := *m
+	attempt.Attempt = max(m.Attempt, 1) + n - 1
+	attempt.consumer, attempt.lineup = c, key
+	return c.telemetry.handle(s.handling, c.handler, &attempt)
+}
+
+// enter waits for a slot. false: the consumer stops.
+func (c *Consumer) enter(s *shift) bool {
 	select {
 	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
 	case <-s.stopped:
-		return errStopped
+		return false
 	}
 	// The slot may have come free because everybody is going home.
 	select {
 	case <-s.stopped:
-		return errStopped
+		c.leave()
+		return false
 	default:
+		return true
 	}
-	// A copy, so that a handler that still holds the message of an earlier try cannot disturb this one.
-	attempt := *m
-	attempt.Attempt = max(m.Attempt, 1) + n - 1
-	return c.telemetry.handle(s.handling, c.handler, &attempt)
 }
 
-// pause waits before m is tried again. The key is held and the slot is not. false: the consumer stops.
-func (c *Consumer) pause(s *shift, m *Message, n int, err error) bool {
+func (c *Consumer) leave() { <-c.slots }
+
+// pause waits before m is tried again, unless that would keep too many others out. The key is held and the slot is not.
+// false: the consumer stops.
+func (c *Consumer) pause(s *shift, key string, m *Message, n int, err error) bool {
 	d := backoff.Jitter(backoff.Exponential(n, c.cfg.RetryDelay, c.cfg.RetryMaxDelay))
 	if after, ok := RetryDelay(err); ok && after > 0 {
 		d = after
@@ -121,10 +175,26 @@ func (c *Consumer) pause(s *shift, m *Message, n int, err error) bool {
 		d = c.cfg.RetryMaxDelay
 	}
 	c.telemetry.failed(s.handling, m, n, d, err)
+	var crowded chan struct{} // never, for one that waits for somebody else
+	if !waits(err) {
+		c.mu.Lock()
+		pause := c.crowd.enter(key, len(c.keys[key]))
+		c.mu.Unlock()
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.crowd.leave(pause)
+		}()
+		if n <= crowdedTries { // later on nobody parks it: it would be tried without a pause for ever
+			crowded = pause.end
+		}
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-crowded:
 		return true
 	case <-s.stopped:
 		return false

@@ -24,13 +24,18 @@
 // in trouble), [ErrBrokerDown] (nothing can be sent), [ErrUnknown] (perhaps sent), [ErrBehind] (held back behind a
 // failed message of its key). Anything else is a refusal of this one message that may pass when tried again.
 //
+// [Router] makes its errors permanent where trying again leads nowhere, tries again while the key of a sealed event cannot be
+// had, and settles an event whose key was erased ([event.ErrErased]).
+//
 // A panic of a handler is a [*PanicError] and treated like any other error.
 //
 // # Metrics
 //
 // All by consumer and topic:
 //
-//   - oncebox.consumer.handled: tries of handlers, by outcome (ok, error, permanent, panic)
-//   - oncebox.consumer.duration: how long a try took, in seconds, by outcome
+//   - oncebox.consumer.handled: tries of messages, alone or in a batch, by outcome (ok, error, permanent, panic)
+//   - oncebox.consumer.duration: how long one call of a handler took, in seconds, by outcome; for batches also partial
 //   - oncebox.consumer.running: handlers that run at present
+//   - oncebox.consumer.backlog: what waits at the broker, as [Backlog] says; add up the processes of a [Failover] subscription,
+//     and take the greatest of the others
 package messaging

@@ -38,8 +38,9 @@ func IsPermanent(err error) bool {
 }
 
 type retryAfterError struct {
-	err error
-	d   time.Duration
+	err   error
+	d     time.Duration
+	waits bool
 }
 
 func (e *retryAfterError) Error() string { return e.err.Error() }
@@ -50,10 +51,25 @@ func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &retryAfterError{err, d}
+	return &retryAfterError{err: err, d: d}
 }
 
-// RetryDelay returns the pause that [RetryAfter] asked for, and whether it did.
+// Wait is [RetryAfter] for a message that was not tried, because another process is at work on one that comes before it. It does
+// not count for [Message.Crowded]: it waits for no mended handler, and to keep it elsewhere would not be of use. Wait(d, nil) is
+// nil.
+func Wait(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfterError{err: err, d: d, waits: true}
+}
+
+func waits(err error) bool {
+	r, ok := errors.AsType[*retryAfterError](err)
+	return ok && r.waits
+}
+
+// RetryDelay returns the pause that [RetryAfter] or [Wait] asked for, and whether it did.
 func RetryDelay(err error) (time.Duration, bool) {
 	if r, ok := errors.AsType[*retryAfterError](err); ok {
 		return r.d, true

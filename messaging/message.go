@@ -14,6 +14,9 @@ type Message struct {
 	Attempt int
 
 	receipt any
+	// Whose queue it is in, and behind which key.
+	consumer *Consumer
+	lineup   string
 }
 
 // NewMessage is for broker adapters. The receipt is what the adapter needs to acknowledge the message.

@@ -20,10 +20,19 @@ func (e *PanicError) Error() string {
 
 // call runs h and turns a panic into a [*PanicError].
 func call(ctx context.Context, h Handler, m *Message) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+	defer recovered(&err)
 	return h.Handle(ctx, m)
+}
+
+// callBatch does the same with a batch.
+func callBatch(ctx context.Context, h BatchHandler, msgs []*Message) (err error) {
+	defer recovered(&err)
+	return h.HandleBatch(ctx, msgs)
+}
+
+// recovered is to be deferred.
+func recovered(err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{Value: v, Stack: debug.Stack()}
+	}
 }

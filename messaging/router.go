@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 
 	"github.com/oncebox/oncebox/event"
 )
+
+// errWithheld takes the place of an error that may quote what was sealed: dead letters keep the text of their error.
+var errWithheld = errors.New("the payload does not fit; it was sealed, so what does not is withheld")
 
 // ErrNoHandler means that a router has no handler for a message's type.
 var ErrNoHandler = errors.New("messaging: no handler for the event type")
@@ -15,16 +19,22 @@ var ErrNoHandler = errors.New("messaging: no handler for the event type")
 // Router is a [Handler] that decodes each message and gives it to the handler of its type. Types without a handler are
 // settled if [Router.Ignore] names them or [Router.IgnoreUnknown] was called; otherwise the error is permanent, so
 // that nobody drops what nobody knows.
+//
+// Sealed events are opened first. While their keys cannot be had they are tried again. One whose key was erased is settled,
+// because nobody can ever read it: see [Router.Erased].
 type Router struct {
 	registry *event.Registry
 	handlers map[string]func(context.Context, event.Event) error
+	erased   HandlerFunc
 	ignored  map[string]bool
 	lenient  bool
 }
 
 // NewRouter returns a router that decodes with r.
 func NewRouter(r *event.Registry) *Router {
-	return &Router{registry: r, handlers: map[string]func(context.Context, event.Event) error{}, ignored: map[string]bool{}}
+	return &Router{
+		registry: r, handlers: map[string]func(context.Context, event.Event) error{}, erased: passOver, ignored: map[string]bool{},
+	}
 }
 
 // Handle makes fn the handler of T's event type. T must be registered before. It panics if it is not, or has a handler
@@ -61,6 +71,16 @@ func (r *Router) Ignore(types ...string) {
 // IgnoreUnknown settles messages of every type that has no handler.
 func (r *Router) IgnoreUnknown() { r.lenient = true }
 
+// Erased has fn handle the messages whose handler would not understand them any more, because the key of their payload was
+// erased. m is as it came, sealed. Default: a line in slog.Default(), and the message is settled.
+func (r *Router) Erased(fn HandlerFunc) { r.erased = fn }
+
+func passOver(ctx context.Context, m *Message) error {
+	slog.InfoContext(ctx, "oncebox: message settled unread, the key of its payload was erased",
+		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "key", m.Metadata[event.SealedKey])
+	return nil
+}
+
 // Handle decodes m and calls the handler of its type.
 func (r *Router) Handle(ctx context.Context, m *Message) error {
 	name, known := r.registry.Name(m.Type)
@@ -74,9 +94,28 @@ func (r *Router) Handle(ctx context.Context, m *Message) error {
 		}
 		return Permanent(fmt.Errorf("%w: %q on topic %s: register one, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic))
 	}
-	e, err := r.registry.Decode(&m.Envelope)
+	e, err := r.decode(ctx, &m.Envelope)
+	if errors.Is(err, event.ErrErased) {
+		return r.erased(ctx, m)
+	}
 	if err != nil {
-		return Permanent(err)
+		return err
 	}
 	return h(ctx, e)
+}
+
+// decode returns a permanent error if trying again leads nowhere.
+func (r *Router) decode(ctx context.Context, env *event.Envelope) (event.Event, error) {
+	opened, err := r.registry.Open(ctx, env)
+	if err == nil {
+		e, err := r.registry.Decode(opened)
+		if decode, ok := errors.AsType[*event.DecodeError](err); ok && opened != env {
+			err = &event.DecodeError{Type: decode.Type, Version: decode.Version, Err: errWithheld}
+		}
+		return e, Permanent(err)
+	}
+	if _, never := errors.AsType[*event.DecodeError](err); never {
+		err = Permanent(err)
+	}
+	return nil, err
 }

@@ -98,3 +98,81 @@ func TestHandleOfAnotherGoType(t *testing.T) {
 	require.True(t, messaging.IsPermanent(err))
 	require.ErrorContains(t, err, "registered as messaging_test.orderPlaced")
 }
+
+// sealer calls its function to open what it says it has sealed.
+type sealer func() ([]byte, error)
+
+func (sealer) Seal(_ context.Context, env *event.Envelope) ([]byte, string, error) {
+	return env.Payload, "k1", nil
+}
+
+func (s sealer) Open(context.Context, *event.Envelope, string) ([]byte, error) { return s() }
+
+func TestRouterOpensSealedEvents(t *testing.T) {
+	errDown := errors.New("the vault is down")
+	for _, c := range []struct {
+		name      string
+		payload   string
+		err       error
+		handled   bool
+		erased    bool
+		is        error
+		permanent bool
+	}{
+		{name: "readable", payload: `{"order_id":"7"}`, handled: true},
+		{name: "erased", err: event.ErrErased, erased: true},
+		{name: "not now", err: errDown, is: errDown},
+		{name: "never", err: &event.DecodeError{Type: "order.placed", Err: errDown}, is: errDown, permanent: true},
+		{name: "marked by the sealer", err: messaging.Permanent(errDown), is: errDown, permanent: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			registry := event.NewRegistry(event.WithSealer(sealer(func() ([]byte, error) { return []byte(c.payload), c.err })))
+			event.Register[orderPlaced](registry)
+			router := messaging.NewRouter(registry)
+			handled, erased := false, false
+			messaging.Handle(router, func(_ context.Context, e orderPlaced) error {
+				handled = true
+				require.Equal(t, orderPlaced{OrderID: "7"}, e)
+				return nil
+			})
+			m := typed("order.placed", "?")
+			require.NoError(t, registry.Seal(t.Context(), &m.Envelope))
+			if c.erased {
+				require.NoError(t, router.Handle(t.Context(), m), "by default it is settled")
+			}
+			router.Erased(func(_ context.Context, got *messaging.Message) error {
+				erased = got == m
+				return nil
+			})
+			err := router.Handle(t.Context(), m)
+			require.ErrorIs(t, err, c.is)
+			require.Equal(t, c.permanent, messaging.IsPermanent(err))
+			require.Equal(t, c.handled, handled)
+			require.Equal(t, c.erased, erased)
+		})
+	}
+}
+
+// The text of an error is stored with a dead letter, in the clear.
+func TestRouterDoesNotQuoteWhatWasSealed(t *testing.T) {
+	registry := event.NewRegistry(event.WithSealer(sealer(func() ([]byte, error) { return []byte(`{"total":4711.5}`), nil })))
+	event.Register[orderPlaced](registry)
+	router := messaging.NewRouter(registry)
+	messaging.Handle(router, func(context.Context, orderPlaced) error { return nil })
+	require.ErrorContains(t, router.Handle(t.Context(), typed("order.placed", `{"total":4711.5}`)), "4711.5", "an open one may be quoted")
+
+	m := typed("order.placed", "?")
+	require.NoError(t, registry.Seal(t.Context(), &m.Envelope))
+	err := router.Handle(t.Context(), m)
+	var decode *event.DecodeError
+	require.ErrorAs(t, err, &decode)
+	require.True(t, messaging.IsPermanent(err))
+	require.NotContains(t, err.Error(), "4711.5")
+}
+
+// An event that a handler cannot announce, because its own tenant was erased, says nothing about the message.
+func TestRouterDoesNotSettleWhatAHandlerCouldNotAnnounce(t *testing.T) {
+	router := messaging.NewRouter(newRegistry())
+	messaging.Handle(router, func(context.Context, orderPlaced) error { return event.ErrErased })
+	require.ErrorIs(t, router.Handle(t.Context(), typed("order.placed", `{}`)), event.ErrErased)
+}

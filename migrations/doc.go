@@ -19,14 +19,15 @@
 //	GRANT SELECT, INSERT ON outbox TO app;
 //	GRANT SELECT ON outbox_layout, oncebox_migrations TO app;
 //	GRANT INSERT ON outbox_tenant TO app;
+//	GRANT SELECT, INSERT, UPDATE ON outbox_dedup TO app; -- if it uses dedup keys
 //	GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app;
 //	GRANT EXECUTE ON FUNCTION outbox_first_lane TO app;
 //
 //	-- whoever relays, handles messages, keeps idempotency keys or cleans up
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay;
-//	GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves TO relay;
+//	GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves, inbox_seq TO relay;
 //	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
-//		inbox_make_partition, inbox_drop_partitions, outbox_first_lane TO relay;
+//		inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay;
 //
 // Grant again after an update that brought tables or functions. The functions make and drop daily partitions with the
 // rights of the owner of the tables. Nobody but the owner may call them until it is granted. They act on the tables beside

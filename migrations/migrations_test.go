@@ -255,6 +255,16 @@ func scanAll[T any](t *testing.T, db bun.IDB, query string, args ...any) (all []
 	return all
 }
 
+// Tools that apply files know them by their numbers.
+func TestNumbersAreUnique(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range files(t) {
+		number, _, _ := strings.Cut(name, "_")
+		require.Empty(t, seen[number], name)
+		seen[number] = name
+	}
+}
+
 func TestFilesNameNoSchema(t *testing.T) {
 	for _, name := range files(t) {
 		for _, word := range []string{"public.", "CREATE SCHEMA", "search_path TO", "COMMIT;", "BEGIN;"} {

@@ -48,7 +48,26 @@ func (p partitioned) make(t *testing.T, db bun.IDB, day string) bool {
 
 func (p partitioned) drop(t *testing.T, db bun.IDB, before string) int {
 	t.Helper()
-	return scan[int](t, db, "SELECT "+p.prefix()+"_drop_partitions(?)", before)
+	return scan[int](t, db, fmt.Sprintf(p.dropping(), "'"+before+"'"))
+}
+
+// dropping is the statement that drops what ended before %s. Children of the inbox are dropped one by one.
+func (p partitioned) dropping() string {
+	if p.table == "inbox" {
+		return `SELECT count(*) FILTER (WHERE inbox_empty_partition(day, '0') AND inbox_drop_partition(day))
+			FROM pg_inherits, to_date(right(inhrelid::regclass::text, 8), 'YYYYMMDD') day
+			WHERE inhparent = 'inbox'::regclass AND inhrelid::regclass::text ~ '_[0-9]{8}$' AND (day + 1)::timestamp AT TIME ZONE 'UTC' <= %s`
+	}
+	return "SELECT outbox_drop_partitions(%s)"
+}
+
+// drops are the calls that drop the day that ended at a moment. That of the outbox also drops those before.
+func (p partitioned) drops(at string) []string {
+	if p.table == "inbox" {
+		day := "((" + at + ")::timestamptz AT TIME ZONE 'UTC' - interval '1 day')::date"
+		return []string{"inbox_empty_partition(" + day + ", '0')", "inbox_drop_partition(" + day + ")"}
+	}
+	return []string{"outbox_drop_partitions((" + at + ")::timestamptz)"}
 }
 
 // rows lists the children and how many rows each has: "inbox_20261121 2".
@@ -197,12 +216,20 @@ func TestDropRefusesTheLastDay(t *testing.T) {
 	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
 		today := scan[string](t, db, "SELECT ((now() AT TIME ZONE 'UTC')::date)::text")
 		require.True(t, p.make(t, db, today))
-		for _, before := range []string{"now()", "now() - interval '23 hours 59 minutes'", "'infinity'", "now() + interval '10 years'"} {
-			_, err := db.ExecContext(t.Context(), "SELECT "+p.prefix()+"_drop_partitions("+before+")")
-			require.Equal(t, "22023", pgsql.Code(err), before)
-			require.ErrorContains(t, err, "within the last 24 hours")
+		moments := []string{"now()", "'infinity'", "now() + interval '10 years'"}
+		if p.table == "outbox_sent" {
+			moments = append(moments, "now() - interval '23 hours 59 minutes'") // of the inbox, the day before ended long before
 		}
-		require.Equal(t, 0, scan[int](t, db, "SELECT "+p.prefix()+"_drop_partitions(now() - interval '24 hours 1 minute')"))
+		for _, before := range moments {
+			for _, call := range p.drops(before) {
+				_, err := db.ExecContext(t.Context(), "SELECT "+call)
+				require.Equal(t, "22023", pgsql.Code(err), call)
+				require.ErrorContains(t, err, "within the last 24 hours")
+			}
+		}
+		for _, call := range p.drops("now() - interval '24 hours 1 minute'") {
+			exec(t, db, "SELECT "+call)
+		}
 		require.Len(t, p.rows(t, db), 2)
 	})
 }
@@ -279,7 +306,11 @@ func TestCallerCannotStandInForTables(t *testing.T) {
 		call := func(query string) string { return scan[string](t, tx, "SELECT "+db.Schema+"."+p.prefix()+query) }
 		require.Equal(t, "true", call("_make_partition('2020-01-02')::text"))
 		require.Equal(t, "true", call("_make_partition('2020-01-03')::text"))
-		require.Equal(t, "3", call("_drop_partitions('2020-01-04')::text"), "the real ones")
+		for _, day := range []string{"2020-01-02", "2020-01-03", "2020-01-04"} {
+			for _, drop := range p.drops("'" + day + " 00:00Z'") {
+				exec(t, tx, "SELECT "+db.Schema+"."+drop)
+			}
+		}
 		require.Equal(t, 2, scan[int](t, tx, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'pg_temp."+p.table+"'::regclass"),
 			"the decoy has its two children still and no more")
 		require.NoError(t, tx.Commit())
@@ -311,8 +342,10 @@ func TestLockTimeout(t *testing.T) {
 		defer reader.Rollback()
 		exec(t, reader, "SELECT count(*) FROM "+p.table)
 
-		for _, call := range []string{"_make_partition('2020-01-02')", "_drop_partitions('2020-01-04')", "_drop_partitions('2020-01-04', '1 ms')"} {
-			_, err := db.ExecContext(t.Context(), "SELECT "+p.prefix()+call)
+		exec(t, reader, p.insert, "2020-01-01 12:00:00Z")
+
+		for _, call := range append(p.drops("'2020-01-02 00:00Z'"), p.prefix()+"_make_partition('2020-01-02', '1 ms')") {
+			_, err := db.ExecContext(t.Context(), "SELECT "+call)
 			require.Equal(t, pgsql.CodeLockNotAvailable, pgsql.Code(err), call)
 		}
 		require.False(t, p.make(t, db, "2020-01-01"), "what is there needs no lock")

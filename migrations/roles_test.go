@@ -61,7 +61,9 @@ var partitionCalls = []string{
 	"SELECT outbox_drop_partition('2026-11-01')",
 	"SELECT outbox_drop_partitions('2026-11-01')",
 	"SELECT inbox_make_partition('2026-11-21')",
-	"SELECT inbox_drop_partitions('2026-11-01')",
+	"SELECT inbox_make_partition('2026-11-01')",
+	"SELECT inbox_empty_partition('2026-11-01', '1 day')",
+	"SELECT inbox_drop_partition('2026-11-01')",
 }
 
 func TestFunctionsAreNotForEverybody(t *testing.T) {
@@ -90,12 +92,13 @@ func TestDocumentedGrants(t *testing.T) {
 		"GRANT SELECT, INSERT ON outbox TO app",
 		"GRANT SELECT ON outbox_layout, oncebox_migrations TO app",
 		"GRANT INSERT ON outbox_tenant TO app",
+		"GRANT SELECT, INSERT, UPDATE ON outbox_dedup TO app",
 		"GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app",
 		"GRANT EXECUTE ON FUNCTION outbox_first_lane TO app",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay",
-		"GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves TO relay",
+		"GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves, inbox_seq TO relay",
 		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
-			inbox_make_partition, inbox_drop_partitions, outbox_first_lane TO relay`,
+			inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay`,
 	} {
 		exec(t, opened, strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay).Replace(grant))
 	}
@@ -104,6 +107,8 @@ func TestDocumentedGrants(t *testing.T) {
 			't', 'order', 'e', 's', '' FROM outbox_layout RETURNING seq`
 	require.EqualValues(t, 1, scan[int64](t, appDB, insert))
 	exec(t, appDB, "INSERT INTO outbox_tenant (tenant_id) VALUES ('t') ON CONFLICT DO NOTHING")
+	exec(t, appDB, `INSERT INTO outbox_dedup (tenant_id, dedup_key, event_id) VALUES ('t', 'k', gen_random_uuid())
+		ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = outbox_dedup.repeats + 1`)
 	require.NoError(t, migrations.Up(t.Context(), appDB, nil))
 	_, err := appDB.ExecContext(t.Context(), "DELETE FROM outbox")
 	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "whoever commits events cannot take them back")

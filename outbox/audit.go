@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // By says who does something by hand, and why. Both go to the audit.
@@ -70,25 +71,25 @@ FROM {schema}.outbox_audit a WHERE %s ORDER BY a.id DESC LIMIT %s`
 )
 
 // Audit lists what was done with dead letters, newest first. A page has at most limit entries (0: 100) and begins before
-// the last one of the page before (nil: with the newest), of which only the ID counts. Entries are kept until somebody
-// deletes them from outbox_audit.
+// the last one of the page before (nil: with the newest), of which only the ID counts. Entries are kept for
+// [Config.AuditRetention].
 func (s *Store) Audit(ctx context.Context, filter AuditFilter, before *AuditEntry, limit int) ([]AuditEntry, error) {
-	w := &where{}
+	w := &pgsql.Where{}
 	if filter.EventID != "" {
 		id, err := uuid.Parse(filter.EventID)
 		if err != nil {
 			return nil, fmt.Errorf("outbox: AuditFilter.EventID %q is not a UUID", filter.EventID)
 		}
-		w.add("a.event_id = %s::uuid", id.String())
+		w.Add("a.event_id = %s::uuid", id.String())
 	}
 	if before != nil {
-		w.add("a.id < %s::bigint", before.ID)
+		w.Add("a.id < %s::bigint", before.ID)
 	}
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	bound := w.arg(limit)
-	rows, err := s.adHoc().Query(ctx, s.db, fmt.Sprintf(listAudit, w, bound), w.args...)
+	bound := w.Arg(limit)
+	rows, err := s.adHoc().Query(ctx, s.db, fmt.Sprintf(listAudit, w, bound), w.Args...)
 	if err != nil {
 		return nil, wrap("list the audit", err)
 	}

@@ -33,6 +33,12 @@ type Config struct {
 	// DeadRetention is how long dead letters are kept before Clean deletes them. That frees their keys, as a discard does,
 	// and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them for ever. Default: 0.
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
+	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
+	// is 400 days.
+	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
+	// DedupRetention is for how long a producer's key ([event.WithDedupKey]) is remembered after its first event. At least 1h;
+	// -1 remembers for ever. Default: 168h.
+	DedupRetention time.Duration `env:"DEDUP_RETENTION"`
 	// BeforeDrop is called before a day of published rows is dropped, to archive it. The day stays while it returns an
 	// error, and is tried again by the next Clean; a warning and the metric oncebox.outbox.partitions_kept tell. It is
 	// called by one process at a time and may take hours, but again for the same day if the drop fails after all: an
@@ -48,7 +54,7 @@ type Config struct {
 
 	// Logger gets warnings. Default: slog.Default().
 	Logger *slog.Logger
-	// TracerProvider is where trace contexts come from. Default: the global one.
+	// TracerProvider takes the span in which an event is created, where its context is in a trace. Default: the global one.
 	TracerProvider trace.TracerProvider
 	// MeterProvider takes the metrics. Default: the global one.
 	MeterProvider metric.MeterProvider
@@ -57,9 +63,13 @@ type Config struct {
 const (
 	// DefaultRetention is how long published rows are kept.
 	DefaultRetention = 7 * 24 * time.Hour
+	// DefaultAuditRetention is how long the audit is kept.
+	DefaultAuditRetention = 400 * 24 * time.Hour
+	// DefaultDedupRetention is for how long a producer's keys are remembered.
+	DefaultDedupRetention = 7 * 24 * time.Hour
 	// NoRetention deletes rows when they are published.
 	NoRetention = time.Duration(-2)
-	// KeepForever keeps published rows, or dead letters, until somebody else removes them.
+	// KeepForever keeps published rows, dead letters, or the audit, until somebody else removes them.
 	KeepForever = time.Duration(-1)
 )
 
@@ -72,6 +82,12 @@ func (c *Config) Validate() error {
 	}
 	if c.DeadRetention != 0 && c.DeadRetention != KeepForever && c.DeadRetention < 24*time.Hour {
 		errs = append(errs, fmt.Errorf("outbox: Config.DeadRetention is %s: give 24h or more, or 0 to keep dead letters for ever", c.DeadRetention))
+	}
+	if c.AuditRetention != 0 && c.AuditRetention != KeepForever && c.AuditRetention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("outbox: Config.AuditRetention is %s: give 24h or more, or -1 to keep the audit for ever", c.AuditRetention))
+	}
+	if c.DedupRetention != 0 && c.DedupRetention != KeepForever && c.DedupRetention < time.Hour {
+		errs = append(errs, fmt.Errorf("outbox: Config.DedupRetention is %s: give 1h or more, or -1 to remember keys for ever", c.DedupRetention))
 	}
 	if c.MaxPayload < -1 {
 		errs = append(errs, fmt.Errorf("outbox: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
@@ -91,6 +107,12 @@ func (c *Config) withDefaults() Config {
 	}
 	if out.Retention == 0 {
 		out.Retention = DefaultRetention
+	}
+	if out.AuditRetention == 0 {
+		out.AuditRetention = DefaultAuditRetention
+	}
+	if out.DedupRetention == 0 {
+		out.DedupRetention = DefaultDedupRetention
 	}
 	if out.DefaultTenant == "" {
 		out.DefaultTenant = "default"

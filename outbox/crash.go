@@ -2,41 +2,51 @@ package outbox
 
 import "context"
 
-// A projector that dies leaves no note about the row that killed it. So its successor sends each row that may have been
-// on its way alone, and counts the attempt before it begins: a count that is found again was the last thing that some
-// projector did.
+// A projector that dies leaves no note about the row that killed it. So its successor sends the rows that may have been on
+// their way apart from all others, and counts the attempt before it begins: a count that is found again was among the last
+// things that some projector did.
+//
+// Like the note of a fetch, a count need not outlive a crash of the server: it is for the case that the projector dies and
+// the server lives.
 const (
-	countCrash = laneFence + `
-UPDATE {schema}.outbox o SET crashes = least(o.crashes + 1, 32000) FROM lane WHERE o.lane = lane.lane AND o.seq = $4`
-	countHeldCrash = laneFence + `
-UPDATE {schema}.outbox_held o SET crashes = least(o.crashes + 1, 32000) FROM lane WHERE o.lane = lane.lane AND o.seq = $4`
-	acquit = laneFence + `
-UPDATE {schema}.outbox o SET crashes = 0 FROM lane WHERE o.lane = lane.lane AND o.seq = $4 AND o.crashes > 0`
-	acquitHeld = laneFence + `
-UPDATE {schema}.outbox_held o SET crashes = 0 FROM lane WHERE o.lane = lane.lane AND o.seq = $4 AND o.crashes > 0`
+	countCrash     = settleFence + `UPDATE {schema}.outbox` + countOne
+	countHeldCrash = settleFence + `UPDATE {schema}.outbox_held` + countOne
+	acquit         = settleFence + `UPDATE {schema}.outbox` + countNone
+	acquitHeld     = settleFence + `UPDATE {schema}.outbox_held` + countNone
 
-	laneFence = `
-WITH lane AS MATERIALIZED (
-	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 FOR NO KEY UPDATE)`
+	countOne    = ` o SET crashes = least(o.crashes + 1, 32000)` + ofTheseRows
+	countNone   = ` o SET crashes = 0` + ofTheseRows + ` AND o.crashes > 0`
+	ofTheseRows = `
+FROM unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
+WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq`
 )
 
-// Suspect counts that a row is about to be sent alone; held says which table it is in. It returns [ErrFenced] if the lane
-// was lost or the row is gone.
-func (s *Store) Suspect(ctx context.Context, lease Lease, seq int64, held bool) error {
+// Suspect counts that the rows are about to be sent; held says which table they are in. It returns [ErrFenced] if a lane was
+// lost or a row is gone. The others may be counted then.
+func (s *Store) Suspect(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
 	statement := countCrash
 	if held {
 		statement = countHeldCrash
 	}
-	n, err := s.sql.Exec(ctx, s.db, statement, lease.Owner, lease.Lane, lease.Epoch, seq)
-	return fencedUnless(n, wrap("suspect a row", err))
+	n, err := s.count(ctx, statement, leases, ids)
+	if err == nil && n < int64(len(ids)) {
+		return ErrFenced
+	}
+	return wrap("suspect rows", err)
 }
 
-// Acquit takes the counts of a row back: the projector lived through the attempt, however it ended.
-func (s *Store) Acquit(ctx context.Context, lease Lease, seq int64, held bool) error {
+// Acquit takes the counts of rows back: the projector lived through the attempt, however it ended.
+func (s *Store) Acquit(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
 	statement := acquit
 	if held {
 		statement = acquitHeld
 	}
-	_, err := s.sql.Exec(ctx, s.db, statement, lease.Owner, lease.Lane, lease.Epoch, seq)
-	return wrap("acquit a row", err)
+	_, err := s.count(ctx, statement, leases, ids)
+	return wrap("acquit rows", err)
+}
+
+func (s *Store) count(ctx context.Context, statement string, leases []Lease, ids []RowID) (int64, error) {
+	owner, lanes, epochs := split(leases)
+	rowLanes, seqs := splitIDs(ids)
+	return s.sql.Exec(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs)
 }

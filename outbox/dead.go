@@ -67,10 +67,10 @@ func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string
 	}
 	w := filter.where()
 	if after != nil {
-		w.add("(d.died_at, d.id) > (%s::timestamptz, %s::uuid)", after.DiedAt, after.ID)
+		w.Add("(d.died_at, d.id) > (%s::timestamptz, %s::uuid)", after.DiedAt, after.ID)
 	}
-	bound := w.arg(limit)
-	return fmt.Sprintf(listDead, w, bound), w.args
+	bound := w.Arg(limit)
+	return fmt.Sprintf(listDead, w, bound), w.Args
 }
 
 // DeadLetter returns one dead letter with its payload, or [ErrNotDead].
@@ -102,7 +102,7 @@ func (s *Store) CountDead(ctx context.Context, filter DeadFilter) (int64, error)
 	}
 	w := filter.where()
 	var n int64
-	err := s.adHoc().QueryRow(ctx, s.db, fmt.Sprintf(countDead, w), w.args, &n)
+	err := s.adHoc().QueryRow(ctx, s.db, fmt.Sprintf(countDead, w), w.Args, &n)
 	return n, wrap("count dead letters", err)
 }
 

@@ -145,8 +145,8 @@ func (s *Store) actOnOne(ctx context.Context, d deed, id string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, ErrNotDead)
 	}
-	w := &where{}
-	w.add("d.id = %s::uuid", parsed.String())
+	w := &pgsql.Where{}
+	w.Add("d.id = %s::uuid", parsed.String())
 	b, err := s.act(ctx, d, w, 1)
 	if err == nil && b.moved == 0 {
 		err = ErrNotDead
@@ -188,7 +188,7 @@ func (s *Store) sweep(ctx context.Context, d deed, filter DeadFilter, size int, 
 	last := RowID{Lane: -1}
 	for {
 		w := filter.where()
-		w.add("(d.lane, d.seq) > (%s::smallint, %s::bigint)", last.Lane, last.Seq)
+		w.Add("(d.lane, d.seq) > (%s::smallint, %s::bigint)", last.Lane, last.Seq)
 		b, err := s.act(ctx, d, w, size)
 		if err != nil {
 			return moved, fmt.Errorf("outbox: %s dead letters, after %d: %w", d.action, moved, pgsql.Explain(err))
@@ -215,7 +215,7 @@ type batch struct {
 
 // act treats the first n dead letters for which the conditions hold, in one transaction. Somebody else may be faster with
 // some of them between the look and the lock; those are not in the count, and have no audit row of this deed.
-func (s *Store) act(ctx context.Context, d deed, w *where, n int) (b batch, err error) {
+func (s *Store) act(ctx context.Context, d deed, w *pgsql.Where, n int) (b batch, err error) {
 	run := s.adHoc()
 	// Each statement after the lock has to see what was committed before the lock was given, whatever the server's
 	// default is.
@@ -236,9 +236,9 @@ func (s *Store) act(ctx context.Context, d deed, w *where, n int) (b batch, err 
 	return b, err
 }
 
-func (s *Store) pick(ctx context.Context, tx bun.Tx, w *where, n int) (b batch, err error) {
-	bound := w.arg(n)
-	rows, err := s.adHoc().Query(ctx, tx, fmt.Sprintf(pickDead, w, bound), w.args...)
+func (s *Store) pick(ctx context.Context, tx bun.Tx, w *pgsql.Where, n int) (b batch, err error) {
+	bound := w.Arg(n)
+	rows, err := s.adHoc().Query(ctx, tx, fmt.Sprintf(pickDead, w, bound), w.Args...)
 	if err != nil {
 		return b, err
 	}

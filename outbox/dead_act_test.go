@@ -21,7 +21,7 @@ func (f *fixture) due() (types []string) {
 	for n := range f.leases {
 		lanes = append(lanes, n)
 	}
-	rows, err := f.Due(f.t.Context(), lanes, nil)
+	rows, err := f.Due(f.t.Context(), lanes)
 	require.NoError(f.t, err)
 	for _, r := range rows {
 		types = append(types, r.Type)
@@ -39,7 +39,7 @@ func (f *fixture) drain() map[string][]string {
 		lanes = append(lanes, n)
 	}
 	for {
-		rows, err := f.Due(f.t.Context(), lanes, nil)
+		rows, err := f.Due(f.t.Context(), lanes)
 		require.NoError(f.t, err)
 		if len(rows) == 0 {
 			return sent
@@ -308,7 +308,7 @@ func TestRowThatDiesUnderADrainingBlock(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []outbox.Block{{Key: "default|order|a", State: "dead"}}, blocks[lease.Lane].Blocks)
 	require.NoError(t, f.Discard(ctx, rows[1].ID, ann))
-	due, err := f.Due(ctx, []int16{lease.Lane}, nil)
+	due, err := f.Due(ctx, []int16{lease.Lane})
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 	require.Equal(t, "a1", due[0].Type)

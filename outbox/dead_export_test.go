@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // ExplainDead returns the plan of a page of [Store.Dead].
@@ -15,17 +17,17 @@ func (s *Store) ExplainDead(ctx context.Context, filter DeadFilter, after *DeadL
 // ExplainPick returns the plan of the choice of a batch.
 func (s *Store) ExplainPick(ctx context.Context, filter DeadFilter, after RowID, n int) (string, error) {
 	w := filter.where()
-	w.add("(d.lane, d.seq) > (%s::smallint, %s::bigint)", after.Lane, after.Seq)
-	bound := w.arg(n)
-	return s.explain(ctx, fmt.Sprintf(pickDead, w, bound), w.args)
+	w.Add("(d.lane, d.seq) > (%s::smallint, %s::bigint)", after.Lane, after.Seq)
+	bound := w.Arg(n)
+	return s.explain(ctx, fmt.Sprintf(pickDead, w, bound), w.Args)
 }
 
 // ExplainAudit returns the plan of the audit of one event.
 func (s *Store) ExplainAudit(ctx context.Context, id string) (string, error) {
-	w := &where{}
-	w.add("a.event_id = %s::uuid", id)
-	bound := w.arg(10)
-	return s.explain(ctx, fmt.Sprintf(listAudit, w, bound), w.args)
+	w := &pgsql.Where{}
+	w.Add("a.event_id = %s::uuid", id)
+	bound := w.Arg(10)
+	return s.explain(ctx, fmt.Sprintf(listAudit, w, bound), w.Args)
 }
 
 // ExplainMove returns the plans of what one batch of a replay writes.

@@ -3,10 +3,10 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // DeadFilter selects dead letters: those that agree with every field that is set. The zero filter selects all.
@@ -35,53 +35,24 @@ func (f DeadFilter) Validate() error {
 }
 
 // where is the filter as conditions on outbox_dead d.
-func (f DeadFilter) where() *where {
-	w := &where{}
+func (f DeadFilter) where() *pgsql.Where {
+	w := &pgsql.Where{}
 	for _, c := range []struct{ column, value string }{
 		{"d.tenant_id", f.TenantID}, {"d.topic", f.Topic}, {"d.event_type", f.Type},
 	} {
 		if c.value != "" {
-			w.add(c.column+" = %s::text", c.value)
+			w.Add(c.column+" = %s::text", c.value)
 		}
 	}
 	if f.Error != "" {
 		// The stored texts were cleaned, so whoever pastes an error finds it only if that is cleaned as well.
-		w.add("strpos(d.error_message, %s::text) > 0", cleanText(f.Error))
+		w.Add("strpos(d.error_message, %s::text) > 0", cleanText(f.Error))
 	}
 	if !f.DiedFrom.IsZero() {
-		w.add("d.died_at >= %s::timestamptz", f.DiedFrom)
+		w.Add("d.died_at >= %s::timestamptz", f.DiedFrom)
 	}
 	if !f.DiedBefore.IsZero() {
-		w.add("d.died_at < %s::timestamptz", f.DiedBefore)
+		w.Add("d.died_at < %s::timestamptz", f.DiedBefore)
 	}
 	return w
-}
-
-// where collects conditions and their arguments. Values are arguments always; only constants get into the text.
-type where struct {
-	conditions []string
-	args       []any
-}
-
-// arg adds an argument and returns its placeholder.
-func (w *where) arg(value any) string {
-	w.args = append(w.args, value)
-	return fmt.Sprintf("$%d", len(w.args))
-}
-
-// add adds a condition in which each %s is the placeholder of a value.
-func (w *where) add(condition string, values ...any) {
-	places := make([]any, len(values))
-	for i, v := range values {
-		places[i] = w.arg(v)
-	}
-	w.conditions = append(w.conditions, fmt.Sprintf(condition, places...))
-}
-
-// String is the conditions as SQL.
-func (w *where) String() string {
-	if len(w.conditions) == 0 {
-		return "true"
-	}
-	return strings.Join(w.conditions, " AND ")
 }

@@ -12,6 +12,8 @@ const (
 	SettleHeld    = settleHeld
 	QueueRows     = queueRows
 	DueRows       = dueRows
+	GlanceDue     = glanceDue
+	PickDue       = pickDue
 	NextDue       = nextDue
 	AbandonHeld   = abandonHeld
 	LoadBlocks    = loadBlocks

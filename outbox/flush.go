@@ -11,7 +11,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // columns names every column of an outbox row that is copied when the row moves. Always by name: the tables grow.
@@ -21,25 +20,37 @@ const columns = `seq, id, occurred_at, created_at, not_before, expires_at, aggre
 
 // FlushBatch adds to b the statement of [Store.Flush]. It is the BatchSink of package uow.
 func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
-	l, err := s.loadLayout(ctx, tx)
-	if err != nil {
-		return err
-	}
-	statement, args, err := s.insertion(l, evs)
-	if err != nil {
+	n, statement, args, _, err := s.statement(ctx, tx, evs)
+	if err != nil || n == 0 {
 		return err
 	}
 	b.Queue(s.sql.Text(statement), args...).QueryRow(func(row pgx.Row) error {
 		var xid, stored string
 		if err := row.Scan(&xid, &stored); err != nil {
-			return fmt.Errorf("outbox: insert %d events: %w", len(evs), err)
+			return fmt.Errorf("outbox: insert %d events: %w", n, err)
 		}
 		return number(evs, stored)
 	})
 	return nil
 }
 
-// Flush stores evs through tx and fills in their Sequence. It is the Sink of package uow.
+// statement returns what stores the n events of evs that repeat no other, and the id of the transaction if it was asked for
+// on the way.
+func (s *Store) statement(ctx context.Context, tx bun.IDB, evs []event.Envelope) (n int, text string, args []any, xid string, err error) {
+	l, err := s.loadLayout(ctx, tx)
+	if err != nil {
+		return 0, "", nil, "", err
+	}
+	fresh, xid, err := s.dedupe(ctx, tx, evs)
+	if err != nil || len(fresh) == 0 {
+		return 0, "", nil, xid, err
+	}
+	text, args, err = s.insertion(l, fresh)
+	return len(fresh), text, args, xid, err
+}
+
+// Flush stores evs through tx and fills in their Sequence. It is the Sink of package uow. An event that repeats another
+// one's [event.Delivery.DedupKey] is not stored: it gets that one's ID, and its Sequence stays 0.
 func (s *Store) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
 	_, err := s.FlushProbe(ctx, tx, evs)
 	return err
@@ -50,17 +61,13 @@ func (s *Store) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope
 	if len(evs) == 0 {
 		return "", nil
 	}
-	l, err := s.loadLayout(ctx, tx)
-	if err != nil {
-		return "", err
-	}
-	statement, args, err := s.insertion(l, evs)
-	if err != nil {
-		return "", err
+	n, statement, args, xid, err := s.statement(ctx, tx, evs)
+	if err != nil || n == 0 {
+		return xid, err
 	}
 	var stored string
 	if err := s.sql.QueryRow(ctx, tx, statement, args, &xid, &stored); err != nil {
-		return "", fmt.Errorf("outbox: insert %d events: %w", len(evs), pgsql.Explain(err))
+		return "", wrap(fmt.Sprintf("insert %d events", n), err)
 	}
 	return xid, number(evs, stored)
 }

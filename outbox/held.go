@@ -53,63 +53,6 @@ func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks
 	return out, wrap("load blocks", rows.Err())
 }
 
-// dueRows finds held rows whose time has come. Followers wait at infinity, so that a long queue behind a refused head
-// costs nothing here.
-//
-// The time is asked for once, in a sub-select: compared with a volatile function, retry_after bounds no index scan, and
-// each look would read all the rows that wait at infinity.
-const dueRows = `
-SELECT ` + rowColumns + `, retry_after FROM unnest($1::smallint[]) c(held_lane) CROSS JOIN LATERAL (
-	SELECT * FROM {schema}.outbox_held h
-	WHERE h.lane = c.held_lane AND h.retry_after <= (SELECT clock_timestamp()) AND h.topic <> ALL ($2::text[])
-	ORDER BY h.retry_after LIMIT 100) h
-ORDER BY retry_after LIMIT 100`
-
-// MaxDue is the most rows that [Store.Due] returns.
-const MaxDue = 100
-
-// Held is a row that waits.
-type Held struct {
-	Row
-	RetryAfter time.Time
-}
-
-// Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys.
-func (s *Store) Due(ctx context.Context, lanes []int16, pausedTopics []string) ([]Held, error) {
-	rows, err := s.sql.Query(ctx, s.db, dueRows, lanes, notNil(pausedTopics))
-	if err != nil {
-		return nil, wrap("find due rows", err)
-	}
-	defer rows.Close()
-	var out []Held
-	for rows.Next() {
-		var h Held
-		if h.Row, err = scanRow(rows, &h.RetryAfter); err != nil {
-			return nil, wrap("find due rows", err)
-		}
-		out = append(out, h)
-	}
-	return out, wrap("find due rows", rows.Err())
-}
-
-// nextDue looks at one index entry per lane.
-const nextDue = `
-SELECT extract(epoch FROM min(h.retry_after) - clock_timestamp())::float8
-FROM unnest($1::smallint[]) c(lane) CROSS JOIN LATERAL (
-	SELECT retry_after FROM {schema}.outbox_held h
-	WHERE h.lane = c.lane AND h.retry_after > (SELECT clock_timestamp() - $2 * interval '1 second')
-		AND h.retry_after < 'infinity' ORDER BY h.retry_after LIMIT 1) h`
-
-// NextDue returns how long it is until the next held row of the lanes becomes due, and whether there is one. Rows that
-// became due within the time since the caller looked for them with [Store.Due] count; the answer then is not positive.
-func (s *Store) NextDue(ctx context.Context, lanes []int16, since time.Duration) (time.Duration, bool, error) {
-	var seconds *float64
-	if err := s.sql.QueryRow(ctx, s.db, nextDue, []any{lanes, since.Seconds()}, &seconds); err != nil || seconds == nil {
-		return 0, false, wrap("find the next due row", err)
-	}
-	return time.Duration(*seconds * float64(time.Second)), true, nil
-}
-
 // queueRows is written with a comparison of rows for the reason given at headOfKey: with equality, a planner that expects
 // few rows of a key reads and sorts all of them for each hundred.
 const queueRows = `

@@ -71,10 +71,26 @@ func TestEventsByAggregateReadsAllTables(t *testing.T) {
 	other, err := f.EventsByAggregate(ctx, "globex", "order", "a", 0, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"other tenant NEW"}, types(other))
-	_, err = f.EventsByAggregate(ctx, "default", "order", "", 0, 0)
+	for _, limit := range []int{0, 1000} {
+		f.exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, aggregate_type, aggregate_id, event_type, source, payload)
+			SELECT gen_random_uuid(), now(), i % 64, 'default', 'order', 'order', 'long', 't', 'test', '' FROM generate_series(1, 100) i`)
+		long, err := f.EventsByAggregate(ctx, "default", "order", "long", 0, limit)
+		require.NoError(t, err)
+		require.Len(t, long, map[int]int{0: 100, 1000: 200}[limit])
+	}
+}
+
+func TestEventsByAggregateTellsWhatIsWrong(t *testing.T) {
+	f := newFixture(t, nil)
+	_, err := f.EventsByAggregate(t.Context(), "default", "order", "", 0, 0)
 	require.ErrorContains(t, err, "outbox: EventsByAggregate: aggregateID is empty")
-	_, err = f.EventsByAggregate(ctx, "a\x00b", "order", "a", 0, 0)
-	require.ErrorIs(t, err, event.ErrInvalid)
+	for field, c := range map[string][3]string{
+		"tenant": {"a\x00b", "order", "a"}, "aggregateType": {"default", "a\x00b", "a"}, "aggregateID": {"default", "order", "a\x00b"},
+	} {
+		_, err := f.EventsByAggregate(t.Context(), c[0], c[1], c[2], 0, 0)
+		require.ErrorIs(t, err, event.ErrInvalid)
+		require.ErrorContains(t, err, field)
+	}
 }
 
 // The statements of the runbook, for partitions that are there and those that come.

@@ -16,6 +16,13 @@ type insertColumn struct {
 	name, typ string
 	value     func(r *insertRow) any
 	values    func(rows []insertRow) any
+	// own says that events have values of their own even if they are alike, see alike.
+	own bool
+}
+
+func own(c insertColumn) insertColumn {
+	c.own = true
+	return c
 }
 
 func column[T any](name, typ string, value func(r *insertRow) T) insertColumn {
@@ -32,15 +39,6 @@ func column[T any](name, typ string, value func(r *insertRow) T) insertColumn {
 	}
 }
 
-// selected is the column's value in the SELECT of the flush. The caller knows a row's lane within its group, and only
-// who holds the locks knows the group.
-func (c insertColumn) selected() string {
-	if c.name == "lane" {
-		return "CASE WHEN l.moved THEN ({schema}.outbox_first_lane(u.tenant_id) + u.lane)::smallint ELSE u.lane END"
-	}
-	return "u." + c.name
-}
-
 // insertRow is what the columns are taken from.
 type insertRow struct {
 	*event.Envelope
@@ -51,23 +49,23 @@ type insertRow struct {
 
 // insertColumns are all but those with a DEFAULT.
 var insertColumns = []insertColumn{ //nolint:gochecknoglobals // a constant
-	column("id", "uuid", func(r *insertRow) string { return r.ID }),
-	column("occurred_at", "timestamptz", func(r *insertRow) time.Time { return r.OccurredAt }),
-	column("aggregate_version", "bigint", func(r *insertRow) int64 { return r.AggregateVersion }),
-	column("schema_version", "int", func(r *insertRow) int32 { return int32(max(r.SchemaVersion, 1)) }),
+	own(column("id", "uuid", func(r *insertRow) string { return r.ID })),
+	own(column("occurred_at", "timestamptz", func(r *insertRow) time.Time { return r.OccurredAt })),
+	own(column("aggregate_version", "bigint", func(r *insertRow) int64 { return r.AggregateVersion })),
+	own(column("schema_version", "int", func(r *insertRow) int32 { return int32(max(r.SchemaVersion, 1)) })),
 	column("lane", "smallint", func(r *insertRow) int16 { return r.lane }),
 	column("tenant_id", "text", func(r *insertRow) string { return r.TenantID }),
 	column("topic", "text", func(r *insertRow) string { return r.Topic }),
 	column("ordering_key", "text", func(r *insertRow) *string { return nullable(r.OrderingKey()) }),
 	column("aggregate_type", "text", func(r *insertRow) string { return r.AggregateType }),
 	column("aggregate_id", "text", func(r *insertRow) string { return r.AggregateID }),
-	column("event_type", "text", func(r *insertRow) string { return r.Type }),
+	own(column("event_type", "text", func(r *insertRow) string { return r.Type })),
 	column("source", "text", func(r *insertRow) string { return r.Source }),
 	column("routing_key", "text", func(r *insertRow) *string { return nullable(r.RoutingKey) }),
 	column("schema_id", "text", func(r *insertRow) *string { return nullable(r.SchemaID) }),
 	column("content_type", "text", func(r *insertRow) string { return r.ContentType }),
 	column("event_metadata", "json", func(r *insertRow) string { return r.metadata }),
-	column("payload", "bytea", func(r *insertRow) []byte { return r.payload() }),
+	own(column("payload", "bytea", func(r *insertRow) []byte { return r.payload() })),
 	column("not_before", "timestamptz", func(r *insertRow) *time.Time { return nullable(r.Delivery.NotBefore) }),
 	column("expires_at", "timestamptz", func(r *insertRow) *time.Time { return nullable(r.Delivery.ExpiresAt) }),
 	column("max_attempts", "smallint", func(r *insertRow) *int16 { return nullable(int16(min(r.Delivery.MaxAttempts, math.MaxInt16))) }),
@@ -78,19 +76,41 @@ var insertColumns = []insertColumn{ //nolint:gochecknoglobals // a constant
 // but each number of rows is a statement to prepare.
 const maxValues = 16
 
-// insertTexts are the statements for 1 to maxValues rows, and at 0 the one for any number; enterTexts the same that also
-// enter the tenants.
-var (
-	insertTexts = makeInsertTexts("")           //nolint:gochecknoglobals // a constant
-	enterTexts  = makeInsertTexts(enterTenants) //nolint:gochecknoglobals // a constant
-)
+// insertStatements store events whose values of some columns are shared.
+type insertStatements struct {
+	shared, mine []insertColumn
+	// texts are those for 1 to maxValues rows, and at 0 the one for any number.
+	texts [maxValues + 1]string
+}
+
+// inserts are the statements by whether they enter the tenants too, and whether the events are alike.
+var inserts = map[[2]bool]*insertStatements{ //nolint:gochecknoglobals // a constant
+	{false, false}: makeInserts("", false),
+	{false, true}:  makeInserts("", true),
+	{true, false}:  makeInserts(enterTenants, false),
+	{true, true}:   makeInserts(enterTenants, true),
+}
+
+// alike tells whether the rows differ only in what events have of their own. Most units announce what happened to one
+// aggregate; then a third of the parameters is enough, which is most of what more events in one unit cost.
+func alike(rows []insertRow) bool {
+	for i := range rows[1:] {
+		a, b := &rows[i], &rows[i+1]
+		if a.lane != b.lane || a.TenantID != b.TenantID || a.Topic != b.Topic || a.AggregateType != b.AggregateType ||
+			a.AggregateID != b.AggregateID || a.Source != b.Source || a.RoutingKey != b.RoutingKey || a.SchemaID != b.SchemaID ||
+			a.ContentType != b.ContentType || a.metadata != b.metadata || a.Delivery != b.Delivery {
+			return false
+		}
+	}
+	return len(rows) > 1
+}
 
 // enterTenants is in the order of the names, so that no two flushes wait for each other.
 const enterTenants = `,
 t AS (
 	INSERT INTO {schema}.outbox_tenant (tenant_id) SELECT DISTINCT tenant_id FROM i ORDER BY tenant_id ON CONFLICT DO NOTHING)`
 
-// makeInsertTexts makes statements that take the locks of the ordering keys, then draw the numbers.
+// makeInserts makes statements that take the locks of the ordering keys, then draw the numbers.
 //
 // Without the locks, two transactions of one key could draw 7 and 8 and commit as 8, 7; a relay that looks in between
 // publishes 8 first. The INSERT must read the CTE that takes the locks, here by FROM l and l.n: PostgreSQL does not
@@ -99,48 +119,62 @@ t AS (
 // pg_current_xact_id goes back to the unit of work: proof that the transaction is alive, and the name by which a lost
 // COMMIT is looked up. COMMIT may be on its way already when the answer is read, so the statement itself has to fail
 // where a trigger of somebody else's drops rows: no number looks like that text.
-func makeInsertTexts(enter string) (texts [maxValues + 1]string) {
-	var names, arrays, columns []string
-	for i, c := range insertColumns {
+func makeInserts(enter string, alike bool) *insertStatements {
+	s := &insertStatements{}
+	var names, columns, arrays, mine []string
+	value := map[string]string{}
+	for _, c := range insertColumns {
 		names = append(names, c.name)
-		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+4, c.typ))
-		columns = append(columns, c.selected())
-	}
-	for k := range texts {
-		rows, from := strings.Join(columns, ", "), "unnest("+strings.Join(arrays, ", ")+") WITH ORDINALITY"
-		if k > 0 {
-			values := make([]string, k)
-			for row := range values {
-				params := make([]string, len(insertColumns))
-				for i, c := range insertColumns {
-					params[i] = fmt.Sprintf("$%d::%s", row*len(insertColumns)+i+4, c.typ)
-				}
-				values[row] = fmt.Sprintf("(%s, %d)", strings.Join(params, ", "), row+1)
-			}
-			from = "(VALUES " + strings.Join(values, ", ") + ")"
+		if alike && !c.own {
+			s.shared = append(s.shared, c)
+			value[c.name] = fmt.Sprintf("$%d::%s", 3+len(s.shared), c.typ)
+		} else {
+			s.mine = append(s.mine, c)
+			value[c.name] = "u." + c.name
 		}
-		texts[k] = `
+	}
+	// The caller knows a row's lane within its group, and only who holds the locks knows the group.
+	value["lane"] = fmt.Sprintf("CASE WHEN l.moved THEN ({schema}.outbox_first_lane(%s) + %s)::smallint ELSE %[2]s END",
+		value["tenant_id"], value["lane"])
+	for _, name := range names {
+		columns = append(columns, value[name])
+	}
+	next := 4 + len(s.shared)
+	for i, c := range s.mine {
+		mine = append(mine, c.name)
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", next+i, c.typ))
+	}
+	for k := range s.texts {
+		from := "unnest(" + strings.Join(arrays, ", ") + ") WITH ORDINALITY"
+		if k > 0 {
+			rows := make([]string, k)
+			for row := range rows {
+				params := make([]string, len(s.mine))
+				for i, c := range s.mine {
+					params[i] = fmt.Sprintf("$%d::%s", next+row*len(s.mine)+i, c.typ)
+				}
+				rows[row] = fmt.Sprintf("(%s, %d)", strings.Join(params, ", "), row+1)
+			}
+			from = "(VALUES " + strings.Join(rows, ", ") + ")"
+		}
+		s.texts[k] = `
 WITH l AS MATERIALIZED (
 	SELECT n, pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL AS moved
 	FROM (SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b) taken),
 i AS (
 	INSERT INTO {schema}.outbox (` + strings.Join(names, ", ") + `)
-	SELECT ` + rows + ` FROM l CROSS JOIN ` + from + ` u(` + strings.Join(names, ", ") + `, ord)
+	SELECT ` + strings.Join(columns, ", ") + ` FROM l CROSS JOIN ` + from + ` u(` + strings.Join(mine, ", ") + `, ord)
 	WHERE l.n >= 0 ORDER BY u.ord
 	RETURNING id, seq, tenant_id)` + enter + `
 SELECT pg_current_xact_id()::text, CASE WHEN count(*) = $3::int THEN string_agg(id::text || ' ' || seq, ' ')
 	ELSE ('outbox: of ' || $3::int || ' events were stored ' || count(*))::int::text END
 FROM i`
 	}
-	return texts
+	return s
 }
 
 // insertion returns the statement for evs and its parameters.
 func (s *Store) insertion(l *layout, evs []event.Envelope) (statement string, args []any, err error) {
-	texts := &insertTexts
-	if !s.known.have(evs) {
-		texts = &enterTexts
-	}
 	locks := []int32{} // not nil: NULL would be no array
 	args = make([]any, 3, 3+len(evs)*len(insertColumns))
 	rows := make([]insertRow, len(evs))
@@ -159,18 +193,22 @@ func (s *Store) insertion(l *layout, evs []event.Envelope) (statement string, ar
 		}
 	}
 	args[0], args[1], args[2] = l.lockSpace, sortedLocks(locks), len(evs)
-	if len(evs) <= maxValues {
-		for i := range rows {
-			for _, c := range insertColumns {
-				args = append(args, c.value(&rows[i]))
-			}
+	insert := inserts[[2]bool{!s.known.have(evs), alike(rows)}]
+	for _, c := range insert.shared {
+		args = append(args, c.value(&rows[0]))
+	}
+	if len(evs) > maxValues {
+		for _, c := range insert.mine {
+			args = append(args, c.values(rows))
 		}
-		return texts[len(evs)], args, nil
+		return insert.texts[0], args, nil
 	}
-	for _, c := range insertColumns {
-		args = append(args, c.values(rows))
+	for i := range rows {
+		for _, c := range insert.mine {
+			args = append(args, c.value(&rows[i]))
+		}
 	}
-	return texts[0], args, nil
+	return insert.texts[len(evs)], args, nil
 }
 
 func encodeMetadata(m event.Metadata) (string, error) {

@@ -45,8 +45,10 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 	(SELECT count(*) FROM {schema}.outbox_lane WHERE grp = $2),
 	coalesce((SELECT string_agg(DISTINCT l.grp::text, ',' ORDER BY l.grp::text) FROM {schema}.outbox_lane l WHERE l.grp <> $2
 		AND NOT EXISTS (SELECT FROM {schema}.outbox_projector p WHERE p.grp = l.grp AND p.seen_until > clock_timestamp())), ''),
-	coalesce((SELECT extract(epoch FROM min(lease_until) - clock_timestamp()) FROM {schema}.outbox_lane
-		WHERE grp = $2 AND owner <> $1 AND lease_until > clock_timestamp()), 0)::float8`
+	coalesce((SELECT extract(epoch FROM min(until) - clock_timestamp()) FROM (
+		SELECT lease_until AS until FROM {schema}.outbox_lane WHERE grp = $2 AND owner <> $1
+		UNION ALL SELECT seen_until FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1) x
+		WHERE until > clock_timestamp()), 0)::float8`
 	// farewell also buries those that never said it.
 	farewell = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
@@ -84,7 +86,8 @@ type Attendance struct {
 	Alive, Lanes int
 	// Unserved are the other groups that no projector serves.
 	Unserved []int64
-	// NextFree is how long it is until the first of the lanes that others hold is free, unless they renew it. 0: they hold none.
+	// NextFree is how long it is until lanes may be had of others: one that they hold is free, or one of them counts as alive
+	// no more, so that the shares grow. Unless they renew it. 0: there are no others.
 	NextFree time.Duration
 }
 
@@ -165,11 +168,14 @@ func (s *Store) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (c
 	return changes, wrap("renew leases", rows.Err())
 }
 
-// Release hands the lanes back, so that others need not wait for the leases to expire.
+// Release hands the lanes back, so that others need not wait for the leases to expire. It tells them, see [Store.Listen];
+// a projector that does not hear of it finds the lanes at its next heartbeat.
 func (s *Store) Release(ctx context.Context, leases []Lease) error {
 	owner, lanes, epochs := split(leases)
-	_, err := s.sql.Exec(ctx, s.db, release, owner, lanes, epochs)
-	return wrap("release lanes", err)
+	if _, err := s.sql.Exec(ctx, s.db, release, owner, lanes, epochs); err != nil || s.cfg.PollOnly {
+		return wrap("release lanes", err)
+	}
+	return s.notify(ctx, lanesFreed)
 }
 
 // split turns leases of one owner into the arrays that unnest wants.

@@ -27,6 +27,9 @@ func newFixture(t *testing.T, cfg *outbox.Config) *fixture {
 	if cfg == nil {
 		cfg = &outbox.Config{}
 	}
+	if cfg.Pooler {
+		db = db.Pooled(t)
+	}
 	cfg.Source = "test"
 	f := &fixture{Store: outbox.NewStore(db.DB, cfg), t: t, db: db}
 	f.claim("me")
@@ -109,7 +112,7 @@ func TestRowLifeCycle(t *testing.T) {
 	}))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "FAILED/1", "a3": "NEW/0"}, f.statuses())
 
-	due, err := f.Due(ctx, []int16{lane}, nil)
+	due, err := f.Due(ctx, []int16{lane})
 	require.NoError(t, err)
 	require.Len(t, due, 1, "a follower is not due")
 	change := f.change(lane)
@@ -135,7 +138,7 @@ func TestRowLifeCycle(t *testing.T) {
 	lifted, err := f.SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
 	require.NoError(t, err)
 	require.False(t, lifted)
-	due, err = f.Due(ctx, []int16{lane}, nil)
+	due, err = f.Due(ctx, []int16{lane})
 	require.NoError(t, err)
 	require.Len(t, due, 1, "the follower became due")
 	lifted, err = f.SettleHeld(ctx, lease, change, "default|order|a", []int64{due[0].Sequence})
@@ -171,7 +174,7 @@ func TestDiscardLetsTheKeyGo(t *testing.T) {
 		{Seq: rows[1].Sequence, Verdict: outbox.Follower},
 	}))
 	require.NoError(t, f.Discard(ctx, id, ann))
-	due, err := f.Due(ctx, []int16{lease.Lane}, nil)
+	due, err := f.Due(ctx, []int16{lease.Lane})
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 	lifted, err := f.SettleHeld(ctx, lease, f.change(lease.Lane), due[0].Key, []int64{due[0].Sequence})

@@ -25,13 +25,13 @@ const (
 
 const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_layout`
 
-// Listen calls wake whenever another store of the same tables may have committed rows, and once at the start for those
-// that were committed before. It returns when ctx is done, with an error when the connection is lost, and
+// Listen calls wake whenever another store of the same tables may have committed rows, freed whenever lanes were handed
+// back, and both once at the start for what was before. It returns when ctx is done, with an error when the connection is lost, and
 // [ErrCannotListen] if it never can.
 //
 // It opens a connection of its own, configured as those of the pool are and not counted by it, so that a small pool has
 // no fewer connections for its users. Nothing is lost by a notification that does not come: rows are found by polling.
-func (s *Store) Listen(ctx context.Context, wake func()) error {
+func (s *Store) Listen(ctx context.Context, wake, freed func()) error {
 	if s.cfg.Pooler || s.cfg.PollOnly {
 		return ErrCannotListen
 	}
@@ -47,8 +47,9 @@ func (s *Store) Listen(ctx context.Context, wake func()) error {
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	// What was committed before the LISTEN was announced to nobody.
+	// What was committed or handed back before the LISTEN was announced to nobody.
 	wake()
+	freed()
 	for {
 		by, err := s.awaitNotification(ctx, conn)
 		switch {
@@ -56,6 +57,8 @@ func (s *Store) Listen(ctx context.Context, wake func()) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("outbox: listen: %w", err)
+		case by == lanesFreed:
+			freed()
 		case by != s.id: // the projectors of this store have been woken by Wake
 			wake()
 		}

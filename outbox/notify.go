@@ -82,9 +82,12 @@ func (n *notifier) more() bool {
 	return n.running
 }
 
-// notify tells the stores of other processes that there may be new rows. The payload is who says so.
-func (s *Store) notify(ctx context.Context) error {
-	if _, err := s.sql.Exec(ctx, s.db, notify, s.id); err != nil {
+// lanesFreed is the payload when lanes were handed back. That of a commit is which store says so.
+const lanesFreed = "lanes"
+
+// notify tells the stores of other processes.
+func (s *Store) notify(ctx context.Context, payload string) error {
+	if _, err := s.sql.Exec(ctx, s.db, notify, payload); err != nil {
 		return fmt.Errorf("outbox: notify: %w", pgsql.Explain(err))
 	}
 	return nil

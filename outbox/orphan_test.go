@@ -35,7 +35,7 @@ func TestFollowerWithNobodyInFrontIsTheHead(t *testing.T) {
 			require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{
 				{Seq: rows[0].Sequence, Verdict: outbox.Follower}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
 			}))
-			due, err := f.Due(ctx, []int16{lease.Lane}, nil)
+			due, err := f.Due(ctx, []int16{lease.Lane})
 			require.NoError(t, err)
 			require.Len(t, due, 1, "a2 and not a3")
 			require.Equal(t, "a2", due[0].Type)
@@ -67,7 +67,7 @@ func TestStalledBlockIsMended(t *testing.T) {
 	require.True(t, blocks[lease.Lane].Blocks[0].Stalled)
 	_, err = f.SettleHeld(ctx, lease, f.change(lease.Lane), rows[0].Key, []int64{})
 	require.NoError(t, err)
-	due, err := f.Due(ctx, []int16{lease.Lane}, nil)
+	due, err := f.Due(ctx, []int16{lease.Lane})
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 }

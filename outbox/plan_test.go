@@ -1,13 +1,13 @@
 package outbox_test
 
 import (
-	"slices"
+	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/pgplan"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -15,14 +15,11 @@ import (
 // plan that was made for an empty one may have to serve a backlog.
 func TestPlansAtAnyBacklog(t *testing.T) {
 	f := newFixture(t, nil)
-	lanes, epochs := make([]string, 16), make([]string, 16)
-	for n := range lanes {
-		lanes[n], epochs[n] = strconv.Itoa(n), "1"
-	}
-	array := func(s []string) string { return "{" + strings.Join(s, ",") + "}" }
-	each := func(value string) string { return array(slices.Repeat([]string{value}, len(lanes))) }
 	backlog := 0
-	for _, step := range []struct{ more, quota int }{{0, 500}, {50_000, 31}, {950_000, 500}} {
+	for _, step := range []struct {
+		more  int
+		fetch string
+	}{{0, outbox.FetchMany}, {50_000, outbox.FetchFew}, {950_000, outbox.FetchMany}} {
 		backlog += step.more
 		t.Run(strconv.Itoa(backlog), func(t *testing.T) {
 			if step.more > 0 {
@@ -32,16 +29,12 @@ func TestPlansAtAnyBacklog(t *testing.T) {
 				_, err = f.db.Exec("ANALYZE outbox")
 				require.NoError(t, err)
 			}
-			fetch := outbox.FetchMany
-			if step.quota <= 32 {
-				fetch = outbox.FetchFew
-			}
 			for name, plan := range map[string]string{
-				"fetch":   f.explain(fetch, "me", array(lanes), array(epochs), each("0"), each(strconv.Itoa(step.quota))),
-				"settle":  f.explain(outbox.SettleRows, "me", array(lanes), array(epochs), array(lanes), each("0")),
-				"scan":    f.explain(outbox.GlanceRows, array(lanes), each("0"), "{elsewhere}", "{}"),
-				"tenants": f.explain(outbox.GlanceTenants, array(lanes), each("0"), "{}"),
-				"pick":    f.explain(outbox.PickRows, "me", array(lanes), array(epochs), array(lanes), each("0")),
+				"fetch":   f.explain(step.fetch),
+				"settle":  f.explain(outbox.SettleRows),
+				"scan":    f.explain(outbox.GlanceRows),
+				"tenants": f.explain(outbox.GlanceTenants),
+				"pick":    f.explain(outbox.PickRows),
 			} {
 				if backlog == 50_000 && (name == "scan" || name == "tenants") {
 					continue // 781 rows a lane: it reads nearly all of them, in whatever way
@@ -73,19 +66,19 @@ func TestPlansOfALongQueue(t *testing.T) {
 				require.NoError(t, err)
 			}
 			const byKey, byTime = "outbox_held_key on outbox_held", "outbox_held_due on outbox_held"
-			due := f.explain(outbox.DueRows, "{1,2,3,4}", "{}")
+			due := f.explain(outbox.DueRows)
 			require.Regexp(t, `outbox_held_due.*\n.*Index Cond: \(\(lane = c.held_lane\) AND \(retry_after <= `, due)
-			next := f.explain(outbox.NextDue, "{1,2,3,4}", "1")
+			next := f.explain(outbox.NextDue)
 			require.Contains(t, next, byTime)
 			require.Regexp(t, `Index Cond: \(\(lane = c.lane\) AND \(retry_after > .*\) AND \(retry_after < 'infinity'`, next)
 			if state != "empty" { // a scan of the few pages that it expects
-				queue := f.explain(outbox.QueueRows, "3", "key")
+				queue := f.explain(outbox.QueueRows)
 				require.Contains(t, queue, byKey)
 				require.NotContains(t, queue, "Sort Key: x_1.lane")
 			}
 			for name, plan := range map[string]string{
-				"settle":  f.explain(outbox.SettleHeld, "me", "3", "1", "0", "{5,6}", "key", "true"),
-				"abandon": f.explain(outbox.AbandonHeld, "me", "3", "1", "0", "5", "no"),
+				"settle":  f.explain(outbox.SettleHeld),
+				"abandon": f.explain(outbox.AbandonHeld),
 			} {
 				require.Regexp(t, `Index Cond: \(\(lane = next.lane\) AND \(seq = next.seq\)\)`, plan, name)
 				require.NotContains(t, plan, "Sort Key: h_1.seq", name)
@@ -95,28 +88,47 @@ func TestPlansOfALongQueue(t *testing.T) {
 	}
 }
 
+// A topic in trouble has a million held rows that are due, many of them at the same time. Each look goes on behind those that
+// were seen, and reads no more of them than it looks at.
+func TestPlansOfAPausedTopic(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, rows := range []int{50_000, 950_000} {
+		_, err := f.db.Exec(`WITH row AS (INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+			SELECT gen_random_uuid(), now(), i % 4, 'a', 'down', 't', 'test', 'x' FROM generate_series(1, ?) i RETURNING *)
+			INSERT INTO outbox_held SELECT *, '2026-01-01' FROM row`, rows)
+		require.NoError(t, err)
+		for _, state := range []string{"unknown", "analysed"} {
+			if state == "analysed" {
+				_, err = f.db.Exec("ANALYZE outbox_held")
+				require.NoError(t, err)
+			}
+			plan := f.explain(outbox.GlanceDue)
+			require.Regexp(t, `Index Scan using outbox_held_due .*\n.*`+
+				`Index Cond: \(ROW\(lane, retry_after, seq\) > ROW\(c.lane, c.after, c.seq\)\)`, plan, state)
+			require.NotContains(t, plan, "Sort", state)
+			require.NotContains(t, plan, "JIT", state)
+			require.Regexp(t, `Index Cond: \(\(lane = a.held_lane\) AND \(seq = a.held_seq\)\)`, f.explain(outbox.PickDue), state)
+		}
+	}
+}
+
+// The literals in the statements are the constants that their readers count with.
+func TestLimitsInStatements(t *testing.T) {
+	for statement, limit := range map[string]int{
+		outbox.FetchMany: outbox.MaxFetch, outbox.GlanceRows: outbox.ScanWindow, outbox.GlanceTenants: outbox.ScanWindow,
+		outbox.GlanceDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue,
+	} {
+		require.Regexp(t, `LIMIT `+strconv.Itoa(limit)+`\)`, statement)
+		for _, size := range regexp.MustCompile(`size = (\d+)`).FindAllStringSubmatch(statement, -1) {
+			require.Equal(t, strconv.Itoa(limit), size[1])
+		}
+	}
+}
+
 // explain returns the generic plan, the one that a prepared statement ends up with.
-func (f *fixture) explain(statement string, args ...string) string {
+func (f *fixture) explain(statement string) string {
 	f.t.Helper()
-	ctx := f.t.Context()
-	conn, err := f.db.DB.DB.Conn(ctx)
+	plan, err := pgplan.Generic(f.t.Context(), f.db.DB.DB, f.Text(statement))
 	require.NoError(f.t, err)
-	defer conn.Close()
-	for _, s := range []string{"SET plan_cache_mode = force_generic_plan", "PREPARE p AS " + f.Text(statement)} {
-		_, err := conn.ExecContext(ctx, s)
-		require.NoError(f.t, err)
-	}
-	rows, err := conn.QueryContext(ctx, "EXPLAIN EXECUTE p ('"+strings.Join(args, "', '")+"')")
-	require.NoError(f.t, err)
-	defer rows.Close()
-	var plan strings.Builder
-	for rows.Next() {
-		var line string
-		require.NoError(f.t, rows.Scan(&line))
-		plan.WriteString(line + "\n")
-	}
-	require.NoError(f.t, rows.Err())
-	_, err = conn.ExecContext(ctx, "DEALLOCATE p")
-	require.NoError(f.t, err)
-	return plan.String()
+	return plan.Text
 }

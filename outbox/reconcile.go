@@ -51,9 +51,13 @@ func (r Reconciled) kinds() []kind {
 	}
 }
 
-// Reconcile looks through the whole outbox for what no projector would ever publish, and repairs it. It returns what it
-// repaired, also beside an error; a warning and the metric oncebox.outbox.reconciled tell as well. Projectors call it
+// Reconcile looks for what [Reconciled] lists, because of which rows would never be published, and repairs it. It returns
+// what it repaired, also beside an error; a warning and the metric oncebox.outbox.reconciled tell as well. Projectors call it
 // every hour. It may run at any time, beside them and beside itself.
+//
+// It does not judge what it finds in the lanes: not whether a row lies in the lane of its key, or was put there by hand below
+// what the lane's owner has read, which only the next owner sees. Nor does it restore the block of a dead letter behind which
+// nothing is held: the events of that key go on.
 //
 // It only looks, without locks, until it finds something. Then it does what an operator's deed does: it locks the lane,
 // looks again, repairs, and the owner of the lane loads its blocks anew. The order of a key is kept: a row comes due only

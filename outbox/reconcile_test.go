@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +89,19 @@ func TestReconcileRepairs(t *testing.T) {
 	all := map[string][]string{key: {"a1", "a2", "a3"}}
 	f := newFixture(t, nil)
 	require.NoError(t, f.EnsurePartitions(t.Context()))
+	f.exec("SELECT setval('outbox_seq', 1000)") // room in front
+	bystanders := map[string]func(lane int16){
+		"beside other keys": func(lane int16) {
+			f.bystander(lane, "default|order|A0", 100, false)
+			f.bystander(lane, "default|order|A1", 200, true)
+			f.bystander(lane, key+"0", 1_000_000, false)
+			f.bystander(lane, key+"1", 2_000_000, true)
+		},
+		"beside its own key in other lanes": func(lane int16) {
+			f.bystander(lane+1, key, 100, false)
+			f.bystander(lane+2, key, 200, true)
+		},
+	}
 	for name, c := range map[string]struct {
 		broken string
 		dead   bool // a1 is a dead letter and not refused
@@ -113,6 +127,21 @@ func TestReconcileRepairs(t *testing.T) {
 		"a block with nothing behind it": {
 			broken: "DELETE FROM outbox_held",
 			want:   outbox.Reconciled{Blocks: 1}, leaves: map[string][]string{},
+		},
+		"held rows in front of a dead letter, without a block": {
+			broken: `DELETE FROM outbox_block; UPDATE outbox_held SET retry_after = now() WHERE event_type = 'a1';
+				WITH gone AS (DELETE FROM outbox_held WHERE event_type = 'a3' RETURNING *) INSERT INTO outbox_dead SELECT * FROM gone`,
+			want: outbox.Reconciled{Blocks: 1}, leaves: map[string][]string{key: {"a1", "a2"}},
+		},
+		"a head that waits for ever, to be delivered later": {
+			broken: `UPDATE outbox_held SET retry_after = 'infinity';
+				UPDATE outbox_held SET not_before = now() + interval '1 hour' WHERE event_type = 'a1'`,
+			want: outbox.Reconciled{Stuck: 1}, leaves: map[string][]string{},
+		},
+		"an unordered row that waits for ever, to be delivered later": {
+			broken: `DELETE FROM outbox_block; DELETE FROM outbox_held WHERE event_type <> 'a1';
+				UPDATE outbox_held SET ordering_key = NULL, retry_after = 'infinity', not_before = now() + interval '1 hour'`,
+			want: outbox.Reconciled{Stuck: 1}, leaves: map[string][]string{},
 		},
 		"a dead letter that is gone": {
 			broken: "DELETE FROM outbox_dead", dead: true,
@@ -141,26 +170,57 @@ func TestReconcileRepairs(t *testing.T) {
 			want: outbox.Reconciled{Stuck: 1}, leaves: map[string][]string{"": {"a1"}},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			f.exec("TRUNCATE outbox, outbox_held, outbox_dead, outbox_block")
-			for _, event := range []string{"a1", "a2", "a3"} {
-				f.add("a", event)
-			}
-			lane := f.leases[f.fetch()[0].Lane]
-			if c.dead {
-				f.kill(map[string]string{"a1": "no"})
-			} else {
-				f.refuse()
-			}
-			f.exec(c.broken)
-			seen := f.change(lane.Lane)
-			require.Equal(t, c.want, f.reconcile())
-			_, err := f.SettleHeld(t.Context(), lane, seen, key, []int64{})
-			require.ErrorIs(t, err, outbox.ErrFenced, "the owner knows blocks of before")
-			require.Zero(t, f.reconcile(), "once")
-			require.Equal(t, c.leaves, f.drain())
-		})
+		for where, add := range bystanders {
+			t.Run(name+" "+where, func(t *testing.T) {
+				f.exec("TRUNCATE outbox, outbox_held, outbox_dead, outbox_block")
+				for _, event := range []string{"a1", "a2", "a3"} {
+					f.add("a", event)
+				}
+				lane := f.leases[f.fetch()[0].Lane]
+				if c.dead {
+					f.kill(map[string]string{"a1": "no"})
+				} else {
+					f.refuse()
+				}
+				f.exec(c.broken)
+				add(lane.Lane)
+				before := f.bystanders()
+				seen := f.change(lane.Lane)
+				require.Equal(t, c.want, f.reconcile())
+				require.Equal(t, before, f.bystanders(), "they are none of its business")
+				_, err := f.SettleHeld(t.Context(), lane, seen, key, []int64{})
+				require.ErrorIs(t, err, outbox.ErrFenced, "the owner knows blocks of before")
+				require.Zero(t, f.reconcile(), "once")
+				require.Equal(t, c.leaves, f.drain())
+			})
+		}
 	}
+}
+
+// bystander stores a key of which nothing is wrong: a head, refused for an hour or dead, a row behind it, and an unordered one
+// that was refused.
+func (f *fixture) bystander(lane int16, key string, seq int64, dead bool) {
+	f.t.Helper()
+	held := strings.Replace(insertHeld, "nextval('outbox_seq')", "?", 1)
+	const rest = `, '', '', 'bystander', 's', 'text/plain', '{}', 'x', `
+	f.exec(held+"?"+rest+"now() + interval '1 hour'", seq, lane, key)
+	f.exec(held+"?"+rest+"'infinity'", seq+1, lane, key)
+	f.exec(held+"NULL"+rest+"now() + interval '1 hour'", seq+2, lane)
+	f.exec("INSERT INTO outbox_block SELECT ?, ?, ?, CASE WHEN ? THEN 'dead' ELSE 'failed' END", lane, key, seq, dead)
+	if dead {
+		f.exec("WITH gone AS (DELETE FROM outbox_held WHERE seq = ? RETURNING *) INSERT INTO outbox_dead SELECT * FROM gone", seq)
+	}
+}
+
+// bystanders returns all that there is of them.
+func (f *fixture) bystanders() (all []string) {
+	f.t.Helper()
+	require.NoError(f.t, f.db.NewRaw(`
+		SELECT 'held ' || lane || seq || retry_after FROM outbox_held WHERE event_type = 'bystander'
+		UNION ALL SELECT 'dead ' || seq FROM outbox_dead WHERE event_type = 'bystander'
+		UNION ALL SELECT 'block ' || b FROM outbox_block b WHERE head_seq < 1000 OR head_seq >= 1000000
+		ORDER BY 1`).Scan(f.t.Context(), &all))
+	return all
 }
 
 // A block that was lost comes back as that of the dead letter in front, which an operator decides about.
@@ -168,12 +228,15 @@ func TestReconcileKeepsAKeyBehindItsDeadLetter(t *testing.T) {
 	f := newFixture(t, nil)
 	head := f.add("a", "a1")
 	f.add("a", "a2")
-	f.kill(map[string]string{"a1": "no"})
+	f.add("a", "a3")
+	f.kill(map[string]string{"a1": "no", "a2": "no"})
 	f.exec("DELETE FROM outbox_block; UPDATE outbox_held SET retry_after = now()")
 	require.EqualValues(t, 1, f.reconcile().Blocks)
+	require.Equal(t, 1, f.count("outbox_block WHERE state = 'dead' AND head_seq = (SELECT min(seq) FROM outbox_dead)"))
 	require.Empty(t, f.due())
+	f.exec("DELETE FROM outbox_dead WHERE event_type = 'a2'")
 	require.NoError(t, f.Replay(t.Context(), head, ann))
-	require.Equal(t, map[string][]string{"default|order|a": {"a1", "a2"}}, f.drain())
+	require.Equal(t, map[string][]string{"default|order|a": {"a1", "a3"}}, f.drain())
 }
 
 func TestReconcileEntersLanes(t *testing.T) {
@@ -283,6 +346,26 @@ func TestReconcileTouchesNothingThatChangedMeanwhile(t *testing.T) {
 	require.Equal(t, 1, f.count("outbox_block WHERE state = 'failed'"))
 	require.Equal(t, 1, f.count("outbox_block WHERE state = 'dead'"))
 	require.Equal(t, 2, f.count("outbox_held WHERE retry_after = 'infinity'"))
+}
+
+// The locks are those of one lane, and what was looked at are some of its keys and rows: all else stays, wrong or not.
+func TestReconcileRepairsOnlyWhatItHasLooked(t *testing.T) {
+	f := newFixture(t, nil)
+	f.bystander(5, "refused", 100, false)
+	f.bystander(5, "dead", 200, true)
+	f.bystander(5, "alone", 300, true)
+	f.exec("DELETE FROM outbox_held WHERE ordering_key = 'alone'")
+	f.exec(`INSERT INTO outbox_block SELECT l, k, 900, s FROM (VALUES (6, 'none1', 'failed'), (6, 'none2', 'draining'), (6, 'none3', 'dead'),
+		(5, 'other1', 'failed'), (5, 'other2', 'draining'), (5, 'other3', 'dead'), (5, 'other4', 'failed')) v (l, k, s)`)
+	const rest = `, '', '', 'bystander', 's', 'text/plain', '{}', 'x', `
+	f.exec(insertHeld+"NULL"+rest+"'infinity'", 5)
+	f.exec(insertHeld+"'other4'"+rest+"now() - interval '1 minute' FROM generate_series(1, 2)", 5)
+	before := f.bystanders()
+	found, err := f.RepairAll(t.Context(), 5, []string{"none1", "none2", "none3", "refused", "dead", "alone"},
+		[]int64{100, 101, 102, 200, 201, 202, 300, 301, 302})
+	require.NoError(t, err)
+	require.Zero(t, found)
+	require.Equal(t, before, f.bystanders())
 }
 
 func TestReconcileTells(t *testing.T) {

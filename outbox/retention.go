@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Clean ensures the partitions ahead, drops the expired ones and deletes the dead letters that are older than
-// [Config.DeadRetention], once. It is safe in any number of processes. What [Config.BeforeDrop] refuses is logged and
+// Clean ensures the partitions ahead, drops the expired ones, deletes the dead letters that are older than
+// [Config.DeadRetention] and the audit that is older than [Config.AuditRetention], and forgets the dedup keys that are older
+// than [Config.DedupRetention], once. It is safe in any number of processes. What [Config.BeforeDrop] refuses is logged and
 // counted, is no error here, and is tried again by the next Clean.
 func (s *Store) Clean(ctx context.Context) error {
 	err := s.EnsurePartitions(ctx)
 	_, drop := s.dropExpired(ctx)
-	return errors.Join(err, drop, s.expireDead(ctx))
+	return errors.Join(err, drop, s.expireDead(ctx), s.expireAudit(ctx), s.expireKeys(ctx))
 }
 
 const (
@@ -25,6 +26,8 @@ noted AS (
 	INSERT INTO {schema}.outbox_audit (actor, action, events, tenant_id, topic, event_type, reason)
 	SELECT $2::text, $3::text, count(*), tenant_id, topic, event_type, $4::text FROM d GROUP BY tenant_id, topic, event_type)` +
 		freeKeys
+
+	forgetAudit = `DELETE FROM {schema}.outbox_audit WHERE at < clock_timestamp() - $1::interval`
 )
 
 // expireDead discards the dead letters that are older than their retention. Their keys go on: blocked by something that
@@ -43,4 +46,12 @@ func (s *Store) expireDead(ctx context.Context) error {
 		s.log.WarnContext(ctx, "oncebox: dead letters were deleted by their retention", "events", n, "died_before", before)
 	}
 	return err
+}
+
+func (s *Store) expireAudit(ctx context.Context) error {
+	if s.cfg.AuditRetention < 0 {
+		return nil
+	}
+	_, err := s.sql.Exec(ctx, s.db, forgetAudit, s.cfg.AuditRetention)
+	return wrap("delete old entries of the audit", err)
 }

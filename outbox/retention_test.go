@@ -273,11 +273,25 @@ func TestDeadLettersExpireIfThatIsConfigured(t *testing.T) {
 	require.Equal(t, 1, f.count("outbox_audit"))
 }
 
-func TestDeadRetentionIsValidated(t *testing.T) {
+func TestTheAuditIsKeptForItsRetention(t *testing.T) {
+	for days, c := range map[int]struct {
+		retention time.Duration
+		kept      int
+	}{399: {0, 1}, 401: {0, 0}, 3: {48 * time.Hour, 0}, 4000: {outbox.KeepForever, 1}} {
+		f := newFixture(t, &outbox.Config{AuditRetention: c.retention})
+		f.exec(`INSERT INTO outbox_audit (actor, action, tenant_id, topic, event_type, at)
+			VALUES ('ann', 'discard', '', '', '', now() - ? * interval '24 hours')`, days)
+		require.NoError(t, f.Clean(t.Context()))
+		require.Equal(t, c.kept, f.count("outbox_audit"), "%d days", days)
+	}
+}
+
+func TestRetentionsAreValidated(t *testing.T) {
 	for _, d := range []time.Duration{time.Hour, -2, -time.Hour} {
 		require.ErrorContains(t, (&outbox.Config{DeadRetention: d}).Validate(), "Config.DeadRetention")
+		require.ErrorContains(t, (&outbox.Config{AuditRetention: d}).Validate(), "Config.AuditRetention")
 	}
 	for _, d := range []time.Duration{0, outbox.KeepForever, 24 * time.Hour} {
-		require.NoError(t, (&outbox.Config{DeadRetention: d}).Validate())
+		require.NoError(t, (&outbox.Config{DeadRetention: d, AuditRetention: d}).Validate())
 	}
 }

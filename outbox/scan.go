@@ -19,6 +19,8 @@ type Glance struct {
 	RowID
 	// Key is the ordering key, "" for an unordered row.
 	Key string
+	// Topic is "" if the filter names none.
+	Topic string
 	// Pass says that the filter lets the row through, Paused that it keeps it because of its topic.
 	Pass, Paused bool
 	// More says that the scan ended before the lane did.
@@ -26,19 +28,19 @@ type Glance struct {
 }
 
 // glanceRows looks at the rows behind those that others wait behind, without their payloads. It returns the rows that
-// pass, those that are paused and have a key, because nothing of that key may pass them, and the last one of each lane.
+// pass, those that are paused, because nothing of their key may pass them, and the last one of each lane.
 //
 // The inner LIMIT is a literal for the reason given at fetchRows.
 const glanceRows = `
-SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.pass, w.paused, w.size = 500
+SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.topic, w.pass, w.paused, w.size = 500
 FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
-	SELECT x.seq, x.ordering_key, x.topic = ANY ($3::text[]) AS paused,
+	SELECT x.seq, x.ordering_key, x.topic, x.topic = ANY ($3::text[]) AS paused,
 		x.topic <> ALL ($3::text[]) AND x.tenant_id <> ALL ($4::text[]) AS pass,
 		count(*) OVER () AS size, max(x.seq) OVER () AS last
 	FROM (
 		SELECT o.seq, o.ordering_key, o.topic, o.tenant_id FROM {schema}.outbox o
 		WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) x) w
-WHERE w.pass OR w.seq = w.last OR (w.paused AND w.ordering_key IS NOT NULL)`
+WHERE w.pass OR w.paused OR w.seq = w.last`
 
 // glanceTenants is glanceRows for tenants alone, whose rows nothing of another tenant waits behind. It costs half, and
 // whole backlogs are searched with it.
@@ -76,7 +78,7 @@ func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, ke
 	defer rows.Close()
 	for rows.Next() {
 		var g Glance
-		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key, &g.Pass, &g.Paused, &g.More); err != nil {
+		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More); err != nil {
 			return nil, err
 		}
 		out = append(out, g)

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // SentFilter selects published events: those that agree with every field that is set. The zero filter selects all that
@@ -46,21 +47,21 @@ func (f SentFilter) texts() []filterText {
 }
 
 // where is the filter as conditions on outbox_sent s.
-func (f SentFilter) where(after int64) *where {
-	w := &where{}
+func (f SentFilter) where(after int64) *pgsql.Where {
+	w := &pgsql.Where{}
 	for _, c := range f.texts() {
 		if c.value != "" {
-			w.add("s."+c.column+" = %s::text", c.value)
+			w.Add("s."+c.column+" = %s::text", c.value)
 		}
 	}
 	if !f.SentFrom.IsZero() {
-		w.add("s.sent_at >= %s::timestamptz", f.SentFrom)
+		w.Add("s.sent_at >= %s::timestamptz", f.SentFrom)
 	}
 	if !f.SentBefore.IsZero() {
-		w.add("s.sent_at < %s::timestamptz", f.SentBefore)
+		w.Add("s.sent_at < %s::timestamptz", f.SentBefore)
 	}
 	if after > 0 {
-		w.add("s.seq > %s::bigint", after)
+		w.Add("s.seq > %s::bigint", after)
 	}
 	return w
 }
@@ -68,8 +69,10 @@ func (f SentFilter) where(after int64) *where {
 // MetadataOriginalTopic is where a replayed event carries the topic on which it was published.
 const MetadataOriginalTopic = "original_topic"
 
-// ErrLiveTopic means that events were to be replayed on a topic on which this outbox publishes. Nothing was handed over.
+// ErrLiveTopic means that events were to be replayed on a topic on which this outbox publishes, see [Store.ReplaySent].
 var ErrLiveTopic = errors.New("outbox: events are published on this topic: replay them on one of its own, as order.rebuild")
+
+var errPooled = errors.New("a cursor does not survive in a transaction-mode pooler: use a Store without Config.Pooler, on a direct connection")
 
 // SentReplay says how published events are replayed.
 type SentReplay struct {
@@ -94,8 +97,9 @@ type Replayed struct {
 // ReplaySent hands published events over once more, in the order of their sequence, to rebuild a projection: to a handler
 // of this process (messaging.Direct(h).Publish) or to a topic of its own (the Publish of a broker). Nothing in the outbox
 // changes. Ids and sequences stay; each event says that it is of the given topic, and names its own in its metadata under
-// [MetadataOriginalTopic]. A topic on which this outbox has published is refused with [ErrLiveTopic], because consumers
-// that have handled the events would get them again.
+// [MetadataOriginalTopic]. A topic on which this outbox publishes is refused with [ErrLiveTopic], because consumers that have
+// handled the events would get them again: one of the events at the beginning of each of the last 31 days, before anything
+// is handed over, and in any case the topic of an event that would be replayed, before its batch is.
 //
 // What is selected is what is published when the call begins. It returns how far it got, also beside an error; called
 // again with SentReplay.After it goes on there, and a batch that was being handed over comes again.
@@ -114,11 +118,11 @@ func (s *Store) ReplaySent(
 	switch {
 	case err != nil:
 	case replay.DryRun:
-		err = s.adHoc().QueryRow(ctx, s.db, fmt.Sprintf(countSent, filter.where(replay.After)), filter.where(replay.After).args, &done.Events)
+		err = s.adHoc().QueryRow(ctx, s.db, fmt.Sprintf(countSent, filter.where(replay.After)), filter.where(replay.After).Args, &done.Events)
 	case topic == "":
 		err = errors.New("topic is empty: give one of its own, as order.rebuild")
 	case s.cfg.Pooler:
-		err = errors.New("a cursor does not survive in a transaction-mode pooler: use a Store without Config.Pooler, on a direct connection")
+		err = errPooled
 	default:
 		err = s.replaySent(ctx, filter, topic, to, replay, &done)
 	}
@@ -127,7 +131,15 @@ func (s *Store) ReplaySent(
 
 const (
 	countSent = `SELECT count(*) FROM {schema}.outbox_sent s WHERE %s`
-	isLive    = `SELECT EXISTS (SELECT FROM {schema}.outbox_sent WHERE topic = $1)`
+
+	// isLive reads a part of each day. Of a topic that is not live it would else read all that is kept.
+	isLive = `
+SELECT EXISTS (
+	SELECT FROM generate_series(0, 31) back CROSS JOIN LATERAL (
+		SELECT s.topic FROM {schema}.outbox_sent s
+		WHERE s.sent_at >= date_trunc('day', now(), 'UTC') - back * interval '24 hours'
+			AND s.sent_at < date_trunc('day', now(), 'UTC') - (back - 1) * interval '24 hours' LIMIT 10000) day
+	WHERE day.topic = $1)`
 
 	// declareSent sorts the places of the rows, not the rows. WITH HOLD keeps the result after the COMMIT, which ends the
 	// snapshot. Published rows are never updated, so their places are theirs until the partition is dropped.
@@ -153,27 +165,9 @@ func (s *Store) replaySent(
 	if live {
 		return ErrLiveTopic
 	}
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	w := filter.where(replay.After)
-	if err := conn.RunInTx(ctx, &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
-		_, err := run.Exec(ctx, tx, fmt.Sprintf(declareSent, w), w.args...)
-		return err
-	}); err != nil {
-		return err
-	}
-	defer func() { _, _ = run.Exec(context.WithoutCancel(ctx), conn, closeSent) }()
-	size := replay.BatchSize
-	if size <= 0 {
-		size = defaultBulk
-	}
-	for {
-		rows, err := s.nextSent(ctx, conn, size)
-		if err != nil || len(rows) == 0 {
-			return err
+	return s.eachSent(ctx, filter.where(replay.After), replay.BatchSize, func(rows []Row) error {
+		if slices.ContainsFunc(rows, func(r Row) bool { return r.Topic == topic }) {
+			return ErrLiveTopic
 		}
 		if err := to(ctx, readdressed(rows, topic)); err != nil {
 			return fmt.Errorf("after %d: %w", done.Last, err)
@@ -182,6 +176,36 @@ func (s *Store) replaySent(
 		done.Last = rows[len(rows)-1].Sequence
 		if replay.Progress != nil {
 			replay.Progress(*done)
+		}
+		return nil
+	})
+}
+
+// eachSent calls fn with the rows, size of them at once, in the order of their sequence.
+func (s *Store) eachSent(ctx context.Context, w *pgsql.Where, size int, fn func([]Row) error) error {
+	run := s.adHoc()
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.RunInTx(ctx, &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
+		_, err := run.Exec(ctx, tx, fmt.Sprintf(declareSent, w), w.Args...)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer func() { _, _ = run.Exec(context.WithoutCancel(ctx), conn, closeSent) }()
+	if size <= 0 {
+		size = defaultBulk
+	}
+	for {
+		rows, err := s.nextSent(ctx, conn, size)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		if err := fn(rows); err != nil {
+			return err
 		}
 	}
 }

@@ -117,7 +117,11 @@ func TestReplayGoesOnWhereItFailed(t *testing.T) {
 	require.ErrorIs(t, err, down)
 	require.Equal(t, outbox.Replayed{Events: 600, Last: 600}, done)
 	require.Equal(t, []outbox.Replayed{{Events: 300, Last: 300}, {Events: 600, Last: 600}}, progress)
-	options.After = done.Last
+	options.After, options.DryRun = done.Last, true
+	rest, err := f.ReplaySent(t.Context(), outbox.SentFilter{}, "x", to, options)
+	require.NoError(t, err)
+	require.Equal(t, outbox.Replayed{Events: 400, Last: 600}, rest)
+	options.DryRun = false
 	done, err = f.ReplaySent(t.Context(), outbox.SentFilter{}, "x", to, options)
 	require.NoError(t, err)
 	require.Equal(t, outbox.Replayed{Events: 400, Last: 1000}, done)
@@ -136,10 +140,39 @@ func TestReplayNeverGoesToALiveTopic(t *testing.T) {
 	require.ErrorIs(t, err, outbox.ErrLiveTopic)
 	_, err = f.ReplaySent(t.Context(), outbox.SentFilter{SentFrom: time.Now(), SentBefore: time.Now().Add(-time.Hour)}, "x", to, nil)
 	require.ErrorContains(t, err, "is not before SentBefore")
+	noon := time.Now()
+	_, err = f.ReplaySent(t.Context(), outbox.SentFilter{SentFrom: noon, SentBefore: noon}, "x", to, nil)
+	require.ErrorContains(t, err, "is not before SentBefore", "it would select nothing")
+	_, err = f.ReplaySent(t.Context(), outbox.SentFilter{AggregateID: "a\x00b"}, "x", to, nil)
+	require.ErrorContains(t, err, "SentFilter.AggregateID")
 	pooled := outbox.NewStore(f.db.DB, &outbox.Config{Pooler: true})
-	_, err = pooled.ReplaySent(t.Context(), outbox.SentFilter{}, "x", to, nil)
+	done, err := pooled.ReplaySent(t.Context(), outbox.SentFilter{}, "x", to, &outbox.SentReplay{After: 7})
 	require.ErrorContains(t, err, "pooler")
+	require.Equal(t, outbox.Replayed{Last: 7}, done, "where to go on")
 	require.Empty(t, *got)
+}
+
+// What all days hold is not read for it, however much that is.
+func TestReplayLooksForALiveTopicAtTheBeginningsOfDays(t *testing.T) {
+	f := newFixture(t, nil)
+	yesterday := time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
+	f.child(yesterday)
+	f.publishedOn(yesterday, 1)
+	f.exec("UPDATE outbox_sent SET topic = 'first'")
+	f.publishedOn(yesterday, 10_001)
+	f.exec("UPDATE outbox_sent SET topic = 'last' WHERE seq = (SELECT max(seq) FROM outbox_sent)")
+	to, got := collect()
+	_, err := f.ReplaySent(t.Context(), outbox.SentFilter{Topic: "order"}, "first", to, nil)
+	require.ErrorIs(t, err, outbox.ErrLiveTopic)
+	require.Empty(t, *got)
+	done, err := f.ReplaySent(t.Context(), outbox.SentFilter{Topic: "order"}, "last", to, nil)
+	require.NoError(t, err, "a topic that is seldom used passes")
+	require.EqualValues(t, 10_000, done.Events)
+
+	// Its own events never do.
+	done, err = f.ReplaySent(t.Context(), outbox.SentFilter{}, "last", to, &outbox.SentReplay{BatchSize: 10_000})
+	require.ErrorIs(t, err, outbox.ErrLiveTopic)
+	require.EqualValues(t, 10_000, done.Events)
 }
 
 // A replay may take hours; a snapshot held for as long would keep VACUUM from the outbox and slow the relay down.

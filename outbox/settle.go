@@ -81,6 +81,10 @@ type Outcome struct {
 	Error   string        // Refused, Dead, Abandoned: why
 }
 
+const laneFence = `
+WITH lane AS MATERIALIZED (
+	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 FOR NO KEY UPDATE)`
+
 // holdRows takes fresh rows out of the lane, into held or dead, and blocks their keys, all or nothing.
 // Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed, 5 abandoned.
 //

@@ -33,7 +33,7 @@ type Store struct {
 	probe    time.Duration
 
 	mu     sync.Mutex
-	wakers []func()
+	wakers []*func()
 }
 
 // NewStore returns the store of db.
@@ -43,15 +43,16 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 		db: db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(), probe: listenProbe,
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
+			Tracer: otelx.Tracer(c.TracerProvider, "outbox"),
 		},
 	}
-	s.notifier = notifier{send: s.notify, log: s.log}
+	s.notifier = notifier{send: func(ctx context.Context) error { return s.notify(ctx, s.id) }, log: s.log}
 	return s
 }
 
-// Add stores one event in the caller's own transaction and returns its id. payload may be an [event.Event],
-// json.RawMessage, []byte, or anything that can be encoded as JSON. Call [Store.Wake] after the transaction's COMMIT to
-// have it published at once.
+// Add stores one event in the caller's own transaction and returns its id, or that of the earlier one that it repeats by
+// [event.WithDedupKey]. payload may be an [event.Event], json.RawMessage, []byte, or anything that can be encoded as JSON.
+// Call [Store.Wake] after the transaction's COMMIT to have it published at once.
 //
 // Add once per transaction, or with one ordering key only: the locks of several calls are not sorted as those of one
 // flush are, so that two transactions could deadlock.
@@ -60,10 +61,11 @@ func (s *Store) Add(ctx context.Context, tx bun.IDB, topic string, payload any, 
 	if err != nil {
 		return "", fmt.Errorf("outbox: Add: %w", err)
 	}
-	if err := s.Flush(ctx, tx, []event.Envelope{env}); err != nil {
+	evs := []event.Envelope{env}
+	if err := s.Flush(ctx, tx, evs); err != nil {
 		return "", err
 	}
-	return env.ID, nil
+	return evs[0].ID, nil
 }
 
 // Committed is to be called after the COMMIT of what was flushed: [Store.Wake], and the next flush of these tenants is a
@@ -81,19 +83,25 @@ func (s *Store) Wake() {
 	wakers := s.wakers
 	s.mu.Unlock()
 	for _, wake := range wakers {
-		wake()
+		(*wake)()
 	}
 	if !s.cfg.PollOnly {
 		s.notifier.tell()
 	}
 }
 
-// OnWake has fn called by every [Store.Wake]. fn must not block.
-func (s *Store) OnWake(fn func()) {
+// OnWake has fn called by every [Store.Wake] until forget is called. fn must not block.
+func (s *Store) OnWake(fn func()) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	waker := &fn
 	// A new slice each time: Wake calls the old one without the lock.
-	s.wakers = append(slices.Clip(s.wakers), fn)
+	s.wakers = append(slices.Clip(s.wakers), waker)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.wakers = slices.DeleteFunc(slices.Clone(s.wakers), func(w *func()) bool { return w == waker })
+	}
 }
 
 // Ping checks that the tables are there and that this build can use them.

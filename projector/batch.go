@@ -2,19 +2,10 @@ package projector
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
-	"time"
+	"strconv"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
-
-	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/backoff"
-	"github.com/oncebox/oncebox/internal/otelx"
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -28,7 +19,7 @@ const (
 // fresh fetches, publishes and settles one batch.
 func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error) {
 	// Begun is begun: what was handed to the broker is settled even if the program is told to stop meanwhile.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.r.p.cfg.Lease)
+	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 
 	low := w.r.mark.current() // before the fetch begins, see watermark
@@ -40,7 +31,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	for _, l := range group {
 		byLane[l.lease.Lane] = l
 	}
-	w.crowd.count(rows, w.r.p.cfg.BatchSize)
+	w.crowd.leads(rows, w.r.p.cfg.BatchSize)
 	b, err := w.deliver(ctx, byLane, rows)
 	note(group, b)
 	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
@@ -57,7 +48,7 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 	b := newBatch(lanes)
 	b.sort(w, rows)
 	if len(b.send) > 0 {
-		b.errs = w.publish(ctx, b.send)
+		b.errs = w.publish(ctx, lanes, b.send)
 	}
 	b.judge(w)
 	if err := w.settle(ctx, b); err != nil {
@@ -66,7 +57,7 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 	if b.trouble != nil {
 		return b, b.trouble
 	}
-	n, err := w.isolate(ctx, lanes, b.suspects, b.stays)
+	n, err := w.isolate(ctx, lanes, b.suspects)
 	b.moved += n
 	return b, err
 }
@@ -80,7 +71,7 @@ type batch struct {
 	send    []*outbox.Row
 	errs    map[int]error // of send, by index
 
-	suspects []*outbox.Row // to be sent alone
+	suspects []*outbox.Row // to be sent apart from the others
 
 	published []outbox.RowID
 	outcomes  map[int16][]outbox.Outcome
@@ -99,9 +90,9 @@ func newBatch(lanes map[int16]*lane) *batch {
 }
 
 // sort decides what happens to each row: what waits goes to the held rows, what may have killed a projector is sent
-// later and alone, what is left is sent.
+// later and apart, what is left is sent.
 func (b *batch) sort(w *worker, rows []outbox.Row) {
-	destinations := map[string]string{}
+	ways := map[string]string{}
 	stays := map[string]bool{}
 	for i := range rows {
 		r := &rows[i]
@@ -118,25 +109,46 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 			b.die(w, r, errExpired.Error())
 		case r.Waits:
 			b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Delayed}, stateFailed)
-		case b.lanes[r.Lane].suspects.has(r.Sequence):
-			b.suspects = append(b.suspects, r)
-			b.left[r.Lane] = true
-			stays[r.Key] = true
 		case r.Key == "":
-			b.send = append(b.send, r)
+			b.put(r)
 		default:
-			// The broker keeps the order within a topic and a routing key. Rows of one ordering key that go to different
-			// places must therefore go one after the other: what comes after the change of place stays for the next fetch.
-			place := r.Topic + "\x00" + r.RoutingKey
-			if first, seen := destinations[r.Key]; seen && first != place {
+			// Rows of one key that go different ways go one after the other: what comes after the change stays for the next
+			// fetch.
+			way := b.way(r)
+			if first, seen := ways[r.Key]; seen && first != way {
 				b.left[r.Lane] = true
 				stays[r.Key] = true
 				continue
 			}
-			destinations[r.Key] = place
-			b.send = append(b.send, r)
+			ways[r.Key] = way
+			b.put(r)
 		}
 	}
+}
+
+// way says in which company a row may be sent without losing its order: the broker keeps the order within a topic and a
+// routing key, suspects are sent after the other rows, and those of them that were counted one by one.
+func (b *batch) way(r *outbox.Row) string {
+	place := r.Topic + "\x00" + r.RoutingKey
+	switch {
+	case !b.isSuspect(r):
+		return place
+	case r.Crashes == 0:
+		return place + "\x00suspects"
+	default:
+		return place + "\x00" + strconv.FormatInt(r.Sequence, 10)
+	}
+}
+
+func (b *batch) isSuspect(r *outbox.Row) bool { return b.lanes[r.Lane].suspects.has(r.Sequence) }
+
+func (b *batch) put(r *outbox.Row) {
+	if b.isSuspect(r) {
+		b.suspects = append(b.suspects, r)
+		b.left[r.Lane] = true
+		return
+	}
+	b.send = append(b.send, r)
 }
 
 func (b *batch) isBlocked(r *outbox.Row) bool {
@@ -203,89 +215,6 @@ func (b *batch) judge(w *worker) {
 	}
 }
 
-type class int
-
-const (
-	classMessage class = iota // this message was refused
-	classTopic                // its topic is in trouble
-	classBroker               // nothing can be sent, or nobody knows whether it was
-	classBehind               // an earlier one of its key was not stored, which says nothing about topic or broker
-)
-
-func classify(err error) class {
-	var topic *messaging.TopicError
-	switch {
-	case messaging.IsPermanent(err):
-		return classMessage
-	case errors.As(err, &topic):
-		return classTopic
-	case errors.Is(err, messaging.ErrBrokerDown), errors.Is(err, messaging.ErrUnknown):
-		return classBroker
-	case errors.Is(err, messaging.ErrBehind):
-		return classBehind
-	default:
-		return classMessage
-	}
-}
-
-// verdict says how long a refused row waits, or that it is dead.
-func (w *worker) verdict(r *outbox.Row, err error) (wait time.Duration, dead bool) {
-	cfg := &w.r.p.cfg
-	limit := cfg.MaxRetryAttempts
-	if r.Delivery.MaxAttempts > 0 {
-		limit = r.Delivery.MaxAttempts
-	}
-	attempts := r.RetryCount + 1
-	if messaging.IsPermanent(err) || limit > 0 && attempts >= limit {
-		return 0, true
-	}
-	if d, ok := messaging.RetryDelay(err); ok {
-		return d, false
-	}
-	return backoff.Jitter(backoff.Exponential(attempts, cfg.RetryDelay, cfg.MaxRetryDelay)), false
-}
-
-// publish hands rows to the broker and returns the errors by index.
-func (w *worker) publish(ctx context.Context, rows []*outbox.Row) map[int]error {
-	p := w.r.p
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.PublishTimeout)
-	defer cancel()
-	ctx, span := p.tracer.Start(ctx, "send", trace.WithSpanKind(trace.SpanKindClient), trace.WithNewRoot())
-	defer span.End()
-	msgs := make([]event.Envelope, len(rows))
-	for i, r := range rows {
-		msgs[i] = r.Envelope
-		// The SDK keeps 128 links per span and drops the rest without a word.
-		if span.IsRecording() && i < 128 {
-			if sc := otelx.Extract(r.Metadata); sc.IsValid() {
-				span.AddLink(trace.Link{SpanContext: sc})
-			}
-		}
-	}
-	span.SetAttributes(attribute.Int("messaging.batch.message_count", len(msgs)))
-
-	began := time.Now()
-	err := p.pub.Publish(ctx, msgs)
-	if err == nil {
-		w.reportTopics(ctx, rows, nil, began)
-		return nil
-	}
-	span.SetStatus(codes.Error, err.Error())
-	errs := map[int]error{}
-	if partial, ok := errors.AsType[*messaging.PublishError](err); ok {
-		errs = partial.Failed
-	} else {
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			err = errors.Join(messaging.ErrUnknown, err) // of the call as a whole, not of a message
-		}
-		for i := range rows {
-			errs[i] = err
-		}
-	}
-	w.reportTopics(ctx, rows, errs, began)
-	return errs
-}
-
 // settle writes down what became of the rows: first those that are out, then those that are held.
 func (w *worker) settle(ctx context.Context, b *batch) error {
 	p := w.r.p
@@ -293,10 +222,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		p.unconfirmed.Add(ctx, int64(n))
 	}
 	if len(b.published) > 0 {
-		var leases []outbox.Lease
-		for n := range lanesOf(b.published) {
-			leases = append(leases, b.lanes[n].lease)
-		}
+		leases := leasesOf(b.lanes, b.published)
 		held, err := w.r.store.Settle(ctx, leases, b.published)
 		if err != nil {
 			return err
@@ -362,10 +288,14 @@ func (b *batch) advance(group []*lane, low int64) {
 	}
 }
 
-func lanesOf(ids []outbox.RowID) map[int16]struct{} {
-	out := map[int16]struct{}{}
+// leasesOf returns the leases of the lanes that the rows are in.
+func leasesOf(lanes map[int16]*lane, ids []outbox.RowID) (leases []outbox.Lease) {
+	seen := map[int16]bool{}
 	for _, id := range ids {
-		out[id.Lane] = struct{}{}
+		if !seen[id.Lane] {
+			seen[id.Lane] = true
+			leases = append(leases, lanes[id.Lane].lease)
+		}
 	}
-	return out
+	return leases
 }

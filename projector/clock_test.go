@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
-	"github.com/oncebox/oncebox/projector"
 )
 
 // The process's clock is wrong by ten minutes in either direction, seen from the database, whose functions are shifted
@@ -24,11 +24,12 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 					AS $$ SELECT pg_catalog.clock_timestamp() + interval '%s' $$`, name, shift))
 				require.NoError(t, err)
 			}
-			store := f.through(nil, func(u *url.URL) {
+			db := f.pool(&tap{}, func(u *url.URL) {
 				query := u.Query()
 				query.Set("search_path", f.db.Schema+",pg_catalog") // named, it comes second
 				u.RawQuery = query.Encode()
 			})
+			store := outbox.NewStore(db, &outbox.Config{Source: "test", PollOnly: true})
 			f.pub.refuse = func(e event.Envelope) error {
 				if len(f.pub.taken) == 0 {
 					return errors.New("not before something else was sent")
@@ -37,8 +38,8 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 			}
 			cfg := quick()
 			cfg.Name, cfg.MaxRetryAttempts = "one", -1
-			one, err := projector.New(f.pub, &cfg, store)
-			require.NoError(t, err)
+			cfg.Lease, cfg.Renew = 2*time.Hour, time.Hour // one does not hear of two, and gives it nothing
+			one := f.relay(f.pub, cfg, store)
 			f.run(one)
 			f.add("a", "a1")
 			f.eventually("a1 waits", func() bool { return f.statuses()["a1"] == outbox.StatusFailed })
@@ -46,14 +47,14 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 			f.eventually("a1 is sent", func() bool { return f.statuses()["a1"] == outbox.StatusSent })
 
 			cfg.Name = "two"
-			two, err := projector.New(f.pub, &cfg, store)
-			require.NoError(t, err)
+			two := f.relay(f.pub, cfg, store)
 			require.NoError(t, two.RunOnce(t.Context()))
 			var taken, outlived int
 			require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_lane WHERE epoch > 1").Scan(&taken))
 			require.Zero(t, taken, "the leases of the other one were respected")
 			require.NoError(t, f.db.QueryRow(`SELECT count(*) FROM outbox_lane
-				WHERE abs(extract(epoch FROM lease_until - pg_catalog.clock_timestamp() - ?::interval)) > 60`, shift).Scan(&outlived))
+				WHERE abs(extract(epoch FROM lease_until - pg_catalog.clock_timestamp() - ?::interval - interval '2 hours')) > 300`,
+				shift).Scan(&outlived))
 			require.Zero(t, outlived, "they end by the clock that everybody shares")
 		})
 	}

@@ -32,7 +32,8 @@ type Config struct {
 
 	// MaxRetryAttempts is after how many refusals a row is dead; -1: never. Default: 5.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
-	// MaxCrashes is after how many projectors that died while they published a row, alone, it is dead; -1: never.
+	// MaxCrashes is after how many projectors that died while they published a row, alone, it is dead; -1: never. It is sent
+	// alone once two have died over it and others.
 	// Default: 10.
 	MaxCrashes int `env:"MAX_CRASHES"`
 	// ContinueAfterDead are topics whose ordering keys go on after a dead row; "*" is all. On the others a dead row blocks

@@ -11,62 +11,132 @@ import (
 // crowdShare is which part of a full batch makes a tenant one that others wait behind: a sixteenth.
 const crowdShare = 16
 
-// crowd is the tenants whose backlog fills the lanes. While there are any, the rows of all other tenants are looked for
-// beyond that backlog and take turns with it, so that they wait for the search and not for the backlog.
-type crowd map[string]bool
+// crowd is the tenants whose backlog fills the lanes. While there are any, they take turns: those at the heads of the lanes,
+// then all tenants that are not of the crowd, then one of the crowd that waits behind the heads. The rows of the latter
+// two are looked for beyond the backlog of the others, so that they wait for the search and not for the backlog.
+type crowd struct {
+	tenants []string // in the order in which they were found
+	heads   []string // those of the last full batch from the heads
+	last    int      // of tenants, that had a turn of its own
+}
 
-// count adds the tenants that have a large part of a batch that was full.
-func (c crowd) count(rows []outbox.Row, batch int) {
+// outsiders stands for all tenants that are not of the crowd.
+const outsiders = ""
+
+// leads counts a batch from the heads of the lanes.
+func (c *crowd) leads(rows []outbox.Row, batch int) {
 	if len(rows) < batch/2 {
 		return
+	}
+	c.join(largest(rows, batch, crowdShare))
+	c.heads = largest(rows, batch, 2*crowdShare) // so that chance does not take one of them away
+}
+
+// join adds tenants and returns those that are new.
+func (c *crowd) join(large []string) (joined []string) {
+	for _, tenant := range large {
+		if !slices.Contains(c.tenants, tenant) {
+			c.tenants, joined = append(c.tenants, tenant), append(joined, tenant)
+		}
+	}
+	return joined
+}
+
+// largest returns the tenants that have one share or more of a batch that was full.
+func largest(rows []outbox.Row, batch, shares int) (large []string) {
+	if len(rows) < batch/2 {
+		return nil
 	}
 	byTenant := map[string]int{}
 	for i := range rows {
 		byTenant[rows[i].TenantID]++
 	}
 	for tenant, n := range byTenant {
-		if n*crowdShare >= len(rows) {
-			c[tenant] = true
+		if n*shares >= len(rows) {
+			large = append(large, tenant)
 		}
 	}
+	return large
 }
 
-func (c crowd) list() []string {
-	out := make([]string, 0, len(c))
-	for tenant := range c {
-		out = append(out, tenant)
+// behind returns the crowd that is not at the heads, whoever had a turn last at the end.
+func (c *crowd) behind() (tenants []string) {
+	for i := range c.tenants {
+		if tenant := c.tenants[(c.last+1+i)%len(c.tenants)]; !slices.Contains(c.heads, tenant) {
+			tenants = append(tenants, tenant)
+		}
 	}
-	return out
+	return tenants
 }
 
-// fair gives the tenants behind the crowd their turn, which takes no longer than the crowd's took.
-func (w *worker) fair(ctx context.Context, group []*lane, paused []string, budget time.Duration) (moved int, err error) {
-	var crowded []*lane
-	low := w.r.mark.current()
+// but returns the crowd without one.
+func (c *crowd) but(tenant string) []string {
+	return slices.DeleteFunc(slices.Clone(c.tenants), func(t string) bool { return t == tenant })
+}
+
+// fair gives those behind the heads their turns, each of which takes no longer than that of the heads took.
+func (w *worker) fair(ctx context.Context, group []*lane, budget time.Duration) (moved int, err error) {
+	var full []*lane
 	for _, l := range group {
-		if l.full && l.tenants.stuck != low {
-			crowded = append(crowded, l)
+		if l.full {
+			full = append(full, l)
 		}
 	}
-	if len(w.crowd) == 0 || len(crowded) == 0 {
+	if len(w.crowd.tenants) == 0 || len(full) == 0 {
 		return 0, nil
 	}
-	keep := outbox.Filter{Topics: paused, Tenants: w.crowd.list()}
-	if alone, err := w.alone(ctx, crowded, keep.Tenants, low); alone || err != nil {
+	low := w.r.mark.current()
+	alone, err := w.alone(ctx, full, low)
+	if err != nil {
 		return 0, err
 	}
-	for end, more := time.Now().Add(budget), true; more && time.Now().Before(end) && ctx.Err() == nil; {
-		if crowded = w.stillReady(crowded); len(crowded) == 0 {
-			return moved, nil
+	if !alone {
+		if moved, err = w.give(ctx, full, outsiders, low, budget); err != nil {
+			return moved, err
 		}
-		var n int
-		n, more, err = w.pick(ctx, crowded, keep, func(l *lane) *skip { return &l.tenants })
-		moved += n
-		if err != nil {
+	}
+	for _, tenant := range w.crowd.behind() {
+		n, err := w.give(ctx, full, tenant, low, budget)
+		if moved += n; n > 0 || err != nil {
+			w.crowd.last = slices.Index(w.crowd.tenants, tenant)
 			return moved, err
 		}
 	}
 	return moved, nil
+}
+
+// give lets one of the crowd, or the outsiders, have a turn: nobody else of the crowd passes.
+func (w *worker) give(ctx context.Context, full []*lane, tenant string, low int64, budget time.Duration) (moved int, err error) {
+	paused := w.pausedTopics() // perhaps one more than a moment before
+	lanes := slices.DeleteFunc(slices.Clone(full), func(l *lane) bool { return l.past(tenant).stuck == low })
+	for end, more := time.Now().Add(budget), true; more && time.Now().Before(end) && ctx.Err() == nil; {
+		if lanes = w.stillReady(lanes); len(lanes) == 0 {
+			return moved, nil
+		}
+		keep := outbox.Filter{Topics: paused, Tenants: w.crowd.but(tenant)}
+		p, err := w.pick(ctx, lanes, keep, func(l *lane) *skip { return l.past(tenant) })
+		moved, more = moved+p.moved, p.more
+		if err != nil {
+			return moved, err
+		}
+		for _, joined := range w.crowd.join(largest(p.rows, w.r.p.cfg.BatchSize, crowdShare)) {
+			for _, l := range w.mine() {
+				*l.past(joined) = l.past(outsiders).clone() // whose turn was its own until now
+			}
+		}
+	}
+	return moved, nil
+}
+
+// past is the position of the search for a tenant's rows, or the outsiders'.
+func (l *lane) past(tenant string) *skip {
+	if l.tenants == nil {
+		l.tenants = map[string]*skip{}
+	}
+	if l.tenants[tenant] == nil {
+		l.tenants[tenant] = &skip{}
+	}
+	return l.tenants[tenant]
 }
 
 // aloneFor is for how long nobody looks whether there are other tenants than the crowd: how much longer the first event of a
@@ -75,31 +145,31 @@ const aloneFor = 50 * time.Millisecond
 
 // alone tells that there is nobody but the crowd. Then the lanes need no search up to the mark: all rows up to it were to be
 // seen when it was taken, and a tenant is entered before its first row can be seen.
-func (w *worker) alone(ctx context.Context, crowded []*lane, crowd []string, low int64) (bool, error) {
+func (w *worker) alone(ctx context.Context, crowded []*lane, low int64) (bool, error) {
 	if time.Now().Before(w.aloneUntil) {
 		return true, nil
 	}
 	ctx, cancel := w.r.bounded(ctx)
 	defer cancel()
-	others, err := w.r.store.OtherTenants(ctx, crowd)
+	others, err := w.r.store.OtherTenants(ctx, w.crowd.tenants)
 	if others || err != nil {
 		return false, err
 	}
 	w.aloneUntil = time.Now().Add(aloneFor)
 	for _, l := range crowded {
-		l.tenants.to = max(l.tenants.to, low)
+		s := l.past(outsiders)
+		s.to = max(s.to, low)
 	}
 	return true, nil
 }
 
 // disperse forgets the crowd when no lane is full any more.
 func (w *worker) disperse(lanes []*lane) {
-	if len(w.crowd) == 0 || slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
+	if len(w.crowd.tenants) == 0 || slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
 		return
 	}
-	clear(w.crowd)
-	w.aloneUntil = time.Time{}
+	w.crowd, w.aloneUntil = crowd{}, time.Time{}
 	for _, l := range lanes {
-		l.tenants = skip{}
+		l.tenants = nil
 	}
 }

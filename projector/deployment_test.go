@@ -16,8 +16,7 @@ func TestCopyOfADatabasePublishesNothing(t *testing.T) {
 	at := func(name string) (*outbox.Store, *projector.Projector) {
 		store := outbox.NewStore(f.db.DB, &outbox.Config{Source: "test", Deployment: name})
 		cfg := quick()
-		p, err := projector.New(f.pub, &cfg, store)
-		require.NoError(t, err)
+		p := f.relay(f.pub, cfg, store)
 		return store, p
 	}
 	_, production := at("production")
@@ -36,6 +35,6 @@ func TestCopyOfADatabasePublishesNothing(t *testing.T) {
 	f.run(staging)
 	require.ErrorContains(t, store.Adopt(t.Context(), outbox.By{Actor: "ann"}), "By.Reason is empty")
 	require.NoError(t, store.Adopt(t.Context(), outbox.By{Actor: "ann", Reason: "a trial"}))
-	f.eventually("a2 is sent", func() bool { return len(f.pub.types()) == 2 })
+	f.eventually("a2 is sent", func() bool { return f.pub.total() == 2 })
 	require.ErrorIs(t, production.RunOnce(t.Context()), outbox.ErrElsewhere)
 }

@@ -13,16 +13,21 @@
 //
 // What fails is told apart. A message that the broker refuses waits with backoff, and what follows it under its key
 // waits behind it, while other keys go on; after the last attempt, or at once if the refusal is permanent, it is dead.
-// A topic in trouble is left alone for a while, and other topics pass it by. A tenant with a long backlog takes turns
+// A topic in trouble is left alone, but for one row that is sent alone from time to time until the broker takes it, and other
+// topics pass it by. A tenant with a long backlog takes turns
 // with all others. A row that kills the process is found out by its successors and is dead after some of them. A
 // broker that cannot be reached, and a receipt that did not come, cost no attempt and write no row.
 //
 // No database transaction is open while something is being published.
 //
+// The stores may be in several databases, one of each. They are relayed side by side and have nothing in common but the
+// publisher: one that goes away stops no other, and is relayed again when it is back.
+//
 // # Errors
 //
 // [Projector.Run] goes on through failures of database and broker, logs them and backs off. It returns an error only at
-// its start: the database does not answer, the tables are missing, or this build is too old for them.
+// its start: the database does not answer (of several: none of them does), the tables are missing, or this build is too old
+// for them.
 //
 // # Metrics
 //

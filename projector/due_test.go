@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/projector"
 )
 
 // A projector that polls once an hour knows when what it holds is due.
@@ -51,9 +50,8 @@ func TestACommitCostsOneFetch(t *testing.T) {
 		}
 	}, nil)
 	cfg := sleepy()
-	cfg.Workers = 1
-	p, err := projector.New(f.pub, &cfg, store)
-	require.NoError(t, err)
+	cfg.Workers, cfg.CleanInterval = 1, -1 // the reconciler looks at what is held as well
+	p := f.relay(f.pub, cfg, store)
 	f.run(p)
 	f.listener()
 	f.add("a", "first")

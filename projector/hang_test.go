@@ -1,6 +1,7 @@
 package projector_test
 
 import (
+	"context"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -10,14 +11,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/oncebox/oncebox/projector"
 )
 
 // A server that takes a statement and is never heard of again, while the connection stays open, is given up after a lease
 // at the latest.
 func TestNoStatementWaitsForEver(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ statement, failed string }{ // what only this statement contains
+		"partitions":  {"outbox_make_partition", "partitions could not be made"},
 		"heartbeat":   {"INSERT INTO outbox_projector", "keeper failed"},
 		"observe":     {"pg_sequence_last_value", workerFailed},
 		"load blocks": {"coalesce(b.state, '')", workerFailed},
@@ -25,6 +26,7 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 		"next due":    {"min(h.retry_after)", workerFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they do nothing but wait
 			f := newFixture(t)
 			wire := f.wire()
 			var silent atomic.Bool
@@ -35,16 +37,30 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 			}, func(u *url.URL) { u.Host = wire.Listen })
 			log := &chronicle{}
 			cfg := quick()
-			cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 1500*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
+			cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 10*time.Second, 200*time.Millisecond, 100*time.Millisecond
 			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
-			p, err := projector.New(f.pub, &cfg, store)
-			require.NoError(t, err)
+			p := f.relay(f.pub, cfg, store)
 			f.run(p)
 			f.eventually("it is given up", func() bool { return silent.Load() && log.count(c.failed) > 0 })
 			wire.mend()
 			f.add("a", "later")
 			f.eventually("the projector goes on", f.published("later"))
 		})
+	}
+}
+
+// A server that is silent from the start is an error that says so.
+func TestAStartDoesNotWaitForEver(t *testing.T) {
+	f := newFixture(t)
+	wire := f.wire()
+	store := f.through(func(string, bool) { wire.hush() }, func(u *url.URL) { u.Host = wire.Listen })
+	cfg := quick()
+	cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1500*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
+	p := f.relay(f.pub, cfg, store)
+	for _, run := range []func(context.Context) error{p.Run, p.RunOnce} {
+		err := run(t.Context())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "projector: start: the database has not answered for 1.5s: look whether it hangs")
 	}
 }
 
@@ -67,8 +83,7 @@ func TestOneLookAtTheSequenceAtATime(t *testing.T) {
 		looks.Add(1)
 	}, nil)
 	cfg := quick()
-	p, err := projector.New(f.pub, &cfg, store)
-	require.NoError(t, err)
+	p := f.relay(f.pub, cfg, store)
 	f.run(p)
 	f.eventually("it was looked at", func() bool { return looks.Load() >= 4 })
 	require.Zero(t, together.Load())

@@ -17,25 +17,23 @@ type queue struct {
 
 // held sends held rows whose time has come. A head that the broker takes pulls what waits behind it along.
 func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.r.p.cfg.Lease)
+	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 	byLane := map[int16]*lane{}
-	var numbers []int16
 	for _, l := range lanes {
 		byLane[l.lease.Lane] = l
-		numbers = append(numbers, l.lease.Lane)
 	}
-	due, err := w.r.store.Due(ctx, numbers, w.leftAlone())
+	due, seen, err := w.lookDue(ctx, lanes)
 	if err != nil {
 		return 0, err
 	}
 	var queues []*queue
 	var send []*outbox.Row
-	var alone []*outbox.Held
+	var alone []*outbox.Row
 	for i := range due {
 		l := byLane[due[i].Lane]
 		if l.suspects.hasHeld(&due[i]) {
-			alone = append(alone, &due[i])
+			alone = append(alone, &due[i].Row)
 			continue
 		}
 		q, err := w.queueOf(ctx, l, &due[i].Row)
@@ -49,24 +47,25 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		send = append(send, q.rows...)
 		queues = append(queues, q)
 	}
-	if len(alone) == 0 && len(due) < outbox.MaxDue {
+	if len(alone) == 0 && seen == seenAll {
 		for _, l := range lanes {
 			l.suspects.forgetHeld()
 		}
 	}
-	if moved, err = w.sendQueues(ctx, queues, send); err != nil {
-		return moved, err
+	if len(send) > 0 {
+		if moved, err = w.settleQueues(ctx, queues, w.publish(ctx, byLane, send)); err != nil {
+			return moved, err
+		}
 	}
 	n, err := w.isolateHeld(ctx, byLane, alone)
-	return moved + n, err
+	if moved += n; seen == seenPart {
+		moved = max(moved, 1) // no reason to pause
+	}
+	return moved, err
 }
 
-// sendQueues publishes what is in the queues.
-func (w *worker) sendQueues(ctx context.Context, queues []*queue, send []*outbox.Row) (moved int, err error) {
-	if len(send) == 0 {
-		return 0, nil
-	}
-	errs := w.publish(ctx, send)
+// settleQueues writes down what became of the queues. The error is the database's or the broker's.
+func (w *worker) settleQueues(ctx context.Context, queues []*queue, errs map[int]error) (moved int, err error) {
 	var trouble error
 	for _, q := range queues {
 		n, err := w.settleQueue(ctx, q, errs)
@@ -92,9 +91,7 @@ func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row) (*queue
 		return &queue{lane: l, rows: []*outbox.Row{head}}, nil
 	}
 	if state, blocked := l.blocks[head.Key]; !blocked || state == stateDead {
-		// An operator was here since the blocks were loaded.
-		l.loaded = -1
-		w.nudge()
+		w.doubt(l)
 		return nil, nil
 	}
 	rows, err := w.r.store.Queue(ctx, l.lease.Lane, head.Key)
@@ -114,6 +111,16 @@ func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row) (*queue
 		q.rows = append(q.rows, r)
 	}
 	return q, nil
+}
+
+// doubt has the blocks of a lane read again at once, because what is due does not fit them: an operator was here since they
+// were read. If the operators' counter has not moved by then, nobody was, and a row was made due by hand under a block that
+// holds it. It stays until somebody is.
+func (w *worker) doubt(l *lane) {
+	if l.loaded >= 0 && l.loaded != l.doubted {
+		l.doubted, l.loaded = l.loaded, -1
+		w.nudge()
+	}
 }
 
 // settleQueue writes down what became of a queue: the confirmed rows at its front leave, and the first that was refused

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -14,7 +13,8 @@ import (
 const leaseEnd = 50 * time.Millisecond
 
 // beat keeps, and waits until it is time to do so again: for Config.Renew, or less if another projector has not renewed its
-// leases for so long that they end before. Its lanes are then taken at once and not up to Renew later.
+// leases for so long that they end before, or has handed lanes back. Its lanes are then taken at once and not up to Renew
+// later.
 func (r *relay) beat(ctx context.Context) error {
 	if err := r.kept.after(r.keep)(ctx); err != nil {
 		return err
@@ -23,8 +23,22 @@ func (r *relay) beat(ctx context.Context) error {
 	if r.nextFree > 0 {
 		pause = min(pause, r.nextFree+leaseEnd)
 	}
-	_ = backoff.Wait(ctx, pause) // told to stop, which is no failure
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.freed:
+	case <-ctx.Done():
+	}
 	return nil
+}
+
+// hurry has the next beat come at once.
+func (r *relay) hurry() {
+	select {
+	case r.freed <- struct{}{}:
+	default:
+	}
 }
 
 // keep renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
@@ -32,7 +46,7 @@ func (r *relay) beat(ctx context.Context) error {
 // The end of a lease is counted from before it was asked for, by the monotonic clock: whatever the delay, this process
 // stops earlier than the database lets others in.
 func (r *relay) keep(ctx context.Context) error {
-	ctx, cancel := r.bounded(ctx)
+	ctx, cancel := r.begun(ctx)
 	defer cancel()
 	cfg := &r.p.cfg
 	all, err := r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
@@ -103,7 +117,7 @@ func (r *relay) claim(ctx context.Context, n int) error {
 	}
 	for _, lease := range leases {
 		w := r.workers[int(lease.Lane)%len(r.workers)]
-		w.take(&lane{lease: lease, validUntil: until, loaded: -1, suspects: newSuspects(lease.Suspects)})
+		w.take(&lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, suspects: newSuspects(lease.Suspects)})
 	}
 	r.p.log.InfoContext(ctx, "oncebox: lanes claimed", "projector", r.p.cfg.Name, "lanes", len(leases))
 	r.wake()

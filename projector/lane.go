@@ -16,14 +16,19 @@ type lane struct {
 	lost       bool      // somebody else has it
 
 	loaded   int64             // the operators' counter at which blocks was read
+	doubted  int64             // the operators' counter at which blocks was doubted last, and read again
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
 	after    int64             // everything up to it is gone for good
 	full     bool              // the last fetch took its whole quota
 	pace     pace
 	suspects suspects
-	topics   skip // past rows of paused topics
-	tenants  skip // past rows of tenants with a long backlog
+	topics   skip             // past rows of paused topics
+	tenants  map[string]*skip // past rows of tenants with a long backlog, see crowd
+	held     heldSkip         // past held rows of paused topics
 }
+
+// searchAnew forgets how far the searches got.
+func (l *lane) searchAnew() { l.topics, l.tenants, l.held = skip{}, nil, heldSkip{} }
 
 // usable tells whether a batch that begins now is settled before the lease ends.
 func (l *lane) usable(now time.Time, publishTimeout time.Duration) bool {

@@ -12,15 +12,15 @@ import (
 // server costs us that takes connections and drops them again.
 const relistenPause = 100 * time.Millisecond
 
-// listen wakes the workers when another process has committed, until the connection is lost. It saves the time to the
-// next poll and is needed for nothing else.
+// listen wakes the workers when another process has committed, and the keeper when one has handed lanes back, until the
+// connection is lost. It saves the time to the next poll or beat and is needed for nothing else.
 func (r *relay) listen(ctx context.Context) error {
 	listened := false
 	err := r.store.Listen(ctx, func() {
 		listened = true
 		r.hears.Store(true)
 		r.wake()
-	})
+	}, r.hurry)
 	r.hears.Store(false)
 	switch {
 	case errors.Is(err, outbox.ErrCannotListen):

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/oncebox/oncebox/projector"
 )
 
 // The connection breaks after a settle or a hold was sent and before its answer is back, again and again. Whatever the
@@ -33,7 +31,7 @@ func TestLostAnswersOfSettleAndHold(t *testing.T) {
 	store := f.through(func(statement string, prepared bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if prepared && armed != "" && strings.Contains(statement, kinds[armed]) {
+		if prepared && pending == "" && armed != "" && strings.Contains(statement, kinds[armed]) {
 			pending, armed = armed, ""
 			wire.loseAnswers()
 		}
@@ -51,8 +49,7 @@ func TestLostAnswersOfSettleAndHold(t *testing.T) {
 			wire.mend()
 		}
 	}))
-	p, err := projector.New(pub, &cfg, store)
-	require.NoError(t, err)
+	p := f.relay(pub, cfg, store)
 	f.run(p)
 
 	w := &writers{f: f, keys: 6}

@@ -2,6 +2,8 @@ package projector_test
 
 import (
 	"context"
+	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/projector"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { pgtest.MainIgnoring(m, pgtest.LeftByToxiproxy()) }
 
 // recorder is a publisher that keeps what it took. Per key it takes a prefix, as the contract says.
 type recorder struct {
@@ -55,6 +57,13 @@ func (r *recorder) refuseWith(fn func(e event.Envelope) error) {
 	r.refuse = fn
 }
 
+// events returns what was taken so far, while more may come.
+func (r *recorder) events() []event.Envelope {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.taken)
+}
+
 func (r *recorder) types() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,6 +72,12 @@ func (r *recorder) types() []string {
 		out = append(out, m.Type)
 	}
 	return out
+}
+
+func (r *recorder) total() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.taken)
 }
 
 type fixture struct {
@@ -82,7 +97,16 @@ func newFixture(t *testing.T) *fixture {
 
 func (f *fixture) projector(cfg projector.Config) *projector.Projector {
 	f.t.Helper()
-	p, err := projector.New(f.pub, &cfg, f.store)
+	return f.relay(f.pub, cfg, f.store)
+}
+
+// relay makes a projector whose log is shown if the test fails.
+func (f *fixture) relay(pub messaging.Publisher, cfg projector.Config, stores ...*outbox.Store) *projector.Projector {
+	f.t.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(f.t.Output(), nil))
+	}
+	p, err := projector.New(pub, &cfg, stores...)
 	require.NoError(f.t, err)
 	return p
 }
@@ -127,8 +151,14 @@ func (f *fixture) eventually(what string, ok func() bool) {
 	require.Eventually(f.t, ok, 2*time.Minute, 5*time.Millisecond, what)
 }
 
+// patient is for machines that stand still for a while: no lane is lost by that.
+func patient() projector.Config {
+	return projector.Config{Lease: 3 * time.Minute, PublishTimeout: time.Minute}
+}
+
 func quick() projector.Config {
-	return projector.Config{
-		RetryDelay: time.Millisecond, MaxRetryDelay: time.Millisecond, SleepBusy: 5 * time.Millisecond, SleepIdle: 20 * time.Millisecond,
-	}
+	cfg := patient()
+	cfg.RetryDelay, cfg.MaxRetryDelay = time.Millisecond, time.Millisecond
+	cfg.SleepBusy, cfg.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
+	return cfg
 }

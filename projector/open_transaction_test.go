@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/oncebox/oncebox/projector"
 )
 
 // A broker that takes its time must not hold back VACUUM: while a batch is on its way, no transaction of the relay is open.
@@ -22,8 +20,7 @@ func TestNoTransactionIsOpenWhilePublishing(t *testing.T) {
 	f.add("a", "slow")
 	cfg := quick()
 	cfg.Lease, cfg.Renew, cfg.PublishTimeout = 2*time.Hour, time.Hour, 30*time.Minute // or the deadline would end a transaction
-	p, err := projector.New(g, &cfg, store)
-	require.NoError(t, err)
+	p := f.relay(g, cfg, store)
 	f.run(p)
 	t.Cleanup(g.release)
 	<-g.entered

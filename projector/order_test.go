@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/projector"
 )
 
 // harsh is a publisher that refuses some messages and is slow with some calls.
@@ -170,8 +169,7 @@ func TestOrderUnderTakeoversHoldsAndLateCommits(t *testing.T) {
 		cfg := quick()
 		cfg.Name, cfg.MaxRetryAttempts, cfg.MaxCrashes, cfg.BatchSize = name, -1, -1, 50
 		cfg.Renew, cfg.RetryDelay, cfg.MaxRetryDelay = 20*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
-		p, err := projector.New(pub, &cfg, f.store)
-		require.NoError(t, err)
+		p := f.relay(pub, cfg, f.store)
 		f.run(p)
 	}
 
@@ -198,7 +196,7 @@ func TestOrderUnderTakeoversHoldsAndLateCommits(t *testing.T) {
 
 	var takeovers int
 	require.NoError(t, f.db.QueryRow("SELECT count(*) FROM takeover").Scan(&takeovers))
-	t.Logf("%d takeovers of lanes, %d refusals, %d late commits, %d copies", takeovers, pub.refused.Load(), w.late, len(f.pub.types())-len(w.committed))
+	t.Logf("%d takeovers of lanes, %d refusals, %d late commits, %d copies", takeovers, pub.refused.Load(), w.late, f.pub.total()-len(w.committed))
 	require.Positive(t, takeovers)
 	require.Positive(t, pub.refused.Load())
 	require.Positive(t, w.late)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
-	"github.com/oncebox/oncebox/projector"
 )
 
 // Wherever a step of a loop panics, that loop and all the others go on.
@@ -51,8 +50,7 @@ func TestPanicEndsNoLoop(t *testing.T) {
 			f.add("b", "b1")
 			cfg := quick()
 			cfg.MaxRetryAttempts, cfg.Renew, cfg.CleanInterval = -1, 50*time.Millisecond, 50*time.Millisecond
-			p, err := projector.New(f.pub, &cfg, store)
-			require.NoError(t, err)
+			p := f.relay(f.pub, cfg, store)
 			f.run(p)
 			f.eventually("it panicked", panicked.Load)
 			f.eventually("all are sent", func() bool {

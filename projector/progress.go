@@ -44,11 +44,15 @@ func (p *pulse) after(step func(context.Context) error) func(context.Context) er
 	return func(ctx context.Context) error {
 		err := step(ctx)
 		if err == nil {
-			now := time.Now()
-			p.at.Store(&now)
+			p.mark()
 		}
 		return err
 	}
+}
+
+func (p *pulse) mark() {
+	now := time.Now()
+	p.at.Store(&now)
 }
 
 func (p *pulse) earlier(t time.Time) time.Time {

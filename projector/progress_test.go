@@ -12,7 +12,9 @@ import (
 
 func TestProgressTellsWhetherTheRelayGetsOn(t *testing.T) {
 	f := newFixture(t)
-	p := f.projector(quick())
+	cfg := quick()
+	cfg.Renew = 10 * time.Millisecond // it comes round all the time
+	p := f.projector(cfg)
 	require.True(t, p.Progress().Stalled(time.Hour), "it does not run")
 	stop := f.run(p)
 	f.eventually("all loops came round", func() bool { return !p.Progress().Stalled(time.Minute) })

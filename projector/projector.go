@@ -30,6 +30,7 @@ type Projector struct {
 
 	mu     sync.Mutex
 	relays []*relay // of the Run that is under way
+	forget []func() // end the stores' calls of Wake
 }
 
 // New returns a projector of the stores. It errs if the configuration cannot work.
@@ -53,9 +54,6 @@ func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projec
 		dead:        otelx.Counter(meter, "oncebox.projector.dead", "Rows that were given up"),
 		fenced:      otelx.Counter(meter, "oncebox.projector.fenced", "Writes refused because the lane had been lost"),
 		unconfirmed: otelx.Counter(meter, "oncebox.projector.unconfirmed", "Rows left for another try, no attempt spent"),
-	}
-	for _, s := range stores {
-		s.OnWake(p.Wake)
 	}
 	return p, nil
 }
@@ -117,11 +115,24 @@ func (p *Projector) start(ctx context.Context) ([]*relay, error) {
 		return nil, errors.New("projector: it is running already")
 	}
 	var relays []*relay
+	var absent []error
 	for _, s := range p.stores {
-		if err := s.Ping(ctx); err != nil {
-			return nil, fmt.Errorf("projector: start: %w", err)
+		r := newRelay(p, s)
+		if err := r.ping(ctx); away(err) {
+			absent = append(absent, err)
+		} else if err != nil {
+			return nil, err
 		}
-		relays = append(relays, newRelay(p, s))
+		relays = append(relays, r)
+	}
+	if len(absent) == len(relays) {
+		return nil, errors.Join(absent...)
+	}
+	for _, err := range absent {
+		p.log.WarnContext(ctx, "oncebox: one of several databases does not answer, it is relayed when it does", "error", err)
+	}
+	for _, s := range p.stores {
+		p.forget = append(p.forget, s.OnWake(p.Wake))
 	}
 	p.relays = relays
 	return relays, nil
@@ -130,5 +141,8 @@ func (p *Projector) start(ctx context.Context) ([]*relay, error) {
 func (p *Projector) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.relays = nil
+	for _, forget := range p.forget {
+		forget()
+	}
+	p.relays, p.forget = nil, nil
 }

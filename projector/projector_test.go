@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +19,19 @@ import (
 	"github.com/oncebox/oncebox/projector"
 )
 
+// A store lives as long as its program; the projectors that it once woke need not.
+func TestProjectorThatHasEndedIsForgottenByItsStores(t *testing.T) {
+	f := newFixture(t)
+	p := f.projector(quick())
+	require.NoError(t, p.RunOnce(t.Context()))
+	ended := weak.Make(p)
+	f.eventually("nobody has it any more", func() bool {
+		runtime.GC()
+		return ended.Value() == nil
+	})
+	f.store.Wake()
+}
+
 func TestRunOncePublishesInOrderPerKey(t *testing.T) {
 	f := newFixture(t)
 	for n := range 50 {
@@ -24,13 +39,15 @@ func TestRunOncePublishesInOrderPerKey(t *testing.T) {
 			f.add(fmt.Sprintf("k%d", key), fmt.Sprintf("k%d/%d", key, n))
 		}
 	}
-	require.NoError(t, f.projector(projector.Config{BatchSize: 64}).RunOnce(t.Context()))
+	cfg := patient()
+	cfg.BatchSize = 64
+	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
 	next := map[string]int{}
-	for _, m := range f.pub.taken {
+	for _, m := range f.pub.events() {
 		require.Equal(t, fmt.Sprintf("%s/%d", m.AggregateID, next[m.AggregateID]), m.Type)
 		next[m.AggregateID]++
 	}
-	require.Len(t, f.pub.taken, 1000)
+	require.Equal(t, 1000, f.pub.total())
 	for _, status := range f.statuses() {
 		require.Equal(t, outbox.StatusSent, status)
 	}
@@ -52,7 +69,7 @@ func TestRefusedRowHoldsItsKeyOnly(t *testing.T) {
 	cfg := quick()
 	cfg.MaxRetryAttempts = -1
 	f.run(f.projector(cfg))
-	f.eventually("all are sent", func() bool { return len(f.pub.types()) == 3 })
+	f.eventually("all are sent", func() bool { return f.pub.total() == 3 })
 	require.Equal(t, []string{"b1", "a1", "a2"}, f.pub.types())
 }
 
@@ -76,12 +93,12 @@ func TestDeadRowBlocksItsKeyUntilReplayed(t *testing.T) {
 	f.pub.refuseWith(nil)
 	require.NoError(t, f.store.Replay(t.Context(), id, outbox.By{Actor: "ann"}))
 	f.run(p)
-	f.eventually("the key is free", func() bool { return len(f.pub.types()) == 4 })
+	f.eventually("the key is free", func() bool { return f.pub.total() == 4 })
 	require.Equal(t, []string{"b1", "a1", "a2", "a3"}, f.pub.types())
-	require.Equal(t, id, f.pub.taken[1].ID, "a replay keeps the id")
+	require.Equal(t, id, f.pub.events()[1].ID, "a replay keeps the id")
 	f.add("a", "a4")
 	f.store.Wake()
-	f.eventually("the block is lifted", func() bool { return len(f.pub.types()) == 5 })
+	f.eventually("the block is lifted", func() bool { return f.pub.total() == 5 })
 }
 
 func TestAttemptsEndInDead(t *testing.T) {
@@ -155,8 +172,9 @@ func TestAllFiveStatusesOfARunningRelay(t *testing.T) {
 	f.add("b", "poison")
 	f.add("c", "refused")
 	f.add("c", "behind")
-	p, err := projector.New(g, &projector.Config{}, f.store) // the first retry comes after half a minute
-	require.NoError(t, err)
+	cfg := patient()
+	cfg.RetryDelay, cfg.MaxRetryDelay = time.Hour, time.Hour
+	p := f.relay(g, cfg, f.store)
 	f.run(p)
 	t.Cleanup(g.release)
 	f.eventually("the first batch is settled", func() bool {
@@ -216,13 +234,13 @@ func TestPausedTopicIsNotOvertakenUnderItsKeys(t *testing.T) {
 	add("up", "a2", "a")
 	add("up", "b1", "b")
 	f.run(f.projector(quick()))
-	f.eventually("the other key is served", func() bool { return len(f.pub.types()) == 1 })
+	f.eventually("the other key is served", func() bool { return f.pub.total() == 1 })
 	add("up", "a3", "a")
 	add("up", "b2", "b")
 	f.store.Wake()
-	f.eventually("and goes on", func() bool { return len(f.pub.types()) == 2 })
+	f.eventually("and goes on", func() bool { return f.pub.total() == 2 })
 	f.pub.refuseWith(nil)
-	f.eventually("all are sent", func() bool { return len(f.pub.types()) == 5 })
+	f.eventually("all are sent", func() bool { return f.pub.total() == 5 })
 	require.Equal(t, []string{"b1", "b2", "a1", "a2", "a3"}, f.pub.types())
 }
 
@@ -260,13 +278,13 @@ func TestNumbersThatAreGivenOutAgain(t *testing.T) {
 	for n := range 50 {
 		f.add(fmt.Sprint("before", n), "before")
 	}
-	f.eventually("the cursors have moved", func() bool { return projector.Mark(p) >= 50 })
+	f.eventually("the cursors have moved, and no number is in use", func() bool { return projector.Mark(p) >= 50 && f.allSent() })
 	_, err := f.db.Exec("SELECT setval('outbox_seq', 1)")
 	require.NoError(t, err)
 	for n := range 40 {
 		f.add(fmt.Sprint("after", n), "after")
 	}
-	f.eventually("all are sent", func() bool { return len(f.pub.types()) == 90 })
+	f.eventually("all are sent", func() bool { return f.pub.total() == 90 })
 }
 
 // Of a key whose events go to one place, to another and to the first one again, none may be sent before the one in front.

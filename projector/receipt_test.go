@@ -28,7 +28,7 @@ func TestKilledBeforeAndAfterTheReceipt(t *testing.T) {
 			f.eventually("all are sent", f.allSent)
 			f.pub.requireOrder(t, committed)
 			got := map[string]int{}
-			for _, m := range f.pub.taken {
+			for _, m := range f.pub.events() {
 				got[m.ID]++
 			}
 			for _, m := range batch {

@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -25,8 +27,9 @@ type relay struct {
 	mark    watermark
 	topics  pausedTopics
 	kept    pulse
-	hears   atomic.Bool // of commits: of those in this process and, by NOTIFY, of others
-	alone   sync.Mutex  // held while a row is sent that may kill the process
+	freed   chan struct{} // lanes were handed back: beat now
+	hears   atomic.Bool   // of commits: of those in this process and, by NOTIFY, of others
+	alone   sync.Mutex    // held while rows are sent that may kill the process
 	seed    maphash.Seed
 
 	// These belong to the keeper.
@@ -36,9 +39,9 @@ type relay struct {
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
-	r := &relay{p: p, store: s, seed: maphash.MakeSeed()}
+	r := &relay{p: p, store: s, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
 	for range p.cfg.Workers {
-		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1), crowd: crowd{}})
+		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})
 	}
 	return r
 }
@@ -52,13 +55,13 @@ func (r *relay) wake() {
 func (r *relay) run(ctx context.Context) error {
 	// The child of today comes before the first settle. Without it rows would go to the DEFAULT child, and would have to
 	// be moved when the child is made.
-	if err := r.store.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
+	if err := r.ensurePartitions(ctx); err != nil && ctx.Err() == nil {
 		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, sent rows go to the default one", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.supervise(ctx, "keeper", 0, r.beat) })
 	for i, w := range r.workers {
-		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.stepped.after(w.turn)) })
+		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.turn) })
 	}
 	group.Go(func() error { return r.supervise(ctx, "listener", relistenPause, r.listen) })
 	if r.p.cfg.CleanInterval > 0 {
@@ -70,10 +73,49 @@ func (r *relay) run(ctx context.Context) error {
 	return err
 }
 
+// isolated ends a time in which one worker sent suspects. Others may have had to leave theirs.
+func (r *relay) isolated() {
+	r.alone.Unlock()
+	r.wake()
+}
+
 // bounded is for statements that must not wait for ever. A server that vanishes without a word, as with its machine, leaves
 // connections on which an answer is waited for a quarter of an hour; others have the lanes by then.
 func (r *relay) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.p.cfg.Lease)
+}
+
+// begun is for what is not broken off when the program is told to stop. A statement that nobody waits for any more may
+// be carried out all the same, after the lanes were handed back: they would wait for one that is gone.
+func (r *relay) begun(ctx context.Context) (context.Context, context.CancelFunc) {
+	return r.bounded(context.WithoutCancel(ctx))
+}
+
+// ping says what to do if a server takes the question and never answers it.
+func (r *relay) ping(ctx context.Context) error {
+	bounded, cancel := r.bounded(ctx)
+	defer cancel()
+	err := r.store.Ping(bounded)
+	switch {
+	case err != nil && ctx.Err() == nil && bounded.Err() != nil:
+		return fmt.Errorf("projector: start: the database has not answered for %s: look whether it hangs, whether it can be reached, "+
+			"and whether the pool has a connection left: %w", r.p.cfg.Lease, err)
+	case err != nil:
+		return fmt.Errorf("projector: start: %w", err)
+	}
+	return nil
+}
+
+// away tells whether a database could not be asked. What it answered, if it was asked, does not mend itself.
+func away(err error) bool {
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
+	return unconnected || pgsql.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (r *relay) ensurePartitions(ctx context.Context) error {
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	return r.store.EnsurePartitions(ctx)
 }
 
 func (r *relay) reconcile(ctx context.Context) error {
@@ -83,7 +125,7 @@ func (r *relay) reconcile(ctx context.Context) error {
 
 func (r *relay) runOnce(ctx context.Context) error {
 	defer r.handBack(context.WithoutCancel(ctx))
-	if err := r.store.EnsurePartitions(ctx); err != nil {
+	if err := r.ensurePartitions(ctx); err != nil {
 		return err
 	}
 	renewed := time.Time{}
@@ -139,6 +181,9 @@ func guard(ctx context.Context, step func(context.Context) error) (err error) {
 
 // handBack releases every lane, so that the others need not wait for the leases to end.
 func (r *relay) handBack(ctx context.Context) {
+	for _, w := range r.workers {
+		w.awaitProbe(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer cancel()
 	var leases []outbox.Lease

@@ -14,7 +14,6 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/projector"
 )
 
 // mute is a publisher that gets no receipts for some topics, and waits for them as long as it may.
@@ -94,8 +93,7 @@ func (f *fixture) mutely(batch int, topics ...string) (*mute, *chronicle) {
 	cfg := quick()
 	cfg.Workers, cfg.BatchSize, cfg.MaxRetryAttempts, cfg.PublishTimeout = 1, batch, 1, 100*time.Millisecond
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
-	p, err := projector.New(m, &cfg, f.store)
-	require.NoError(f.t, err)
+	p := f.relay(m, cfg, f.store)
 	f.run(p)
 	return m, log
 }
@@ -103,9 +101,9 @@ func (f *fixture) mutely(batch int, topics ...string) (*mute, *chronicle) {
 // requireUnspent demands that everything was sent, in order per key, and that no row paid for the silence.
 func (f *fixture) requireUnspent(rows int) {
 	f.t.Helper()
-	f.eventually("all are sent", func() bool { return len(f.pub.types()) == rows })
+	f.eventually("all are sent", func() bool { return f.pub.total() == rows })
 	last := map[string]int64{}
-	for _, m := range f.pub.taken {
+	for _, m := range f.pub.events() {
 		require.Greater(f.t, m.Sequence, last[m.RoutingKey])
 		last[m.RoutingKey] = m.Sequence
 	}
@@ -124,12 +122,12 @@ func TestSilentTopicStarvesNoOther(t *testing.T) {
 	f.fill(silent, "big", "down", "big")
 	f.fill(640, "small", "up", "small")
 	m, log := f.mutely(64, "down")
-	f.eventually("the other topic is served", func() bool { return len(f.pub.types()) == 640 })
+	f.eventually("the other topic is served", func() bool { return f.pub.total() == 640 })
 	require.Positive(t, log.count(workerFailed), "at first nobody knows")
 	require.Positive(t, log.count(topicPaused))
 	f.fill(640, "late", "up", "late")
 	f.store.Wake()
-	f.eventually("and goes on", func() bool { return len(f.pub.types()) == 1280 })
+	f.eventually("and goes on", func() bool { return f.pub.total() == 1280 })
 	m.speak()
 	f.requireUnspent(silent + 1280)
 }

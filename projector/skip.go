@@ -3,6 +3,7 @@ package projector
 import (
 	"context"
 	"hash/maphash"
+	"maps"
 
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -16,6 +17,21 @@ type skip struct {
 	to    int64
 	stuck int64            // the mark at which a search could get no further: it is of no use before the mark has moved
 	keys  map[uint64]int64 // ordering keys of paused rows, hashed, and the first such row: what comes later waits behind it
+	first map[string]int64 // paused topics, and the first row of each that was seen
+}
+
+// saw notes a paused row.
+func (s *skip) saw(topic string, seq int64) {
+	if s.first == nil {
+		s.first = map[string]int64{}
+	}
+	if first, ok := s.first[topic]; !ok || seq < first {
+		s.first[topic] = seq
+	}
+}
+
+func (s *skip) clone() skip {
+	return skip{to: s.to, stuck: s.stuck, keys: maps.Clone(s.keys), first: maps.Clone(s.first)}
 }
 
 func (s *skip) pause(key uint64, seq int64) {
@@ -32,10 +48,18 @@ func (s *skip) waits(key uint64, seq int64) bool {
 	return ok && first < seq
 }
 
+// picked is what a pick did.
+type picked struct {
+	moved  int
+	rows   []outbox.Row
+	more   bool           // there is more to look at
+	beyond map[int16]bool // lanes that have rows beyond those that were looked at or taken
+}
+
 // pick publishes rows that the filter lets through, from wherever in the lanes they are. which says for what the lanes
-// remember their position. It returns how many rows it moved, and whether there is more to look at.
-func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, which func(*lane) *skip) (moved int, more bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.r.p.cfg.Lease)
+// remember their position.
+func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, which func(*lane) *skip) (p picked, err error) {
+	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 	low := w.r.mark.current() // before the scan begins, see watermark
 	byLane := map[int16]*lane{}
@@ -48,20 +72,22 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	}
 	glances, err := w.r.store.Scan(ctx, cursors, keep)
 	if err != nil {
-		return 0, false, err
+		return p, err
 	}
 	ids, seen := w.choose(glances, byLane, which)
 	b := newBatch(byLane)
 	if len(ids) > 0 {
-		rows, err := w.r.store.Pick(ctx, leases, ids)
-		if err != nil {
-			return 0, false, err
+		if p.rows, err = w.r.store.Pick(ctx, leases, ids); err != nil {
+			return p, err
 		}
-		if b, err = w.deliver(ctx, byLane, rows); err != nil {
-			return b.moved, false, err
+		b, err = w.deliver(ctx, byLane, p.rows)
+		if p.moved = b.moved; err != nil {
+			return p, err
 		}
 	}
+	p.beyond = map[int16]bool{}
 	for n, s := range seen {
+		p.beyond[n] = s.more
 		// What stayed for another try is looked at again.
 		position := which(byLane[n])
 		if s.to > low {
@@ -69,10 +95,10 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 		}
 		if !b.left[n] && min(s.to, low) > position.to {
 			position.to = min(s.to, low)
-			more = more || s.more && position.stuck != low
+			p.more = p.more || s.more && position.stuck != low
 		}
 	}
-	return b.moved, more, nil
+	return p, nil
 }
 
 // extent is how far one scan saw into a lane, and whether there are rows beyond.
@@ -91,6 +117,9 @@ func (w *worker) choose(glances []outbox.Glance, lanes map[int16]*lane, which fu
 	for _, g := range glances {
 		position := which(lanes[g.Lane])
 		key := maphash.String(w.r.seed, g.Key)
+		if g.Paused {
+			position.saw(g.Topic, g.Seq)
+		}
 		if g.Paused && g.Key != "" {
 			position.pause(key, g.Seq)
 		}

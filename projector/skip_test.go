@@ -2,6 +2,9 @@ package projector_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
 )
 
 // fill inserts n rows of one key per lane, as a backlog. Keys and types begin with name.
@@ -35,18 +39,18 @@ func TestTopicInTroubleStarvesNoOther(t *testing.T) {
 	f.fill(64*(2*outbox.ScanWindow+7), "acme", "down", "big")
 	f.fill(640, "acme", "up", "small")
 	f.run(f.projector(quick()))
-	f.eventually("the other topic is served", func() bool { return len(f.pub.types()) == 640 })
+	f.eventually("the other topic is served", func() bool { return f.pub.total() == 640 })
 	// A new row under a key of the topic in trouble waits for it.
 	_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload)
 		VALUES (gen_random_uuid(), now(), 3, 'acme', 'up', 'big|3', 'big|3', 'behind', 'test', 'x'),
 			(gen_random_uuid(), now(), 3, 'acme', 'up', 'small|3', 'small|3', 'free', 'test', 'x')`)
 	require.NoError(t, err)
 	f.store.Wake()
-	f.eventually("the free one passes", func() bool { return len(f.pub.types()) == 641 })
+	f.eventually("the free one passes", func() bool { return f.pub.total() == 641 })
 	require.NotContains(t, f.pub.types(), "behind")
 	f.pub.refuseWith(nil)
 	total := 64*(2*outbox.ScanWindow+7) + 642
-	f.eventually("all are sent", func() bool { return len(f.pub.types()) == total })
+	f.eventually("all are sent", func() bool { return f.pub.total() == total })
 	types := f.pub.types()
 	last := ""
 	for _, name := range types {
@@ -73,11 +77,9 @@ func TestTopicInTroubleStarvesNoLane(t *testing.T) {
 	cfg := quick()
 	cfg.Workers, cfg.BatchSize = 1, 64
 	f.run(f.projector(cfg))
-	f.eventually("a part is sent", func() bool { return len(f.pub.types()) >= 64*50 })
+	f.eventually("a part is sent", func() bool { return f.pub.total() >= 64*50 })
 	lanes := map[string]int{}
-	f.pub.mu.Lock()
-	defer f.pub.mu.Unlock()
-	for _, m := range f.pub.taken[:64*50] {
+	for _, m := range f.pub.events()[:64*50] {
 		lanes[m.RoutingKey]++
 	}
 	require.Len(t, lanes, 64)
@@ -92,18 +94,15 @@ func TestBacklogOfOneTenantDelaysNoOther(t *testing.T) {
 	const backlog = 64 * 1000
 	f.fill(backlog, "big", "order", "big")
 	f.fill(128, "small", "order", "small")
-	f.run(f.projector(quick()))
-	f.eventually("all are sent", func() bool { return len(f.pub.types()) == backlog+128 })
-	types := f.pub.types()
-	latest := 0
-	for i, name := range types {
-		if len(name) > 5 && name[:5] == "small" {
-			latest = i
-		}
-	}
-	require.Less(t, latest, backlog/2, "nobody of the small tenant waited for half of the backlog")
+	f.pub.refuse = func(event.Envelope) error { return messaging.ErrBrokerDown }
+	p := f.projector(quick())
+	f.run(p)
+	f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= backlog+128 })
+	f.pub.refuseWith(nil)
+	f.eventually("all are sent", func() bool { return f.pub.total() == backlog+128 })
+	require.Less(t, f.pub.before("small", "big"), backlog/2, "the small tenant waited for the big one")
 	next := map[string]int{}
-	for _, m := range f.pub.taken {
+	for _, m := range f.pub.events() {
 		require.GreaterOrEqual(t, m.Sequence, int64(next[m.RoutingKey]), "in order per key")
 		next[m.RoutingKey] = int(m.Sequence)
 	}
@@ -125,4 +124,80 @@ func index(list []string, what string) int {
 		}
 	}
 	return -1
+}
+
+// before returns how many rows of another tenant arrived before the last one of a tenant in the same lane. Lanes are not
+// compared with each other: of two workers one may have slept while the other was through with its lanes.
+func (r *recorder) before(tenant, other string) (before int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others, last := map[string]int{}, map[string]int{}
+	for _, m := range r.taken {
+		_, lane, _ := strings.Cut(m.RoutingKey, "|") // see fill
+		switch m.TenantID {
+		case other:
+			others[lane]++
+		case tenant:
+			last[lane] = others[lane]
+		}
+	}
+	for _, n := range last {
+		before += n
+	}
+	return before
+}
+
+// Behind the backlogs of two tenants a third one waits for neither, and the second one does not wait for the first.
+func TestBacklogsOfTwoTenantsDelayNoThird(t *testing.T) {
+	for name, topic := range map[string]string{"all topics sound": "order", "a topic paused": "down"} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			var down atomic.Bool // the broker
+			var refused atomic.Int64
+			f.pub.refuse = func(e event.Envelope) error {
+				switch {
+				case down.Load():
+					return messaging.ErrBrokerDown
+				case e.Topic == "down":
+					refused.Add(1)
+					return &messaging.TopicError{Topic: "down", Err: fmt.Errorf("terminated")}
+				default:
+					return nil
+				}
+			}
+			cfg := quick()
+			cfg.BatchSize = 200
+			p := f.projector(cfg)
+			f.run(p)
+			f.fill(64, "other", topic, "other")
+			f.eventually("the topic is known", func() bool { return f.pub.of("other") == 64 || refused.Load() > 0 })
+			down.Store(true)
+			const first, second = 64 * 400, 64 * 200
+			f.fill(first, "first", "order", "first")
+			f.fill(second, "second", "order", "second")
+			f.fill(128, "third", "order", "third")
+			f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= 64+first+second+128 })
+			down.Store(false)
+			f.eventually("all are sent", func() bool { return f.pub.of("first", "second", "third") == first+second+128 })
+			require.Less(t, f.pub.before("third", "first"), first/2, "the third tenant waited for the first one")
+			require.Less(t, f.pub.before("third", "second"), second/2, "the third tenant waited for the second one")
+			require.Greater(t, f.pub.before("first", "second"), second/2, "the second tenant waited for the first one")
+			last := map[string]int64{}
+			for _, m := range f.pub.events() {
+				require.Greater(t, m.Sequence, last[m.RoutingKey], "in order per key")
+				last[m.RoutingKey] = m.Sequence
+			}
+		})
+	}
+}
+
+func (r *recorder) of(tenants ...string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.taken {
+		if slices.Contains(tenants, r.taken[i].TenantID) {
+			n++
+		}
+	}
+	return n
 }

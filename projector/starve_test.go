@@ -46,7 +46,7 @@ func TestRowsThatCannotLeaveStarveNoOther(t *testing.T) {
 	cfg := quick()
 	cfg.MaxRetryAttempts = -1
 	f.run(f.projector(cfg))
-	f.eventually("both good rows are sent", func() bool { return len(f.pub.types()) == 2 })
+	f.eventually("both good rows are sent", func() bool { return f.pub.total() == 2 })
 	require.ElementsMatch(t, []string{"good held", "good fresh"}, f.pub.types())
 }
 
@@ -87,7 +87,7 @@ func TestRowOfAnotherHand(t *testing.T) {
 	}
 	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
 	require.True(t, f.allSent())
-	for _, m := range f.pub.taken {
+	for _, m := range f.pub.events() {
 		switch m.Type {
 		case "e5":
 			require.Equal(t, event.Metadata{"n": "1", "s": "t", "o": `{"a": null}`}, m.Metadata)

@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// suspects are rows of a lane that may have killed its former owner. They are sent one by one, in the whole process, so
-// that the one that kills again is known.
+// suspects are rows of a lane that may have killed its former owner. They are sent apart from all others, and those over
+// which another one died then, one by one, so that the one that kills again is known.
 type suspects struct {
 	outbox.Suspects
 
@@ -41,46 +41,56 @@ func (s *suspects) passed(head int64) {
 	}
 }
 
-// isolated is how many suspects one pass sends before it turns to the other rows again.
-const isolated = 32
+// mostAlone is how many rows one pass sends one by one before it turns to the other rows again.
+const mostAlone = 32
 
-// isolate sends the suspects of a batch one by one. The count of a row is committed before its attempt and taken back
-// after it: what is found counted by a successor was the last thing that a projector did. An outage does not count,
-// because each process counts a row at its first attempt only, and takes that back if it hears anything at all.
+// apart divides suspects into those that go alone and those that go together. Hardly any projector dies of a row, and there
+// may be a backlog of suspects, so they go together, as fast as other rows, the first time. All of them are counted then: if
+// the process dies over them, they go one by one.
+func apart(rows []*outbox.Row) (groups [][]*outbox.Row) {
+	var together []*outbox.Row
+	for _, r := range rows {
+		if r.Crashes == 0 {
+			together = append(together, r)
+		} else if len(groups) < mostAlone {
+			groups = append(groups, []*outbox.Row{r})
+		}
+	}
+	if len(together) > 0 {
+		groups = append(groups, together)
+	}
+	return groups
+}
+
+// isolate sends the suspects of a batch. The counts of rows are committed before their attempt and taken back after it: what
+// is found counted by a successor was among the last things that a projector did. An outage does not count, because each
+// process counts a row at its first attempt only, and takes that back if it hears anything at all.
 //
-// Only one row is sent in this way at a time: of two, a crash would accuse both.
-//
-// left are the keys of rows that were sent before and stay. What comes after them, or after a row that is held by now, stays
-// as well.
-func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, left map[string]bool) (moved int, err error) {
+// Only one worker of the relay does so at a time: of two, a crash would accuse the rows of both.
+func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row) (moved int, err error) {
 	if len(rows) == 0 || !w.r.alone.TryLock() {
 		return 0, nil
 	}
-	defer w.r.alone.Unlock()
-	for _, r := range rows[:min(len(rows), isolated)] {
-		l := lanes[r.Lane]
-		_, blocked := l.blocks[r.Key]
-		if r.Key != "" && (left[r.Key] || blocked) || len(w.stillReady([]*lane{l})) == 0 {
+	defer w.r.isolated()
+	for _, group := range apart(rows) {
+		if !w.mayPublish(lanes, group) {
 			continue
 		}
 		one := newBatch(lanes)
-		if w.killer(r) {
+		if r := group[0]; w.killer(r) {
 			one.die(w, r, crashReason(r))
-		} else if err := w.r.store.Suspect(ctx, l.lease, r.Sequence, false); err != nil {
-			return moved, w.forget(ctx, l, err)
+		} else if err := w.accuse(ctx, lanes, group, false); err != nil {
+			return moved, err
 		} else {
-			one.send = []*outbox.Row{r}
-			one.errs = w.publish(ctx, one.send)
-			l.suspects.cleared[r.Sequence] = true
+			one.send = group
+			one.errs = w.publish(ctx, lanes, group)
+			lived(lanes, group, one.errs)
 			one.judge(w)
 		}
 		err := w.settle(ctx, one)
 		moved += one.moved
-		if one.left[r.Lane] || len(one.outcomes) > 0 {
-			left[r.Key] = true
-		}
-		if len(one.send) > 0 && (err != nil || one.left[r.Lane]) {
-			err = errors.Join(err, w.r.store.Acquit(ctx, l.lease, r.Sequence, false))
+		if len(one.send) > 0 && (err != nil || len(one.left) > 0) {
+			err = errors.Join(err, w.acquit(ctx, lanes, group, false))
 		}
 		if err = errors.Join(err, one.trouble); err != nil {
 			return moved, err
@@ -89,55 +99,93 @@ func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*out
 	return moved, nil
 }
 
-// isolateHeld is isolate for held rows.
-func (w *worker) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Held) (moved int, err error) {
+// isolateHeld is isolate for held rows. Of each key only the head is sent.
+func (w *worker) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row) (moved int, err error) {
 	if len(rows) == 0 || !w.r.alone.TryLock() {
 		return 0, nil
 	}
-	defer w.r.alone.Unlock()
-	for _, h := range rows[:min(len(rows), isolated)] {
-		l := lanes[h.Lane]
-		if len(w.stillReady([]*lane{l})) == 0 {
-			continue
-		}
-		q, err := w.queueOf(ctx, l, &h.Row)
-		if err != nil || q == nil {
-			return moved, err
-		}
-		if w.killer(&h.Row) {
-			err = w.bury(ctx, l, &h.Row, crashReason(&h.Row))
-			moved++
-		} else if err = w.r.store.Suspect(ctx, l.lease, h.Sequence, true); err != nil {
-			err = w.forget(ctx, l, err)
-		} else {
-			q.rows, q.from = q.rows[:1], 0
-			errs := w.publish(ctx, q.rows)
-			l.suspects.cleared[h.Sequence] = true
-			var n int
-			n, err = w.settleQueue(ctx, q, errs)
-			moved += n
-			if err == nil && errs[0] != nil && classify(errs[0]) != classMessage {
-				err = w.r.store.Acquit(ctx, l.lease, h.Sequence, true)
-				if classify(errs[0]) == classBroker {
-					err = errors.Join(err, errs[0])
-				}
+	defer w.r.isolated()
+	for _, group := range apart(rows) {
+		var queues []*queue
+		var send []*outbox.Row
+		for _, r := range group {
+			q, err := w.queueOf(ctx, lanes[r.Lane], r)
+			if err != nil {
+				return moved, err
+			}
+			if q != nil {
+				q.rows, q.from = q.rows[:1], len(send)
+				send = append(send, r)
+				queues = append(queues, q)
 			}
 		}
-		if err != nil {
+		n, err := w.sendHeads(ctx, lanes, queues, send)
+		if moved += n; err != nil {
 			return moved, err
 		}
 	}
 	return moved, nil
 }
 
-// killer tells whether enough projectors have died over a row.
+func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []*queue, send []*outbox.Row) (moved int, err error) {
+	if len(send) == 0 || !w.mayPublish(lanes, send) {
+		return 0, nil
+	}
+	if r := send[0]; w.killer(r) {
+		return 1, w.bury(ctx, lanes[r.Lane], r, crashReason(r))
+	}
+	if err := w.accuse(ctx, lanes, send, true); err != nil {
+		return 0, err
+	}
+	errs := w.publish(ctx, lanes, send)
+	lived(lanes, send, errs)
+	moved, err = w.settleQueues(ctx, queues, errs)
+	if err != nil || moved < len(send) {
+		err = errors.Join(err, w.acquit(ctx, lanes, send, true))
+	}
+	return moved, err
+}
+
+// accuse counts rows that are about to be sent. If one of them is not this worker's any more, the lanes of all are in doubt,
+// and publish leaves them where they are.
+func (w *worker) accuse(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) (err error) {
+	leases, ids := identify(lanes, rows)
+	counted := w.r.store.Suspect(ctx, leases, ids, held)
+	for _, l := range leases {
+		err = w.forget(ctx, lanes[l.Lane], counted)
+	}
+	return err
+}
+
+func (w *worker) acquit(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) error {
+	leases, ids := identify(lanes, rows)
+	return w.r.store.Acquit(ctx, leases, ids, held)
+}
+
+// lived remembers that this process has lived through the publication of rows.
+func lived(lanes map[int16]*lane, rows []*outbox.Row, errs map[int]error) {
+	for i, r := range rows {
+		if !errors.Is(errs[i], errInDoubt) {
+			lanes[r.Lane].suspects.cleared[r.Sequence] = true
+		}
+	}
+}
+
+func identify(lanes map[int16]*lane, rows []*outbox.Row) (leases []outbox.Lease, ids []outbox.RowID) {
+	for _, r := range rows {
+		ids = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+	}
+	return leasesOf(lanes, ids), ids
+}
+
+// killer tells whether enough projectors have died over a row. The first time it was one of many.
 func (w *worker) killer(r *outbox.Row) bool {
 	most := w.r.p.cfg.MaxCrashes
-	return most > 0 && r.Crashes >= most
+	return most > 0 && r.Crashes > most
 }
 
 func crashReason(r *outbox.Row) string {
-	return fmt.Sprintf("%d projectors died while they published this row alone", r.Crashes)
+	return fmt.Sprintf("%d projectors died while they published this row alone", r.Crashes-1)
 }
 
 // forgetHeld ends the suspicion of held rows: all that were due at the takeover were tried.

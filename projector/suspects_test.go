@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 )
 
@@ -20,13 +24,17 @@ import (
 type deadly struct {
 	recorder
 
+	asking sync.Mutex
 	dies   func(msgs []event.Envelope) bool
 	died   chan []event.Envelope
 	buried chan struct{}
 }
 
 func (d *deadly) Publish(ctx context.Context, msgs []event.Envelope) error {
-	if d.dies(msgs) {
+	d.asking.Lock()
+	dies := d.dies(msgs)
+	d.asking.Unlock()
+	if dies {
 		d.died <- msgs
 		<-d.buried
 		return messaging.ErrBrokerDown
@@ -40,8 +48,7 @@ func (f *fixture) crash(n int, cfg projector.Config, dies func([]event.Envelope)
 	f.t.Helper()
 	d := &deadly{dies: dies, died: make(chan []event.Envelope, 16), buried: make(chan struct{})}
 	cfg.Name = fmt.Sprintf("projector %d", n)
-	p, err := projector.New(d, &cfg, f.store)
-	require.NoError(f.t, err)
+	p := f.relay(d, cfg, f.store)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -58,23 +65,27 @@ func (f *fixture) crash(n int, cfg projector.Config, dies func([]event.Envelope)
 				(SELECT count(*) FROM outbox_held WHERE retry_after < 'infinity')`).Scan(&moving) == nil && moving == 0 {
 				return
 			}
+			<-time.After(time.Millisecond)
 		}
 	}()
 	select {
 	case msgs := <-d.died:
-		// The epoch fences whatever the dead one might still write when the test lets it go on.
-		_, err := f.db.Exec("UPDATE outbox_lane SET lease_until = '-infinity', epoch = epoch + 1; DELETE FROM outbox_projector")
+		cancel() // or its keeper would take the lanes that are free below
+		// The epoch fences whatever the dead one might still write when the test lets it go on; and what it has begun, it
+		// finishes, so nothing must be free for it to take.
+		_, err := f.db.Exec(`UPDATE outbox_lane SET owner = 'nobody', lease_until = clock_timestamp() + interval '1 hour', epoch = epoch + 1`)
 		require.NoError(f.t, err)
-		cancel()
 		close(d.buried)
 		<-done
 		done <- nil
+		_, err = f.db.Exec("UPDATE outbox_lane SET lease_until = '-infinity'; DELETE FROM outbox_projector")
+		require.NoError(f.t, err)
 		return msgs
 	case <-idle:
 		cancel()
 		close(d.buried)
 		return nil
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		require.Fail(f.t, "it neither died nor finished")
 		return nil
 	}
@@ -266,9 +277,85 @@ func TestSuspectWaitsForWhatIsInFrontOfIt(t *testing.T) {
 				claimed_seq = (SELECT max(seq) FROM outbox)`)
 			require.NoError(t, err)
 			f.run(f.projector(quick()))
-			f.eventually("both are sent", func() bool { return len(f.pub.types()) == 2 })
+			f.eventually("both are sent", func() bool { return f.pub.total() == 2 })
 			require.Equal(t, []string{"a1", "a2"}, f.pub.types())
 			require.Empty(t, answers)
 		})
 	}
+}
+
+// counting is a publisher that counts its calls. The first one waits until it is let go.
+type counting struct {
+	*recorder
+
+	calls   atomic.Int32
+	entered chan struct{}
+	open    chan struct{}
+}
+
+func (c *counting) Publish(ctx context.Context, msgs []event.Envelope) error {
+	if c.calls.Add(1) == 1 && c.entered != nil {
+		close(c.entered)
+		<-c.open
+	}
+	return c.recorder.Publish(ctx, msgs)
+}
+
+const deadOwner = `UPDATE outbox_lane l SET owner = 'dead', lease_until = now() - interval '1 second',
+	claimed_seq = coalesce((SELECT max(seq) FROM outbox o WHERE o.lane = l.lane), 0)`
+
+// What a vanished projector had on its way, and what was due when it vanished, takes its successor no longer than other rows.
+func TestSuspectsGoTogetherAtFirst(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		t.Run(fmt.Sprintf("held %t", held), func(t *testing.T) {
+			f := newFixture(t)
+			const rows = 300
+			for n := range rows {
+				f.add(fmt.Sprintf("k%d", n%150), fmt.Sprintf("e%d", n))
+			}
+			if held {
+				_, err := f.db.Exec("UPDATE outbox SET ordering_key = NULL")
+				require.NoError(t, err)
+				f.refused()
+				_, err = f.db.Exec("UPDATE outbox_held SET retry_after = now()")
+				require.NoError(t, err)
+			}
+			_, err := f.db.Exec(deadOwner)
+			require.NoError(t, err)
+			pub := &counting{recorder: f.pub}
+			cfg := quick()
+			p := f.relay(pub, cfg, f.store)
+			require.NoError(t, p.RunOnce(t.Context()))
+			require.Len(t, f.pub.types(), rows)
+			require.Less(t, pub.calls.Load(), int32(20))
+		})
+	}
+}
+
+// A worker that has to leave its suspects, because another one sends some, goes on as soon as that is over.
+func TestSuspectsOfOneWorkerDoNotMakeAnotherSleep(t *testing.T) {
+	f := newFixture(t)
+	const rows = 40
+	for n := range rows {
+		f.add(fmt.Sprintf("k%d", n), fmt.Sprintf("e%d", n))
+	}
+	_, err := f.db.Exec(deadOwner)
+	require.NoError(t, err)
+	var pauses atomic.Int32
+	db := f.pool(&tap{on: func(statement string, _ bool) {
+		if strings.Contains(statement, "min(h.retry_after)") {
+			pauses.Add(1)
+		}
+	}}, nil)
+	store := outbox.NewStore(db, &outbox.Config{Source: "test", PollOnly: true}) // nothing else wakes them
+	pub := &counting{recorder: f.pub, entered: make(chan struct{}), open: make(chan struct{})}
+	cfg := sleepy()
+	cfg.Workers = 2
+	p := f.relay(pub, cfg, store)
+	f.run(p)
+	<-pub.entered
+	f.eventually("the other one is about to sleep", func() bool { return pauses.Load() > 0 })
+	<-time.After(100 * time.Millisecond) // what wakes it at the start is over
+	close(pub.open)
+	f.eventually("all are sent", func() bool { return f.pub.total() == rows })
 }

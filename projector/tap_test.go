@@ -20,9 +20,10 @@ import (
 )
 
 // tap shows a test the statements of a pool before they are sent. prepared says that the connection has run the statement
-// before: what is sent next is the statement itself.
+// before: what is sent next is the statement itself. ended, if there is one, comes after the answer.
 type tap struct {
-	on func(statement string, prepared bool)
+	on    func(statement string, prepared bool)
+	ended func(statement string)
 
 	mu   sync.Mutex
 	seen map[*pgx.Conn]map[string]bool
@@ -39,14 +40,30 @@ func (t *tap) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.Trac
 	prepared := t.seen[conn][data.SQL]
 	t.seen[conn][data.SQL] = true
 	t.mu.Unlock()
-	t.on(data.SQL, prepared)
-	return ctx
+	if t.on != nil {
+		t.on(data.SQL, prepared)
+	}
+	return context.WithValue(ctx, t, data.SQL)
 }
 
-func (*tap) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (t *tap) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if t.ended != nil {
+		t.ended(ctx.Value(t).(string))
+	}
+}
 
 // through returns a store of the same tables, whose pool is tapped and has other parameters or another address.
 func (f *fixture) through(on func(statement string, prepared bool), change func(u *url.URL)) *outbox.Store {
+	f.t.Helper()
+	return f.tapped(&tap{on: on}, change)
+}
+
+func (f *fixture) tapped(t *tap, change func(u *url.URL)) *outbox.Store {
+	f.t.Helper()
+	return outbox.NewStore(f.pool(t, change), &outbox.Config{Source: "test"})
+}
+
+func (f *fixture) pool(t *tap, change func(u *url.URL)) *bun.DB {
 	f.t.Helper()
 	u, err := url.Parse(f.db.DSN)
 	require.NoError(f.t, err)
@@ -55,13 +72,11 @@ func (f *fixture) through(on func(statement string, prepared bool), change func(
 	}
 	cfg, err := pgx.ParseConfig(u.String())
 	require.NoError(f.t, err)
-	if on != nil {
-		cfg.Tracer = &tap{on: on}
-	}
+	cfg.Tracer = t
 	pool := stdlib.OpenDB(*cfg)
 	pool.SetMaxOpenConns(10)
 	f.t.Cleanup(func() { _ = pool.Close() })
-	return outbox.NewStore(bun.NewDB(pool, pgdialect.New()), &outbox.Config{Source: "test"})
+	return bun.NewDB(pool, pgdialect.New())
 }
 
 // wire is a proxy before the server. Cut, it takes statements and gives no answers.

@@ -41,25 +41,23 @@ func TestOrderAcrossMovesOfATenant(t *testing.T) {
 		})
 	}
 	moves := 0
-	require.Eventually(t, func() bool {
+	f.eventually("it was moved ten times", func() bool {
 		err := f.store.MoveTenant(t.Context(), "big", int16(1-moves%2), outbox.By{Actor: "ann", Reason: "a trial"})
 		if !errors.Is(err, outbox.ErrTenantBusy) {
 			require.NoError(t, err)
 			moves++
 		}
 		return moves == 10
-	}, time.Minute, time.Millisecond)
+	})
 	cancel()
 	writers.Wait()
 	total := 0
 	for _, n := range written {
 		total += n
 	}
-	f.eventually("all are sent", func() bool { return len(f.pub.types()) >= total })
-	f.pub.mu.Lock()
-	defer f.pub.mu.Unlock()
+	f.eventually("all are sent", func() bool { return f.pub.total() >= total })
 	last := map[string]int64{}
-	for _, m := range f.pub.taken {
+	for _, m := range f.pub.events() {
 		require.Greater(t, m.Sequence, last[m.AggregateID])
 		last[m.AggregateID] = m.Sequence
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// pausedTopics are topics in trouble. They are left alone for a while that grows with each failure.
+// pausedTopics are topics in trouble. All leave them alone until one row of such a topic, sent alone after a while that
+// grows with each failure, was taken: see probe.
 type pausedTopics struct {
 	mu    sync.Mutex
 	byKey map[string]topicPause
@@ -23,29 +24,40 @@ type pausedTopics struct {
 type topicPause struct {
 	failures int
 	until    time.Time
+	probed   bool // its probe is on its way
 }
 
+// forgotten is how long after its pause a topic is taken for sound of which nobody has a row to try it with.
+const forgotten = time.Minute
+
+// pause begins to leave a topic alone. It returns for how long, and whether that was news.
 func (t *pausedTopics) pause(topic string) (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if p := t.byKey[topic]; p.probed || time.Now().Before(p.until) {
+		return 0, false // several messages of one batch are one failure
+	}
+	return t.prolong(topic, 1), true
+}
+
+func (t *pausedTopics) prolong(topic string, failures int) time.Duration {
 	if t.byKey == nil {
 		t.byKey = map[string]topicPause{}
 	}
-	p := t.byKey[topic]
-	if time.Now().Before(p.until) {
-		return 0, false // several messages of one batch are one failure
-	}
-	p.failures++
-	d := backoff.Jitter(backoff.Exponential(p.failures, 500*time.Millisecond, 30*time.Second))
-	p.until = time.Now().Add(d)
-	t.byKey[topic] = p
-	return d, true
+	failures += t.byKey[topic].failures
+	d := backoff.Jitter(backoff.Exponential(failures, 500*time.Millisecond, 30*time.Second))
+	t.byKey[topic] = topicPause{failures: failures, until: time.Now().Add(d)}
+	return d
 }
 
+// heal: the topic took something. A call that began before the probe does not count: while that is on its way, nothing of
+// its key may be sent by another.
 func (t *pausedTopics) heal(topic string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.byKey, topic)
+	if !t.byKey[topic].probed {
+		delete(t.byKey, topic)
+	}
 }
 
 // list returns the topics that are to be left alone now.
@@ -54,11 +66,70 @@ func (t *pausedTopics) list() []string {
 	defer t.mu.Unlock()
 	topics := []string{}
 	for topic, p := range t.byKey {
-		if time.Now().Before(p.until) {
+		if !p.probed && time.Since(p.until) > forgotten {
+			delete(t.byKey, topic)
+			continue
+		}
+		topics = append(topics, topic)
+	}
+	return topics
+}
+
+// ripe returns the topics whose pause is over and that nobody probes.
+func (t *pausedTopics) ripe() (topics []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for topic, p := range t.byKey {
+		if !p.probed && time.Now().After(p.until) {
 			topics = append(topics, topic)
 		}
 	}
 	return topics
+}
+
+// probe gives the caller, and nobody else until it calls [pausedTopics.probed], the right to send a row of the topic.
+func (t *pausedTopics) probe(topic string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, paused := t.byKey[topic]
+	if !paused || p.probed || time.Now().Before(p.until) {
+		return false
+	}
+	p.probed = true
+	t.byKey[topic] = p
+	return true
+}
+
+// verdict is what a probe says of its topic.
+type verdict int
+
+const (
+	verdictSound    verdict = iota // it takes messages
+	verdictTrouble                 // it still does not
+	verdictNone                    // the probe says nothing, and another one would not now
+	verdictOfTheRow                // the row was refused: the next one may say more
+)
+
+// probed ends a probe. It returns for how long the topic is left alone.
+func (t *pausedTopics) probed(topic string, v verdict) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.byKey[topic]
+	if !p.probed {
+		return 0
+	}
+	switch v {
+	case verdictSound:
+		delete(t.byKey, topic)
+	case verdictTrouble:
+		return t.prolong(topic, 1)
+	case verdictNone:
+		return t.prolong(topic, 0)
+	case verdictOfTheRow:
+		p.probed = false
+		t.byKey[topic] = p
+	}
+	return 0
 }
 
 // answered notes that a call that began then brought a receipt.
@@ -154,7 +225,11 @@ func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[
 var errSilent = errors.New("projector: the topic gave no answer, others did")
 
 func (w *worker) leaveAlone(ctx context.Context, topic string, reason error) {
-	if pause, first := w.r.topics.pause(topic); first {
-		w.r.p.log.WarnContext(ctx, "oncebox: a topic takes nothing, its rows wait", "topic", topic, "pause", pause, "error", reason)
+	if pause, news := w.r.topics.pause(topic); news {
+		w.reportPause(ctx, topic, pause, reason)
 	}
+}
+
+func (w *worker) reportPause(ctx context.Context, topic string, pause time.Duration, reason error) {
+	w.r.p.log.WarnContext(ctx, "oncebox: a topic takes nothing, its rows wait", "topic", topic, "pause", pause, "error", reason)
 }

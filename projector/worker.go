@@ -30,6 +30,7 @@ type worker struct {
 	crowd      crowd
 	paused     []string // topics, as of the last look
 	silence    silence
+	trial      *probe    // on its way
 	aloneUntil time.Time // nobody but the crowd has rows, as of a moment before
 	generation int       // of the mark that the cursors rest on
 }
@@ -37,6 +38,9 @@ type worker struct {
 // step is one turn of the loop: a pass, and a pause if nothing is left to do.
 func (w *worker) step(ctx context.Context) error {
 	n, err := w.pass(ctx)
+	if err == nil && (n > 0 || len(w.silence.avoided) == 0) { // not: nothing but what was left out because no answer came
+		w.stepped.mark()
+	}
 	if n == 0 {
 		w.silence.avoided = nil // there are no others
 	}
@@ -83,12 +87,15 @@ func (w *worker) nudge() {
 // and no other is begun.
 func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	w.more = false
+	if moved, err = w.probed(ctx); err != nil {
+		return moved, err
+	}
 	lanes, err := w.prepare(ctx)
 	if err != nil || len(lanes) == 0 {
-		return 0, err
+		return moved, err
 	}
-	moved, err = w.serve(ctx, lanes)
-	if err != nil {
+	n, err := w.serve(ctx, lanes)
+	if moved += n; err != nil {
 		return moved, err
 	}
 	w.disperse(lanes)
@@ -128,7 +135,8 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 	}
 	if now := w.r.mark.generation(); w.generation != now {
 		for _, l := range w.mine() {
-			l.after, l.topics, l.tenants = 0, skip{}, skip{}
+			l.after = 0
+			l.searchAnew()
 		}
 		w.generation = now
 	}
@@ -137,24 +145,36 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 
 // serve publishes a batch: from their heads, or, while topics are in trouble, past those topics' rows.
 func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error) {
-	paused := w.pausedTopics()
 	start := time.Now()
-	if len(paused) == 0 {
+	if len(w.pausedTopics()) == 0 {
 		moved, err = w.fresh(ctx, group)
 	} else {
-		var more bool
-		moved, more, err = w.pick(ctx, group, outbox.Filter{Topics: paused}, func(l *lane) *skip { return &l.topics })
-		if more {
-			moved = max(moved, 1) // no reason to pause
-		}
-		w.more = w.more || moved > 0
+		moved, err = w.past(ctx, group)
 	}
 	if err != nil {
 		return moved, err
 	}
-	n, err := w.fair(ctx, group, paused, time.Since(start))
+	n, err := w.fair(ctx, group, time.Since(start))
 	w.more = w.more || n > 0
 	return moved + n, err
+}
+
+// past publishes a batch past the rows of paused topics, and has one of those tried whose pause is over.
+func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error) {
+	p, err := w.pick(ctx, group, outbox.Filter{Topics: w.paused}, func(l *lane) *skip { return &l.topics })
+	if err != nil {
+		return p.moved, err
+	}
+	for _, l := range group {
+		l.full = p.beyond[l.lease.Lane]
+	}
+	w.crowd.leads(p.rows, w.r.p.cfg.BatchSize)
+	n, err := w.probe(ctx, group)
+	if moved = p.moved + n; p.more {
+		moved = max(moved, 1) // no reason to pause
+	}
+	w.more = w.more || moved > 0
+	return moved, err
 }
 
 // pausedTopics returns the topics that are to be left alone now. When one of them is tried again, what was skipped for
@@ -164,7 +184,7 @@ func (w *worker) pausedTopics() []string {
 	for _, before := range w.paused {
 		if !slices.Contains(paused, before) {
 			for _, l := range w.mine() {
-				l.topics, l.tenants = skip{}, skip{}
+				l.searchAnew()
 			}
 			break
 		}
@@ -179,6 +199,9 @@ func (w *worker) tidy(ctx context.Context) error {
 	w.mu.Lock()
 	for n, l := range w.lanes {
 		if l.surplus && !l.lost {
+			if w.probes(l) {
+				continue // the next time
+			}
 			surplus = append(surplus, l.lease)
 		}
 		if l.surplus || l.lost {
@@ -189,6 +212,8 @@ func (w *worker) tidy(ctx context.Context) error {
 	if len(surplus) == 0 {
 		return nil
 	}
+	ctx, cancel := w.r.begun(ctx)
+	defer cancel()
 	w.r.p.log.InfoContext(ctx, "oncebox: lanes given back", "projector", w.r.p.cfg.Name, "lanes", len(surplus))
 	return w.r.store.Release(ctx, surplus)
 }
@@ -246,6 +271,7 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	}
 	for n, l := range stale {
 		lb := loaded[n]
+		l.held = heldSkip{} // what an operator lets go may be older than what was passed
 		l.loaded, l.blocks = lb.Change, map[string]string{}
 		for _, b := range lb.Blocks {
 			l.blocks[b.Key] = b.State
@@ -346,11 +372,10 @@ func (w *worker) renewed(until time.Time, changes map[int16]int64) (held int) {
 			l.lost = true
 			continue
 		}
-		l.validUntil = until
-		if change > l.change {
-			l.change = change
+		if change > l.change || !l.usable(time.Now(), w.r.p.cfg.PublishTimeout) { // passed over until now: rows may wait
 			w.nudge()
 		}
+		l.change, l.validUntil = max(change, l.change), until
 		if !l.surplus {
 			held++
 		}

@@ -30,22 +30,22 @@ var errDone = errors.New("uow: Commit: the unit has been committed or rolled bac
 //
 // The context of the unit is [Tx.Context]. Begin with a context that carries a unit of this manager begins a savepoint.
 func (m *Manager) Begin(ctx context.Context, opts ...Option) (*Tx, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
 	if outer := m.unitFrom(ctx); outer != nil {
 		if outer.root.manager != m {
 			return nil, errOtherManager
 		}
-		s, err := outer.root.enter(ctx)
+		s, err := outer.root.enter(ctx, &o)
 		if err != nil {
 			return nil, err
 		}
 		s.level.context(ctx)
 		return &Tx{Unit: s.level, savepoint: s}, nil
 	}
-	var o options
-	for _, opt := range opts {
-		opt(&o)
-	}
-	u, err := m.begin(ctx, &o.tx, staleSet{})
+	u, err := m.begin(ctx, &o, staleSet{})
 	if err != nil {
 		return nil, err
 	}
@@ -61,14 +61,13 @@ func (t *Tx) Commit() error {
 	if t.done {
 		return errDone
 	}
-	t.done = true
 	if t.savepoint != nil {
-		return t.root.leave(t.ctx, t.savepoint, nil)
+		err := t.root.rules(t.ctx, t.Unit) // if it panics, Rollback has something to do
+		t.done = true
+		return t.root.leave(t.ctx, t.savepoint, err)
 	}
-	err := t.root.lost(t.finish(t.ctx))
-	t.root.rollback()
-	t.root.manager.count(t.ctx, outcome(err))
-	return err
+	t.done = true
+	return t.end(t.ctx, func() error { return nil })
 }
 
 // Rollback ends the unit without COMMIT. It does nothing to one that has ended, so that it can be deferred. The error, of a

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/uow"
 )
@@ -108,4 +109,19 @@ func TestBeginIsRunOnce(t *testing.T) {
 	_, err = other.Begin(tx.Context())
 	require.ErrorContains(t, err, "another Manager on the same database")
 	require.NoError(t, tx.Rollback())
+}
+
+// A panic comes out of Commit, and leaves the deferred Rollback nothing to do.
+func TestPanicWithinCommit(t *testing.T) {
+	s := newService(t, nil)
+	s.sink.after = func(context.Context, bun.IDB) error { panic("sink") }
+	require.PanicsWithValue(t, "sink", func() {
+		tx, err := s.units.Begin(t.Context())
+		require.NoError(t, err)
+		defer tx.Rollback()
+		tx.Track(newAccount("a", "one"))
+		require.NoError(t, note(tx.Context(), tx.Unit, "x"))
+		_ = tx.Commit()
+	})
+	s.requireNothing(t)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -226,6 +227,21 @@ func TestCancelledDuringBegin(t *testing.T) {
 			require.NoError(t, pool.NewRaw("SELECT 1").Scan(t.Context(), &one), "the pool is as good as before")
 		})
 	}
+}
+
+// What the unit asks a connection that it sees for the first time can be given up as well.
+func TestCancelledBeforeBegin(t *testing.T) {
+	s := newService(t, nil)
+	n := s.network(t)
+	n.pool.SetMaxOpenConns(1)
+	for range 3 {
+		require.NoError(t, n.pool.PingContext(t.Context())) // so that the pool does not ask
+	}
+	n.swallow("downstream")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := s.manager(quick(), n.pool, s.sink).Do(ctx, func(context.Context, *uow.Unit) error { return nil }, uow.WithoutRetry())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 // A rollback that fails loses the connection and nothing else.

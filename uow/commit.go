@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/backoff"
@@ -18,6 +21,8 @@ const (
 	probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`
 	// status: committed, aborted, in progress, or NULL when the server has forgotten it; and on which timeline.
 	status = `SELECT pg_xact_status($1::text::xid8), ` + pgsql.Timeline
+	// statusAlone is for a server that does not tell its timeline.
+	statusAlone = `SELECT pg_xact_status($1::text::xid8), CASE WHEN pg_is_in_recovery() THEN '' ELSE 'unknown' END`
 	// terminate ends the session of a transaction that is in progress still.
 	terminate = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 		WHERE backend_xid::text = mod($1::text::numeric, 4294967296)::text AND pid <> pg_backend_pid()`
@@ -35,22 +40,28 @@ func (u *Unit) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.failure(); err != nil {
+		return fmt.Errorf("uow: before COMMIT the transaction was found failed: %w", err)
+	}
 	events, aggregates, err := r.collect(entries)
 	if err != nil {
 		return err
 	}
-	if err := r.flushAndCommit(ctx, events); err != nil {
+	if err := r.flushAndCommit(ctx, events, u.last); err != nil {
 		return err
+	}
+	if r.token != nil && len(events) > 0 {
+		*r.token = makeToken(events)
 	}
 	r.committed(context.WithoutCancel(ctx), u.hooks, aggregates, events)
 	return nil
 }
 
 // flushAndCommit hands the events to the sinks and commits, in one round trip if possible.
-func (r *root) flushAndCommit(ctx context.Context, events []event.Envelope) error {
-	batch, err := r.queue(ctx, events)
+func (r *root) flushAndCommit(ctx context.Context, events []event.Envelope, last []*pgx.QueuedQuery) error {
+	batch, err := r.queue(ctx, events, last)
 	if err == nil && batch == nil {
-		err = r.flush(ctx, events)
+		err = r.flush(ctx, events, last)
 	}
 	if err != nil {
 		return err
@@ -78,13 +89,10 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 		}
 		seen[e.aggregate] = struct{}{}
 		aggregates = append(aggregates, e.aggregate)
-		if _, stale := r.stale[e.aggregate]; stale {
-			return nil, nil, fmt.Errorf("%w: %s %s", ErrStale, e.aggregate.AggregateType(), e.aggregate.AggregateID())
+		if err := r.check(e); err != nil {
+			return nil, nil, err
 		}
 		version, recorded := e.aggregate.AggregateVersion(), e.aggregate.RecordedEvents()
-		if s, ok := r.saved[e.aggregate]; ok && s.events != len(recorded) {
-			return nil, nil, fmt.Errorf("uow: %s %s recorded events after it was saved: save it last", e.aggregate.AggregateType(), e.aggregate.AggregateID())
-		}
 		for i, rec := range recorded {
 			env, err := r.manager.maker.Recorded(e.ctx, e.aggregate, version+int64(i)+1, rec)
 			if err != nil {
@@ -95,6 +103,23 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 	}
 	return events, aggregates, contiguous(events)
 }
+
+// check tells whether the unit can emit what an aggregate has recorded.
+func (r *root) check(e entry) error {
+	a := e.aggregate
+	if a == nil {
+		return nil
+	}
+	if _, stale := r.stale[a]; stale {
+		return fmt.Errorf("%w: %s %s", ErrStale, a.AggregateType(), a.AggregateID())
+	}
+	if s, ok := r.saved[a]; ok && s.events != len(a.RecordedEvents()) {
+		return fmt.Errorf("uow: %s %s recorded events after it was saved: save it last", a.AggregateType(), a.AggregateID())
+	}
+	return nil
+}
+
+func noSink(first string) error { return fmt.Errorf("%w: the first is %s", ErrNoSink, first) }
 
 type aggregateKey struct{ tenant, kind, id string }
 
@@ -121,33 +146,37 @@ func contiguous(events []event.Envelope) error {
 	return nil
 }
 
-// Probed tells the unit that the last statement of its function has returned xid, the id of the transaction
-// (pg_current_xact_id): Do need not send a statement of its own to find out whether the transaction is alive. Call it
-// right before the outermost function returns nil; no statement may follow.
-func (u *Unit) Probed(xid string) { u.root.xid = xid }
-
-// flush hands the events to the sinks. Whatever they do, the last statement before COMMIT is one that an aborted
-// transaction refuses, and it tells the id of the transaction.
-func (r *root) flush(ctx context.Context, events []event.Envelope) error {
+// flush hands the events to the sinks, and sends what goes after them. Whatever they do, COMMIT follows only where the transaction
+// was found alive after it, and its id is known.
+func (r *root) flush(ctx context.Context, events []event.Envelope, last []*pgx.QueuedQuery) error {
 	sinks := r.manager.sinks
 	if len(events) > 0 && len(sinks) == 0 {
-		return fmt.Errorf("%w: the first is %s", ErrNoSink, events[0].Type)
+		return noSink(events[0].Type)
 	}
-	if len(events) > 0 {
-		for _, s := range sinks {
-			r.xid = "" // of no use any more: other statements follow
-			var err error
-			if p, ok := s.(ProbeSink); ok {
-				r.xid, err = p.FlushProbe(ctx, r.tx, events)
-			} else {
-				err = s.Flush(ctx, r.tx, events)
-			}
-			if err != nil {
-				return fmt.Errorf("uow: flush: %w", err)
-			}
+	alive := false
+	for i, s := range sinks {
+		if len(events) == 0 {
+			break
+		}
+		var ids []string
+		if i+1 < len(sinks) {
+			ids = idsOf(events)
+		}
+		var err error
+		if alive, err = r.flushTo(ctx, s, events); err != nil {
+			return fmt.Errorf("uow: flush: %w", err)
+		}
+		if ids != nil {
+			events = withoutRepeats(events, ids)
 		}
 	}
-	if r.xid != "" {
+	if len(last) > 0 {
+		if err := r.sendLast(ctx, last); err != nil {
+			return err
+		}
+		alive = true
+	}
+	if r.xid != "" && (alive || r.alive()) {
 		return nil
 	}
 	if err := r.tx.Tx.QueryRowContext(ctx, probe).Scan(&r.xid); err != nil {
@@ -157,6 +186,43 @@ func (r *root) flush(ctx context.Context, events []event.Envelope) error {
 		return fmt.Errorf("uow: before COMMIT the transaction was found failed or busy: an error was not returned, or rows were not closed: %w", err)
 	}
 	return nil
+}
+
+// flushTo hands the events to one sink. alive says that its last statement has proved the transaction alive.
+func (r *root) flushTo(ctx context.Context, s Sink, events []event.Envelope) (alive bool, err error) {
+	p, ok := s.(ProbeSink)
+	if !ok {
+		return false, s.Flush(ctx, r.tx, events)
+	}
+	xid, err := p.FlushProbe(ctx, r.tx, events)
+	if xid == "" {
+		return false, err
+	}
+	r.xid = xid
+	return true, err
+}
+
+func idsOf(events []event.Envelope) []string {
+	ids := make([]string, len(events))
+	for i := range events {
+		ids[i] = events[i].ID
+	}
+	return ids
+}
+
+// withoutRepeats returns the events that still have the ids that they had. A sink gave the others those of the events that
+// they repeat, which have been through all sinks in a unit of their own.
+func withoutRepeats(events []event.Envelope, ids []string) []event.Envelope {
+	if slices.Equal(idsOf(events), ids) {
+		return events
+	}
+	var fresh []event.Envelope // a new slice: the old one is what the unit has announced
+	for i := range events {
+		if events[i].ID == ids[i] {
+			fresh = append(fresh, events[i])
+		}
+	}
+	return fresh
 }
 
 // commit sends COMMIT and finds out what became of it.
@@ -175,6 +241,9 @@ func (r *root) outcome(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, pgx.ErrTxCommitRollback):
+		r.abandon()
+		return fmt.Errorf("uow: at COMMIT the transaction was found failed: an error was not returned: %w", err)
 	case refused(err) || errors.Is(err, sql.ErrTxDone):
 		r.abandon()
 		return fmt.Errorf("uow: commit: %w", err)
@@ -194,11 +263,14 @@ func (r *root) outcome(ctx context.Context, err error) error {
 func (r *root) resolve(ctx context.Context, lost error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
 	defer cancel()
-	db := r.manager.db.DB
+	db, question := r.manager.db.DB, status
+	if r.session.Timeline == "" {
+		question = statusAlone
+	}
 	for attempt := 1; ; attempt++ {
 		var outcome sql.NullString
 		var timeline string
-		err := db.QueryRowContext(ctx, status, r.xid).Scan(&outcome, &timeline)
+		err := db.QueryRowContext(ctx, question, r.xid).Scan(&outcome, &timeline)
 		switch {
 		case err != nil && pgsql.Code(err) != codeFutureXID, err == nil && timeline == "": // no answer, or that of a standby
 		case err == nil && r.session.Timeline != "" && timeline != r.session.Timeline:

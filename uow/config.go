@@ -28,7 +28,8 @@ type Config struct {
 	Topic func(event.Envelope) string
 	// MaxPayload is the largest payload in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int `env:"MAX_PAYLOAD"`
-	// MaxHandled is how many events the handlers of [On] may cause in one unit. Default: 1000.
+	// MaxHandled is how many events the handlers of [On] may cause in one unit, or in one outermost Do of the code within a unit of
+	// [WithInnerRules]. Default: 1000.
 	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry says how often a function is run again.
 	Retry RetryConfig `envPrefix:"RETRY_"`
@@ -38,7 +39,7 @@ type Config struct {
 
 	// Logger gets warnings. Default: slog.Default().
 	Logger *slog.Logger
-	// TracerProvider is where trace contexts come from. Default: the global one.
+	// TracerProvider takes the span in which an event is created, where its context is in a trace. Default: the global one.
 	TracerProvider trace.TracerProvider
 	// MeterProvider takes the metrics. Default: the global one.
 	MeterProvider metric.MeterProvider

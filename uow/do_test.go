@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -194,6 +195,29 @@ func TestSinksAreCalledInOrderAndOnce(t *testing.T) {
 		return nil
 	}), errRefused)
 	require.Len(t, s.sunk(t), 2, "neither sink's row is left by a failure after either")
+}
+
+// repeater is a sink that has seen everything but the last event in an earlier unit.
+type repeater struct{ *tableSink }
+
+func (s repeater) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
+	for i := range evs[:len(evs)-1] {
+		evs[i].ID = fmt.Sprint("earlier ", i)
+	}
+	return s.tableSink.Flush(ctx, tx, evs[len(evs)-1:])
+}
+
+// What the first sink did not store for an earlier event's sake does not get into the second one under that one's id.
+func TestRepeatsDoNotReachTheSinksBehind(t *testing.T) {
+	s := newService(t, nil)
+	second, third := &tableSink{}, &tableSink{}
+	units := s.manager(nil, s.DB.DB, repeater{s.sink}, second, third)
+	require.NoError(t, units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+		u.Track(newAccount("a", "one", "two", "three"))
+		return nil
+	}))
+	require.Equal(t, []string{"account a v3 three", "account a v3 three", "account a v3 three"}, s.sunk(t))
+	require.Len(t, s.sink.committed, 3, "what was announced")
 }
 
 func TestPanicOfASinkRollsBack(t *testing.T) {

@@ -16,14 +16,17 @@
 //
 // Data and events commit together or not at all. The events of an aggregate are cleared after COMMIT and never before,
 // so nothing is lost when COMMIT fails. Where code swallowed the error of a statement, PostgreSQL would answer COMMIT
-// with a rollback and say nothing; the statement that precedes every COMMIT cannot pass that.
+// with a rollback and say nothing; the unit looks whether its transaction is alive before COMMIT, with a statement where it does not
+// know its id, and at what COMMIT was answered.
 //
 // A function is run again, in a new transaction, when PostgreSQL chose it as the victim of a deadlock or of a
 // serialization failure, when it reported [ErrConflict], or when the connection was lost before COMMIT. It must therefore
-// load or make its aggregates itself; tracking an instance again that an earlier try had tracked is [ErrStale].
+// load or make its aggregates itself; tracking an instance again that an earlier try had tracked is [ErrStale]. On connections of
+// config.OpenDB that is so as well when the function swallowed the error of the statement.
 //
 // The versions of an aggregate's events follow one another without a gap within a unit. Functions that were given to [On]
-// are called for the events within the unit, before the flush, until there are none that they have not seen.
+// are called for the events within the unit, before the flush, until there are none that they have not seen. Behind a middleware
+// of httpmw that is at the end of each outermost Do of the HTTP handler, which answers for what they return.
 //
 // The caller's context is looked at just before COMMIT and never cancels COMMIT itself. Where the flush and COMMIT share
 // a round trip, the caller can still give up while the flush waits for a lock; the server then says which of the two
@@ -32,6 +35,22 @@
 //
 // Statements of a unit may come from several goroutines, as long as these end before the function returns. Savepoints
 // may not: they have to be nested in one another, and units within one unit that run at the same time fail it.
+//
+// # Once per cause, and reading one's own writes
+//
+// A producer that may run twice for one cause names it with [event.WithDedupKey]: the second event is a no-op.
+//
+// Projections come later than COMMIT. [WithToken] has Do return what the unit announced, and inbox.Inbox.Await waits, with a
+// bound, until a consumer has handled it.
+//
+// # Several databases
+//
+// Each database has one Manager, and each unit is a transaction of one database. A unit that is begun within that of another
+// database is a transaction of its own: it commits before the one around it, stays when that one is rolled back, and is done
+// again when that one's function is run again. What has to happen in both exactly once is an event of the one that a handler
+// of the other takes. [Manager.DB] and [Manager.Do] find the unit of their own database in the context, however the units are
+// nested. A second Manager on a database is refused within a unit of the first, also through another pool of connections,
+// where the server shows both sessions: it hides those of other roles.
 //
 // # Errors
 //

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 var (
@@ -23,7 +25,8 @@ var (
 	ErrStale = errors.New("uow: the aggregate lived through a rollback: load it again inside the function")
 
 	errEnded        = errors.New("the unit has ended")
-	errOtherManager = errors.New("uow: Do: the context carries a unit of another Manager on the same database, " +
+	errClosed       = errors.New("uow: the connection is closed: a statement was cancelled, or it broke")
+	errOtherManager = errors.New("uow: the context carries a unit of another Manager on the same database, " +
 		"which this one would not be part of: use one Manager per database")
 	errParallel = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
 )
@@ -65,6 +68,16 @@ func (e *CommitUnknownError) Unwrap() error { return e.Err }
 
 // Is makes errors.Is(err, [ErrCommitUnknown]) true.
 func (e *CommitUnknownError) Is(target error) bool { return target == ErrCommitUnknown }
+
+// swallowedError is the error of a statement that the function kept to itself. Its text may quote what was sent, so it is not
+// given to whoever logs what became of the unit.
+type swallowedError struct{ err error }
+
+func (e *swallowedError) Error() string {
+	return "an error was not returned: SQLSTATE " + pgsql.Code(e.err)
+}
+
+func (e *swallowedError) Unwrap() error { return e.err }
 
 // refused tells whether the server answered COMMIT, and answered no.
 func refused(err error) bool {

@@ -12,11 +12,12 @@ type handler func(ctx context.Context, u *Unit, e event.Event) error
 
 // On has fn called for every event of type T that an aggregate has recorded, within its unit: when the outermost function has
 // returned and before the flush. It is for rules that reach over several aggregates and have to hold at COMMIT. An error of fn
-// rolls the unit back.
+// rolls the unit back. In a unit that was begun with [WithInnerRules], as a middleware of httpmw begins one around a handler, the
+// outermost function is that of the handler's own Do: that one is undone, and returns the error.
 //
 // Functions are called in the order in which they were given, event by event in the order in which the aggregates were tracked.
-// What they track, and what is recorded meanwhile, is handled in turn, up to Config.MaxHandled events. An aggregate that was
-// saved before has to be saved again when it records more.
+// What they track, and what is recorded meanwhile, is handled in turn, up to Config.MaxHandled events; each
+// outermost function counts its own. An aggregate that was saved before has to be saved again when it records more.
 //
 // Call it at start, before the first unit: it is not safe for concurrent use with one.
 func On[T event.Event](m *Manager, fn func(ctx context.Context, u *Unit, e T) error) {
@@ -32,12 +33,43 @@ func On[T event.Event](m *Manager, fn func(ctx context.Context, u *Unit, e T) er
 	})
 }
 
+// rules holds an outermost level of the code within a unit that somebody else has around it to what an outermost unit is held to
+// at its end, as far as that can be told before COMMIT: see [WithInnerRules].
+func (r *root) rules(ctx context.Context, level *Unit) error {
+	if !level.parent.around {
+		return nil
+	}
+	if err := r.handle(ctx, level); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range level.entries {
+		if err := r.check(e); err != nil {
+			return err
+		}
+		if len(r.manager.sinks) > 0 {
+			continue
+		}
+		if e.aggregate == nil {
+			return noSink(e.envelope.Type)
+		}
+		if recorded := e.aggregate.RecordedEvents(); len(recorded) > 0 {
+			return noSink(recorded[0].Event.EventType())
+		}
+	}
+	return nil
+}
+
 // handle calls the handlers until there is nothing left that they have not seen.
 func (r *root) handle(ctx context.Context, u *Unit) error {
 	if len(r.manager.handlers) == 0 {
 		return nil
 	}
-	handled, total := map[event.Aggregate]int{}, 0
+	if r.handled == nil {
+		r.handled = map[event.Aggregate]int{}
+	}
+	count := 0 // of this level: what others of the transaction have handled, or an undone one, is no sign of a circle
 	for again := true; again; {
 		again = false
 		for i := 0; ; i++ {
@@ -48,27 +80,27 @@ func (r *root) handle(ctx context.Context, u *Unit) error {
 			if e.aggregate == nil {
 				continue
 			}
-			before := total
-			if err := r.handleAll(ctx, u, e.aggregate, handled, &total); err != nil {
+			before := count
+			if err := r.handleAll(ctx, u, e.aggregate, &count); err != nil {
 				return err
 			}
-			again = again || total > before
+			again = again || count > before
 		}
 	}
 	return nil
 }
 
 // handleAll calls the handlers for what the aggregate has recorded and they have not seen, and for what it records meanwhile.
-func (r *root) handleAll(ctx context.Context, u *Unit, a event.Aggregate, handled map[event.Aggregate]int, total *int) error {
+func (r *root) handleAll(ctx context.Context, u *Unit, a event.Aggregate, count *int) error {
 	limit := r.manager.cfg.MaxHandled
 	unseen := func() []event.Recorded {
 		all := a.RecordedEvents()
-		return all[min(handled[a], len(all)):]
+		return all[min(r.handled[a], len(all)):]
 	}
 	for fresh := unseen(); len(fresh) > 0; fresh = unseen() {
 		for _, recorded := range fresh {
-			handled[a]++
-			if *total++; *total > limit {
+			r.handled[a]++
+			if *count++; *count > limit {
 				return fmt.Errorf("uow: more than %d events in one unit, the latest is %s of %s %s: "+
 					"do the handlers cause one another's? (Config.MaxHandled)", limit, recorded.Event.EventType(), a.AggregateType(), a.AggregateID())
 			}

@@ -73,6 +73,26 @@ func TestHandlersRunToAFixpoint(t *testing.T) {
 	require.Equal(t, []string{"account a v1 one", "account a v2 two", "account a v3 caused by b", "account b v1 caused by one"}, s.sunk(t))
 }
 
+// On is for what aggregates have recorded. What was added by hand passes it by, and a caller who gave up ends it.
+func TestWhatIsNotHandled(t *testing.T) {
+	s := newService(t, nil)
+	units := s.handling(t, nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	calls := 0
+	uow.On(units, func(context.Context, *uow.Unit, changed) error {
+		calls++
+		cancel(errRefused)
+		return nil
+	})
+	require.NoError(t, units.Do(ctx, func(_ context.Context, u *uow.Unit) error { return u.Add("reports", changed{"added"}) }))
+	require.Zero(t, calls)
+	require.ErrorIs(t, units.Do(ctx, func(_ context.Context, u *uow.Unit) error {
+		u.Track(newAccount("a", "one", "two"))
+		return nil
+	}), errRefused)
+	require.Equal(t, 1, calls, "not for the second one")
+}
+
 func TestHandlerThatFailsRollsBack(t *testing.T) {
 	s := newService(t, nil)
 	units := s.handling(t, nil)

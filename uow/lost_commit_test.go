@@ -302,6 +302,23 @@ func TestOutcomeOnAnotherTimeline(t *testing.T) {
 	require.WithinDuration(t, time.Now(), unknown.Start, time.Hour)
 }
 
+// Some servers let nobody ask for the position of their log.
+func TestOutcomeWithoutATimeline(t *testing.T) {
+	s := newService(t, nil)
+	_, err := s.DB.Exec(`CREATE FUNCTION pg_walfile_name(pg_lsn) RETURNS text LANGUAGE plpgsql AS
+		$f$ BEGIN RAISE insufficient_privilege; END $f$`)
+	require.NoError(t, err)
+	s.DSN = strings.Replace(s.DSN, "search_path="+s.Schema, "search_path="+s.Schema+"%2Cpg_catalog", 1) // the schema's goes first
+	f := &faults{commit: executeThenFail}
+	pool := s.broken(t, f)
+	_, err = pool.Exec("SELECT pg_walfile_name('0/0')")
+	require.Equal(t, "42501", pgsql.Code(err))
+	hooked, err := change(t.Context(), s.manager(nil, pool, s.sink), newAccount("a", "one"), "x")
+	require.NoError(t, err)
+	require.True(t, hooked)
+	require.EqualValues(t, 1, f.questions.Load())
+}
+
 // COMMIT is bounded too. It is cancelled then, and the server says what that came to.
 func TestCommitThatTakesTooLong(t *testing.T) {
 	s := newService(t, nil)
@@ -310,20 +327,4 @@ func TestCommitThatTakesTooLong(t *testing.T) {
 	require.Error(t, err)
 	require.Empty(t, s.notes(t))
 	require.Empty(t, s.sunk(t))
-}
-
-// Without the probe a swallowed error is found by pgx at the latest: PostgreSQL answers COMMIT with ROLLBACK.
-func TestSwallowedErrorAtCommit(t *testing.T) {
-	s := newService(t, nil)
-	err := s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-		var xid string
-		require.NoError(t, u.DB().NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &xid))
-		_, err := u.DB().ExecContext(ctx, "SELECT 1/0")
-		require.Error(t, err)
-		u.Probed(xid) // which is not true
-		return nil
-	})
-	require.ErrorIs(t, err, pgx.ErrTxCommitRollback)
-	require.Empty(t, pgsql.Code(err))
-	s.requireNothing(t)
 }

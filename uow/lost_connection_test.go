@@ -79,21 +79,69 @@ func TestLostConnectionIsRunAgain(t *testing.T) {
 	}
 }
 
+// One that is lost before BEGIN is answered took nothing with it at all.
+// A process that hangs loses its session when the server has waited long enough. If it wakes up, that is a lost connection.
+func TestSessionThatWasIdleForTooLong(t *testing.T) {
+	s := newService(t, nil)
+	tries := 0
+	err := s.manager(quick(), s.DB.DB).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		if tries++; tries == 1 {
+			pid := lines(t, u.DB(), "SELECT pg_backend_pid()::text")[0]
+			_, err := u.DB().ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = '10ms'")
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				return len(lines(t, s.DB, "SELECT pid::text FROM pg_stat_activity WHERE pid = "+pid)) == 0
+			}, time.Minute, time.Millisecond)
+		}
+		return note(ctx, u, "x")
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, tries)
+}
+
+func TestConnectionLostAtBegin(t *testing.T) {
+	s := newService(t, nil)
+	f := &faults{}
+	pool := s.broken(t, f)
+	pool.SetMaxOpenConns(1)
+	pid := lines(t, pool, "SELECT pg_backend_pid()::text")[0]
+	f.call = func(what string, run func() error) error {
+		if what == "BEGIN" {
+			_, err := s.Exec("SELECT pg_terminate_backend(?, 10000)", pid)
+			require.NoError(t, err)
+		}
+		return run()
+	}
+	units, tries := s.manager(quick(), pool, s.sink), 0
+	work := func(ctx context.Context, u *uow.Unit) error {
+		tries++
+		return note(ctx, u, "x")
+	}
+	require.ErrorIs(t, units.Do(t.Context(), work, uow.WithoutRetry()), uow.ErrConnectionLost)
+	require.Zero(t, tries)
+	pid = lines(t, pool, "SELECT pg_backend_pid()::text")[0]
+	require.NoError(t, units.Do(t.Context(), work))
+	require.Equal(t, 1, tries)
+	require.Equal(t, []string{"x"}, s.notes(t))
+}
+
 // A server that restarts closes all connections of the pool. The unit gets by with one more try.
 func TestAllConnectionsAreLost(t *testing.T) {
 	s := newService(t, nil)
 	pool := s.broken(t, &faults{})
 	pool.SetMaxIdleConns(10)
-	var idle []bun.Conn
 	var pids []string
-	for range 10 {
-		c, err := pool.Conn(t.Context())
-		require.NoError(t, err)
-		idle = append(idle, c)
-		pids = append(pids, lines(t, c, "SELECT pg_backend_pid()::text")...)
-	}
-	for _, c := range idle {
-		require.NoError(t, c.Close())
+	for range 2 { // the pool does not look at connections that it has looked at just now
+		var idle []bun.Conn
+		for range 10 {
+			c, err := pool.Conn(t.Context())
+			require.NoError(t, err)
+			idle = append(idle, c)
+			pids = append(pids, lines(t, c, "SELECT pg_backend_pid()::text")...)
+		}
+		for _, c := range idle {
+			require.NoError(t, c.Close())
+		}
 	}
 	list := "{" + strings.Join(pids, ",") + "}"
 	_, err := s.Exec("SELECT pg_terminate_backend(p) FROM unnest(?::int[]) p", list)

@@ -24,7 +24,7 @@ const (
 	poll    = 5 * time.Millisecond
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { pgtest.MainIgnoring(m, pgtest.LeftByToxiproxy()) }
 
 // changed is the event of the tests.
 type changed struct{ Text string }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/internal/backoff"
@@ -27,9 +26,10 @@ type Manager struct {
 	// mappings holds a *mapping for each type of model.
 	mappings sync.Map
 
-	log     *slog.Logger
-	units   metric.Int64Counter
-	retries metric.Int64Counter
+	log      *slog.Logger
+	units    metric.Int64Counter
+	outcomes map[string][]metric.AddOption // of units
+	retries  metric.Int64Counter
 }
 
 // New returns a manager. Without sinks it is a plain transaction manager: a unit with events fails with [ErrNoSink].
@@ -37,10 +37,10 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 	c := cfg.withDefaults()
 	meter := otelx.Meter(c.MeterProvider, "uow")
 	return &Manager{
-		db: db, cfg: c, sinks: sinks,
+		db: db, cfg: c, sinks: sinks, outcomes: otelx.Outcomes(committed, rolledBack, unknown),
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant,
-			Topic: c.Topic, MaxPayload: c.MaxPayload,
+			Topic: c.Topic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.TracerProvider, "uow"),
 		},
 		log:     otelx.Logger(c.Logger),
 		units:   otelx.Counter(meter, "oncebox.uow.units", "Units of work that ended, by outcome"),
@@ -50,18 +50,18 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 
 // Do runs fn in a transaction and commits it with the events of what was tracked. An error or a panic of fn rolls back.
 // Within the function of another unit of this manager it is a savepoint; the options of the transaction then have no
-// effect. Within a unit of another manager on the same database it is refused, as it would commit on its own. See the
-// package documentation for retries.
+// effect. Within a unit of another manager on the same database it is refused, as it would commit on its own; so it does
+// within a unit of another database. See the package documentation for both, and for retries.
 func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) error, opts ...Option) error {
+	o := options{attempts: m.cfg.Retry.MaxAttempts}
+	for _, opt := range opts {
+		opt(&o)
+	}
 	if outer := m.unitFrom(ctx); outer != nil {
 		if outer.root.manager != m {
 			return errOtherManager
 		}
-		return outer.root.nested(ctx, fn)
-	}
-	o := options{attempts: m.cfg.Retry.MaxAttempts}
-	for _, opt := range opts {
-		opt(&o)
+		return outer.root.nested(ctx, fn, &o)
 	}
 	var before error
 	began := time.Now()
@@ -77,6 +77,8 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 			return err
 		}
 		before = err
+		// What broke it has broken others of the pool in the same moment. Each of them would cost a try.
+		o.ping = errors.Is(err, ErrConnectionLost)
 		m.retries.Add(ctx, 1)
 		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, m.cfg.Retry.Delay, m.cfg.Retry.MaxDelay))) != nil {
 			return errors.Join(err, interrupted(ctx))
@@ -86,20 +88,26 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 
 // once is one try: one transaction.
 func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) error {
-	u, err := m.begin(ctx, &o.tx, stale)
+	u, err := m.begin(ctx, o, stale)
 	if err != nil {
 		return err
 	}
+	return u.end(ctx, func() error { return fn(u.context(ctx), u) })
+}
+
+// end does the last of the work and commits, or rolls back.
+func (u *Unit) end(ctx context.Context, work func() error) error {
 	ended := rolledBack
 	defer func() {
 		// After a panic and runtime.Goexit as well, which t.FailNow calls.
 		u.root.rollback()
-		m.count(ctx, ended)
+		u.root.manager.count(ctx, ended)
 	}()
-	if err = fn(u.context(ctx), u); err == nil {
+	err := work()
+	if err == nil {
 		err = u.finish(ctx)
 	}
-	err = u.root.lost(err)
+	err = u.root.lost(u.root.swallowed(err))
 	ended = outcome(err)
 	return err
 }
@@ -124,11 +132,12 @@ func outcome(err error) string {
 }
 
 func (m *Manager) count(ctx context.Context, outcome string) {
-	m.units.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", outcome)))
+	m.units.Add(ctx, 1, m.outcomes[outcome]...)
 }
 
 // DB returns the transaction of the unit in ctx, and the pool if there is none. It is for code whose signature has no
-// room for a unit; a function that must not run outside one should use [FromContext].
+// room for a unit; a function that must not run outside one should use [FromContext]. When the unit has ended, there is none: what a
+// goroutine does that outlives its unit is committed by itself, whatever became of the unit.
 func (m *Manager) DB(ctx context.Context) bun.IDB {
 	if u := m.unitFrom(ctx); u != nil {
 		return u.DB()

@@ -13,27 +13,33 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// TestModel runs random programs of units, savepoints, aggregates, failures and panics on PostgreSQL and on a model of a
-// few lines, and compares what is there in the end.
+// TestModel runs random programs of units, savepoints, aggregates, failures, panics, cancels and retries on PostgreSQL and on
+// a model of a few lines, and compares what is there in the end. -rapid.checks says how many.
 func TestModel(t *testing.T) {
-	s := newService(t, nil)
+	s := newService(t, quick())
+	happened := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		_, err := s.DB.Exec("TRUNCATE notes, sunk")
 		require.NoError(t, err)
 		s.sink.committed = nil
-		p := &program{T: t, s: s, stale: map[int]bool{}}
-		for i := range p.accounts {
-			p.accounts[i] = newAccount(fmt.Sprint(i))
-		}
-		top := &level{}
+		p := &program{T: t, s: s, happened: happened}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		p.cancel = cancel
+		p.load()
 		err = recovered(func() error {
-			return s.units.Do(context.Background(), func(ctx context.Context, u *uow.Unit) error {
-				p.own = recovered(func() error { return p.run(ctx, u, top) })
+			return s.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+				p.begin()
+				p.own = recovered(func() error { return p.run(ctx, u, p.top) })
 				return p.own
 			})
 		})
-		p.compare(top, err)
+		p.compare(err)
 	})
+	t.Logf("what happened: %v", happened)
+	for _, what := range []string{"committed", "failed", "tried again", "dropped", "merged", "panicked"} {
+		require.NotZero(t, happened[what], what)
+	}
 }
 
 // level is the model of a unit: what it holds until it is merged into the one around it, or dropped.
@@ -55,15 +61,43 @@ type program struct {
 	*rapid.T
 
 	s        *service
+	cancel   context.CancelFunc
 	accounts [3]*account
 	n        int
 	hooked   []string
 	own      error // what the outermost function returned
+	happened map[string]int
 
 	// The model.
+	top      *level
+	tries    int
 	recorded [3][]string
 	stale    map[int]bool
 	broken   bool // a statement failed, and PostgreSQL takes no more of them up to the savepoint
+	canceled bool // no statement is sent any more, and no COMMIT
+}
+
+// load gets the aggregates anew.
+func (p *program) load() {
+	p.stale = map[int]bool{}
+	for i := range p.accounts {
+		p.accounts[i], p.recorded[i] = newAccount(fmt.Sprint(i)), nil
+	}
+}
+
+// begin is the begin of a try. What the one before tracked lived through its rollback, unless it is loaded again.
+func (p *program) begin() {
+	if p.tries++; p.tries > 1 {
+		p.happened["tried again"]++
+		for _, e := range p.top.entries {
+			p.stale[e.account] = true
+		}
+		delete(p.stale, -1)
+		if rapid.Bool().Draw(p.T, "load") {
+			p.load()
+		}
+	}
+	p.top, p.broken = &level{}, false
 }
 
 // run is the function of one unit.
@@ -73,10 +107,13 @@ func (p *program) run(ctx context.Context, u *uow.Unit, l *level) error {
 			return err
 		}
 	}
-	switch rapid.SampledFrom([]string{"return", "return", "return", "fail", "panic"}).Draw(p.T, "end") {
+	switch rapid.SampledFrom([]string{"return", "return", "return", "return", "fail", "lose", "lose", "panic"}).Draw(p.T, "end") {
 	case "fail":
 		return errRefused
+	case "lose":
+		return errAgain
 	case "panic":
+		p.happened["panicked"]++
 		panic(errRefused)
 	}
 	return nil
@@ -85,10 +122,10 @@ func (p *program) run(ctx context.Context, u *uow.Unit, l *level) error {
 func (p *program) step(ctx context.Context, u *uow.Unit, l *level) error {
 	p.n++
 	text, i := fmt.Sprint("n", p.n), rapid.IntRange(0, len(p.accounts)-1).Draw(p.T, "account")
-	switch rapid.SampledFrom([]string{"note", "record", "track", "add", "hook", "break", "unit", "unit", "unit"}).Draw(p.T, "kind") {
+	switch rapid.SampledFrom([]string{"note", "record", "track", "add", "hook", "break", "cancel", "unit", "unit", "unit"}).Draw(p.T, "kind") {
 	case "note":
 		err := note(ctx, u, text)
-		require.Equal(p, p.broken, err != nil)
+		require.Equal(p, p.broken || p.canceled, err != nil)
 		if err == nil {
 			l.notes = append(l.notes, text)
 		}
@@ -108,7 +145,12 @@ func (p *program) step(ctx context.Context, u *uow.Unit, l *level) error {
 		if rapid.IntRange(0, 3).Draw(p.T, "rarely") == 0 {
 			_, err := u.DB().ExecContext(ctx, "SELECT 1/0")
 			require.Error(p, err)
-			p.broken = true
+			p.broken = p.broken || !p.canceled
+		}
+	case "cancel":
+		if rapid.IntRange(0, 1).Draw(p.T, "rarely") == 0 {
+			p.cancel()
+			p.canceled = true
 		}
 	case "unit":
 		if len(l.path()) < 4 {
@@ -152,6 +194,8 @@ func (p *program) unit(ctx context.Context, outer *level) error {
 	if err == nil {
 		require.True(p, began)
 		require.False(p, p.broken, "a unit in which a statement failed cannot succeed")
+		require.False(p, p.canceled)
+		p.happened["merged"]++
 		outer.notes = append(outer.notes, inner.notes...)
 		outer.entries = append(outer.entries, inner.entries...)
 		outer.hooks = append(outer.hooks, inner.hooks...)
@@ -169,6 +213,7 @@ func (p *program) drop(inner *level, began bool) {
 	if !began {
 		return // there was no savepoint to go back to
 	}
+	p.happened["dropped"]++
 	p.broken = false
 	for _, e := range inner.entries {
 		p.stale[e.account] = true
@@ -184,7 +229,8 @@ func (p *program) drop(inner *level, began bool) {
 }
 
 // compare checks what is there against the model.
-func (p *program) compare(top *level, err error) {
+func (p *program) compare(err error) {
+	top := p.top
 	notes, sunk, hooks := []string{}, []string{}, []string(nil)
 	emitted := map[int]bool{}
 	stale := false
@@ -201,13 +247,24 @@ func (p *program) compare(top *level, err error) {
 		}
 	}
 	switch {
+	case p.canceled && errors.Is(p.own, errAgain):
+		p.happened["canceled"]++
+		require.ErrorIs(p, err, errAgain)
 	case p.own != nil:
+		p.happened["failed"]++
 		require.Equal(p, p.own, err)
+		require.True(p, !errors.Is(err, errAgain) || p.tries == 5, "%d tries", p.tries)
 	case stale:
+		p.happened["stale"]++
 		require.ErrorIs(p, err, uow.ErrStale)
+		require.Equal(p, p.tries > 1, errors.Is(err, errAgain), "the reason of the try before")
+	case p.canceled:
+		p.happened["canceled"]++
+		require.ErrorIs(p, err, context.Canceled)
 	case p.broken:
 		require.Equal(p, "25P02", pgsql.Code(err))
 	default:
+		p.happened["committed"]++
 		require.NoError(p, err)
 		notes, hooks = append(notes, top.notes...), top.hooks
 	}
@@ -233,6 +290,9 @@ func (p *program) rows(query string) []string {
 	require.NoError(p, p.s.DB.NewRaw(query).Scan(context.Background(), &all))
 	return all
 }
+
+// errAgain is a reason to run the function again.
+var errAgain = fmt.Errorf("lost the race: %w", uow.ErrConflict)
 
 // recovered turns a panic of the tests into its error.
 func recovered(fn func() error) (err error) {

@@ -15,11 +15,12 @@ import (
 // that an outer level had tracked and that recorded events meanwhile, hold state and events of work that is undone:
 // the outer flush would publish them as ghosts. They are stale from now on, and a unit that would emit a stale
 // aggregate fails.
-func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error) error {
-	s, err := r.enter(ctx)
+func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error, o *options) error {
+	s, err := r.enter(ctx, o)
 	if err != nil {
 		return err
 	}
+	s.fn = fn
 	returned := false
 	defer func() {
 		// A panic, or runtime.Goexit, which t.FailNow calls. It goes on and ends the unit, unless somebody recovers it.
@@ -27,14 +28,17 @@ func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error
 			_ = r.undo(ctx, s)
 		}
 	}()
-	err = fn(s.level.context(ctx), s.level)
+	if err = fn(s.level.context(ctx), s.level); err == nil {
+		err = r.rules(ctx, s.level)
+	}
 	returned = true
 	return r.leave(ctx, s, err)
 }
 
 // enter begins a level.
-func (r *root) enter(ctx context.Context) (*savepoint, error) {
+func (r *root) enter(ctx context.Context, o *options) (*savepoint, error) {
 	s := r.push()
+	s.level.around = o.innerRules && s.level.parent.around
 	if err := r.exec(ctx, "SAVEPOINT "+s.name); err != nil {
 		return nil, errors.Join(fmt.Errorf("uow: savepoint: %w", err), r.pop(s, false))
 	}
@@ -43,13 +47,14 @@ func (r *root) enter(ctx context.Context) (*savepoint, error) {
 
 // leave ends a level whose work ended with err.
 func (r *root) leave(ctx context.Context, s *savepoint, err error) error {
-	r.note(err)
 	if err == nil {
 		if err = r.exec(ctx, "RELEASE SAVEPOINT "+s.name); err == nil {
+			r.recovered(s)
 			return r.pop(s, true)
 		}
-		err = fmt.Errorf("uow: release savepoint: %w", err)
+		err = fmt.Errorf("uow: release savepoint: %w", r.swallowed(err))
 	}
+	r.note(s, err)
 	if undoErr := r.undo(ctx, s); undoErr != nil {
 		return fmt.Errorf("%w: %w", err, undoErr)
 	}
@@ -60,6 +65,7 @@ func (r *root) leave(ctx context.Context, s *savepoint, err error) error {
 type savepoint struct {
 	name  string
 	level *Unit
+	fn    func(context.Context, *Unit) error // nil: Manager.Begin
 	// before counts the events that the aggregates of all outer levels had when it began.
 	before map[event.Aggregate]int
 }
@@ -99,6 +105,7 @@ func (r *root) pop(s *savepoint, keep bool) error {
 	if keep {
 		outer.entries = append(outer.entries, inner.entries...)
 		outer.hooks = append(outer.hooks, inner.hooks...)
+		outer.last = append(outer.last, inner.last...)
 		return nil
 	}
 	r.stale.add(inner.entries)
@@ -129,7 +136,6 @@ func (r *root) undo(ctx context.Context, s *savepoint) error {
 }
 
 func (r *root) exec(ctx context.Context, statement string) error {
-	r.xid = "" // see Unit.Probed
 	_, err := r.tx.Tx.ExecContext(ctx, statement)
 	return err
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -364,47 +362,6 @@ func TestGoroutinesOfAUnit(t *testing.T) {
 		return nil
 	}))
 	require.Len(t, s.sunk(t), 2*n)
-}
-
-// Two managers on one database would be two transactions, and one could commit without the other.
-func TestAnotherManagerOnTheSameDatabase(t *testing.T) {
-	s := newService(t, nil)
-	other := s.manager(nil, bun.NewDB(s.DB.DB.DB, pgdialect.New()), &tableSink{})
-	require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-		err := other.Do(ctx, func(context.Context, *uow.Unit) error {
-			t.Error("this would commit on its own")
-			return nil
-		})
-		require.ErrorContains(t, err, "use one Manager per database")
-		require.Equal(t, u.DB(), other.DB(ctx), "the transaction and not the pool")
-		return nil
-	}))
-}
-
-func TestManagersOfTwoDatabases(t *testing.T) {
-	a, b := newService(t, nil), newService(t, nil)
-	err := a.units.Do(t.Context(), func(ctx context.Context, outer *uow.Unit) error {
-		outer.Track(newAccount("a", "one"))
-		require.NoError(t, note(ctx, outer, "a"))
-		require.NoError(t, b.units.Do(ctx, func(ctx context.Context, inner *uow.Unit) error {
-			found, _ := uow.FromContext(ctx)
-			require.Same(t, inner, found)
-			require.Equal(t, outer.DB(), a.units.DB(ctx))
-			require.Equal(t, inner.DB(), b.units.DB(ctx))
-			inner.Track(newAccount("b", "two"))
-			// A savepoint of the outer one, from within the inner one.
-			require.NoError(t, a.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return note(ctx, u, "a2") }))
-			return note(ctx, inner, "b")
-		}))
-		require.Equal(t, []string{"b"}, b.notes(t), "a transaction of its own")
-		require.Equal(t, []string{"account b v1 two"}, b.sunk(t))
-		found, _ := uow.FromContext(ctx)
-		require.Same(t, outer, found)
-		return errRefused
-	})
-	require.ErrorIs(t, err, errRefused)
-	a.requireNothing(t)
-	require.Equal(t, []string{"b"}, b.notes(t))
 }
 
 // The rule of the documentation: an event belongs to the transaction, not to the context that was around before it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -166,4 +167,53 @@ func TestNetworkCutAnywhere(t *testing.T) {
 	require.NotZero(t, committed)
 	require.NotZero(t, failed)
 	require.NotZero(t, lost)
+}
+
+// COMMIT and its answer are cut at 500 points: no error means committed, an error means not, and nothing stays unknown.
+// Half of the units send COMMIT alone, half of them in one round trip with the events.
+func TestCommitCutAt500Points(t *testing.T) {
+	var n *network
+	s := newSaver(t, nil, func(s *service) *bun.DB {
+		n = s.network(t)
+		return n.pool
+	})
+	together := *n
+	together.pool = pipelined(t, strings.Replace(s.DSN, n.Upstream, n.Listen, 1))
+	n.mendWhenAsked(s.service)
+	happened := map[string]int{}
+	for seed := range 500 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 3))
+		way, direction, bytes := n, []string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(20)
+		if seed%2 == 1 {
+			way, bytes = &together, rng.IntN(120)
+		}
+		n.mend()
+		require.Eventually(t, func() bool { return way.pool.PingContext(t.Context()) == nil }, waitFor, poll)
+		cut := func() { n.cut(direction, bytes) }
+		sink := uow.Sink(&cutter{&probeSink{tableSink: s.sink}, cut})
+		if way == &together {
+			sink = &batchSink{tableSink: s.sink, queue: func(*pgx.Batch) { cut() }}
+		}
+		id := fmt.Sprint("seed ", seed)
+		err := s.manager(nil, way.pool, sink).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			return u.Save(ctx, newAccount(id, "one"))
+		}, uow.WithoutRetry())
+		n.mend()
+		require.NotErrorIs(t, err, uow.ErrCommitUnknown, id)
+		stored := append(lines(t, s, "SELECT id FROM accounts WHERE id = ?", id),
+			lines(t, s, "SELECT line FROM sunk WHERE line = ?", "account "+id+" v1 one")...)
+		if err == nil {
+			require.Len(t, stored, 2, id)
+			happened["committed"]++
+		} else {
+			require.Empty(t, stored, "%s: %v", id, err)
+			happened["not committed"]++
+		}
+		require.Zero(t, way.pool.Stats().InUse, id)
+	}
+	happened["answers lost"] = strings.Count(s.logs.all(), "the answer to COMMIT was lost")
+	t.Log(happened)
+	require.Greater(t, happened["committed"], 50)
+	require.Greater(t, happened["not committed"], 50)
+	require.Greater(t, happened["answers lost"], 250)
 }

@@ -90,7 +90,7 @@ func TestProbeSinkSparesTheProbe(t *testing.T) {
 		"probe sink":             {[]uow.Sink{&probeSink{tableSink: s.sink}}, true, 0},
 		"probe sink, no events":  {[]uow.Sink{&probeSink{tableSink: s.sink}}, false, 1},
 		"probe sink without one": {[]uow.Sink{&probeSink{tableSink: s.sink, forget: true}}, true, 1},
-		"a plain sink behind it": {[]uow.Sink{&probeSink{tableSink: s.sink}, s.sink}, true, 1},
+		"a plain sink behind it": {[]uow.Sink{&probeSink{tableSink: s.sink}, s.sink}, true, 0},
 		"one more probe sink":    {[]uow.Sink{s.sink, &probeSink{tableSink: s.sink}}, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,33 +107,72 @@ func TestProbeSinkSparesTheProbe(t *testing.T) {
 	}
 }
 
-// Probed says that the function's own last statement was the probe.
-func TestProbed(t *testing.T) {
+// An id that somebody knows is asked for no more, whatever follows the statement that returned it.
+func TestIdentifiedSparesTheProbe(t *testing.T) {
 	s := newService(t, nil)
-	for name, c := range map[string]struct {
-		fn   func(ctx context.Context, u *uow.Unit) error
-		want int64
-	}{
-		"last":          {func(context.Context, *uow.Unit) error { return nil }, 0},
-		"events follow": {func(_ context.Context, u *uow.Unit) error { return u.Add("reports", []byte("x")) }, 1},
-		"a unit follows": {func(ctx context.Context, _ *uow.Unit) error {
+	for name, fn := range map[string]func(ctx context.Context, u *uow.Unit) error{
+		"last":          func(context.Context, *uow.Unit) error { return nil },
+		"events follow": func(_ context.Context, u *uow.Unit) error { return u.Add("reports", []byte("x")) },
+		"a unit follows": func(ctx context.Context, _ *uow.Unit) error {
 			return s.units.Do(ctx, func(context.Context, *uow.Unit) error { return nil })
-		}, 1},
-		"a failed unit": {func(ctx context.Context, _ *uow.Unit) error {
+		},
+		"a failed unit": func(ctx context.Context, _ *uow.Unit) error {
 			_ = s.units.Do(ctx, func(context.Context, *uow.Unit) error { return errRefused })
 			return nil
-		}, 1},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			faults := &faults{}
 			s.units = s.manager(nil, s.broken(t, faults), s.sink)
-			require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-				var xid string
-				require.NoError(t, u.DB().NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &xid))
-				u.Probed(xid)
-				return c.fn(ctx, u)
-			}))
-			require.Equal(t, c.want, faults.probes.Load())
+			require.NoError(t, s.units.Do(t.Context(), identified(fn)))
+			require.Zero(t, faults.probes.Load())
+		})
+	}
+}
+
+// identified has the unit know its id before fn runs.
+func identified(fn func(context.Context, *uow.Unit) error) func(context.Context, *uow.Unit) error {
+	return func(ctx context.Context, u *uow.Unit) error {
+		var xid string
+		if err := u.DB().NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &xid); err != nil {
+			return err
+		}
+		u.Identified(xid)
+		return fn(ctx, u)
+	}
+}
+
+// Without a probe a transaction that cannot be committed is found all the same.
+func TestIdentifiedAndYetNotAlive(t *testing.T) {
+	for name, c := range map[string]struct {
+		fn   func(ctx context.Context, s *service, u *uow.Unit)
+		want string
+	}{
+		"an error was swallowed": {func(ctx context.Context, _ *service, u *uow.Unit) {
+			_, _ = u.DB().ExecContext(ctx, "SELECT 1/0")
+		}, "before COMMIT the transaction was found failed"},
+		"rows were not closed": {func(ctx context.Context, _ *service, u *uow.Unit) {
+			rows, err := u.DB().QueryContext(ctx, "SELECT generate_series(1, 100000)")
+			require.NoError(t, err)
+			require.True(t, rows.Next())
+		}, "rows were not closed"},
+		"the session has ended, and it shows": {func(ctx context.Context, s *service, u *uow.Unit) {
+			s.terminate(t, u.DB())
+			require.Error(t, note(ctx, u, "never"))
+			s.logs.on = func(text string) { t.Error("there is nothing to ask:", text) }
+		}, uow.ErrConnectionLost.Error()},
+		"the session has ended": {func(_ context.Context, s *service, u *uow.Unit) { s.terminate(t, u.DB()) },
+			uow.ErrConnectionLost.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, nil)
+			err := s.units.Do(t.Context(), identified(func(ctx context.Context, u *uow.Unit) error {
+				require.NoError(t, note(ctx, u, "x"))
+				c.fn(ctx, s, u)
+				return nil
+			}), uow.WithoutRetry())
+			require.ErrorContains(t, err, c.want)
+			s.requireNothing(t)
 		})
 	}
 }

@@ -2,10 +2,8 @@ package uow
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,10 +23,10 @@ type root struct {
 	outer *Unit
 	// session tells where the transaction runs, for [root.resolve].
 	session pgsql.Session
-	// xid is the id of the transaction, "" if it wrote nothing or another statement followed the one that told it.
+	// xid is the id of the transaction. "": nobody has asked, or, at COMMIT, it wrote nothing.
 	xid string
-	// known is the id of the transaction, whatever followed. "": nobody has asked.
-	known string
+	// token is told what was committed, if somebody asked for it.
+	token *Token
 	// closed: COMMIT or ROLLBACK was sent.
 	closed bool
 
@@ -39,8 +37,10 @@ type root struct {
 	doomed error
 	stale  staleSet
 	saved  map[event.Aggregate]*write
+	hidden []hidden // see Unit.Retryable
 
-	hidden atomic.Pointer[error] // see Unit.Retryable
+	// handled counts the events of an aggregate that the handlers of On have seen.
+	handled map[event.Aggregate]int
 }
 
 // staleSet holds the aggregates that lived through a rollback, within this try or an earlier one.
@@ -54,39 +54,75 @@ func (s staleSet) add(entries []entry) {
 	}
 }
 
-func (m *Manager) begin(ctx context.Context, tx *sql.TxOptions, stale staleSet) (*Unit, error) {
+func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*Unit, error) {
 	// A pooled connection is waited for as long as the caller likes.
-	conn, err := m.db.Conn(ctx)
+	conn, err := m.connection(ctx, o.ping)
 	if err != nil {
 		return nil, fmt.Errorf("uow: get a connection to the database: %w", err)
 	}
 	session := sessionOf(ctx, conn)
+	if sharesDatabase(ctx, conn) {
+		_ = conn.Close()
+		return nil, errOtherManager
+	}
 	// But the transaction is not the caller's to cancel: database/sql would roll it back behind our back, COMMIT
 	// included. So it has a context of its own, which follows the caller's only until BEGIN has been answered.
 	txCtx, cancel := context.WithCancel(pgsql.BeginLater(context.WithoutCancel(ctx)))
 	unhook := context.AfterFunc(ctx, cancel)
-	begun, err := conn.BeginTx(txCtx, tx)
-	if !unhook() && err == nil {
-		_ = begun.Rollback() // database/sql is doing the same
+	r := &root{manager: m, conn: conn, session: session, cancel: cancel, token: o.token, stale: stale}
+	r.tx, err = conn.BeginTx(txCtx, &o.tx)
+	if !unhook() {
+		if err == nil {
+			_ = r.tx.Rollback() // database/sql is doing the same
+		}
+		// Whatever else it looks like: a connection on which something was cancelled is a bad one.
 		err = interrupted(ctx)
 	}
 	if err != nil {
-		cancel()
-		_ = conn.Close()
+		err = r.lost(err)
+		r.release()
 		return nil, fmt.Errorf("uow: begin: %w", err)
 	}
-	r := &root{manager: m, conn: conn, session: session, tx: begun, cancel: cancel, stale: stale}
 	r.outer, _ = FromContext(ctx)
-	r.active = &Unit{root: r}
+	r.active = &Unit{root: r, around: o.innerRules}
 	return r.active, nil
+}
+
+// connection takes a connection from the pool, which looks only at those that have been idle for a while. Where ping says so
+// it is one that answers.
+func (m *Manager) connection(ctx context.Context, ping bool) (bun.Conn, error) {
+	conn, err := m.db.Conn(ctx)
+	if !ping {
+		return conn, err
+	}
+	for left := m.db.Stats().OpenConnections; left > 0 && err == nil && conn.PingContext(ctx) != nil; left-- {
+		_ = conn.Close()
+		conn, err = m.db.Conn(ctx)
+	}
+	return conn, err
 }
 
 func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
 	_, _ = pgsql.Native(ctx, conn, func(c *pgx.Conn) error { // a connection that is broken shows at BEGIN
+		pgsql.TroubleOf(c).Forget(c)
 		s = pgsql.SessionOf(ctx, c)
 		return nil
 	})
 	return s
+}
+
+// sharesDatabase tells whether one of the units around is in the database of conn, reached through another pool. Two
+// transactions of one goroutine can wait for each other for ever there, and no server would find out.
+func sharesDatabase(ctx context.Context, conn bun.Conn) bool {
+	return find(ctx, func(u *Unit) (shares bool) {
+		if u.parent == nil { // of savepoints, the transaction around them is asked for
+			_, _ = pgsql.Native(ctx, conn, func(c *pgx.Conn) error {
+				shares = u.root.session.Beside(ctx, c)
+				return nil
+			})
+		}
+		return shares
+	}) != nil
 }
 
 // interrupted is the context's error together with its cause, nil if there is none.
@@ -149,19 +185,4 @@ func (r *root) rollback() {
 func (r *root) release() {
 	r.cancel()
 	_ = r.conn.Close()
-}
-
-// pipeline calls fn with the connection, if it is one on which statements can share a round trip.
-func (r *root) pipeline(fn func(pgsql.Pipeline) error) (ok bool, err error) {
-	rawErr := r.conn.Raw(func(c any) error {
-		var p pgsql.Pipeline
-		if p, ok = c.(pgsql.Pipeline); ok {
-			err = fn(p)
-		}
-		return nil // an error could make database/sql close the connection
-	})
-	if rawErr != nil {
-		return true, rawErr
-	}
-	return ok, err
 }

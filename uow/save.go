@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,17 +29,20 @@ import (
 // and saves the COMMIT one; hooks on bun's queries do not see it. Models that have hooks, soft deletes or values that
 // are expressions in SQL are written by bun's own query.
 func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
-	writes := make([]*write, 0, len(aggregates))
+	writes, entries := make([]*write, 0, len(aggregates)), make([]entry, 0, len(aggregates))
 	for _, a := range aggregates {
 		w, err := u.root.newWrite(a)
 		if err != nil {
 			return fmt.Errorf("uow: Save: %w", err)
 		}
-		writes = append(writes, w)
-		// Before it is stored, so that it is stale if that fails.
-		if err := u.give([]entry{{ctx: u.ctx, aggregate: a}}, nil); err != nil {
-			return fmt.Errorf("uow: Save: %w", err)
+		if slices.ContainsFunc(writes, func(w *write) bool { return w.aggregate == a }) {
+			continue // from one account to the same one: it would be in conflict with itself
 		}
+		writes, entries = append(writes, w), append(entries, entry{ctx: u.ctx, aggregate: a})
+	}
+	// All of them or none, and before they are stored, so that they are stale if that fails.
+	if err := u.give(entries, nil); err != nil {
+		return fmt.Errorf("uow: Save: %w", err)
 	}
 	missed, err := u.root.save(ctx, writes)
 	if missed != nil {
@@ -84,7 +88,7 @@ func (r *root) save(ctx context.Context, writes []*write) (missed *write, err er
 	}
 	if err == nil && xid != "" {
 		r.mu.Lock()
-		r.known = xid
+		r.xid = xid
 		r.mu.Unlock()
 	}
 	return missed, err

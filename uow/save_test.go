@@ -69,7 +69,7 @@ func newSaver(t *testing.T, cfg *uow.Config, pool func(*service) *bun.DB) *saver
 	return s
 }
 
-// eachPool runs a test on a pool that shares round trips and on one that does not.
+// eachPool runs a test on a pool that shares round trips, on one that does not, and on one behind a transaction-mode pooler.
 func eachPool(t *testing.T, test func(t *testing.T, s *saver)) {
 	t.Helper()
 	t.Run("pipelined", func(t *testing.T) {
@@ -77,6 +77,9 @@ func eachPool(t *testing.T, test func(t *testing.T, s *saver)) {
 	})
 	t.Run("plain", func(t *testing.T) {
 		test(t, newSaver(t, nil, func(s *service) *bun.DB { return s.DB.DB }))
+	})
+	t.Run("pooled", func(t *testing.T) {
+		test(t, newSaver(t, nil, func(s *service) *bun.DB { return s.DB.Pooled(t).DB }))
 	})
 }
 
@@ -125,6 +128,30 @@ func TestSaveTwiceInAUnit(t *testing.T) {
 		require.ErrorContains(t, err, "account a recorded events after it was saved")
 		require.Equal(t, []string{"a v2"}, s.accounts(t))
 		require.EqualValues(t, 2, a.Version)
+	})
+}
+
+func TestSaveOfOneAggregateTwiceAtOnce(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		a := newAccount("a", "one")
+		for version := range 2 {
+			require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error { return u.Save(ctx, a, a) }))
+			require.EqualValues(t, version+1, a.Version)
+			a.Record(changed{"two"})
+		}
+		require.Equal(t, []string{"account a v1 one", "account a v2 two"}, s.sunk(t))
+	})
+}
+
+// Save refuses one of two. A unit that goes on nevertheless must not announce the other one, which was not stored either.
+func TestSaveRefusesAllOrNone(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			require.ErrorContains(t, u.Save(ctx, newAccount("a", "one"), newAccount("b")), "account b is new and has recorded nothing")
+			return nil
+		}))
+		require.Empty(t, s.accounts(t))
+		require.Empty(t, s.sunk(t))
 	})
 }
 
@@ -207,7 +234,12 @@ func TestSaveThenSwallowedError(t *testing.T) {
 			require.Error(t, err)
 			return nil
 		})
-		require.Equal(t, "25P02", pgsql.Code(err))
+		want := "25P02" // all that PostgreSQL says
+		if strings.HasSuffix(t.Name(), "pipelined") {
+			require.ErrorContains(t, err, "an error was not returned")
+			want = "22012"
+		}
+		require.Equal(t, want, pgsql.Code(err))
 		s.requireNothing(t)
 	})
 }
@@ -347,8 +379,9 @@ func TestSaveEveryKindOfValue(t *testing.T) {
 		}
 		require.Equal(t, 2, e.Held)
 	})
-	require.Len(t, rows, 4)
-	require.Equal(t, rows[:2], rows[2:])
+	require.Len(t, rows, 6)
+	require.Equal(t, rows[:2], rows[2:4])
+	require.Equal(t, rows[:2], rows[4:])
 	require.Contains(t, rows[1], "first")
 }
 
@@ -385,6 +418,8 @@ func TestSaveRefusesWhatItCannotProtect(t *testing.T) {
 		require.ErrorContains(t, s.save(t.Context(), &keyless{}), "has no primary key")
 		require.ErrorContains(t, s.save(t.Context(), &lying{ID: "a", Version: 3}), "AggregateVersion is 1, but the field Version holds 3")
 		require.ErrorContains(t, s.save(t.Context(), &untold{ID: "a"}), "has version 1, but its model has no column")
+		require.ErrorContains(t, s.save(t.Context(), &unsigned{ID: "a"}), "unsigned.Version is the version and not an integer with a sign, but a uint64")
+		require.ErrorContains(t, s.save(t.Context(), new(scalar)), "scalar is not a struct, so it cannot be a bun model")
 		require.Empty(t, s.accounts(t))
 	})
 }
@@ -419,3 +454,22 @@ type untold struct {
 func (*untold) AggregateType() string   { return "untold" }
 func (*untold) AggregateID() string     { return "1" }
 func (*untold) AggregateVersion() int64 { return 1 }
+
+type unsigned struct {
+	event.Recorder `bun:"-"`
+
+	ID      string `bun:",pk"`
+	Version uint64
+}
+
+func (*unsigned) AggregateType() string   { return "unsigned" }
+func (*unsigned) AggregateID() string     { return "1" }
+func (*unsigned) AggregateVersion() int64 { return 1 }
+
+type scalar int
+
+func (*scalar) AggregateType() string            { return "scalar" }
+func (*scalar) AggregateID() string              { return "1" }
+func (*scalar) AggregateVersion() int64          { return 1 }
+func (*scalar) RecordedEvents() []event.Recorded { return nil }
+func (*scalar) ClearEvents()                     {}

@@ -12,7 +12,8 @@ import (
 // Sink takes the events of a unit within its transaction. It is called once per unit, as the last thing before COMMIT,
 // in the order in which the sinks were given.
 type Sink interface {
-	// Flush stores evs through tx. It may fill in Sequence. An error rolls the unit back.
+	// Flush stores evs through tx. It may fill in Sequence. To an event that it does not store, because it repeats an earlier
+	// one ([event.WithDedupKey]), it gives the ID of that one: the sinks behind do not get it. An error rolls the unit back.
 	Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error
 }
 

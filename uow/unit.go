@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -20,6 +21,8 @@ type Unit struct {
 	// parent is the level around this one, nil for the transaction itself.
 	parent *Unit
 	depth  int
+	// around: it is not of the code that runs within it, and neither are those around it.
+	around bool
 	// ctx is the function's. Track and Add need it, for tenant, metadata and trace, and have no parameter for it.
 	ctx context.Context //nolint:containedctx // the unit lives exactly as long as the function that has this context
 
@@ -27,6 +30,8 @@ type Unit struct {
 	ended   bool
 	entries []entry
 	hooks   []func(context.Context)
+	// last are statements that go after all others.
+	last []*pgx.QueuedQuery
 }
 
 // entry is an aggregate whose events are collected at the flush, or one envelope that was added by hand.

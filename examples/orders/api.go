@@ -33,9 +33,11 @@ func (a *api) mount(r chi.Router, app *oncebox.App, cfg config.Config) {
 		}
 		return cfg.UoW.DefaultTenant, nil
 	})
+	rules := &httpmw.IdempotencyConfig{Required: true, MeterProvider: cfg.MeterProvider}
 	once := httpmw.Idempotency(app.UoW, app.Idempotency, func(r *http.Request) (idempotency.Scope, error) {
 		return idempotency.Anonymous(event.TenantFrom(r.Context())), nil
-	}, &httpmw.IdempotencyConfig{Required: true, MeterProvider: cfg.MeterProvider})
+	}, rules)
+	r.Mount(httpmw.DefaultProblemBase, httpmw.Policy(app.Idempotency, rules))
 
 	r.Group(func(r chi.Router) {
 		r.Use(tenant, httpmw.Metadata())

@@ -35,9 +35,13 @@ func openShopAs(t *testing.T, role Role, cfg config.Config) *shop {
 	t.Helper()
 	db := pgtest.Open(t)
 	cfg.DatabaseURL, cfg.Schema = pgtest.URL(t), db.Schema
+	if cfg.Pooler {
+		cfg.DatabaseURL = db.Pooled(t).DSN
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	s, err := newService(ctx, role, cfg)
 	require.NoError(t, err)
+	s.handler = broken(s.handler)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -95,9 +99,14 @@ func orderBody(id, status string, total, version int) string {
 	return fmt.Sprintf(`{"id":"%s","status":"%s","total_cents":%d,"version":%d}`, id, status, total, version)
 }
 
-func TestLifeOfAnOrder(t *testing.T) {
-	s := openShop(t)
+func TestLifeOfAnOrder(t *testing.T) { testLifeOfAnOrder(t, openShop(t)) }
 
+func TestLifeOfAnOrderBehindAPooler(t *testing.T) {
+	testLifeOfAnOrder(t, openShopAs(t, RoleAll, config.Config{Pooler: true}))
+}
+
+func testLifeOfAnOrder(t *testing.T, s *shop) {
+	t.Helper()
 	placed := s.post("k1", "/orders", placeBody)
 	id := strings.TrimPrefix(placed.header.Get("Location"), "/orders/")
 	require.Equal(t, http.StatusCreated, placed.status)
@@ -158,6 +167,20 @@ func TestRetryGetsTheSameBytes(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM orders"))
 	require.Equal(t, 2, s.count("SELECT count(*) FROM order_items"))
 	require.Equal(t, orderBody(id, "cancelled", 1100, 3), s.do(http.MethodGet, "/orders/"+id, "").body)
+}
+
+// Whoever is refused finds out why.
+func TestProblemsAreExplained(t *testing.T) {
+	s := openShop(t)
+	refused := s.do(http.MethodPost, "/orders", placeBody)
+	var problem struct {
+		Type string `json:"type"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(refused.body), &problem))
+	for _, path := range []string{problem.Type, "/problems/", "/problems/openapi.json"} {
+		require.Equal(t, http.StatusOK, s.do(http.MethodGet, path, "").status, path)
+	}
+	require.Contains(t, s.do(http.MethodGet, "/problems/", "").body, "A key is required.")
 }
 
 func (s *shop) count(query string, args ...any) (n int) {

@@ -15,6 +15,7 @@
 //	POST /orders/{id}/cancel
 //	GET  /orders/{id}
 //	GET  /customers/{id}/summary
+//	GET  /problems/            what is asked of keys, and what problems mean; /problems/openapi.json
 //	GET  /healthz  /readyz  /metrics     in every role
 //
 // Each takes X-Tenant-ID; a POST needs an Idempotency-Key. Bad input is 400, what the domain refuses 422, an unknown order

@@ -29,14 +29,13 @@ func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // nobody gains anything by guessing a pause
 }
 
-// Wait returns nil after d, or the cause of ctx as soon as that is done.
+// Wait returns nil after d, or the cause of ctx as soon as that is done, also if it is done already and d is nothing.
 func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }

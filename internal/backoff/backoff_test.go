@@ -89,5 +89,8 @@ func TestWait(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { cancel(stop) })
 		require.Equal(t, stop, backoff.Wait(ctx, time.Hour))
 		require.Equal(t, time.Hour+time.Minute, time.Since(began))
+		for range 100 {
+			require.Equal(t, stop, backoff.Wait(ctx, 0))
+		}
 	})
 }

@@ -22,6 +22,10 @@ type Options struct {
 	// StartTimeout bounds a start, from the launch of the program to its first answer. Default: 3m.
 	StartTimeout time.Duration
 
+	// PulsarSettings are written into the configuration of a Pulsar that is started: brokers whose keep-alive is short, for
+	// example. Default: none.
+	PulsarSettings map[string]string
+
 	// FetchTimeout bounds the download of a server that is not on this machine. Default: 15m.
 	FetchTimeout time.Duration
 }

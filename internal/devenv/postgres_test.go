@@ -102,7 +102,7 @@ func TestPostgresThatDoesNotStartShowsItsLog(t *testing.T) {
 
 func TestPostgresThatDoesNotAnswerEndsTheWait(t *testing.T) {
 	p := ownPostgres(t)
-	p.timeout = 100 * time.Millisecond
+	p.timeout = 3 * time.Second
 	p.ready = func(context.Context) error { return errors.New("no answer") }
 	err := p.Restart(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -46,7 +46,7 @@ func Pulsar(ctx context.Context, options *Options) (*PulsarServer, error) {
 	if err := p.prepare("KILL"); err != nil {
 		return nil, err
 	}
-	if err := p.serve(ctx, home, java); err != nil {
+	if err := p.serve(ctx, home, java, opts.PulsarSettings); err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
 	opts.sayf("Pulsar: distribution %s, %s, admin %s", home, p.URL, p.AdminURL)
@@ -74,7 +74,7 @@ func runningPulsar(ctx context.Context, opts Options, address string) (*PulsarSe
 }
 
 // serve starts a standalone Pulsar on free ports, with its configuration, data and log in the server's folder.
-func (p *PulsarServer) serve(ctx context.Context, home, java string) error {
+func (p *PulsarServer) serve(ctx context.Context, home, java string, settings map[string]string) error {
 	var ports [3]int
 	for i := range ports {
 		port, err := freePort()
@@ -85,7 +85,7 @@ func (p *PulsarServer) serve(ctx context.Context, home, java string) error {
 	}
 	broker, web, bookie := strconv.Itoa(ports[0]), strconv.Itoa(ports[1]), strconv.Itoa(ports[2])
 	conf := filepath.Join(p.folder, "standalone.conf")
-	if err := writeConf(filepath.Join(home, "conf", "standalone.conf"), conf, broker, web); err != nil {
+	if err := writeConf(filepath.Join(home, "conf", "standalone.conf"), conf, broker, web, settings); err != nil {
 		return err
 	}
 	// The native libraries that Java unpacks are removed with the folder.
@@ -112,8 +112,8 @@ func (p *PulsarServer) serve(ctx context.Context, home, java string) error {
 	return p.start(ctx)
 }
 
-// writeConf copies the distribution's configuration, with all ports fixed and on loopback only.
-func writeConf(from, to, brokerPort, webPort string) error {
+// writeConf copies the distribution's configuration, with settings, and with all ports fixed and on loopback only.
+func writeConf(from, to, brokerPort, webPort string, settings map[string]string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
 		return fmt.Errorf("devenv: read Pulsar's configuration: %w", err)
@@ -122,7 +122,7 @@ func writeConf(from, to, brokerPort, webPort string) error {
 	if err != nil {
 		return err
 	}
-	conf := setProperties(string(text), map[string]string{
+	conf := setProperties(setProperties(string(text), settings), map[string]string{
 		"brokerServicePort": brokerPort,
 		"webServicePort":    webPort,
 		"bindAddress":       "127.0.0.1",

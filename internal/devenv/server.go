@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
 )
 
 // ErrNotStartedHere is returned by Kill and Restart of a server that was found running: it is not ours to kill.
@@ -89,16 +92,32 @@ func (s *server) start(ctx context.Context) error {
 	if s.current != nil {
 		return fmt.Errorf("devenv: %s runs already", s.name)
 	}
-	c, err := s.launch(s.command())
-	if err != nil {
-		return err
+	for {
+		c, err := s.launch(s.command())
+		if err != nil {
+			return err
+		}
+		if err = s.await(ctx, c); err == nil {
+			s.current = c
+			return nil
+		}
+		err = s.withLog(errors.Join(err, c.kill()))
+		if !leftovers(err) || backoff.Wait(ctx, 50*time.Millisecond) != nil {
+			return err
+		}
 	}
-	if err := s.await(ctx, c); err != nil {
-		return s.withLog(errors.Join(err, c.kill()))
-	}
-	s.current = c
-	return nil
 }
+
+// leftovers tells whether a server could not start because processes of the one that was killed are still about to end. That is
+// in the last two lines of its log.
+func leftovers(err error) bool {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	last := strings.Join(lines[max(len(lines)-2, 0):], "\n")
+	return errors.Is(err, errEnded) && strings.Contains(last, "pre-existing shared memory block")
+}
+
+// errEnded is a server that ended by itself.
+var errEnded = errors.New("ended before it answered")
 
 func (s *server) await(ctx context.Context, c *child) error {
 	look := time.NewTicker(50 * time.Millisecond)
@@ -107,7 +126,7 @@ func (s *server) await(ctx context.Context, c *child) error {
 	for {
 		select {
 		case <-c.exited:
-			return fmt.Errorf("devenv: %s ended before it answered: %w", s.name, c.err)
+			return fmt.Errorf("devenv: %s %w: %w", s.name, errEnded, c.err)
 		case <-ctx.Done():
 			return fmt.Errorf("devenv: %s did not answer in time (%w), last: %w", s.name, ctx.Err(), last)
 		case <-look.C:

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/otelx"
 )
 
 // DefaultMaxPayload is the largest payload unless configured otherwise, in bytes. Brokers take 5 MiB with all headers.
@@ -27,6 +27,8 @@ type Maker struct {
 	DefaultTenant string
 	Topic         func(event.Envelope) string
 	MaxPayload    int
+	// Tracer makes the spans in which events are created. nil: none.
+	Tracer trace.Tracer
 }
 
 // Recorded makes the envelope of an event that an aggregate recorded.
@@ -100,8 +102,8 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	}
 	env.OccurredAt = env.OccurredAt.UTC().Truncate(time.Microsecond)
 
+	_, traced := env.Metadata[event.TraceParent] // by itself
 	md := event.MetadataFrom(ctx)
-	otelx.Inject(ctx, md)
 	maps.Copy(md, env.Metadata)
 	env.Metadata = md
 
@@ -114,7 +116,23 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	}
 	env.Type = first(env.Type, env.Topic)
 	env.RoutingKey = first(env.RoutingKey, env.AggregateID, env.Delivery.OrderingKey)
+	if !traced {
+		m.trace(ctx, &env)
+	}
 
+	id, err := uuid.Parse(env.ID)
+	if err != nil {
+		return env, &event.InvalidError{Field: "ID", Reason: "is not a UUID"}
+	}
+	env.ID = id.String() // one spelling: consumers compare ids as text
+	if err := env.Validate(); err != nil {
+		return env, fmt.Errorf("%s: %w", env.Type, err)
+	}
+	if m.Registry != nil {
+		if err := m.Registry.Seal(ctx, &env); err != nil {
+			return env, err
+		}
+	}
 	limit := m.MaxPayload
 	if limit == 0 {
 		limit = DefaultMaxPayload
@@ -124,14 +142,6 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 			Field:  "Payload",
 			Reason: fmt.Sprintf("has %d bytes, at most %d are allowed (MaxPayload): store it elsewhere and send a reference", len(env.Payload), limit),
 		})
-	}
-	id, err := uuid.Parse(env.ID)
-	if err != nil {
-		return env, &event.InvalidError{Field: "ID", Reason: "is not a UUID"}
-	}
-	env.ID = id.String() // one spelling: consumers compare ids as text
-	if err := env.Validate(); err != nil {
-		return env, fmt.Errorf("%s: %w", env.Type, err)
 	}
 	return env, nil
 }

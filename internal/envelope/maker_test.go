@@ -306,3 +306,43 @@ func TestMetadataIsValidated(t *testing.T) {
 	require.ErrorIs(t, err, event.ErrInvalid)
 	require.ErrorContains(t, err, "Metadata[a]")
 }
+
+// padder makes payloads ten bytes longer.
+type padder struct{ saw []event.Envelope }
+
+func (p *padder) Seal(_ context.Context, env *event.Envelope) ([]byte, string, error) {
+	p.saw = append(p.saw, *env)
+	return append([]byte("0123456789"), env.Payload...), "k1", nil
+}
+
+func (*padder) Open(_ context.Context, env *event.Envelope, _ string) ([]byte, error) {
+	return env.Payload[10:], nil
+}
+
+func TestWhateverIsStoredIsSealed(t *testing.T) {
+	p := &padder{}
+	r := event.NewRegistry(event.WithSealer(p))
+	event.Register[placed](r)
+	m := aMaker()
+	m.Registry, m.MaxPayload = r, 22
+
+	got, err := m.Recorded(t.Context(), &order{id: "7"}, 1, recorded(placed{Total: 1}))
+	require.NoError(t, err)
+	require.Equal(t, `0123456789{"Total":1}`, string(got.Payload))
+	require.Equal(t, event.ContentTypeSealed, got.ContentType)
+	require.Equal(t, event.Metadata{event.SealedKey: "k1", event.SealedContentType: "application/json"}, got.Metadata)
+	for _, payload := range []any{placed{}, json.RawMessage(`{}`), []byte{1}, map[string]int{}} {
+		got, err := m.Payload(t.Context(), "reports", payload, nil)
+		require.NoError(t, err)
+		require.Equal(t, event.ContentTypeSealed, got.ContentType)
+	}
+	for _, env := range p.saw {
+		require.NoError(t, env.Validate(), "it is complete")
+	}
+	_, err = m.Payload(t.Context(), "reports", make([]byte, 13), nil)
+	require.ErrorContains(t, err, "has 23 bytes, at most 22 are allowed", "what counts is what is stored")
+
+	_, err = m.Payload(t.Context(), "reports", []byte{1}, []event.AddOption{event.WithTenantID("\x00")})
+	require.ErrorIs(t, err, event.ErrInvalid)
+	require.Len(t, p.saw, 6, "the sealer sees valid envelopes only")
+}

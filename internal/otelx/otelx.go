@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
@@ -64,4 +65,14 @@ func Inject(ctx context.Context, carrier map[string]string) {
 func Extract(carrier map[string]string) trace.SpanContext {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier(carrier))
 	return trace.SpanContextFromContext(ctx)
+}
+
+// Outcomes returns the options with which each outcome is counted. They are made once, because it costs more to make a set of
+// attributes than to count.
+func Outcomes(outcomes ...string) map[string][]metric.AddOption {
+	options := make(map[string][]metric.AddOption, len(outcomes))
+	for _, outcome := range outcomes {
+		options[outcome] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(attribute.String("outcome", outcome)))}
+	}
+	return options
 }

@@ -2,20 +2,24 @@ package pgsql
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // Connector opens connections of pgx whose transactions can share round trips; see [Pipeline]. In all else they are
-// those of pgx/stdlib. It prepares statements, so it is not for databases behind a transaction-mode pooler.
+// those of pgx/stdlib. It prepares statements, so it is not for databases behind a transaction-mode pooler. Its connections keep
+// a [Trouble].
 type Connector struct {
 	driver.Connector
 }
 
 // NewConnector returns the connector of a database.
 func NewConnector(cfg pgx.ConnConfig) *Connector {
+	NoteTrouble(&cfg)
 	return &Connector{stdlib.GetConnector(cfg)}
 }
 
@@ -42,9 +46,10 @@ type conn struct {
 
 type laterKey struct{}
 
-// BeginLater returns a context for BeginTx whose BEGIN leaves together with the first statement. That saves a round trip,
-// if the connection is one of a [Connector] and the options are the defaults; otherwise it has no effect. Whoever uses
-// it must reach the connection through [database/sql] and [Pipeline] only.
+// BeginLater returns a context for BeginTx whose BEGIN leaves together with the first statement. That saves a round trip
+// if the first statement is a [Runner]'s Exec, or sent by [Pipeline], the connection is one of a [Connector], and the options
+// are the defaults or READ COMMITTED; otherwise it has no effect. Whoever uses it must reach the connection through
+// [database/sql] and [Pipeline] only.
 func BeginLater(ctx context.Context) context.Context {
 	return context.WithValue(ctx, laterKey{}, true)
 }
@@ -55,8 +60,15 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		return nil, driver.ErrBadConn
 	}
 	c.tx = &tx{ctx: ctx}
-	if later, _ := ctx.Value(laterKey{}).(bool); later && opts == (driver.TxOptions{}) {
-		return c.tx, nil
+	if later, _ := ctx.Value(laterKey{}).(bool); later && !opts.ReadOnly {
+		switch sql.IsolationLevel(opts.Isolation) {
+		case sql.LevelDefault:
+			return c.tx, nil
+		case sql.LevelReadCommitted:
+			c.tx.options.IsoLevel = pgx.ReadCommitted
+			return c.tx, nil
+		default: // begins at once
+		}
 	}
 	var err error
 	if c.tx.begun, err = c.beneath.BeginTx(ctx, opts); err != nil {
@@ -70,7 +82,7 @@ func (c *conn) begin(ctx context.Context) error {
 	if c.tx == nil || c.tx.ended || c.tx.begun != nil {
 		return nil
 	}
-	begun, err := c.Conn().BeginTx(ctx, pgx.TxOptions{})
+	begun, err := c.Conn().BeginTx(ctx, c.tx.options)
 	if err != nil {
 		return err
 	}
@@ -78,12 +90,30 @@ func (c *conn) begin(ctx context.Context) error {
 	return nil
 }
 
-// ExecContext runs a statement.
+// ExecContext runs a statement, together with the BEGIN that was put off if it is one that may be prepared.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.tx != nil && !c.tx.ended && c.tx.begun == nil && len(args) > 0 && args[0].Value == pgx.QueryExecModeCacheStatement {
+		return c.execFirst(ctx, query, args[1:])
+	}
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
 	return c.beneath.ExecContext(ctx, query, args)
+}
+
+func (c *conn) execFirst(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	values := make([]any, len(args))
+	for i, arg := range args {
+		values[i] = arg.Value
+	}
+	var tag pgconn.CommandTag
+	b := &pgx.Batch{}
+	b.Queue(query, values...).Exec(func(got pgconn.CommandTag) error {
+		tag = got
+		return nil
+	})
+	_, err := c.send(ctx, b, false)
+	return driver.RowsAffected(tag.RowsAffected()), err
 }
 
 // QueryContext runs a statement that returns rows.
@@ -104,9 +134,10 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 
 // tx is a transaction that may not have begun yet, or have ended already with its last statement.
 type tx struct {
-	ctx   context.Context //nolint:containedctx // that of BeginTx, as in pgx/stdlib
-	begun driver.Tx       // nil: BEGIN has not been sent
-	ended bool
+	ctx     context.Context //nolint:containedctx // that of BeginTx, as in pgx/stdlib
+	options pgx.TxOptions   // of a BEGIN that was put off
+	begun   driver.Tx       // nil: BEGIN has not been sent
+	ended   bool
 }
 
 // Commit sends COMMIT, if there is anything to commit.

@@ -118,7 +118,9 @@ const (
 	CodeDeadlock             = "40P01"
 	CodeLockNotAvailable     = "55P03"
 	CodeUndefinedTable       = "42P01"
+	CodeUndefinedFunction    = "42883"
 	CodeInvalidStatementName = "26000"
+	CodeInFailedTransaction  = "25P02"
 )
 
 // Code returns the SQLSTATE of a server error, "" for any other error.
@@ -129,11 +131,17 @@ func Code(err error) string {
 	return ""
 }
 
+// IsVictim tells whether PostgreSQL chose the transaction as the victim of a deadlock or of a serialization failure.
+func IsVictim(err error) bool {
+	code := Code(err)
+	return code == CodeSerialization || code == CodeDeadlock
+}
+
 // IsConnectionError tells whether err is about the connection and not about what was sent over it: it broke, or the server ended
-// the session (classes 08 and 57P of PostgreSQL's error codes, Appendix A).
+// the session (classes 08 and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in its transaction for too long).
 func IsConnectionError(err error) bool {
 	if code := Code(err); code != "" {
-		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
+		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || code == "25P03"
 	}
 	var network net.Error
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) ||
@@ -142,7 +150,7 @@ func IsConnectionError(err error) bool {
 
 // Explain adds to an error what to do about it, where that is known.
 func Explain(err error) error {
-	if Code(err) == CodeUndefinedTable {
+	if code := Code(err); code == CodeUndefinedTable || code == CodeUndefinedFunction {
 		return fmt.Errorf("%w: oncebox's tables are missing: call migrations.Up (App.Migrate) first, or set the schema they are in", err)
 	}
 	return err

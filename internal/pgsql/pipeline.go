@@ -23,8 +23,10 @@ type Pipeline interface {
 }
 
 const (
-	beginText  = "begin" // what pgx.Batch.BeginTx queues
-	commitText = "commit"
+	// What pgx.Batch.BeginTx queues.
+	beginText              = "begin"
+	beginReadCommittedText = "begin isolation level read committed"
+	commitText             = "commit"
 )
 
 var errNoTx = errors.New("there is no open transaction on the connection")
@@ -56,7 +58,7 @@ func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, 
 	}
 	all := &pgx.Batch{}
 	if t.begun == nil {
-		all.BeginTx(pgx.TxOptions{})
+		all.BeginTx(t.options)
 	}
 	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
 	if commit {
@@ -101,7 +103,7 @@ func (c *conn) prepare(ctx context.Context, b *pgx.Batch) error {
 		if err := c.begin(ctx); err != nil {
 			return err
 		}
-		for _, text := range []string{beginText, commitText, q.SQL} {
+		for _, text := range []string{beginText, beginReadCommittedText, commitText, q.SQL} {
 			if _, err := c.Conn().Prepare(ctx, text, text); err != nil {
 				return err
 			}

@@ -3,6 +3,8 @@ package pgsql_test
 import (
 	"context"
 	"database/sql"
+	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -97,6 +99,16 @@ func TestSendCommit(t *testing.T) {
 func TestBeginLater(t *testing.T) {
 	for name, first := range map[string]func(*sql.Conn, *sql.Tx) error{
 		"Exec": func(_ *sql.Conn, tx *sql.Tx) error { _, err := tx.Exec("INSERT INTO t VALUES (1)"); return err },
+		"Exec that is prepared": func(_ *sql.Conn, tx *sql.Tx) error {
+			result, err := tx.Exec("INSERT INTO t VALUES ($1), ($2)", pgx.QueryExecModeCacheStatement, 1, nil)
+			if err == nil {
+				n, counted := result.RowsAffected()
+				require.NoError(t, counted)
+				require.EqualValues(t, 2, n)
+				_, err = tx.Exec("DELETE FROM t WHERE n IS NULL")
+			}
+			return err
+		},
 		"Query": func(_ *sql.Conn, tx *sql.Tx) error {
 			var n int
 			return tx.QueryRow("INSERT INTO t VALUES (1) RETURNING n").Scan(&n)
@@ -153,4 +165,65 @@ func TestSendWithoutATransaction(t *testing.T) {
 	require.NoError(t, tx.Commit(), "nothing was sent")
 	_, err := send(t, conn, false, "SELECT 1")
 	require.ErrorContains(t, err, "no open transaction")
+}
+
+// written counts what a connection writes, packet by packet: a round trip is one.
+type written struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (w written) Write(b []byte) (int, error) {
+	w.n.Add(1)
+	return w.Conn.Write(b)
+}
+
+func TestFirstStatementSharesTheRoundTripOfBegin(t *testing.T) {
+	for _, isolation := range []sql.IsolationLevel{sql.LevelDefault, sql.LevelReadCommitted, sql.LevelSerializable} {
+		t.Run(isolation.String(), func(t *testing.T) {
+			db := pgtest.Open(t)
+			_, err := db.Exec("CREATE TABLE t (n int)")
+			require.NoError(t, err)
+			cfg, err := pgx.ParseConfig(db.DSN)
+			require.NoError(t, err)
+			cfg.RuntimeParams["default_transaction_isolation"] = "repeatable read"
+			var packets atomic.Int64
+			cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+				return written{conn, &packets}, err
+			}
+			pool := sql.OpenDB(pgsql.NewConnector(*cfg))
+			defer pool.Close()
+			conn, err := pool.Conn(t.Context())
+			require.NoError(t, err)
+			defer conn.Close()
+			for again := range 2 {
+				tx, err := conn.BeginTx(pgsql.BeginLater(t.Context()), &sql.TxOptions{Isolation: isolation})
+				require.NoError(t, err)
+				packets.Store(0)
+				_, err = tx.Exec("INSERT INTO t VALUES ($1)", pgx.QueryExecModeCacheStatement, 1)
+				require.NoError(t, err)
+				if again == 1 {
+					require.EqualValues(t, 1, packets.Load())
+				}
+				var level string
+				require.NoError(t, tx.QueryRow("SELECT current_setting('transaction_isolation')").Scan(&level))
+				require.Equal(t, map[sql.IsolationLevel]string{
+					sql.LevelDefault: "repeatable read", sql.LevelReadCommitted: "read committed", sql.LevelSerializable: "serializable",
+				}[isolation], level)
+				require.NoError(t, tx.Commit())
+			}
+		})
+	}
+}
+
+// The statement that fails first fails the transaction, and the connection goes on.
+func TestFirstStatementFails(t *testing.T) {
+	db, conn, tx := pipelined(t)
+	_, err := tx.Exec("INSERT INTO t VALUES ($1)", pgx.QueryExecModeCacheStatement, "no number")
+	require.Error(t, err)
+	_ = tx.Rollback()
+	_, err = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	require.Equal(t, 1, count(t, db))
 }

@@ -37,8 +37,13 @@ type DB struct {
 // Open makes an empty schema and a pool of up to 20 connections to it. Both are gone when the test ends.
 func Open(t testing.TB) *DB {
 	t.Helper()
+	return open(t, URL(t))
+}
+
+func open(t testing.TB, server string) *DB {
+	t.Helper()
 	schema := "test_" + strings.ToLower(rand.Text()[:16])
-	dsn, err := withParams(URL(t), url.Values{"search_path": {schema}, "default_query_exec_mode": {"exec"}})
+	dsn, err := withParams(server, url.Values{"search_path": {schema}, "default_query_exec_mode": {"exec"}})
 	require.NoError(t, err)
 	db := &DB{Schema: schema, DSN: dsn}
 	db.DB = db.Another(t)
@@ -52,7 +57,12 @@ func Open(t testing.TB) *DB {
 // Migrated is Open with this module's tables in the schema.
 func Migrated(t testing.TB) *DB {
 	t.Helper()
-	db := Open(t)
+	return migrated(t, URL(t))
+}
+
+func migrated(t testing.TB, server string) *DB {
+	t.Helper()
+	db := open(t, server)
 	err := migrations.Up(t.Context(), db.DB, &migrations.Config{Schema: db.Schema, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return db
@@ -72,7 +82,7 @@ func (db *DB) Another(t testing.TB) *bun.DB {
 // drop removes the schema, in a bounded time even if the test left a transaction open.
 func (db *DB) drop(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err := db.ExecContext(ctx, "DROP SCHEMA "+db.Schema+" CASCADE")
 	if err != nil {

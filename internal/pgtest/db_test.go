@@ -51,6 +51,17 @@ func TestMigratedHasTheTables(t *testing.T) {
 	require.Equal(t, 0, count(t, db, "SELECT count(*) FROM outbox_messages"))
 }
 
+func TestDatabaseApartCanLeave(t *testing.T) {
+	here, apart := pgtest.Migrated(t), pgtest.OpenApart(t)
+	require.Equal(t, 0, count(t, apart.DB, "SELECT count(*) FROM outbox_messages"))
+	require.Equal(t, 0, count(t, apart.DB, "SELECT count(*) FROM pg_namespace WHERE nspname = ?", here.Schema))
+	apart.Leave(t)
+	require.Error(t, apart.PingContext(t.Context()))
+	require.NoError(t, here.PingContext(t.Context()))
+	apart.Return(t)
+	require.Equal(t, 0, count(t, apart.DB, "SELECT count(*) FROM outbox_messages"))
+}
+
 func count(t *testing.T, db *pgtest.DB, query string, args ...any) int {
 	t.Helper()
 	var n int

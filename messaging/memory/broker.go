@@ -180,6 +180,23 @@ func (b *Broker) Redeliver(subscription, topic, id string) error {
 	return fmt.Errorf("memory: redeliver: topic %q has no message with id %q", topic, id)
 }
 
+// Disconnect does what a lost connection does: what consumers hold and did not settle is delivered again. They may still
+// settle what they hold.
+func (b *Broker) Disconnect() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.topics {
+		for _, s := range t.subscriptions {
+			for _, l := range s.slots {
+				for d := range l.out {
+					s.giveBack(d)
+				}
+			}
+			s.share()
+		}
+	}
+}
+
 // Messages returns what a topic has got, in the order in which it was published.
 func (b *Broker) Messages(topic string) []event.Envelope {
 	b.mu.Lock()

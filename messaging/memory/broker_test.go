@@ -82,6 +82,24 @@ func TestRedeliver(t *testing.T) {
 	require.ErrorContains(t, b.Redeliver("s", "topic", "a9"), `no message with id "a9"`)
 }
 
+func TestDisconnect(t *testing.T) {
+	for _, kind := range []messaging.SubscriptionType{messaging.Failover, messaging.KeyShared, messaging.Shared} {
+		t.Run(kind.String(), func(t *testing.T) {
+			b := open(t, nil)
+			r := subscribe(t, b, messaging.Subscription{Name: "s", Type: kind})
+			require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("a", 1), envelope("a", 2), envelope("a", 3), envelope("a", 4)}))
+			first, second := receive(t, r), receive(t, r)
+			require.NoError(t, r.Ack(t.Context(), receive(t, r)))
+			b.Disconnect()
+			require.NoError(t, r.Ack(t.Context(), first), "late, but settled")
+			again := receive(t, r)
+			require.Equal(t, second.ID, again.ID)
+			require.Equal(t, 2, again.Attempt)
+			require.Equal(t, "a4", receive(t, r).ID)
+		})
+	}
+}
+
 func TestAttempts(t *testing.T) {
 	b := open(t, nil)
 	require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("a", 1)}))
@@ -151,4 +169,32 @@ func TestCountsWhatIsPublished(t *testing.T) {
 	}
 	require.Equal(t, "oncebox.broker.published", rm.ScopeMetrics[0].Metrics[0].Name)
 	require.Equal(t, map[string]int64{"ok": 2, "failed": 1}, got)
+}
+
+func TestBacklog(t *testing.T) {
+	for _, kind := range []messaging.SubscriptionType{messaging.Failover, messaging.KeyShared, messaging.Shared} {
+		t.Run(kind.String(), func(t *testing.T) {
+			b := open(t, &memory.Config{Partitions: 1})
+			r := subscribe(t, b, messaging.Subscription{Name: "s", Consumer: "a", Type: kind}).(messaging.BacklogReceiver)
+			standby := subscribe(t, b, messaging.Subscription{Name: "s", Consumer: "b", Type: kind}).(messaging.BacklogReceiver)
+			require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("a", 1), envelope("a", 2)}))
+			got, err := r.Backlog(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, messaging.Backlog{Topic: "topic", Messages: 2}, got)
+			got, err = standby.Backlog(t.Context())
+			require.NoError(t, err)
+			if kind == messaging.Failover {
+				require.Zero(t, got.Messages, "not its partition")
+			} else {
+				require.Equal(t, int64(2), got.Messages)
+			}
+			require.NoError(t, r.Close())
+			require.NoError(t, standby.Ack(t.Context(), receive(t, standby)))
+			got, err = standby.Backlog(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, messaging.Backlog{Topic: "topic", Messages: 1, Settled: 1}, got)
+			_, err = r.Backlog(t.Context())
+			require.ErrorIs(t, err, messaging.ErrClosed)
+		})
+	}
 }

@@ -91,6 +91,16 @@ func (r *receiver) with(m *messaging.Message, call string, fn func(*delivery)) e
 	return nil
 }
 
+// Backlog implements [messaging.BacklogReceiver].
+func (r *receiver) Backlog(context.Context) (messaging.Backlog, error) {
+	r.broker.mu.Lock()
+	defer r.broker.mu.Unlock()
+	if r.closed {
+		return messaging.Backlog{}, messaging.ErrClosed
+	}
+	return r.sub.backlog(r), nil
+}
+
 // Pause implements [messaging.Receiver].
 func (r *receiver) Pause() { r.setPaused(true) }
 

@@ -18,6 +18,7 @@ type subscription struct {
 	kind      messaging.SubscriptionType
 	slots     []*slot
 	receivers []*receiver // by name: the same ones share the slots in the same way whoever came first
+	settled   int64       // how many messages, by now
 }
 
 // delivery is a message on its way to the consumers of one subscription.
@@ -182,6 +183,7 @@ func (s *subscription) settle(d *delivery) {
 		return
 	}
 	d.settled = true
+	s.settled++
 	d.entry.unsettled--
 	if d.holder == nil {
 		d.slot.waiting = slices.DeleteFunc(d.slot.waiting, func(w *delivery) bool { return w == d })
@@ -192,4 +194,15 @@ func (s *subscription) settle(d *delivery) {
 		s.assign(d.slot)
 	}
 	s.topic.trim()
+}
+
+// backlog is what r has to bring forward.
+func (s *subscription) backlog(r *receiver) messaging.Backlog {
+	b := messaging.Backlog{Topic: s.topic.name, Settled: s.settled}
+	for _, l := range s.slots {
+		if s.kind != messaging.Failover || l.owner == r {
+			b.Messages += int64(len(l.waiting) + len(l.out))
+		}
+	}
+	return b
 }

@@ -1,21 +1,64 @@
 package messagingtest
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
 )
 
 const nasty = "Ünï\"c'o/d\\e Ωж %2F &=;<> \u202e🙂"
 
 // testEnvelope sends one message per peculiarity, and compares all there is.
 func testEnvelope(s *session) {
-	for name, change := range map[string]func(*event.Envelope){
+	r := s.subscribe("exchange", "")
+	for name, change := range peculiarities() {
+		sent := s.message("key", 1)
+		change(&sent)
+		s.exchange(r, name, sent)
+	}
+}
+
+// testEnvelopes sends all of them in one call: what is in one must not rub off on another.
+func testEnvelopes(s *session) {
+	r := s.subscribe("exchange", "")
+	var sent []event.Envelope
+	want := map[string]event.Envelope{}
+	names := map[string]string{}
+	for name, change := range peculiarities() {
+		e := s.message("key", 1)
+		change(&e)
+		sent = append(sent, e)
+		names[e.ID] = name
+		e.Metadata = e.Metadata.Clone()
+		want[e.ID] = e
+	}
+	s.publish(sent...)
+	for _, m := range s.receiveThese(r, sent, nil) {
+		requireEnvelope(s.t, names[m.ID], want[m.ID], m.Envelope)
+	}
+}
+
+type peculiarity = map[string]func(*event.Envelope)
+
+// peculiarities are legal, and each has been the end of some encoding.
+func peculiarities() peculiarity {
+	all := peculiarity{}
+	for _, some := range []peculiarity{peculiarFields(), peculiarMetadata(), peculiarPayloads(), peculiarTimes()} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+func peculiarFields() peculiarity {
+	return peculiarity{
 		"plain": func(*event.Envelope) {},
 		"nothing but what is required": func(e *event.Envelope) {
 			*e = event.Envelope{ID: e.ID, Type: "t", Source: "s", TenantID: "t1", Topic: e.Topic, OccurredAt: e.OccurredAt, ContentType: "x/y"}
@@ -29,15 +72,34 @@ func testEnvelope(s *session) {
 			}
 		},
 		"awkward strings": func(e *event.Envelope) {
-			e.Type, e.Source, e.SchemaID, e.TenantID = nasty+"1", nasty+"2", nasty+"3", nasty+"4"
+			e.ID, e.Type, e.Source, e.SchemaID, e.TenantID = nasty+"0", nasty+"1", nasty+"2", nasty+"3", nasty+"4"
 			e.AggregateType, e.AggregateID, e.RoutingKey, e.ContentType = nasty+"5", nasty+"6", nasty+"7", nasty+"8"
 			e.Metadata = event.Metadata{nasty: nasty, event.CorrelationID: nasty, event.TraceState: nasty}
 		},
-		"longest identifiers": func(e *event.Envelope) {
-			for i, field := range []*string{&e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey} {
-				*field = strings.Repeat(string(rune('a'+i)), event.MaxIdentifier)
+		"identifiers of every printable character": func(e *event.Envelope) {
+			for _, field := range []*string{&e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey} {
+				*field = characters(' ', '~')
 			}
 		},
+		"longest identifiers": func(e *event.Envelope) {
+			for i, field := range []*string{&e.ID, &e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey} {
+				*field = strings.Repeat(string(rune('a'+i)), event.MaxIdentifier)
+			}
+			e.Metadata = event.Metadata{strings.Repeat("k", event.MaxIdentifier): "v"}
+		},
+		"no key":         func(e *event.Envelope) { e.RoutingKey = "" },
+		"key of its own": func(e *event.Envelope) { e.RoutingKey = "other-than-the-aggregate" },
+		"largest numbers": func(e *event.Envelope) {
+			e.Sequence, e.AggregateVersion, e.SchemaVersion = math.MaxInt64, math.MaxInt64, math.MaxInt32
+		},
+		"delivery stays at home": func(e *event.Envelope) {
+			e.Delivery = event.Delivery{OrderingKey: "o", DedupKey: "d", NotBefore: e.OccurredAt, ExpiresAt: e.OccurredAt, MaxAttempts: 3}
+		},
+	}
+}
+
+func peculiarMetadata() peculiarity {
+	return peculiarity{
 		"metadata that looks like something else": func(e *event.Envelope) {
 			e.Metadata = event.Metadata{
 				"ce_id": "1", "ce_specversion": "2", "ce_extension": "3", "content-type": "4", "meta-": "5", "meta-x": "6", "x": "7",
@@ -47,19 +109,43 @@ func testEnvelope(s *session) {
 		"empty values in the metadata": func(e *event.Envelope) {
 			e.Metadata = event.Metadata{"empty": "", event.CorrelationID: "", event.CausationID: "", event.TraceParent: "", event.TraceState: ""}
 		},
+		"every legal byte in a value": func(e *event.Envelope) {
+			e.Metadata = event.Metadata{"all": characters(1, 0x2ff) + "\ufeff\ufffd\uffff\U0001f642\U0010ffff"}
+		},
+		"every printable character as a key": func(e *event.Envelope) {
+			e.Metadata = event.Metadata{"é": "e", "Ж": "zh", "🙂": "smile"}
+			for c := ' '; c <= '~'; c++ {
+				e.Metadata[string(c)] = string(c)
+			}
+		},
 		"line breaks in the metadata": func(e *event.Envelope) { e.Metadata = event.Metadata{"lines": "a\r\nb\tc\n"} },
+		"many keys": func(e *event.Envelope) {
+			e.Metadata = event.Metadata{}
+			for i := range 500 {
+				e.Metadata[fmt.Sprintf("key-%d", i)] = strconv.Itoa(i)
+			}
+		},
 		"full metadata": func(e *event.Envelope) {
 			e.Metadata = event.Metadata{"large": strings.Repeat("x", event.MaxMetadata-5)}
 		},
-		"no payload":                   func(e *event.Envelope) { e.Payload = nil },
-		"empty payload":                func(e *event.Envelope) { e.Payload = []byte{} },
-		"every byte":                   func(e *event.Envelope) { e.Payload = everyByte() },
-		"JSON that must not be parsed": func(e *event.Envelope) { e.Payload = []byte(`{"b":1, "a":12345678901234567890.10 , "b":2}` + "\n") },
-		"no key":                       func(e *event.Envelope) { e.RoutingKey = "" },
-		"key of its own":               func(e *event.Envelope) { e.RoutingKey = "other-than-the-aggregate" },
-		"largest numbers": func(e *event.Envelope) {
-			e.Sequence, e.AggregateVersion, e.SchemaVersion = math.MaxInt64, math.MaxInt64, math.MaxInt32
+	}
+}
+
+func peculiarPayloads() peculiarity {
+	return peculiarity{
+		"no payload":    func(e *event.Envelope) { e.Payload = nil },
+		"empty payload": func(e *event.Envelope) { e.Payload = []byte{} },
+		"one zero byte": func(e *event.Envelope) { e.Payload = []byte{0} },
+		"every byte": func(e *event.Envelope) {
+			e.ContentType = "application/octet-stream"
+			e.Payload = everyByte()
 		},
+		"JSON that must not be parsed": func(e *event.Envelope) { e.Payload = []byte(`{"b":1, "a":12345678901234567890.10 , "b":2}` + "\n") },
+	}
+}
+
+func peculiarTimes() peculiarity {
+	return peculiarity{
 		"one microsecond":            func(e *event.Envelope) { e.OccurredAt = time.Date(2025, 1, 1, 0, 0, 0, 1000, time.UTC) },
 		"long ago":                   func(e *event.Envelope) { e.OccurredAt = time.Date(1815, 12, 10, 7, 8, 9, 999_999_000, time.UTC) },
 		"the beginning of Unix time": func(e *event.Envelope) { e.OccurredAt = time.Unix(0, 0).UTC() },
@@ -67,18 +153,10 @@ func testEnvelope(s *session) {
 		"another time zone": func(e *event.Envelope) {
 			e.OccurredAt = time.Date(2025, 6, 1, 2, 0, 0, 5000, time.FixedZone("somewhere", 5*3600+1800))
 		},
-		"delivery stays at home": func(e *event.Envelope) {
-			e.Delivery = event.Delivery{OrderingKey: "o", DedupKey: "d", NotBefore: e.OccurredAt, ExpiresAt: e.OccurredAt, MaxAttempts: 3}
-		},
-	} {
-		sent := s.message("key", 1)
-		change(&sent)
-		s.exchange(name, sent)
 	}
 }
 
 func testLargeEnvelope(s *session) {
-	t := s.t
 	if s.h.MaxMessageBytes < 0 {
 		s.h.MaxMessageBytes = 5 << 20
 	}
@@ -87,8 +165,7 @@ func testLargeEnvelope(s *session) {
 	for i := range sent.Payload {
 		sent.Payload[i] = byte(i >> 8)
 	}
-	s.exchange("four fifths of the limit", sent)
-	require.NoError(t, s.ctx.Err())
+	s.exchange(s.subscribe("exchange", ""), "four fifths of the limit", sent)
 }
 
 // testIsolation changes everything after it was handed over.
@@ -116,25 +193,17 @@ func testIsolation(s *session) {
 }
 
 // exchange sends one message and compares it with what arrives.
-func (s *session) exchange(name string, sent event.Envelope) {
+func (s *session) exchange(r messaging.Receiver, name string, sent event.Envelope) {
 	s.t.Helper()
 	want := sent
 	want.Metadata = sent.Metadata.Clone()
 	s.publish(sent)
-	if s.only == nil {
-		s.only = s.subscribe("exchange", "")
-	}
-	for {
-		m := s.receive(s.only)
-		s.ack(s.only, m)
-		if m.ID == sent.ID {
-			requireEnvelope(s.t, name, want, m.Envelope)
-			return
-		}
-	}
+	m := s.receive(r)
+	s.ack(r, m)
+	requireEnvelope(s.t, name, want, m.Envelope)
 }
 
-func requireEnvelope(t *testing.T, name string, want, got event.Envelope) {
+func requireEnvelope(t tester, name string, want, got event.Envelope) {
 	t.Helper()
 	require.True(t, want.OccurredAt.Equal(got.OccurredAt), "%s: OccurredAt: sent %s, got %s", name, want.OccurredAt, got.OccurredAt)
 	require.Equal(t, "UTC", got.OccurredAt.Location().String(), "%s: zone of OccurredAt", name)
@@ -154,4 +223,12 @@ func everyByte() []byte {
 		b[i] = byte(i)
 	}
 	return b
+}
+
+func characters(from, to rune) string {
+	var b strings.Builder
+	for c := from; c <= to; c++ {
+		b.WriteRune(c)
+	}
+	return b.String()
 }

@@ -21,6 +21,13 @@ type Broker interface {
 type Harness struct {
 	// Open returns a broker of its own for one test, connected. The suite closes it. Tests run in parallel. Required.
 	Open func(t *testing.T) Broker
+	// Cut breaks the connections of a broker that Open returned, as a failing network does, and lets it connect again at
+	// once. Default: nil, for an adapter that has none; "lost connection" is not run then.
+	Cut func(t *testing.T, b Broker)
+	// Crash takes a broker that Open returned away from its server without a goodbye, as if its process had died, and
+	// returns what the process has after it was started again: another connection to the same topics. The suite closes
+	// that one, and leaves b alone. Default: nil, the receivers are closed in place of a crash.
+	Crash func(t *testing.T, b Broker) Broker
 	// Topic returns a topic that no test has used. Called before Open's broker publishes to it, so it may create the
 	// topic. A topic must keep messages that no subscription has seen yet. Default: a random name.
 	Topic func(t *testing.T) string
@@ -28,7 +35,7 @@ type Harness struct {
 	MaxMessageBytes int
 	// Types are the types of subscription that the adapter has. Default: all three.
 	Types []messaging.SubscriptionType
-	// Patience is how long the suite waits for a message before the test fails. Default: 30s.
+	// Patience is how long a test may take. After that whatever waits has to end at once. Default: 30s.
 	Patience time.Duration
 }
 
@@ -36,57 +43,11 @@ type Harness struct {
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	h = h.withDefaults()
-	for name, test := range map[string]func(*session){
-		"envelope survives":             testEnvelope,
-		"large envelope survives":       testLargeEnvelope,
-		"nobody shares memory":          testIsolation,
-		"nothing to publish":            testPublishNothing,
-		"context is done":               testPublishCancelled,
-		"concurrent calls":              testConcurrentPublish,
-		"refused message":               testRefused,
-		"refused message without key":   testRefusedWithoutKey,
-		"bad subscription":              testBadSubscription,
-		"late subscription":             testLateSubscription,
-		"two subscriptions":             testTwoSubscriptions,
-		"receive ends with its context": testReceiveContext,
-		"receive ends with close":       testReceiveClose,
-		"broker closes":                 testBrokerClose,
-		"broker closes while used":      testBrokerCloseWhileUsed,
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range h.cases() {
+		t.Run(c.name(), func(t *testing.T) {
 			t.Parallel()
-			test(h.open(t))
+			c.run(h.open(t, t, c.kind))
 		})
-	}
-	for _, kind := range h.Types {
-		for name, test := range map[string]func(*session){
-			"unsettled comes again": testUnsettled,
-			"takeover":              testTakeover,
-			"redeliver":             testRedeliver,
-			"pause":                 testPause,
-		} {
-			t.Run(kind.String()+" "+name, func(t *testing.T) {
-				t.Parallel()
-				s := h.open(t)
-				s.kind = kind
-				test(s)
-			})
-		}
-		if kind == messaging.Shared {
-			continue
-		}
-		for name, test := range map[string]func(*session){
-			"order per key":                 testOrder,
-			"order with two consumers":      testOrderTwoConsumers,
-			"redelivered before later ones": testRedeliverOrder,
-		} {
-			t.Run(kind.String()+" "+name, func(t *testing.T) {
-				t.Parallel()
-				s := h.open(t)
-				s.kind = kind
-				test(s)
-			})
-		}
 	}
 }
 

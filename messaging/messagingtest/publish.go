@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"testing"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,8 +14,8 @@ import (
 
 func testPublishNothing(s *session) {
 	t := s.t
-	require.NoError(t, s.broker.Publish(s.ctx, nil))
-	require.NoError(t, s.broker.Publish(s.ctx, []event.Envelope{}))
+	require.NoError(t, s.attempt(s.ctx, nil), "nil")
+	require.NoError(t, s.attempt(s.ctx, []event.Envelope{}), "no messages")
 }
 
 // testPublishCancelled wants no confirmation, and a class that costs the message no attempt.
@@ -24,27 +23,39 @@ func testPublishCancelled(s *session) {
 	t := s.t
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
-	err := s.broker.Publish(ctx, []event.Envelope{s.message("a", 1), s.message("b", 1)})
-	require.Error(t, err)
+	err := s.attempt(ctx, []event.Envelope{s.message("a", 1), s.message("b", 1)})
+	require.Error(t, err, "nothing can be confirmed any more")
 	if partial, ok := errors.AsType[*messaging.PublishError](err); ok {
 		require.Len(t, partial.Failed, 2)
 	}
 	require.False(t, messaging.IsPermanent(err), "a caller that went away is not the message's fault: %v", err)
 }
 
-// testOrder sends many keys in many calls, mixed.
+// testOrder sends many keys in many calls, mixed: from less than one message of a key to many of each in one call.
 func testOrder(s *session) {
-	t := s.t
-	const keys, perKey, perCall = 40, 10, 7
+	const keys, perKey = 40, 12
 	r := s.subscribe("order", "")
+	sent := s.series(keys, perKey)
+	for i, rest := 0, sent; len(rest) > 0; i++ {
+		n := min([]int{1, 7, keys, 3 * keys}[i%4], len(rest))
+		s.publish(rest[:n]...)
+		rest = rest[n:]
+	}
+	got := s.receiveDistinct(r, len(sent))
+	requireOrder(s.t, got)
+	s.requireSame(sent, got)
+	s.ack(r, got...)
+}
+
+// testThousandKeys has more keys than anything in between has places for them.
+func testThousandKeys(s *session) {
+	const keys, perKey, perCall = 1000, 4, 1600
+	r := s.subscribe("thousand", "")
 	sent := s.series(keys, perKey)
 	for rest := sent; len(rest) > 0; rest = rest[min(perCall, len(rest)):] {
 		s.publish(rest[:min(perCall, len(rest))]...)
 	}
-	got := s.receiveDistinct(r, len(sent))
-	requireOrder(t, got)
-	s.requireSame(sent, got)
-	s.ack(r, got...)
+	requireOrder(s.t, s.receiveThese(r, sent, nil))
 }
 
 // testConcurrentPublish has calls for different keys under way at once.
@@ -69,10 +80,10 @@ func testConcurrentPublish(s *session) {
 			}
 		})
 	}
-	group.Wait()
+	s.awaitAll("concurrent calls of Publish", &group)
 	close(errs)
 	for err := range errs {
-		require.NoError(t, err)
+		require.NoError(t, err, "a call beside others")
 	}
 	got := s.receiveDistinct(r, len(sent))
 	requireOrder(t, got)
@@ -83,18 +94,15 @@ func testConcurrentPublish(s *session) {
 // testRefused has a message in the middle that can never be taken.
 func testRefused(s *session) {
 	t := s.t
-	if s.h.MaxMessageBytes < 0 {
-		return
-	}
 	r := s.subscribe("refused", "")
 	msgs := []event.Envelope{
 		s.message("a", 1), s.message("b", 1), s.tooLarge("a", 2), s.message("b", 2), s.message("a", 3), s.message("c", 1), s.message("a", 4),
 	}
-	failed := requireFailed(t, s.broker.Publish(s.ctx, msgs), 2, 4, 6)
+	failed := requireFailed(t, s.attempt(s.ctx, msgs), 2, 4, 6)
 	require.True(t, messaging.IsPermanent(failed[2]), "too large: %v", failed[2])
 	for _, i := range []int{4, 6} {
 		require.ErrorIs(t, failed[i], messaging.ErrBehind)
-		require.False(t, messaging.IsPermanent(failed[i]))
+		require.False(t, messaging.IsPermanent(failed[i]), "behind: %v", failed[i])
 	}
 	// One of each key behind them shows that the refused ones are not in between.
 	last := []event.Envelope{s.message("a", 9), s.message("b", 9), s.message("c", 9)}
@@ -108,31 +116,17 @@ func testRefused(s *session) {
 // testRefusedWithoutKey: without a key nothing is behind anything.
 func testRefusedWithoutKey(s *session) {
 	t := s.t
-	if s.h.MaxMessageBytes < 0 {
-		return
-	}
 	r := s.subscribe("refused", "")
 	msgs := []event.Envelope{s.message("", 1), s.tooLarge("", 2), s.message("", 3)}
-	failed := requireFailed(t, s.broker.Publish(s.ctx, msgs), 1)
+	failed := requireFailed(t, s.attempt(s.ctx, msgs), 1)
 	require.True(t, messaging.IsPermanent(failed[1]), "too large: %v", failed[1])
 	got := s.receiveDistinct(r, 2)
 	s.requireSame([]event.Envelope{msgs[0], msgs[2]}, got)
 	s.ack(r, got...)
 }
 
-// series makes perKey messages of each key, in turns.
-func (s *session) series(keys, perKey int) []event.Envelope {
-	var msgs []event.Envelope
-	for n := range perKey {
-		for k := range keys {
-			msgs = append(msgs, s.message(fmt.Sprintf("key-%d", k), n+1))
-		}
-	}
-	return msgs
-}
-
 // requireFailed wants these messages, and no others, to have failed.
-func requireFailed(t *testing.T, err error, indexes ...int) map[int]error {
+func requireFailed(t tester, err error, indexes ...int) map[int]error {
 	t.Helper()
 	var partial *messaging.PublishError
 	require.ErrorAs(t, err, &partial)

@@ -3,6 +3,7 @@ package messagingtest
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,25 +13,35 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
+// tester is what a case needs of a [testing.T]. Tests of the suite itself put something else in its place, to watch
+// cases fail.
+type tester interface {
+	require.TestingT
+	Helper()
+	Cleanup(fn func())
+	Context() context.Context
+}
+
 // session is one test with a broker and a topic of its own. Everything it waits for is bounded by ctx.
 type session struct {
-	t      *testing.T
+	t      tester
+	test   *testing.T // what the harness gets
 	h      Harness
 	broker Broker
 	topic  string
 	kind   messaging.SubscriptionType
 	ctx    context.Context //nolint:containedctx // the test's
 	made   int
-	only   messaging.Receiver // of exchange
 }
 
-func (h Harness) open(t *testing.T) *session {
+// open starts a case. The harness gets t; the case complains to by.
+func (h Harness) open(t *testing.T, by tester, kind messaging.SubscriptionType) *session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), h.Patience)
-	t.Cleanup(cancel)
-	s := &session{t: t, h: h, topic: h.Topic(t), ctx: ctx}
+	ctx, cancel := context.WithTimeout(by.Context(), h.Patience)
+	by.Cleanup(cancel)
+	s := &session{t: by, test: t, h: h, topic: h.Topic(t), kind: kind, ctx: ctx}
 	s.broker = h.Open(t)
-	t.Cleanup(func() { require.NoError(t, s.broker.Close(), "close the broker") })
+	by.Cleanup(s.close)
 	return s
 }
 
@@ -45,6 +56,17 @@ func (s *session) message(key string, n int) event.Envelope {
 	}
 }
 
+// series makes perKey messages of each key, in turns.
+func (s *session) series(keys, perKey int) []event.Envelope {
+	var msgs []event.Envelope
+	for n := range perKey {
+		for k := range keys {
+			msgs = append(msgs, s.message(fmt.Sprintf("key-%d", k), n+1))
+		}
+	}
+	return msgs
+}
+
 // tooLarge makes one that the broker must refuse.
 func (s *session) tooLarge(key string, n int) event.Envelope {
 	m := s.message(key, n)
@@ -52,27 +74,53 @@ func (s *session) tooLarge(key string, n int) event.Envelope {
 	return m
 }
 
-func (s *session) publish(msgs ...event.Envelope) {
+// attempt is one call of Publish.
+func (s *session) attempt(ctx context.Context, msgs []event.Envelope) error {
 	s.t.Helper()
-	require.NoError(s.t, s.broker.Publish(s.ctx, msgs))
+	return within(s, "Publish", func() error { return s.broker.Publish(ctx, msgs) })
 }
 
-// subscribe joins a subscription under the test's type and closes with the test.
+func (s *session) publish(msgs ...event.Envelope) {
+	s.t.Helper()
+	require.NoError(s.t, s.attempt(s.ctx, msgs), "publish")
+}
+
+// join joins a subscription under the test's type.
+func (s *session) join(name, consumer string) messaging.Receiver {
+	s.t.Helper()
+	type joined struct {
+		r   messaging.Receiver
+		err error
+	}
+	j := within(s, "Subscribe", func() joined {
+		r, err := s.broker.Subscribe(s.ctx, messaging.Subscription{Topic: s.topic, Name: name, Type: s.kind, Consumer: consumer})
+		return joined{r, err}
+	})
+	require.NoError(s.t, j.err, "subscribe %q", name)
+	return j.r
+}
+
+// subscribe joins a subscription and leaves it with the test.
 func (s *session) subscribe(name, consumer string) messaging.Receiver {
 	s.t.Helper()
-	r, err := s.broker.Subscribe(s.ctx, messaging.Subscription{Topic: s.topic, Name: name, Type: s.kind, Consumer: consumer})
-	require.NoError(s.t, err, "subscribe %q", name)
-	s.t.Cleanup(func() { require.NoError(s.t, r.Close(), "close a receiver") })
+	r := s.join(name, consumer)
+	s.t.Cleanup(func() { s.leave(r) })
 	return r
+}
+
+func (s *session) leave(r messaging.Receiver) {
+	s.t.Helper()
+	require.NoError(s.t, within(s, "Close of a receiver", r.Close), "close a receiver")
 }
 
 func (s *session) receive(r messaging.Receiver) *messaging.Message {
 	s.t.Helper()
-	m, err := r.Receive(s.ctx)
-	require.NoError(s.t, err, "receive")
-	require.Equal(s.t, s.topic, m.Topic)
-	require.GreaterOrEqual(s.t, m.Attempt, 1)
-	return m
+	got := await(s, "Receive", receiveLater(s.ctx, r))
+	require.NoError(s.t, got.err, "receive")
+	require.NotNil(s.t, got.msg, "neither a message nor an error was received")
+	require.Equal(s.t, s.topic, got.msg.Topic)
+	require.GreaterOrEqual(s.t, got.msg.Attempt, 1, "Attempt counts from 1")
+	return got.msg
 }
 
 func (s *session) ack(r messaging.Receiver, msgs ...*messaging.Message) {
@@ -97,6 +145,32 @@ func (s *session) receiveDistinct(r messaging.Receiver, n int) []*messaging.Mess
 	return msgs
 }
 
+// receiveThese receives until it has seen all that must come, and settles everything. Nothing may come but those and
+// what may come. It returns the first copies, in the order in which they came.
+func (s *session) receiveThese(r messaging.Receiver, must, may []event.Envelope) []*messaging.Message {
+	s.t.Helper()
+	missing, expected := map[string]bool{}, map[string]bool{}
+	for _, m := range must {
+		missing[m.ID], expected[m.ID] = true, true
+	}
+	for _, m := range may {
+		expected[m.ID] = true
+	}
+	seen := map[string]bool{}
+	var first []*messaging.Message
+	for len(missing) > 0 {
+		m := s.receive(r)
+		require.True(s.t, expected[m.ID], "key %q, number %d: settled, or never published, and received", m.RoutingKey, m.Sequence)
+		delete(missing, m.ID)
+		if !seen[m.ID] {
+			seen[m.ID] = true
+			first = append(first, m)
+		}
+		s.ack(r, m)
+	}
+	return first
+}
+
 // requireSame compares the ids, in any order.
 func (s *session) requireSame(sent []event.Envelope, got []*messaging.Message) {
 	s.t.Helper()
@@ -107,15 +181,64 @@ func (s *session) requireSame(sent []event.Envelope, got []*messaging.Message) {
 	for i := range got {
 		have[i] = got[i].ID
 	}
-	require.ElementsMatch(s.t, want, have)
+	require.ElementsMatch(s.t, want, have, "not the messages that were sent")
 }
 
 // requireOrder wants the sequences of each key to rise by one from 1.
-func requireOrder(t *testing.T, msgs []*messaging.Message) {
+func requireOrder(t tester, msgs []*messaging.Message) {
 	t.Helper()
 	last := map[string]int64{}
 	for _, m := range msgs {
 		require.Equal(t, last[m.RoutingKey]+1, m.Sequence, "key %q is out of order", m.RoutingKey)
 		last[m.RoutingKey] = m.Sequence
 	}
+}
+
+type received struct {
+	msg *messaging.Message
+	err error
+}
+
+// receiveLater receives in a goroutine.
+func receiveLater(ctx context.Context, r messaging.Receiver) <-chan received {
+	got := make(chan received, 1)
+	go func() {
+		m, err := r.Receive(ctx)
+		got <- received{m, err}
+	}()
+	return got
+}
+
+// within returns what call returns.
+func within[T any](s *session, what string, call func() T) T {
+	s.t.Helper()
+	done := make(chan T, 1)
+	go func() { done <- call() }()
+	return await(s, what, done)
+}
+
+// await returns what comes from done. Whatever heeds its context ends with the test's; what does not is given as long
+// again and fails the test.
+func await[T any](s *session, what string, done <-chan T) (v T) {
+	s.t.Helper()
+	select {
+	case v = <-done:
+		return v
+	case <-s.ctx.Done():
+	}
+	select {
+	case v = <-done:
+	case <-time.After(s.h.Patience):
+		require.FailNow(s.t, what+" does not end")
+	}
+	return v
+}
+
+// awaitAll waits for a group.
+func (s *session) awaitAll(what string, group *sync.WaitGroup) {
+	s.t.Helper()
+	within(s, what, func() struct{} {
+		group.Wait()
+		return struct{}{}
+	})
 }

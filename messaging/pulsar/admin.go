@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/oncebox/oncebox/messaging"
 )
 
 // admin speaks to the admin API about the topics of one namespace.
@@ -38,8 +40,25 @@ func (e *adminError) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", e.call, e.status, http.StatusText(e.status), e.reason)
 }
 
-// earliest is the position of a new subscription. Without a body it would be the latest.
-const earliest = `{"ledgerId":-1,"entryId":-1,"partitionIndex":-1}`
+// newSubscription is a subscription that is to be made at the earliest message. Without a body it would be the latest.
+type newSubscription struct {
+	LedgerID   int               `json:"ledgerId"`       //nolint:tagliatelle // Pulsar's
+	EntryID    int               `json:"entryId"`        //nolint:tagliatelle // Pulsar's
+	Partition  int               `json:"partitionIndex"` //nolint:tagliatelle // Pulsar's
+	Properties map[string]string `json:"properties,omitempty"`
+}
+
+// unbatchedProperty marks subscriptions of ours that need messages without batches. The broker itself knows the type only
+// when a consumer has come, and whoever publishes before that has to know.
+const unbatchedProperty = "oncebox.unbatched"
+
+// subscriptionProperties are those of a subscription that is made.
+func subscriptionProperties(t messaging.SubscriptionType) map[string]string {
+	if t != messaging.KeyShared {
+		return nil
+	}
+	return map[string]string{unbatchedProperty: "true"}
+}
 
 func newAdmin(c *Config) (*admin, error) {
 	tlsConfig, err := adminTLS(c)
@@ -111,8 +130,12 @@ func (a *admin) makeTopic(ctx context.Context, topic string, partitions int) (bo
 
 // makeSubscription makes a subscription at the earliest message. It returns false if the broker did not say that it
 // made it, which may also mean that it is just being made.
-func (a *admin) makeSubscription(ctx context.Context, topic, name string) (bool, error) {
-	err := a.do(ctx, http.MethodPut, a.topic(topic)+"/subscription/"+url.QueryEscape(name), earliest, nil)
+func (a *admin) makeSubscription(ctx context.Context, s messaging.Subscription) (bool, error) {
+	body, err := json.Marshal(newSubscription{-1, -1, -1, subscriptionProperties(s.Type)})
+	if err != nil {
+		return false, err
+	}
+	err = a.do(ctx, http.MethodPut, a.topic(s.Topic)+"/subscription/"+url.QueryEscape(s.Name), string(body), nil)
 	if isStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
 		return false, nil
 	}
@@ -139,7 +162,13 @@ func (a *admin) subscribed(ctx context.Context, topic string, partitions int, na
 
 // subscriptionStats is what is looked at of a subscription.
 type subscriptionStats struct {
-	Type string `json:"type"` // "None" until its first consumer
+	Type       string            `json:"type"`                   // "None" until its first consumer
+	Properties map[string]string `json:"subscriptionProperties"` //nolint:tagliatelle // Pulsar's
+}
+
+// isUnbatched tells whether it is one of Key_Shared, or is going to be.
+func (s *subscriptionStats) isUnbatched() bool {
+	return s.Type == "Key_Shared" || s.Properties[unbatchedProperty] != ""
 }
 
 // subscriptions returns those of an unpartitioned topic or of one partition.
@@ -152,19 +181,6 @@ func (a *admin) subscriptions(ctx context.Context, topic string) (map[string]*su
 		return nil, nil
 	}
 	return stats.Subscriptions, err
-}
-
-// retains tells whether a topic keeps messages that no subscription waits for.
-func (a *admin) retains(ctx context.Context, topic string) (bool, error) {
-	var policy *struct {
-		Minutes int `json:"retentionTimeInMinutes"` //nolint:tagliatelle // Pulsar's
-		MB      int `json:"retentionSizeInMB"`      //nolint:tagliatelle // Pulsar's
-	}
-	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/retention?applied=true", "", &policy)
-	if isStatus(err, http.StatusNotFound) { // it is about to be made
-		err = a.do(ctx, http.MethodGet, "/namespaces/"+a.namespace+"/retention", "", &policy)
-	}
-	return policy != nil && policy.Minutes != 0 && policy.MB != 0, err
 }
 
 // topic is the path of a topic. The broker decodes names as forms do.

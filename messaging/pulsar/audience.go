@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/messaging"
@@ -13,19 +14,35 @@ import (
 // audience is what is known of who consumes a topic. The broker takes messages that nobody will ever see, and says that all
 // went well: a topic that was deleted is made again without its subscriptions by the next message.
 type audience struct {
-	mu      sync.Mutex
-	looked  time.Time
-	missing []string // what was complained about last
+	mu      sync.Mutex                // held by the one who looks
+	looked  atomic.Pointer[time.Time] // nil before the first look
+	missing []string                  // what was complained about last
 }
 
-// lookFirst looks at who consumes the topic before its first message is sent.
-func (t *topic) lookFirst(ctx context.Context) {
-	a := &t.audience
+// lookFirst looks at who consumes the topic before its first message is sent. If the admin API keeps it waiting it gives
+// up, and all looks are left to the background: publishing needs none.
+func (t *topic) lookFirst() {
+	b, a := t.broker, &t.audience
+	if a.looked.Load() != nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.looked.IsZero() && t.broker.hasAdmin(ctx) && t.look(ctx) == nil {
-		a.looked = time.Now()
+	if a.looked.Load() != nil {
+		return
 	}
+	if reached, resting := b.presence.know(); reached && !resting {
+		ctx, cancel := context.WithTimeout(b.open, adminPatience)
+		defer cancel()
+		switch err := t.look(ctx); {
+		case isTimeout(err):
+			b.presence.fail()
+			b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer; nobody looks at who consumes the topics", "url", b.cfg.AdminURL, "error", err)
+		case err != nil:
+			return // the broker is in trouble; who makes the next producer looks again
+		}
+	}
+	a.now()
 }
 
 // lookAgain does so in the background if it is time. The caller is within a call that Close waits for.
@@ -34,17 +51,24 @@ func (t *topic) lookAgain() {
 	if b.cfg.AudienceInterval < 0 || !a.mu.TryLock() {
 		return
 	}
-	if a.looked.IsZero() || time.Since(a.looked) < b.cfg.AudienceInterval {
+	if last := a.looked.Load(); last == nil || time.Since(*last) < b.cfg.AudienceInterval {
 		a.mu.Unlock()
 		return
 	}
-	a.looked = time.Now()
+	a.now()
 	b.background.Go(func() {
 		defer a.mu.Unlock()
 		ctx, cancel := context.WithTimeout(b.open, b.cfg.OperationTimeout)
 		defer cancel()
-		_ = t.look(ctx) // the next look may tell
+		if b.hasAdmin(ctx) {
+			_ = t.look(ctx) // the next look may tell
+		}
 	})
+}
+
+func (a *audience) now() {
+	now := time.Now()
+	a.looked.Store(&now)
 }
 
 // look warns of what is missing, when that changes.
@@ -62,7 +86,7 @@ func (t *topic) look(ctx context.Context) error {
 		return err
 	}
 	for _, s := range subscriptions {
-		if s.Type == "Key_Shared" {
+		if s.isUnbatched() {
 			t.unbatched.Store(true)
 		}
 	}

@@ -21,6 +21,7 @@ type Broker struct {
 	telemetry *telemetry
 	client    pulsarclient.Client
 	admin     *admin
+	presence  presence
 
 	// open ends when Close has waited long enough for the calls that are under way.
 	open context.Context //nolint:containedctx // the life of the connection
@@ -31,7 +32,6 @@ type Broker struct {
 
 	mu        sync.Mutex
 	closed    bool
-	adminSeen adminState
 	topics    map[string]*topic
 	declared  map[messaging.Subscription]bool
 	receivers map[*receiver]bool
@@ -90,7 +90,7 @@ func clientOptions(c *Config, log *slog.Logger) pulsarclient.ClientOptions {
 		KeepAliveInterval:          c.KeepAliveInterval,
 		Logger:                     pulsarlog.NewLoggerWithSlog(slog.New(discreet{log.Handler()})),
 		MetricsRegisterer:          nowhere{},
-		MemoryLimitBytes:           64 << 20,
+		MemoryLimitBytes:           -1, // what the client loses would count for ever; callers hold the payloads anyway
 		TLSTrustCertsFilePath:      c.TLSTrustCerts,
 		TLSAllowInsecureConnection: c.TLSAllowInsecure,
 		TLSValidateHostname:        !c.TLSAllowInsecure,

@@ -67,7 +67,7 @@ func TestCloseWaitsForPublish(t *testing.T) {
 func TestCloseEndsPublish(t *testing.T) {
 	n := pulsartest.Open(t)
 	cfg := config(n)
-	cfg.CloseTimeout = time.Second
+	cfg.CloseTimeout, cfg.PublishTimeout = time.Second, time.Hour
 	spans := starts{name: make(chan string, 1)}
 	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	b, err := Connect(t.Context(), cfg)
@@ -81,7 +81,12 @@ func TestCloseEndsPublish(t *testing.T) {
 	go func() { published <- b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}) }()
 	require.Equal(t, "publish", <-spans.name)
 	require.NoError(t, b.Close())
-	require.ErrorIs(t, <-published, messaging.ErrUnknown)
+	select {
+	case err := <-published:
+		require.ErrorIs(t, err, messaging.ErrUnknown)
+	case <-time.After(time.Minute):
+		require.Fail(t, "it goes on after Close")
+	}
 }
 
 // starts tells of spans when they start.

@@ -24,9 +24,13 @@ type Config struct {
 	// Required.
 	URL string `env:"URL"`
 	// AdminURL is where its admin API is. It is used to make topics and subscriptions, and to look at them; without it
-	// both are made by using them, and topics get no partitions. Default: the first host of URL, http and port 8080,
-	// for pulsar+ssl https and port 8443.
+	// both are made by using them, and topics get no partitions. One that gives no answer for AdminTimeout counts as
+	// missing for a minute, and nothing that is published waits for it. Default: the first host of URL, http and port
+	// 8080, for pulsar+ssl https and port 8443.
 	AdminURL string `env:"ADMIN_URL"`
+	// AdminTimeout is how long the admin API gets at the start to show that it is there; it may come up later than the
+	// broker. Default: 20s if AdminURL is given, 2s if it is guessed.
+	AdminTimeout time.Duration `env:"ADMIN_TIMEOUT"`
 	// Tenant is Pulsar's tenant, not a tenant of the service. Default: public.
 	Tenant string `env:"TENANT"`
 	// Namespace holds all topics. Default: default.
@@ -45,7 +49,8 @@ type Config struct {
 	Subscriptions []messaging.Subscription
 	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared]
 	// consumers need it of everybody who publishes to their topic. It is on by itself for topics of which the program
-	// knows such a subscription: declared, subscribed, or seen with a consumer when it begins to publish. Default: false.
+	// knows such a subscription: declared or subscribed here, or found at the broker, declared by any program of ours or with a
+	// consumer, when it begins to publish and every AudienceInterval. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
 	// Producers is how many calls of Publish send to one topic at once; others wait. Default: 4.
 	Producers int `env:"PRODUCERS"`
@@ -101,7 +106,7 @@ func (c *Config) Validate() error {
 			d.Partitions, d.Producers, d.MaxMessageBytes))
 	}
 	for name, v := range map[string]time.Duration{
-		"ConnectTimeout": d.ConnectTimeout, "ConnectionTimeout": d.ConnectionTimeout, "OperationTimeout": d.OperationTimeout,
+		"ConnectTimeout": d.ConnectTimeout, "AdminTimeout": d.AdminTimeout, "ConnectionTimeout": d.ConnectionTimeout, "OperationTimeout": d.OperationTimeout,
 		"KeepAliveInterval": d.KeepAliveInterval, "PublishTimeout": d.PublishTimeout, "CloseTimeout": d.CloseTimeout,
 	} {
 		if v < 0 {
@@ -175,8 +180,12 @@ func (c *Config) withDefaults() Config {
 			*field = value
 		}
 	}
+	patience := 20 * time.Second
 	if out.AdminURL == "" {
-		out.AdminURL = adminURL(out.URL)
+		out.AdminURL, patience = adminURL(out.URL), 2*time.Second
+	}
+	if out.AdminTimeout == 0 {
+		out.AdminTimeout = patience
 	}
 	out.AdminURL = strings.TrimSuffix(out.AdminURL, "/")
 	if out.Name == "" {

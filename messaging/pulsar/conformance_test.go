@@ -1,6 +1,7 @@
 package pulsar
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -9,19 +10,43 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for name, unbatched := range map[string]bool{"batched": false, "unbatched": true} {
-		t.Run(name, func(t *testing.T) {
-			n := pulsartest.Open(t)
-			n.Retain(t) // the suite publishes before it subscribes
-			messagingtest.Run(t, messagingtest.Harness{
-				Open: func(t *testing.T) messagingtest.Broker {
-					t.Helper()
-					cfg := config(n)
-					cfg.DisableBatching = unbatched
-					return connect(t, cfg)
-				},
-				Patience: time.Minute,
-			})
-		})
+	t.Run("batched", func(t *testing.T) { messagingtest.Run(t, conformance(t, false)) })
+	if !raced {
+		t.Run("unbatched", func(t *testing.T) { messagingtest.Run(t, conformance(t, true)) })
 	}
+}
+
+// conformance gives each broker a link of its own to the server.
+func conformance(t *testing.T, unbatched bool) messagingtest.Harness {
+	t.Helper()
+	n := pulsartest.Open(t)
+	n.Retain(t) // the suite publishes before it subscribes
+	var links sync.Map
+	linkOf := func(b messagingtest.Broker) *link {
+		l, _ := links.Load(b)
+		return l.(*link)
+	}
+	open := func(t *testing.T) messagingtest.Broker {
+		t.Helper()
+		l := newLink(t, n.URL)
+		cfg := config(n)
+		cfg.URL, cfg.DisableBatching = l.url, unbatched
+		b := connect(t, cfg)
+		links.Store(b, l)
+		return b
+	}
+	h := messagingtest.Harness{
+		Open: open,
+		Crash: func(t *testing.T, b messagingtest.Broker) messagingtest.Broker {
+			t.Helper()
+			linkOf(b).setDown(true)
+			t.Cleanup(func() { linkOf(b).setDown(false) }) // or it would wait for the answer to its goodbye
+			return open(t)
+		},
+		Patience: time.Minute,
+	}
+	if !raced {
+		h.Cut = func(_ *testing.T, b messagingtest.Broker) { linkOf(b).cut() }
+	}
+	return h
 }

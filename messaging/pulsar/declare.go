@@ -12,15 +12,6 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// adminState is what is known about the admin API.
-type adminState int
-
-const (
-	adminUnknown adminState = iota
-	adminReached
-	adminMissing
-)
-
 // Declare makes topics, subscriptions and the topics of those, as far as they do not exist; what exists is used as it
 // is. It may be called again, and by many processes at once.
 //
@@ -45,9 +36,7 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	defer cancel()
 
 	for _, s := range subscriptions {
-		if s.Type == messaging.KeyShared {
-			b.topic(s.Topic).unbatched.Store(true)
-		}
+		b.heed(s)
 	}
 	if len(topics) == 0 {
 		return nil
@@ -80,6 +69,13 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	return nil
 }
 
+// heed ends the batches to a topic if one of its subscriptions does not bear them.
+func (b *Broker) heed(s messaging.Subscription) {
+	if s.Type == messaging.KeyShared {
+		b.topic(s.Topic).unbatched.Store(true)
+	}
+}
+
 // answered calls fn until the broker says yes or no: one that has just started fails now and then.
 func answered(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
@@ -89,38 +85,6 @@ func answered(ctx context.Context, fn func() error) error {
 			return err
 		}
 	}
-}
-
-// hasAdmin looks once whether the admin API answers. A broker that was just started may need a moment.
-func (b *Broker) hasAdmin(ctx context.Context) bool {
-	b.mu.Lock()
-	state := b.adminSeen
-	b.mu.Unlock()
-	if state != adminUnknown {
-		return state == adminReached
-	}
-	var err error
-	for attempt := 1; attempt <= 4; attempt++ {
-		if err = b.admin.reachable(ctx); err == nil || isForbidden(err) || pause(ctx, attempt) != nil {
-			break
-		}
-	}
-	if ctx.Err() != nil {
-		return false // for now
-	}
-	state = adminReached
-	if err != nil {
-		state = adminMissing
-	}
-	b.mu.Lock()
-	first := b.adminSeen == adminUnknown
-	b.adminSeen = state
-	b.mu.Unlock()
-	if first && err != nil {
-		b.log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used; topics are made without partitions and subscriptions by subscribing. "+
-			"Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", b.cfg.AdminURL, "error", err)
-	}
-	return err == nil
 }
 
 // declareTopic returns how many partitions the topic has, 0 if it has none. The order matters: a subscription that is
@@ -153,7 +117,7 @@ func (b *Broker) declareTopic(ctx context.Context, name string) (int, error) {
 // that it exists, and some that it is busy, before all partitions are done.
 func (b *Broker) declareSubscription(ctx context.Context, s messaging.Subscription, partitions int) error {
 	for attempt := 1; ; attempt++ {
-		made, err := b.admin.makeSubscription(ctx, s.Topic, s.Name)
+		made, err := b.admin.makeSubscription(ctx, s)
 		switch {
 		case made:
 			return nil

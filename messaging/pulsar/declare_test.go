@@ -115,7 +115,7 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 			n := pulsartest.Open(t)
 			n.Retain(t)
 			cfg := declared(n, "order", "billing")
-			cfg.AdminURL, cfg.Logger = url, log.logger()
+			cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = url, time.Second, log.logger()
 			b := connect(t, cfg)
 			// The subscription is there before its first consumer, so this is not lost.
 			require.NoError(t, b.Publish(t.Context(), series("order", 5, 2)))

@@ -1,9 +1,12 @@
 package pulsar
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"testing"
 
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
@@ -42,4 +45,49 @@ func TestNamespaceThatDeduplicatesDropsNothing(t *testing.T) {
 		last[m.RoutingKey] = m.Sequence
 	}
 	require.Len(t, last, keys)
+}
+
+// mistaken is a producer whose messages bear a number that the broker has seen.
+type mistaken struct{ pulsarclient.Producer }
+
+func (p mistaken) SendAsync(ctx context.Context, m *pulsarclient.ProducerMessage, done callback) {
+	m.SequenceID = new(int64)
+	p.Producer.SendAsync(ctx, m, done)
+}
+
+// What the broker throws away as a duplicate is not reported as sent, although the client says so.
+func TestReceiptOfADuplicateIsNone(t *testing.T) {
+	n := pulsartest.Open(t)
+	require.NoError(t, n.Admin(t.Context(), http.MethodPost, "/namespaces/"+n.Name+"/deduplication", "true"))
+	cfg := declared(n, "order", "s")
+	cfg.Partitions = 1
+	b := connect(t, cfg)
+	msgs := series("order", 2, 5)
+	half := len(msgs) / 2
+	require.NoError(t, b.Publish(patient(t), msgs[:half]))
+
+	top := b.topic("order")
+	p, err := top.checkOut(t.Context())
+	require.NoError(t, err)
+	f := newFlight(&producer{mistaken{p.Producer}, p.batched}, top, b.cfg.MaxMessageBytes, msgs, []int{5, 6, 7, 8, 9})
+	require.False(t, f.run(patient(t)))
+	top.retire(p)
+	failed := f.land()
+	require.Len(t, failed, half)
+	for i, err := range failed {
+		if i > half && errors.Is(err, messaging.ErrBehind) {
+			continue // the answer to an earlier one came before this one was handed over
+		}
+		require.ErrorIs(t, err, messaging.ErrUnknown)
+	}
+	require.ErrorIs(t, failed[half], errNotStored)
+
+	require.NoError(t, b.Publish(patient(t), msgs[half:]), "by another producer")
+	r, err := b.Subscribe(t.Context(), cfg.Subscriptions[0])
+	require.NoError(t, err)
+	last := map[string]int64{}
+	for _, m := range receiveAll(t, r, len(msgs)) {
+		require.Equal(t, last[m.RoutingKey]+1, m.Sequence)
+		last[m.RoutingKey] = m.Sequence
+	}
 }

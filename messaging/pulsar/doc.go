@@ -12,18 +12,20 @@
 // # Guarantees
 //
 // What [Broker.Publish] reports as sent has a receipt of the broker, and is per (topic, key) a prefix of what it was
-// given. The client alone gives neither: it may forget a message without a word, store one after its deadline, and
-// store later messages of a key whose earlier one failed. So every call has producers of its own, keeps its own
-// account, and gives up a producer in which it lost faith; what has no receipt then is [messaging.ErrUnknown] and must
-// be sent again.
+// given. The client alone gives neither: it may forget a message without a word, store one after its deadline, store
+// later messages of a key whose earlier one failed, and call sent what the broker threw away as a duplicate. So every
+// call has producers of its own, keeps its own account, and gives up a producer in which it lost faith; what has no
+// receipt then is [messaging.ErrUnknown] and must be sent again.
 //
 // Messages of a key are received in order, at least once. Subscriptions start at the earliest message. A broker that was
 // killed delivers thousands of messages again that were acknowledged, older ones first.
 //
-// With [messaging.Failover] a consumer that joins or leaves moves partitions, and all that is not settled comes again at
-// the new one, after a second. If one leaves in the very moment in which messages are sent to it, the next one may get
-// later messages of a key before earlier ones, and the earlier ones only after some seconds of silence, see the source of
-// silence. Package inbox puts them in order.
+// With [messaging.Failover] a consumer that joins, leaves or comes back moves partitions, and all that is not settled comes
+// again at the new one, after a second. The first time that a consumer gets the messages of a key it gets them in order,
+// also if the broker reads on in the wrong place during that second: what comes too early is held off, which costs up to
+// two seconds more then, and nothing otherwise. The consumer before may still be at work on the same messages meanwhile. In
+// three rare cases the consumer cannot know, see the source of turn: then later messages of a key may come before earlier
+// ones. Package inbox puts them in order. What the broker forgets to read comes after some seconds of silence.
 //
 // [messaging.KeyShared] needs producers that do not batch: Config.DisableBatching wherever the topic is published.
 //

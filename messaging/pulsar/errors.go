@@ -39,7 +39,16 @@ func isNotLetIn(err error) bool { return strings.Contains(err.Error(), "Authenti
 
 // isNoRoom: the client took nothing; it may a moment later.
 func isNoRoom(err error) bool {
-	return errors.Is(err, pulsarclient.ErrSendQueueIsFull) || errors.Is(err, pulsarclient.ErrMemoryBufferIsFull)
+	return errors.Is(err, pulsarclient.ErrSendQueueIsFull)
+}
+
+// errNotStored is what a broker that deduplicates means by a receipt without a place: it takes the message for one that it
+// has, and threw it away. That may be so, after a lost connection, or it may have mixed up two producers.
+var errNotStored = errors.New("the broker took the message for a duplicate and did not store it")
+
+// isPlace tells whether a receipt says where the message is stored. -1:-1 is nowhere.
+func isPlace(id pulsarclient.MessageID) bool {
+	return id != nil && id.LedgerID() >= 0 && id.EntryID() >= 0
 }
 
 // isBatchTooLarge: the whole batch was refused, because of one of its messages.

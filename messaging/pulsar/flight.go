@@ -122,7 +122,7 @@ func (f *flight) handOver(ctx context.Context, n int, m *pulsarclient.ProducerMe
 				f.stop(fmt.Errorf("pulsar: the client panicked: %v", r))
 			}
 		}()
-		f.producer.SendAsync(ctx, m, func(_ pulsarclient.MessageID, _ *pulsarclient.ProducerMessage, err error) { f.receipt(n, err) })
+		f.producer.SendAsync(ctx, m, func(id pulsarclient.MessageID, _ *pulsarclient.ProducerMessage, err error) { f.receipt(n, id, err) })
 	}()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,10 @@ func (f *flight) handOver(ctx context.Context, n int, m *pulsarclient.ProducerMe
 	return f.errs[n]
 }
 
-func (f *flight) receipt(n int, err error) {
+func (f *flight) receipt(n int, id pulsarclient.MessageID, err error) {
+	if err == nil && !isPlace(id) {
+		err = errNotStored
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !errors.Is(f.errs[n], errFlying) {
@@ -172,7 +175,7 @@ func (f *flight) makeRoom(ctx context.Context) error {
 	if err := f.flush(ctx); err != nil {
 		return err
 	}
-	// The room may be taken by others: memory is counted for all producers together.
+	// What the client has lost keeps its place in the queue, so there may be no room for long.
 	timer := time.NewTimer(5 * time.Millisecond)
 	defer timer.Stop()
 	select {

@@ -27,8 +27,9 @@ type fakeProducer struct {
 	send  func(id string, done func(error))
 	flush func(ctx context.Context) error
 
-	mu   sync.Mutex
-	sent []string // what SendAsync was called with
+	mu      sync.Mutex
+	sent    []string        // what SendAsync was called with
+	dropped map[string]bool // whose receipts are those of a duplicate
 }
 
 func (p *fakeProducer) SendAsync(_ context.Context, m *pulsarclient.ProducerMessage, done callback) {
@@ -36,7 +37,26 @@ func (p *fakeProducer) SendAsync(_ context.Context, m *pulsarclient.ProducerMess
 	p.mu.Lock()
 	p.sent = append(p.sent, id)
 	p.mu.Unlock()
-	p.send(id, func(err error) { done(nil, m, err) })
+	p.send(id, func(err error) { done(p.place(id), m, err) })
+}
+
+// drop has the receipt of a message be that of a duplicate.
+func (p *fakeProducer) drop(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dropped == nil {
+		p.dropped = map[string]bool{}
+	}
+	p.dropped[id] = true
+}
+
+func (p *fakeProducer) place(id string) pulsarclient.MessageID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dropped[id] {
+		return pulsarclient.NewMessageID(-1, -1, 0, 0)
+	}
+	return pulsarclient.NewMessageID(1, 1, 0, 0)
 }
 
 func (p *fakeProducer) FlushWithCtx(ctx context.Context) error {
@@ -129,6 +149,21 @@ func TestFlightStopsAtTheFirstFailure(t *testing.T) {
 	require.NotContains(t, failed, "a1")
 }
 
+// A broker that deduplicates confirms what it throws away, with a receipt that names no place.
+func TestFlightReceiptWithoutAPlace(t *testing.T) {
+	p := &fakeProducer{send: func(_ string, done func(error)) { done(nil) }}
+	p.drop("a2")
+	failed, healthy := fly(t.Context(), p, true, &topic{}, "a1", "a2", "a3", "b1")
+	require.False(t, healthy, "the next messages might be duplicates to it too")
+	require.Equal(t, []string{"a1", "a2"}, p.sent)
+	require.NotContains(t, failed, "a1")
+	require.ErrorIs(t, failed["a2"], messaging.ErrUnknown)
+	require.ErrorContains(t, failed["a2"], "took the message for a duplicate")
+	require.ErrorIs(t, failed["a3"], messaging.ErrBehind)
+	require.ErrorIs(t, failed["b1"], messaging.ErrUnknown)
+	require.False(t, isPlace(nil))
+}
+
 // The failure may come while the flight waits.
 func TestFlightStopsWaitingAtAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -153,32 +188,28 @@ func TestFlightStopsWaitingAtAFailure(t *testing.T) {
 }
 
 func TestFlightThroughAFullQueue(t *testing.T) {
-	for name, full := range map[string]error{"queue": pulsarclient.ErrSendQueueIsFull, "memory": pulsarclient.ErrMemoryBufferIsFull} {
-		t.Run(name, func(t *testing.T) {
-			var queue []func(error)
-			var order []string
-			p := &fakeProducer{}
-			p.send = func(id string, done func(error)) {
-				if len(queue) == 2 {
-					done(full)
-					return
-				}
-				queue = append(queue, done)
-				order = append(order, id)
-			}
-			p.flush = func(context.Context) error {
-				for _, done := range queue {
-					done(nil)
-				}
-				queue = nil
-				return nil
-			}
-			failed, healthy := fly(t.Context(), p, true, &topic{}, "a1", "a2", "a3", "b1", "a4", "a5")
-			require.Empty(t, failed)
-			require.True(t, healthy)
-			require.Equal(t, []string{"a1", "a2", "a3", "b1", "a4", "a5"}, order)
-		})
+	var queue []func(error)
+	var order []string
+	p := &fakeProducer{}
+	p.send = func(id string, done func(error)) {
+		if len(queue) == 2 {
+			done(pulsarclient.ErrSendQueueIsFull)
+			return
+		}
+		queue = append(queue, done)
+		order = append(order, id)
 	}
+	p.flush = func(context.Context) error {
+		for _, done := range queue {
+			done(nil)
+		}
+		queue = nil
+		return nil
+	}
+	failed, healthy := fly(t.Context(), p, true, &topic{}, "a1", "a2", "a3", "b1", "a4", "a5")
+	require.Empty(t, failed)
+	require.True(t, healthy)
+	require.Equal(t, []string{"a1", "a2", "a3", "b1", "a4", "a5"}, order)
 }
 
 func TestFlightWithoutRoom(t *testing.T) {
@@ -287,6 +318,7 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 		confirms = iota
 		confirmsAtFlush
 		confirmsElsewhere
+		drops
 		forgets
 		isFull
 		fails
@@ -303,7 +335,8 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 			ids[i] = rapid.SampledFrom([]string{"a", "b", "-"}).Draw(t, "key") + strconv.Itoa(i)
 		}
 		behaviour := rapid.SampledFrom([]int{
-			confirms, confirms, confirmsAtFlush, confirmsAtFlush, confirmsElsewhere, forgets, isFull, fails, failsAtFlush, batchTooLarge, tooLarge, panics,
+			confirms, confirms, confirmsAtFlush, confirmsAtFlush, confirmsElsewhere, drops, forgets, isFull, fails, failsAtFlush,
+			batchTooLarge, tooLarge, panics,
 		})
 		var (
 			mu        sync.Mutex
@@ -328,6 +361,9 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 				atFlush = append(atFlush, confirm(id, done))
 			case confirmsElsewhere:
 				elsewhere.Go(confirm(id, done))
+			case drops:
+				p.drop(id)
+				atFlush = append(atFlush, func() { done(nil) })
 			case isFull:
 				done(pulsarclient.ErrSendQueueIsFull)
 			case fails:

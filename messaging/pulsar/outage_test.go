@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
@@ -34,6 +35,8 @@ func TestBrokerOutageUnderLoad(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	r := newRig(t, &pulsar.Config{
 		URL: server.URL, AdminURL: server.AdminURL, Tenant: "public", Namespace: "default", Topics: []string{"one", "two"}, CloseTimeout: time.Minute,
+		// A broker that is back throws away within minutes what no subscription waits for.
+		Subscriptions: []messaging.Subscription{{Topic: "one", Name: "s"}, {Topic: "two", Name: "s"}},
 	})
 	r.goesOn("one")
 

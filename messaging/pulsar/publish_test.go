@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -182,6 +183,36 @@ func TestPublishDoesNotBatchForKeyShared(t *testing.T) {
 	for _, m := range receiveAll(t, r, 20) {
 		require.LessOrEqual(t, m.Receipt().(*receipt).message.ID().BatchSize(), int32(1))
 	}
+}
+
+// A process that only publishes, and begins before any consumer has come, does not learn it from the broker's statistics.
+func TestKeySharedIsKnownBeforeItsFirstConsumer(t *testing.T) {
+	n := pulsartest.Open(t)
+	s := messaging.Subscription{Topic: "order", Name: "s", Type: messaging.KeyShared}
+	cfg := config(n)
+	cfg.Subscriptions = []messaging.Subscription{s}
+	consumer := connect(t, cfg)
+	publisher := connect(t, config(n))
+	require.NoError(t, publisher.Publish(t.Context(), series("order", 20, 5)))
+	require.LessOrEqual(t, batchSizes(t, consumer, s, 100), 1)
+}
+
+// Without the admin API the program still knows what it subscribes to itself.
+func TestKeySharedWithoutAdminGetsNoBatches(t *testing.T) {
+	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"reason":"no"}`))
+	}))
+	t.Cleanup(forbidden.Close)
+	cfg := config(pulsartest.Open(t))
+	cfg.AdminURL = forbidden.URL
+	b := connect(t, cfg)
+	s := messaging.Subscription{Topic: "order", Name: "s", Type: messaging.KeyShared}
+	r, err := b.Subscribe(t.Context(), s)
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	require.NoError(t, b.Publish(t.Context(), series("order", 20, 5)))
+	require.LessOrEqual(t, batchSizes(t, b, s, 100), 1)
 }
 
 func TestKeySharedNoticesBatches(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 type receiver struct {
 	broker       *Broker
 	subscription messaging.Subscription
+	name         string // by which the broker knows it
 	consumer     pulsarclient.Consumer
 
 	closing sync.Once
@@ -28,6 +29,7 @@ type receiver struct {
 	last    uint64        // number of the message that was received last
 	warned  bool
 	silence silence
+	turns   map[int32]*turn // by partition
 }
 
 // receipt is what it takes to settle a message, or to deliver it again.
@@ -42,7 +44,7 @@ type receipt struct {
 func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 	return &receiver{
 		broker: b, subscription: s, closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
-		silence: silence{since: time.Now(), inHand: map[int32]int{}},
+		silence: silence{since: time.Now(), inHand: map[int32]int{}}, turns: map[int32]*turn{},
 	}
 }
 
@@ -63,7 +65,10 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 		}
 		select {
 		case cm := <-incoming:
-			return r.deliver(cm.Message), nil
+			if m := r.deliver(cm.Message); m != nil {
+				return m, nil
+			}
+			continue
 		default:
 		}
 		if m, err := r.await(ctx, incoming); m != nil || err != nil {
@@ -110,7 +115,11 @@ func (r *receiver) next() (*messaging.Message, <-chan pulsarclient.ConsumerMessa
 	return r.message(next), nil
 }
 
+// deliver returns nil for a message that comes again.
 func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
+	if isEarly(m) {
+		return nil
+	}
 	r.mu.Lock()
 	r.last++
 	r.silence.broken()

@@ -28,6 +28,7 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	defer cancel()
 	defer context.AfterFunc(b.open, cancel)()
 
+	b.heed(s)
 	if err := b.declareOnce(ctx, s); err != nil {
 		return nil, b.unsubscribed(s, err)
 	}
@@ -72,6 +73,7 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		name = fmt.Sprintf("%s-%d", b.cfg.Name, b.joined)
 		b.mu.Unlock()
 	}
+	r.name = name
 	queue := s.Queue
 	if queue == 0 {
 		queue = 64
@@ -84,8 +86,9 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		ReceiverQueueSize:           queue,
 		SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
 		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
-		BackOffPolicyFunc:           newReconnect,
-		NackRedeliveryDelay:         time.Second, // for what a silent receiver asks; nothing else uses it
+		EventListener:               r,
+		BackOffPolicyFunc:           r.reconnect,
+		NackRedeliveryDelay:         time.Second, // for what a receiver asks when nothing comes; nothing else uses it
 	}
 }
 

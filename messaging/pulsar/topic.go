@@ -110,7 +110,7 @@ func (t *topic) add(ctx context.Context) (*producer, error) {
 // open has the client make a producer, again and again until ctx is done: the client itself tries once.
 func (t *topic) open(ctx context.Context) (*producer, error) {
 	b := t.broker
-	t.lookFirst(ctx)
+	t.lookFirst()
 	for attempt := 1; ; attempt++ {
 		batched := !t.unbatched.Load()
 		p, err := b.client.CreateProducer(pulsarclient.ProducerOptions{

@@ -2,7 +2,6 @@ package pulsar
 
 import (
 	"bytes"
-	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -104,77 +103,115 @@ func metadataProp(key string) string {
 	return metaPrefix + key
 }
 
-// decode makes the envelope of a message that was received from a topic. Everything in it is the envelope's own.
+// decode makes the envelope of a message that was received from a topic. Everything in it is the envelope's own: the message
+// may be delivered again, so its properties are left as they are.
 func decode(m pulsarclient.Message, topic string) event.Envelope {
 	props := m.Properties()
 	env := event.Envelope{
-		Topic: topic, RoutingKey: m.Key(), Metadata: make(event.Metadata, len(props)), Payload: bytes.Clone(m.Payload()),
+		Topic: topic, RoutingKey: m.Key(), Metadata: make(event.Metadata, min(len(props), 4)), Payload: bytes.Clone(m.Payload()),
 	}
-	rest := maps.Clone(props)
-	for _, p := range []struct {
-		name  string
-		field *string
-	}{
-		{propID, &env.ID}, {propType, &env.Type}, {propSource, &env.Source}, {propSubject, &env.AggregateID}, {propDataSchema, &env.SchemaID},
-		{propTenantID, &env.TenantID}, {propAggregateType, &env.AggregateType}, {propContentType, &env.ContentType},
-	} {
-		*p.field = rest[p.name]
-		delete(rest, p.name)
-	}
-	if rest[propSpecVersion] == specVersion {
-		delete(rest, propSpecVersion)
-	}
-	schemaVersion := int64(0)
-	for _, p := range []struct {
-		name  string
-		field *int64
-	}{{propAggregateVersion, &env.AggregateVersion}, {propSequence, &env.Sequence}, {propSchemaVersion, &schemaVersion}} {
-		// Somebody else's idea of a number stays what it is, as metadata.
-		if n, err := strconv.ParseInt(rest[p.name], 10, 64); err == nil && n >= 0 {
-			*p.field = n
-			delete(rest, p.name)
+	var few [8]property
+	rest := few[:0]
+	for name, value := range props {
+		if !takeIdentifier(&env, name, value) && !takeValue(&env, name, value) {
+			rest = append(rest, property{name, value})
 		}
 	}
-	env.SchemaVersion = int(schemaVersion)
-	env.OccurredAt = occurredAt(m, rest)
 	decodeMetadata(env.Metadata, rest)
-	if props[propID] == "" {
+	if env.OccurredAt.IsZero() && m.EventTime().UnixMilli() > 0 { // without one it reads as 1970 and not as zero
+		env.OccurredAt = m.EventTime().UTC()
+	}
+	if env.ID == "" {
 		adopt(&env, m)
 	}
 	return env
 }
 
-// occurredAt prefers ce_time, because Pulsar's own time ends at milliseconds.
-func occurredAt(m pulsarclient.Message, rest map[string]string) time.Time {
-	if t, err := time.Parse(time.RFC3339Nano, rest[propTime]); err == nil {
-		delete(rest, propTime)
-		return t.UTC()
+type property struct{ name, value string }
+
+func takeIdentifier(env *event.Envelope, name, value string) bool {
+	switch name {
+	case propID:
+		env.ID = value
+	case propType:
+		env.Type = value
+	case propSource:
+		env.Source = value
+	case propSubject:
+		env.AggregateID = value
+	case propDataSchema:
+		env.SchemaID = value
+	case propTenantID:
+		env.TenantID = value
+	case propAggregateType:
+		env.AggregateType = value
+	case propContentType:
+		env.ContentType = value
+	default:
+		return false
 	}
-	// Without one it reads as 1970 and not as zero.
-	if t := m.EventTime(); t.UnixMilli() > 0 {
-		return t.UTC()
+	return true
+}
+
+// takeValue leaves somebody else's idea of a version, a number or a time what it is: metadata.
+func takeValue(env *event.Envelope, name, value string) bool {
+	switch name {
+	case propSpecVersion:
+		return value == specVersion
+	case propAggregateVersion, propSequence, propSchemaVersion:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 {
+			return false
+		}
+		switch name {
+		case propAggregateVersion:
+			env.AggregateVersion = n
+		case propSequence:
+			env.Sequence = n
+		default:
+			env.SchemaVersion = int(n)
+		}
+		return true
+	case propTime: // preferred to Pulsar's own, which ends at milliseconds
+		t, err := time.Parse(time.RFC3339Nano, value)
+		if err == nil {
+			env.OccurredAt = t.UTC()
+		}
+		return err == nil
+	default:
+		return false
 	}
-	return time.Time{}
 }
 
 // decodeMetadata sorts what is left of the properties into md. If two of them want to be the same key, what we wrote
 // wins over what somebody else added.
-func decodeMetadata(md event.Metadata, rest map[string]string) {
+func decodeMetadata(md event.Metadata, rest []property) {
 	for key, name := range metadataProps {
-		if value, ok := rest[name]; ok {
-			md[key] = value
-			delete(rest, name)
+		for _, p := range rest {
+			if p.name == name {
+				md[key] = p.value
+			}
 		}
 	}
-	for name, value := range rest {
-		if key, ours := strings.CutPrefix(name, metaPrefix); ours {
-			keep(md, key, value)
-			delete(rest, name)
+	for _, p := range rest {
+		if key, ours := strings.CutPrefix(p.name, metaPrefix); ours {
+			keep(md, key, p.value)
 		}
 	}
-	for name, value := range rest {
-		keep(md, name, value)
+	for _, p := range rest {
+		if !strings.HasPrefix(p.name, metaPrefix) && !carriesMetadata(p.name) {
+			keep(md, p.name, p.value)
+		}
 	}
+}
+
+func carriesMetadata(name string) bool {
+	for _, own := range metadataProps {
+		if own == name {
+			return true
+		}
+	}
+	return false
 }
 
 func keep(md event.Metadata, key, value string) {

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+
+	client "github.com/apache/pulsar-client-go/pulsar"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// consumeWorkers is the concurrency of what takes messages one by one.
+	consumeWorkers = 8
+	// consumeBatch is the most messages of a transaction.
+	consumeBatch = 100
+	// consumeLanes are how many of them run at once.
+	consumeLanes = 2
+	// handQueue is how many messages of a partition the client keeps ready.
+	handQueue = 1000
+
+	rawSettings        = "Receive and Ack in a loop, receiver queue 1,000; a copy counts as handled"
+	handSingleSettings = "pgx, prepared: BEGIN, INSERT ON CONFLICT, UPDATE, COMMIT, Ack; 8 workers, a key always with the same, receiver queue 1,000"
+	handBatchSettings  = "pgx, prepared: BEGIN, INSERT of 100 ON CONFLICT RETURNING, bulk UPDATE, COMMIT, 100 Acks; 2 lanes, else the same"
+
+	handInbox       = "hand_inbox"
+	createHandInbox = `
+CREATE TABLE hand_inbox (message_id uuid NOT NULL, consumer text NOT NULL, processed_at timestamptz NOT NULL DEFAULT now(),
+	PRIMARY KEY (message_id, consumer))`
+
+	handEnter     = `INSERT INTO hand_inbox (message_id, consumer) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+	handEffect    = `UPDATE account SET balance = balance + 1 WHERE id = $1`
+	handEnterMany = `INSERT INTO hand_inbox (message_id, consumer) SELECT unnest($1::uuid[]), $2 ON CONFLICT DO NOTHING RETURNING message_id`
+	handEffects   = `UPDATE account a SET balance = a.balance + m.n FROM unnest($1::text[], $2::bigint[]) m(id, n) WHERE a.id = m.id`
+)
+
+// handMessage is what a consumer by hand reads from a message.
+type handMessage struct {
+	from    client.Message
+	id      [16]byte // not a uuid.UUID, which pgx would encode as text
+	account string
+	version int64
+}
+
+func readMessage(m client.Message) (handMessage, error) {
+	p := m.Properties()
+	id, err := uuid.Parse(p["ce_id"])
+	version, _ := strconv.ParseInt(p["ce_aggregateversion"], 10, 64) // 0 is a ghost
+	return handMessage{from: m, id: id, account: p["ce_subject"], version: version}, err
+}
+
+// handConsumer is the client's, and notes what comes and goes.
+type handConsumer struct {
+	client.Consumer
+
+	ledger *ledger
+}
+
+func (c *consumption) subscribe() (*handConsumer, error) {
+	s := c.subscription()
+	consumer, err := c.namespace.client.Subscribe(client.ConsumerOptions{
+		Topic: c.namespace.topic(s.Topic), SubscriptionName: s.Name, Type: client.Failover, ReceiverQueueSize: handQueue,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	return &handConsumer{consumer, c.ledger}, nil
+}
+
+// take hands over messages until ctx is done.
+func (c *handConsumer) take(ctx context.Context, fn func(m handMessage) error) error {
+	for {
+		received, err := c.Receive(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // everything is settled
+		case err != nil:
+			return fmt.Errorf("receive: %w", err)
+		}
+		c.ledger.receive()
+		m, err := readMessage(received)
+		if err != nil {
+			return fmt.Errorf("read a message: %w", err)
+		}
+		if err := fn(m); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *handConsumer) settle(ms ...handMessage) error {
+	for i := range ms {
+		if err := c.Ack(ms[i].from); err != nil {
+			return fmt.Errorf("acknowledge: %w", err)
+		}
+	}
+	c.ledger.settle(len(ms))
+	return nil
+}
+
+// receiveRaw handles nothing. Nobody tells it what is a copy.
+func receiveRaw(ctx context.Context, c *consumption) error {
+	consumer, err := c.subscribe()
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	c.ledger.tally.repeats = true
+	return consumer.take(ctx, func(m handMessage) error {
+		c.ledger.handle(m.account, m.version)
+		return consumer.settle(m)
+	})
+}
+
+// handSingle has a worker handle each message in a transaction of its own.
+func handSingle(ctx context.Context, c *consumption) error {
+	return c.byHand(ctx, consumeWorkers, func(ctx context.Context, pool *pgxpool.Pool, consumer *handConsumer, lane <-chan handMessage) error {
+		for m := range lane {
+			if err := handleOne(ctx, pool, m, c.ledger); err != nil {
+				return err
+			}
+			if err := consumer.settle(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func handleOne(ctx context.Context, pool *pgxpool.Pool, m handMessage, l *ledger) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		entered, err := tx.Exec(ctx, handEnter, m.id, source)
+		if err != nil || entered.RowsAffected() == 0 {
+			return err
+		}
+		l.handle(m.account, m.version)
+		_, err = tx.Exec(ctx, handEffect, m.account)
+		return err
+	})
+}
+
+// handBatch has each lane handle what is there in one transaction.
+func handBatch(ctx context.Context, c *consumption) error {
+	return c.byHand(ctx, consumeLanes, func(ctx context.Context, pool *pgxpool.Pool, consumer *handConsumer, lane <-chan handMessage) error {
+		batch := make([]handMessage, 0, consumeBatch)
+		for m := range lane {
+			batch = append(batch[:0], m)
+			for more := true; more && len(batch) < cap(batch); {
+				select {
+				case m, open := <-lane:
+					if more = open; open {
+						batch = append(batch, m)
+					}
+				default:
+					more = false
+				}
+			}
+			if err := handleMany(ctx, pool, batch, c.ledger); err != nil {
+				return err
+			}
+			if err := consumer.settle(batch...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func handleMany(ctx context.Context, pool *pgxpool.Pool, batch []handMessage, l *ledger) error {
+	ids := make([][16]byte, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].id
+	}
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, handEnterMany, ids, source)
+		if err != nil {
+			return err
+		}
+		fresh := make(map[[16]byte]bool, len(batch))
+		var id [16]byte
+		if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { fresh[id] = true; return nil }); err != nil {
+			return err
+		}
+		sums := map[string]int64{}
+		for i := range batch {
+			if m := &batch[i]; fresh[m.id] {
+				delete(fresh, m.id) // its copy may be in the same batch
+				sums[m.account]++
+				l.handle(m.account, m.version)
+			}
+		}
+		accounts, amounts := columns(sums)
+		_, err = tx.Exec(ctx, handEffects, accounts, amounts)
+		return err
+	})
+}
+
+func columns(sums map[string]int64) (accounts []string, amounts []int64) {
+	accounts, amounts = make([]string, 0, len(sums)), make([]int64, 0, len(sums))
+	for account, n := range sums {
+		accounts, amounts = append(accounts, account), append(amounts, n)
+	}
+	return accounts, amounts
+}
+
+// byHand gives each message to the lane of its account, and each lane a goroutine and a connection.
+func (c *consumption) byHand(ctx context.Context, lanes int,
+	work func(context.Context, *pgxpool.Pool, *handConsumer, <-chan handMessage) error,
+) error {
+	pool, err := c.schema.pgx(context.WithoutCancel(ctx), lanes)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	consumer, err := c.subscribe()
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	// What runs when the last message is settled may end.
+	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
+	queues := make([]chan handMessage, lanes)
+	for i := range queues {
+		queues[i] = make(chan handMessage, 2*consumeBatch)
+		group.Go(func() error { return work(working, pool, consumer, queues[i]) })
+	}
+	err = consumer.take(ctx, func(m handMessage) error {
+		h := fnv.New32a()
+		h.Write([]byte(m.account))
+		select {
+		case queues[h.Sum32()%uint32(lanes)] <- m: //nolint:gosec // a small number
+			return nil
+		case <-working.Done():
+			return context.Cause(working)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	for _, queue := range queues {
+		close(queue)
+	}
+	if failed := group.Wait(); failed != nil {
+		return failed
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncebox/oncebox/internal/pgplan"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// growing are the tables of events that no statement of a batch may read as a whole.
+var growing = regexp.MustCompile(`^outbox(_held|_sent.*)?$`)
+
+// checkPlans has a store do once what a relay does with each batch, without a row leaving, and then looks at the plans of
+// all statements that this took, now that the tables are full: the generic ones, which prepared statements end up with.
+func (s *site) checkPlans(ctx context.Context) error {
+	heard := &eavesdropper{}
+	tapped := *s.schema
+	tapped.tracer = heard
+	db, err := tapped.bun(pgx.QueryExecModeExec, 1)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := visitTables(ctx, outbox.NewStore(db, &outbox.Config{Schema: s.schema.name})); err != nil {
+		return fmt.Errorf("plans: %w", err)
+	}
+	var wrong error
+	for _, statement := range heard.statements {
+		plan, err := pgplan.Generic(ctx, s.db.DB, statement)
+		if err != nil {
+			return err
+		}
+		for _, fault := range plan.Unbounded(growing) {
+			wrong = errors.Join(wrong, fmt.Errorf("%w: %s with %d rows waiting and %d sent:\n%s\n%s",
+				errWrong, fault, s.waiting, s.sent, statement, plan.Text))
+		}
+	}
+	s.plans = len(heard.statements)
+	return wrong
+}
+
+// visitTables calls what a relay calls, for 16 lanes.
+func visitTables(ctx context.Context, store *outbox.Store) error {
+	const me, lanes = "plans", 16
+	if _, err := store.Heartbeat(ctx, me, 0, time.Minute); err != nil {
+		return err
+	}
+	leases, err := store.Claim(ctx, me, 0, lanes, time.Minute)
+	if err != nil {
+		return err
+	}
+	var numbers []int16
+	for _, l := range leases {
+		numbers = append(numbers, l.Lane)
+	}
+	_, renew := store.Renew(ctx, leases, time.Minute)
+	_, blocks := store.Blocks(ctx, numbers)
+	_, due := store.Due(ctx, numbers)
+	_, _, next := store.NextDue(ctx, numbers, time.Second)
+	_, settle := store.Settle(ctx, leases, []outbox.RowID{{Lane: numbers[0], Seq: 0}}) // nobody's
+	errs := []error{renew, blocks, due, next, settle}
+	for _, quota := range []int32{32, 128, outbox.MaxFetch} { // each has a statement of its own
+		var cursors []outbox.Cursor
+		for _, l := range leases {
+			cursors = append(cursors, outbox.Cursor{Lease: l, Quota: quota})
+		}
+		_, fetch := store.Fetch(ctx, cursors)
+		errs = append(errs, fetch)
+	}
+	return errors.Join(append(errs, store.Release(ctx, leases), store.Farewell(ctx, me))...)
+}
+
+// eavesdropper keeps each statement of a pool once.
+type eavesdropper struct {
+	mu         sync.Mutex
+	statements []string
+	seen       map[string]bool
+}
+
+// TraceQueryStart is called by pgx.
+func (e *eavesdropper) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.seen[data.SQL] {
+		if e.seen == nil {
+			e.seen = map[string]bool{}
+		}
+		e.seen[data.SQL] = true
+		e.statements = append(e.statements, data.SQL)
+	}
+	return ctx
+}
+
+// TraceQueryEnd is called by pgx.
+func (*eavesdropper) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -1,0 +1,160 @@
+package oncebox_test
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// place announces orders.
+func place(t *testing.T, app *oncebox.App, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		require.NoError(t, app.UoW.Do(context.Background(), func(_ context.Context, u *uow.Unit) error {
+			u.Track(PlaceOrder(id, 1))
+			return nil
+		}))
+	}
+}
+
+// eventually waits for what has to happen some time.
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 2*time.Minute, 5*time.Millisecond)
+}
+
+func TestPauseAndResume(t *testing.T) {
+	db := pgtest.Migrated(t)
+	broker := memory.New(nil)
+	app, err := oncebox.New(db.DB, broker, quickConfig())
+	require.NoError(t, err)
+	event.Register[OrderPlaced](app.Registry)
+	var one, two atomic.Int32
+	for name, count := range map[string]*atomic.Int32{"one": &one, "two": &two} {
+		app.Consume("order", name, messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+			count.Add(1)
+			return nil
+		}))
+	}
+	require.ErrorContains(t, app.Pause("three"), `no consumer "three"`)
+	run(t, app)
+	eventually(t, func() bool { return app.Ready(context.Background()) == nil })
+	require.NoError(t, app.Pause("one"))
+	place(t, app, "a", "b", "c")
+	eventually(t, func() bool { return two.Load() == 3 && len(broker.Messages("order")) == 3 })
+	require.Zero(t, one.Load())
+	require.NoError(t, app.Ready(t.Context()), "it is on purpose")
+	require.NoError(t, app.Resume("one"))
+	eventually(t, func() bool { return one.Load() == 3 })
+}
+
+func TestPauseWithoutABroker(t *testing.T) {
+	app, err := oncebox.New(pgtest.Open(t).DB, nil, quickConfig())
+	require.NoError(t, err)
+	require.ErrorContains(t, app.Pause("one"), "without a broker")
+}
+
+// The signal that ends a process: what runs is finished and acknowledged, what waits is left to the next process.
+func TestSigtermDrains(t *testing.T) {
+	db := pgtest.Migrated(t)
+	broker := memory.New(nil)
+	t.Cleanup(func() { require.NoError(t, broker.Close()) })
+	cfg := quickConfig()
+	cfg.Consumer.Concurrency = 1
+	app, err := oncebox.New(db.DB, broker, cfg)
+	require.NoError(t, err)
+	event.Register[OrderPlaced](app.Registry)
+	_, err = db.Exec(`CREATE TABLE handled (order_id text)`)
+	require.NoError(t, err)
+	signalled := make(chan struct{})
+	app.Consume("order", "one", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			return err
+		}
+		<-signalled
+		_, err := app.UoW.DB(ctx).NewRaw("INSERT INTO handled VALUES (?)", m.AggregateID).Exec(ctx)
+		return err
+	}))
+	place(t, app, "a", "b")
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() { close(signalled) })
+	require.NoError(t, app.Run(ctx))
+	var handled []string
+	require.NoError(t, db.NewRaw("SELECT order_id FROM handled").Scan(t.Context(), &handled))
+	require.Len(t, handled, 1)
+
+	r, err := broker.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "one"})
+	require.NoError(t, err)
+	for _, e := range broker.Messages("order") {
+		if e.AggregateID == handled[0] {
+			continue
+		}
+		m, err := r.Receive(t.Context())
+		require.NoError(t, err)
+		require.NotEqual(t, handled[0], m.AggregateID, "it was acknowledged")
+	}
+}
+
+// A bulk writer, a handler under a lease and a plain handler in batches, with a broker and without one.
+func TestConsumersOfEveryKind(t *testing.T) {
+	for name, broker := range map[string]oncebox.Broker{"memory": memory.New(nil), "direct": nil} {
+		t.Run(name, func(t *testing.T) {
+			db := pgtest.Migrated(t)
+			app, err := oncebox.New(db.DB, broker, quickConfig())
+			require.NoError(t, err)
+			event.Register[OrderPlaced](app.Registry)
+			_, err = db.Exec(`CREATE TABLE handled (consumer text, id text)`)
+			require.NoError(t, err)
+			note := func(ctx context.Context, consumer, id string) error {
+				_, err := app.UoW.DB(ctx).NewRaw("INSERT INTO handled VALUES (?, ?)", consumer, id).Exec(ctx)
+				return err
+			}
+			app.ConsumeBatch("order", "bulk", func(ctx context.Context, msgs []*messaging.Message) error {
+				for _, m := range msgs {
+					if err := note(ctx, "bulk", m.AggregateID); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			app.Consume("order", "batches", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+				return note(ctx, "batches", m.AggregateID)
+			}), oncebox.WithBatch(10))
+			app.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+				require.NotEmpty(t, inbox.Key(ctx))
+				return inbox.StepInUnit(ctx, "note", func(ctx context.Context, _ *uow.Unit) error {
+					return note(ctx, "leased", m.AggregateID)
+				})
+			}), oncebox.WithLease())
+			require.Panics(t, func() { app.ConsumeBatch("order", "both", nil, oncebox.WithLease()) })
+
+			stop := run(t, app)
+			place(t, app, "a", "b", "c")
+			handled := func() (rows []string) {
+				require.NoError(t, db.NewRaw("SELECT consumer || ' ' || id FROM handled ORDER BY 1").Scan(t.Context(), &rows))
+				return rows
+			}
+			eventually(t, func() bool { return len(handled()) >= 9 })
+			stop()
+			require.Equal(t, []string{
+				"batches a", "batches b", "batches c", "bulk a", "bulk b", "bulk c", "leased a", "leased b", "leased c",
+			}, handled())
+		})
+	}
+}

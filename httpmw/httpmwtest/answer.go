@@ -1,0 +1,109 @@
+package httpmwtest
+
+import (
+	"net/http"
+
+	"github.com/stretchr/testify/require"
+)
+
+// storedHeaders are replayed: they describe the body, or what was made.
+func storedHeaders() []string {
+	return []string{
+		"Content-Encoding", "Content-Language", "Content-Location", contentType, "Etag", "Last-Modified", "Link", "Location",
+	}
+}
+
+func testRetry(s *session) {
+	key, before := newKey(), s.effects()
+	first := s.executes(s.target.Create, key)
+	for range 3 {
+		again := s.replays(first, s.target.Create, key)
+		for _, name := range storedHeaders() {
+			require.Equal(s.t, first.header.Values(name), again.header.Values(name), "%s of the retry", name)
+		}
+	}
+	s.committed(1, before, "one request and three retries")
+	s.distinct(first, s.executes(s.target.Create, newKey()))
+}
+
+func testReplayedHeader(s *session) {
+	key := newKey()
+	first := s.executes(s.target.Create, key) // which must not say so
+	s.replays(first, s.target.Create, key)
+	if s.target.Rich != nil {
+		require.False(s.t, s.send(*s.target.Rich, newKey()).replayed(), "an answer says that it is a replay, because its handler says so")
+	}
+	changed := s.target.Create
+	changed.Body = s.target.ChangedBody
+	require.False(s.t, s.send(changed, key).replayed(), "a refusal says that it is a replay")
+	require.False(s.t, s.send(s.target.Create, "not closed\"").replayed(), "a refusal says that it is a replay")
+}
+
+func testStoredHeaders(s *session) {
+	key := newKey()
+	first := s.send(*s.target.Rich, key)
+	again := s.replays(first, *s.target.Rich, key)
+	for _, name := range storedHeaders() {
+		require.NotEmpty(s.t, first.header.Values(name), "Rich is answered without %s", name)
+		require.Equal(s.t, first.header.Values(name), again.header.Values(name), "%s of the retry", name)
+	}
+}
+
+func testExtraHeaders(s *session) {
+	key := newKey()
+	first := s.send(*s.target.Extra, key)
+	again := s.replays(first, *s.target.Extra, key)
+	for _, name := range s.target.ExtraHeaders {
+		require.NotEmpty(s.t, first.header.Values(name), "Extra is answered without %s", name)
+		require.Equal(s.t, first.header.Values(name), again.header.Values(name), "%s of the retry", name)
+	}
+}
+
+// testPlainJSON: who takes JSON and no problems gets the same as JSON.
+func testPlainJSON(s *session) {
+	const problems = "application/problem+json"
+	for accept, media := range map[string]string{
+		jsonMedia: jsonMedia, problems: problems, problems + ", " + jsonMedia: problems, "*/*": problems,
+	} {
+		got := s.send(s.target.Create.with(map[string]string{"Accept": accept}), `"not closed`)
+		require.Equal(s.t, media, got.header.Get(contentType), "the content type of a refusal for Accept: %s", accept)
+		s.problem(got, media, http.StatusBadRequest, "idempotency-key-invalid", false)
+	}
+}
+
+// Those of the first answer must not come again. Date does, with another value; a client cannot see more of it than that
+// it is there once.
+func testUnstoredHeaders(s *session) {
+	key := newKey()
+	first := s.send(*s.target.Rich, key)
+	again := s.replays(first, *s.target.Rich, key)
+	for _, name := range []string{"Set-Cookie", "Www-Authenticate", "X-Request-Id"} {
+		require.NotEmpty(s.t, first.header.Values(name), "Rich is answered without %s", name)
+		require.NotEqual(s.t, first.header.Values(name), again.header.Values(name), "%s is of the first answer only", name)
+	}
+	require.Len(s.t, again.header.Values("Date"), 1, "Date of the retry")
+}
+
+func testLarge(s *session) {
+	key, before := newKey(), s.effects()
+	first := s.send(*s.target.Large, key)
+	require.True(s.t, first.success(), "the first client gets the whole answer: %d %.200s", first.status, first.body)
+	for range 2 {
+		again := s.send(*s.target.Large, key)
+		s.refused(again, http.StatusGone, "idempotency-key-not-replayable", false)
+		require.Equal(s.t, first.header.Get("Location"), again.header.Get("Location"), "Location says what was made")
+		require.NotEmpty(s.t, again.header.Get("Location"), "Large is answered without Location")
+	}
+	s.committed(1, before, "one request with a large answer and two retries")
+}
+
+func testNotHeld(s *session) {
+	for _, q := range s.target.NotHeld {
+		key, before := newKey(), s.effects()
+		for range 2 { // the second time because the key is free
+			got := s.send(q, key)
+			s.refused(got, http.StatusInternalServerError, "answer-not-held", false)
+		}
+		s.committed(0, before, "what is answered "+q.Path)
+	}
+}

@@ -1,0 +1,115 @@
+package httpmwtest
+
+import (
+	"flag"
+	"maps"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/httpmw"
+)
+
+var (
+	urlFlag    = flag.String("url", "", "where the service is that TestTarget tests; default: one of its own")
+	targetFlag = flag.String("target", "../../examples/orders/testdata/conformance.json", "the description of that service")
+)
+
+// TestTarget runs the suite against a service that runs somewhere, or against its own with each kind of pool.
+func TestTarget(t *testing.T) {
+	if *urlFlag == "" {
+		for _, pool := range pools() {
+			t.Run(pool, func(t *testing.T) { Run(t, newService(t, pool).start(t, fault{})) })
+		}
+		return
+	}
+	target, err := ReadTarget(*targetFlag)
+	require.NoError(t, err)
+	target.URL = *urlFlag
+	Run(t, target)
+}
+
+// A target says no more than it has to.
+func TestTargetWithTheLeast(t *testing.T) {
+	target := newService(t, "plain").start(t, fault{})
+	Run(t, Target{URL: target.URL, Create: target.Create, ChangedBody: target.ChangedBody})
+}
+
+// What a target says otherwise is what is asked of it.
+func TestTargetThatDiffers(t *testing.T) {
+	s := newService(t, "pipelined")
+	t.Run("another status of keys that are used again", func(t *testing.T) {
+		target := s.start(t, fault{config: func(c *httpmw.IdempotencyConfig) { c.ReusedStatus = http.StatusConflict }})
+		target.ReusedStatus = http.StatusConflict
+		Run(t, target)
+	})
+	t.Run("a slow handler under a lease, and effects that are told", func(t *testing.T) {
+		all := s.start(t, fault{})
+		Run(t, Target{
+			URL: all.URL, Create: all.Create, ChangedBody: all.ChangedBody, Slow: all.Leased, SlowLeased: true, Answers: all.Answers,
+			EffectsAt: &Count{Request: Request{Path: "/count"}, Pointer: "/payments/0/committed"},
+		})
+	})
+}
+
+func TestNumberAt(t *testing.T) {
+	for pointer, want := range map[string]int{"/a/0/b~1c": 7, "/d": 1, "/a/1": 0, "/a/x": 0, "/no": 0, "d": 0, "/d/e": 0} {
+		n, err := numberAt(`{"a": [{"b/c": 7}], "d": 1}`, pointer)
+		require.Equal(t, want, n, pointer)
+		require.Equal(t, want == 0, err != nil, pointer)
+	}
+	_, err := numberAt("", "/a")
+	require.Error(t, err)
+}
+
+// broken is a service that must not pass a row.
+type broken struct {
+	name  string
+	fault fault
+	// says is part of the complaint.
+	says string
+}
+
+func brokenServices() map[string][]broken {
+	all := map[string][]broken{}
+	for _, some := range []map[string][]broken{
+		brokenAnswers(), brokenKeys(), brokenScopes(), brokenContents(), brokenFlights(), brokenStatuses(), brokenFailures(), brokenPages(),
+	} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// Each row fails for each service that breaks its rule, and for the reason that is expected.
+func TestBrokenServicesFail(t *testing.T) {
+	all := brokenServices()
+	s := newService(t, "pipelined")
+	for _, c := range cases() {
+		t.Run(c.promise, func(t *testing.T) {
+			require.NotEmpty(t, all[c.promise], "there is no service that fails this row")
+			for _, b := range all[c.promise] {
+				t.Run(b.name, func(t *testing.T) {
+					require.NotEmpty(t, b.says)
+					said := ""
+					for range 3 { // a client that goes away may have been answered just before, and then nothing was wrong
+						if said = watch(t, s.start(t, b.fault), c); said != "" {
+							break
+						}
+					}
+					require.Contains(t, said, b.says)
+				})
+			}
+		})
+	}
+}
+
+func TestEveryBrokenServiceHasItsRow(t *testing.T) {
+	promises := map[string]bool{}
+	for _, c := range cases() {
+		promises[c.promise] = true
+	}
+	for promise := range brokenServices() {
+		require.True(t, promises[promise], "there is no row %q", promise)
+	}
+}

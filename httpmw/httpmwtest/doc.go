@@ -1,0 +1,32 @@
+// Package httpmwtest is the suite that a service with idempotency keys passes. It knows the service by its address only:
+// everything goes over sockets, and is judged by the answers.
+//
+//	func TestConformance(t *testing.T) {
+//		server := httptest.NewServer(routes())
+//		defer server.Close()
+//		httpmwtest.Run(t, httpmwtest.Target{
+//			URL: server.URL,
+//			Create: httpmwtest.Request{Path: "/payments", Body: `{"amount": 1}`},
+//			ChangedBody: `{"amount": 2}`,
+//		})
+//	}
+//
+// A service that runs somewhere is tested from its description in a file, which is a [Target] in JSON:
+//
+//	go test github.com/oncebox/oncebox/httpmw/httpmwtest -run TestTarget -v -url http://127.0.0.1:8080
+//
+// # What it proves
+//
+// Each row of the suite is one rule, and its name says which. What the description does not tell how to provoke is not
+// run; how many rules were run, and which were not, is logged. With only what is required, these are: retries, the spellings of a key,
+// another content under the same key, bodies that end too early, clients at once, problems as JSON.
+//
+// Who executes a request twice and gives the same answer is found out only if what was committed is counted: Target.Effects, or
+// "effects" in a file.
+//
+// Keys are random, so a service can be tested again and again. It keeps what the requests made.
+//
+// # Who tests the test
+//
+// The suite's own tests run each row against services that break just its rule, and want the row to say so.
+package httpmwtest

@@ -1,0 +1,267 @@
+package httpmwtest
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/stretchr/testify/require"
+)
+
+func testManyClients(s *session) {
+	const clients = 20
+	key, before := newKey(), s.effects()
+	type result struct {
+		reply
+		conflicts []reply
+		err       error
+	}
+	results := make([]result, clients)
+	ctx, cancel := context.WithTimeout(s.t.Context(), s.patience)
+	defer cancel()
+	var group sync.WaitGroup
+	for i := range clients {
+		group.Go(func() {
+			r := &results[i]
+			for {
+				if r.reply, r.err = s.attempt(ctx, s.target.Create, key); r.err != nil || r.status != http.StatusConflict {
+					return
+				}
+				r.conflicts = append(r.conflicts, r.reply)
+				s.pause()
+			}
+		})
+	}
+	group.Wait()
+	executed := 0
+	for _, r := range results {
+		require.NoError(s.t, r.err, "a client was not answered")
+		require.Equal(s.t, results[0].status, r.status, "the clients' answers differ: %s", r.body)
+		require.Equal(s.t, results[0].body, r.body, "the clients' answers differ")
+		if !r.replayed() {
+			executed++
+		}
+		for _, c := range r.conflicts {
+			s.refused(c, http.StatusConflict, "idempotency-key-in-progress", true, key)
+		}
+	}
+	require.True(s.t, results[0].success(), "%d %s", results[0].status, results[0].body)
+	require.Equal(s.t, 1, executed, "answers that are no replays")
+	s.committed(1, before, "many clients with one key")
+}
+
+// flight is a request under way.
+type flight struct {
+	key  string
+	done chan struct{}
+	gone context.CancelFunc // the client closes its connection
+	got  reply
+	err  error
+}
+
+// fly sends the slow request and returns when another client was told that its key is in flight.
+func (s *session) fly() *flight {
+	s.t.Helper()
+	return s.flyWith(*s.target.Slow)
+}
+
+func (s *session) flyWith(slow Request) *flight {
+	s.t.Helper()
+	for range 10 {
+		ctx, cancel := context.WithTimeout(s.t.Context(), s.patience)
+		s.t.Cleanup(cancel)
+		f := &flight{key: newKey(), done: make(chan struct{}), gone: cancel}
+		s.flights++
+		go func() {
+			defer close(f.done)
+			f.got, f.err = s.attempt(ctx, slow, f.key)
+		}()
+		for s.landed(f) == nil {
+			s.pause() // or the other client would come first
+			got := s.send(slow, f.key)
+			if got.status == http.StatusConflict {
+				if s.landed(f) == nil {
+					s.refused(got, http.StatusConflict, "idempotency-key-in-progress", true, f.key)
+					return f
+				}
+				break
+			}
+			if got.replayed() {
+				break // it was done before anybody met it
+			}
+			require.True(s.t, got.success(), "a key in flight: %d %s", got.status, got.body)
+			<-f.done // it came first all the same
+			require.Equal(s.t, http.StatusConflict, f.got.status, "both were executed, or one waited for the other: %s", f.got.body)
+		}
+		<-f.done
+	}
+	require.FailNow(s.t, "the slow request was never met in flight: it is too quick, or one waited for the other")
+	return nil
+}
+
+// landed returns what became of it, nil: it is under way.
+func (s *session) landed(f *flight) *reply {
+	select {
+	case <-f.done:
+		return &f.got
+	default:
+		return nil
+	}
+}
+
+func testInFlight(s *session) {
+	before := s.effects()
+	f := s.fly()
+	<-f.done
+	require.NoError(s.t, f.err)
+	require.True(s.t, f.got.success(), "%d %s", f.got.status, f.got.body)
+	require.False(s.t, f.got.replayed(), "the first answer says that it is a replay")
+	s.replays(f.got, *s.target.Slow, f.key)
+	s.committed(s.flights, before, "each key once")
+}
+
+// testAnotherInFlight: what the first one has sent cannot be seen from outside of its transaction, so that any content is
+// told to wait. Once it is known, another one is refused.
+func testAnotherInFlight(s *session) {
+	for range 10 {
+		f := s.fly()
+		changed := *s.target.Slow
+		changed.Path = withQuery(changed.Path, "another=1")
+		got := s.send(changed, f.key)
+		inFlight := s.landed(f) == nil // and so it was when that was answered
+		<-f.done
+		require.NoError(s.t, f.err)
+		require.False(s.t, got.success(), "another content under a key in flight was executed")
+		if s.target.SlowLeased {
+			s.reused(got, f.key) // a claim is committed before the work
+		} else if inFlight {
+			s.refused(got, http.StatusConflict, "idempotency-key-in-progress", true, f.key)
+		}
+		s.reused(s.send(changed, f.key), f.key, f.got.body)
+		s.replays(f.got, *s.target.Slow, f.key)
+		if inFlight {
+			return
+		}
+	}
+	require.FailNow(s.t, "the slow request was never met in flight")
+}
+
+func testClientGone(s *session) {
+	before := s.effects()
+	for range 10 {
+		f := s.fly()
+		f.gone()
+		<-f.done
+		if f.err == nil {
+			continue // it was answered before the client went away
+		}
+		settled := func(r reply) bool { return r.status != http.StatusConflict }
+		got := s.eventually("an answer to the retry", settled, *s.target.Slow, f.key)
+		require.True(s.t, got.success(), "the work went on without its client: %d %s", got.status, got.body)
+		require.True(s.t, got.replayed(), "the retry was executed: the work had ended with its client's connection")
+		s.committed(s.flights, before, "each key once, and the one whose client went away")
+		return
+	}
+	require.FailNow(s.t, "the slow request was always answered first")
+}
+
+func testWaits(s *session) {
+	const clients = 4
+	key, before := newKey(), s.effects()
+	answers, errs := make([]reply, clients), make([]error, clients)
+	ctx, cancel := context.WithTimeout(s.t.Context(), s.patience)
+	defer cancel()
+	var group sync.WaitGroup
+	for i := range clients {
+		group.Go(func() { answers[i], errs[i] = s.attempt(ctx, *s.target.Waits, key) })
+	}
+	group.Wait()
+	executed := 0
+	for i, got := range answers {
+		require.NoError(s.t, errs[i], "a client was not answered")
+		require.True(s.t, got.success(), "everybody waits for the answer: %d %s", got.status, got.body)
+		require.Equal(s.t, answers[0].body, got.body, "the clients' answers differ")
+		if !got.replayed() {
+			executed++
+		}
+	}
+	require.Equal(s.t, 1, executed, "answers that are no replays")
+	s.committed(1, before, "clients that waited")
+}
+
+// testLeased: a claim is committed before the work, so that another content is seen while it goes on.
+func testLeased(s *session) {
+	before := s.effects()
+	for range 10 {
+		f := s.flyWith(*s.target.Leased)
+		changed := *s.target.Leased
+		changed.Path = withQuery(changed.Path, "another=1")
+		got := s.send(changed, f.key)
+		inFlight := s.landed(f) == nil
+		s.reused(got, f.key)
+		<-f.done
+		require.NoError(s.t, f.err)
+		s.replays(f.got, *s.target.Leased, f.key)
+		s.committed(s.flights, before, "each key once")
+		if inFlight {
+			return
+		}
+	}
+	require.FailNow(s.t, "the leased request was never met in flight")
+}
+
+// testImpatient: a conflict comes in spite of the wait, and the one who waits does no harm.
+func testImpatient(s *session) {
+	before := s.effects()
+	f := s.flyWith(*s.target.Impatient)
+	<-f.done
+	require.NoError(s.t, f.err)
+	require.True(s.t, f.got.success(), "%d %s", f.got.status, f.got.body)
+	s.replays(f.got, *s.target.Impatient, f.key)
+	s.committed(s.flights, before, "each key once")
+}
+
+// testTakenOver: nobody executes it while the lease of the lost one lasts, and somebody does then.
+func testTakenOver(s *session) {
+	key, before := newKey(), s.effects()
+	ctx, cancel := context.WithTimeout(s.t.Context(), s.patience)
+	defer cancel()
+	if lost, err := s.attempt(ctx, *s.target.TakenOver, key); err == nil {
+		require.False(s.t, lost.success(), "TakenOver says otherwise: %s", lost.body)
+	}
+	s.refused(s.send(*s.target.TakenOver, key), http.StatusConflict, "idempotency-key-in-progress", true, key)
+	first := s.eventually("the end of the lease", func(r reply) bool { return r.status != http.StatusConflict }, *s.target.TakenOver, key)
+	require.True(s.t, first.success(), "after the end of the lease: %d %s", first.status, first.body)
+	require.False(s.t, first.replayed(), "it was never executed, and is replayed")
+	s.replays(first, *s.target.TakenOver, key)
+	s.committed(1, before, "a request that was taken over")
+}
+
+// testRecovers: the step is not done again, and the request goes on.
+func testRecovers(s *session) {
+	key, before := newKey(), s.effects()
+	first := s.send(*s.target.Recovers, key)
+	require.GreaterOrEqual(s.t, first.status, http.StatusInternalServerError, "Recovers says otherwise: %s", first.body)
+	s.replays(s.executes(*s.target.Recovers, key), *s.target.Recovers, key)
+	s.committed(1, before, "a step whose outcome was found out")
+}
+
+func testResolved(s *session) {
+	key, before := newKey(), s.effects()
+	first := s.send(*s.target.Unknown, key)
+	require.GreaterOrEqual(s.t, first.status, http.StatusInternalServerError, "Unknown says otherwise: %s", first.body)
+	require.NoError(s.t, s.target.Resolve(), "resolve what is unknown")
+	s.replays(s.executes(*s.target.Unknown, key), *s.target.Unknown, key)
+	s.committed(1, before, "a step that an operator has resolved")
+}
+
+func testUnknown(s *session) {
+	key := newKey()
+	first := s.send(*s.target.Unknown, key)
+	require.GreaterOrEqual(s.t, first.status, http.StatusInternalServerError, "Unknown says otherwise: %s", first.body)
+	before := s.effects()
+	for range 2 {
+		s.refused(s.send(*s.target.Unknown, key), http.StatusServiceUnavailable, "idempotency-key-unknown", true, key)
+	}
+	s.committed(0, before, "retries, while the outcome is unknown")
+}

@@ -1,0 +1,32 @@
+package httpmwtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/watched"
+)
+
+// watch runs a row and returns what it complained of, "" if it passed. It waits less than a row does that has to pass.
+func watch(t *testing.T, target Target, c testCase) string {
+	t.Helper()
+	return watched.Run(t.Context(), func(by *watched.T) {
+		s := open(by, target)
+		s.patience = 2 * time.Second
+		c.run(s)
+	})
+}
+
+func TestRecorder(t *testing.T) {
+	cleaned := false
+	said := watch(t, Target{}, testCase{run: func(s *session) {
+		s.t.Cleanup(func() { cleaned = true })
+		require.FailNow(s.t, "the complaint")
+		require.FailNow(s.t, "never reached")
+	}})
+	require.True(t, cleaned)
+	require.Contains(t, said, "the complaint")
+	require.NotContains(t, said, "never reached", "it stops at the first failure")
+}

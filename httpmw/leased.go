@@ -1,0 +1,173 @@
+package httpmw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/oncebox/oncebox/idempotency"
+)
+
+// LeaseConfig makes [Idempotency] hold a lease of the key instead of a transaction; see Lease mode in the documentation of the
+// package.
+type LeaseConfig struct {
+	// TTL is how long a process may be silent before another one takes its request over, at least 1s. It is renewed every
+	// third of that. Default: 90s.
+	TTL time.Duration
+	// Recover finds out what became of a step of [idempotency.StepOnce] that was begun and has no result: by asking the other
+	// side. It is called before the handler is run again, by one request at a time, with that request, whose body can be read,
+	// while the lease is renewed, and within IdempotencyConfig.Timeout. idempotency.StepDone has the handler go on with that result, StepNotDone has it do
+	// the step, and the zero Outcome, as well as an error, leaves it unknown: the client gets 503 and nothing runs. A call that
+	// was sent when the step began may still be on its way. Of an error the type is logged and not the text, which may quote the
+	// request. Default: nil, steps stay unknown until an operator resolves them.
+	Recover func(ctx context.Context, r *http.Request, u idempotency.Unknown) (idempotency.Outcome, error)
+}
+
+// minLease is the shortest lease that can be renewed in time on a machine that is busy.
+const minLease = time.Second
+
+func (c *LeaseConfig) validate() error {
+	if c != nil && c.TTL != 0 && c.TTL < minLease {
+		return fmt.Errorf("httpmw: IdempotencyConfig.Lease.TTL is %s: give at least %s", c.TTL, minLease)
+	}
+	return nil
+}
+
+func (c *LeaseConfig) ttl() time.Duration {
+	if c.TTL == 0 {
+		return idempotency.DefaultLease
+	}
+	return c.TTL
+}
+
+// leased is once for a handler that runs without a transaction. The claim is committed before it and the answer after it.
+func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp idempotency.Fingerprint) (*answer, string) {
+	claim, found, err := k.claim(ctx, e, key, fp)
+	if claim == nil {
+		return k.conclude(ctx, e, run{found: found}, key, err)
+	}
+	stored := false
+	defer func() {
+		// It panicked, or what it did could not be written down. Also if the lease seems to be lost: a renewal may have come through
+		// in that moment, and then nobody has it. Of a lease that is another's this ends nothing.
+		if !stored {
+			k.release(ctx, claim, key)
+		}
+	}()
+	var rec *recorder
+	err = claim.Run(ctx, func(ctx context.Context) error {
+		var err error
+		rec, err = e.run(ctx, k.cfg.MaxHeld)
+		return err
+	})
+	if rec == nil { // the lease was gone before the handler began
+		return k.conclude(ctx, e, run{}, key, fmt.Errorf("%w: %w", idempotency.ErrInProgress, err))
+	}
+	if errors.Is(err, idempotency.ErrLeaseLost) {
+		// Whatever it answered: it is another process that decides now.
+		return k.concludeLeased(ctx, e, key, err)
+	}
+	if rec.status >= http.StatusBadRequest && !k.keeps(e, rec.status) {
+		if err != nil {
+			return k.concludeLeased(ctx, e, key, err)
+		}
+		return rec.answer(), outcomeReleased
+	}
+	resp := k.response(ctx, rec)
+	if err != nil {
+		k.log.WarnContext(ctx, "oncebox: the request was executed and its answer is not kept", "key", key.String(), "route", e.r.Pattern,
+			"error", err)
+		resp.Body, resp.Omitted = nil, idempotency.OmittedNotHeld
+	}
+	if err := claim.Complete(ctx, k.units.DB(ctx), resp); err != nil {
+		return k.concludeLeased(ctx, e, key, err)
+	}
+	stored = true
+	if err != nil {
+		return k.tombstone(e, &resp), outcomeExecuted // what retries get as well
+	}
+	return rec.answer(), outcomeExecuted
+}
+
+// claim claims the key, and finds out what has to be known before anything runs.
+func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp idempotency.Fingerprint) (
+	_ *idempotency.Claim, found *idempotency.Response, err error,
+) {
+	opts := []idempotency.ClaimOption{idempotency.WithLease(k.cfg.Lease.ttl())}
+	if k.cfg.Lease.Recover != nil {
+		opts = append(opts, idempotency.WithRecovery())
+	}
+	claim, found, err := k.store.Claim(ctx, k.units.DB(ctx), key, fp, opts...)
+	if claim == nil || len(claim.Unknown()) == 0 {
+		return claim, found, err
+	}
+	known := false
+	defer func() {
+		if !known {
+			k.release(ctx, claim, key)
+		}
+	}()
+	err = claim.Keep(ctx, func(ctx context.Context) error {
+		for _, u := range claim.Unknown() {
+			r := e.request(ctx)
+			outcome, err := k.cfg.Lease.Recover(r.Context(), r, u)
+			if err != nil {
+				k.log.ErrorContext(ctx, "oncebox: LeaseConfig.Recover returned an error", "key", key.String(), "step", u.Step,
+					"type", fmt.Sprintf("%T", err)) // the text may quote the request
+				continue
+			}
+			if err := claim.Resolve(ctx, u, outcome); err != nil {
+				k.log.ErrorContext(ctx, "oncebox: the outcome of a step could not be found out", "key", key.String(), "step", u.Step, "error", err)
+			}
+		}
+		return nil
+	})
+	switch known = err == nil && len(claim.Unknown()) == 0; {
+	case err != nil:
+		return nil, nil, fmt.Errorf("%w: %w", idempotency.ErrInProgress, err) // it is another one that finds out
+	case !known:
+		return nil, nil, idempotency.ErrStepUnknown
+	}
+	return claim, nil, nil
+}
+
+// patience is the Retry-After of a key in progress. A claim that was not renewed for half of its length is that of a process which
+// has died, most likely: nothing changes before it ends.
+func (k *keyed) patience(err error) string {
+	busy, ok := errors.AsType[*idempotency.InProgressError](err)
+	if !ok || k.cfg.Lease == nil || busy.Rest > k.cfg.Lease.ttl()/2 {
+		return k.retryAfter
+	}
+	return seconds(max(busy.Rest, k.cfg.RetryAfter))
+}
+
+// seconds is at least d, as a header has it.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+func (k *keyed) release(ctx context.Context, claim *idempotency.Claim, key idempotency.Key) {
+	err := claim.Release(ctx)
+	if err != nil && !errors.Is(err, idempotency.ErrLeaseLost) {
+		k.log.WarnContext(ctx, "oncebox: a key could not be released and stays claimed until its lease ends", "key", key.String(), "error", err)
+	}
+}
+
+// concludeLeased answers the client of a handler that has run, and whose answer is not stored.
+func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency.Key, err error) (*answer, string) {
+	k.log.ErrorContext(ctx, "oncebox: a request under a lease was executed and its answer is not stored", "key", key.String(),
+		"method", e.r.Method, "route", e.r.Pattern, "error", err)
+	p, outcome := answerNotStored(), outcomeFailed
+	switch {
+	case errors.Is(err, errNotHeld):
+		p = answerNotHeld(workFailed)
+	case errors.Is(err, idempotency.ErrLeaseLost):
+		p, outcome = inProgress(), outcomeLost
+	case errors.Is(err, idempotency.ErrStepUnknown):
+		p, outcome = keyUnknown(), outcomeUnknown
+	}
+	return p.answer(e.w, k.cfg.ProblemBase, k.retryAfter), outcome
+}

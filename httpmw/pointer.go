@@ -1,0 +1,55 @@
+package httpmw
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// pointers are places in JSON texts, as a tree of names. Where it ends, in nil, the whole value is meant.
+type pointers map[string]pointers
+
+// parsePointers reads JSON pointers (RFC 6901).
+func parsePointers(texts []string) (pointers, error) {
+	root := pointers{}
+	for _, text := range texts {
+		if !strings.HasPrefix(text, "/") {
+			return nil, fmt.Errorf("%q is no JSON pointer to a member: write /name, or /name/name", text)
+		}
+		names := strings.Split(text[1:], "/")
+		at := root
+		for i, name := range names {
+			name, err := unescape(name)
+			if err != nil {
+				return nil, fmt.Errorf("%q is no JSON pointer: %w", text, err)
+			}
+			below, known := at[name]
+			if known && below == nil {
+				break // a pointer to what holds it was there before
+			}
+			if i == len(names)-1 {
+				at[name] = nil
+				break
+			}
+			if below == nil {
+				below = pointers{}
+				at[name] = below
+			}
+			at = below
+		}
+	}
+	return root, nil
+}
+
+func unescape(name string) (string, error) {
+	if strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(name), "~") {
+		return "", errors.New("in a name write ~0 for ~ and ~1 for /")
+	}
+	return strings.NewReplacer("~0", "~", "~1", "/").Replace(name), nil
+}
+
+// at goes one step down. whole says that the value there is meant, with all that is in it.
+func (p pointers) at(name string) (below pointers, whole bool) {
+	below, known := p[name]
+	return below, known && below == nil
+}

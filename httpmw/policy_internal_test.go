@@ -1,0 +1,73 @@
+package httpmw
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A problem that is added gets a page, and a line in the documentation of the package.
+func TestAllProblemsAreExplained(t *testing.T) {
+	source, err := os.ReadFile("problem.go")
+	require.NoError(t, err)
+	documentation, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	explained := map[string]bool{}
+	for _, k := range (&policy{cfg: (*IdempotencyConfig)(nil).withDefaults()}).kinds(true) {
+		require.NotEmpty(t, k.Advice)
+		explained[k.Type] = true
+	}
+	found := regexp.MustCompile(`Type: "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1)
+	require.Len(t, found, len(explained))
+	for _, f := range found {
+		require.True(t, explained[f[1]], f[1])
+		require.Contains(t, string(documentation), "//\t"+f[1]+" ")
+	}
+}
+
+// The pattern that is published lets through what the middleware takes, and nothing else.
+func TestPublishedPatternOfKeys(t *testing.T) {
+	for _, cfg := range []IdempotencyConfig{{}, {MinKey: 4}, {StrictKey: true}, {StrictKey: true, MinKey: 4}} {
+		p := &policy{cfg: cfg.withDefaults()}
+		text, err := json.Marshal(p.parameter())
+		require.NoError(t, err)
+		var parameter struct {
+			Schema struct {
+				Pattern string `json:"pattern"`
+			} `json:"schema"`
+		}
+		require.NoError(t, json.Unmarshal(text, &parameter))
+		pattern := regexp.MustCompile(parameter.Schema.Pattern)
+		for _, line := range []string{
+			"8e03", `"8e03"`, "payroll:2025-03", `a\bc`, `"a\\bc"`, `"say \"hi\""`, `"a, b"`, "a-c+d", "!~#", strings.Repeat("k", 255),
+			strings.Repeat("k", 256), `"` + strings.Repeat(`\"`, 255) + `"`, `"` + strings.Repeat("k", 256) + `"`, "", `"`, `""`, `"k`, `k"`, `"k"x`, `"k";a=1`,
+			`"a\b"`, `"a\`, "a,bc",
+			"a b c", "a\x00b", "a\x7fbc", "édge", `"édge"`, "\"a\x01bc\"", "abc", `"abc"`, `"ab\""`, "abcd\n",
+		} {
+			_, reason := keyRule{p.cfg.StrictKey, p.cfg.MinKey}.parse([]string{line})
+			require.Equal(t, reason == "", pattern.MatchString(line), "%q %s", line, reason)
+		}
+	}
+}
+
+func TestTextsOfNumbers(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		10 * time.Second: "10s", time.Minute: "1m", 10 * time.Minute: "10m", time.Hour: "1h", 30 * 24 * time.Hour: "720h", 90 * time.Second: "1m30s",
+		time.Hour + time.Second: "1h0m1s", 90 * time.Minute: "1h30m", 1500 * time.Millisecond: "1.5s", 0: "0s",
+	} {
+		require.Equal(t, want, duration(d))
+	}
+	for n, want := range map[int64]string{
+		-1: "any number of bytes", 0: "0 bytes", 1000: "1000 bytes", 2048: "2 KiB", 3 << 20: "3 MiB", 1<<20 + 1: "1048577 bytes",
+	} {
+		require.Equal(t, want, size(n))
+	}
+	require.Equal(t, "none", list([]int{}))
+	require.Equal(t, "1", list([]int{1}))
+	require.Equal(t, "1, 2 and 3", list([]int{1, 2, 3}))
+}

@@ -1,0 +1,157 @@
+package httpmw
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// policy is what a configuration means to clients.
+type policy struct {
+	cfg IdempotencyConfig
+	ttl time.Duration
+}
+
+// kind is a type of problem.
+type kind struct {
+	problem
+
+	Advice string // what a client does about it
+	when   bool   // it can happen as configured
+}
+
+// kinds returns what can happen as configured, or all there is, in the order of their status.
+func (p *policy) kinds(all bool) []kind {
+	lease := p.cfg.Lease != nil
+	notHeld := answerNotHeld(workUndone)
+	if lease {
+		notHeld = answerNotHeld(workFailed)
+	}
+	again := "Send the same request again, with the same key, after the time in Retry-After."
+	report := "This is a mistake in the service, not in the request. Report it."
+	list := []kind{
+		{keyMissing(), "Send an Idempotency-Key.", p.cfg.Required},
+		{keyInvalid(p.keyRules()), "Send one key of this form.", true},
+		{scopeInvalid(), "Correct what names tenant and user.", true},
+		{tenantInvalid(), "Correct what names the tenant.", true},
+		{bodyUnreadable(), "Send the request again, with the same key.", true},
+		{principalMissing(), "Authenticate, and send the request again with the same key.", true},
+		{inProgress(), again, true},
+		{notReplayable(0), "Read the resource; the Location of the answer may lead to it. Do not choose a new key: that would do the work once more.", true},
+		{bodyTooLarge(), "Send less: at most " + size(p.cfg.MaxBody) + ".", p.cfg.MaxBody >= 0},
+		{keyReused(p.cfg.ReusedStatus), "Choose a new key if this is another operation. If it was meant to be a retry, send what was sent first.", true},
+		{notHeld, report, true},
+		{misplaced(), report, true},
+		{storeUnavailable(), again, true},
+		{transactionFailed(), again, !lease},
+		{commitUnknown(), again, !lease},
+		{keyUnknown(), again + " If it stays like this, ask the operators of the service.", lease},
+		{answerNotStored(), again, lease},
+	}
+	list = slices.DeleteFunc(list, func(k kind) bool { return !all && !k.when })
+	slices.SortStableFunc(list, func(a, b kind) int { return cmp.Compare(a.Status, b.Status) })
+	return list
+}
+
+// rule is a line of the policy.
+type rule struct{ Name, Text string }
+
+func (p *policy) rules() []rule {
+	c := p.cfg
+	rules := []rule{
+		{"Requests", fmt.Sprintf("%s with an Idempotency-Key are executed once. %s", list(c.Methods), p.required())},
+		{"The key", p.keyRules()},
+		{"Whose key", "A key belongs to the caller, the method and the path. The same key of somebody else, or elsewhere, is another key."},
+		{"The same request", p.sameness()},
+		{"Another request", fmt.Sprintf("With a key that was used for another request, the answer is %d and nothing is executed.", c.ReusedStatus)},
+		{"At the same time", p.concurrency()},
+		{"Kept", p.kept()},
+		{"Replays", "A replay has the status and the body of the first answer, byte for byte, the headers " + list(p.storedHeaders()) +
+			" of it, and Idempotent-Replayed: true."},
+		{"Sizes", p.sizes()},
+	}
+	if c.Lease != nil {
+		rules = append(rules, rule{"Failures", "If the service dies at work, the answer is 409 for up to " + duration(c.Lease.ttl()) +
+			". The next retry goes on where it ended."})
+	} else {
+		rules = append(rules, rule{"Failures", "An answer that is not kept, and a service that dies at work, have changed nothing."})
+	}
+	return rules
+}
+
+func (p *policy) required() string {
+	if p.cfg.Required {
+		return "A key is required."
+	}
+	return "Without a key they are executed each time."
+}
+
+func (p *policy) keyRules() string {
+	text := fmt.Sprintf("%d to 255 visible ASCII characters without quotes and commas, or any in double quotes with \\\" and \\\\ escaped. "+
+		"Both are the same key.", p.cfg.MinKey)
+	if p.cfg.StrictKey {
+		text = fmt.Sprintf("%d to 255 ASCII characters in double quotes, with \\\" and \\\\ escaped.", p.cfg.MinKey)
+	}
+	return text + " Case matters. Choose a new one for each operation, a UUID for example."
+}
+
+func (p *policy) sameness() string {
+	text := "A retry has the same query, content type and body. In JSON, white space and the order of members make no difference."
+	if len(p.cfg.Exclude) > 0 {
+		text += " Neither do " + list(p.cfg.Exclude) + "."
+	}
+	if p.cfg.APIVersion != nil {
+		text += " It is for the same version of the interface."
+	}
+	return text
+}
+
+func (p *policy) concurrency() string {
+	if p.cfg.Wait > 0 {
+		return "While the first request is at work, others with its key wait for its answer, up to " + duration(p.cfg.Wait) + ", and then are answered 409."
+	}
+	return "While the first request is at work, others with its key are answered 409."
+}
+
+func (p *policy) sizes() string {
+	text := fmt.Sprintf("Requests have %s at most, answers %s.", size(p.cfg.MaxBody), size(int64(p.cfg.MaxHeld)))
+	if p.cfg.MaxAnswer >= 0 {
+		text += " Of an answer larger than " + size(int64(p.cfg.MaxAnswer)) + " the body is not kept: retries are answered 410."
+	}
+	return text
+}
+
+func (p *policy) kept() string {
+	text := "for " + duration(p.ttl)
+	if p.ttl < 0 {
+		text = "for good"
+	}
+	kept := "all below 400"
+	if more := statuses(p.cfg.Keep); len(more) > 0 {
+		kept += " and " + list(more)
+	}
+	return "Answers are kept " + text + ": " + kept + ". Others are not: a retry with the same key is executed."
+}
+
+// storedHeaders are those of replays, without the ones that are on every answer anyway.
+func (p *policy) storedHeaders() []string {
+	names := StoredHeaders()
+	for _, name := range p.cfg.Headers {
+		names = append(names, http.CanonicalHeaderKey(name))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// statuses returns the known ones from 400 on for which keep is true.
+func statuses(keep func(int) bool) []int {
+	var kept []int
+	for status := http.StatusBadRequest; status < 600; status++ {
+		if http.StatusText(status) != "" && keep(status) {
+			kept = append(kept, status)
+		}
+	}
+	return kept
+}

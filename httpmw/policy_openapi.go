@@ -1,0 +1,148 @@
+//nolint:goconst // the words of OpenAPI stand where it wants them
+package httpmw
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/idempotency"
+)
+
+// object is one of JSON.
+type object = map[string]any
+
+func ref(to string) object { return object{"$ref": "#/components/" + to} }
+
+// openAPI makes a document that is valid by itself and has nothing but components.
+func (p *policy) openAPI() []byte {
+	text, err := json.MarshalIndent(object{
+		"openapi": "3.1.0",
+		"info":    object{"title": "Idempotency keys", "version": "1", "description": "To be referred to by operations that take an Idempotency-Key."},
+		"components": object{
+			"parameters": object{"IdempotencyKey": p.parameter()},
+			"headers": object{
+				"IdempotentReplayed": object{
+					"description": "The answer is that of an earlier request with this key.",
+					"schema":      object{"type": "string", "const": "true"},
+				},
+				"RetryAfter": object{"description": "Seconds to wait.", "schema": object{"type": "integer", "minimum": 0}},
+			},
+			"responses": p.responses(),
+			"schemas":   object{"IdempotencyProblem": p.schema()},
+		},
+		"x-idempotency": p.extension(),
+	}, "", "  ")
+	if err != nil {
+		panic(err) // strings, numbers and booleans only
+	}
+	return append(text, '\n')
+}
+
+func (p *policy) parameter() object {
+	quoted := fmt.Sprintf(`"([ !#-\[\]-~]|\\["\\]){%d,%d}"`, p.cfg.MinKey, idempotency.MaxKey)
+	pattern := fmt.Sprintf(`^([!#-+\x2D-~]{%d,%d}|%s)$`, p.cfg.MinKey, idempotency.MaxKey, quoted)
+	if p.cfg.StrictKey {
+		pattern = "^" + quoted + "$"
+	}
+	return object{
+		"name": "Idempotency-Key", "in": "header", "required": p.cfg.Required,
+		"description": p.keyRules() + " " + p.kept(),
+		"schema":      object{"type": "string", "pattern": pattern},
+	}
+}
+
+// responses are named Idempotency409 and so on: an operation has one for each status.
+func (p *policy) responses() object {
+	kinds := map[int][]kind{}
+	for _, k := range p.kinds(false) {
+		kinds[k.Status] = append(kinds[k.Status], k)
+	}
+	responses := object{}
+	for status, kinds := range kinds {
+		var text strings.Builder
+		var types []string
+		headers := object{}
+		for _, k := range kinds {
+			text.WriteString("- " + k.Type + ": " + k.Title + ". " + k.Advice + "\n")
+			types = append(types, p.cfg.ProblemBase+k.Type)
+			if k.waits() {
+				headers["Retry-After"] = ref("headers/RetryAfter")
+			}
+		}
+		response := object{
+			"description": text.String(),
+			"content": object{mediaProblem: object{"schema": object{
+				"allOf": []any{ref("schemas/IdempotencyProblem"), object{"properties": object{"type": object{"enum": types}}}},
+			}}},
+		}
+		if len(headers) > 0 {
+			response["headers"] = headers
+		}
+		responses[fmt.Sprintf("Idempotency%d", status)] = response
+	}
+	return responses
+}
+
+func (p *policy) schema() object {
+	var types []string
+	for _, k := range p.kinds(false) {
+		types = append(types, p.cfg.ProblemBase+k.Type)
+	}
+	return object{
+		"type": "object", "description": "A problem as of RFC 9457.", "required": []string{"type", "title", "status", "retryable"},
+		"properties": object{
+			"type":            object{"type": "string", "format": "uri-reference", "examples": types},
+			"title":           object{"type": "string"},
+			"status":          object{"type": "integer"},
+			"detail":          object{"type": "string"},
+			"retryable":       object{"type": "boolean", "description": "The same request with the same key may succeed."},
+			"executed_status": object{"type": "integer", "description": "The status of an answer that was not kept."},
+		},
+	}
+}
+
+// extension has the rules for programs. Durations are in seconds, sizes in bytes; null: no limit.
+func (p *policy) extension() object {
+	kept := statuses(p.cfg.Keep)
+	mode, lease := "atomic", any(nil)
+	if p.cfg.Lease != nil {
+		mode, lease = "lease", p.cfg.Lease.ttl().Seconds()
+	}
+	return object{
+		"methods":           p.cfg.Methods,
+		"required":          p.cfg.Required,
+		"mode":              mode,
+		"lease_seconds":     lease,
+		"ttl_seconds":       limited(p.ttl, time.Duration.Seconds),
+		"wait_seconds":      p.cfg.Wait.Seconds(),
+		"max_request_bytes": limited(p.cfg.MaxBody, func(n int64) int64 { return n }),
+		"max_answer_bytes":  limited(p.cfg.MaxHeld, func(n int) int { return n }),
+		"max_stored_bytes":  limited(p.cfg.MaxAnswer, func(n int) int { return n }),
+		"stored_headers":    p.storedHeaders(),
+		"stored_statuses":   append([]string{"2XX", "3XX"}, texts(kept)...),
+		"released_statuses": texts(statuses(func(status int) bool { return !slices.Contains(kept, status) })),
+		"reused_status":     p.cfg.ReusedStatus,
+		"excluded_members":  append([]string{}, p.cfg.Exclude...),
+		"versioned":         p.cfg.APIVersion != nil,
+	}
+}
+
+// limited returns nil, null in JSON, for -1.
+func limited[T ~int | ~int64, V any](n T, value func(T) V) any {
+	if n < 0 {
+		return nil
+	}
+	return value(n)
+}
+
+func texts(numbers []int) []string {
+	out := make([]string, len(numbers))
+	for i, n := range numbers {
+		out[i] = strconv.Itoa(n)
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// queued begins the key in a transaction of its own, and returns the id that PostgreSQL gave it, "" if none.
+func queued(t *testing.T, db *pgtest.DB, store *idempotency.Store, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Begun, string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.DSN)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	b := &pgx.Batch{}
+	begun := store.QueueBegin(b, key, fp)
+	require.NoError(t, tx.SendBatch(t.Context(), b).Close())
+	var xid sql.NullString
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id_if_assigned()::text").Scan(&xid))
+	require.NoError(t, tx.Rollback(t.Context()))
+	return begun, xid.String
+}
+
+// An id is taken by those who are about to work, and by nobody who is sent away: retries, conflicts, and each look of those who wait.
+func TestOnlyNewKeysTakeAnIDOfATransaction(t *testing.T) {
+	db := pgtest.Migrated(t)
+	store := newStore(t, db, 0)
+	resp := idempotency.Response{Status: 201, Header: map[string][]string{}, Body: []byte("b")}
+	complete(t, store, db.DB, keyOf(t, store, "done"), resp)
+	claim(t, store, db.DB, keyOf(t, store, "claimed"))
+	busy, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer busy.Rollback()
+	_, err = store.Begin(t.Context(), busy, keyOf(t, store, "busy"), one)
+	require.NoError(t, err)
+
+	for name, tc := range map[string]struct {
+		fp   idempotency.Fingerprint
+		resp *idempotency.Response
+		err  error
+	}{
+		"new":     {fp: one},
+		"done":    {fp: one, resp: &resp},
+		"claimed": {fp: one, err: idempotency.ErrInProgress},
+		"busy":    {fp: one, err: idempotency.ErrInProgress},
+	} {
+		key := keyOf(t, store, name)
+		begun, xid := queued(t, db, store, key, tc.fp)
+		require.ErrorIs(t, begun.Err, tc.err, name)
+		require.Equal(t, tc.resp, begun.Response, name)
+		require.Equal(t, begun.XID, xid, name)
+		require.Equal(t, name == "new", xid != "", name)
+
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = store.Begin(t.Context(), tx, key, tc.fp)
+		require.ErrorIs(t, err, tc.err, name)
+		var id sql.NullString
+		require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT pg_current_xact_id_if_assigned()::text").Scan(&id))
+		require.Empty(t, id.String, "%s: nobody has asked for it", name)
+		require.NoError(t, tx.Rollback())
+	}
+	begun, xid := queued(t, db, store, keyOf(t, store, "done"), other)
+	require.ErrorIs(t, begun.Err, idempotency.ErrMismatch)
+	require.Empty(t, xid)
+	_, xid = queued(t, db, store, keyOf(t, store, "new"), one)
+	require.NotEmpty(t, xid)
+	exec(t, db, "UPDATE idempotency_keys SET expires_at = now() WHERE state = 'completed'")
+	begun, xid = queued(t, db, store, keyOf(t, store, "done"), one)
+	require.NoError(t, begun.Err)
+	require.Nil(t, begun.Response)
+	require.Equal(t, begun.XID, xid)
+	require.NotEmpty(t, xid, "a key that has expired is a new one")
+}
+
+func TestIdleTimeoutIsThatOfTheTransaction(t *testing.T) {
+	for _, pooler := range []bool{false, true} {
+		db := pgtest.Migrated(t)
+		db.SetMaxOpenConns(1)
+		store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Pooler: pooler})
+		show := func(tx bun.IDB) (value string) {
+			require.NoError(t, tx.NewRaw("SHOW idle_in_transaction_session_timeout").Scan(t.Context(), &value))
+			return value
+		}
+		within := func(session string, opts ...idempotency.BeginOption) (value string) {
+			exec(t, db, "SET idle_in_transaction_session_timeout = '"+session+"'")
+			require.NoError(t, transact(t, db.DB, func(tx bun.IDB) error {
+				_, err := store.Begin(t.Context(), tx, keyOf(t, store, "k"), one, opts...)
+				value = show(tx)
+				return err
+			}))
+			require.Equal(t, session, show(db.DB), "after COMMIT")
+			return value
+		}
+		require.Equal(t, "0", within("0"))
+		require.Equal(t, "35s", within("0", idempotency.WithIdleTimeout(35*time.Second)))
+		require.Equal(t, "1500ms", within("0", idempotency.WithIdleTimeout(1500*time.Millisecond)))
+		require.Equal(t, "2147483647ms", within("0", idempotency.WithIdleTimeout(100*24*time.Hour)))
+		require.Equal(t, "77s", within("77s", idempotency.WithIdleTimeout(35*time.Second)), "the session has a limit of its own")
+	}
+}
+
+// The server hears nothing of a machine that has vanished.
+func TestKeyIsFreeAfterItsTransactionWasIdle(t *testing.T) {
+	db := pgtest.Migrated(t)
+	store := newStore(t, db, 0)
+	key := keyOf(t, store, "k")
+	frozen, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer frozen.Rollback()
+	_, err = store.Begin(t.Context(), frozen, key, one, idempotency.WithIdleTimeout(300*time.Millisecond))
+	require.NoError(t, err)
+	begin := func(tx bun.IDB) error {
+		_, err := store.Begin(t.Context(), tx, key, one)
+		return err
+	}
+	require.Eventually(t, func() bool { return transact(t, db.DB, begin) == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Error(t, store.Complete(t.Context(), frozen, key, one, idempotency.Response{Status: 200}))
+}

@@ -1,0 +1,113 @@
+package idempotency
+
+import (
+	"database/sql"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/uptrace/bun"
+)
+
+const (
+	// cachedFor is how long an answer is given from memory. A row that expires sooner than that is not kept there; the
+	// statement that reads it says so.
+	cachedFor = time.Minute
+	// cachedBytes is the largest answer that is kept in memory, headers included.
+	cachedBytes = 4 << 10
+)
+
+// cache has the answers that were asked for more than once. Nothing is decided by it: completed rows never change, so all that
+// it can miss is that somebody has removed one, and of that it hears after a minute at the latest.
+//
+// A look-up may have read a row that is released before it gets here. So a released key leaves a mark, and is not cached while that
+// lasts.
+type cache struct {
+	answers *lru.Cache[cacheKey, *cached]
+
+	mu       sync.Mutex
+	released map[Key]time.Time // until when nothing is kept under it
+}
+
+// cacheKey: one store may serve several databases, each by a pool of its own.
+type cacheKey struct {
+	pool *sql.DB
+	key  Key
+}
+
+// cached is an answer, and the request that it belongs to.
+type cached struct {
+	fp    Fingerprint
+	resp  Response
+	until time.Time
+}
+
+// newCache returns nil for a size that is not positive. A nil cache is empty.
+func newCache(size int) *cache {
+	if size <= 0 {
+		return nil
+	}
+	answers, err := lru.New[cacheKey, *cached](size)
+	if err != nil {
+		panic(err) // for sizes that are not positive
+	}
+	return &cache{answers: answers, released: map[Key]time.Time{}}
+}
+
+// get returns nil if the answer is not there, or has been for too long. A transaction asks its database: it may be about to roll back
+// what it sees.
+func (c *cache) get(db bun.IDB, key Key, now time.Time) *cached {
+	pool, ok := db.(*bun.DB)
+	if c == nil || !ok {
+		return nil
+	}
+	found, ok := c.answers.Get(cacheKey{pool.DB, key})
+	if !ok || now.After(found.until) {
+		return nil
+	}
+	return found
+}
+
+// put keeps what was asked for at the time asked.
+func (c *cache) put(db bun.IDB, key Key, fp Fingerprint, resp Response, asked time.Time) {
+	pool, ok := db.(*bun.DB)
+	if c == nil || !ok || resp.size() > cachedBytes {
+		return
+	}
+	for name, values := range resp.Header {
+		resp.Header[name] = slices.Clip(values) // whoever adds a line gets a list of their own
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until, ok := c.released[key]; ok && asked.Before(until) {
+		return
+	}
+	c.answers.Add(cacheKey{pool.DB, key}, &cached{fp: fp, resp: resp, until: asked.Add(cachedFor)})
+}
+
+// release forgets the answer, of whichever database it is.
+func (c *cache) release(key Key, now time.Time) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.released, func(_ Key, until time.Time) bool { return now.After(until) })
+	c.released[key] = now.Add(cachedFor)
+	for _, at := range c.answers.Keys() {
+		if at.key == key {
+			c.answers.Remove(at)
+		}
+	}
+}
+
+// answer is that of [record.answer].
+func (a *cached) answer(fp Fingerprint) (*Response, error) {
+	if a.fp.differs(fp) {
+		return nil, ErrMismatch
+	}
+	resp := a.resp
+	return &resp, nil
+}

@@ -1,0 +1,217 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// DefaultLease is how long the owner of a claim may be silent before somebody else takes it over.
+const DefaultLease = 90 * time.Second
+
+// ErrLeaseLost means that the owner of a claim was silent for so long that another one may have taken it over. It is the cause
+// with which the context of [Claim.Run] is cancelled, and what all that writes under the claim returns from then on.
+var ErrLeaseLost = errors.New("idempotency: the lease of the key is lost: another process may have taken the request over")
+
+// InProgressError is [ErrInProgress] for a key that is claimed.
+type InProgressError struct {
+	// Rest is how long the lease lasts unless it is renewed: when the owner is dead, a retry after Rest takes the key over.
+	Rest time.Duration
+}
+
+func (e *InProgressError) Error() string {
+	return fmt.Sprintf("%s: its lease lasts %s at most unless it is renewed", ErrInProgress.Error(), e.Rest)
+}
+
+// Is makes it an [ErrInProgress].
+func (*InProgressError) Is(target error) bool { return target == ErrInProgress }
+
+const (
+	stateUnknown = "unknown"
+
+	claim = `SELECT claimed, coalesce(epoch, 0), coalesce(rest, 0), state, fingerprint_tag, fingerprint, status, headers, omitted, body
+FROM {schema}.idempotency_claim($1, $2, $3, $4, $5::uuid, $6::interval, $7, $8)`
+
+	// claimTries is how often a claim is repeated that another one was faster than, where the default isolation is stricter than
+	// READ COMMITTED.
+	claimTries = 5
+)
+
+// Claim is the right to work on a key, committed in the database and limited in time: it outlives transactions, and its owner
+// may call outside meanwhile. It is made by [Store.Claim].
+type Claim struct {
+	store *Store
+	db    *bun.DB
+	key   Key
+
+	owner string
+	epoch int
+	lease time.Duration
+	since time.Time // it is ours for lease from here, by the clock of this process
+
+	lose    context.CancelCauseFunc // set by Run
+	steps   steps
+	unknown []Unknown
+}
+
+// ClaimOption changes a claim.
+type ClaimOption func(*claimOptions)
+
+type claimOptions struct {
+	lease   time.Duration
+	recover bool
+}
+
+// WithLease sets how long the owner may be silent. Default: [DefaultLease].
+func WithLease(d time.Duration) ClaimOption { return func(o *claimOptions) { o.lease = d } }
+
+// WithRecovery claims a key also if the outcome of a step is unknown, to find out: see [Claim.Unknown].
+func WithRecovery() ClaimOption { return func(o *claimOptions) { o.recover = true } }
+
+// Claim claims a key, for work that no transaction can undo. db is the pool: the claim is committed when Claim returns. A claim
+// and no error: the caller works, within [Claim.Run], and then calls [Claim.Complete] or [Claim.Release]. A response: the work
+// was done before.
+//
+// The errors, in the order in which they are looked for: [ErrMismatch], also while the key is claimed; [*InProgressError], which
+// is an ErrInProgress; [ErrStepUnknown]. A claim whose lease has ended is taken over, with the steps that are done.
+func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, opts ...ClaimOption) (*Claim, *Response, error) {
+	pool, ok := db.(*bun.DB)
+	if !ok {
+		return nil, nil, errors.New("idempotency: Claim needs the pool: within a transaction nobody would see the claim")
+	}
+	o := claimOptions{lease: DefaultLease}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	c := &Claim{store: s, db: pool, key: key, owner: uuid.NewString(), lease: o.lease}
+	var (
+		claimed bool
+		rest    float64
+		row     record
+		err     error
+	)
+	for range claimTries {
+		c.since = time.Now()
+		err = s.run.QueryRow(ctx, pool, claim, []any{key.hash[:], key.tenant, fp.Tag, fp.Sum[:], c.owner, o.lease,
+			s.cfg.TTL.Seconds(), o.recover}, append([]any{&claimed, &c.epoch, &rest}, row.dest()...)...)
+		if pgsql.Code(err) != pgsql.CodeSerialization {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("idempotency: claim key %s: %w", key, pgsql.Explain(err))
+	case !claimed:
+		resp, err := row.refusal(fp, time.Duration(rest*float64(time.Second)))
+		if resp != nil {
+			s.recent.mark(key)
+		}
+		return nil, resp, err
+	}
+	if o.recover {
+		if c.unknown, err = s.open(ctx, pool, key); err != nil {
+			return nil, nil, errors.Join(err, c.Release(ctx))
+		}
+	}
+	// Only those before this one have left steps.
+	c.steps.loaded = c.epoch == 1
+	return c, nil, nil
+}
+
+// refusal is what a row says that cannot be claimed.
+func (r *record) refusal(fp Fingerprint, rest time.Duration) (*Response, error) {
+	switch {
+	case r.print().differs(fp):
+		return nil, ErrMismatch
+	case r.state.String == stateCompleted:
+		return r.answer(fp)
+	case r.state.String == stateUnknown:
+		return nil, ErrStepUnknown
+	default:
+		return nil, &InProgressError{Rest: max(rest, 0)}
+	}
+}
+
+const (
+	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed.
+	completeClaim = `WITH done AS (
+    UPDATE {schema}.idempotency_keys SET state = 'completed', status = $4, headers = $5::json, body = $6, omitted = $7,
+        completed_at = t.now, locked_until = NULL,
+        expires_at = CASE WHEN $8::float8 < 0 THEN 'infinity' ELSE t.now + make_interval(secs => $8::float8) END
+    FROM (SELECT clock_timestamp() AS now) t
+    WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed'
+    RETURNING key_hash
+), steps AS (DELETE FROM {schema}.idempotency_step s USING done WHERE s.key_hash = done.key_hash)
+SELECT true FROM done
+UNION ALL
+SELECT true FROM {schema}.idempotency_keys WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'completed'`
+
+	// releaseClaim leaves no owner: a renewal that was given up may still be on its way.
+	releaseClaim = `UPDATE {schema}.idempotency_keys k SET locked_until = clock_timestamp(), owner = NULL, state = CASE WHEN EXISTS (
+        SELECT FROM {schema}.idempotency_step s WHERE s.key_hash = k.key_hash AND s.result IS NULL) THEN 'unknown' ELSE 'claimed' END
+WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'claimed'`
+
+	// releaseTimeout bounds the attempt to end a lease early. It ends by itself as well.
+	releaseTimeout = 5 * time.Second
+)
+
+// Complete stores the answer and forgets the steps. tx is a transaction of the caller's work, or the pool: then it also works if ctx
+// is done, and is repeated over a connection that breaks. [ErrLeaseLost]: another one may have taken the request over, nothing was
+// stored, and what tx has done must be rolled back. [ErrStepUnknown]: the outcome of a step is unknown, and so is that of the
+// work. To repeat a Complete changes nothing.
+func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
+	if c.steps.open() {
+		return fmt.Errorf("idempotency: complete key %s: %w", c.key, ErrStepUnknown)
+	}
+	headers, body, omitted, err := resp.columns()
+	if err != nil {
+		return err
+	}
+	args := append(c.fence(), resp.Status, headers, body, omitted, c.store.cfg.TTL.Seconds())
+	write := func(ctx context.Context) error {
+		var done bool
+		return c.store.run.QueryRow(ctx, tx, completeClaim, args, &done)
+	}
+	_, committed := tx.(*bun.DB)
+	if committed {
+		err = c.insist(ctx, write)
+	} else {
+		err = write(ctx)
+	}
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("idempotency: complete key %s: %w", c.key, ErrLeaseLost)
+	case err != nil:
+		return fmt.Errorf("idempotency: complete key %s: %w", c.key, pgsql.Explain(err))
+	}
+	if committed {
+		c.store.Remember(c.key)
+	}
+	return nil
+}
+
+// Release ends the lease at once, also if ctx is done. The steps stay, and so does the fingerprint: the next request with the
+// key goes on where this one ended, and a different one is a mismatch. A key with a step whose outcome is unknown becomes
+// unknown. What is written under the claim afterwards is refused. [ErrLeaseLost]: there was nothing to release.
+func (c *Claim) Release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	n, err := c.store.run.Exec(ctx, c.db, releaseClaim, c.fence()...)
+	switch {
+	case err != nil:
+		return fmt.Errorf("idempotency: release the claim of key %s: %w", c.key, pgsql.Explain(err))
+	case n == 0:
+		return fmt.Errorf("idempotency: release the claim of key %s: %w", c.key, ErrLeaseLost)
+	}
+	return nil
+}
+
+// fence are the first arguments of all that is written under the claim.
+func (c *Claim) fence() []any { return []any{c.key.hash[:], c.owner, c.epoch} }

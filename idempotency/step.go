@@ -1,0 +1,224 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/calls"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+const (
+	loadSteps = `SELECT name, result FROM {schema}.idempotency_step WHERE key_hash = $1 AND result IS NOT NULL`
+	loadStep  = `SELECT result FROM {schema}.idempotency_step WHERE key_hash = $1 AND name = $2 AND result IS NOT NULL`
+
+	// storeStep stores nothing for those who have lost the lease. Locking the key makes whoever takes it over wait, and then see
+	// the step. The same owner may store it again: it does not know whether it did.
+	storeStep = `INSERT INTO {schema}.idempotency_step (key_hash, name, epoch, result)
+SELECT k.key_hash, $4, k.epoch, $5::json FROM {schema}.idempotency_keys k
+WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'claimed' FOR SHARE
+ON CONFLICT (key_hash, name) DO UPDATE SET result = excluded.result`
+)
+
+// Step calls fn, which does one thing outside, and stores its result. When the request is taken over or retried, the stored
+// result is returned and fn is not called. ctx is that of [Claim.Run].
+//
+// The key tells the other side that two calls are one: it is the same in every run of this step for this idempotency key, has 32
+// letters and digits, and fits into any header. It is needed still: who dies after the call and before its result is stored calls
+// again. Where the other side knows no keys, use [StepOnce]. For what is done in this database, use [StepTx].
+//
+// The name is that of the step within the request, at most 255 bytes; each is used once in a run, so within a loop it has to say
+// which round it is. T must survive JSON. Results are stored as they are, so they should hold no secrets, and are removed with
+// the answer.
+//
+// An error of fn is returned as it is and stores nothing. [ErrLeaseLost] means that the result was not stored, and that the
+// caller should end.
+func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, key string) (T, error)) (result T, err error) {
+	c, err := beginStep(ctx, "Step", name)
+	if err != nil {
+		return result, err
+	}
+	if stored, done := c.steps.done[name]; done {
+		return result, decodeStep("Step", name, stored, &result)
+	}
+	stored := false
+	defer func() {
+		if !stored {
+			c.steps.release(name)
+		}
+	}()
+	if result, err = fn(calls.Within(ctx, name), c.stepKey(name)); err != nil {
+		return result, err
+	}
+	encoded, err := encodeStep("Step", name, result)
+	if err != nil {
+		return result, err
+	}
+	// Without the result the call is made again.
+	err = c.insist(ctx, func(ctx context.Context) error { return c.storeStep(ctx, c.db, name, encoded) })
+	stored = err == nil
+	return result, err
+}
+
+// StepTx calls fn and marks the step as done in the transaction tx, in which fn works: what it writes there happens once for this
+// idempotency key, whatever becomes of the request. The name is as for [Step], whose names it shares; a second use of it returns
+// the result of the first.
+//
+// An error, of fn or [ErrLeaseLost], means that tx must be rolled back. From the end of StepTx to COMMIT the lease is not renewed
+// and nobody takes the request over, so it should come late in tx.
+func StepTx[T any](ctx context.Context, tx bun.IDB, name string, fn func(ctx context.Context) (T, error)) (result T, err error) {
+	if !isTx(tx) {
+		return result, fmt.Errorf("idempotency: StepTx %q needs a transaction: give it the bun.Tx in which fn works", name)
+	}
+	c, err := claimOf(ctx, "StepTx", name)
+	if err != nil {
+		return result, err
+	}
+	var stored []byte
+	// Not from memory: whether an earlier transaction was committed, only the database knows.
+	err = c.store.run.QueryRow(ctx, tx, loadStep, []any{c.key.hash[:], name}, &stored)
+	switch {
+	case err == nil:
+		return result, decodeStep("StepTx", name, stored, &result)
+	case !errors.Is(err, sql.ErrNoRows):
+		return result, fmt.Errorf("idempotency: StepTx %q: look whether it is done: %w", name, pgsql.Explain(err))
+	}
+	if result, err = fn(calls.Within(ctx, name)); err != nil {
+		return result, err
+	}
+	encoded, err := encodeStep("StepTx", name, result)
+	if err != nil {
+		return result, err
+	}
+	// Last: until COMMIT it keeps the lease from being renewed.
+	return result, c.storeStep(ctx, tx, name, encoded)
+}
+
+// steps are those of one claim. Its owner may run several at once.
+type steps struct {
+	mu     sync.Mutex
+	loaded bool
+	done   map[string][]byte   // by the claims before this one
+	used   map[string]struct{} // in this one
+	once   map[string]struct{} // begun by this one as steps of which the outcome is not known yet
+}
+
+// claimOf returns the claim under which ctx runs.
+func claimOf(ctx context.Context, function, name string) (*Claim, error) {
+	c, ok := ctx.Value(claimKey{}).(*Claim)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("idempotency: %s %q: the context is not that of Claim.Run, or of a handler under a lease", function, name)
+	case name == "" || len(name) > MaxKey || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return nil, fmt.Errorf("idempotency: %s: the name has to have 1 to %d bytes of text without control characters", function, MaxKey)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("idempotency: %s %q: %w", function, name, context.Cause(ctx))
+	}
+	return c, nil
+}
+
+// beginStep is claimOf for a step that is remembered in memory as well.
+func beginStep(ctx context.Context, function, name string) (*Claim, error) {
+	c, err := claimOf(ctx, function, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.loadSteps(ctx); err != nil {
+		return nil, fmt.Errorf("idempotency: %s %q: look for what earlier runs have done: %w", function, name, pgsql.Explain(err))
+	}
+	switch {
+	case c.steps.use(name):
+		return c, nil
+	case c.steps.unknown(name):
+		return nil, fmt.Errorf("idempotency: %s %q: %w", function, name, ErrStepUnknown)
+	default:
+		return nil, fmt.Errorf("idempotency: %s %q: the name was used before: give each step of the request its own", function, name)
+	}
+}
+
+func (s *steps) use(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, used := s.used[name]
+	if s.used == nil {
+		s.used = map[string]struct{}{}
+	}
+	s.used[name] = struct{}{}
+	return !used
+}
+
+// release lets a step that was not done be tried again.
+func (s *steps) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.used, name)
+}
+
+// loadSteps reads what earlier claims have done, once: nobody but this one adds to it.
+func (c *Claim) loadSteps(ctx context.Context) error {
+	c.steps.mu.Lock()
+	defer c.steps.mu.Unlock()
+	if c.steps.loaded {
+		return nil
+	}
+	done := map[string][]byte{}
+	rows, err := c.store.run.Query(ctx, c.db, loadSteps, c.key.hash[:])
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var result []byte
+		if err := rows.Scan(&name, &result); err != nil {
+			return err
+		}
+		done[name] = result
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	c.steps.loaded, c.steps.done = true, done
+	return nil
+}
+
+// stepKey must never change: the other side knows the calls of earlier versions by it.
+func (c *Claim) stepKey(name string) string {
+	return derive("oncebox.idempotency.step.1", string(c.key.hash[:]), name)
+}
+
+func (c *Claim) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
+	n, err := c.store.run.Exec(ctx, db, storeStep, append(c.fence(), name, string(result))...)
+	switch {
+	case err != nil:
+		return fmt.Errorf("idempotency: store the result of step %q: %w", name, pgsql.Explain(err))
+	case n == 0:
+		c.lose(ErrLeaseLost)
+		return ErrLeaseLost
+	}
+	return nil
+}
+
+func encodeStep(function, name string, result any) ([]byte, error) {
+	encoded, err := json.Marshal(result)
+	if err != nil {
+		return nil, fmt.Errorf("idempotency: %s %q: encode its result: %w", function, name, err)
+	}
+	return encoded, nil
+}
+
+func decodeStep(function, name string, stored []byte, result any) error {
+	if err := json.Unmarshal(stored, result); err != nil {
+		return fmt.Errorf("idempotency: %s %q: decode the result of an earlier run: %w", function, name, err)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+const (
+	openSteps = `SELECT encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at
+FROM {schema}.idempotency_step s JOIN {schema}.idempotency_keys k ON k.key_hash = s.key_hash
+WHERE s.result IS NULL AND s.key_hash = $1 ORDER BY s.begun_at, s.name`
+
+	unknownSteps = `SELECT encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at
+FROM {schema}.idempotency_step s JOIN {schema}.idempotency_keys k ON k.key_hash = s.key_hash
+WHERE s.result IS NULL AND (k.state = 'unknown' OR k.locked_until <= clock_timestamp()) AND ($1::text = '' OR k.tenant_id = $1::text)
+ORDER BY s.begun_at, s.key_hash, s.name LIMIT $2`
+
+	settleStep = `SELECT {schema}.idempotency_settle_step($1, $2, $3, $4::json, $5, true)`
+
+	// resolveStep enters into the audit what an operator has settled.
+	resolveStep = `WITH settled AS MATERIALIZED (
+    SELECT {schema}.idempotency_settle_step($1, $2, $3, $4::json, $5, false) AS ok
+), audit AS (
+    INSERT INTO {schema}.idempotency_audit (actor, action, reason, tenant_id, key_hash, step, epoch)
+    SELECT coalesce(nullif($6::text, ''), session_user), CASE WHEN $4::json IS NULL THEN 'not_done' ELSE 'done' END, $7::text,
+        k.tenant_id, k.key_hash, $2, $3
+    FROM settled, {schema}.idempotency_keys k WHERE settled.ok AND k.key_hash = $1
+)
+SELECT ok FROM settled`
+)
+
+// By says who resolves a step by hand, and why. Both go to the table idempotency_audit, where they stay.
+type By struct {
+	// Actor is a person or a program, in the words of the organisation: a login, an address. Default: the user of the database.
+	Actor string
+	// Reason is for those who ask later.
+	Reason string
+}
+
+// Unknown is a step that was begun and of which nobody knows whether it was done.
+type Unknown struct {
+	// Key is the hash of the scope, in hexadecimal digits.
+	Key string
+	// Tenant is whose request it was.
+	Tenant string
+	// Step is the name that [StepOnce] was given.
+	Step string
+	// Epoch tells this beginning of the step from others.
+	Epoch int
+	// BegunAt is when it was begun, by the clock of the database. A call that was made then may still be on its way.
+	BegunAt time.Time
+}
+
+// Outcome is what became of a step. The zero Outcome: nobody knows yet.
+type Outcome struct {
+	known  bool
+	result any // JSON text; nil: it was not done
+	err    error
+}
+
+// StepDone says that a step was done and with which result, of the type that [StepOnce] returns.
+func StepDone(result any) Outcome {
+	encoded, err := encodeStep("StepDone", "", result)
+	return Outcome{known: true, result: string(encoded), err: err}
+}
+
+// StepNotDone says that a step was for certain not done and will not be by what was sent then. The next request does it.
+func StepNotDone() Outcome { return Outcome{known: true} }
+
+// Unknown returns the steps that have to be resolved before [Claim.Run], those of a claim that was made [WithRecovery].
+func (c *Claim) Unknown() []Unknown { return slices.Clone(c.unknown) }
+
+// Resolve writes down what became of a step, as the owner of the claim. The zero outcome leaves it unknown.
+func (c *Claim) Resolve(ctx context.Context, u Unknown, outcome Outcome) error {
+	switch {
+	case outcome.err != nil:
+		return outcome.err
+	case !outcome.known:
+		return nil
+	}
+	held, err := c.holds(ctx)
+	if err == nil && !held {
+		err = ErrLeaseLost
+	}
+	if err == nil {
+		_, err = c.store.settle(ctx, c.db, settleStep, c.key.hash[:], u.Step, u.Epoch, outcome.result)
+	}
+	if err == nil {
+		// Whoever was faster may have said otherwise, and may have begun it again.
+		c.unknown, err = c.store.open(ctx, c.db, c.key)
+	}
+	if err != nil {
+		return fmt.Errorf("idempotency: resolve step %q: %w", u.Step, err)
+	}
+	return nil
+}
+
+// Unknown lists the steps whose outcome is unknown and that nobody is just working on, the oldest first: of one tenant, or of all
+// if tenant is "". They stay until they are resolved.
+func (s *Store) Unknown(ctx context.Context, db bun.IDB, tenant string, limit int) ([]Unknown, error) {
+	return s.listUnknown(ctx, db, unknownSteps, tenant, limit)
+}
+
+// Resolve writes down what an operator has found out about a step, and who that was. When no step of its key is unknown any more,
+// the next request with the key goes on. false: nothing was unknown any more, or somebody is just working on it.
+func (s *Store) Resolve(ctx context.Context, db bun.IDB, u Unknown, outcome Outcome, by ...By) (bool, error) {
+	hash, err := hex.DecodeString(u.Key)
+	if err := errors.Join(err, outcome.err); err != nil {
+		return false, fmt.Errorf("idempotency: resolve step %q: %w", u.Step, err)
+	}
+	if !outcome.known {
+		return false, fmt.Errorf("idempotency: resolve step %q: use StepDone or StepNotDone", u.Step)
+	}
+	var who By
+	if len(by) > 0 {
+		who = by[0]
+	}
+	settled, err := s.settle(ctx, db, resolveStep, hash, u.Step, u.Epoch, outcome.result, who.Actor, who.Reason)
+	if err == nil && settled {
+		s.log.InfoContext(ctx, "oncebox: an unknown step was resolved", "key", u.Key, "tenant", u.Tenant, "step", u.Step,
+			"done", outcome.result != nil)
+	}
+	return settled, err
+}
+
+func (s *Store) open(ctx context.Context, db bun.IDB, key Key) ([]Unknown, error) {
+	return s.listUnknown(ctx, db, openSteps, key.hash[:])
+}
+
+func (s *Store) listUnknown(ctx context.Context, db bun.IDB, query string, args ...any) (list []Unknown, err error) {
+	rows, err := s.run.Query(ctx, db, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("idempotency: list unknown steps: %w", pgsql.Explain(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var u Unknown
+		if err := rows.Scan(&u.Key, &u.Tenant, &u.Step, &u.Epoch, &u.BegunAt); err != nil {
+			return nil, fmt.Errorf("idempotency: list unknown steps: %w", err)
+		}
+		list = append(list, u)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("idempotency: list unknown steps: %w", pgsql.Explain(err))
+	}
+	return list, nil
+}
+
+func (s *Store) settle(
+	ctx context.Context, db bun.IDB, statement string, hash []byte, step string, epoch int, result any, by ...any,
+) (settled bool, err error) {
+	err = s.run.QueryRow(ctx, db, statement, append([]any{hash, step, epoch, result, s.cfg.TTL.Seconds()}, by...), &settled)
+	if err != nil {
+		return false, fmt.Errorf("idempotency: settle step %q: %w", step, pgsql.Explain(err))
+	}
+	return settled, nil
+}

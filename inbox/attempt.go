@@ -1,0 +1,91 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+const (
+	// beginAttempt counts a try before it is made, unless the message was handled or parked before: then it returns no row.
+	beginAttempt = `
+INSERT INTO {schema}.inbox_attempt AS a (message_key, consumer, tenant_id, source, attempts)
+SELECT $1::uuid, $2::text, $3::text, $4::text, 1
+WHERE NOT EXISTS (SELECT FROM {schema}.inbox i
+	WHERE i.message_key = $1::uuid AND i.consumer = $2::text AND i.tenant_id = $3::text AND i.source = $4::text)
+ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET attempts = a.attempts + 1, tried_at = clock_timestamp()
+RETURNING attempts`
+
+	// failAttempt notes the error of a try, and counts the try if that was not done before it.
+	failAttempt = `
+INSERT INTO {schema}.inbox_attempt AS a (message_key, consumer, tenant_id, source, attempts, error_message)
+VALUES ($1::uuid, $2::text, $3::text, $4::text, 1, $6::text)
+ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
+SET attempts = a.attempts + $5::integer, error_message = excluded.error_message, tried_at = clock_timestamp()
+RETURNING attempts`
+
+	// forgetAttempts goes with what settles a message.
+	forgetAttempts = `
+DELETE FROM {schema}.inbox_attempt WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
+
+	// takeBackAttempt: a handler that was told to stop has not failed.
+	takeBackAttempt = `
+WITH first AS (
+	DELETE FROM {schema}.inbox_attempt
+	WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text AND attempts = 1
+)
+UPDATE {schema}.inbox_attempt SET attempts = attempts - 1
+WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text AND attempts > 1`
+)
+
+// attempts is what is known of the tries of a message.
+type attempts struct {
+	n     int
+	begun bool // the present one was counted before it was made
+}
+
+// beginAttempt counts a try and commits that. fresh is false if the message needs no try any more.
+func (i *Inbox) beginAttempt(ctx context.Context, id identity) (a attempts, fresh bool, err error) {
+	err = i.sql.QueryRow(ctx, i.units.DB(ctx), beginAttempt, id.args(), &a.n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, false, nil
+	}
+	if err != nil {
+		return a, false, fmt.Errorf("inbox: count a try of message %s: %w", id.key, pgsql.Explain(err))
+	}
+	a.begun = true
+	return a, true, nil
+}
+
+// failAttempt notes why a try failed and returns how many there were.
+func (i *Inbox) failAttempt(ctx context.Context, id identity, a attempts, cause error) (n int, err error) {
+	more := 1
+	if a.begun {
+		more = 0
+	}
+	err = i.sql.QueryRow(ctx, i.units.DB(ctx), failAttempt, append(id.args(), more, errorText(cause)), &n)
+	if err != nil {
+		return 0, fmt.Errorf("inbox: note the failed try of message %s: %w", id.key, pgsql.Explain(err))
+	}
+	return n, nil
+}
+
+func (i *Inbox) forgetAttempts(ctx context.Context, tx bun.IDB, id identity) error {
+	_, err := i.sql.Exec(ctx, tx, forgetAttempts, id.args()...)
+	return err
+}
+
+// takeBack is a favour: a message that was interrupted without end would be given up otherwise.
+func (i *Inbox) takeBack(ctx context.Context, id identity, a attempts) {
+	if a.begun {
+		_, _ = i.sql.Exec(context.WithoutCancel(ctx), i.units.DB(ctx), takeBackAttempt, id.args()...)
+	}
+}
+
+// args are what every table of the inbox knows a message by.
+func (id identity) args() []any { return []any{id.key.String(), id.consumer, id.tenant, id.source} }

@@ -1,0 +1,126 @@
+package inbox_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+)
+
+func TestWhoAndWhyAreAskedFor(t *testing.T) {
+	w := newWorld(t)
+	key := w.kill(w.box, "billing", ordered("a", "o1"))[0]
+	all := func(dry bool, by inbox.By) (replay, discard error) {
+		_, replay = w.box.ReplayAll(t.Context(), inbox.DeadFilter{}, by, &inbox.Bulk{DryRun: dry})
+		_, discard = w.box.DiscardAll(t.Context(), inbox.DeadFilter{}, by, &inbox.Bulk{DryRun: dry})
+		return replay, discard
+	}
+	nobody, noReason := inbox.By{Actor: " ", Reason: "r"}, inbox.By{Actor: "ann", Reason: "\n"}
+	for _, dry := range []bool{false, true} {
+		replay, discard := all(dry, nobody)
+		require.ErrorContains(t, replay, `say who does it, as in inbox.By{Actor: "ann"`)
+		require.ErrorContains(t, discard, "By.Actor is empty")
+		_, discard = all(true, noReason)
+		require.ErrorContains(t, discard, "By.Reason is empty")
+	}
+	require.ErrorContains(t, w.box.Replay(t.Context(), key, nobody), "By.Actor is empty")
+	require.ErrorContains(t, w.box.Discard(t.Context(), key, noReason), "By.Reason is empty")
+	require.ErrorContains(t, w.box.RetryNow(t.Context(), key, nobody), "By.Actor is empty")
+	require.ErrorContains(t, w.box.GiveUp(t.Context(), key, noReason), "By.Reason is empty")
+	require.ErrorIs(t, w.box.Replay(t.Context(), key, inbox.By{Actor: "a\x00"}), event.ErrInvalid)
+	require.Zero(t, w.count("inbox_audit"))
+	require.Len(t, w.dead(), 1)
+	require.NoError(t, w.box.Replay(t.Context(), key, inbox.By{Actor: "ann"}), "a replay needs no reason")
+}
+
+func TestAuditIsListedNewestFirst(t *testing.T) {
+	w := newWorld(t)
+	a, b := newID(t), newID(t)
+	keys := w.kill(w.box, "billing", ordered(a, "o1"), ordered(b, "o2"), unordered("c"))
+	odd := strings.Repeat("ü", 2<<10) + "\x00\xff'; --"
+	require.NoError(t, w.box.Replay(t.Context(), keys[0], inbox.By{Actor: "bob", Reason: odd}))
+	require.NoError(t, w.box.Discard(t.Context(), keys[1], ann))
+	require.ErrorIs(t, w.box.Discard(t.Context(), keys[1], ann), inbox.ErrNotDead)
+	require.NoError(t, w.box.Discard(t.Context(), keys[2], ann))
+
+	var got []inbox.AuditEntry
+	var before *inbox.AuditEntry
+	for {
+		page, err := w.box.Audit(t.Context(), inbox.AuditFilter{Consumer: "billing"}, before, 2)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		got, before = append(got, page...), &page[len(page)-1]
+	}
+	require.Len(t, got, 3, "what did not happen has no entry")
+	require.Equal(t, []string{"c", b, a}, []string{got[0].MessageID, got[1].MessageID, got[2].MessageID})
+	e := got[1]
+	require.Positive(t, e.ID)
+	require.WithinDuration(t, time.Now(), e.At, time.Minute)
+	e.ID, e.At = 0, time.Time{}
+	require.Equal(t, inbox.AuditEntry{
+		Actor: "ann", Action: inbox.ActionDiscard, Reason: "tried it", Key: keys[1], Messages: 1, MessageID: b, Topic: "order", Type: "order.placed",
+	}, e)
+	require.Equal(t, strings.Repeat("ü", 1<<10), got[2].Reason, "cut to 2 KiB")
+
+	one, err := w.box.Audit(t.Context(), inbox.AuditFilter{MessageKey: strings.ToUpper(a)}, nil, 0)
+	require.NoError(t, err)
+	require.Len(t, one, 1)
+	require.Equal(t, "bob", one[0].Actor)
+	_, err = w.box.Audit(t.Context(), inbox.AuditFilter{MessageKey: "1"}, nil, 0)
+	require.ErrorContains(t, err, "AuditFilter.MessageKey")
+	none, err := w.box.Audit(t.Context(), inbox.AuditFilter{Consumer: "shipping"}, nil, 0)
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
+
+// Without the entry there is no deed, and the other way round.
+func TestDeedAndEntryAreOneTransaction(t *testing.T) {
+	w := newWorld(t)
+	key := w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o1"))[0]
+	head := w.failed("f", "o2")
+	state := func() []string {
+		return append(append(w.keys(), w.parked()...), column[string](t, w.db.DB, "SELECT message_id FROM inbox_dead")...)
+	}
+	before := state()
+	w.exec("ALTER TABLE inbox_audit ADD CHECK (actor <> 'ann')")
+	require.Error(t, w.box.Replay(t.Context(), key, ann))
+	require.Error(t, w.box.Discard(t.Context(), key, ann))
+	require.Error(t, w.box.RetryNow(t.Context(), head, ann))
+	require.Error(t, w.box.GiveUp(t.Context(), head, ann))
+	require.Equal(t, before, state())
+
+	bob := inbox.By{Actor: "bob", Reason: "r"}
+	w.exec("ALTER TABLE inbox_parked ADD CHECK (message_id <> 'a')")
+	require.Error(t, w.box.Replay(t.Context(), key, bob))
+	require.Zero(t, w.count("inbox_audit"))
+	require.Equal(t, before, state())
+	require.NoError(t, w.box.Discard(t.Context(), key, bob))
+	require.Equal(t, 1, w.count("inbox_audit"))
+}
+
+func TestOldAuditIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	for _, key := range w.kill(w.box, "billing", unordered("a"), unordered("b")) {
+		require.NoError(t, w.box.Discard(t.Context(), key, ann))
+	}
+	w.exec("UPDATE inbox_audit SET at = now() - interval '401 days' WHERE message_id = 'a'")
+	require.NoError(t, newBox(w.units, &inbox.Config{AuditRetention: inbox.KeepForever}).Clean(t.Context()))
+	require.Equal(t, 2, w.count("inbox_audit"))
+	require.NoError(t, w.box.Clean(t.Context()))
+	require.Equal(t, []string{"b"}, column[string](t, w.db.DB, "SELECT message_id FROM inbox_audit"))
+}
+
+func TestOldAuditIsDeletedInBatches(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO inbox_audit (at, actor, action, messages, consumer, tenant_id, topic, event_type)
+		SELECT now() - CASE WHEN n = 1 THEN interval '1 day' ELSE interval '500 days' END, 'ann', 'discard', 1, 'c', 't', 'order', 'e'
+		FROM generate_series(1, 12000) n`)
+	require.NoError(t, w.box.Clean(t.Context()))
+	require.Equal(t, 1, w.count("inbox_audit"))
+}

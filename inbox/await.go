@@ -1,0 +1,70 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// ErrGivenUp means that a consumer has made a dead letter of what [Inbox.Await] waits for: its effect does not come before
+// an operator replays it.
+var ErrGivenUp = errors.New("inbox: the consumer has given up")
+
+// handled counts what the consumer has entered of the messages and does not wait in the table of parked ones, and what is a
+// dead letter of it.
+const handled = `
+SELECT count(i.message_key) FILTER (WHERE p.message_key IS NULL), count(d.message_key)
+FROM unnest($1::uuid[], $2::text[], $3::text[]) u(key, tenant, source)
+CROSS JOIN (SELECT coalesce((SELECT consumer FROM {schema}.inbox_projection WHERE name = $4::text), $4::text) AS consumer) c
+LEFT JOIN {schema}.inbox i ON i.message_key = u.key AND i.consumer = c.consumer AND i.tenant_id = u.tenant AND i.source = u.source
+LEFT JOIN {schema}.inbox_parked p ON p.message_key = u.key AND p.consumer = c.consumer AND p.tenant_id = u.tenant AND p.source = u.source
+LEFT JOIN {schema}.inbox_dead d ON d.message_key = u.key AND d.consumer = c.consumer AND d.tenant_id = u.tenant AND d.source = u.source`
+
+// Await waits until the consumer has handled what the unit of work announced that t is from: whoever made a change then
+// finds it in that consumer's projection. Give the topics that the consumer reads if the unit announced events on others as
+// well; without any it waits for all.
+//
+// It looks into the inbox, at first after 2 ms and later every 50 ms, until ctx ends: always bound it, and fall back to
+// what is there. The error wraps ctx's, [ErrGivenUp], or [event.ErrInvalid] if t is no token. A token that came back
+// from a client says nothing about who may read what.
+//
+// Call it before a unit of work begins. Within one it asks in the transaction, which stays open meanwhile and above READ
+// COMMITTED never sees what it waits for.
+func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics ...string) error {
+	events, err := t.Events(topics...)
+	if err != nil {
+		return fmt.Errorf("inbox: Await: %w", err)
+	}
+	var keys, tenants, sources []string
+	for _, e := range events {
+		keys = append(keys, messageKey(e.Source, e.ID).String())
+		tenants = append(tenants, e.TenantID)
+		sources = append(sources, e.Source)
+	}
+	asking := ctx
+	if _, within := uow.FromContext(ctx); within {
+		// A statement that is given up closes its connection, and the transaction would be lost with it.
+		asking = context.WithoutCancel(ctx)
+	}
+	var done, dead int
+	for attempt := 1; len(events) > 0; attempt++ {
+		err := i.sql.QueryRow(asking, i.units.DB(ctx), handled, []any{keys, tenants, sources, consumer}, &done, &dead)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return fmt.Errorf("inbox: Await: look for %d messages of %s: %w", len(events), consumer, pgsql.Explain(err))
+		case dead > 0:
+			return fmt.Errorf("%w: Await: %d of %d events are dead letters of %s: see Inbox.Dead and Replay", ErrGivenUp, dead, len(events), consumer)
+		case done == len(events):
+			return nil
+		}
+		if err := backoff.Wait(ctx, backoff.Exponential(attempt, 2*time.Millisecond, 50*time.Millisecond)); err != nil {
+			return fmt.Errorf("inbox: Await: %s has handled %d of %d events: %w", consumer, done, len(events), err)
+		}
+	}
+	return nil
+}

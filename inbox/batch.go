@@ -1,0 +1,197 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// BatchFunc handles several messages in one unit of work: a bulk writer. They are in the order in which they came, none of
+// them was handled before, and there is at least one. They may be of different keys and tenants, so the context carries
+// neither a message nor a tenant.
+//
+// An error undoes all of it, and then each of them is handled alone.
+type BatchFunc func(ctx context.Context, msgs []*messaging.Message) error
+
+// WrapBatch is [Inbox.Wrap] for a handler of several messages. The consumer gives it as many as there are, up to its
+// BatchSize.
+func (i *Inbox) WrapBatch(consumer string, next BatchFunc, opts ...Option) messaging.BatchHandler {
+	alone := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		return next(ctx, []*messaging.Message{m})
+	})
+	return i.wrap(consumer, &wrapped{next: alone, bulk: next}, opts)
+}
+
+// enterAll is enter for several messages of one consumer: which are fresh, the others are duplicates, and which keys do not flow.
+const enterAll = `
+SELECT entered, tenant, origin, stopped, xid FROM {schema}.inbox_enter_batch($1::uuid[], $2::text, $3::text[], $4::text[], $5::bigint[], $6::integer)`
+
+// batch is what one unit of work treats.
+type batch struct {
+	msgs   []*messaging.Message
+	ids    []identity
+	became []entry
+}
+
+// HandleBatch enters the messages, with one statement, and has those that were not there handled in the same unit. If that
+// fails each of them is handled alone.
+func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) error {
+	b, ok := w.batch(ctx, msgs)
+	if !ok {
+		return w.oneByOne(ctx, msgs)
+	}
+	err := w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b) }, readCommitted())
+	if err != nil {
+		if ctx.Err() != nil || errors.Is(err, errGeneration) {
+			return err
+		}
+		return w.oneByOne(ctx, msgs)
+	}
+	counts := map[entry]int64{}
+	for _, became := range b.became {
+		counts[became]++
+	}
+	for became, n := range counts {
+		w.countN(ctx, w.consumer, w.outcome(became), n)
+	}
+	return nil
+}
+
+// batch refuses messages of which one needs care of its own.
+func (w *wrapped) batch(ctx context.Context, msgs []*messaging.Message) (b *batch, ok bool) {
+	b = &batch{msgs: msgs, ids: make([]identity, len(msgs)), became: make([]entry, len(msgs))}
+	for n, m := range msgs {
+		if m.ID == "" || w.mustCount(ctx, m) || validate(m) != nil {
+			return nil, false
+		}
+		b.ids[n] = w.ordered(identify(w.consumer, m))
+	}
+	return b, len(msgs) > 1
+}
+
+func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch) error {
+	if err := w.enterAll(ctx, u, b); err != nil {
+		return err
+	}
+	var (
+		todo []*messaging.Message
+		wait []parking
+		flow []identity
+	)
+	for n, m := range b.msgs {
+		switch became := b.became[n]; {
+		case became == duplicate:
+		case became == early:
+			if err := w.setAside(ctx, u.DB(), b.ids[n], m); err != nil {
+				return err
+			}
+		case became == behind:
+			wait = append(wait, parking{id: b.ids[n], m: m})
+		case w.durable:
+			wait, flow = append(wait, parking{id: b.ids[n], m: m}), append(flow, b.ids[n])
+		default:
+			todo = append(todo, m)
+		}
+	}
+	if err := w.storeAll(ctx, u, wait, flow); err != nil {
+		return err
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	if w.bulk != nil {
+		return w.bulk(context.WithValue(ctx, consumerKey{}, w.consumer), todo)
+	}
+	for _, m := range todo {
+		if err := w.next.Handle(messaging.NewContext(ctx, m), m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enterAll enters the messages. A copy of one that is in the batch already is a duplicate: it is settled with the first.
+func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
+	clear(b.became) // of an earlier try
+	if rebuilding, err := w.gate(ctx, u.DB()); err != nil {
+		return err
+	} else if rebuilding && !w.of.replayed {
+		for n := range b.became {
+			b.became[n] = early
+		}
+		return nil
+	}
+	entering := makeEntering(b.ids)
+	args := []any{entering.keys, w.consumer, entering.tenants, entering.sources, entering.locks, w.lockTimeout()}
+	queued := &pgx.Batch{}
+	queued.Queue(w.sql.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.read(rows, b.became) })
+	ok, err := u.Send(ctx, queued)
+	if !ok {
+		err = w.queryAll(ctx, u.DB(), args, entering, b.became)
+	}
+	if err != nil {
+		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.keys), w.consumer, explain(err))
+	}
+	u.Identified(entering.xid)
+	for n, id := range b.ids {
+		if lock, ordered := id.lock.(int64); ordered && b.became[n] == fresh && slices.Contains(entering.stopped, lock) {
+			b.became[n] = behind
+		}
+	}
+	return nil
+}
+
+// queryAll is for connections that cannot send several statements at once.
+func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *entering, became []entry) error {
+	rows, err := w.sql.Query(ctx, tx, enterAll, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if err := e.read(rows, became); err != nil {
+		return err
+	}
+	return rows.Err()
+}
+
+// oneByOne handles each message as if it had come alone. What is behind a failed one in its key has to wait for it.
+func (w *wrapped) oneByOne(ctx context.Context, msgs []*messaging.Message) error {
+	failed := map[int]error{}
+	stuck := map[string]bool{}
+	for n, m := range msgs {
+		key := m.OrderingKey()
+		if w.unordered {
+			key = ""
+		}
+		err := messaging.ErrBehind
+		if key == "" || !stuck[key] {
+			err = call(messaging.NewContext(ctx, m), w, m)
+		}
+		if err != nil {
+			failed[n] = err
+			stuck[key] = true
+		}
+	}
+	if len(failed) > 0 {
+		return &messaging.BatchError{Failed: failed}
+	}
+	return nil
+}
+
+// call runs a handler and turns a panic into an error.
+func call(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &messaging.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return h.Handle(ctx, m)
+}

@@ -1,0 +1,60 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// ExplainDead returns the plan of a page of [Inbox.Dead].
+func (i *Inbox) ExplainDead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) (string, error) {
+	statement, args := deadPage(filter, after, limit)
+	return i.explain(ctx, statement, args)
+}
+
+// ExplainPick returns the plan of the choice of a batch.
+func (i *Inbox) ExplainPick(ctx context.Context, lock, seq int64) (string, error) {
+	w := &pgsql.Where{}
+	w.Add("(d.key_lock, d.seq) > (%s::bigint, %s::bigint)", lock, seq)
+	bound := w.Arg(100)
+	return i.explain(ctx, fmt.Sprintf(pickDead, w, bound), w.Args)
+}
+
+// ExplainMove returns the plan of what one batch of a replay writes.
+func (i *Inbox) ExplainMove(ctx context.Context, keys []DeadKey, locks []int64) (string, error) {
+	var b picked
+	for n, k := range keys {
+		b.add(k, locks[n])
+	}
+	return i.explain(ctx, replayDead, []any{"ann", ActionReplay, "", b.keys, b.consumers, b.tenants, b.sources, b.locks})
+}
+
+// ExplainParked returns the plan of a page of [Inbox.Parked].
+func (i *Inbox) ExplainParked(ctx context.Context, filter ParkedFilter, after *Parked, limit int) (string, error) {
+	statement, args := parkedPage(filter, after, limit)
+	return i.explain(ctx, statement, args)
+}
+
+// ExplainStats returns the plan of [Inbox.Stats].
+func (i *Inbox) ExplainStats(ctx context.Context) (string, error) {
+	return i.explain(ctx, statistics, nil)
+}
+
+func (i *Inbox) explain(ctx context.Context, statement string, args []any) (string, error) {
+	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), "EXPLAIN "+statement, args...)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			return "", err
+		}
+		plan.WriteString(line + "\n")
+	}
+	return plan.String(), rows.Err()
+}

@@ -1,0 +1,87 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// entry is what became of a message when it was entered.
+type entry int
+
+const (
+	// duplicate: it was entered before, by a transaction that has committed.
+	duplicate entry = iota
+	// fresh: it is to be handled.
+	fresh
+	// behind: others of its key wait before it.
+	behind
+	// early: it is live, and its projection is being rebuilt.
+	early
+)
+
+// enter takes the lock of the message's key, if it has one, enters the message, and looks whether its key flows: in one
+// round trip, which BEGIN shares.
+//
+// The look needs a snapshot that is younger than the lock. Otherwise a message that waited for the one before it would not
+// see that this one was parked, and would overtake it. Hence a function, whose statements have snapshots of their own at
+// READ COMMITTED (PostgreSQL 38.7, Function Volatility Categories). The entry needs no such care: the unique index sees what was
+// committed meanwhile. A copy that is being handled right now is waited for, by the lock or by the index.
+func (i *Inbox) enter(ctx context.Context, u *uow.Unit, id identity) (entry, error) {
+	n, err := i.countRows(ctx, u, enterOne, id.key.String(), id.consumer, id.tenant, id.source, id.lock, i.lockTimeout())
+	if err != nil {
+		return duplicate, fmt.Errorf("inbox: enter message %s of consumer %s: %w", id.key, id.consumer, explain(err))
+	}
+	return entry(n), nil
+}
+
+// errLocked means that a message of the key is being handled for longer than the functions wait: by a copy of this consumer in
+// another process, or by one that hangs. To wait on would keep a slot and a connection busy that other keys can use.
+var errLocked = errors.New("a message of its key is being handled elsewhere, which takes long")
+
+// lockTimeout is that of the configuration, as the functions want it.
+func (i *Inbox) lockTimeout() int64 { return max(i.cfg.LockTimeout.Milliseconds(), 1) }
+
+// lockedPause is how long a message is put off then.
+const lockedPause = 500 * time.Millisecond
+
+// explain is for the errors of the functions that take locks.
+func explain(err error) error {
+	if pgsql.Code(err) == pgsql.CodeLockNotAvailable {
+		return fmt.Errorf("%w: %w", errLocked, err)
+	}
+	return pgsql.Explain(err)
+}
+
+// The lock is per table, so that equal names in two schemas of a database do not wait for each other.
+const enterOne = `
+SELECT pg_current_xact_id()::text FROM {schema}.inbox_enter($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::integer)`
+
+// countRows sends a statement whose rows are the id of the transaction, and returns how many they are.
+func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, args ...any) (n int64, err error) {
+	var xid string
+	b := &pgx.Batch{}
+	b.Queue(i.sql.Text(statement), args...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&xid); err != nil {
+				return err
+			}
+			n++
+		}
+		return rows.Err()
+	})
+	ok, err := u.Send(ctx, b)
+	if !ok {
+		return i.sql.Exec(ctx, u.DB(), statement, args...)
+	}
+	if err == nil && xid != "" {
+		u.Identified(xid)
+	}
+	return n, err
+}

@@ -1,0 +1,261 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// head is the first message of a key that does not flow.
+type head struct {
+	seq      int64
+	attempts int
+	parked   time.Time
+	key      DeadKey
+	envelope event.Envelope
+}
+
+const (
+	// readHead returns nothing if the key is another's by now.
+	readHead = `
+SELECT ` + envelopeColumns + `, attempts, seq, parked_at FROM {schema}.inbox_parked p
+WHERE consumer = $1::text AND key_lock = $2::bigint
+	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
+ORDER BY seq LIMIT 1`
+
+	// countHead counts a try before it is made.
+	countHead = `
+UPDATE {schema}.inbox_parked p SET attempts = attempts + 1
+WHERE consumer = $1::text AND key_lock = $2::bigint
+	AND seq = (SELECT min(seq) FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint)
+	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
+RETURNING attempts, seq`
+
+	// uncountHead: a try that was not made, or interrupted, has not failed.
+	uncountHead = `
+UPDATE {schema}.inbox_parked SET attempts = attempts - 1
+WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint AND attempts > 0`
+
+	// settleHead removes the first message of a key, and the key if nothing is behind it, which is what it returns first. The
+	// entry is for one that has expired since the message was parked. If one of a message without order has, a copy may have been
+	// handled: it has left a younger entry, which is what is returned second. An index tells, and no look: it would lock all
+	// partitions for as long as the handler runs.
+	settleHead = `
+WITH entered AS (
+	INSERT INTO {schema}.inbox AS i (message_key, consumer, tenant_id, source)
+	SELECT message_key, consumer, tenant_id, source FROM {schema}.inbox_parked
+	WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
+	ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET processed_at = i.processed_at WHERE i.processed_at > $4::timestamptz
+	RETURNING processed_at <> now() AS younger
+), gone AS (
+	DELETE FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
+), flows AS (
+	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text AND key_lock = $2::bigint
+		AND NOT EXISTS (SELECT FROM {schema}.inbox_parked p WHERE p.consumer = $1::text AND p.key_lock = $2::bigint AND p.seq <> $3::bigint)
+	RETURNING 1
+)
+SELECT EXISTS (SELECT FROM flows), EXISTS (SELECT FROM entered WHERE younger)`
+
+	// failHead says when the first message of a key is tried again.
+	failHead = `
+WITH k AS (
+	UPDATE {schema}.inbox_key SET state = 'FAILED', owner = NULL, due_at = clock_timestamp() + $5::interval
+	WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $4::uuid RETURNING consumer, key_lock
+)
+UPDATE {schema}.inbox_parked p SET attempts = $6::integer, error_message = $7::text
+FROM k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
+
+	// buryHead makes a dead letter of the first message of a key, whose place it keeps.
+	buryHead = `
+WITH k AS (
+	UPDATE {schema}.inbox_key SET state = 'DEAD', owner = NULL, due_at = 'infinity'
+	WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $4::uuid RETURNING consumer, key_lock
+), p AS (
+	DELETE FROM {schema}.inbox_parked p USING k
+	WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint RETURNING p.*
+)
+INSERT INTO {schema}.inbox_dead (` + messageColumns + `, key_lock, attempts, error_message, holds, seq)
+SELECT ` + messageColumns + `, key_lock, $5::integer, $6::text, $7::boolean, seq FROM p
+` + diedAgain
+)
+
+// ran is how the try of a head ended.
+type ran int
+
+const (
+	ranLast    ran = iota // it was handled, and nothing is behind it
+	ranMore               // it was handled, something is behind it
+	ranFailed             // it was not, and the key was handed back
+	ranNothing            // the key is another's
+)
+
+// errOthers rolls back a unit that has nothing to do.
+var errOthers = errors.New("inbox: the key is another's by now")
+
+// runHead has the first message of a key handled, once.
+//
+// That it happens once rests on the removal of the parked message, which commits with the work, and not on the ownership of
+// the key: a process that was suspended until its lease ended runs into the key's lock, or reads that it owns nothing.
+func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
+	var (
+		counted count
+		h       head
+		w       *wrapped
+		more    bool
+		outcome string
+	)
+	if k.doubtful {
+		err := i.sql.QueryRow(ctx, i.units.DB(ctx), countHead, []any{k.consumer, k.lock, i.owner}, &counted.n, &counted.seq)
+		if err != nil {
+			return ranNothing, i.lostKey(ctx, k, counted, err)
+		}
+	}
+	err := i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		// Before the lock of the key, as everybody does.
+		if err = i.gateOf(ctx, u.DB(), k.consumer); err != nil {
+			return err
+		}
+		if h, err = i.takeHead(ctx, u.DB(), k); err != nil {
+			return err
+		}
+		if w = i.handlerOf(k.consumer, h.envelope.Topic); w == nil || w.leased || i.tooMany(counted.n-1) {
+			return errOthers
+		}
+		var flows, handled bool
+		if err := i.sql.QueryRow(ctx, u.DB(), settleHead, []any{k.consumer, k.lock, h.seq, h.parked}, &flows, &handled); err != nil {
+			return err
+		}
+		if more, outcome = !flows, "handled"; handled {
+			outcome = "duplicate"
+			return nil
+		}
+		m := messaging.NewMessage(h.envelope, h.try(counted), nil)
+		return w.parked.Handle(ctx, m)
+	}, readCommitted())
+	switch {
+	case err == nil:
+		i.count(ctx, k.consumer, outcome)
+		if more {
+			return ranMore, nil
+		}
+		return ranLast, nil
+	case h.seq == 0:
+		return ranNothing, i.lostKey(ctx, k, counted, err)
+	case w == nil:
+		i.log.WarnContext(ctx, "oncebox: a parked message waits for a process that handles its topic", "consumer", k.consumer, "topic", h.envelope.Topic)
+		return ranFailed, i.giveBack(ctx, k, counted, i.cfg.RetryDelay)
+	case w.leased:
+		return w.runLeased(ctx, k, h, counted)
+	case errors.Is(err, errOthers):
+		return ranFailed, i.buryHead(ctx, k, w, h, counted.n-1, errDeadly)
+	case ctx.Err() != nil:
+		return ranNothing, i.giveBack(context.WithoutCancel(ctx), k, counted, 0)
+	}
+	i.count(ctx, k.consumer, "failed")
+	if n := h.try(counted); hopeless(err) || i.tooMany(n) {
+		return ranFailed, i.buryHead(ctx, k, w, h, n, err)
+	}
+	return ranFailed, i.failHead(ctx, k, h, h.try(counted), err)
+}
+
+// count is a try that was counted before it was made. seq 0: it was not.
+type count struct {
+	n   int
+	seq int64
+}
+
+// try is the number of the present try, which was counted already if it had to be.
+func (h head) try(counted count) int {
+	if counted.seq == h.seq {
+		return counted.n
+	}
+	return h.attempts + 1
+}
+
+// takeHead locks the key and reads its first message. Live messages that are parked behind hold the lock for a moment; whoever
+// holds it for longer is an owner of the key from before, who handles a message.
+func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, err error) {
+	got, err := i.sql.Exec(ctx, tx, waitLockKey, k.lock, i.cfg.LockTimeout)
+	if err != nil {
+		return h, err
+	}
+	if got == 0 {
+		return h, errOthers
+	}
+	rows, err := i.sql.Query(ctx, tx, readHead, k.consumer, k.lock, i.owner)
+	if err != nil {
+		return h, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return h, errors.Join(errOthers, rows.Err())
+	}
+	h.key, h.envelope, err = scanEnvelope(rows.Scan, &h.attempts, &h.seq, &h.parked)
+	return h, errors.Join(err, rows.Close())
+}
+
+// lostKey hands back a key whose head was not tried.
+func (i *Inbox) lostKey(ctx context.Context, k parkedKey, counted count, err error) error {
+	back := i.giveBack(context.WithoutCancel(ctx), k, counted, i.cfg.PollInterval)
+	if errors.Is(err, errOthers) || errors.Is(err, errGeneration) || errors.Is(err, sql.ErrNoRows) {
+		return back
+	}
+	return fmt.Errorf("inbox: read a parked message of consumer %s: %w", k.consumer, errors.Join(pgsql.Explain(err), back))
+}
+
+// giveBack hands back a key whose head was not tried, or not to the end.
+func (i *Inbox) giveBack(ctx context.Context, k parkedKey, counted count, wait time.Duration) (err error) {
+	if counted.seq != 0 {
+		_, err = i.sql.Exec(ctx, i.units.DB(ctx), uncountHead, k.consumer, k.lock, counted.seq)
+	}
+	return errors.Join(err, i.handBackKey(ctx, k, wait))
+}
+
+func (i *Inbox) failHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
+	wait := i.pause(n, cause)
+	noted, err := i.sql.Exec(ctx, i.units.DB(ctx), failHead, k.consumer, k.lock, h.seq, i.owner, wait, n, errorText(cause))
+	if err != nil {
+		return fmt.Errorf("inbox: note the failed try of parked message %s: %w", h.key.MessageKey, err)
+	}
+	if noted == 0 {
+		return nil // the key is another's by now
+	}
+	i.log.WarnContext(ctx, "oncebox: parked message failed again", "consumer", k.consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
+		"id", h.envelope.ID, "attempts", n, "wait", wait, "error", cause)
+	return nil
+}
+
+func (i *Inbox) buryHead(ctx context.Context, k parkedKey, w *wrapped, h head, n int, cause error) error {
+	id := w.ordered(identify(k.consumer, messaging.NewMessage(h.envelope, n, nil)))
+	var moved int64
+	err := i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		if _, err := w.gate(ctx, u.DB()); err != nil {
+			return err
+		}
+		if _, err := i.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
+			return err
+		}
+		holds := id.lock == any(k.lock) && !i.cfg.DeadLetsPass
+		moved, err = i.sql.Exec(ctx, u.DB(), buryHead, k.consumer, k.lock, h.seq, i.owner, max(n, 1), errorText(cause), holds)
+		if err != nil || moved == 0 || holds {
+			return err
+		}
+		return i.freeKey(ctx, u.DB(), k.consumer, k.lock)
+	}, readCommitted())
+	if err != nil {
+		return fmt.Errorf("inbox: make a dead letter of parked message %s: %w", h.key.MessageKey, err)
+	}
+	if moved > 0 { // or the key is another's by now
+		w.buried(ctx, id, messaging.NewMessage(h.envelope, n, nil), cause)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+var (
+	// ErrLeased means that another process has the lease of the message's key. It is no failure: the message waits.
+	ErrLeased = errors.New("inbox: another process handles a message of this key")
+
+	// ErrLeaseLost means that a handler was silent for so long that another process may have taken over its message. It is the
+	// cause with which the context of the handler is cancelled, and what its steps return from then on.
+	ErrLeaseLost = errors.New("inbox: the lease of the message is lost: another process may have taken it over")
+)
+
+// What came of asking for a lease.
+const (
+	leaseTaken  = "taken"
+	leaseHeld   = "held"
+	leaseBehind = "behind"
+	leaseGone   = "gone"
+)
+
+const (
+	takeLease = `
+SELECT outcome, attempts, extract(epoch FROM rest)::float8 FROM {schema}.inbox_take_lease($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::uuid,
+	$7::interval, $8::bigint, $9::integer)`
+
+	// renewLease also renews one that has ended, as long as nobody has taken it.
+	renewLease = `
+UPDATE {schema}.inbox_lease SET lease_until = clock_timestamp() + $4::interval
+WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
+
+	// freeLease is the fence as well: who frees nothing has lost it.
+	freeLease = `DELETE FROM {schema}.inbox_lease WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
+)
+
+// minRest is the shortest wait for a lease.
+const minRest = 50 * time.Millisecond
+
+// freeTimeout bounds the attempt to free a lease early. It ends by itself as well.
+const freeTimeout = 5 * time.Second
+
+// lease is the right to run one message, once. The steps of the message are written under it.
+type lease struct {
+	*wrapped
+
+	id    identity
+	lock  int64
+	token string
+	since time.Time // it is ours for Config.LeaseTTL from here, by the clock of this process
+	freed bool
+	lose  context.CancelCauseFunc
+
+	steps steps
+}
+
+// asked is the answer of inbox_take_lease.
+type asked struct {
+	outcome  string
+	attempts int
+	rest     time.Duration
+}
+
+// ask asks for the lease of a message: of a parked one if seq is its place. more is 0 if the try was counted before.
+func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, more int) (*lease, asked, error) {
+	l := &lease{wrapped: w, id: id, lock: lock, token: uuid.NewString(), since: time.Now()}
+	var (
+		a    asked
+		rest float64
+	)
+	err := w.sql.QueryRow(ctx, w.units.DB(ctx), takeLease, append(id.args(), lock, l.token, w.cfg.LeaseTTL, seq, more),
+		&a.outcome, &a.attempts, &rest)
+	if err != nil {
+		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.key, id.consumer, pgsql.Explain(err))
+	}
+	// Whoever has it may be done long before it ends. One that has ended just now is asked for again soon, and not at once.
+	a.rest = min(max(time.Duration(rest*float64(time.Second)), minRest), w.cfg.PollInterval)
+	return l, a, nil
+}
+
+// run has the message handled while the lease is renewed. A panic is an error.
+func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error, lost bool) { //nolint:revive // lost explains err
+	ctx, l.lose = context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { l.renew(ctx) })
+	defer renewing.Wait()
+	defer l.lose(nil)
+	err = call(ctx, h, m)
+	return err, errors.Is(context.Cause(ctx), ErrLeaseLost)
+}
+
+// renew keeps the lease until the handler has ended, or it is lost.
+//
+// Durations are measured here and moments are the database's. A renewal counts from when it was sent, so that nobody else
+// believes the lease to have ended while this process believes the opposite.
+func (l *lease) renew(ctx context.Context) {
+	pause := l.cfg.LeaseTTL / 3
+	for backoff.Wait(ctx, pause) == nil {
+		began := time.Now()
+		// Not ctx: a statement that is given up closes its connection, and the handler is about to settle.
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(time.Until(l.since.Add(l.cfg.LeaseTTL)), pause))
+		renewed, err := l.sql.Exec(bounded, l.units.DB(bounded), renewLease, l.consumer, l.lock, l.token, l.cfg.LeaseTTL)
+		cancel()
+		switch {
+		case err == nil && renewed == 1:
+			l.since = began
+		case err == nil, time.Since(l.since) >= l.cfg.LeaseTTL:
+			l.log.WarnContext(ctx, "oncebox: the lease of a message was lost, its handler is told to end", "consumer", l.consumer,
+				"message_key", l.id.key.String(), "error", err)
+			l.lose(ErrLeaseLost)
+			return
+		}
+	}
+}
+
+// free lets others have the key. false: somebody has taken it, or nobody knows.
+func (l *lease) free(ctx context.Context) bool {
+	if l.freed {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeTimeout)
+	defer cancel()
+	n, err := l.sql.Exec(ctx, l.units.DB(ctx), freeLease, l.consumer, l.lock, l.token)
+	l.freed = err == nil && n == 1
+	return l.freed
+}
+
+type leaseKey struct{}
+
+func (l *lease) context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, leaseKey{}, l)
+}

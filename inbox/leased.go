@@ -1,0 +1,135 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// errWithin: what a lease stands for has to be committed before the handler runs.
+var errWithin = errors.New("inbox: a handler of WrapLeased runs without a transaction and cannot be called within a unit of work")
+
+// WrapLeased is [Inbox.Wrap] for handlers that call outside: mail, payment, somebody's API. next runs without a transaction,
+// so none stays open meanwhile. Instead this process holds a lease of the message's key, which it renews; other messages of
+// the key wait, in every process. A process that dies leaves the lease, and [Config.LeaseTTL] later another one takes the
+// message over. One that was only slow has its context cancelled with the cause [ErrLeaseLost].
+//
+// What next does runs at least once. [Step] makes parts of it skipped when it runs again, [StepInUnit] those that are local;
+// both refuse to write for a process that has lost its lease. [Key] is what to tell the other side.
+//
+// What next returns decides as with Wrap, a panic included, and a failed message is parked in the same way. There is no unit in
+// its context: to emit an event it needs a StepInUnit. Messages are handled one by one, whatever the size of the batches.
+func (i *Inbox) WrapLeased(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
+	w := i.wrap(consumer, &wrapped{next: next, leased: true}, opts)
+	return messaging.HandlerFunc(w.Handle) // which is no BatchHandler
+}
+
+// handleLeased is handle for a handler that runs under a lease. The message is entered when that has ended.
+func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Message) error {
+	if _, within := uow.FromContext(ctx); within {
+		return errWithin
+	}
+	for {
+		l, a, err := w.ask(ctx, id, id.keyLock(), nil, 1)
+		switch {
+		case err != nil:
+			return err
+		case a.outcome == leaseHeld:
+			// Not parked: the message that runs may fail or come again, and then this one would stand before it.
+			w.count(ctx, w.consumer, "leased")
+			return messaging.Wait(a.rest, ErrLeased)
+		case a.outcome == leaseTaken:
+			return l.handle(ctx, m, a.attempts)
+		case a.outcome == leaseBehind && id.lock != nil:
+			if err := w.storeBehind(ctx, id, m); !errors.Is(err, errFlows) {
+				return err
+			}
+		default: // without order, only the message itself can be in the way of its key
+			w.count(ctx, w.consumer, "duplicate")
+			return nil
+		}
+	}
+}
+
+// errFlows rolls back a unit that was to park a message behind others, which have gone meanwhile.
+var errFlows = errors.New("inbox: the key flows again")
+
+func (w *wrapped) storeBehind(ctx context.Context, id identity, m *messaging.Message) error {
+	var became entry
+	err := w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		became, err = w.enter(ctx, u, id)
+		switch {
+		case err != nil || became == duplicate:
+			return err
+		case became == fresh:
+			return errFlows
+		}
+		return w.store(ctx, u, parking{id: id, m: m}, became)
+	}, readCommitted())
+	if err == nil {
+		w.settled(ctx, became)
+	}
+	return err
+}
+
+// handle runs the message for the n-th time and settles it.
+func (l *lease) handle(ctx context.Context, m *messaging.Message, n int) error {
+	ctx = l.context(ctx)
+	defer l.free(ctx)
+	tried := attempts{n: n, begun: true}
+	counted := *m
+	counted.Attempt = n // the consumer has counted waiting for the lease as well
+	if l.tooMany(n - 1) {
+		counted.Attempt--
+		return l.bury(ctx, l.id, &counted, n-1, errDeadly)
+	}
+	err, lost := l.run(ctx, l.next, m)
+	if err == nil {
+		err = l.finish(ctx)
+		lost = errors.Is(err, ErrLeaseLost)
+	}
+	switch {
+	case err == nil:
+		l.settled(ctx, fresh)
+		return nil
+	case lost:
+		// Whatever it came to: it is another process that decides now.
+		l.count(ctx, l.consumer, "interrupted")
+		return fmt.Errorf("%w (its handler ended with: %w)", ErrLeaseLost, err)
+	case ctx.Err() != nil:
+		l.takeBack(ctx, l.id, tried)
+		l.count(ctx, l.consumer, "interrupted")
+		return err
+	}
+	return l.failed(ctx, l.id, &counted, tried, err)
+}
+
+// finish enters the message and frees the lease, in one transaction.
+func (l *lease) finish(ctx context.Context) error {
+	_, err := l.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, _ entry) error { return l.forgetSteps(ctx, u.DB()) })
+	if err != nil {
+		return fmt.Errorf("inbox: settle message %s, whose handler has ended: %w", l.id.key, err)
+	}
+	return nil
+}
+
+// endLease goes with whatever settles a message. It refuses those who have lost the lease under which they ran. Without one it
+// does nothing.
+func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id identity) error {
+	l, ok := ctx.Value(leaseKey{}).(*lease)
+	if !ok || l.Inbox != i || l.id != id {
+		return nil
+	}
+	n, err := i.sql.Exec(ctx, u.DB(), freeLease, l.consumer, l.lock, l.token)
+	if err != nil {
+		return fmt.Errorf("inbox: free the lease of message %s: %w", id.key, err)
+	}
+	if n == 0 {
+		return ErrLeaseLost
+	}
+	u.AfterCommit(func(context.Context) { l.freed = true })
+	return nil
+}

@@ -1,0 +1,96 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// lookForHead returns a row while a message is parked where it was.
+const lookForHead = `SELECT FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint FOR UPDATE`
+
+// runLeased is the rest of runHead for a handler that runs under a lease. Neither a transaction nor the lock of the key is held
+// meanwhile; that the message runs once at a time rests on the lease, which outlives the ownership of the key.
+func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted count) (ran, error) {
+	more := 1
+	if counted.seq == h.seq {
+		more = 0
+	}
+	m := messaging.NewMessage(h.envelope, h.try(counted), nil)
+	id := identify(k.consumer, m)
+	var err error
+	if id.key, err = uuid.Parse(h.key.MessageKey); err != nil {
+		return ranNothing, errors.Join(err, w.giveBack(ctx, k, counted, w.cfg.RetryDelay))
+	}
+	id.tenant, id.source = h.key.TenantID, h.key.Source
+	l, a, err := w.ask(ctx, id, k.lock, &h.seq, more)
+	switch {
+	case err != nil:
+		return ranNothing, w.lostKey(ctx, k, counted, err)
+	case a.outcome != leaseTaken:
+		return ranNothing, w.giveBack(ctx, k, counted, a.rest)
+	}
+	ctx = l.context(ctx)
+	defer l.free(ctx)
+	if w.tooMany(a.attempts - 1) {
+		return ranFailed, w.buryHead(ctx, k, w, h, a.attempts-1, errDeadly)
+	}
+	err, lost := l.run(ctx, l.parked, m)
+	became := ranLast
+	if err == nil {
+		became, err = l.finishHead(ctx, k, h)
+		lost = errors.Is(err, ErrLeaseLost) || errors.Is(err, errOthers)
+	}
+	if err == nil {
+		w.count(ctx, k.consumer, "handled")
+		return became, nil
+	}
+	return l.failedHead(ctx, k, h, count{n: a.attempts, seq: h.seq}, err, lost)
+}
+
+// finishHead removes the message, unless somebody decided otherwise while it ran.
+func (l *lease) finishHead(ctx context.Context, k parkedKey, h head) (became ran, err error) {
+	err = l.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		if _, err := l.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
+			return err
+		}
+		if err := l.endLease(ctx, u, l.id); err != nil {
+			return err
+		}
+		there, err := l.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq)
+		if err != nil || there == 0 {
+			return errors.Join(errOthers, err)
+		}
+		var flows, handled bool
+		err = l.sql.QueryRow(ctx, u.DB(), settleHead, []any{k.consumer, k.lock, h.seq, h.parked}, &flows, &handled)
+		if became = ranMore; flows {
+			became = ranLast
+		}
+		return errors.Join(err, l.forgetSteps(ctx, u.DB()))
+	}, readCommitted())
+	if err != nil {
+		return ranFailed, fmt.Errorf("inbox: settle parked message %s, whose handler has ended: %w", h.key.MessageKey, err)
+	}
+	return became, nil
+}
+
+// failedHead decides what becomes of a parked message whose handler failed.
+func (l *lease) failedHead(ctx context.Context, k parkedKey, h head, tried count, cause error, lost bool) (ran, error) {
+	if lost || !l.free(ctx) {
+		l.count(ctx, k.consumer, "interrupted")
+		return ranNothing, errors.Join(cause, l.handBackKey(context.WithoutCancel(ctx), k, l.cfg.PollInterval))
+	}
+	if ctx.Err() != nil {
+		return ranNothing, l.giveBack(context.WithoutCancel(ctx), k, tried, 0)
+	}
+	l.count(ctx, k.consumer, "failed")
+	if hopeless(cause) || l.tooMany(tried.n) {
+		return ranFailed, l.buryHead(ctx, k, l.wrapped, h, tried.n, cause)
+	}
+	return ranFailed, l.failHead(ctx, k, h, tried.n, cause)
+}

@@ -1,0 +1,96 @@
+package inbox
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// A message as parked messages and dead letters have it: with its bytes as they were, under names that can be stored.
+const (
+	messageColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key,
+	aggregate_type, aggregate_id, aggregate_version, sequence, schema_id, schema_version, routing_key, content_type,
+	occurred_at, event_metadata, payload`
+
+	// messageValues are those columns, key_lock, attempts and error_message: what messageArgs returns.
+	messageValues = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, nullif($8::text, ''),
+	$9::text, $10::text, $11::bigint, $12::bigint, nullif($13::text, ''), $14::integer, nullif($15::text, ''), $16::text,
+	$17::timestamptz, $18::json, $19::bytea, $20::bigint, $21::integer, $22::text`
+
+	// envelopeColumns are what scanEnvelope reads.
+	envelopeColumns = `message_key::text, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
+	aggregate_version, sequence, coalesce(schema_id, ''), schema_version, coalesce(routing_key, ''), content_type,
+	occurred_at, event_metadata, payload`
+)
+
+func messageArgs(id identity, m *messaging.Message, attempts int, reason string) ([]any, error) {
+	metadata, err := json.Marshal(m.Metadata.Clone())
+	if err != nil {
+		return nil, fmt.Errorf("encode the metadata: %w", err)
+	}
+	payload := m.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	var occurred *time.Time
+	if !m.OccurredAt.IsZero() {
+		occurred = &m.OccurredAt
+	}
+	return []any{
+		id.key.String(), id.consumer, id.tenant, id.source,
+		identifier(m.ID), identifier(m.Type), identifier(m.Topic), readable(id.ordering),
+		identifier(m.AggregateType), identifier(m.AggregateID), m.AggregateVersion, m.Sequence, identifier(m.SchemaID),
+		max(m.SchemaVersion, 1), identifier(m.RoutingKey), identifier(m.ContentType), occurred, string(metadata), payload,
+		id.keyLock(), attempts, reason,
+	}, nil
+}
+
+// transpose makes an array of each column of messageArgs.
+func transpose(rows [][]any) []any {
+	columns := make([]any, len(rows[0]))
+	for c, first := range rows[0] {
+		switch first.(type) {
+		case string:
+			columns[c] = column[string](rows, c)
+		case int:
+			columns[c] = column[int](rows, c)
+		case int64:
+			columns[c] = column[int64](rows, c)
+		case []byte:
+			columns[c] = column[[]byte](rows, c)
+		case *time.Time:
+			columns[c] = column[*time.Time](rows, c)
+		}
+	}
+	return columns
+}
+
+func column[T any](rows [][]any, c int) []T {
+	values := make([]T, len(rows))
+	for n, row := range rows {
+		values[n] = row[c].(T) //nolint:forcetypeassert // all rows are of messageArgs
+	}
+	return values
+}
+
+// scanEnvelope reads the envelopeColumns, and what follows them into more.
+func scanEnvelope(scan func(...any) error, more ...any) (k DeadKey, e event.Envelope, err error) {
+	var (
+		occurred sql.NullTime
+		metadata []byte
+	)
+	err = scan(append([]any{
+		&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &e.ID, &e.Type, &e.Topic, &e.AggregateType, &e.AggregateID,
+		&e.AggregateVersion, &e.Sequence, &e.SchemaID, &e.SchemaVersion, &e.RoutingKey, &e.ContentType,
+		&occurred, &metadata, &e.Payload,
+	}, more...)...)
+	if err != nil {
+		return k, e, err
+	}
+	e.TenantID, e.Source, e.OccurredAt = k.TenantID, k.Source, occurred.Time.UTC()
+	return k, e, json.Unmarshal(metadata, &e.Metadata)
+}

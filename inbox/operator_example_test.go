@@ -1,0 +1,98 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oncebox/oncebox/inbox"
+)
+
+// The runbook quotes this file, and a test compares the two.
+
+func ExampleInbox_Stats() {
+	look := func(ctx context.Context, box *inbox.Inbox) error {
+		stats, err := box.Stats(ctx)
+		for _, st := range stats {
+			fmt.Println(st.Consumer, st.Failed, st.Dead, st.Parked, st.OldestParked, st.DeadLetters)
+		}
+		return err
+	}
+	_ = look
+	// Output:
+}
+
+func ExampleInbox_Dead() {
+	list := func(ctx context.Context, box *inbox.Inbox) error {
+		filter := inbox.DeadFilter{Consumer: "billing", Type: "order.placed", Error: "unknown currency"}
+		page, err := box.Dead(ctx, filter, nil, 100)
+		for err == nil && len(page) > 0 {
+			for _, d := range page {
+				fmt.Println(d.DiedAt, d.Key, d.Envelope.ID, d.Holds, d.Attempts, d.Error)
+			}
+			page, err = box.Dead(ctx, filter, &page[len(page)-1], 100)
+		}
+		return err
+	}
+	_ = list
+	// Output:
+}
+
+func ExampleInbox_ReplayAll() {
+	replay := func(ctx context.Context, box *inbox.Inbox, filter inbox.DeadFilter) error {
+		by := inbox.By{Actor: "ann@example.com", Reason: "release 7 knows the currency"}
+		n, err := box.ReplayAll(ctx, filter, by, &inbox.Bulk{DryRun: true})
+		if err != nil {
+			return err
+		}
+		fmt.Println(n, "would be replayed")
+		n, err = box.ReplayAll(ctx, filter, by, &inbox.Bulk{Progress: func(done int64) { fmt.Println(done) }})
+		fmt.Println(n, "were replayed")
+		return err
+	}
+	_ = replay
+	// Output:
+}
+
+func ExampleInbox_Discard() {
+	discard := func(ctx context.Context, box *inbox.Inbox, key inbox.DeadKey) error {
+		err := box.Discard(ctx, key, inbox.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
+		return err
+	}
+	_ = discard
+	// Output:
+}
+
+func ExampleInbox_Parked() {
+	look := func(ctx context.Context, box *inbox.Inbox) error {
+		page, err := box.Parked(ctx, inbox.ParkedFilter{Consumer: "billing", State: inbox.KeyFailed, FirstOnly: true}, nil, 100)
+		for _, p := range page {
+			fmt.Println(p.OrderingKey, p.Key, p.Attempts, p.DueAt, p.Error)
+		}
+		return err
+	}
+	_ = look
+	// Output:
+}
+
+func ExampleInbox_GiveUp() {
+	decide := func(ctx context.Context, box *inbox.Inbox, key inbox.DeadKey) error {
+		by := inbox.By{Actor: "ann@example.com", Reason: "the bank will never answer for this account"}
+		err := box.RetryNow(ctx, key, by) // it need not wait for its pause
+		if err != nil {
+			return err
+		}
+		err = box.GiveUp(ctx, key, by) // it is a dead letter: discard it, or replay it later
+		return err
+	}
+	_ = decide
+	// Output:
+}
+
+func ExampleInbox_Audit() {
+	history := func(ctx context.Context, box *inbox.Inbox, key inbox.DeadKey) ([]inbox.AuditEntry, error) {
+		entries, err := box.Audit(ctx, inbox.AuditFilter{MessageKey: key.MessageKey}, nil, 10)
+		return entries, err
+	}
+	_ = history
+	// Output:
+}

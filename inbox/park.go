@@ -1,0 +1,79 @@
+package inbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// The states of a key that does not flow, those of its first message.
+const (
+	keyWaiting = "WAITING" // it has not been tried, or may be tried again because somebody said so
+	keyFailed  = "FAILED"  // it waits for its next try
+	keyDead    = "DEAD"    // it waits for somebody to decide
+)
+
+const (
+	// storeParked: a message may wait or be a dead letter although its entry has expired. Its time is that of the new entry then,
+	// since an entry that is younger says that the message was handled meanwhile. They get their numbers in the order in which they
+	// are given.
+	storeParked = `
+WITH again AS (
+	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(m, c, t, s)
+	WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s
+)
+INSERT INTO {schema}.inbox_parked (` + messageColumns + `, key_lock, attempts, error_message)
+SELECT u.c1, u.c2, u.c3, u.c4, u.c5, u.c6, u.c7, nullif(u.c8, ''), u.c9, u.c10, u.c11, u.c12, nullif(u.c13, ''), u.c14, nullif(u.c15, ''),
+	u.c16, u.c17, u.c18, u.c19, u.c20, u.c21, u.c22
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
+	$11::bigint[], $12::bigint[], $13::text[], $14::integer[], $15::text[], $16::text[], $17::timestamptz[], $18::json[], $19::bytea[],
+	$20::bigint[], $21::integer[], $22::text[]) WITH ORDINALITY
+	u(c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19, c20, c21, c22, nth)
+WHERE NOT EXISTS (SELECT FROM {schema}.inbox_dead d
+	WHERE d.message_key = u.c1 AND d.consumer = u.c2 AND d.tenant_id = u.c3 AND d.source = u.c4)
+ORDER BY u.nth
+ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET parked_at = clock_timestamp()`
+
+	// stopKeys has keys not flow. Where one does not already: the first one to stop it says when it may run.
+	stopKeys = `
+INSERT INTO {schema}.inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at)
+SELECT DISTINCT ON (u.key_lock) $1::text, u.key_lock, u.tenant, nullif(u.ordering, ''), $5::text,
+	CASE $5::text WHEN 'DEAD' THEN 'infinity' ELSE clock_timestamp() + $6::interval END
+FROM unnest($2::bigint[], $3::text[], $4::text[]) u(key_lock, tenant, ordering) ORDER BY u.key_lock
+ON CONFLICT (consumer, key_lock) DO NOTHING`
+)
+
+// parking is a message that is going to be parked.
+type parking struct {
+	id       identity
+	m        *messaging.Message
+	attempts int
+	reason   string
+}
+
+// park stores messages that have been entered in the same transaction: from then on they wait here and not at the broker. It
+// returns how many wait; the others are dead letters.
+func (i *Inbox) park(ctx context.Context, tx bun.IDB, list ...parking) (waiting int64, err error) {
+	rows := make([][]any, len(list))
+	for n, p := range list {
+		if rows[n], err = messageArgs(p.id, p.m, p.attempts, p.reason); err != nil {
+			return 0, err
+		}
+	}
+	waiting, err = i.sql.Exec(ctx, tx, storeParked, transpose(rows)...)
+	return waiting, pgsql.Explain(err)
+}
+
+// stopKeys stops the keys of messages of one consumer.
+func (i *Inbox) stopKeys(ctx context.Context, tx bun.IDB, state string, wait time.Duration, ids ...identity) error {
+	locks, tenants, orderings := make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))
+	for n, id := range ids {
+		locks[n], tenants[n], orderings[n] = id.keyLock(), id.tenant, readable(id.ordering)
+	}
+	_, err := i.sql.Exec(ctx, tx, stopKeys, ids[0].consumer, locks, tenants, orderings, state, wait)
+	return pgsql.Explain(err)
+}

@@ -1,0 +1,139 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Parked is a message that waits in the database, because it failed, because it is behind one that did, or because its
+// consumer is durable.
+type Parked struct {
+	Key DeadKey
+	// Envelope is the message as it came, without its payload. Only identifiers that cannot be stored were made readable.
+	Envelope event.Envelope
+	// OrderingKey is the key that does not flow, "" for a message without order.
+	OrderingKey string
+	// State is that of the key.
+	State KeyState
+	// First says that it is the next one of its key, so that RetryNow and GiveUp take it.
+	First bool
+	// Attempts counts its tries. It is 0 for one that only waits.
+	Attempts int
+	// Error is the last error, at most 2 KiB of it.
+	Error    string
+	ParkedAt time.Time
+	// DueAt is when the first message of the key may run next; while it is being handled, when another process may take
+	// it over. Zero if somebody has to decide.
+	DueAt time.Time
+	// KeyLock and Seq are its place: they grow along a list, and Seq with the time of arrival within a key.
+	KeyLock, Seq int64
+}
+
+// KeyState is why a key does not flow: the state of its first message.
+type KeyState string
+
+// The states of keys.
+const (
+	KeyWaiting KeyState = keyWaiting // its turn comes at once: it was never tried, or somebody had it tried again
+	KeyFailed  KeyState = keyFailed  // it failed, and is tried again after a pause
+	KeyDead    KeyState = keyDead    // it is a dead letter: what is behind it waits for a decision
+)
+
+// ParkedFilter selects parked messages: those that agree with every field that is set. The zero filter selects all.
+type ParkedFilter struct {
+	Consumer, TenantID, OrderingKey string
+	// State is that of their key.
+	State KeyState
+	// FirstOnly selects at most one message per key, the first.
+	FirstOnly bool
+}
+
+// Validate names every field that cannot be used.
+func (f ParkedFilter) Validate() error {
+	errs := []error{
+		event.ValidateIdentifier("inbox: ParkedFilter.Consumer", f.Consumer),
+		event.ValidateIdentifier("inbox: ParkedFilter.TenantID", f.TenantID),
+	}
+	switch f.State {
+	case "", KeyWaiting, KeyFailed, KeyDead:
+	default:
+		errs = append(errs, fmt.Errorf("inbox: ParkedFilter.State is %q: give KeyWaiting, KeyFailed or KeyDead", f.State))
+	}
+	return errors.Join(errs...)
+}
+
+// listParked goes from key to key and reads no more of each than the page can take.
+const listParked = `
+SELECT ` + envelopeColumns + `, attempts, error_message, parked_at, key_lock, seq, ordering_key, state, due_at, first
+FROM (
+	SELECT p.message_key, p.consumer, p.tenant_id, p.source, p.message_id, p.event_type, p.topic, p.aggregate_type, p.aggregate_id,
+		p.aggregate_version, p.sequence, p.schema_id, p.schema_version, p.routing_key, p.content_type, p.occurred_at, p.event_metadata,
+		NULL::bytea AS payload, p.attempts, p.error_message, p.parked_at, p.key_lock, p.seq, coalesce(k.ordering_key, '') AS ordering_key,
+		k.state, nullif(k.due_at, 'infinity') AS due_at, k.state <> 'DEAD' AND p.seq = (
+			SELECT min(seq) FROM {schema}.inbox_parked f WHERE f.consumer = k.consumer AND f.key_lock = k.key_lock) AS first
+	FROM {schema}.inbox_key k CROSS JOIN LATERAL (
+		SELECT * FROM {schema}.inbox_parked x WHERE x.consumer = k.consumer AND x.key_lock = k.key_lock AND %s ORDER BY x.seq LIMIT %s) p
+	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
+
+// Parked lists the parked messages that the filter selects, those of a key together and in their order. A page has at most
+// limit of them (0: 100) and begins after the last one of the page before (nil: from the start), of which only the consumer,
+// KeyLock and Seq count.
+func (i *Inbox) Parked(ctx context.Context, filter ParkedFilter, after *Parked, limit int) ([]Parked, error) {
+	if err := filter.Validate(); err != nil {
+		return nil, err
+	}
+	statement, args := parkedPage(filter, after, limit)
+	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), statement, args...)
+	if err != nil {
+		return nil, wrapErr("list parked messages", err)
+	}
+	defer rows.Close()
+	var list []Parked
+	for rows.Next() {
+		var p Parked
+		var due sql.NullTime
+		p.Key, p.Envelope, err = scanEnvelope(rows.Scan,
+			&p.Attempts, &p.Error, &p.ParkedAt, &p.KeyLock, &p.Seq, &p.OrderingKey, &p.State, &due, &p.First)
+		if err != nil {
+			return nil, wrapErr("list parked messages", err)
+		}
+		p.DueAt = due.Time
+		list = append(list, p)
+	}
+	return list, wrapErr("list parked messages", rows.Err())
+}
+
+func parkedPage(f ParkedFilter, after *Parked, limit int) (statement string, args []any) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	w := &pgsql.Where{}
+	for _, c := range []struct{ column, value string }{
+		{"k.consumer", f.Consumer}, {"k.tenant_id", f.TenantID}, {"k.ordering_key", f.OrderingKey}, {"k.state", string(f.State)},
+	} {
+		if c.value != "" {
+			w.Add(c.column+" = %s::text", c.value)
+		}
+	}
+	ofKey, perKey := "true", limit
+	if f.FirstOnly {
+		perKey = 1
+	}
+	switch {
+	case after == nil:
+	case f.FirstOnly:
+		w.Add("(k.consumer, k.key_lock) > (%s::text, %s::bigint)", after.Key.Consumer, after.KeyLock)
+	default:
+		w.Add("(k.consumer, k.key_lock) >= (%s::text, %s::bigint)", after.Key.Consumer, after.KeyLock)
+		ofKey = fmt.Sprintf("(x.consumer, x.key_lock, x.seq) > (%s::text, %s::bigint, %s::bigint)",
+			w.Arg(after.Key.Consumer), w.Arg(after.KeyLock), w.Arg(after.Seq))
+	}
+	inner, bound := w.Arg(perKey), w.Arg(limit)
+	return fmt.Sprintf(listParked, ofKey, inner, w, bound), w.Args
+}

@@ -1,0 +1,278 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// ErrRebuilding means that a projection is being rebuilt by somebody else, or that this was taken over.
+var ErrRebuilding = errors.New("inbox: the projection is being rebuilt by another process")
+
+// Source hands events that are kept over to "to", in portions of any size: outbox.Store.Kept, or a function that reads an event store
+// or what a broker retains. It begins behind the checkpoint, "" being the start, and names with each portion the one behind it,
+// in whatever words it likes.
+//
+// It owes the projection, of each ordering key: the order; no gaps, also where it goes on from a checkpoint later; and at least
+// everything that a broker may have delivered before it was first called. What was delivered since may be among it or
+// not. Events come as a consumer gets them, with the same ids, sources, tenants and topics.
+type Source func(ctx context.Context, checkpoint string, to func(ctx context.Context, events []event.Envelope, checkpoint string) error) error
+
+// RebuildProgress is how far a rebuild has got.
+type RebuildProgress struct {
+	// Events that the source has handed over since the reset, and Checkpoint behind them.
+	Events     int64
+	Checkpoint string
+	// PerSecond is how many of them were handled each second, since this call began.
+	PerSecond float64
+}
+
+const (
+	// bulk is how many replayed messages share a transaction.
+	bulk = 100
+	// reportEvery is how often progress is logged.
+	reportEvery = 10 * time.Second
+
+	claimProjection = `
+UPDATE {schema}.inbox_projection SET owner = $2::uuid, lease_until = clock_timestamp() + $3::interval
+WHERE name = $1::text AND (owner IS NULL OR lease_until <= clock_timestamp())
+RETURNING generation, state = 'REBUILDING', checkpoint`
+
+	renewProjection = `
+UPDATE {schema}.inbox_projection SET lease_until = clock_timestamp() + $3::interval WHERE name = $1::text AND owner = $2::uuid`
+
+	saveCheckpoint = `
+UPDATE {schema}.inbox_projection SET checkpoint = $4::text, events = events + $5::bigint,
+	lease_until = clock_timestamp() + $3::interval, updated_at = clock_timestamp()
+WHERE name = $1::text AND owner = $2::uuid RETURNING events`
+
+	releaseProjection = `
+UPDATE {schema}.inbox_projection SET owner = NULL, lease_until = '-infinity' WHERE name = $1::text AND owner = $2::uuid`
+)
+
+// rebuild is one call of Rebuild or Resume.
+type rebuild struct {
+	*Projection
+
+	id         string // its own, so that what another one has taken over is out of reach
+	view       *view  // the generation at work
+	progress   func(RebuildProgress)
+	began      time.Time
+	handed     int64
+	reportedAt time.Time
+}
+
+// Rebuild makes the read model anew: empty clears it, in a unit that also begins a generation, and then everything that the
+// source has is handled, in this process. Live messages wait in the database meanwhile, and are handled behind that, by
+// [Inbox.RunParked] as whatever is parked. progress may be nil; it is called after each portion, and every 10 s there is a line in the log.
+//
+// The reset waits for the handlers that are at work, and others for it: keep empty short. It is all or nothing. When Rebuild fails
+// afterwards, or its process dies, live messages go on waiting, and [Projection.Resume] goes on where it was, in any process;
+// Rebuild begins again. Of several at once one runs, and the others get [ErrRebuilding]; so they do for up to
+// Config.ParkedLease after a process has died.
+//
+// A replayed message that fails is tried again, parked and given up like any other, and what is behind it in its key waits.
+// What was parked, or a dead letter, before the reset is handled in its place if the source has it, and else after the rebuild.
+// What an operator had discarded comes again.
+func (p *Projection) Rebuild(
+	ctx context.Context, empty func(ctx context.Context, u *uow.Unit) error, source Source, progress func(RebuildProgress),
+) error {
+	return p.run(ctx, "rebuild", source, progress, func(ctx context.Context, r *rebuild, _ bool, _ string) (bool, string, error) {
+		generation, err := r.reset(ctx, empty)
+		if err != nil {
+			return false, "", fmt.Errorf("reset: %w", err)
+		}
+		r.box.log.InfoContext(ctx, "oncebox: projection is empty and is being rebuilt", "projection", p.name, "generation", generation)
+		return true, "", r.know(ctx)
+	})
+}
+
+// Resume goes on with a rebuild that was interrupted. It returns nil at once if there is none, so a service may call it at each
+// start; see [Projection.Rebuild].
+func (p *Projection) Resume(ctx context.Context, source Source, progress func(RebuildProgress)) error {
+	return p.run(ctx, "resume", source, progress, func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (bool, string, error) {
+		if rebuilding {
+			r.box.log.InfoContext(ctx, "oncebox: the rebuild of a projection goes on", "projection", p.name, "checkpoint", checkpoint)
+		}
+		return rebuilding, checkpoint, nil
+	})
+}
+
+// run claims the projection, has begin say what is to be done, and does it.
+func (p *Projection) run(
+	ctx context.Context, call string, source Source, progress func(RebuildProgress),
+	begin func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (todo bool, from string, err error),
+) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("inbox: %s projection %s: %w", call, p.name, err)
+		}
+	}()
+	r := &rebuild{Projection: p, id: uuid.NewString(), progress: progress, began: time.Now(), reportedAt: time.Now()}
+	if err := r.know(ctx); err != nil {
+		return err
+	}
+	var (
+		generation int64
+		rebuilding bool
+		checkpoint string
+	)
+	err = p.box.sql.QueryRow(ctx, p.box.units.DB(ctx), claimProjection, []any{p.name, r.id, p.box.cfg.ParkedLease}, &generation, &rebuilding, &checkpoint)
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrRebuilding
+	}
+	if err != nil {
+		return pgsql.Explain(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_, _ = p.box.sql.Exec(ctx, p.box.units.DB(ctx), releaseProjection, p.name, r.id) // else its lease ends it
+	}()
+	if err := r.know(ctx); err != nil { // nobody resets it any more
+		return err
+	}
+	ctx, stop := r.keep(ctx)
+	defer stop()
+	todo, from, err := begin(ctx, r, rebuilding, checkpoint)
+	if err != nil || !todo {
+		return cause(ctx, err)
+	}
+	if err := source(ctx, from, r.take); err != nil {
+		return cause(ctx, err)
+	}
+	if err := r.finish(ctx); err != nil {
+		return cause(ctx, fmt.Errorf("let the live messages go: %w", err))
+	}
+	p.box.log.InfoContext(ctx, "oncebox: projection is rebuilt, and what waited is being handled", "projection", p.name,
+		"generation", r.view.generation, "took", time.Since(r.began))
+	return nil
+}
+
+// cause says that it was taken over if that is why ctx was cancelled.
+func cause(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); err != nil && errors.Is(why, ErrRebuilding) && !errors.Is(err, ErrRebuilding) {
+		return errors.Join(why, err)
+	}
+	return err
+}
+
+// know learns which generation there is.
+func (r *rebuild) know(ctx context.Context) (err error) {
+	r.view, err = r.look(ctx, true)
+	return err
+}
+
+// keep renews the lease until stop is called. The context is cancelled if it is another's by then.
+func (r *rebuild) keep(ctx context.Context) (kept context.Context, stop func()) {
+	kept, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for backoff.Wait(kept, r.box.cfg.ParkedLease/3) == nil {
+			n, err := r.box.sql.Exec(kept, r.box.units.DB(kept), renewProjection, r.name, r.id, r.box.cfg.ParkedLease)
+			switch {
+			case err != nil && kept.Err() == nil:
+				r.box.log.WarnContext(kept, "oncebox: the lease of a rebuild could not be renewed", "projection", r.name, "error", err)
+			case err == nil && n == 0:
+				cancel(ErrRebuilding)
+			}
+		}
+	}()
+	return kept, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
+// take handles a portion of the source and saves the checkpoint behind it. If the process dies in between, the portion comes
+// again, and all of it was entered.
+func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint string) error {
+	for chunk := range slices.Chunk(events, bulk) {
+		if err := r.handle(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	var total int64
+	err := r.box.sql.QueryRow(ctx, r.box.units.DB(ctx), saveCheckpoint,
+		[]any{r.name, r.id, r.box.cfg.ParkedLease, checkpoint, len(events)}, &total)
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrRebuilding
+	}
+	if err != nil {
+		return fmt.Errorf("save checkpoint %q: %w", checkpoint, pgsql.Explain(err))
+	}
+	r.handed += int64(len(events))
+	r.report(ctx, RebuildProgress{Events: total, Checkpoint: checkpoint, PerSecond: float64(r.handed) / time.Since(r.began).Seconds()})
+	return nil
+}
+
+func (r *rebuild) report(ctx context.Context, done RebuildProgress) {
+	if r.progress != nil {
+		r.progress(done)
+	}
+	if time.Since(r.reportedAt) >= reportEvery {
+		r.reportedAt = time.Now()
+		r.box.log.InfoContext(ctx, "oncebox: projection is being rebuilt", "projection", r.name,
+			"events", done.Events, "per_second", int(done.PerSecond), "checkpoint", done.Checkpoint)
+	}
+}
+
+// handle has messages handled, and those that fail tried until they are parked or dead.
+func (r *rebuild) handle(ctx context.Context, events []event.Envelope) error {
+	msgs := make([]*messaging.Message, len(events))
+	for n := range events {
+		msgs[n] = messaging.NewMessage(events[n], 1, nil)
+	}
+	err := r.view.replayed.HandleBatch(ctx, msgs)
+	var some *messaging.BatchError
+	if err == nil || !errors.As(err, &some) {
+		return r.gone(err)
+	}
+	for n, m := range msgs {
+		failed, ok := some.Failed[n]
+		if !ok {
+			continue
+		}
+		if !errors.Is(failed, messaging.ErrBehind) {
+			m.Attempt++
+		}
+		if err := r.settle(ctx, m); err != nil {
+			return fmt.Errorf("message %s: %w", m.ID, r.gone(err))
+		}
+	}
+	return nil
+}
+
+// settle tries a message that failed until the inbox has settled it, which it does after its tries, unless it cannot write.
+func (r *rebuild) settle(ctx context.Context, m *messaging.Message) error {
+	for {
+		err := call(messaging.NewContext(ctx, m), r.view.replayed, m)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errGeneration) || m.Attempt > r.box.cfg.Tries+3 {
+			return err
+		}
+		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(m.Attempt, quickRetry, r.box.cfg.RetryDelay))) != nil {
+			return err
+		}
+		m.Attempt++
+	}
+}
+
+// gone: a generation ends only when another rebuild has begun one, or has finished this.
+func (r *rebuild) gone(err error) error {
+	if errors.Is(err, errGeneration) {
+		return errors.Join(ErrRebuilding, err)
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// deposited is the nth event of its account.
+type deposited struct {
+	Nth   int `json:"nth"`
+	Cents int `json:"cents"`
+}
+
+func (deposited) EventType() string { return "account.deposited" }
+
+type account struct {
+	event.Recorder
+
+	id      string
+	version int64
+}
+
+func (*account) AggregateType() string     { return "account" }
+func (a *account) AggregateID() string     { return a.id }
+func (a *account) AggregateVersion() int64 { return a.version }
+
+// bank is a service: its outbox, its broker, and processes that keep a read model of its events.
+type bank struct {
+	*world
+
+	units  *uow.Manager
+	store  *outbox.Store
+	broker *memory.Broker
+	totals map[string]int // what the read model has to say in the end: a fold of all events
+
+	failures atomic.Int64
+}
+
+func newBank(t *testing.T) *bank {
+	t.Helper()
+	b := &bank{world: newWorld(t), broker: memory.New(&memory.Config{Logger: quiet()}), totals: map[string]int{}}
+	t.Cleanup(func() { require.NoError(t, b.broker.Close()) })
+	b.store = outbox.NewStore(b.db.DB, &outbox.Config{Logger: quiet()})
+	registry := event.NewRegistry()
+	event.Register[deposited](registry)
+	b.units = uow.New(b.db.DB, &uow.Config{Source: "bank", Registry: registry, Logger: quiet()}, b.store)
+	for _, table := range []string{
+		"CREATE TABLE balances (account text PRIMARY KEY, cents bigint NOT NULL, events bigint NOT NULL)",
+		"CREATE TABLE disorder (account text, nth bigint)",
+	} {
+		_, err := b.db.ExecContext(t.Context(), table)
+		require.NoError(t, err)
+	}
+	relay, err := projector.New(b.broker, &projector.Config{Logger: quiet()}, b.store)
+	require.NoError(t, err)
+	b.background(relay.Run)
+	return b
+}
+
+// background runs fn until the test ends.
+func (b *bank) background(fn func(context.Context) error) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- fn(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		require.NoError(b.t, <-done)
+	})
+}
+
+// deposit announces n events of each account.
+func (b *bank) deposit(accounts, n, from int) {
+	b.t.Helper()
+	for nth := from; nth < from+n; nth++ {
+		for first := 0; first < accounts; first += 10 {
+			require.NoError(b.t, b.units.Do(b.t.Context(), func(_ context.Context, u *uow.Unit) error {
+				for a := first; a < min(first+10, accounts); a++ {
+					a := &account{id: fmt.Sprintf("account-%02d", a), version: int64(nth)}
+					cents := rand.IntN(1000)
+					a.Record(deposited{nth, cents})
+					u.Track(a)
+					b.totals[a.id] += cents
+				}
+				return nil
+			}, uow.WithoutRetry()))
+		}
+	}
+}
+
+// add is the handler of the read model. It fails now and then, and notes whatever comes out of order.
+func (b *bank) add(ctx context.Context, m *messaging.Message) error {
+	var e deposited
+	if err := json.Unmarshal(m.Payload, &e); err != nil {
+		return messaging.Permanent(err)
+	}
+	var events int
+	err := b.units.DB(ctx).NewRaw(`INSERT INTO balances (account, cents, events) VALUES (?, ?, 1)
+		ON CONFLICT (account) DO UPDATE SET cents = balances.cents + excluded.cents, events = balances.events + 1
+		RETURNING events`, m.AggregateID, e.Cents).Scan(ctx, &events)
+	if err != nil {
+		return err
+	}
+	if events != e.Nth {
+		if _, err := b.units.DB(ctx).NewRaw("INSERT INTO disorder VALUES (?, ?)", m.AggregateID, e.Nth).Exec(ctx); err != nil {
+			return err
+		}
+	}
+	if rand.IntN(100) == 0 {
+		b.failures.Add(1)
+		return errNotNow
+	}
+	return nil
+}
+
+// process is one that consumes, works on what is parked, and may rebuild.
+func (b *bank) process(batch int) *inbox.Projection {
+	b.t.Helper()
+	box := newBox(b.units, &inbox.Config{
+		Tries: 2, RetryDelay: 5 * time.Millisecond, RetryMaxDelay: 20 * time.Millisecond, PollInterval: 20 * time.Millisecond, MaxAttempts: -1, Suspects: -1,
+	})
+	p := box.Projection("balances", messaging.HandlerFunc(b.add))
+	receiver, err := b.broker.Subscribe(b.t.Context(), messaging.Subscription{Topic: "account", Name: "balances"})
+	require.NoError(b.t, err)
+	consumer := messaging.NewConsumer(receiver, p, &messaging.ConsumerConfig{
+		Name: "balances", BatchSize: batch, RetryDelay: time.Millisecond, Logger: quiet(),
+	})
+	b.background(consumer.Run)
+	b.background(box.RunParked)
+	return p
+}
+
+func (b *bank) clear(ctx context.Context, u *uow.Unit) error {
+	_, err := u.DB().ExecContext(ctx, "DELETE FROM balances; DELETE FROM disorder")
+	return err
+}
+
+func (b *bank) handled() int {
+	return column[int](b.t, b.db.DB, "SELECT coalesce(sum(events), 0) FROM balances")[0]
+}
+
+// check waits until everything was handled and compares the read model.
+func (b *bank) check(events int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return b.handled() >= events && len(b.parked()) == 0 }, 2*time.Minute, 10*time.Millisecond)
+	require.Equal(b.t, events, b.handled(), "once each")
+	require.Empty(b.t, column[string](b.t, b.db.DB, "SELECT account || ' ' || nth FROM disorder"))
+	got := map[string]int{}
+	for id := range b.totals {
+		got[id] = column[int](b.t, b.db.DB, "SELECT cents FROM balances WHERE account = ?", id)[0]
+	}
+	require.Equal(b.t, b.totals, got)
+	require.Empty(b.t, b.dead())
+	require.Empty(b.t, b.keys())
+}
+
+// Messages come, handlers fail now and then, and meanwhile the projection is rebuilt: begun twice, cancelled in the middle,
+// broken off by a panic, gone on with by another process, and done once more from the start.
+func TestRebuildWhileMessagesGoOn(t *testing.T) {
+	const accounts, events = 50, 2000
+	b := newBank(t)
+	here, there := b.process(1), b.process(20)
+	b.deposit(accounts, 15, 1)
+	var traffic sync.WaitGroup
+	traffic.Go(func() { b.deposit(accounts, 25, 16) })
+	source := inbox.Source(b.store.Kept(outbox.SentFilter{Topic: "account"}))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	err := here.Rebuild(ctx, b.clear, small(source), func(done inbox.RebuildProgress) {
+		require.ErrorIs(t, there.Rebuild(t.Context(), b.clear, source, nil), inbox.ErrRebuilding)
+		if done.Events >= 200 {
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	cut := b.status(here)
+	require.True(t, cut.Rebuilding)
+	require.False(t, cut.Running)
+
+	require.PanicsWithValue(t, "broken", func() {
+		_ = there.Resume(t.Context(), small(source), func(done inbox.RebuildProgress) {
+			require.Greater(t, done.Events, cut.Events)
+			if done.Events >= cut.Events+200 {
+				panic("broken")
+			}
+		})
+	})
+	require.True(t, b.status(there).Rebuilding)
+	require.NoError(t, there.Resume(t.Context(), source, nil))
+	require.EqualValues(t, 1, b.status(here).Generation)
+	require.NoError(t, here.Rebuild(t.Context(), b.clear, source, nil), "and once more, from the start")
+	traffic.Wait()
+	b.check(events)
+	require.EqualValues(t, 2, b.status(there).Generation)
+	require.Positive(t, b.failures.Load())
+}
+
+// small cuts the portions of a source.
+func small(source inbox.Source) inbox.Source {
+	return func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
+		return source(ctx, checkpoint, func(ctx context.Context, events []event.Envelope, behind string) error {
+			for len(events) > 0 {
+				n := min(len(events), 50)
+				at := checkpoint
+				if n == len(events) {
+					at = behind
+				}
+				if err := to(ctx, events[:n], at); err != nil {
+					return err
+				}
+				events = events[n:]
+			}
+			checkpoint = behind
+			return nil
+		})
+	}
+}

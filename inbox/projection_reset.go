@@ -1,0 +1,178 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/uow"
+)
+
+const (
+	// closeGate waits for the handlers that are at work, and has all others wait.
+	closeGate = `SELECT FROM pg_advisory_xact_lock(hashtextextended($1::text, '{schema}.inbox_projection'::regclass::oid::bigint))`
+
+	// These wait for operators who are at work on what is parked or dead.
+	lockDead   = `SELECT FROM {schema}.inbox_dead WHERE consumer = $1::text FOR UPDATE`
+	lockParked = `SELECT FROM {schema}.inbox_parked WHERE consumer = $1::text FOR UPDATE`
+
+	// dropEntered removes what waits aside of a generation and has been entered in it.
+	dropEntered = `
+DELETE FROM {schema}.inbox_parked p USING {schema}.inbox i
+WHERE p.consumer = $2::text AND i.consumer = $1::text
+	AND i.message_key = p.message_key AND i.tenant_id = p.tenant_id AND i.source = p.source`
+
+	// putAside has whatever is parked or dead under one name wait aside under another, behind what does so already. The source
+	// should bring all of it, and then this is dropped; but it is not lost if it does not.
+	putAside = `
+WITH dead AS (
+	DELETE FROM {schema}.inbox_dead WHERE consumer = $1::text RETURNING *
+), parked AS (
+	DELETE FROM {schema}.inbox_parked WHERE consumer = $1::text RETURNING *
+), keys AS (
+	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text
+), both_of_them AS (
+	SELECT ` + movedColumns + `, coalesce(key_lock, hashtextextended(message_key::text, 0)) AS key_lock, coalesce(seq, 0) AS seq FROM dead
+	UNION ALL SELECT ` + movedColumns + `, key_lock, seq FROM parked
+)
+INSERT INTO {schema}.inbox_parked (consumer, ` + movedColumns + `, key_lock)
+SELECT $2::text, ` + movedColumns + `, key_lock FROM both_of_them ORDER BY seq
+ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
+
+	movedColumns = `message_key, tenant_id, source, message_id, event_type, topic, ordering_key, aggregate_type, aggregate_id,
+	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, payload`
+
+	// nextGeneration fails if the rebuild was taken over.
+	nextGeneration = `
+UPDATE {schema}.inbox_projection SET generation = generation + 1, state = 'REBUILDING', checkpoint = '', events = 0,
+	lease_until = clock_timestamp() + $3::interval, started_at = clock_timestamp(), updated_at = clock_timestamp()
+WHERE name = $1::text AND owner = $2::uuid AND generation = $4::bigint RETURNING generation`
+
+	// lockWaiting takes the locks of the keys of which drain would take messages next, because operators may be at work on them.
+	lockWaiting = `
+SELECT FROM (SELECT DISTINCT key_lock FROM (` + firstWaiting + `) w ORDER BY key_lock) k,
+	pg_advisory_xact_lock(hashint8extended(k.key_lock, '{schema}.inbox'::regclass::oid::bigint))`
+
+	// firstWaiting goes by keys, and within a key in its order: what is behind comes with a later portion.
+	firstWaiting = `SELECT key_lock, seq FROM {schema}.inbox_parked WHERE consumer = $1::text ORDER BY key_lock, seq LIMIT $2::integer`
+
+	// drain parks a portion of what waits aside behind what is parked already, so that [Inbox.RunParked] handles it. Copies of
+	// what was replayed are dropped.
+	drain = `
+WITH taken AS (
+	DELETE FROM {schema}.inbox_parked p USING (` + firstWaiting + `) f
+	WHERE p.consumer = $1::text AND p.key_lock = f.key_lock AND p.seq = f.seq RETURNING p.*
+), left_over AS MATERIALIZED (
+	SELECT t.* FROM taken t WHERE NOT EXISTS (SELECT FROM {schema}.inbox i
+		WHERE i.message_key = t.message_key AND i.consumer = $3::text AND i.tenant_id = t.tenant_id AND i.source = t.source)
+), entered AS (
+	INSERT INTO {schema}.inbox (message_key, consumer, tenant_id, source) SELECT message_key, $3::text, tenant_id, source FROM left_over
+	ON CONFLICT DO NOTHING
+), stopped AS (
+	INSERT INTO {schema}.inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at)
+	SELECT DISTINCT ON (key_lock) $3::text, key_lock, tenant_id, ordering_key, 'WAITING', clock_timestamp() FROM left_over
+	ON CONFLICT DO NOTHING
+), parked AS (
+	INSERT INTO {schema}.inbox_parked (consumer, ` + movedColumns + `, key_lock)
+	SELECT $3::text, ` + movedColumns + `, key_lock FROM left_over ORDER BY seq
+	ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING
+)
+SELECT count(*) FROM taken`
+
+	// goLive and stillMine fail if the rebuild was taken over.
+	stillMine = `
+SELECT FROM {schema}.inbox_projection WHERE name = $1::text AND owner = $2::uuid AND generation = $3::bigint AND state = 'REBUILDING' FOR UPDATE`
+	goLive = `
+UPDATE {schema}.inbox_projection SET state = 'LIVE', owner = NULL, lease_until = '-infinity', updated_at = clock_timestamp()
+WHERE name = $1::text AND owner = $2::uuid`
+
+	// portion is how many messages drain takes while others wait.
+	portion = 500
+)
+
+// reset clears the read model and begins a generation: all of it or nothing.
+func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Unit) error) (generation int64, err error) {
+	now := r.view.live.consumer
+	err = r.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		if err := r.exec(ctx, u.DB(), closeGate, r.name); err != nil {
+			return err
+		}
+		for _, lock := range []string{lockDead, lockParked} {
+			if err := r.exec(ctx, u.DB(), lock, now); err != nil {
+				return err
+			}
+		}
+		if err := empty(ctx, u); err != nil {
+			return fmt.Errorf("empty the read model: %w", err)
+		}
+		next := generationName(r.name, r.view.generation+1) + aside
+		if err := r.exec(ctx, u.DB(), dropEntered, now, now+aside); err != nil {
+			return err
+		}
+		for _, from := range []string{now, now + aside} {
+			if err := r.exec(ctx, u.DB(), putAside, from, next); err != nil {
+				return err
+			}
+		}
+		if err := r.exec(ctx, u.DB(), forgetConsumer, now); err != nil {
+			return err
+		}
+		err := r.box.sql.QueryRow(ctx, u.DB(), nextGeneration, []any{r.name, r.id, r.box.cfg.ParkedLease, r.view.generation}, &generation)
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrRebuilding
+		}
+		return pgsql.Explain(err)
+	}, readCommitted())
+	return generation, err
+}
+
+// finish lets what waits aside go, and then the live messages.
+func (r *rebuild) finish(ctx context.Context) error {
+	for left := true; left; {
+		err := r.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+			left, err = r.finishPortion(ctx, u.DB())
+			u.AfterCommit(func(context.Context) { r.box.wake() })
+			return err
+		}, readCommitted())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishPortion is one transaction. Each of them is short, because live messages wait for it at the gate.
+func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err error) {
+	now := r.view.live.consumer
+	if err := r.exec(ctx, tx, closeGate, r.name); err != nil {
+		return false, err
+	}
+	mine, err := r.box.sql.Exec(ctx, tx, stillMine, r.name, r.id, r.view.generation)
+	if err != nil || mine == 0 {
+		return false, errors.Join(ErrRebuilding, pgsql.Explain(err))
+	}
+	if err := r.exec(ctx, tx, lockWaiting, now+aside, portion); err != nil {
+		return false, err
+	}
+	var taken int
+	if err := r.box.sql.QueryRow(ctx, tx, drain, []any{now + aside, portion, now}, &taken); err != nil {
+		return false, pgsql.Explain(err)
+	}
+	if taken == portion {
+		return true, nil
+	}
+	// Once more: a process may not have heard of the reset at once.
+	if err := r.exec(ctx, tx, forgetConsumer, generationName(r.name, r.view.generation-1)); err != nil {
+		return false, err
+	}
+	return false, r.exec(ctx, tx, goLive, r.name, r.id)
+}
+
+func (r *rebuild) exec(ctx context.Context, tx bun.IDB, statement string, args ...any) error {
+	_, err := r.box.sql.Exec(ctx, tx, statement, args...)
+	return pgsql.Explain(err)
+}

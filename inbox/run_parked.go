@@ -1,0 +1,175 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+const (
+	// turn is how many messages of one key are handled before others get their turn.
+	turn = 100
+	// drainTimeout is how long handlers of parked messages may take to end once they should.
+	drainTimeout = 30 * time.Second
+)
+
+// runner works on the keys that do not flow.
+type runner struct {
+	*Inbox
+
+	slots   chan struct{} // a token per key that is being worked on
+	freed   chan struct{} // a token: a slot came free
+	working sync.WaitGroup
+	active  time.Time // when it was last noted that the consumers run
+
+	mu   sync.Mutex
+	keys map[parkedKey]struct{} // those with a slot; without doubts
+}
+
+// RunParked handles parked messages, of the consumers that were wrapped by this inbox, until ctx is done: each as soon as it
+// is due, those of one key one after the other. Any number of processes may do so. Without it, what was parked stays parked.
+//
+// Handlers do not see ctx being cancelled; they get 30 seconds to end. Errors of the database are logged and outwaited.
+func (i *Inbox) RunParked(ctx context.Context) error {
+	r := &runner{
+		Inbox: i, slots: make(chan struct{}, max(i.cfg.ParkedConcurrency, 1)), freed: make(chan struct{}, 1), keys: map[parkedKey]struct{}{},
+	}
+	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	go func() {
+		<-ctx.Done()
+		if backoff.Wait(handling, drainTimeout) == nil {
+			abandon()
+		}
+	}()
+	var renewing sync.WaitGroup
+	renewing.Go(func() { r.renew(handling) })
+	renewing.Go(func() { r.observe(ctx) })
+	for failures := 0; ctx.Err() == nil; {
+		wait, err := r.round(ctx, handling)
+		if err != nil && ctx.Err() == nil {
+			failures++
+			wait = backoff.Jitter(backoff.Exponential(failures, i.cfg.PollInterval, 30*time.Second))
+			i.log.WarnContext(ctx, "oncebox: parked messages could not be looked for, trying again", "pause", wait, "error", err)
+		} else {
+			failures = 0
+		}
+		r.wait(ctx, wait)
+	}
+	r.working.Wait()
+	abandon()
+	renewing.Wait()
+	return nil
+}
+
+// wait returns when it is time for another round.
+func (r *runner) wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	if len(r.slots) == cap(r.slots) {
+		select {
+		case <-r.freed:
+		case <-ctx.Done():
+		}
+		return
+	}
+	select {
+	case <-timer.C:
+	case <-r.freed:
+	case <-r.woken:
+	case <-ctx.Done():
+	}
+}
+
+// round takes as many keys as there are slots, and returns how long nothing will be due.
+func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
+	if err := r.lookAtProjections(ctx); err != nil {
+		return 0, err
+	}
+	consumers := r.consumers()
+	if now := time.Now(); len(consumers) > 0 && now.Sub(r.active) > time.Minute {
+		if _, err := r.sql.Exec(ctx, r.units.DB(ctx), beActive, consumers); err != nil {
+			return 0, fmt.Errorf("inbox: note that consumers run: %w", pgsql.Explain(err))
+		}
+		r.active = now
+	}
+	for _, consumer := range consumers {
+		free := cap(r.slots) - len(r.slots)
+		if free == 0 {
+			return 0, nil
+		}
+		keys, err := r.claimKeys(ctx, consumer, free)
+		if err != nil {
+			return 0, err
+		}
+		for _, k := range keys {
+			r.start(handling, ctx.Done(), k)
+		}
+	}
+	if len(consumers) == 0 || len(r.slots) == cap(r.slots) {
+		return r.cfg.PollInterval, nil
+	}
+	return r.nextDue(ctx, consumers, r.cfg.PollInterval)
+}
+
+// start works on a key in a goroutine of its own.
+func (r *runner) start(ctx context.Context, stop <-chan struct{}, k parkedKey) {
+	r.slots <- struct{}{} // there is room: nobody else takes slots
+	plain := parkedKey{consumer: k.consumer, lock: k.lock}
+	r.mu.Lock()
+	r.keys[plain] = struct{}{}
+	r.mu.Unlock()
+	r.working.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			delete(r.keys, plain)
+			r.mu.Unlock()
+			<-r.slots
+			select {
+			case r.freed <- struct{}{}:
+			default:
+			}
+		}()
+		if err := r.work(ctx, stop, k); err != nil {
+			r.log.WarnContext(ctx, "oncebox: parked messages of a key wait for another turn", "consumer", k.consumer, "error", err)
+		}
+	})
+}
+
+// work handles the messages of a key until one fails, none is left, or others have waited long enough.
+func (r *runner) work(ctx context.Context, stop <-chan struct{}, k parkedKey) error {
+	for range turn {
+		select {
+		case <-stop:
+			return r.handBackKey(ctx, k, 0)
+		default:
+		}
+		if became, err := r.runHead(ctx, k); err != nil || became != ranMore {
+			return err
+		}
+		k.doubtful = false
+	}
+	return r.handBackKey(ctx, k, 0)
+}
+
+// renew keeps the keys that are being worked on.
+func (r *runner) renew(ctx context.Context) {
+	for backoff.Wait(ctx, r.cfg.ParkedLease/3) == nil {
+		r.mu.Lock()
+		keys := make([]parkedKey, 0, len(r.keys))
+		for k := range r.keys {
+			keys = append(keys, k)
+		}
+		r.mu.Unlock()
+		if len(keys) == 0 {
+			continue
+		}
+		if err := r.renewKeys(ctx, keys); err != nil && ctx.Err() == nil {
+			r.log.WarnContext(ctx, "oncebox: keys of parked messages could not be renewed", "error", err)
+		}
+	}
+}

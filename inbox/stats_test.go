@@ -1,0 +1,91 @@
+package inbox_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+func TestStats(t *testing.T) {
+	w := newWorld(t)
+	stats, err := w.box.Stats(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, stats)
+
+	w.failed("a", "o1")
+	w.failed("c", "o2")
+	w.kill(w.box, "billing", ordered("b", "o1"), ordered("d", "o3"), ordered("e", "o3"), unordered("u"))
+	stored := w.box.Wrap("durable", messaging.HandlerFunc(w.effect), inbox.Durable())
+	require.NoError(t, stored.Handle(t.Context(), ordered("a", "o1")))
+	w.kill(w.box, "shipping", unordered("u"))
+	w.exec("UPDATE inbox_parked SET parked_at = now() - interval '1 hour' WHERE message_id = 'c'")
+	stats, err = w.operator().Stats(t.Context())
+	require.NoError(t, err)
+	require.Len(t, stats, 3)
+	require.InDelta(t, time.Hour, stats[0].OldestParked, float64(time.Minute))
+	require.InDelta(t, 0, stats[1].OldestParked, float64(time.Minute))
+	stats[0].OldestParked, stats[1].OldestParked = 0, 0
+	require.Equal(t, []inbox.Stats{
+		{Consumer: "billing", Failed: 2, Dead: 1, Parked: 4, DeadLetters: 2},
+		{Consumer: "durable", Waiting: 1, Parked: 1},
+		{Consumer: "shipping", DeadLetters: 1},
+	}, stats)
+}
+
+func TestStateIsShownAsMetrics(t *testing.T) {
+	w := newWorld(t)
+	w.failed("a", "o1")
+	w.kill(w.box, "shipping", unordered("u"))
+	reader := sdkmetric.NewManualReader()
+	box := newBox(w.units, &inbox.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return errNotNow }))
+	runParked(t, box)
+	var got map[string]int64
+	require.Eventually(t, func() bool {
+		got = gauges(t, reader)
+		return len(got) > 0
+	}, time.Minute, 5*time.Millisecond)
+	require.EqualValues(t, 1, got["oncebox.inbox.parked billing"])
+	require.EqualValues(t, 1, got["oncebox.inbox.keys billing failed"])
+	require.EqualValues(t, 0, got["oncebox.inbox.keys billing dead"])
+	require.EqualValues(t, 0, got["oncebox.inbox.dead billing"])
+	require.EqualValues(t, 1, got["oncebox.inbox.dead shipping"])
+}
+
+// gauges returns what the gauges show, under their names, consumers and states, once all of them do.
+func gauges(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
+	t.Helper()
+	var metrics metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &metrics))
+	got, names := map[string]int64{}, 0
+	for _, scope := range metrics.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			gauge, ok := m.Data.(metricdata.Gauge[int64])
+			if !ok {
+				continue
+			}
+			names++
+			for _, point := range gauge.DataPoints {
+				name := m.Name
+				for _, key := range []attribute.Key{"consumer", "state"} {
+					if v, ok := point.Attributes.Value(key); ok {
+						name += " " + v.AsString()
+					}
+				}
+				got[name] = point.Value
+			}
+		}
+	}
+	if names < 3 || len(got) < 10 { // two consumers: parked, dead, and keys in three states
+		return nil
+	}
+	return got
+}

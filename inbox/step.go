@@ -1,0 +1,213 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/calls"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+const (
+	loadSteps = `
+SELECT name, result FROM {schema}.inbox_step
+WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
+
+	// storeStep stores nothing for those who have lost the lease. Locking it makes whoever takes it over wait, and then see the
+	// step. The same owner may store it again: it does not know whether it did.
+	storeStep = `
+INSERT INTO {schema}.inbox_step (message_key, consumer, tenant_id, source, name, result)
+SELECT $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::json
+FROM {schema}.inbox_lease WHERE consumer = $2::text AND key_lock = $7::bigint AND owner = $8::uuid FOR SHARE
+ON CONFLICT (message_key, consumer, tenant_id, source, name) DO UPDATE SET result = excluded.result`
+
+	forgetSteps = `
+DELETE FROM {schema}.inbox_step WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
+)
+
+// steps are those of one message. Its handler may run several at once.
+type steps struct {
+	mu     sync.Mutex
+	loaded bool
+	done   map[string][]byte   // by the tries before this one
+	used   map[string]struct{} // in this one
+}
+
+// Step calls fn, which does one thing outside, and stores its result. When the message is handled again, after a failure, a
+// crash or as a replayed dead letter, the stored result is returned and fn is not called.
+//
+// The key tells the other side that two calls are one: it is the same in every try of this step of this message, has 32
+// letters and digits, and fits into any header, as Idempotency-Key for example. It is needed still: who dies after the call and
+// before its result is stored calls again.
+//
+// The name is that of the step within the handler, at most 255 bytes; each is used once in a try, so within a loop it has to say
+// which round it is. T must survive JSON: what cannot be encoded, or decoded after a deployment, makes a dead letter of the
+// message. Results are stored as they are, so they should hold no secrets, and removed when the message is settled.
+//
+// An error of fn is returned as it is and stores nothing. [ErrLeaseLost] means that the result was not stored, and that the
+// handler should end.
+func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, key string) (T, error)) (result T, err error) {
+	l, err := beginStep(ctx, "Step", name)
+	if err != nil {
+		return result, err
+	}
+	if stored, done := l.steps.done[name]; done {
+		if err := json.Unmarshal(stored, &result); err != nil {
+			return result, messaging.Permanent(fmt.Errorf("inbox: Step %q: decode the result of an earlier try: %w", name, err))
+		}
+		return result, nil
+	}
+	stored := false
+	defer func() {
+		if !stored {
+			l.steps.release(name)
+		}
+	}()
+	if result, err = fn(calls.Within(ctx, name), l.stepKey(name)); err != nil {
+		return result, err
+	}
+	encoded, err := json.Marshal(result)
+	if err != nil {
+		return result, messaging.Permanent(fmt.Errorf("inbox: Step %q: encode its result: %w", name, err))
+	}
+	err = l.insist(ctx, name, encoded)
+	stored = err == nil
+	return result, err
+}
+
+// StepInUnit calls fn in a unit of work and marks the step as done in the same transaction: what fn writes and emits through the
+// unit happens once per message, whatever becomes of the handler. The name is as for [Step], whose names it shares.
+//
+// An error of fn rolls the unit back and is returned, and so is [ErrLeaseLost] if the lease is another's by the end.
+func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u *uow.Unit) error) error {
+	l, err := beginStep(ctx, "StepInUnit", name)
+	if err != nil {
+		return err
+	}
+	if _, done := l.steps.done[name]; done {
+		return nil
+	}
+	committed := false
+	defer func() {
+		if !committed {
+			l.steps.release(name)
+		}
+	}()
+	err = l.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		if err := fn(calls.Within(ctx, name), u); err != nil {
+			return err
+		}
+		// Last: until COMMIT it keeps the lease from being renewed.
+		return l.storeStep(ctx, u.DB(), name, []byte("null"))
+	}, readCommitted())
+	committed = err == nil
+	return err
+}
+
+// beginStep returns the lease under which the handler runs that ctx belongs to, with the steps that are done.
+func beginStep(ctx context.Context, function, name string) (*lease, error) {
+	l, ok := ctx.Value(leaseKey{}).(*lease)
+	if !ok || l.lose == nil {
+		return nil, fmt.Errorf("inbox: %s %q: the context is not that of a handler of WrapLeased", function, name)
+	}
+	if err := event.ValidateIdentifier("name", name); name == "" || err != nil {
+		return nil, fmt.Errorf("inbox: %s %q: the name is empty or not an identifier", function, name)
+	}
+	if _, within := uow.FromContext(ctx); within {
+		return nil, fmt.Errorf("inbox: %s %q: within a unit of work it could be undone: call it outside", function, name)
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("inbox: %s %q: %w", function, name, context.Cause(ctx))
+	}
+	if err := l.loadSteps(ctx); err != nil {
+		return nil, fmt.Errorf("inbox: %s %q: look for what earlier tries have done: %w", function, name, err)
+	}
+	if !l.steps.use(name) {
+		return nil, fmt.Errorf("inbox: %s %q: the name was used before: give each step of the handler its own", function, name)
+	}
+	return l, nil
+}
+
+func (s *steps) use(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, used := s.used[name]
+	s.used[name] = struct{}{}
+	return !used
+}
+
+// release lets a step that was not done be tried again.
+func (s *steps) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.used, name)
+}
+
+// loadSteps reads what earlier tries have done, once: nobody but this one adds to it.
+func (l *lease) loadSteps(ctx context.Context) error {
+	l.steps.mu.Lock()
+	defer l.steps.mu.Unlock()
+	if l.steps.loaded {
+		return nil
+	}
+	done := map[string][]byte{}
+	rows, err := l.sql.Query(ctx, l.units.DB(ctx), loadSteps, l.id.args()...)
+	if err != nil {
+		return pgsql.Explain(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var result []byte
+		if err := rows.Scan(&name, &result); err != nil {
+			return err
+		}
+		done[name] = result
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	l.steps.loaded, l.steps.done, l.steps.used = true, done, map[string]struct{}{}
+	return nil
+}
+
+// insist stores the result of a call that was made, also if the handler was told to end meanwhile, and over a connection that
+// breaks: without it the call is made again.
+func (l *lease) insist(ctx context.Context, name string, result []byte) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.LeaseTTL)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		err := l.storeStep(bounded, l.units.DB(bounded), name, result)
+		if err == nil || !pgsql.IsConnectionError(err) ||
+			backoff.Wait(bounded, backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second))) != nil {
+			return err
+		}
+	}
+}
+
+func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
+	n, err := l.sql.Exec(ctx, db, storeStep, append(l.id.args(), name, string(result), l.lock, l.token)...)
+	if err == nil && n == 0 {
+		l.lose(ErrLeaseLost)
+		err = ErrLeaseLost
+	}
+	if err != nil && !errors.Is(err, ErrLeaseLost) {
+		err = fmt.Errorf("inbox: store the result of step %q: %w", name, pgsql.Explain(err))
+	}
+	return err
+}
+
+func (l *lease) forgetSteps(ctx context.Context, tx bun.IDB) error {
+	_, err := l.sql.Exec(ctx, tx, forgetSteps, l.id.args()...)
+	return err
+}

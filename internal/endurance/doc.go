@@ -1,0 +1,14 @@
+// Package endurance holds the tests that treat consumers badly: as processes of their own that are killed, frozen and scaled,
+// with a broker that is killed, with handlers that fail. Each ends with one line that says what was counted:
+//
+//	go test ./internal/endurance -v
+//
+// Effects are rows in PostgreSQL, which say in their order which message was handled when. What is counted is counted there
+// and not by the consumers.
+//
+// A test is believed only if it fails when a guard is taken out. ENDURANCE_WITHOUT takes one out of the consumers: dedupe (an
+// entry that is there already counts as new), lock (of the key, when a message is entered), look (whether messages of the key
+// are parked), or commit (a message is acknowledged when it comes, and not when its handler has committed).
+//
+// ENDURANCE_LONG=1 makes all of it longer.
+package endurance

@@ -1,0 +1,40 @@
+//go:build unix
+
+package endurance
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Each message of one aggregate fails twice before it succeeds. Effects are there once and in order, and at the moment at which
+// all others are through, the failing one is not: nobody has waited for it. The milliseconds are those of `bench hot`.
+func TestHotAggregateFailsEachMessageTwice(t *testing.T) {
+	const hot = "k07"
+	s := newSite(t, pulsartest.Server(t))
+	box := s.newBox(inbox.Config{RetryDelay: 100 * time.Millisecond, PollInterval: 100 * time.Millisecond})
+	s.consume(box, messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		if m.AggregateID == hot && m.Attempt <= 2 {
+			return errMoody
+		}
+		return leaveQuietly(ctx, s, m)
+	}))
+	require.NoError(t, s.publish(t.Context(), manyMessages))
+	s.eventually("the others are through", manyMessages-manyMessages/keys, "SELECT count(*) FROM effects WHERE key <> ?", hot)
+	ready := s.mustCount("SELECT count(*) FROM effects WHERE key = ?", hot)
+	drained := s.drained()
+	v := s.judge()
+	t.Logf("endurance hot messages=%d hot_when_others_were_through=%d effects_twice=%d order_violations=%d lost=%d",
+		s.published.Load(), ready, v.twice, v.disorder, v.lost)
+	require.Zero(t, v.twice+v.disorder+v.lost, strings.Join(v.details, "\n"))
+	require.True(t, drained, "nothing waits")
+	require.Less(t, ready, manyMessages/keys, "nobody waited for the hot one")
+}

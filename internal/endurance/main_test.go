@@ -1,0 +1,19 @@
+//go:build unix
+
+package endurance
+
+import (
+	"os"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+)
+
+// TestMain runs the tests, or, in a process that a test has started, a consumer.
+func TestMain(m *testing.M) {
+	if text := os.Getenv(taskVariable); text != "" {
+		os.Exit(beConsumer(text))
+	}
+	pgtest.Main(m, pulsartest.Stop)
+}

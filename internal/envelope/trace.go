@@ -1,0 +1,24 @@
+package envelope
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
+)
+
+// trace writes the trace context of ctx into the metadata, within a span of its own in which the event is created, if the
+// trace is sampled. Without a span in ctx it does nothing, and costs nothing.
+func (m *Maker) trace(ctx context.Context, env *event.Envelope) {
+	if m.Tracer != nil && trace.SpanContextFromContext(ctx).IsSampled() {
+		var span trace.Span
+		ctx, span = m.Tracer.Start(ctx, otelx.OperationCreate.SpanName(env.Topic), trace.WithSpanKind(trace.SpanKindProducer),
+			trace.WithAttributes(otelx.OperationCreate.Attributes(env.Topic)...),
+			trace.WithAttributes(attribute.String("messaging.message.id", env.ID), attribute.String("oncebox.event.type", env.Type)))
+		defer span.End()
+	}
+	otelx.Inject(ctx, env.Metadata)
+}

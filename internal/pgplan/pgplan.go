@@ -1,0 +1,114 @@
+// Package pgplan looks at the plans of prepared statements.
+package pgplan
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Plan is a plan as EXPLAIN prints it.
+type Plan struct {
+	Text string
+	root node
+}
+
+type node struct {
+	Type     string `json:"Node Type"`     //nolint:tagliatelle // PostgreSQL's name
+	Relation string `json:"Relation Name"` //nolint:tagliatelle // PostgreSQL's name
+	Plans    []node `json:"Plans"`         //nolint:tagliatelle // PostgreSQL's name
+}
+
+// Generic returns the plan that a prepared statement ends up with, whatever its arguments are.
+func Generic(ctx context.Context, db *sql.DB, statement string) (p Plan, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return p, fmt.Errorf("pgplan: %w", err)
+	}
+	defer conn.Close()
+	defer func() {
+		for _, s := range []string{"DEALLOCATE pgplan", "RESET plan_cache_mode"} {
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), s) // for the next one
+		}
+	}()
+	for _, s := range []string{"SET plan_cache_mode = force_generic_plan", "PREPARE pgplan AS " + statement} {
+		if _, err := conn.ExecContext(ctx, s); err != nil {
+			return p, fmt.Errorf("pgplan: prepare: %w", err)
+		}
+	}
+	var n int
+	if err := conn.QueryRowContext(ctx,
+		"SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'pgplan'").Scan(&n); err != nil {
+		return p, fmt.Errorf("pgplan: %w", err)
+	}
+	execute := "EXECUTE pgplan"
+	if n > 0 {
+		execute += " (" + strings.Join(slices.Repeat([]string{"NULL"}, n), ", ") + ")"
+	}
+	if p.Text, err = explain(ctx, conn, "EXPLAIN "+execute); err != nil {
+		return p, err
+	}
+	text, err := explain(ctx, conn, "EXPLAIN (FORMAT JSON) "+execute)
+	if err != nil {
+		return p, err
+	}
+	var plans []struct {
+		Plan node `json:"Plan"` //nolint:tagliatelle // PostgreSQL's name
+	}
+	if err := json.Unmarshal([]byte(text), &plans); err != nil || len(plans) != 1 {
+		return p, fmt.Errorf("pgplan: this is not a plan (%w): %s", err, text)
+	}
+	p.root = plans[0].Plan
+	return p, nil
+}
+
+func explain(ctx context.Context, conn *sql.Conn, statement string) (string, error) {
+	rows, err := conn.QueryContext(ctx, statement)
+	if err != nil {
+		return "", fmt.Errorf("pgplan: explain: %w", err)
+	}
+	defer rows.Close()
+	var text strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			return "", fmt.Errorf("pgplan: explain: %w", err)
+		}
+		text.WriteString(line + "\n")
+	}
+	return text.String(), rows.Err()
+}
+
+// Unbounded returns what in the plan takes the longer the more rows the tables have: a sequential scan of one, and a sort of
+// what is read of one without a limit.
+func (p Plan) Unbounded(tables *regexp.Regexp) (found []string) {
+	walk(p.root, func(n node) bool {
+		switch {
+		case n.Type == "Seq Scan" && tables.MatchString(n.Relation):
+			found = append(found, "it scans all of "+n.Relation)
+		case strings.HasSuffix(n.Type, "Sort"):
+			walk(n, func(below node) bool {
+				if tables.MatchString(below.Relation) {
+					found = append(found, "it sorts what it reads of "+below.Relation)
+				}
+				return below.Type != "Limit"
+			})
+		}
+		return true
+	})
+	return found
+}
+
+// walk calls fn for the node, and for what is below it while fn returns true.
+func walk(n node, fn func(node) bool) {
+	if !fn(n) {
+		return
+	}
+	for _, below := range n.Plans {
+		walk(below, fn)
+	}
+}

@@ -1,0 +1,56 @@
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Apart is a [DB] in a database of its own.
+type Apart struct {
+	*DB
+
+	// Database is its name, safe in SQL without quotes.
+	Database string
+}
+
+// OpenApart is [Migrated] in a database of its own on the same server. The database is gone when the test ends.
+func OpenApart(t testing.TB) *Apart {
+	t.Helper()
+	a := &Apart{Database: "test_" + strings.ToLower(rand.Text()[:16])}
+	onServer(t, "CREATE DATABASE "+a.Database)
+	t.Cleanup(func() { onServer(t, "DROP DATABASE "+a.Database+" WITH (FORCE)") })
+	u, err := url.Parse(URL(t))
+	require.NoError(t, err)
+	u.Path = "/" + a.Database
+	a.DB = migrated(t, u.String())
+	return a
+}
+
+// Leave ends all sessions of the database and lets no new ones begin, as if its server were gone.
+func (a *Apart) Leave(t testing.TB) {
+	t.Helper()
+	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS false")
+	onServer(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+a.Database+"'")
+}
+
+// Return undoes [Apart.Leave].
+func (a *Apart) Return(t testing.TB) {
+	t.Helper()
+	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS true")
+}
+
+// onServer runs a statement in the server's own database.
+func onServer(t testing.TB, statement string) {
+	t.Helper()
+	server, err := sql.Open("pgx", URL(t))
+	require.NoError(t, err)
+	defer server.Close()
+	_, err = server.ExecContext(context.Background(), statement)
+	require.NoError(t, err)
+}

@@ -1,0 +1,64 @@
+// Package watched lets a suite of tests be tested: it runs one of them and says what it complained of.
+package watched
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// T stands in for the testing.T of a test that is watched, and writes down why it fails.
+type T struct {
+	ctx      context.Context //nolint:containedctx // as that of a testing.T
+	mu       sync.Mutex
+	said     []string
+	cleanups []func()
+}
+
+// Run runs a test and its cleanups, and returns what they complained of, "" if it passed. The test's context is cancelled before
+// its cleanups, as that of a testing.T.
+func Run(ctx context.Context, test func(*T)) string {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := &T{ctx: ctx}
+	t.do(func() { test(t) })
+	cancel()
+	for _, fn := range slices.Backward(t.cleanups) {
+		t.do(fn)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.said, "\n")
+}
+
+// do returns when fn has returned or failed.
+func (t *T) do(fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	<-done
+}
+
+// Errorf notes a complaint.
+func (t *T) Errorf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.said = append(t.said, fmt.Sprintf(format, args...))
+}
+
+// FailNow ends the test.
+func (t *T) FailNow() { runtime.Goexit() }
+
+// Helper does nothing.
+func (t *T) Helper() {}
+
+// Cleanup registers what runs after the test, the last one first.
+func (t *T) Cleanup(fn func()) { t.cleanups = append(t.cleanups, fn) }
+
+// Context is that of the test.
+func (t *T) Context() context.Context { return t.ctx }

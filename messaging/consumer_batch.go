@@ -1,0 +1,192 @@
+package messaging
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+)
+
+// lanes have a [BatchHandler] handle what was received in batches. A key is always in the same lane, and a lane has one
+// batch at a time, so no two batches share a key. What fails leaves its lane and goes the way of single messages, with
+// its key held; what comes behind it in its key follows it there, and the lane goes on with the others.
+type lanes struct {
+	handler BatchHandler
+	seed    maphash.Seed
+	in      []chan keyed
+	any     chan keyed // for those without a key
+}
+
+// keyed is a message with the key under which it waits, "" if there is no order.
+type keyed struct {
+	key string
+	m   *Message
+}
+
+// newLanes returns nil if there are no batches to be made.
+func newLanes(h Handler, cfg *ConsumerConfig) *lanes {
+	batches, ok := h.(BatchHandler)
+	if !ok || cfg.BatchSize < 2 {
+		return nil
+	}
+	queue := max(cfg.Queue, 1) // none is ever full: there are not more messages in the process
+	l := &lanes{handler: batches, seed: maphash.MakeSeed(), in: make([]chan keyed, max(cfg.Concurrency, 1)), any: make(chan keyed, queue)}
+	for i := range l.in {
+		l.in[i] = make(chan keyed, queue)
+	}
+	return l
+}
+
+// put gives k to its lane, without a key to whichever is free.
+func (l *lanes) put(k keyed) {
+	if k.key == "" {
+		l.any <- k
+		return
+	}
+	l.in[maphash.String(l.seed, k.key)%uint64(len(l.in))] <- k
+}
+
+// fill adds what is there for a lane, and waits for nothing.
+func (l *lanes) fill(batch []keyed, in <-chan keyed) []keyed {
+	for len(batch) < cap(batch) {
+		select {
+		case k := <-in:
+			batch = append(batch, k)
+		case k := <-l.any:
+			batch = append(batch, k)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// runLane handles one batch after the other until the consumer stops.
+func (c *Consumer) runLane(s *shift, in <-chan keyed) {
+	room := make([]keyed, c.cfg.BatchSize)
+	for {
+		var first keyed
+		select {
+		case first = <-in:
+		case first = <-c.lanes.any:
+		case <-s.stopped:
+			return
+		}
+		if !c.tryBatch(s, in, append(room[:0], first)) {
+			return
+		}
+		clear(room) // or the lane would keep the messages until the next ones come
+	}
+}
+
+// tryBatch adds what is there to batch and has it handled, as soon as there is a slot for it. false: the consumer stops.
+func (c *Consumer) tryBatch(s *shift, in <-chan keyed, batch []keyed) bool {
+	if !c.enter(s) {
+		return false
+	}
+	batch = c.withoutHeld(c.lanes.fill(batch, in))
+	if len(batch) == 0 {
+		c.leave()
+		return true
+	}
+	failed := c.telemetry.handleBatch(s.handling, c.lanes.handler, batch)
+	c.leave()
+	return c.settleBatch(s, batch, failed)
+}
+
+// withoutHeld puts those whose key is held behind it, and returns the others.
+func (c *Consumer) withoutHeld(batch []keyed) []keyed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.keys) == 0 {
+		return batch
+	}
+	return slices.DeleteFunc(batch, func(k keyed) bool {
+		waiting, held := c.keys[k.key]
+		if held {
+			c.keys[k.key] = append(waiting, k.m)
+			c.crowd.join(k.key)
+		}
+		return held
+	})
+}
+
+// copies are what the handler gets: whatever it does to them, a later try gets the messages as they were received.
+func copies(batch []keyed) []*Message {
+	tries, msgs := make([]Message, len(batch)), make([]*Message, len(batch))
+	for i, k := range batch {
+		tries[i] = *k.m
+		tries[i].Attempt = max(k.m.Attempt, 1)
+		msgs[i] = &tries[i]
+	}
+	return msgs
+}
+
+// failures returns an error for each message that is not settled, nil if all are.
+func failures(batch []keyed, err error) map[int]error {
+	if err == nil {
+		return nil
+	}
+	named, partial := errors.AsType[*BatchError](err)
+	failed, held := map[int]error{}, map[string]bool{}
+	for i, k := range batch {
+		switch {
+		case !partial:
+			failed[i] = err
+		case named.names(i):
+			failed[i] = cmp.Or(named.Failed[i], err)
+		case held[k.key]:
+			failed[i] = ErrBehind
+		default:
+			continue
+		}
+		held[k.key] = k.key != ""
+	}
+	return failed
+}
+
+// settleBatch acknowledges what was settled and sends what failed its own way. false: the receiver failed.
+func (c *Consumer) settleBatch(s *shift, batch []keyed, failed map[int]error) bool {
+	for i, k := range batch {
+		if _, ok := failed[i]; ok {
+			continue
+		}
+		if err := c.receiver.Ack(s.handling, k.m); err != nil {
+			s.stop(fmt.Errorf("ack: %w", err))
+			return false
+		}
+	}
+	settled := len(batch) - len(failed)
+	c.mu.Lock()
+	c.progress(settled)
+	for i, k := range batch {
+		cause, ok := failed[i]
+		if !ok {
+			continue
+		}
+		if waiting, held := c.keys[k.key]; held {
+			c.keys[k.key] = append(waiting, k.m)
+			c.crowd.join(k.key)
+			continue
+		}
+		if k.key != "" {
+			c.keys[k.key] = nil
+		}
+		c.working.Go(func() { c.workAgain(s, k, cause) })
+	}
+	c.mu.Unlock()
+	for range settled {
+		<-c.queue
+	}
+	return true
+}
+
+// workAgain settles k, which failed in a batch, and what came behind it.
+func (c *Consumer) workAgain(s *shift, k keyed, cause error) {
+	// The batch may have failed because of another one, so there is a pause only if somebody asked for it.
+	if _, asked := RetryDelay(cause); asked && !c.pause(s, k.key, k.m, 1, cause) {
+		return
+	}
+	c.work(s, k, 2)
+}

@@ -1,0 +1,98 @@
+package messaging_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// One failing key with more messages than the queue has places, and another key behind all of them.
+func crowdedReceiver() *fakeReceiver {
+	var msgs []*messaging.Message
+	for n := range 20 {
+		msgs = append(msgs, msg("a", n))
+	}
+	return newFakeReceiver(append(msgs, msg("b", 1))...)
+}
+
+func TestFailingKeyDoesNotKeepOthersOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := crowdedReceiver()
+		parked := 0
+		h := newScript(func(_ context.Context, m *messaging.Message) error {
+			switch {
+			case m.ID == "b1":
+				return nil
+			case m.Crowded():
+				parked++
+				return nil
+			}
+			return errNotNow
+		})
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Hour, RetryMaxDelay: time.Hour})
+		require.Contains(t, r.ackedIDs(), "b1", "no time has passed")
+		require.Positive(t, parked)
+		require.Equal(t, "a0", h.seen()[0])
+		require.NoError(t, stop())
+	})
+}
+
+func TestCrowdEndsFewPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newScript(func(context.Context, *messaging.Message) error { return errNotNow })
+		_, stop := start(t, crowdedReceiver(), h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Hour, RetryMaxDelay: time.Hour})
+		require.Len(t, h.seen(), 4, "one try, and three that nobody used to park it")
+		time.Sleep(2 * time.Hour)
+		require.Greater(t, len(h.seen()), 4)
+		require.NoError(t, stop())
+	})
+}
+
+func TestMessageAloneIsNoCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		crowded := false
+		h := newScript(func(_ context.Context, m *messaging.Message) error {
+			crowded = crowded || m.Crowded()
+			return errNotNow
+		})
+		_, stop := start(t, newFakeReceiver(msg("a", 1)), h, &messaging.ConsumerConfig{Queue: 1})
+		time.Sleep(time.Minute)
+		require.NoError(t, stop())
+		require.False(t, crowded)
+	})
+	require.False(t, msg("a", 1).Crowded(), "it has no consumer")
+}
+
+// Messages that wait for another process do not have others parked.
+func TestWhoWaitsForAnotherProcessIsNoCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var crowded atomic.Bool
+		h := newScript(func(_ context.Context, m *messaging.Message) error {
+			if m.AggregateID == "a" {
+				return messaging.Wait(time.Hour, errNotNow)
+			}
+			time.Sleep(time.Second) // the others are there
+			crowded.Store(m.Crowded())
+			return nil
+		})
+		r := newFakeReceiver(msg("a", 0), msg("a", 1), msg("a", 2), msg("a", 3), msg("b", 1))
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Millisecond, RetryMaxDelay: time.Millisecond})
+		time.Sleep(time.Minute)
+		require.ElementsMatch(t, []string{"a0", "b1"}, h.seen(), "it is not tried before its time")
+		require.False(t, crowded.Load())
+		require.NoError(t, stop())
+	})
+	require.NoError(t, messaging.Wait(time.Second, nil))
+}
+
+func TestHowManyMessagesAConsumerHas(t *testing.T) {
+	for want, cfg := range map[int]messaging.ConsumerConfig{64: {}, 7: {Queue: 7}, 1600: {BatchSize: 100}, 200: {BatchSize: 100, Concurrency: 1}} {
+		require.Equal(t, want, cfg.AtOnce())
+	}
+}

@@ -1,0 +1,11 @@
+package messaging
+
+import "context"
+
+// Instrument returns a handler that has h handle each message in a span, measured, and with panics turned into errors, as a
+// [Consumer] does: for those who hand messages to handlers themselves. Of cfg it uses the name and the telemetry.
+func Instrument(h Handler, cfg *ConsumerConfig) Handler {
+	c := cfg.withDefaults()
+	t := newTelemetry(&c)
+	return HandlerFunc(func(ctx context.Context, m *Message) error { return t.handle(ctx, h, m) })
+}

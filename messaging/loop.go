@@ -1,0 +1,162 @@
+package messaging
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/otelx"
+)
+
+// Subscriber is the receiving side of a broker.
+type Subscriber interface {
+	// Subscribe joins a subscription, and makes it if it does not exist.
+	Subscribe(ctx context.Context, s Subscription) (Receiver, error)
+}
+
+// Consume has h handle the messages of a subscription until ctx is done, and drains then. See [Loop].
+func Consume(ctx context.Context, b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) error {
+	l, err := NewLoop(b, s, h, cfg)
+	if err != nil {
+		return err
+	}
+	l.Run(ctx)
+	return nil
+}
+
+// Loop consumes a subscription whatever happens to it. A broker that is down at the start is tried again, and when a
+// [Consumer] ends by itself, because the topic was deleted or terminated or a permission revoked, the next one is
+// subscribed in its place. The pauses between tries grow up to half a minute.
+type Loop struct {
+	broker       Subscriber
+	subscription Subscription
+	handler      Handler
+	cfg          ConsumerConfig
+	log          *slog.Logger
+
+	mu      sync.Mutex
+	current *Consumer // while it is subscribed
+	paused  bool
+}
+
+// NewLoop returns a loop that does not run yet. The error names what cannot be used of s or cfg.
+func NewLoop(b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) (*Loop, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	c := cfg.withDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Name == "" {
+		c.Name = s.Name
+	}
+	c.Unordered = c.Unordered || s.Type == Shared
+	return &Loop{broker: b, subscription: s, handler: h, cfg: c, log: otelx.Logger(c.Logger)}, nil
+}
+
+// calm is for how long a consumer must have run for its end to count as the first one.
+const calm = time.Minute
+
+// Run consumes until ctx is done, and drains then, as [Consumer.Run] does. What goes wrong is logged and tried again.
+func (l *Loop) Run(ctx context.Context) {
+	for failures := 1; ; failures++ {
+		started := time.Now()
+		err := l.consume(ctx)
+		if ctx.Err() != nil {
+			if err != nil {
+				l.log.WarnContext(ctx, "oncebox: a consumer did not end well", "topic", l.subscription.Topic, "consumer", l.cfg.Name, "error", err)
+			}
+			return
+		}
+		if time.Since(started) > calm {
+			failures = 1
+		}
+		pause := backoff.Jitter(backoff.Exponential(failures, 200*time.Millisecond, 30*time.Second))
+		l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
+			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
+		if backoff.Wait(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// consume subscribes, and consumes for as long as that lasts.
+func (l *Loop) consume(ctx context.Context) error {
+	receiver, err := l.broker.Subscribe(ctx, l.subscription)
+	if ctx.Err() != nil && err != nil {
+		return nil // told to stop
+	}
+	if err != nil {
+		return fmt.Errorf("messaging: subscribe %q to topic %q: %w", l.subscription.Name, l.subscription.Topic, err)
+	}
+	c := NewConsumer(receiver, l.handler, &l.cfg)
+	l.enter(c)
+	defer l.leave()
+	return c.Run(ctx)
+}
+
+func (l *Loop) enter(c *Consumer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.paused {
+		c.Pause()
+	}
+	l.current = c
+}
+
+func (l *Loop) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current = nil
+}
+
+// Progress tells how far the present consumer has come, and whether there is one: false while it is not subscribed.
+func (l *Loop) Progress() (p Progress, subscribed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil {
+		return Progress{}, false
+	}
+	return l.current.Progress(), true
+}
+
+// Health returns nil if the loop is subscribed and gets on, and else what is wrong: there has been work for longer than
+// limit, in this process or at the broker, and none of it got done. An idle loop is healthy, and so is a paused one.
+func (l *Loop) Health(limit time.Duration) error {
+	p, subscribed := l.Progress()
+	switch {
+	case !subscribed:
+		return fmt.Errorf("messaging: consumer %s is not subscribed to %s", l.cfg.Name, l.subscription.Topic)
+	case p.Stalled(limit):
+		return fmt.Errorf("messaging: consumer %s of %s does not get on: %d messages unsettled here, %d at the broker, last progress %s",
+			l.cfg.Name, l.subscription.Topic, p.Unsettled, p.Backlog, ago(p.Last))
+	default:
+		return nil
+	}
+}
+
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return time.Since(t).Round(time.Second).String() + " ago"
+}
+
+// Pause stops the flow of messages, of later consumers too: see [Consumer.Pause].
+func (l *Loop) Pause() { l.setPaused(true) }
+
+// Resume starts the flow again.
+func (l *Loop) Resume() { l.setPaused(false) }
+
+func (l *Loop) setPaused(paused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paused = paused
+	if l.current != nil {
+		l.current.setPaused(paused)
+	}
+}

@@ -1,0 +1,208 @@
+package messaging_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+var order = messaging.Subscription{Topic: "thing", Name: "billing"}
+
+// shop is a broker whose receivers are made beforehand; nil is a failure.
+type shop struct {
+	mu        sync.Mutex
+	receivers []*pausable
+	asked     []time.Time
+}
+
+func (s *shop) Subscribe(ctx context.Context, _ messaging.Subscription) (messaging.Receiver, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, time.Now())
+	if len(s.receivers) == 0 {
+		return nil, errors.New("no receiver today")
+	}
+	next := s.receivers[0]
+	s.receivers = s.receivers[1:]
+	if next == nil {
+		return nil, errors.Join(messaging.ErrBrokerDown, ctx.Err())
+	}
+	return next, nil
+}
+
+// pausable counts.
+type pausable struct {
+	*fakeReceiver
+	paused, resumed atomic.Int32
+}
+
+func (r *pausable) Pause()  { r.paused.Add(1) }
+func (r *pausable) Resume() { r.resumed.Add(1) }
+
+func receiverOf(msgs ...*messaging.Message) *pausable {
+	return &pausable{fakeReceiver: newFakeReceiver(msgs...)}
+}
+
+func loop(t *testing.T, s *shop, h messaging.Handler, cfg *messaging.ConsumerConfig) (l *messaging.Loop, stop func()) {
+	t.Helper()
+	if cfg == nil {
+		cfg = &messaging.ConsumerConfig{Logger: slog.New(slog.DiscardHandler)}
+	}
+	l, err := messaging.NewLoop(s, order, h, cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.Run(ctx) }()
+	synctest.Wait()
+	return l, func() {
+		cancel()
+		<-done
+	}
+}
+
+func TestLoopSubscribesUntilItIsLetIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := receiverOf(msg("a", 1))
+		s := &shop{receivers: []*pausable{nil, nil, nil, r}}
+		l, stop := loop(t, s, newScript(fine), nil)
+		require.EqualError(t, l.Health(time.Minute), "messaging: consumer billing is not subscribed to thing")
+		time.Sleep(2 * time.Second)
+		require.NoError(t, l.Health(time.Minute))
+		require.Equal(t, []string{"a1"}, r.ackedIDs())
+		for i := range 3 {
+			require.LessOrEqual(t, s.asked[i+1].Sub(s.asked[i]), 200*time.Millisecond<<i)
+			require.GreaterOrEqual(t, s.asked[i+1].Sub(s.asked[i]), 100*time.Millisecond<<i)
+		}
+		stop()
+		require.True(t, r.isClosed())
+		require.ErrorContains(t, l.Health(time.Minute), "not subscribed")
+	})
+}
+
+func TestLoopReplacesAReceiverThatDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := receiverOf(msg("a", 1)), receiverOf(msg("a", 2))
+		s := &shop{receivers: []*pausable{nil, nil, nil, nil, nil, first, second}}
+		var log bytes.Buffer
+		l, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		time.Sleep(time.Hour)
+		died := time.Now()
+		first.dies <- errors.New("topic terminated")
+		synctest.Wait()
+		require.True(t, first.isClosed())
+		require.Error(t, l.Health(time.Minute))
+		time.Sleep(time.Second)
+		require.NoError(t, l.Health(time.Minute))
+		require.Equal(t, []string{"a2"}, second.ackedIDs())
+		require.LessOrEqual(t, s.asked[6].Sub(died), 200*time.Millisecond, "the first failure after an hour")
+		stop()
+		require.Contains(t, log.String(), "topic terminated")
+		require.Contains(t, log.String(), "consumer=billing")
+	})
+}
+
+func TestLoopPausesLongerAndLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shop{}
+		_, stop := loop(t, s, newScript(fine), nil)
+		time.Sleep(time.Hour)
+		stop()
+		require.InDelta(t, 3600/22.5, len(s.asked), 40, "about one in half a minute")
+	})
+}
+
+func TestLoopStaysPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := receiverOf(), receiverOf()
+		l, stop := loop(t, &shop{receivers: []*pausable{first, second}}, newScript(fine), nil)
+		l.Pause()
+		require.Equal(t, int32(1), first.paused.Load())
+		first.dies <- errors.New("gone")
+		time.Sleep(time.Second)
+		require.Equal(t, int32(1), second.paused.Load(), "the next one begins with a pause")
+		l.Resume()
+		require.Equal(t, int32(1), second.resumed.Load())
+		stop()
+		l.Pause()
+	})
+}
+
+func TestLoopHealthNamesWhatStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, stop := loop(t, &shop{receivers: []*pausable{receiverOf(msg("a", 1), msg("a", 2))}}, newScript(never), nil)
+		time.Sleep(2 * time.Minute)
+		require.EqualError(t, l.Health(time.Minute),
+			"messaging: consumer billing of thing does not get on: 2 messages unsettled here, 0 at the broker, last progress 2m0s ago")
+		stop()
+	})
+}
+
+func TestConsume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := receiverOf(msg("a", 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		h := newScript(func(context.Context, *messaging.Message) error {
+			cancel()
+			time.Sleep(time.Second)
+			return nil
+		})
+		require.NoError(t, messaging.Consume(ctx, &shop{receivers: []*pausable{r}}, order, h, nil))
+		require.Equal(t, []string{"a1"}, r.ackedIDs(), "it drains")
+		require.True(t, r.isClosed())
+	})
+}
+
+func TestConsumeRefusesWhatCannotWork(t *testing.T) {
+	require.ErrorContains(t, messaging.Consume(t.Context(), &shop{}, messaging.Subscription{}, nil, nil), "Subscription.Topic")
+	require.ErrorContains(t, messaging.Consume(t.Context(), &shop{}, order, nil, &messaging.ConsumerConfig{Queue: -1}), "ConsumerConfig.Queue")
+}
+
+// Two handlers that cannot be ended are the program's affair, but somebody has to hear of it.
+func TestLoopTellsOfADrainThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := newScript(func(context.Context, *messaging.Message) error {
+			<-release
+			return nil
+		})
+		var log bytes.Buffer
+		cfg := &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		_, stop := loop(t, &shop{receivers: []*pausable{receiverOf(msg("a", 1))}}, h, cfg)
+		stop()
+		close(release)
+		synctest.Wait()
+		require.Contains(t, log.String(), "handlers still run")
+	})
+}
+
+func TestLoopKeepsNoOrderWhereThereIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		h := newScript(func(context.Context, *messaging.Message) error {
+			<-release
+			return nil
+		})
+		shared := order
+		shared.Type = messaging.Shared
+		done := make(chan error)
+		go func() {
+			done <- messaging.Consume(ctx, &shop{receivers: []*pausable{receiverOf(msg("a", 1), msg("a", 2))}}, shared, h, nil)
+		}()
+		synctest.Wait()
+		require.Len(t, h.seen(), 2, "side by side")
+		cancel()
+		close(release)
+		require.NoError(t, <-done)
+	})
+}

@@ -1,0 +1,119 @@
+package messagingtest
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+func brokenSubscriptions() map[string][]broken {
+	return map[string][]broken{
+		"bad subscription": {
+			{name: "takes what it is given", says: "is accepted", fault: fault{
+				subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+					r, err := a.join(ctx, s)
+					if err != nil {
+						return a.join(ctx, messaging.Subscription{Topic: "default", Name: "default"})
+					}
+					return r, nil
+				},
+			}},
+		},
+		"late subscription": {{name: "starts at the latest", says: "deadline exceeded", fault: fault{subscribe: latest}}},
+		"two subscriptions": {
+			{name: "one position for both", says: "deadline exceeded", fault: fault{
+				subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+					s.Name = "all"
+					return a.join(ctx, s)
+				},
+			}},
+		},
+		"unsettled comes again": {
+			{name: "settles what is received", says: "deadline exceeded", fault: fault{receive: settlesAtOnce}},
+			{name: "settles at Close", says: "deadline exceeded", fault: fault{leave: settlesAtTheEnd}},
+			{name: "settles all up to the one", says: "deadline exceeded", fault: fault{ack: settlesUpTo}},
+			{name: "loses acks", says: "settled, or never published", fault: fault{
+				ack: func(context.Context, *receiver, *messaging.Message) error { return nil },
+			}},
+			{name: "forgets while nobody is there", says: "deadline exceeded", fault: forgetful()},
+		},
+		"crash before ack": {
+			{name: "settles what is received", says: "deadline exceeded", fault: fault{receive: settlesAtOnce}},
+			{name: "settles in the crash", says: "deadline exceeded", fault: fault{crash: func(a *adapter) {
+				for _, r := range a.all() {
+					r.settleAll()
+				}
+			}}},
+			{name: "settles all up to the one", says: "deadline exceeded", fault: fault{ack: settlesUpTo}},
+			{name: "the newest come first", says: "out of order", ordered: true, fault: fault{receive: backwardsAfterCrash}},
+		},
+		"takeover": {
+			{name: "settles at Close", says: "not all messages came again", fault: fault{leave: settlesAtTheEnd}},
+			{name: "settles what is received", says: "not all messages came again", fault: fault{receive: settlesAtOnce}},
+			{name: "Close waits for ever", says: "Close of a receiver does not end", fault: fault{leave: func(r *receiver) error {
+				r.a.hang()
+				return r.Receiver.Close()
+			}}},
+		},
+	}
+}
+
+// latest drops what is there when it is subscribed.
+func latest(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+	r, err := a.join(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for range a.memory.Messages(s.Topic) {
+		m, err := r.Receive(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.Ack(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// settlesUpTo settles what was received before the message as well.
+func settlesUpTo(ctx context.Context, r *receiver, m *messaging.Message) error {
+	r.settleAll()
+	return r.settle(ctx, m)
+}
+
+// forgetful drops what is published while no receiver is open.
+func forgetful() fault {
+	return fault{
+		leave: func(r *receiver) error {
+			r.mu.Lock()
+			r.gone++
+			r.mu.Unlock()
+			return r.Receiver.Close()
+		},
+		publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
+			for _, r := range a.all() {
+				r.mu.Lock()
+				open := r.gone == 0
+				r.mu.Unlock()
+				if open {
+					return a.memory.Publish(ctx, msgs)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// backwardsAfterCrash has the first receiver of a broker that published nothing, as the one after a crash, hand out the
+// newest first.
+func backwardsAfterCrash(ctx context.Context, r *receiver) (*messaging.Message, error) {
+	r.a.mu.Lock()
+	calls := r.a.calls
+	r.a.mu.Unlock()
+	if calls > 0 {
+		return r.next(ctx)
+	}
+	return newestFirst(0, 2)(ctx, r)
+}

@@ -1,0 +1,68 @@
+package messagingtest
+
+import "github.com/oncebox/oncebox/messaging"
+
+// testCase is one promise, for one type of subscription if it is about them.
+type testCase struct {
+	promise string
+	run     func(*session)
+	typed   bool
+	kind    messaging.SubscriptionType
+}
+
+func (c testCase) name() string {
+	if c.typed {
+		return c.kind.String() + " " + c.promise
+	}
+	return c.promise
+}
+
+// cases are the ones that hold for the adapter.
+func (h Harness) cases() []testCase {
+	cases := []testCase{
+		{promise: "envelope survives", run: testEnvelope},
+		{promise: "envelopes survive side by side", run: testEnvelopes},
+		{promise: "large envelope survives", run: testLargeEnvelope},
+		{promise: "nobody shares memory", run: testIsolation},
+		{promise: "nothing to publish", run: testPublishNothing},
+		{promise: "context is done", run: testPublishCancelled},
+		{promise: "concurrent calls", run: testConcurrentPublish},
+		{promise: "resend after a deadline", run: testResendAfterDeadline},
+		{promise: "bad subscription", run: testBadSubscription},
+		{promise: "late subscription", run: testLateSubscription},
+		{promise: "two subscriptions", run: testTwoSubscriptions},
+		{promise: "receive ends with its context", run: testReceiveContext},
+		{promise: "receive ends with close", run: testReceiveClose},
+		{promise: "broker closes", run: testBrokerClose},
+		{promise: "broker closes while used", run: testBrokerCloseWhileUsed},
+		{promise: "closed by many at once", run: testConcurrentClose},
+	}
+	if h.MaxMessageBytes > 0 {
+		cases = append(cases,
+			testCase{promise: "refused message", run: testRefused},
+			testCase{promise: "refused message without key", run: testRefusedWithoutKey},
+			testCase{promise: "resend after a refusal", run: testResendAfterRefusal})
+	}
+	for _, kind := range h.Types {
+		typed := map[string]func(*session){
+			"unsettled comes again": testUnsettled,
+			"crash before ack":      testCrash,
+			"takeover":              testTakeover,
+			"redeliver":             testRedeliver,
+			"pause":                 testPause,
+		}
+		if h.Cut != nil {
+			typed["lost connection"] = testLostConnection
+		}
+		if kind != messaging.Shared {
+			typed["order per key"] = testOrder
+			typed["order of 1,000 keys"] = testThousandKeys
+			typed["order with two consumers"] = testOrderTwoConsumers
+			typed["redelivered before later ones"] = testRedeliverOrder
+		}
+		for promise, run := range typed {
+			cases = append(cases, testCase{promise: promise, run: run, typed: true, kind: kind})
+		}
+	}
+	return cases
+}

@@ -1,0 +1,72 @@
+package messagingtest
+
+import (
+	"maps"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+)
+
+// broken is an adapter that must not pass a case.
+type broken struct {
+	name  string
+	fault fault
+	// says is part of the complaint.
+	says string
+	// ordered: it is right for subscriptions without order.
+	ordered bool
+}
+
+func brokenAdapters() map[string][]broken {
+	all := map[string][]broken{}
+	for _, some := range []map[string][]broken{
+		brokenEnvelopes(), brokenPublishers(), brokenRefusals(), brokenReceivers(), brokenEnds(), brokenSubscriptions(),
+	} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+func TestSoundAdapterPasses(t *testing.T) {
+	t.Parallel()
+	Run(t, sound(nil))
+	// With as little as a harness can have.
+	Run(t, Harness{
+		Open:            func(*testing.T) Broker { return memory.New(nil) },
+		MaxMessageBytes: -1, Types: []messaging.SubscriptionType{messaging.Failover},
+	})
+}
+
+// Each case fails for each adapter that breaks its promise, and for the reason that is expected.
+func TestBrokenAdaptersFail(t *testing.T) {
+	all := brokenAdapters()
+	for _, c := range sound(nil).withDefaults().cases() {
+		t.Run(c.name(), func(t *testing.T) {
+			require.NotEmpty(t, all[c.promise], "there is no adapter that fails this case")
+			for _, b := range all[c.promise] {
+				if b.ordered && c.kind == messaging.Shared {
+					continue
+				}
+				t.Run(b.name, func(t *testing.T) {
+					t.Parallel()
+					// Patience ends at once when nothing moves any more, and not before.
+					synctest.Test(t, func(t *testing.T) { require.Contains(t, watch(t, sound(&b.fault), c), b.says) })
+				})
+			}
+		})
+	}
+}
+
+func TestEveryBrokenAdapterHasItsCase(t *testing.T) {
+	promises := map[string]bool{}
+	for _, c := range sound(nil).withDefaults().cases() {
+		promises[c.promise] = true
+	}
+	for promise := range brokenAdapters() {
+		require.True(t, promises[promise], "there is no case %q", promise)
+	}
+}

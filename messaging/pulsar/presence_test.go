@@ -1,0 +1,107 @@
+package pulsar
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// hole is an admin API that takes requests and, while it is shut, answers none of them.
+type hole struct {
+	*httptest.Server
+
+	shut     atomic.Bool
+	requests atomic.Int32
+}
+
+func newHole(t *testing.T, n *pulsartest.Namespace) *hole {
+	t.Helper()
+	h := &hole{}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.requests.Add(1)
+		if h.shut.Load() {
+			<-r.Context().Done() // whoever asked gave up
+			return
+		}
+		http.Redirect(w, r, n.AdminURL+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// aMinuteLater ends the time in which the admin API is left alone.
+func aMinuteLater(b *Broker) {
+	b.presence.mu.Lock()
+	defer b.presence.mu.Unlock()
+	b.presence.failed = b.presence.failed.Add(-adminRest)
+}
+
+func publishTo(t *testing.T, b *Broker, topic string) {
+	t.Helper()
+	require.NoError(t, b.Publish(patient(t), []event.Envelope{envelope(topic, "a", 1)}))
+}
+
+// A firewall swallows what is sent to the admin API: one question, and everything goes on without it. When it is there
+// after all, the background finds it.
+func TestAdminThatNeverAnswers(t *testing.T) {
+	var log logbook
+	n := pulsartest.Open(t)
+	h := newHole(t, n)
+	h.shut.Store(true)
+	cfg := declared(n, "order", "s")
+	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger, cfg.AudienceInterval = h.URL, time.Second, log.logger(), time.Nanosecond
+	b := connect(t, cfg)
+	for _, topic := range []string{"order", "two", "three", "order", "two"} {
+		publishTo(t, b, topic)
+	}
+	r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
+	require.NoError(t, err)
+	receiveAll(t, r, 1)
+	require.EqualValues(t, 1, h.requests.Load())
+	require.Equal(t, 1, log.count("ONCEBOX_PULSAR_ADMIN_URL"))
+
+	h.shut.Store(false)
+	aMinuteLater(b)
+	require.Eventually(t, func() bool {
+		publishTo(t, b, "two")
+		return log.count("neither a subscription nor retention") == 1
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// It may also fall silent later. The first message to a topic waits for it once.
+func TestAdminThatAnswersNoMore(t *testing.T) {
+	var log logbook
+	n := pulsartest.Open(t)
+	h := newHole(t, n)
+	cfg := declared(n, "order", "s")
+	cfg.AdminURL, cfg.Logger = h.URL, log.logger()
+	b := connect(t, cfg)
+	h.shut.Store(true)
+	before := h.requests.Load()
+	for _, topic := range []string{"order", "two", "three"} {
+		publishTo(t, b, topic)
+	}
+	require.EqualValues(t, 1, h.requests.Load()-before)
+	require.Equal(t, 1, log.count("does not answer"))
+
+	aMinuteLater(b)
+	publishTo(t, b, "two")
+	require.EqualValues(t, 1, h.requests.Load()-before, "what was published to waits no more")
+	publishTo(t, b, "four")
+	require.EqualValues(t, 2, h.requests.Load()-before)
+
+	// Who wants to make topics still relies on it: they would be made in another way without.
+	h.shut.Store(false)
+	require.NoError(t, b.Declare(t.Context(), []string{"five"}, nil))
+	partitions, err := b.admin.partitions(t.Context(), "five")
+	require.NoError(t, err)
+	require.Equal(t, 4, partitions)
+}

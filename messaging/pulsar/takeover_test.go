@@ -1,0 +1,116 @@
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// publishOn publishes perKey messages of each key, one round after the other, while something happens to the consumers.
+func (e *effects) publishOn(ctx context.Context, keys, perKey int) (published <-chan error) {
+	done := make(chan error, 1)
+	go func() {
+		for round := range perKey {
+			if err := e.broker.Publish(ctx, series("order", keys, round+1)[keys*round:]); err != nil {
+				done <- err
+				return
+			}
+			<-time.After(10 * time.Millisecond) // not all at once
+		}
+		done <- nil
+	}()
+	return done
+}
+
+// Consumers of a Failover subscription join and are killed, again and again. Whoever was killed does not know: its handlers
+// go on beside those of its successor, with the same messages.
+func TestConsumersAreAddedAndKilled(t *testing.T) {
+	n := pulsartest.Open(t)
+	e := newEffects(t, declared(n, "order", "s"), n)
+	const keys, perKey, kills = 20, 100, 3
+	join := func(i int) *proxy {
+		p := newProxy(t, n.URL)
+		cfg := config(n)
+		cfg.URL, cfg.CloseTimeout = p.url(), time.Second
+		b, err := Connect(t.Context(), cfg)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = b.Close() }) // it has nobody to take leave of
+		e.consume(b, messaging.Subscription{Topic: "order", Name: "s", Consumer: fmt.Sprintf("c%d", i%3)})
+		return p
+	}
+	published := e.publishOn(patient(t), keys, perKey)
+	alive := []*proxy{join(0)}
+	for i := range kills {
+		alive = append(alive, join(i+1))
+		before := e.count()
+		e.eventually("it goes on", func() bool { return e.count() >= min(before+keys*perKey/(2*kills), keys*perKey) })
+		alive[0].kill()
+		alive = alive[1:]
+	}
+	require.NoError(t, <-published)
+	e.eventually("all have their effect", func() bool { return e.count() >= keys*perKey })
+	e.settled("order", "s")
+	e.requireOnceInOrder(keys, perKey)
+	require.Greater(t, e.deliveries.Load(), int64(keys*perKey), "some came again")
+}
+
+// The three consumers of a Key_Shared subscription are restarted one after the other, twice. No message is received for the
+// first time before an earlier one of its key was, whoever receives it.
+func TestRollingRestartOfKeyShared(t *testing.T) {
+	n := pulsartest.Open(t)
+	s := messaging.Subscription{Topic: "order", Name: "s", Type: messaging.KeyShared}
+	cfg := config(n)
+	cfg.Subscriptions = []messaging.Subscription{s}
+	e := newEffects(t, cfg, n)
+	const keys, perKey = 30, 150
+	var mu sync.Mutex
+	next, early := map[string]int64{}, []string{}
+	handle := e.handler
+	e.handler = messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		mu.Lock()
+		if m.Sequence > next[m.RoutingKey]+1 {
+			early = append(early, fmt.Sprintf("%s #%d after #%d", m.RoutingKey, m.Sequence, next[m.RoutingKey]))
+		}
+		next[m.RoutingKey] = max(next[m.RoutingKey], m.Sequence)
+		mu.Unlock()
+		return handle.Handle(ctx, m)
+	})
+	start := func(i int) (stop func()) {
+		b, err := Connect(t.Context(), config(n))
+		require.NoError(t, err)
+		own := s
+		own.Consumer = fmt.Sprintf("c%d", i)
+		_, end := e.consume(b, own)
+		stop = sync.OnceFunc(func() {
+			end()
+			require.NoError(t, b.Close())
+		})
+		t.Cleanup(stop)
+		return stop
+	}
+	var stops []func()
+	for i := range 3 {
+		stops = append(stops, start(i))
+	}
+	published := e.publishOn(patient(t), keys, perKey)
+	for range 2 {
+		for i := range stops {
+			before := e.count()
+			e.eventually("it goes on", func() bool { return e.count() >= min(before+keys*perKey/12, keys*perKey) })
+			stops[i]()
+			stops[i] = start(i)
+		}
+	}
+	require.NoError(t, <-published)
+	e.eventually("all have their effect", func() bool { return e.count() >= keys*perKey })
+	e.settled("order", "s")
+	e.requireOnceInOrder(keys, perKey)
+	require.Empty(t, early)
+}

@@ -1,0 +1,162 @@
+package pulsar
+
+import (
+	"cmp"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// How long a receiver that got early messages waits until it asks for the ones before them: from the broker's word on, and
+// without it (the broker's own delay is a second, if nobody changed that). The client takes a second more to ask.
+const (
+	turnPatience = 500 * time.Millisecond
+	wordPatience = 3 * time.Second
+)
+
+// propEarly marks a message that arrived before its turn. The mark does not leave this process.
+const propEarly = "oncebox-early"
+
+// turn keeps the order when a Failover subscription moves a partition to this receiver.
+//
+// The broker (4.0.8) lets a second pass after a move, then it goes back to the first message that is not acknowledged, tells
+// the consumers who is active now, and reads. But if what it was still writing to the consumer before is written within
+// that second, it reads on at once, and for the new one, which so gets later messages of a key before earlier ones.
+//
+// So what arrives before the broker's word is early. It is neither delivered nor acknowledged, and comes again once the
+// broker went back, which shows in a message that is not behind the one before. The early reading may also be in the way of
+// the one after the word, for the broker reads one at a time: then nothing comes until somebody publishes. So the
+// receiver asks the broker to go back once more, two seconds after the word.
+//
+// Without early messages nothing waits: the word comes before the first message anyway.
+//
+// Three cases remain, of which the broker says nothing: the early reading ends in the moment in which the broker goes back,
+// which it then forgets; a partition moves away and back within the second; a consumer lost its connection, and with it
+// what waited in its client, and is back before the one between got any further.
+type turn struct {
+	ours  bool        // the broker said so, or went back for us
+	doubt bool        // it may have been another one's meanwhile
+	last  position    // of the last message that arrived; the zero position if none did
+	ask   *time.Timer // of askLater; one that is not here any more does nothing
+}
+
+// early says whether a message came before its turn.
+func (t *turn) early(at position) bool {
+	first := t.last == position{}
+	back := !first && at.compare(t.last) <= 0
+	if t.doubt && !back && (first || !at.follows(t.last)) {
+		t.ours = false
+	}
+	t.ours = t.ours || back
+	t.doubt, t.last = false, at
+	return !t.ours
+}
+
+// position is where a message lies in its partition.
+type position struct {
+	ledger, entry int64
+	batch         int32
+}
+
+func (p position) compare(o position) int {
+	return cmp.Or(cmp.Compare(p.ledger, o.ledger), cmp.Compare(p.entry, o.entry), cmp.Compare(p.batch, o.batch))
+}
+
+// follows says whether p can be the next message after o.
+func (p position) follows(o position) bool {
+	if p.ledger == o.ledger {
+		return p.entry-o.entry <= 1
+	}
+	return p.entry == 0
+}
+
+// turn returns that of a partition.
+func (r *receiver) turn(partition int32) *turn {
+	t := r.turns[partition]
+	if t == nil {
+		t = &turn{}
+		r.turns[partition] = t
+	}
+	return t
+}
+
+// arrived marks a message that is early. The client calls it in the order in which the broker sends messages and words,
+// which is not known any more when a message is received.
+func (r *receiver) arrived(m pulsarclient.ConsumerMessage) {
+	if r.subscription.Type != messaging.Failover {
+		return
+	}
+	delete(m.Properties(), propEarly) // somebody may have sent it
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := m.ID()
+	t := r.turn(id.PartitionIdx())
+	if !t.early(position{id.LedgerID(), id.EntryID(), id.BatchIdx()}) {
+		t.ask = nil
+		return
+	}
+	m.Properties()[propEarly] = "true"
+	if t.ask == nil {
+		r.askLater(t, m.Consumer, id.PartitionIdx(), wordPatience)
+	}
+}
+
+func isEarly(m pulsarclient.Message) bool { return m.Properties()[propEarly] != "" }
+
+// askLater has the broker go back if nothing but early messages came until then: again and again if there were some, once
+// if there was none, for there may be nothing to come. Whoever is not active asks in vain.
+func (r *receiver) askLater(t *turn, c pulsarclient.Consumer, partition int32, patience time.Duration) {
+	var timer *time.Timer
+	timer = time.AfterFunc(patience, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch {
+		case t.ask != timer || r.isClosed():
+		case !t.ours:
+			c.NackID(anyOf(partition))
+			timer.Reset(wordPatience)
+		default:
+			t.ask = nil
+			if r.silence.inHand[partition] == 0 { // that would come twice
+				c.NackID(anyOf(partition))
+			}
+		}
+	})
+	t.ask = timer
+}
+
+// BecameActive implements [pulsarclient.ConsumerEventListener]: the broker went back and reads for this receiver.
+func (r *receiver) BecameActive(c pulsarclient.Consumer, _ string, partition int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.turn(partition)
+	t.doubt = false
+	if !t.ours && t.ask != nil {
+		t.ask.Reset(turnPatience)
+		return
+	}
+	t.ours = true
+	r.askLater(t, c, partition, firstSilence)
+}
+
+// BecameInactive implements [pulsarclient.ConsumerEventListener]: the partition is another one's, and so is what was early
+// here.
+func (r *receiver) BecameInactive(_ pulsarclient.Consumer, _ string, partition int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*r.turn(partition) = turn{}
+}
+
+// reconnect is called when a partition lost its connection; the client does not say which one. Until the receiver is back
+// the partition is another one's, and no word says so: only that messages are missing.
+func (r *receiver) reconnect() clientbackoff.Policy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.turns {
+		t.doubt = t.ours
+	}
+	return newReconnect()
+}

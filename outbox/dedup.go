@@ -1,0 +1,110 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+const (
+	// takeKeys enters the keys and tells which of them were there already, and by which event.
+	//
+	// Who comes second waits for the first one's transaction: rolled back, the key is free. The update locks the entry until
+	// COMMIT, so that no purge takes it away from an event that was dropped for its sake. Keys are taken in their order, and
+	// before the locks of the ordering keys, so that no two flushes wait for each other.
+	takeKeys = `
+WITH k AS (
+	INSERT INTO {schema}.outbox_dedup (tenant_id, dedup_key, event_id)
+	SELECT tenant, key, id FROM unnest($1::text[], $2::text[], $3::uuid[]) u(tenant, key, id) ORDER BY tenant COLLATE "C", key COLLATE "C"
+	ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = outbox_dedup.repeats + 1
+	RETURNING tenant_id, dedup_key, event_id, repeats > 0 AS repeated)
+SELECT pg_current_xact_id()::text, tenant_id, dedup_key, event_id, repeated FROM k`
+
+	// forgetKeys leaves out what a flush has locked: it is in use.
+	forgetKeys = `
+DELETE FROM {schema}.outbox_dedup WHERE (tenant_id, dedup_key) IN (
+	SELECT tenant_id, dedup_key FROM {schema}.outbox_dedup
+	WHERE created_at < (SELECT clock_timestamp()) - $1::interval ORDER BY created_at LIMIT 1000 FOR UPDATE SKIP LOCKED)`
+	forgetLimit = 1000
+)
+
+type dedupKey struct{ tenant, key string }
+
+// dedupe returns the events that are to be stored: those whose key nobody used before, and those without a key. Each of
+// the others gets the id of the event that it repeats. xid is that of the transaction, "" if there was nothing to ask.
+func (s *Store) dedupe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (kept []event.Envelope, xid string, err error) {
+	if !slices.ContainsFunc(evs, func(e event.Envelope) bool { return e.Delivery.DedupKey != "" }) {
+		return evs, "", nil
+	}
+	switch tx.(type) {
+	case bun.Tx, *bun.Tx:
+	default: // the key would be taken even if the event is then not stored
+		return nil, "", fmt.Errorf("outbox: an event with a dedup key needs a transaction, and a %T may be none: begin one and pass the bun.Tx", tx)
+	}
+	first := map[dedupKey]string{} // event by key
+	var tenants, keys, ids []string
+	for i := range evs {
+		key := dedupKey{evs[i].TenantID, evs[i].Delivery.DedupKey}
+		if _, seen := first[key]; !seen && key.key != "" {
+			first[key] = evs[i].ID
+			tenants, keys, ids = append(tenants, key.tenant), append(keys, key.key), append(ids, evs[i].ID)
+		}
+	}
+	repeated := map[dedupKey]bool{}
+	rows, err := s.sql.Query(ctx, tx, takeKeys, tenants, keys, ids)
+	if err == nil {
+		xid, err = scanKeys(rows, first, repeated)
+	}
+	if err != nil {
+		return nil, "", wrap(fmt.Sprintf("take %d dedup keys", len(keys)), err)
+	}
+	for i := range evs {
+		key := dedupKey{evs[i].TenantID, evs[i].Delivery.DedupKey}
+		switch {
+		case key.key == "":
+			kept = append(kept, evs[i])
+		case repeated[key]:
+			evs[i].ID = first[key]
+		default:
+			kept = append(kept, evs[i])
+			repeated[key] = true // by what follows in this flush
+		}
+	}
+	return kept, xid, nil
+}
+
+// scanKeys reads what takeKeys returns: the first event of each key, and whether it was there already.
+func scanKeys(rows *sql.Rows, first map[dedupKey]string, repeated map[dedupKey]bool) (xid string, err error) {
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var key dedupKey
+		var id string
+		var again bool
+		if err := rows.Scan(&xid, &key.tenant, &key.key, &id, &again); err != nil {
+			return "", err
+		}
+		first[key], repeated[key] = id, again
+	}
+	return xid, rows.Err()
+}
+
+// expireKeys forgets the dedup keys that are older than [Config.DedupRetention].
+func (s *Store) expireKeys(ctx context.Context) error {
+	if s.cfg.DedupRetention < 0 {
+		return nil
+	}
+	for {
+		n, err := s.sql.Exec(ctx, s.db, forgetKeys, s.cfg.DedupRetention)
+		if err != nil {
+			return wrap("forget dedup keys", err)
+		}
+		if n < forgetLimit {
+			return nil
+		}
+	}
+}

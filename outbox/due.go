@@ -1,0 +1,124 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// dueRows finds held rows whose time has come. Followers wait at infinity, so that a long queue behind a refused head
+// costs nothing here.
+//
+// The time is asked for once, in a sub-select: compared with a volatile function, retry_after bounds no index scan, and
+// each look would read all the rows that wait at infinity.
+const dueRows = `
+SELECT ` + rowColumns + `, retry_after FROM unnest($1::smallint[]) c(held_lane) CROSS JOIN LATERAL (
+	SELECT * FROM {schema}.outbox_held h
+	WHERE h.lane = c.held_lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 100) h
+ORDER BY retry_after LIMIT 100`
+
+// MaxDue is the most rows that [Store.Due] returns.
+const MaxDue = 100
+
+// Held is a row that waits.
+type Held struct {
+	Row
+	RetryAfter time.Time
+}
+
+// Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys.
+func (s *Store) Due(ctx context.Context, lanes []int16) ([]Held, error) {
+	return s.heldRows(ctx, "find due rows", dueRows, lanes)
+}
+
+func (s *Store) heldRows(ctx context.Context, what, statement string, args ...any) ([]Held, error) {
+	rows, err := s.sql.Query(ctx, s.db, statement, args...)
+	if err != nil {
+		return nil, wrap(what, err)
+	}
+	defer rows.Close()
+	var out []Held
+	for rows.Next() {
+		var h Held
+		if h.Row, err = scanRow(rows, &h.RetryAfter); err != nil {
+			return nil, wrap(what, err)
+		}
+		out = append(out, h)
+	}
+	return out, wrap(what, rows.Err())
+}
+
+// glanceDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. The topics
+// are compared by the caller, who remembers how far it got: with a filter here, each look would read a topic in trouble
+// from its first row.
+//
+// It is written with a comparison of rows for the reason given at headOfKey, with a literal for that given at fetchRows.
+const glanceDue = `
+SELECT c.lane, h.seq, h.retry_after, h.topic
+FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) c(lane, after, seq) CROSS JOIN LATERAL (
+	SELECT x.lane, x.seq, x.retry_after, x.topic FROM {schema}.outbox_held x
+	WHERE (x.lane, x.retry_after, x.seq) > (c.lane, c.after, c.seq) ORDER BY x.lane, x.retry_after, x.seq LIMIT 500) h
+WHERE h.lane = c.lane AND h.retry_after <= (SELECT clock_timestamp())`
+
+// DueGlance is what [Store.GlanceDue] tells of a row.
+type DueGlance struct {
+	RowID
+	RetryAfter time.Time
+	Topic      string
+}
+
+// GlanceDue looks at the next [ScanWindow] due rows of each lane that come after the given ones. They are ordered by the
+// time at which they became due. The zero time is before all of them.
+func (s *Store) GlanceDue(ctx context.Context, after []DueGlance) ([]DueGlance, error) {
+	lanes, times, seqs := make([]int16, len(after)), make([]time.Time, len(after)), make([]int64, len(after))
+	for i, a := range after {
+		lanes[i], times[i], seqs[i] = a.Lane, a.RetryAfter, a.Seq
+	}
+	rows, err := s.sql.Query(ctx, s.db, glanceDue, lanes, times, seqs)
+	if err != nil {
+		return nil, wrap("look for due rows", err)
+	}
+	defer rows.Close()
+	var out []DueGlance
+	for rows.Next() {
+		var g DueGlance
+		if err := rows.Scan(&g.Lane, &g.Seq, &g.RetryAfter, &g.Topic); err != nil {
+			return nil, wrap("look for due rows", err)
+		}
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b DueGlance) int {
+		return cmp.Or(a.RetryAfter.Compare(b.RetryAfter), cmp.Compare(a.Seq, b.Seq))
+	})
+	return out, wrap("look for due rows", rows.Err())
+}
+
+const pickDue = `
+SELECT ` + rowColumns + `, retry_after FROM unnest($1::smallint[], $2::bigint[]) a(held_lane, held_seq)
+JOIN {schema}.outbox_held h ON h.lane = a.held_lane AND h.seq = a.held_seq
+WHERE retry_after <= (SELECT clock_timestamp()) ORDER BY retry_after`
+
+// PickDue reads rows that [Store.GlanceDue] has found, unless they have gone meanwhile.
+func (s *Store) PickDue(ctx context.Context, ids []RowID) ([]Held, error) {
+	lanes, seqs := splitIDs(ids)
+	return s.heldRows(ctx, "read due rows", pickDue, lanes, seqs)
+}
+
+// nextDue looks at one index entry per lane.
+const nextDue = `
+SELECT extract(epoch FROM min(h.retry_after) - clock_timestamp())::float8
+FROM unnest($1::smallint[]) c(lane) CROSS JOIN LATERAL (
+	SELECT retry_after FROM {schema}.outbox_held h
+	WHERE h.lane = c.lane AND h.retry_after > (SELECT clock_timestamp() - $2 * interval '1 second')
+		AND h.retry_after < 'infinity' ORDER BY h.retry_after LIMIT 1) h`
+
+// NextDue returns how long it is until the next held row of the lanes becomes due, and whether there is one. Rows that
+// became due within the time since the caller looked for them with [Store.Due] count; the answer then is not positive.
+func (s *Store) NextDue(ctx context.Context, lanes []int16, since time.Duration) (time.Duration, bool, error) {
+	var seconds *float64
+	if err := s.sql.QueryRow(ctx, s.db, nextDue, []any{lanes, since.Seconds()}, &seconds); err != nil || seconds == nil {
+		return 0, false, wrap("find the next due row", err)
+	}
+	return time.Duration(*seconds * float64(time.Second)), true, nil
+}

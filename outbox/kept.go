@@ -1,0 +1,117 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/backoff"
+)
+
+const (
+	// onTheirWay are the numbers up to which rows of the lanes may have been published.
+	onTheirWay = `SELECT coalesce(json_object_agg(lane, claimed_seq), '{}')::text FROM {schema}.outbox_lane`
+
+	// unsettled counts those of them that may be published and are not known to be.
+	unsettled = `
+SELECT count(*) FROM json_each_text($1::json) c JOIN {schema}.outbox o ON o.lane = c.key::smallint AND o.seq <= c.value::bigint`
+
+	databaseNow = `SELECT clock_timestamp()`
+
+	// settleTime is more than any statement takes that records a publication: its lane would be another's by then.
+	settleTime = time.Minute
+)
+
+// keptFrom is a checkpoint of [Store.Kept].
+type keptFrom struct {
+	// After is the highest sequence that was handed over.
+	After int64 `json:"after"`
+	// Began is from when on publications are handed over whatever their sequence is: the first call may have come too early to
+	// see them, and what is behind them in their key must not be handled before them.
+	Began time.Time `json:"began"`
+}
+
+// Kept is the source of an inbox.Projection that is rebuilt from the published events of this outbox: as far back as the
+// retention reaches, in the order of their sequence, on the topics on which they were published.
+//
+// At its first call, with the checkpoint "", it waits until what is on its way to the broker is recorded as published or
+// refused, because a consumer may have handled it already: a projector has to be running. When all was handed over it looks once
+// more for what was published since. An event may come twice, at the end and after a checkpoint. It is otherwise like
+// [Store.ReplaySent] and does not work through a transaction-mode pooler either.
+func (s *Store) Kept(filter SentFilter) func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
+	return func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
+		from, err := s.keptFrom(ctx, checkpoint)
+		if err = errors.Join(filter.Validate(), err); err != nil {
+			return wrap("read the events that are kept", err)
+		}
+		for range 2 {
+			if err := s.handOver(ctx, filter, &from, to); err != nil {
+				return wrap("read the events that are kept", err)
+			}
+		}
+		return nil
+	}
+}
+
+// keptFrom is where to begin.
+func (s *Store) keptFrom(ctx context.Context, checkpoint string) (from keptFrom, err error) {
+	if s.cfg.Pooler {
+		return from, errPooled
+	}
+	if checkpoint != "" {
+		if err := json.Unmarshal([]byte(checkpoint), &from); err != nil {
+			return from, fmt.Errorf("checkpoint %q is none of this source: %w", checkpoint, err)
+		}
+		return from, nil
+	}
+	if err := s.awaitSettled(ctx); err != nil {
+		return from, err
+	}
+	err = s.sql.QueryRow(ctx, s.db, databaseNow, nil, &from.Began)
+	from.Began = from.Began.Add(-settleTime).UTC()
+	return from, err
+}
+
+// handOver hands over what is published, and not before from.
+func (s *Store) handOver(ctx context.Context, filter SentFilter, from *keptFrom, to func(context.Context, []event.Envelope, string) error) error {
+	w := filter.where(0)
+	if from.After > 0 {
+		w.Add("(s.seq > %s::bigint OR s.sent_at >= %s::timestamptz)", from.After, from.Began)
+	}
+	return s.eachSent(ctx, w, 0, func(rows []Row) error {
+		events := make([]event.Envelope, len(rows))
+		for i := range rows {
+			events[i] = rows[i].Envelope
+			events[i].Delivery = event.Delivery{} // how it was to be published
+		}
+		from.After = max(from.After, rows[len(rows)-1].Sequence)
+		behind, err := json.Marshal(from)
+		if err != nil {
+			return fmt.Errorf("encode the checkpoint: %w", err)
+		}
+		return to(ctx, events, string(behind))
+	})
+}
+
+// awaitSettled waits for the rows that may be published at this moment. Those that are held are sent again if need be.
+func (s *Store) awaitSettled(ctx context.Context) error {
+	var lanes string
+	if err := s.sql.QueryRow(ctx, s.db, onTheirWay, nil, &lanes); err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		var n int64
+		if err := s.sql.QueryRow(ctx, s.db, unsettled, []any{lanes}, &n); err != nil || n == 0 {
+			return err
+		}
+		if attempt%20 == 0 {
+			s.log.WarnContext(ctx, "oncebox: waiting for a projector to record what is on its way to the broker", "events", n)
+		}
+		if err := backoff.Wait(ctx, backoff.Exponential(attempt, 5*time.Millisecond, time.Second)); err != nil {
+			return fmt.Errorf("%d events are on their way to the broker and no projector records them: %w", n, err)
+		}
+	}
+}

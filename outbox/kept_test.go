@@ -1,0 +1,93 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// archived stores an event that was published that long ago.
+func (f *fixture) archived(seq int64, key string, ago time.Duration) {
+	f.t.Helper()
+	f.exec(`INSERT INTO outbox_sent (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes, tenant_id, topic,
+		ordering_key, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, sent_at)
+		VALUES (?, gen_random_uuid(), now(), now(), 1, 1, 1, 0, 0, 't', 'order',
+		'explicit', 'order', ?, 'e', 's', 'text/plain', '{"k":"v"}', '', now() - ?::interval)`,
+		seq, key, ago.String())
+}
+
+// receive returns a receiver of portions of a source, what it has received, and the last checkpoint. It errs after n portions.
+func receive(n int) (to func(context.Context, []event.Envelope, string) error, got *[]event.Envelope, checkpoint *string) {
+	got, checkpoint = new([]event.Envelope), new(string)
+	return func(_ context.Context, events []event.Envelope, behind string) error {
+		*got, *checkpoint = append(*got, events...), behind
+		if n--; n == 0 {
+			return errStop
+		}
+		return nil
+	}, got, checkpoint
+}
+
+var errStop = errors.New("stop")
+
+func TestKeptGoesOnWithoutGaps(t *testing.T) {
+	f := newFixture(t, nil)
+	for seq := int64(1); seq <= 1200; seq++ {
+		if seq != 10 && seq != 700 {
+			f.archived(seq, "a", time.Hour)
+		}
+	}
+	source := f.Kept(outbox.SentFilter{Topic: "order"})
+	to, got, checkpoint := receive(1)
+	require.ErrorIs(t, source(t.Context(), "", to), errStop)
+	require.Len(t, *got, 500)
+	first := (*got)[0]
+	require.Equal(t, "order", first.Topic)
+	require.Equal(t, event.Metadata{"k": "v"}, first.Metadata)
+	require.Equal(t, event.Delivery{}, first.Delivery, "as consumers get it, or its key would be another")
+
+	// They were held while others were published, and are not now. What follows them in their key must not come before them.
+	f.archived(10, "b", 0)
+	f.archived(700, "b", 0)
+	to, got, _ = receive(0)
+	require.NoError(t, source(t.Context(), *checkpoint, to))
+	require.Equal(t, append([]int64{10}, upTo(1200, func(i int64) bool { return i > 501 })...), sequences(*got)[:700])
+	require.Equal(t, []int64{10, 700}, sequences(*got)[700:], "what was published since it began, once more")
+
+	require.ErrorContains(t, source(t.Context(), "4711", to), "is none of this source")
+	require.ErrorContains(t, f.Kept(outbox.SentFilter{Topic: "a\x00b"})(t.Context(), "", to), "SentFilter.Topic")
+	pooled := outbox.NewStore(f.db.DB, &outbox.Config{Pooler: true})
+	require.ErrorContains(t, pooled.Kept(outbox.SentFilter{})(t.Context(), "", to), "pooler")
+}
+
+// A consumer may have handled what nobody has recorded as published.
+func TestKeptWaitsForWhatIsOnItsWay(t *testing.T) {
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	rows := f.fetch()
+	f.add("a", "a2") // nobody publishes it
+	to, got, _ := receive(0)
+	source := f.Kept(outbox.SentFilter{})
+
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := source(short, "", to)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "1 events are on their way to the broker and no projector records them")
+
+	done := make(chan error, 1)
+	go func() { done <- source(t.Context(), "", to) }()
+	<-time.After(20 * time.Millisecond)
+	lease := f.leases[rows[0].Lane]
+	_, err = f.Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	require.Equal(t, rows[0].ID, (*got)[0].ID)
+	require.Len(t, *got, 2, "once, and once more at the end")
+}

@@ -1,0 +1,102 @@
+package projector_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// neighbours returns keys that share a lane.
+func (f *fixture) neighbours() (keys []string) {
+	f.t.Helper()
+	for i := range 65 {
+		key := fmt.Sprintf("k%02d", i)
+		f.add(key, key)
+	}
+	require.NoError(f.t, f.db.NewRaw(`SELECT event_type FROM outbox WHERE lane = (
+		SELECT lane FROM outbox GROUP BY lane HAVING count(*) > 1 LIMIT 1) ORDER BY seq`).Scan(f.t.Context(), &keys))
+	_, err := f.db.Exec("DELETE FROM outbox")
+	require.NoError(f.t, err)
+	return keys
+}
+
+// refused has the heads of the keys refused, and held for long.
+func (f *fixture) refused(keys ...string) {
+	f.t.Helper()
+	for _, key := range keys {
+		f.add(key, key+"-1")
+	}
+	f.pub.refuse = func(event.Envelope) error { return errNotNow }
+	cfg := sleepy()
+	cfg.RetryDelay, cfg.MaxRetryDelay = time.Hour, time.Hour
+	require.NoError(f.t, f.projector(cfg).RunOnce(f.t.Context()))
+	f.pub.refuse = nil
+}
+
+// Rows that somebody made due by hand although their keys wait for an operator stay where they are, and keep nobody busy.
+func TestDueRowsUnderADeadBlockAreLeftAlone(t *testing.T) {
+	f := newFixture(t)
+	f.refused(f.neighbours()[:2]...)
+	_, err := f.db.Exec("UPDATE outbox_block SET state = 'dead'; UPDATE outbox_held SET retry_after = now()")
+	require.NoError(t, err)
+	var loads, looks atomic.Int32
+	store := f.through(func(statement string, _ bool) {
+		switch {
+		case strings.Contains(statement, "coalesce(b.state, '')"):
+			loads.Add(1)
+		case strings.Contains(statement, "h.retry_after <= (SELECT clock_timestamp())"):
+			looks.Add(1)
+		}
+	}, nil)
+	cfg := patient()
+	cfg.Workers, cfg.CleanInterval = 1, -1
+	f.run(f.relay(f.pub, cfg, store))
+	f.add("later", "later", event.WithNotBefore(time.Now().Add(time.Second)))
+	f.eventually("what comes later is published", f.published("later"))
+	require.Equal(t, []string{"later"}, f.pub.types())
+	require.LessOrEqual(t, loads.Load(), int32(8), "of the blocks")
+	require.LessOrEqual(t, looks.Load(), int32(30), "at what is due")
+}
+
+// An operator comes while a worker reads the blocks of a lane. The worker does not go on with those that it has seen until
+// then: a key that it does not know to be blocked would be overtaken.
+func TestBlocksThatChangeWhileTheyAreRead(t *testing.T) {
+	for name, swap := range map[string]bool{"one": false, "the other": true} { // they are read in any order
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			keys := f.neighbours()
+			stalled, blocked := keys[0], keys[1]
+			if swap {
+				stalled, blocked = blocked, stalled
+			}
+			f.refused(keys[:2]...)
+			_, err := f.db.Exec("DELETE FROM outbox_held WHERE event_type = ?", stalled+"-1")
+			require.NoError(t, err)
+			f.add(blocked, blocked+"-2")
+			var changed atomic.Bool
+			store := f.tapped(&tap{ended: func(statement string) {
+				if strings.Contains(statement, "coalesce(b.state, '')") && changed.CompareAndSwap(false, true) {
+					if _, err := f.db.Exec("UPDATE outbox_lane SET change = change + 1"); err != nil {
+						t.Error(err)
+					}
+				}
+			}}, nil)
+			cfg := quick()
+			cfg.Workers, cfg.CleanInterval = 1, -1
+			p := f.relay(f.pub, cfg, store)
+			f.run(p)
+			f.eventually("it waits behind its head", func() bool {
+				var n int
+				err := f.db.QueryRow("SELECT count(*) FROM outbox_held").Scan(&n)
+				return err == nil && n == 2 || f.pub.total() > 0
+			})
+			require.Empty(t, f.pub.types())
+		})
+	}
+}

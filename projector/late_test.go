@@ -1,0 +1,89 @@
+package projector_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// While the database takes long over a statement, the lanes are lost. What comes after the statement is not published: the
+// next owner has done it.
+func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		statement string // what only this statement contains
+		before    func(f *fixture)
+	}{
+		"fetch": {"claimed_seq < x.hi", func(f *fixture) { f.add("a", "a1") }},
+		"queue": {"ORDER BY x.lane, x.ordering_key, x.seq LIMIT 100", func(f *fixture) {
+			f.add("a", "a1")
+			f.pub.refuse = func(event.Envelope) error { return errors.New("not now") }
+			require.NoError(f.t, f.projector(sleepy()).RunOnce(f.t.Context()))
+			f.pub.refuse = nil
+			_, err := f.db.Exec("UPDATE outbox_held SET retry_after = now()")
+			require.NoError(f.t, err)
+		}},
+		"suspect": {"crashes = least(", func(f *fixture) {
+			f.add("a", "a1")
+			_, err := f.db.Exec(`UPDATE outbox_lane SET owner = 'dead', lease_until = now() - interval '1 second',
+				claimed_seq = (SELECT max(seq) FROM outbox)`)
+			require.NoError(f.t, err)
+		}},
+		"pick": {"unnest($4::smallint[], $5::bigint[])", func(f *fixture) {
+			f.pub.refuse = func(e event.Envelope) error {
+				if e.Topic == "hangs" {
+					return &messaging.TopicError{Topic: e.Topic, Err: errors.New("fenced")}
+				}
+				return nil
+			}
+			_, err := f.store.Add(f.t.Context(), f.db.DB, "hangs", []byte("x"), event.WithAggregate("order", "b", 1), event.WithType("hangs"))
+			require.NoError(f.t, err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			c.before(f)
+			log := &chronicle{}
+			var late, back atomic.Bool
+			store := f.tapped(&tap{ended: func(statement string) {
+				if !strings.Contains(statement, c.statement) || !late.CompareAndSwap(false, true) {
+					return
+				}
+				_, err := f.db.Exec(`DELETE FROM outbox_projector;
+					UPDATE outbox_lane SET owner = NULL, epoch = epoch + 1, lease_until = '-infinity'`)
+				if err != nil {
+					t.Error(err)
+				}
+				next := quick()
+				next.Name = "next"
+				if err := f.projector(next).RunOnce(t.Context()); err != nil {
+					t.Error(err)
+				}
+				for log.count("lanes were lost") == 0 && t.Context().Err() == nil {
+					<-time.After(time.Millisecond)
+				}
+				back.Store(true)
+			}}, nil)
+			cfg := quick()
+			cfg.Name, cfg.Workers, cfg.Renew = "late", 1, cfg.SleepIdle
+			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+			p := f.relay(f.pub, cfg, store)
+			f.run(p)
+			if name == "pick" {
+				f.eventually("a topic is left alone", func() bool { return log.count(topicPaused) > 0 })
+				f.add("a", "a1")
+			}
+			f.eventually("the statement is over", back.Load)
+			f.add("a", "a2")
+			f.eventually("what comes later is published", f.published("a2"))
+			require.Equal(t, []string{"a1", "a2"}, f.pub.types())
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package projector
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// heldSkip is how far, in the order in which they became due, the held rows of a lane were searched for those that are not of
+// paused topics: everything up to there is. It holds as long as no topic comes back, as skip does, and no operator acts:
+// what the worker itself holds becomes due later than all that it has looked at.
+type heldSkip struct {
+	to    outbox.DueGlance
+	first map[string]outbox.RowID // paused topics, and the first due row of each
+}
+
+// sight is how much of what is due a look has seen.
+type sight int
+
+const (
+	seenAll  sight = iota
+	seenMost       // the rest is of paused topics, or more than is taken at once
+	seenPart       // there may be rows behind those of paused topics
+)
+
+// lookDue returns held rows that may be tried now. It reads each row of a paused topic once, however long the pause is.
+func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, sight, error) {
+	paused := map[string]bool{}
+	for _, topic := range w.pausedTopics() {
+		paused[topic] = true
+	}
+	if len(paused) == 0 {
+		due, err := w.r.store.Due(ctx, numbersOf(lanes))
+		if len(due) < outbox.MaxDue {
+			return due, seenAll, err
+		}
+		return due, seenMost, err
+	}
+	after := make([]outbox.DueGlance, len(lanes))
+	byLane := map[int16]*lane{}
+	for i, l := range lanes {
+		after[i] = l.held.to
+		after[i].Lane = l.lease.Lane
+		byLane[l.lease.Lane] = l
+	}
+	glances, err := w.r.store.GlanceDue(ctx, after)
+	if err != nil {
+		return nil, seenMost, err
+	}
+	var ids []outbox.RowID
+	looked, open := map[int16]int{}, map[int16]bool{} // open: a row before this one may be tried
+	for _, g := range glances {
+		held := &byLane[g.Lane].held
+		looked[g.Lane]++
+		if !paused[g.Topic] {
+			open[g.Lane] = true
+			if len(ids) < outbox.MaxDue {
+				ids = append(ids, g.RowID)
+			}
+			continue
+		}
+		if _, known := held.first[g.Topic]; !known {
+			if held.first == nil {
+				held.first = map[string]outbox.RowID{}
+			}
+			held.first[g.Topic] = g.RowID
+		}
+		if !open[g.Lane] {
+			held.to = g
+		}
+	}
+	seen := seenMost
+	for _, a := range after {
+		if looked[a.Lane] == outbox.ScanWindow && byLane[a.Lane].held.to.RowID != a.RowID {
+			seen = seenPart
+		}
+	}
+	if len(ids) == 0 {
+		return nil, seen, nil
+	}
+	due, err := w.r.store.PickDue(ctx, ids)
+	return due, seen, err
+}
+
+func numbersOf(lanes []*lane) []int16 {
+	out := make([]int16, len(lanes))
+	for i, l := range lanes {
+		out[i] = l.lease.Lane
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package oncebox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// keeper is a broker that knows for how long it may bring a message again; -1: for ever.
+type keeper interface {
+	Keeps(ctx context.Context, topic string) (time.Duration, error)
+}
+
+// checkRetention warns if messages may come again after the inbox has forgotten them: they would be handled twice. It is no
+// error, because they come so late only if somebody replays them or sets a subscription back. For how long
+// a message may stay unacknowledged is not asked: it is remembered from when it was handled on.
+func (a *App) checkRetention(ctx context.Context) {
+	remembered := a.cfg.Inbox.Retention
+	if remembered == 0 {
+		remembered = inbox.DefaultRetention
+	}
+	if remembered == inbox.KeepForever || len(a.consumers) == 0 {
+		return
+	}
+	warn := func(what string, kept time.Duration, args ...any) {
+		if kept > remembered || kept == -1 {
+			a.log.WarnContext(ctx, "oncebox: the inbox forgets what may come again: raise ONCEBOX_INBOX_RETENTION, or nothing may be replayed that is older",
+				append([]any{"remembered", remembered, "kept_by", what, "kept", keptFor(kept)}, args...)...)
+		}
+	}
+	kept := a.cfg.Outbox.Retention
+	if kept == 0 {
+		kept = outbox.DefaultRetention
+	}
+	warn("outbox", kept)
+	k, ok := a.broker.(keeper)
+	if !ok {
+		return
+	}
+	asked := map[string]bool{}
+	for _, c := range a.consumers {
+		topic := c.subscription.Topic
+		if asked[topic] {
+			continue
+		}
+		asked[topic] = true
+		kept, err := k.Keeps(ctx, topic)
+		switch {
+		case err == nil:
+			warn("topic", kept, "topic", topic)
+		case !errors.Is(err, errors.ErrUnsupported) && ctx.Err() == nil:
+			a.log.InfoContext(ctx, "oncebox: how long a topic keeps its messages could not be found out", "topic", topic, "error", err)
+		}
+	}
+}
+
+func keptFor(d time.Duration) string {
+	if d == -1 {
+		return "for ever"
+	}
+	return d.String()
+}

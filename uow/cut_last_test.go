@@ -1,0 +1,76 @@
+package uow_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/uow"
+)
+
+// The packet with the events, what is sent last, and COMMIT is cut at 500 points, and so is its answer. Half of the units have no
+// events.
+func TestLastStatementsCutAt500Points(t *testing.T) {
+	var n *network
+	s := newSaver(t, nil, func(s *service) *bun.DB {
+		n = s.network(t)
+		return pipelined(t, strings.Replace(s.DSN, n.Upstream, n.Listen, 1))
+	})
+	n.mendWhenAsked(s.service)
+	happened := map[string]int{}
+	for seed := range 500 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 7))
+		n.mend()
+		require.Eventually(t, func() bool { return s.pool.PingContext(t.Context()) == nil }, waitFor, poll)
+		id, events := fmt.Sprint("seed ", seed), seed%2
+		err := s.manager(nil, s.pool, s.batch).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			b := &pgx.Batch{}
+			var xid string
+			b.Queue("SELECT pg_current_xact_id()::text").QueryRow(func(row pgx.Row) error { return row.Scan(&xid) })
+			// It is to be prepared before, so that nothing but that packet is cut.
+			b.Queue("INSERT INTO sunk (line) VALUES ($1)", id)
+			b.Queue("INSERT INTO notes (text) VALUES ($1)", "warm "+id)
+			if ok, err := u.Send(ctx, b); !ok || err != nil {
+				return fmt.Errorf("send: %t %w", ok, err)
+			}
+			u.Identified(xid)
+			if events > 0 {
+				if err := u.Add(id, json.RawMessage(`{}`)); err != nil {
+					return err
+				}
+			}
+			last := &pgx.Batch{}
+			last.Queue("INSERT INTO notes (text) VALUES ($1)", id)
+			if !u.SendLast(last) {
+				return errNotPipelined
+			}
+			n.cut([]string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(150))
+			return nil
+		}, uow.WithoutRetry())
+		n.mend()
+		require.NotErrorIs(t, err, uow.ErrCommitUnknown, id)
+		stored := append(lines(t, s, "SELECT text FROM notes WHERE text IN (?, ?)", id, "warm "+id),
+			lines(t, s, "SELECT line FROM sunk WHERE line = ? OR line LIKE ?", id, id+" %")...)
+		if err == nil {
+			require.Len(t, stored, 3+events, id)
+			happened["committed"]++
+		} else {
+			require.ErrorIs(t, err, uow.ErrConnectionLost, id)
+			require.Empty(t, stored, "%s: %v", id, err)
+			happened["not committed"]++
+		}
+		require.Zero(t, s.pool.Stats().InUse, id)
+	}
+	happened["answers lost"] = strings.Count(s.logs.all(), "the answer to COMMIT was lost")
+	t.Log(happened)
+	require.Greater(t, happened["committed"], 50)
+	require.Greater(t, happened["not committed"], 50)
+	require.Greater(t, happened["answers lost"], 250)
+}

@@ -1,0 +1,49 @@
+package uow_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/uow"
+)
+
+// The network between a pool and a transaction-mode pooler is cut at COMMIT or its answer, so that what became of a COMMIT is asked of another
+// session.
+func TestCommitCutBeforeAPooler(t *testing.T) {
+	s := newService(t, nil)
+	direct := s.DSN
+	s.DSN = s.Pooled(t).DSN
+	n := s.network(t)
+	s.DSN = direct
+	n.mendWhenAsked(s)
+	happened := map[string]int{}
+	for seed := range 120 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 11))
+		n.mend()
+		text := fmt.Sprint("seed ", seed)
+		require.Eventually(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, waitFor, poll)
+		cut := func() { n.cut([]string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(20)) }
+		units := s.manager(nil, n.pool, &cutter{&probeSink{tableSink: s.sink}, cut})
+		_, err := change(t.Context(), units, newAccount(text, "one"), text)
+		n.mend()
+		require.NotErrorIs(t, err, uow.ErrCommitUnknown, text)
+		stored := append(lines(t, s, "SELECT text FROM notes WHERE text = ?", text),
+			lines(t, s, "SELECT line FROM sunk WHERE line = ?", "account "+text+" v1 one")...)
+		if err == nil {
+			happened["committed"]++
+			require.Len(t, stored, 2, text)
+		} else {
+			happened["not committed"]++
+			require.Empty(t, stored, "%s: %v", text, err)
+		}
+	}
+	happened["answers lost"] = strings.Count(s.logs.all(), "the answer to COMMIT was lost")
+	t.Log(happened)
+	require.NotZero(t, happened["committed"])
+	require.NotZero(t, happened["not committed"])
+	require.NotZero(t, happened["answers lost"])
+}
