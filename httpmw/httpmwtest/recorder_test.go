@@ -9,12 +9,12 @@ import (
 	"github.com/oncebox/oncebox/internal/watched"
 )
 
-// watch runs a row and returns what it complained of, "" if it passed. It waits less than a row does that has to pass.
-func watch(t *testing.T, target Target, c testCase) string {
+// watch runs a row with so much patience and returns what it complained of, "" if it passed.
+func watch(t *testing.T, target Target, c testCase, patience time.Duration) string {
 	t.Helper()
 	return watched.Run(t.Context(), func(by *watched.T) {
 		s := open(by, target)
-		s.patience = 2 * time.Second
+		s.patience = patience
 		c.run(s)
 	})
 }
@@ -25,7 +25,7 @@ func TestRecorder(t *testing.T) {
 		s.t.Cleanup(func() { cleaned = true })
 		require.FailNow(s.t, "the complaint")
 		require.FailNow(s.t, "never reached")
-	}})
+	}}, defaultPatience)
 	require.True(t, cleaned)
 	require.Contains(t, said, "the complaint")
 	require.NotContains(t, said, "never reached", "it stops at the first failure")

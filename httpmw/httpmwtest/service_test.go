@@ -125,7 +125,8 @@ func (sink) FlushBatch(_ context.Context, _ bun.IDB, b *pgx.Batch, evs []event.E
 // start serves it with a fault, on a socket of its own, until the test ends.
 func (s *service) start(t *testing.T, f fault) Target {
 	t.Helper()
-	s.fault, s.runs = f, map[string]int{}
+	// One of its own: requests to another one may still be on their way.
+	s = &service{db: s.db, pool: s.pool, units: s.units, quiet: s.quiet, fault: f, runs: map[string]int{}}
 	h := s.routes(t)
 	if f.front != nil {
 		h = f.front(s, h)

@@ -18,7 +18,7 @@ const (
 	jsonMedia   = "application/json"
 )
 
-// defaultPatience is how long the suite waits for what has to come.
+// defaultPatience is how long the suite waits for what has to come, and for each answer.
 const defaultPatience = 30 * time.Second
 
 // tester is what a row needs of a [testing.T]. Tests of the suite itself put something else in its place, to watch rows
@@ -38,6 +38,7 @@ type session struct {
 	// flights is how many keys were used by fly. Each is executed once, also if it was not met in flight.
 	flights int
 
+	// patience is how long it waits for what has to come. Answers have the default one: a service that is slow today is not broken.
 	patience time.Duration
 }
 
@@ -93,7 +94,7 @@ func (s *session) attempt(ctx context.Context, q Request, lines ...string) (repl
 // send sends a request that has to be answered.
 func (s *session) send(q Request, lines ...string) reply {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), s.patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), defaultPatience)
 	defer cancel()
 	got, err := s.attempt(ctx, q, lines...)
 	require.NoError(s.t, err, "%s %s was not answered", q.Method, q.Path)
@@ -183,6 +184,16 @@ func (s *session) eventually(what string, done func(reply) bool, q Request, line
 		}
 		require.True(s.t, time.Now().Before(end), "%s never came true, but: %d %s", what, got.status, got.body)
 		s.pause()
+	}
+}
+
+// tries yields until the session's patience is over, and ten times at least: for what takes a moment that may be missed.
+func (s *session) tries(yield func(int) bool) {
+	end := time.Now().Add(s.patience)
+	for n := 0; n < 10 || time.Now().Before(end); n++ {
+		if !yield(n) {
+			return
+		}
 	}
 }
 

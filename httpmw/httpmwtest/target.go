@@ -132,7 +132,7 @@ type Target struct {
 	MinKey   int      `json:"min_key"`
 	// Published says that the types of problems are pages, at ProblemBase, with an index and openapi.json beside them.
 	Published bool `json:"published"`
-	// Expires is a request whose answers are kept for a few seconds only.
+	// Expires is a request whose answers are kept for a second at least, and for a few seconds only.
 	Expires *Request `json:"expires"`
 }
 
