@@ -31,6 +31,7 @@ import (
 const (
 	doomVariable = "HTTPMW_DOOM"
 	shortLease   = time.Second
+	siegeHeader  = "X-Siege" // the schema: whose process it is that answers
 )
 
 // doom is what a process is told: where to serve what, and at which point to kill itself.
@@ -183,6 +184,7 @@ func beDoomed(text string) int {
 	once := httpmw.Idempotency(d.units, store, byHeader, config)(http.HandlerFunc(handler))
 	panic(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.at("received")
+		w.Header().Set(siegeHeader, d.Schema)
 		if d.Without == "key" {
 			r.Header.Set("Idempotency-Key", fmt.Sprint(time.Now().UnixNano()))
 		}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,7 +54,7 @@ func TestKeyOfAMachineThatVanishes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newService(t)
-			s.cfg.Timeout = time.Second
+			s.cfg.Timeout = 10 * time.Second // the handler has to be reached within it, also on a machine that pauses
 			end, begun, vanished := make(chan struct{}), make(chan struct{}), new(atomic.Bool)
 			cfg, err := pgx.ParseConfig(s.db.DSN)
 			require.NoError(t, err)
@@ -74,22 +73,27 @@ func TestKeyOfAMachineThatVanishes(t *testing.T) {
 				<-end
 				w.WriteHeader(http.StatusCreated)
 			})
-			var lost sync.WaitGroup
+			lost := make(chan struct{})
 			r := s.request("k", "{}")
-			lost.Go(func() {
+			go func() {
+				defer close(lost)
 				got, err := send(r)
 				noError(t, err)
 				if got.status != http.StatusServiceUnavailable {
 					t.Errorf("who has vanished commits nothing: %d", got.status)
 				}
-			})
-			<-begun
+			}()
+			select {
+			case <-begun:
+			case <-lost:
+				t.Fatal("the handler was not reached")
+			}
 			s.units, s.cfg.Timeout = alive, 0
 			s.start(s.pay)
 			require.Equal(t, http.StatusConflict, s.post("k", "{}").status)
-			require.Eventually(t, func() bool { return s.post("k", "{}").status == http.StatusCreated }, time.Minute, 50*time.Millisecond)
+			require.Eventually(t, func() bool { return s.post("k", "{}").status == http.StatusCreated }, 2*time.Minute, 50*time.Millisecond)
 			close(end)
-			lost.Wait()
+			<-lost
 			require.Equal(t, 1, s.payments())
 		})
 	}

@@ -39,8 +39,8 @@ func TestWaitForTheAnswer(t *testing.T) {
 	<-begun
 	waiting := []<-chan reply{s.ask("k"), s.ask("k")}
 	// Each look is a unit that is rolled back, so it has looked several times, and between them given back its connection.
-	require.Eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 6 }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return s.pool.Stats().InUse == 1 }, 10*time.Second, time.Millisecond, "only that of the handler")
+	eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 6 })
+	eventually(t, func() bool { return s.pool.Stats().InUse == 1 }) // only that of the handler
 	for _, answer := range waiting {
 		require.Empty(t, answer)
 	}
@@ -74,7 +74,7 @@ func TestWaitForAKeyThatIsFreed(t *testing.T) {
 	first := s.ask("k")
 	<-begun
 	second := s.ask("k")
-	require.Eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 1 }, 10*time.Second, time.Millisecond)
+	eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 1 })
 	close(finish)
 	require.Equal(t, http.StatusCreated, (<-second).status)
 	require.Equal(t, http.StatusBadGateway, (<-first).status)
@@ -121,10 +121,10 @@ func TestWaitEndsWithTheClient(t *testing.T) {
 		_, err := send(r)
 		gone <- err
 	}()
-	require.Eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 1 }, 10*time.Second, time.Millisecond)
+	eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 1 })
 	cancel()
 	require.ErrorIs(t, <-gone, context.Canceled)
-	require.Eventually(t, func() bool { return s.counter("oncebox.idempotency.requests")["in_progress"] == 1 }, 10*time.Second, time.Millisecond)
+	eventually(t, func() bool { return s.counter("oncebox.idempotency.requests")["in_progress"] == 1 })
 	close(finish)
 	require.Equal(t, http.StatusBadGateway, (<-first).status)
 	require.EqualValues(t, 1, s.runs.Load())

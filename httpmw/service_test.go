@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -131,6 +132,7 @@ func (s *service) watch(tracer pgx.QueryTracer) {
 	require.NoError(s.t, err)
 	cfg.Tracer = tracer
 	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
+	pool.SetMaxOpenConns(20) // as those of pgtest: the server is that of other tests as well
 	s.t.Cleanup(func() { require.NoError(s.t, pool.Close()) })
 	s.pool = bun.NewDB(pool, pgdialect.New())
 	s.units = uow.New(s.pool, &s.unitConfig, s.sink)
@@ -215,6 +217,25 @@ func noError(t *testing.T, err error) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// eventually waits for what has to happen some time.
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 2*time.Minute, time.Millisecond)
+}
+
+// timeOut sends a request with a timeout that ends in its handler, which waits for that. A timeout that has ended before is followed
+// by one that is twice as long, with another key. Then there is none any more.
+func (s *service) timeOut(h http.HandlerFunc) (key string, got reply) {
+	s.t.Helper()
+	for s.cfg.Timeout = time.Second; s.runs.Load() == 0; s.cfg.Timeout *= 2 {
+		key = "within " + s.cfg.Timeout.String()
+		s.start(h)
+		got = s.post(`"`+key+`"`, "{}")
+	}
+	s.cfg.Timeout = 0
+	return `"` + key + `"`, got
 }
 
 type change func(*http.Request)
