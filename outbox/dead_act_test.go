@@ -261,7 +261,7 @@ func TestLanesAreLockedInTheirOrder(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return f.count(`pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%outbox_lane%'
 			AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'outbox_lane'::regclass)`) > 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 	require.Equal(t, 63, f.free(), "the other lanes are free while it waits")
 	require.Equal(t, 64, f.count("outbox_dead"))
 	require.NoError(t, tx.Rollback())

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// fixture is a store on a schema of its own, with all lanes leased to "me".
+// fixture is a store on a schema of its own, with all lanes leased to "me" for longer than the test takes.
 type fixture struct {
 	*outbox.Store
 	t      *testing.T
@@ -38,7 +38,7 @@ func newFixture(t *testing.T, cfg *outbox.Config) *fixture {
 
 func (f *fixture) claim(owner string) {
 	f.t.Helper()
-	leases, err := f.Claim(f.t.Context(), owner, 0, 64, time.Minute)
+	leases, err := f.Claim(f.t.Context(), owner, 0, 64, 30*time.Minute)
 	require.NoError(f.t, err)
 	f.leases = map[int16]outbox.Lease{}
 	for _, l := range leases {

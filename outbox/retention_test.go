@@ -197,8 +197,9 @@ func TestBusyDayIsNotArchivedTwice(t *testing.T) {
 	go func() { done <- f.DropExpired(t.Context()) }()
 	// The first try is over when its transaction is idle in between, after a savepoint was rolled back.
 	require.Eventually(t, func() bool {
-		return f.count("pg_stat_activity WHERE state = 'idle in transaction' AND query ILIKE 'ROLLBACK TO SAVEPOINT%'") > 0
-	}, 20*time.Second, 5*time.Millisecond)
+		return f.count(`pg_stat_activity WHERE state = 'idle in transaction' AND query ILIKE 'ROLLBACK TO SAVEPOINT%'
+			AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'archive'::regclass)`) > 0
+	}, 2*time.Minute, 5*time.Millisecond)
 	require.NoError(t, reader.Rollback())
 	require.NoError(t, <-done)
 	require.Equal(t, 1, calls)
