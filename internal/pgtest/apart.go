@@ -7,8 +7,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Apart is a [DB] in a database of its own.
@@ -45,12 +48,20 @@ func (a *Apart) Return(t testing.TB) {
 	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS true")
 }
 
+const objectInUse = "55006"
+
 // onServer runs a statement in the server's own database.
 func onServer(t testing.TB, statement string) {
 	t.Helper()
 	server, err := sql.Open("pgx", URL(t))
 	require.NoError(t, err)
 	defer server.Close()
-	_, err = server.ExecContext(context.Background(), statement)
+	for end := time.Now().Add(time.Minute); ; {
+		_, err = server.ExecContext(context.Background(), statement)
+		// The server waits for five seconds until the sessions of a database have ended.
+		if pgsql.Code(err) != objectInUse || time.Now().After(end) {
+			break
+		}
+	}
 	require.NoError(t, err)
 }

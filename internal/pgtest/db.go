@@ -82,7 +82,7 @@ func (db *DB) Another(t testing.TB) *bun.DB {
 // drop removes the schema, in a bounded time even if the test left a transaction open.
 func (db *DB) drop(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	_, err := db.ExecContext(ctx, "DROP SCHEMA "+db.Schema+" CASCADE")
 	if err != nil {
