@@ -56,9 +56,8 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 				if !strings.Contains(statement, c.statement) || !late.CompareAndSwap(false, true) {
 					return
 				}
-				_, err := f.db.Exec(`DELETE FROM outbox_projector;
-					UPDATE outbox_lane SET owner = NULL, epoch = epoch + 1, lease_until = '-infinity'`)
-				if err != nil {
+				_, err := f.db.Exec("DELETE FROM outbox_projector")
+				if err := errors.Join(err, f.changeLanes("owner = NULL, epoch = epoch + 1, lease_until = '-infinity'")); err != nil {
 					t.Error(err)
 				}
 				next := quick()

@@ -148,7 +148,15 @@ func (f *fixture) run(p *projector.Projector) (stop func()) {
 
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	require.Eventually(f.t, ok, 2*time.Minute, 5*time.Millisecond, what)
+	require.Eventually(f.t, ok, 5*time.Minute, 5*time.Millisecond, what)
+}
+
+// changeLanes changes all lanes. It locks them in their order, as everybody does, or one of two would be the victim of a
+// deadlock.
+func (f *fixture) changeLanes(set string) error {
+	_, err := f.db.Exec(`WITH o AS MATERIALIZED (SELECT lane FROM outbox_lane ORDER BY lane FOR UPDATE)
+		UPDATE outbox_lane l SET ` + set + ` FROM o WHERE l.lane = o.lane`)
+	return err
 }
 
 // patient is for machines that stand still for a while: no lane is lost by that.

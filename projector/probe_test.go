@@ -159,11 +159,12 @@ func TestProbeHoldsUpNoLane(t *testing.T) {
 				return hanging == 1 && len(alone) > 0 && len(alone[len(alone)-1]) == 1
 			}
 			f.eventually("a probe is on its way", func() bool {
+				before := probed() // when it is, what each worker had on its way has ended as soon as more is sent of each lane
 				f.fill(64, "acme", "up", "good")
 				sent += 64
 				f.store.Wake()
 				f.eventually("the others go on", func() bool { return f.pub.total() == sent })
-				return probed()
+				return before && probed()
 			})
 			before, _, _ := s.state()
 			f.fill(64*10, "acme", "up", "good")

@@ -50,8 +50,9 @@ func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
 	t.Cleanup(g.release)
 	<-g.entered
 
-	_, err := f.db.Exec("DELETE FROM outbox_projector; UPDATE outbox_lane SET lease_until = '-infinity'")
+	_, err := f.db.Exec("DELETE FROM outbox_projector")
 	require.NoError(t, err)
+	require.NoError(t, f.changeLanes("lease_until = '-infinity'"))
 	cfg = quick()
 	cfg.Name = "successor"
 	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
