@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -198,9 +199,9 @@ func TestReleaseLetsTheNextOneGoOnAtOnce(t *testing.T) {
 func TestNothingIsWrittenUnderAClaimThatWasReleased(t *testing.T) {
 	db := pgtest.Migrated(t)
 	store := newStore(t, db, 0)
-	c := claim(t, store, db.DB, keyOf(t, store, "k"), idempotency.WithLease(3*time.Second))
+	c := claim(t, store, db.DB, keyOf(t, store, "k"), idempotency.WithLease(time.Minute))
 	require.NoError(t, c.Release(t.Context()))
-	<-time.After(1100 * time.Millisecond) // it is renewed before anything runs
+	c.Age(20 * time.Second) // it is renewed before anything runs
 	require.ErrorIs(t, c.Keep(t.Context(), func(context.Context) error {
 		t.Error("it was called")
 		return nil
@@ -211,30 +212,50 @@ func TestNothingIsWrittenUnderAClaimThatWasReleased(t *testing.T) {
 }
 
 func TestRunRenewsTheLease(t *testing.T) {
-	db := pgtest.Migrated(t)
-	store := newStore(t, db, time.Microsecond) // the lease counts as well
-	key := keyOf(t, store, "k")
-	c := claim(t, store, db.DB, key, idempotency.WithLease(time.Second))
-	exec(t, db, "CREATE TABLE first AS SELECT locked_until FROM idempotency_keys")
-	require.NoError(t, c.Run(t.Context(), func(ctx context.Context) error {
-		require.Eventually(t, func() bool {
-			return count(t, db, "SELECT count(*) FROM idempotency_keys k, first f WHERE k.locked_until > f.locked_until + interval '1 s'") == 1
-		}, 20*time.Second, 10*time.Millisecond)
-		_, err := store.Purge(ctx, db.DB)
-		require.NoError(t, err)
-		_, _, err = store.Claim(ctx, db.DB, key, one)
-		require.ErrorIs(t, err, idempotency.ErrInProgress)
-		return ctx.Err()
-	}))
-	require.NoError(t, c.Complete(t.Context(), db.DB, idempotency.Response{Status: 200}))
+	patiently(t, time.Second, func(lease time.Duration) bool {
+		db := pgtest.Migrated(t)
+		store := newStore(t, db, time.Microsecond) // the lease counts as well
+		key := keyOf(t, store, "k")
+		c := claim(t, store, db.DB, key, idempotency.WithLease(lease))
+		exec(t, db, "CREATE TABLE first AS SELECT locked_until FROM idempotency_keys")
+		twice := fmt.Sprintf("SELECT count(*) FROM idempotency_keys k, first f WHERE k.locked_until > f.locked_until + interval '%f s'", lease.Seconds())
+		err := c.Run(t.Context(), func(ctx context.Context) error {
+			for count(t, db, twice) == 0 {
+				if !soon(ctx) {
+					return ctx.Err()
+				}
+			}
+			_, err := store.Purge(ctx, db.DB)
+			if ctx.Err() == nil {
+				require.NoError(t, err)
+			}
+			_, _, err = store.Claim(ctx, db.DB, key, one)
+			if !errors.Is(err, idempotency.ErrInProgress) {
+				<-ctx.Done() // another one has it: the lease has ended
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			require.ErrorIs(t, err, idempotency.ErrLeaseLost)
+			return false
+		}
+		require.NoError(t, c.Complete(t.Context(), db.DB, idempotency.Response{Status: 200}))
+		return true
+	})
 }
 
 func TestRunIsCancelledWhenTheLeaseIsLost(t *testing.T) {
 	boom := errors.New("boom")
 	for name, tc := range map[string]func(t *testing.T, db *pgtest.DB, pool *bun.DB, store *idempotency.Store, key idempotency.Key){
 		"to another one": func(t *testing.T, db *pgtest.DB, _ *bun.DB, store *idempotency.Store, key idempotency.Key) {
-			endLeases(t, db)
-			claim(t, store, db.DB, key, idempotency.WithLease(time.Hour))
+			for { // it may be renewed in between
+				endLeases(t, db)
+				c, _, err := store.Claim(t.Context(), db.DB, key, one, idempotency.WithLease(time.Hour))
+				if c != nil {
+					return
+				}
+				require.ErrorIs(t, err, idempotency.ErrInProgress)
+			}
 		},
 		"as far as one can know": func(t *testing.T, _ *pgtest.DB, pool *bun.DB, _ *idempotency.Store, _ idempotency.Key) {
 			require.NoError(t, pool.Close())

@@ -291,7 +291,7 @@ func TestPurgeLeavesLockedRowsAlone(t *testing.T) {
 		_, err := store.Begin(t.Context(), tx, keyOf(t, store, "a"), one)
 		require.NoError(t, err)
 		require.NoError(t, store.Complete(t.Context(), tx, keyOf(t, store, "a"), one, idempotency.Response{Status: 201}))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		n, err := store.Purge(ctx, db.DB)
 		require.EqualValues(t, 1, n)
