@@ -48,7 +48,7 @@ func TestKeyOfAFrozenProcessFlowsAgain(t *testing.T) {
 	woken := make(chan error, 1)
 	go func() { woken <- first.Handle(t.Context(), message()) }()
 	<-frozen
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for err = second.Handle(ctx, message()); err != nil && ctx.Err() == nil; {
 		err = second.Handle(ctx, message())

@@ -158,5 +158,5 @@ func (s *service) drained(t *testing.T) {
 		var left int
 		err := s.db.NewRaw(`SELECT (SELECT count(*) FROM stream_events) - (SELECT count(*) FROM inbox)`).Scan(t.Context(), &left)
 		return err == nil && left == 0
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 }

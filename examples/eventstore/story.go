@@ -194,7 +194,7 @@ func (s *story) print(ctx context.Context, id string) error {
 
 // settled waits until the projection shows the balance.
 func (s *story) settled(ctx context.Context, id string, cents int64) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -135,7 +135,7 @@ func TestTwoWritersOfOneStream(t *testing.T) {
 
 func TestManyWritersOfOneStream(t *testing.T) {
 	s := newService(t, event.WithVersion(2))
-	units := s.units(s.DB.DB, &uow.Config{Retry: uow.RetryConfig{MaxAttempts: 1000}}, s.outbox, s.store)
+	units := s.units(s.DB.DB, &uow.Config{Retry: uow.RetryConfig{MaxAttempts: 1000, MaxElapsed: -1}}, s.outbox, s.store)
 	const writers, each = 8, 5
 	var group errgroup.Group
 	for writer := range writers {
