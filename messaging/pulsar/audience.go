@@ -32,7 +32,7 @@ func (t *topic) lookFirst() {
 		return
 	}
 	if reached, resting := b.presence.know(); reached && !resting {
-		ctx, cancel := context.WithTimeout(b.open, adminPatience)
+		ctx, cancel := context.WithTimeout(b.open, b.presence.patience)
 		defer cancel()
 		switch err := t.look(ctx); {
 		case isTimeout(err):

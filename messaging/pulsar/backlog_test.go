@@ -19,7 +19,7 @@ func backlogOf(t *testing.T, r messaging.Receiver, want int64) messaging.Backlog
 		var err error
 		b, err = r.(messaging.BacklogReceiver).Backlog(ctx)
 		return err == nil && b.Messages == want
-	}, time.Minute, 50*time.Millisecond, "%d", want)
+	}, hang, 50*time.Millisecond, "%d", want)
 	return b
 }
 
@@ -70,9 +70,8 @@ func TestBacklogOfAStandby(t *testing.T) {
 			}
 			sum, most = sum+b.Messages, max(most, b.Messages)
 		}
-		return most == 3
-	}, time.Minute, 50*time.Millisecond)
-	require.Equal(t, most, sum)
+		return most == 3 && sum == most // both may be told at first, or neither
+	}, hang, 50*time.Millisecond)
 }
 
 func TestBacklogOfATopicWithoutPartitions(t *testing.T) {

@@ -46,7 +46,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	}
 	c := cfg.withDefaults()
 	b := &Broker{
-		cfg: c, log: otelx.Logger(c.Logger), telemetry: newTelemetry(&c),
+		cfg: c, log: otelx.Logger(c.Logger), telemetry: newTelemetry(&c), presence: presence{patience: adminPatience},
 		topics: map[string]*topic{}, declared: map[messaging.Subscription]bool{}, receivers: map[*receiver]bool{},
 	}
 	b.open, b.end = context.WithCancel(context.Background())

@@ -109,7 +109,7 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 		_, _ = w.Write([]byte(`{"reason":"no"}`))
 	}))
 	t.Cleanup(forbidden.Close)
-	for name, url := range map[string]string{"nobody": "http://" + nobody(t), "not Pulsar": notPulsar.URL, "forbidden": forbidden.URL} {
+	for name, url := range map[string]string{"nobody": "http://" + nobody, "not Pulsar": notPulsar.URL, "forbidden": forbidden.URL} {
 		t.Run(name, func(t *testing.T) {
 			var log logbook
 			n := pulsartest.Open(t)
@@ -144,7 +144,7 @@ func TestDeclareWithoutRightsToMake(t *testing.T) {
 	}))
 	t.Cleanup(reading.Close)
 	cfg := declared(n, "order", "shipping")
-	cfg.AdminURL, cfg.ConnectTimeout = reading.URL, 5*time.Second
+	cfg.AdminURL = reading.URL
 	b := connect(t, cfg)
 	have, err := b.admin.subscribed(t.Context(), "order", 4, "shipping")
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestKeeps(t *testing.T) {
 			require.Eventually(t, func() bool {
 				kept, err := b.Keeps(t.Context(), topic)
 				return err == nil && kept == want
-			}, time.Minute, 20*time.Millisecond, topic)
+			}, hang, 20*time.Millisecond, topic)
 		}
 	}
 	set := func(policy, value string) {

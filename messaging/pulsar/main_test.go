@@ -28,25 +28,33 @@ func TestMain(m *testing.M) {
 	pgtest.MainIgnoring(m, []goleak.Option{forgotten}, pulsartest.Stop)
 }
 
-// config is that of a namespace.
+// config is that of a namespace. What only stops a hang is long: a machine may stand still.
 func config(n *pulsartest.Namespace) *Config {
 	tenant, namespace, _ := strings.Cut(n.Name, "/")
-	return &Config{URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace, Logger: slog.New(slog.DiscardHandler)}
+	return &Config{
+		URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace, Logger: slog.New(slog.DiscardHandler),
+		AdminTimeout: hang, ConnectTimeout: hang, PublishTimeout: hang, CloseTimeout: hang,
+	}
 }
 
-// connect connects to a namespace and closes with the test.
+// hang is what takes longer than anything that works.
+const hang = 2 * time.Minute
+
+// connect connects to a namespace and closes with the test. What is published waits for the admin API for as long as that
+// takes: what a test expects of the first look must not depend on the machine.
 func connect(t *testing.T, cfg *Config) *Broker {
 	t.Helper()
 	b, err := Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	b.presence.patience = hang
 	return b
 }
 
 // patient bounds what waits for a server.
 func patient(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	t.Cleanup(cancel)
 	return ctx
 }

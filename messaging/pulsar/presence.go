@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// adminPatience is how long the admin API may keep a publication waiting, which can do without it.
+	// adminPatience is how long the admin API may keep a publication waiting.
 	adminPatience = 2 * time.Second
 	// adminRest is for how long it is left alone after that.
 	adminRest = time.Minute
@@ -18,6 +18,8 @@ const (
 // presence is what is known of the admin API. Nobody needs it in order to publish, and something on the way to it may
 // swallow all that is sent.
 type presence struct {
+	patience time.Duration // for how long it may keep a publication waiting, which can do without it
+
 	mu      sync.Mutex
 	reached bool      // it is there, whatever happens later
 	failed  time.Time // when it gave no answer last

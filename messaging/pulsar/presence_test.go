@@ -65,15 +65,15 @@ func TestAdminThatNeverAnswers(t *testing.T) {
 	r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
 	require.NoError(t, err)
 	receiveAll(t, r, 1)
-	require.EqualValues(t, 1, h.requests.Load())
+	require.LessOrEqual(t, h.requests.Load(), int32(1), "the time for it may be over before it is asked")
 	require.Equal(t, 1, log.count("ONCEBOX_PULSAR_ADMIN_URL"))
 
 	h.shut.Store(false)
-	aMinuteLater(b)
 	require.Eventually(t, func() bool {
+		aMinuteLater(b) // each time: it may have been too slow
 		publishTo(t, b, "two")
-		return log.count("neither a subscription nor retention") == 1
-	}, 20*time.Second, 10*time.Millisecond)
+		return log.count(`declare the subscription (Config.Subscriptions)" topic=`+b.fullName("two")) == 1
+	}, hang, 10*time.Millisecond)
 }
 
 // It may also fall silent later. The first message to a topic waits for it once.
@@ -84,19 +84,25 @@ func TestAdminThatAnswersNoMore(t *testing.T) {
 	cfg := declared(n, "order", "s")
 	cfg.AdminURL, cfg.Logger = h.URL, log.logger()
 	b := connect(t, cfg)
+	b.presence.patience = adminPatience
 	h.shut.Store(true)
 	before := h.requests.Load()
+	// Each time it was asked in vain is in the log; the request itself may come too late to be sent.
+	requireAsked := func(times int, why string) {
+		t.Helper()
+		require.Equal(t, times, log.count("does not answer"), why)
+		require.LessOrEqual(t, h.requests.Load()-before, int32(times), why)
+	}
 	for _, topic := range []string{"order", "two", "three"} {
 		publishTo(t, b, topic)
 	}
-	require.EqualValues(t, 1, h.requests.Load()-before)
-	require.Equal(t, 1, log.count("does not answer"))
+	requireAsked(1, "it is left alone after the first time")
 
 	aMinuteLater(b)
 	publishTo(t, b, "two")
-	require.EqualValues(t, 1, h.requests.Load()-before, "what was published to waits no more")
+	requireAsked(1, "what was published to waits no more")
 	publishTo(t, b, "four")
-	require.EqualValues(t, 2, h.requests.Load()-before)
+	requireAsked(2, "it is asked again after a minute")
 
 	// Who wants to make topics still relies on it: they would be made in another way without.
 	h.shut.Store(false)

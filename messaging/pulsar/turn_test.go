@@ -69,13 +69,13 @@ func TestPartitionMovesDuringAWrite(t *testing.T) {
 				}
 			})
 			require.NoError(t, b.Publish(patient(t), msgs[small:]))
-			require.Eventually(t, func() bool { return permits(t, b)["b"] < queue-small }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return permits(t, b)["b"] < queue-small }, hang, time.Millisecond)
 			if returns {
 				way.closed.Store(false)
 			} else {
 				first, _ = join("a")
 			}
-			require.Eventually(t, func() bool { return permits(t, b)["a"] > 0 }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return permits(t, b)["a"] > 0 }, hang, time.Millisecond)
 			slow.choked.Unlock()
 			choked = false
 			receive(first, small+large)
