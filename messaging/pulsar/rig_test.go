@@ -30,6 +30,8 @@ const (
 	rigPartitions = 4
 	// rigTimeout is the projector's deadline for a publication.
 	rigTimeout = 2 * time.Second
+	// rigHang is how long after it a call of Publish counts as hanging, and not as one of a busy machine.
+	rigHang = 20 * time.Second
 )
 
 // rig is an outbox that is written to all the time, and a projector that relays it to Pulsar. Every unit of work stores
@@ -53,6 +55,7 @@ func newRig(t *testing.T, cfg *pulsar.Config) *rig {
 	t.Helper()
 	r := &rig{t: t, topics: cfg.Topics, cfg: cfg, db: pgtest.Migrated(t), log: &lines{}}
 	cfg.Logger = slog.New(slog.NewTextHandler(r.log, nil))
+	cfg.ConnectTimeout, cfg.CloseTimeout = time.Minute, time.Minute
 	broker, err := pulsar.Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, broker.Close()) })
@@ -263,7 +266,7 @@ func (s *spy) Publish(ctx context.Context, msgs []event.Envelope) error {
 		}
 		select {
 		case <-returned:
-		case <-time.After(rigTimeout):
+		case <-time.After(rigHang):
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.hung = append(s.hung, fmt.Sprintf("%d messages, the first to %s", len(msgs), msgs[0].Topic))
@@ -342,6 +345,13 @@ func (s *spy) confirmedNow(topic string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.late[topic]
+}
+
+// confirmedEver is how many different messages were confirmed.
+func (s *spy) confirmedEver() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.confirmed)
 }
 
 // failures is how many messages to a topic failed with a class in this phase.

@@ -34,11 +34,11 @@ func unloadUnderLoad(t *testing.T, n *pulsartest.Namespace) {
 	t.Helper()
 	cfg := declared(n, "order", "s")
 	b := connect(t, cfg)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	const keys, perKey, unloads = 10, 100, 8
-	out := &relay{broker: b, waiting: series("order", keys, perKey), down: map[string]int{}}
+	out := &relay{broker: b, deadline: 2 * time.Second, waiting: series("order", keys, perKey), down: map[string]int{}}
 	var operator sync.WaitGroup
 	unloaded := make(chan struct{})
 	operator.Go(func() {
