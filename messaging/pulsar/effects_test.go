@@ -76,7 +76,7 @@ func (e *effects) count() (n int) {
 
 func (e *effects) eventually(what string, ok func() bool) {
 	e.t.Helper()
-	require.Eventually(e.t, ok, 2*time.Minute, 20*time.Millisecond, what)
+	require.Eventually(e.t, ok, 5*time.Minute, 20*time.Millisecond, what)
 }
 
 // requireOnceInOrder demands that each message of each key had its effect once, in order.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,12 +14,13 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// publishOn publishes perKey messages of each key, one round after the other, while something happens to the consumers.
-func (e *effects) publishOn(ctx context.Context, keys, perKey int) (published <-chan error) {
+// publishOn publishes the messages of each key from one number up to another, one round after the other, while something
+// happens to the consumers.
+func (e *effects) publishOn(keys, from, to int) (published <-chan error) {
 	done := make(chan error, 1)
 	go func() {
-		for round := range perKey {
-			if err := e.broker.Publish(ctx, series("order", keys, round+1)[keys*round:]); err != nil {
+		for round := from; round < to; round++ {
+			if err := e.broker.Publish(e.t.Context(), series("order", keys, round+1)[keys*round:]); err != nil {
 				done <- err
 				return
 			}
@@ -30,35 +32,58 @@ func (e *effects) publishOn(ctx context.Context, keys, perKey int) (published <-
 }
 
 // Consumers of a Failover subscription join and are killed, again and again. Whoever was killed does not know: its handlers
-// go on beside those of its successor, with the same messages.
+// go on beside those of its successor, with the same messages: each has some in hand when it is killed.
 func TestConsumersAreAddedAndKilled(t *testing.T) {
 	n := pulsartest.Open(t)
 	e := newEffects(t, declared(n, "order", "s"), n)
-	const keys, perKey, kills = 20, 100, 3
-	join := func(i int) *proxy {
-		p := newProxy(t, n.URL)
+	const keys, half, kills = 20, 15, 3
+	const perKey = 2 * half * kills
+	handle := e.handler
+	join := func(i int) *mortal {
+		m := &mortal{proxy: newProxy(t, n.URL)}
+		e.handler = messaging.HandlerFunc(func(ctx context.Context, msg *messaging.Message) error {
+			m.waiting.Add(1)
+			m.held.RLock()
+			m.held.RUnlock() //nolint:staticcheck // a door
+			m.waiting.Add(-1)
+			return handle.Handle(ctx, msg)
+		})
 		cfg := config(n)
-		cfg.URL, cfg.CloseTimeout = p.url(), time.Second
+		cfg.URL, cfg.CloseTimeout = m.proxy.url(), time.Second
 		b, err := Connect(t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = b.Close() }) // it has nobody to take leave of
 		e.consume(b, messaging.Subscription{Topic: "order", Name: "s", Consumer: fmt.Sprintf("c%d", i%3)})
-		return p
+		return m
 	}
-	published := e.publishOn(patient(t), keys, perKey)
-	alive := []*proxy{join(0)}
+	alive := []*mortal{join(0)}
 	for i := range kills {
+		published := e.publishOn(keys, 2*i*half, (2*i+1)*half)
 		alive = append(alive, join(i+1))
-		before := e.count()
-		e.eventually("it goes on", func() bool { return e.count() >= min(before+keys*perKey/(2*kills), keys*perKey) })
-		alive[0].kill()
+		require.NoError(t, <-published)
+		e.eventually("it goes on", func() bool { return e.count() >= keys*(2*i+1)*half })
+		dying := alive[0]
 		alive = alive[1:]
+		dying.held.Lock()
+		release := sync.OnceFunc(dying.held.Unlock)
+		t.Cleanup(release)
+		published = e.publishOn(keys, (2*i+1)*half, (2*i+2)*half)
+		require.Eventually(t, func() bool { return dying.waiting.Load() > 0 }, hang, time.Millisecond)
+		dying.proxy.kill()
+		release()
+		require.NoError(t, <-published)
 	}
-	require.NoError(t, <-published)
 	e.eventually("all have their effect", func() bool { return e.count() >= keys*perKey })
 	e.settled("order", "s")
 	e.requireOnceInOrder(keys, perKey)
 	require.Greater(t, e.deliveries.Load(), int64(keys*perKey), "some came again")
+}
+
+// mortal is a consumer that can be killed with messages in hand.
+type mortal struct {
+	proxy   *proxy
+	held    sync.RWMutex // held while its handlers wait
+	waiting atomic.Int64
 }
 
 // The three consumers of a Key_Shared subscription are restarted one after the other, twice. No message is received for the
@@ -99,7 +124,7 @@ func TestRollingRestartOfKeyShared(t *testing.T) {
 	for i := range 3 {
 		stops = append(stops, start(i))
 	}
-	published := e.publishOn(patient(t), keys, perKey)
+	published := e.publishOn(keys, 0, perKey)
 	for range 2 {
 		for i := range stops {
 			before := e.count()
