@@ -77,7 +77,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			failed++
 			require.Empty(t, stored, "seed %d: %v", seed, err)
 		}
-		require.Zero(t, pool.Stats().InUse, "seed %d: a connection was not given back", seed)
+		requireGivenBack(t, pool, text)
 	}
 	require.NotZero(t, committed)
 	require.NotZero(t, failed)
@@ -222,7 +222,7 @@ func TestCancelledDuringBegin(t *testing.T) {
 			})
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorContains(t, err, "uow: begin: ")
-			require.Zero(t, pool.Stats().InUse)
+			requireGivenBack(t, pool, name)
 			var one int
 			require.NoError(t, pool.NewRaw("SELECT 1").Scan(t.Context(), &one), "the pool is as good as before")
 		})

@@ -267,6 +267,7 @@ func (r *root) resolve(ctx context.Context, lost error) error {
 	if r.session.Timeline == "" {
 		question = statusAlone
 	}
+	var reason error // why there is no answer, or why the session goes on
 	for attempt := 1; ; attempt++ {
 		var outcome sql.NullString
 		var timeline string
@@ -286,8 +287,11 @@ func (r *root) resolve(ctx context.Context, lost error) error {
 		default:
 			return r.unknown(errors.Join(lost, err))
 		}
+		if reason == nil || ctx.Err() == nil { // that the time is up says less than what was wrong before
+			reason = err
+		}
 		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second))) != nil {
-			return r.unknown(errors.Join(lost, err))
+			return r.unknown(errors.Join(lost, reason))
 		}
 	}
 }

@@ -33,8 +33,9 @@ type faults struct {
 	timeline string
 	// detached transactions are not cancelled with their context.
 	detached bool
-	// down refuses new connections.
-	down atomic.Bool
+	// down refuses a new connection, and lets those after it wait until they are given up.
+	down    atomic.Bool
+	refused atomic.Bool
 
 	probes, questions atomic.Int64
 	background        sync.WaitGroup
@@ -65,7 +66,11 @@ func (f *faults) around(what string, run func() error) error {
 
 func (f *faults) Connect(ctx context.Context) (driver.Conn, error) {
 	if f.down.Load() {
-		return nil, errDown
+		if !f.refused.Swap(true) {
+			return nil, errDown
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	c, err := f.Connector.Connect(ctx)
 	if err != nil {

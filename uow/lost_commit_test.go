@@ -140,29 +140,44 @@ func TestLostAnswerOfAUnitThatWroteNothing(t *testing.T) {
 	require.Zero(t, f.questions.Load(), "there is nothing to ask about")
 }
 
-// The database is gone for longer than anybody wants to wait.
-func TestOutcomeThatCannotBeFoundOut(t *testing.T) {
-	s := newService(t, nil)
-	f := &faults{}
-	f.commit = func(c *faultyConn, commit func() error) error {
-		f.down.Store(true)
-		return executeThenFail(c, commit)
+// patiently runs fn with a longer and longer CommitTimeout until it was long enough: a busy machine may take all of a short one to
+// send COMMIT.
+func patiently(t *testing.T, timeout time.Duration, fn func(timeout time.Duration) (enough bool)) {
+	t.Helper()
+	for ; !fn(timeout); timeout *= 2 {
+		require.Less(t, timeout, time.Minute, "not once, however long the timeout")
 	}
-	pool := s.broken(t, f)
-	a := newAccount("a", "one")
-	hooked, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 100 * time.Millisecond}, pool, s.sink), a, "x")
-	var unknown *uow.CommitUnknownError
-	require.ErrorAs(t, err, &unknown)
-	require.ErrorIs(t, err, uow.ErrCommitUnknown)
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.ErrorIs(t, err, errDown)
-	require.False(t, hooked)
-	require.Empty(t, s.sink.committed)
-	require.Len(t, a.RecordedEvents(), 1, "nobody knows, so nothing is forgotten")
-	require.Zero(t, pool.Stats().InUse)
-	// What the error says is enough to find out.
-	require.Equal(t, []string{"committed"}, lines(t, s, "SELECT pg_xact_status(?::text::xid8)", unknown.XID))
-	require.Equal(t, []string{"x"}, s.notes(t))
+}
+
+// The database is gone for longer than anybody wants to wait. The error says what was wrong, and not only that the time was up.
+func TestOutcomeThatCannotBeFoundOut(t *testing.T) {
+	patiently(t, 100*time.Millisecond, func(timeout time.Duration) bool {
+		s := newService(t, nil)
+		f := &faults{detached: true}
+		f.commit = func(c *faultyConn, commit func() error) error {
+			f.down.Store(true)
+			return executeThenFail(c, commit)
+		}
+		pool := s.broken(t, f)
+		a := newAccount("a", "one")
+		hooked, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: timeout}, pool, s.sink), a, "x")
+		if !f.refused.Load() {
+			return false
+		}
+		var unknown *uow.CommitUnknownError
+		require.ErrorAs(t, err, &unknown)
+		require.ErrorIs(t, err, uow.ErrCommitUnknown)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.ErrorIs(t, err, errDown)
+		require.False(t, hooked)
+		require.Empty(t, s.sink.committed)
+		require.Len(t, a.RecordedEvents(), 1, "nobody knows, so nothing is forgotten")
+		require.Zero(t, pool.Stats().InUse)
+		// What the error says is enough to find out.
+		require.Equal(t, []string{"committed"}, lines(t, s, "SELECT pg_xact_status(?::text::xid8)", unknown.XID))
+		require.Equal(t, []string{"x"}, s.notes(t))
+		return true
+	})
 }
 
 // A server that is not the one we were on: it has not come that far yet.
@@ -241,22 +256,30 @@ func TestCommitThatIsStillInProgress(t *testing.T) {
 }
 
 func TestCommitThatStaysInProgress(t *testing.T) {
-	s := newService(t, nil)
-	f := &faults{commit: commitInBackground, detached: true}
-	pool, release := s.broken(t, f), s.slowCommit(t)
-	f.call = func(what string, run func() error) error {
-		if strings.Contains(what, "pg_terminate_backend") {
-			return errRefused
+	patiently(t, 100*time.Millisecond, func(timeout time.Duration) bool {
+		s := newService(t, nil)
+		f := &faults{commit: commitInBackground, detached: true}
+		pool, release := s.broken(t, f), s.slowCommit(t)
+		asked := false
+		f.call = func(what string, run func() error) error {
+			if strings.Contains(what, "pg_terminate_backend") {
+				asked = true
+				return errRefused
+			}
+			return run()
 		}
-		return run()
-	}
-	_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 100 * time.Millisecond}, pool, s.sink), newAccount("a", "one"), "x")
-	require.ErrorIs(t, err, uow.ErrCommitUnknown)
-	require.ErrorIs(t, err, errRefused, "why it could not be ended")
-	require.Empty(t, s.notes(t), "not there yet")
-	release()
-	f.background.Wait()
-	require.Equal(t, []string{"x"}, s.notes(t), "which is why nobody could say")
+		_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: timeout}, pool, s.sink), newAccount("a", "one"), "x")
+		if !asked {
+			return false
+		}
+		require.ErrorIs(t, err, uow.ErrCommitUnknown)
+		require.ErrorIs(t, err, errRefused, "why it could not be ended")
+		require.Empty(t, s.notes(t), "not there yet")
+		release()
+		f.background.Wait()
+		require.Equal(t, []string{"x"}, s.notes(t), "which is why nobody could say")
+		return true
+	})
 }
 
 // A COMMIT that hangs where nobody hears of it is ended, with all its locks, and the function run again.

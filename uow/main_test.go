@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	waitFor = 20 * time.Second
+	waitFor = time.Minute
 	poll    = 5 * time.Millisecond
 )
 
@@ -127,6 +127,13 @@ func (s *service) requireNothing(t *testing.T) {
 	require.Empty(t, s.sunk(t))
 	require.Empty(t, s.sink.committed)
 	require.Zero(t, s.Stats().InUse, "connections that were not given back")
+}
+
+// requireGivenBack waits until no connection of the pool is in use. The one whose BEGIN was cancelled is given back by database/sql, in
+// the background.
+func requireGivenBack(t *testing.T, pool *bun.DB, of string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return pool.Stats().InUse == 0 }, waitFor, poll, "%s: a connection was not given back", of)
 }
 
 // line is how tests see an event: "account 7 v2 hello", or "topic hello" if it is of no aggregate.

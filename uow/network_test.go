@@ -90,44 +90,55 @@ func (s *cutter) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelop
 func TestAnswerToCommitLostOnTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		cut       func(n *network)
+		timeout   time.Duration // what was swallowed is given up after this time
 		committed bool
 	}{
-		"answer cut off":   {func(n *network) { n.cut("downstream", 0) }, true},
-		"answer swallowed": {func(n *network) { n.swallow("downstream") }, true},
-		"COMMIT cut off":   {func(n *network) { n.cut("upstream", 0) }, false},
-		"COMMIT torn":      {func(n *network) { n.cut("upstream", 3) }, false},
+		"answer cut off":   {func(n *network) { n.cut("downstream", 0) }, time.Minute, true},
+		"answer swallowed": {func(n *network) { n.swallow("downstream") }, time.Second, true},
+		"COMMIT cut off":   {func(n *network) { n.cut("upstream", 0) }, time.Minute, false},
+		"COMMIT torn":      {func(n *network) { n.cut("upstream", 3) }, time.Minute, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newService(t, nil)
-			n := s.network(t)
-			n.mendWhenAsked(s)
-			sink := &cutter{&probeSink{tableSink: s.sink}, func() { c.cut(n) }}
-			// What was swallowed is given up after this time.
-			units := s.manager(&uow.Config{CommitTimeout: time.Second}, n.pool, sink)
-			hooked, err := change(t.Context(), units, newAccount("a", "one"), "x")
-			require.Contains(t, s.logs.all(), "the answer to COMMIT was lost")
-			require.Equal(t, c.committed, hooked)
-			if !c.committed {
-				require.ErrorIs(t, err, uow.ErrConnectionLost)
-				s.requireNothing(t)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, []string{"x"}, s.notes(t), "exactly once")
-			require.Equal(t, []string{"account a v1 one"}, s.sunk(t))
+			patiently(t, c.timeout, func(timeout time.Duration) bool {
+				s := newService(t, nil)
+				n := s.network(t)
+				n.mendWhenAsked(s)
+				sink := &cutter{&probeSink{tableSink: s.sink}, func() { c.cut(n) }}
+				hooked, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: timeout}, n.pool, sink), newAccount("a", "one"), "x")
+				require.Contains(t, s.logs.all(), "the answer to COMMIT was lost")
+				if c.committed && !hooked {
+					return false
+				}
+				if !c.committed {
+					require.False(t, hooked)
+					require.ErrorIs(t, err, uow.ErrConnectionLost)
+					s.requireNothing(t)
+					return true
+				}
+				require.NoError(t, err)
+				require.Equal(t, []string{"x"}, s.notes(t), "exactly once")
+				require.Equal(t, []string{"account a v1 one"}, s.sunk(t))
+				return true
+			})
 		})
 	}
 }
 
 // The network stays away. All there is to say is how to find out.
 func TestAnswerToCommitLostForGood(t *testing.T) {
-	s := newService(t, nil)
-	n := s.network(t)
-	sink := &cutter{&probeSink{tableSink: s.sink}, func() { n.cut("downstream", 0) }}
-	_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: 300 * time.Millisecond}, n.pool, sink), newAccount("a", "one"), "x")
-	var unknown *uow.CommitUnknownError
-	require.ErrorAs(t, err, &unknown)
-	require.Equal(t, []string{"committed"}, lines(t, s, "SELECT pg_xact_status(?::text::xid8)", unknown.XID))
+	patiently(t, 300*time.Millisecond, func(timeout time.Duration) bool {
+		s := newService(t, nil)
+		n := s.network(t)
+		sink := &cutter{&probeSink{tableSink: s.sink}, func() { n.cut("downstream", 0) }}
+		_, err := change(t.Context(), s.manager(&uow.Config{CommitTimeout: timeout}, n.pool, sink), newAccount("a", "one"), "x")
+		var unknown *uow.CommitUnknownError
+		require.ErrorAs(t, err, &unknown)
+		status := "in progress"
+		for status == "in progress" {
+			status = lines(t, s, "SELECT pg_xact_status(?::text::xid8)", unknown.XID)[0]
+		}
+		return status == "committed" // what came too late was cut off as well
+	})
 }
 
 // The network is cut anywhere. Then either there is an error and nothing is stored, or there is none and all of it is.
