@@ -89,7 +89,7 @@ func TestRoundTrip(t *testing.T) {
 				require.NoError(t, db.NewRaw("SELECT consumer || order_id || correlation FROM handled ORDER BY 1").Scan(t.Context(), &rows))
 				return rows
 			}
-			require.Eventually(t, func() bool { return len(handled()) >= 6 }, 20*time.Second, 10*time.Millisecond)
+			eventually(t, func() bool { return len(handled()) >= 6 })
 			stop()
 			require.Equal(t, []string{"oneac-1", "onebc-1", "onecc-1", "twoac-1", "twobc-1", "twocc-1"}, handled())
 		})

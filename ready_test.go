@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,7 +26,7 @@ func TestReadyNamesWhatStandsInTheWay(t *testing.T) {
 	require.NoError(t, app.Ready(t.Context(), oncebox.Cleaner), "a process that only writes needs the tables only")
 
 	stop := run(t, app)
-	require.Eventually(t, func() bool { return app.Ready(context.Background()) == nil }, 20*time.Second, 5*time.Millisecond)
+	eventually(t, func() bool { return app.Ready(context.Background()) == nil })
 	stop()
 	require.ErrorContains(t, app.Ready(t.Context()), "the relay does not get on")
 	require.ErrorContains(t, app.Ready(t.Context()), "is not subscribed")
@@ -53,7 +52,7 @@ func TestReadyWantsEveryConsumerSubscribed(t *testing.T) {
 	require.NoError(t, err)
 	app.Consume("order", "one", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
 	run(t, app)
-	require.Eventually(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil }, 20*time.Second, 5*time.Millisecond)
+	eventually(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil })
 	require.ErrorContains(t, app.Ready(t.Context()), "consumer one is not subscribed")
 }
 
