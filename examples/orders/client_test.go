@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 type client struct {
 	addr func() string
 	http *http.Client
+	name string // which the service repeats
 
 	mu      sync.Mutex
 	results map[string][]result // by tenant and key
@@ -30,7 +32,7 @@ type tally struct{ posts, refused, inFlight, unavailable, replayed int }
 
 func newClient(addr func() string) *client {
 	return &client{
-		addr: addr, results: map[string][]result{},
+		addr: addr, results: map[string][]result{}, name: crand.Text(),
 		http: &http.Client{Timeout: 40 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	}
 }
@@ -60,12 +62,17 @@ func (c *client) once(ctx context.Context, s step) (r result, retry bool, err er
 	}
 	req.Header.Set("X-Tenant-Id", s.tenant)
 	req.Header.Set("Idempotency-Key", s.key)
+	req.Header.Set("X-Correlation-ID", c.name)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		c.count(func(t *tally) { t.refused++ })
 		return result{}, true, err
 	}
 	defer resp.Body.Close()
+	if resp.Header.Get("X-Correlation-ID") != c.name {
+		c.count(func(t *tally) { t.refused++ })
+		return result{}, true, errors.New("the port of who was killed is somebody else's by now")
+	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		c.count(func(t *tally) { t.refused++ })
