@@ -143,13 +143,13 @@ func TestAnswerToCommitLostForGood(t *testing.T) {
 
 // The network is cut anywhere. Then either there is an error and nothing is stored, or there is none and all of it is.
 func TestNetworkCutAnywhere(t *testing.T) {
-	const seeds = 120
 	s := newService(t, nil)
 	n := s.network(t)
 	n.mendWhenAsked(s)
 	units := s.manager(nil, n.pool, s.sink)
-	committed, failed := 0, 0
-	for seed := range seeds {
+	committed, failed, seed := 0, 0, 0
+	for ; seed < 120 || s.lost() == 0; seed++ {
+		require.Less(t, seed, 10_000, "no answer to COMMIT was lost")
 		rng := rand.New(rand.NewPCG(uint64(seed), 1))
 		n.mend()
 		text := fmt.Sprint("seed ", seed)
@@ -173,12 +173,13 @@ func TestNetworkCutAnywhere(t *testing.T) {
 		}
 		require.Zero(t, n.pool.Stats().InUse, "seed %d", seed)
 	}
-	lost := strings.Count(s.logs.all(), "the answer to COMMIT was lost")
-	t.Logf("of %d units %d were committed and %d were not; %d answers to COMMIT were lost", seeds, committed, failed, lost)
+	t.Logf("of %d units %d were committed and %d were not; %d answers to COMMIT were lost", seed, committed, failed, s.lost())
 	require.NotZero(t, committed)
 	require.NotZero(t, failed)
-	require.NotZero(t, lost)
 }
+
+// lost counts the answers to COMMIT that were lost so far. Where they are among the bytes depends on how long ids have become.
+func (s *service) lost() int { return strings.Count(s.logs.all(), "the answer to COMMIT was lost") }
 
 // COMMIT and its answer are cut at 500 points: no error means committed, an error means not, and nothing stays unknown.
 // Half of the units send COMMIT alone, half of them in one round trip with the events.
