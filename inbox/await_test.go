@@ -2,12 +2,16 @@ package inbox_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
@@ -39,12 +43,25 @@ func TestAwait(t *testing.T) {
 	w := newWorld(t, sink)
 	token := announce(t, w)
 	once := w.box.Wrap("summary", messaging.HandlerFunc(w.effect))
+	// It waits until it has looked at least twice.
 	soon := func(topics ...string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		return w.box.Await(ctx, "summary", token, topics...)
+		looks := 0
+		cfg, err := pgx.ParseConfig(w.db.DSN)
+		require.NoError(t, err)
+		cfg.Tracer = looking(func() {
+			if looks++; looks > 2 {
+				cancel()
+			}
+		})
+		pool := sql.OpenDB(stdlib.GetConnector(*cfg))
+		defer pool.Close()
+		return newBox(uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Logger: quiet()}), nil).Await(ctx, "summary", token, topics...)
 	}
-	err := soon()
+	bounded, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := w.box.Await(bounded, "summary", token)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "summary has handled 0 of 3 events")
 
@@ -60,6 +77,15 @@ func TestAwait(t *testing.T) {
 	require.NoError(t, once.Handle(t.Context(), sink.message(2)))
 	require.NoError(t, w.box.Await(t.Context(), "summary", token))
 }
+
+// looking is called before each statement.
+type looking func()
+
+func (l looking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	l()
+	return ctx
+}
+func (looking) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func TestAwaitOfWhatNeverComes(t *testing.T) {
 	sink := &wire{}

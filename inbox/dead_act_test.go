@@ -424,14 +424,15 @@ func TestTenThousandAreReplayed(t *testing.T) {
 		last[key], handled = n, handled+1
 		return err
 	}))
-	runParked(t, box)
+	stop := runParked(t, box)
 	var progress []int64
 	n, err := w.operator().ReplayAll(t.Context(), inbox.DeadFilter{}, ann, &inbox.Bulk{Progress: func(done int64) { progress = append(progress, done) }})
 	require.NoError(t, err)
 	require.EqualValues(t, 10_000, n)
 	require.Len(t, progress, 100)
 	require.True(t, slices.IsSorted(progress))
-	require.Eventually(t, func() bool { return w.count("inbox_parked") == 0 }, 2*time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return w.count("inbox_parked") == 0 }, 10*time.Minute, 20*time.Millisecond)
+	stop() // what the last handler wrote is seen for sure only when it has ended
 	require.Equal(t, 10_000, handled, "each once, in order")
 	require.Empty(t, w.keys())
 }

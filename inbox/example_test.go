@@ -2,11 +2,12 @@ package inbox_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -110,7 +111,7 @@ func ExampleInbox_Await() {
 func exampleDatabase(ctx context.Context) (*bun.DB, func()) {
 	server, err := devenv.Postgres(ctx, nil)
 	must(err)
-	schema := fmt.Sprintf("inbox_example_%d", os.Getpid())
+	schema := "inbox_example_" + strings.ToLower(rand.Text()[:16])
 	address, err := url.Parse(server.URL)
 	must(err)
 	query := address.Query()

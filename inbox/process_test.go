@@ -21,8 +21,11 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// processDSN names the database to a process of [world.start].
-const processDSN = "INBOX_TEST_PROCESS_DSN"
+// processDSN names the database to a process of [world.start], and processLease is how long its lease lasts.
+const (
+	processDSN   = "INBOX_TEST_PROCESS_DSN"
+	processLease = "INBOX_TEST_PROCESS_LEASE"
+)
 
 // twoCalls is a handler of two steps: between them it says that it has begun, and goes on when it is told to.
 func twoCalls(pool bun.IDB, began func(), goOn func()) messaging.Handler {
@@ -51,20 +54,22 @@ func TestProcess(t *testing.T) {
 	if dsn == "" {
 		return
 	}
+	lease, err := time.ParseDuration(os.Getenv(processLease))
+	require.NoError(t, err)
 	sqldb, err := sql.Open("pgx", dsn)
 	require.NoError(t, err)
 	defer sqldb.Close()
 	pool := bun.NewDB(sqldb, pgdialect.New())
-	box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), &inbox.Config{LeaseTTL: time.Second})
+	box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), &inbox.Config{LeaseTTL: lease})
 	h := box.WrapLeased("billing", twoCalls(pool, func() { fmt.Fprintln(os.Stdout, "began") }, func() { _, _ = bufio.NewReader(os.Stdin).ReadString('\n') }))
 	fmt.Fprintln(os.Stdout, "ended:", h.Handle(t.Context(), ordered("m", "o1")))
 }
 
 // start has another process handle a message, and returns when that is between its two steps.
-func (w *world) start() (process *exec.Cmd, said *bufio.Reader, goOn func()) {
+func (w *world) start(lease time.Duration) (process *exec.Cmd, said *bufio.Reader, goOn func()) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), os.Args[0], "-test.run=^TestProcess$")
-	cmd.Env = append(os.Environ(), processDSN+"="+w.db.DSN)
+	cmd.Env = append(os.Environ(), processDSN+"="+w.db.DSN, processLease+"="+lease.String())
 	in, err := cmd.StdinPipe()
 	require.NoError(w.t, err)
 	out, err := cmd.StdoutPipe()
@@ -92,12 +97,12 @@ func (w *world) await(said *bufio.Reader, beginning string) string {
 
 func TestProcessThatIsKilledBetweenTwoSteps(t *testing.T) {
 	w := newWorld(t)
-	process, _, _ := w.start()
+	process, _, _ := w.start(time.Hour)
 	require.NoError(t, process.Process.Kill())
 	require.Error(t, process.Wait())
 	h := w.process(nil).WrapLeased("billing", twoCalls(w.db.DB, func() {}, func() {}))
 	require.ErrorIs(t, h.Handle(t.Context(), ordered("m", "o1")), inbox.ErrLeased, "it cannot be known that it is dead")
-	patiently(t, h, ordered("m", "o1"))
+	w.takeOver(h, ordered("m", "o1"))
 	require.Equal(t, []string{"first", "second"}, w.effects())
 	require.Equal(t, 1, w.entries())
 	w.nothingLeft()
@@ -106,7 +111,7 @@ func TestProcessThatIsKilledBetweenTwoSteps(t *testing.T) {
 // The process wakes up when another one is in the middle of its message: it makes no call any more, and settles nothing.
 func TestProcessThatIsSuspendedForLongerThanItsLease(t *testing.T) {
 	w := newWorld(t)
-	process, said, goOn := w.start()
+	process, said, goOn := w.start(time.Second)
 	require.NoError(t, process.Process.Signal(syscall.SIGSTOP))
 	began, release := make(chan struct{}), make(chan struct{})
 	h := w.process(nil).WrapLeased("billing", twoCalls(w.db.DB, func() { close(began) }, func() { <-release }))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
@@ -28,9 +29,10 @@ func ExampleProjection_Rebuild() {
 	store := outbox.NewStore(db, nil)
 	units := uow.New(db, &uow.Config{Source: "shop"}, store)
 	box := inbox.New(units, &inbox.Config{Logger: slog.New(slog.DiscardHandler)})
-	step := 2
+	var step atomic.Int64
+	step.Store(2)
 	count := func(ctx context.Context, _ *messaging.Message) error {
-		_, err := units.DB(ctx).NewRaw("UPDATE summary SET orders = orders + ?", step).Exec(ctx)
+		_, err := units.DB(ctx).NewRaw("UPDATE summary SET orders = orders + ?", step.Load()).Exec(ctx)
 		return err
 	}
 	summary := box.Projection("summary", messaging.HandlerFunc(count)) // app.Consume takes it too
@@ -51,7 +53,7 @@ func ExampleProjection_Rebuild() {
 	}
 	fmt.Println("before:", ask())
 
-	step = 1
+	step.Store(1)
 	must(rebuildSummary(ctx, store, summary, io.Discard))
 	fmt.Println("rebuilt:", ask())
 	// Output:

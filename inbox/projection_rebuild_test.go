@@ -158,7 +158,7 @@ func (b *bank) handled() int {
 // check waits until everything was handled and compares the read model.
 func (b *bank) check(events int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.handled() >= events && len(b.parked()) == 0 }, 2*time.Minute, 10*time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.handled() >= events && len(b.parked()) == 0 }, 10*time.Minute, 10*time.Millisecond)
 	require.Equal(b.t, events, b.handled(), "once each")
 	require.Empty(b.t, column[string](b.t, b.db.DB, "SELECT account || ' ' || nth FROM disorder"))
 	got := map[string]int{}

@@ -352,7 +352,7 @@ func TestParkedMessagesWaitForAReset(t *testing.T) {
 		runParked(t, box)
 		require.Eventually(t, func() bool {
 			return column[int](t, w.db.DB, "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'")[0] > 0
-		}, 20*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		return w.clear(ctx, u)
 	}, kept(1, nil, a...), nil))
 	handleAll(t, p, some("b", 1, 1)...)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +38,8 @@ func TestFailingMessageHoldsItsKey(t *testing.T) {
 	require.True(t, s.drained(), "all is handled")
 	v := s.judge()
 	require.Zero(t, v.twice+v.disorder+v.lost, v.details)
+	mu.Lock()
+	defer mu.Unlock()
 	for id, n := range tries {
 		require.Contains(t, []int{1, 3}, n, id)
 	}
@@ -51,19 +54,25 @@ func TestAttemptsOutliveBrokerAndConsumer(t *testing.T) {
 	ns := pulsartest.Open(t)
 	s := newSite(t, pulsartest.Server(t))
 	var mu sync.Mutex
-	tries, firsts := 0, 0
+	tries, firsts, inRound := 0, 0, 0
 	h := messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if tries++; m.Attempt == 1 {
 			firsts++
 		}
-		return errMoody
+		if inRound++; inRound < 2 {
+			return errMoody
+		}
+		return messaging.RetryAfter(30*time.Minute, errMoody) // the third try is that of the next round
 	})
 	require.NoError(t, s.publish(t.Context(), 1))
 	for round := range 3 {
 		// As a process that has just started. The suspects would be counted before the handler, and prove nothing here.
-		box := s.newBox(inbox.Config{Tries: 100, MaxAttempts: allowed, Suspects: -1})
+		box := s.newBox(inbox.Config{Tries: 100, MaxAttempts: allowed, Suspects: -1, RetryDelay: time.Hour})
+		mu.Lock()
+		inRound = 0
+		mu.Unlock()
 		c := s.consume(box, h)
 		s.eventually("it has failed twice more", min(2*(round+1), allowed),
 			"SELECT coalesce((SELECT max(attempts) FROM inbox_attempt), 0) + coalesce((SELECT max(attempts) FROM inbox_dead), 0)")

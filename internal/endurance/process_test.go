@@ -70,7 +70,7 @@ func (p *process) stop() {
 	select {
 	case <-p.exited:
 		require.NoError(p.t, p.err, "%s did not end cleanly", p.name)
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		require.Fail(p.t, "SIGTERM did not end "+p.name)
 	}
 }

@@ -215,7 +215,7 @@ func (s *site) goesOn(process string, n int) {
 // drained waits until all messages have had effects, and tells whether that came true.
 func (s *site) drained() bool {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

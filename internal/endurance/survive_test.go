@@ -133,7 +133,9 @@ func (f *fleet) freeze() {
 	its := f.mustCount("SELECT count(DISTINCT key) FROM effects e WHERE process = ? AND nth = (SELECT max(nth) FROM effects l WHERE l.key = e.key)", p.name)
 	f.eventually("others have got all keys of "+p.name, its*9/10, `SELECT count(DISTINCT key) FROM effects e WHERE process <> ? AND nth > ?
 		AND (SELECT process FROM effects l WHERE l.key = e.key AND nth <= ? ORDER BY nth DESC LIMIT 1) = ?`, p.name, last, last, p.name)
-	require.Zero(f.t, f.mustCount("SELECT count(*) FROM inbox_key WHERE owner IS NOT NULL AND due_at < clock_timestamp() - ?::interval", parkedLease.String()))
+	require.Eventually(f.t, func() bool {
+		return f.mustCount("SELECT count(*) FROM inbox_key WHERE owner IS NOT NULL AND due_at < clock_timestamp() - ?::interval", parkedLease.String()) == 0
+	}, patience, 50*time.Millisecond, "others have got what it had parked")
 	thaw()
 	f.goesOn(p.name, 50)
 	f.frozen++
