@@ -35,7 +35,7 @@ type Harness struct {
 	MaxMessageBytes int
 	// Types are the types of subscription that the adapter has. Default: all three.
 	Types []messaging.SubscriptionType
-	// Patience is how long a test may take. After that whatever waits has to end at once. Default: 30s.
+	// Patience is how long a test may take. After that whatever waits has to end at once. Default: 2m, for busy machines.
 	Patience time.Duration
 }
 
@@ -62,7 +62,7 @@ func (h Harness) withDefaults() Harness {
 		h.Types = []messaging.SubscriptionType{messaging.Failover, messaging.KeyShared, messaging.Shared}
 	}
 	if h.Patience == 0 {
-		h.Patience = 30 * time.Second
+		h.Patience = 2 * time.Minute
 	}
 	return h
 }
