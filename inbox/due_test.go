@@ -3,15 +3,22 @@ package inbox_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
 )
 
 // A parked message is tried when it is due: neither at the next poll, nor after a pause that follows an error.
@@ -31,6 +38,53 @@ func TestParkedMessageIsTriedWhenItIsDue(t *testing.T) {
 	require.NoError(t, h.Handle(t.Context(), ordered("bad", "o1")))
 	w.awaitEffects(1)
 	require.NotContains(t, log.String(), "could not be looked for")
+}
+
+// A process stands still between its questions which keys are due and when the next one will be. A key that becomes due just
+// then is not left until the next poll.
+func TestKeyThatBecomesDueBetweenTwoQuestionsIsTried(t *testing.T) {
+	w := newWorld(t)
+	w.failed("a", "o1")
+	cfg, err := pgx.ParseConfig(w.db.DSN)
+	require.NoError(t, err)
+	cfg.Tracer = &standstill{
+		begin: sync.OnceFunc(func() { w.exec("UPDATE inbox_key SET due_at = clock_timestamp() + interval '2 s'") }),
+		until: func() {
+			require.Eventually(t, func() bool {
+				return w.count("inbox_key WHERE owner IS NULL AND due_at > clock_timestamp()") == 0
+			}, time.Minute, time.Millisecond)
+		},
+	}
+	pool := sql.OpenDB(stdlib.GetConnector(*cfg))
+	defer pool.Close()
+	box := newBox(uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Logger: quiet()}), &inbox.Config{PollInterval: time.Hour})
+	tried := make(chan struct{})
+	box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+		close(tried)
+		return nil
+	}))
+	stop := runParked(t, box)
+	defer stop()
+	require.NoError(t, within(t, func() error { <-tried; return nil }))
+}
+
+// standstill is in front of and behind each of the two questions.
+type standstill struct{ begin, until func() }
+
+type isQuestion struct{}
+
+func (s *standstill) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	question := strings.Contains(q.SQL, "due AS MATERIALIZED") || strings.Contains(q.SQL, "due_at - clock_timestamp()")
+	if question {
+		s.begin()
+	}
+	return context.WithValue(ctx, isQuestion{}, question)
+}
+
+func (s *standstill) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if ctx.Value(isQuestion{}) == true {
+		s.until()
+	}
 }
 
 // lines collects a log.

@@ -31,10 +31,10 @@ UPDATE {schema}.inbox_key k SET owner = $3::uuid, due_at = clock_timestamp() + $
 FROM due WHERE k.consumer = due.consumer AND k.key_lock = due.key_lock
 RETURNING k.key_lock, k.state = 'FAILED' OR due.owner IS NOT NULL`
 
-	// nextDue is how many microseconds it takes until the next key becomes due. Those that are due already and were not taken
-	// are locked by somebody who works on them.
+	// nextDue is how many microseconds it takes until the next key becomes due, NULL if none will. Those that are due already and
+	// are not taken are locked by somebody who works on them.
 	nextDue = `
-SELECT (extract(epoch FROM greatest(min(due_at) - clock_timestamp(), '0')) * 1000000)::bigint
+SELECT (extract(epoch FROM min(greatest(due_at - clock_timestamp(), '0'))) * 1000000)::bigint
 FROM {schema}.inbox_key WHERE consumer = ANY ($1::text[]) AND state <> 'DEAD' AND due_at > (SELECT clock_timestamp())`
 
 	// renewKeys passes over a key whose last message is being handled: its row is locked, so nobody can take it, and to wait for
@@ -95,7 +95,7 @@ func (i *Inbox) nextDue(ctx context.Context, consumers []string, limit time.Dura
 	if wait == nil {
 		return limit, nil
 	}
-	return min(max(time.Duration(*wait)*time.Microsecond, shortestWait), limit), nil
+	return time.Duration(min(*wait, limit.Microseconds())) * time.Microsecond, nil // a Duration holds 292 years
 }
 
 // shortestWait keeps a process from asking all the time, whatever the keys look like that it cannot take.

@@ -97,6 +97,15 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 		}
 		r.active = now
 	}
+	if len(consumers) == 0 {
+		return r.cfg.PollInterval, nil
+	}
+	// Asked before keys are taken: one that becomes due meanwhile is taken, and one that does so afterwards is waited for.
+	asked := time.Now()
+	next, err := r.nextDue(ctx, consumers, r.cfg.PollInterval)
+	if err != nil {
+		return 0, err
+	}
 	for _, consumer := range consumers {
 		free := cap(r.slots) - len(r.slots)
 		if free == 0 {
@@ -110,10 +119,7 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 			r.start(handling, ctx.Done(), k)
 		}
 	}
-	if len(consumers) == 0 || len(r.slots) == cap(r.slots) {
-		return r.cfg.PollInterval, nil
-	}
-	return r.nextDue(ctx, consumers, r.cfg.PollInterval)
+	return max(next-time.Since(asked), shortestWait), nil
 }
 
 // start works on a key in a goroutine of its own.
