@@ -75,7 +75,7 @@ func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 	if err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := p.takePort()
 	if err != nil {
 		return err
 	}

