@@ -17,7 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+
+	"github.com/oncebox/oncebox/internal/leaktest"
 )
 
 // helperVar makes the test binary a program that starts the named server, tells about it and waits to be killed.
@@ -31,24 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	if code == 0 {
-		if err := leaked(); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines left behind by the tests:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leaked finds goroutines that do not end. On a busy machine those that do take longer than goleak waits.
-func leaked() (err error) {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		if err = goleak.Find(); err == nil {
-			return nil
-		}
-	}
-	return err
+	leaktest.Exit(m.Run())
 }
 
 // helper prints the server's process id, its folder and the user it runs for, then waits for the end of its input.

@@ -6,11 +6,11 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/internal/leaktest"
 )
 
 // shared is the server of this test process. Tests of a package cannot hand each other values, so it is a variable.
@@ -60,13 +60,7 @@ func MainIgnoring(m *testing.M, leaks []goleak.Option, stop ...func() error) {
 			code = max(code, 1)
 		}
 	}
-	if code == 0 {
-		if err := leaked(leaks); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines left behind by the tests:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	leaktest.Exit(code, leaks...)
 }
 
 // LeftByToxiproxy is for [MainIgnoring]. A toxic that has closed its connection reads no more; if the server sends something
@@ -76,14 +70,4 @@ func LeftByToxiproxy() []goleak.Option {
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 	}
-}
-
-// leaked finds goroutines that do not end. On a busy machine those that do take longer than goleak waits.
-func leaked(ignored []goleak.Option) (err error) {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		if err = goleak.Find(ignored...); err == nil {
-			return nil
-		}
-	}
-	return err
 }

@@ -1,0 +1,31 @@
+// Package leaktest fails packages whose tests leave goroutines behind.
+package leaktest
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Exit ends the process with the code of [testing.M.Run], or with 1 if the tests passed and left goroutines behind.
+func Exit(code int, ignored ...goleak.Option) {
+	if code == 0 {
+		if err := find(ignored); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines left behind by the tests:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// find waits for goroutines that are about to end. On a busy machine that takes longer than goleak waits.
+func find(ignored []goleak.Option) (err error) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		if err = goleak.Find(ignored...); err == nil {
+			return nil
+		}
+	}
+	return err
+}
