@@ -37,6 +37,11 @@ func (i *Inbox) ExplainParked(ctx context.Context, filter ParkedFilter, after *P
 	return i.explain(ctx, statement, args)
 }
 
+// ExplainNextDue returns the plan of the question when the next key becomes due.
+func (i *Inbox) ExplainNextDue(ctx context.Context, consumers []string) (string, error) {
+	return i.explain(ctx, nextDue, []any{consumers})
+}
+
 // ExplainStats returns the plan of [Inbox.Stats].
 func (i *Inbox) ExplainStats(ctx context.Context) (string, error) {
 	return i.explain(ctx, statistics, nil)

@@ -32,10 +32,13 @@ FROM due WHERE k.consumer = due.consumer AND k.key_lock = due.key_lock
 RETURNING k.key_lock, k.state = 'FAILED' OR due.owner IS NOT NULL`
 
 	// nextDue is how many microseconds it takes until the next key becomes due, NULL if none will. Those that are due already and
-	// are not taken are locked by somebody who works on them.
+	// are not taken are locked by somebody who works on them. It is the first entry of the index for each consumer: min over
+	// all of them would read as many keys as wait.
 	nextDue = `
-SELECT (extract(epoch FROM min(greatest(due_at - clock_timestamp(), '0'))) * 1000000)::bigint
-FROM {schema}.inbox_key WHERE consumer = ANY ($1::text[]) AND state <> 'DEAD' AND due_at > (SELECT clock_timestamp())`
+SELECT (extract(epoch FROM min(due_at) - clock_timestamp()) * 1000000)::bigint
+FROM unnest($1::text[]) c CROSS JOIN LATERAL (
+	SELECT k.due_at FROM {schema}.inbox_key k WHERE k.consumer = c AND k.state <> 'DEAD' AND k.due_at > (SELECT clock_timestamp())
+	ORDER BY k.due_at LIMIT 1) first`
 
 	// renewKeys passes over a key whose last message is being handled: its row is locked, so nobody can take it, and to wait for
 	// it would let the others go.
