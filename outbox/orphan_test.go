@@ -2,9 +2,11 @@ package outbox_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -70,4 +72,61 @@ func TestStalledBlockIsMended(t *testing.T) {
 	due, err := f.Due(ctx, []int16{lease.Lane})
 	require.NoError(t, err)
 	require.Len(t, due, 1)
+}
+
+// That head does not leave before its time either.
+func TestFollowerWithNobodyInFrontWaitsForItsTime(t *testing.T) {
+	f := newFixture(t, nil)
+	head := f.add("a", "a1")
+	f.kill(map[string]string{"a1": "bad"})
+	require.NoError(t, f.Discard(t.Context(), head, ann))
+	tomorrow := time.Now().Add(24 * time.Hour)
+	f.add("a", "a2", event.WithNotBefore(tomorrow))
+	row := f.fetch()[0]
+	require.NoError(t, f.Hold(t.Context(), f.leases[row.Lane], []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Follower}}))
+	require.Equal(t, 1, f.count("outbox_held WHERE retry_after = not_before"))
+}
+
+// Only a row that is in front is waited for. One that is behind would be waited for by both of them.
+func TestFollowerDoesNotWaitForALaterRow(t *testing.T) {
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	f.add("a", "a2", event.WithNotBefore(time.Now().Add(24*time.Hour)))
+	rows := f.fetch()
+	lease := f.leases[rows[0].Lane]
+	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Delayed}}))
+	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Follower}}))
+	require.Equal(t, []string{"a1"}, f.due())
+}
+
+// What was refused or must wait has no time of its own while an earlier row of its key is held: an operator replayed that
+// one a moment ago. Due before its turn, it would be looked at in vain again and again.
+func TestRowBehindAReplayedOneWaitsForIt(t *testing.T) {
+	for name, verdict := range map[string]outbox.Verdict{"refused": outbox.Refused, "delayed": outbox.Delayed} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			head := f.add("a", "a1")
+			f.kill(map[string]string{"a1": "bad"})
+			f.exec("DELETE FROM outbox_block") // as on a topic whose keys go on after a dead letter
+			f.add("a", "a2")
+			row := f.fetch()[0]
+			require.NoError(t, f.Replay(t.Context(), head, ann))
+			require.NoError(t, f.Hold(t.Context(), f.leases[row.Lane], []outbox.Outcome{{Seq: row.Sequence, Verdict: verdict}}))
+			require.Equal(t, []string{"a1"}, f.due())
+		})
+	}
+}
+
+// The block of a dead letter names that letter, whatever is held beside it: discarding it frees the key.
+func TestBlockNamesItsDeadLetter(t *testing.T) {
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	letter := f.add("a", "a2")
+	rows := f.fetch()
+	require.NoError(t, f.Hold(t.Context(), f.leases[rows[0].Lane], []outbox.Outcome{
+		{Seq: rows[0].Sequence, Verdict: outbox.Refused, Error: "not now"}, {Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "bad"},
+	}))
+	require.Equal(t, 1, f.count("outbox_block WHERE head_seq = ?", rows[1].Sequence))
+	require.NoError(t, f.Discard(t.Context(), letter, ann))
+	require.Zero(t, f.count("outbox_block WHERE state = 'dead'"))
 }

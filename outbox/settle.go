@@ -91,9 +91,10 @@ WITH lane AS MATERIALIZED (
 // A block that is there already was made by an operator, a moment ago: of an earlier row of the key, which was replayed. It
 // drains, unless a row of this statement is dead: then the key waits for an operator again.
 //
-// A follower waits at infinity only if there is somebody in front of it whose settling makes it due: a dead head, a row
-// that is held, or an earlier one of this statement. Otherwise the block that its owner knew was lifted or drained
-// meanwhile, and it is the head: due at once, under a block of its own.
+// What has a row in front of it waits at infinity, whatever its verdict: that row's settling makes it due. In front is a dead
+// head, an earlier row of the key that is held, or one of this statement. A follower with none of them is the head itself,
+// because the block that its owner knew was lifted or drained meanwhile: it is due as soon as it may be, under a block of
+// its own.
 const holdRows = laneFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o
@@ -101,20 +102,22 @@ gone AS (
 	WHERE o.lane = lane.lane AND o.seq = a.seq RETURNING o.*, a.verdict, a.wait, a.err),
 block AS (
 	INSERT INTO {schema}.outbox_block AS b (lane, ordering_key, head_seq, state)
-	SELECT lane, ordering_key, min(seq), CASE WHEN bool_or(verdict = 3) THEN 'dead' ELSE 'failed' END
+	SELECT lane, ordering_key, coalesce(min(seq) FILTER (WHERE verdict = 3), min(seq)),
+		CASE WHEN bool_or(verdict = 3) THEN 'dead' ELSE 'failed' END
 	FROM gone WHERE ordering_key IS NOT NULL AND verdict <> 5 GROUP BY lane, ordering_key
 	ON CONFLICT (lane, ordering_key) DO UPDATE SET state = 'dead', head_seq = excluded.head_seq
 	WHERE excluded.state = 'dead' AND b.state <> 'dead'),
 held AS (
 	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after, error_message)
 	SELECT ` + countedColumns + `, CASE
-		WHEN verdict = 4 THEN not_before
-		WHEN verdict = 1 THEN clock_timestamp() + wait
 		WHEN EXISTS (SELECT 1 FROM {schema}.outbox_block b
 				WHERE b.lane = g.lane AND b.ordering_key = g.ordering_key AND b.state = 'dead')
-			OR EXISTS (SELECT 1 FROM {schema}.outbox_held h WHERE h.lane = g.lane AND h.ordering_key = g.ordering_key)
+			OR EXISTS (SELECT 1 FROM {schema}.outbox_held h
+				WHERE h.lane = g.lane AND h.ordering_key = g.ordering_key AND h.seq < g.seq)
 			OR EXISTS (SELECT 1 FROM gone f WHERE f.ordering_key = g.ordering_key AND f.seq < g.seq AND f.verdict <> 5)
-		THEN 'infinity' ELSE clock_timestamp() END, err
+		THEN 'infinity'
+		WHEN verdict = 1 THEN clock_timestamp() + wait
+		ELSE greatest(clock_timestamp(), not_before) END, err
 	FROM gone g WHERE verdict NOT IN (3, 5)),
 dead AS (
 	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict IN (3, 5))

@@ -91,6 +91,10 @@ func newBatch(lanes map[int16]*lane) *batch {
 
 // sort decides what happens to each row: what waits goes to the held rows, what may have killed a projector is sent
 // later and apart, what is left is sent.
+//
+// Rows of one key that go different ways go one after the other: what comes after the change stays for the next fetch.
+// That includes a row that has expired or must wait. Nobody knows yet whether the row in front of it will leave, and a
+// block made now would hold that one behind its own successor.
 func (b *batch) sort(w *worker, rows []outbox.Row) {
 	ways := map[string]string{}
 	stays := map[string]bool{}
@@ -105,32 +109,28 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 			b.left[r.Lane] = true
 		case b.isBlocked(r):
 			b.follow(r)
+		case r.Key != "" && ways[r.Key] != "" && ways[r.Key] != b.way(r):
+			b.left[r.Lane] = true
+			stays[r.Key] = true
 		case r.Expired:
 			b.die(w, r, errExpired.Error())
 		case r.Waits:
 			b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Delayed}, stateFailed)
-		case r.Key == "":
-			b.put(r)
 		default:
-			// Rows of one key that go different ways go one after the other: what comes after the change stays for the next
-			// fetch.
-			way := b.way(r)
-			if first, seen := ways[r.Key]; seen && first != way {
-				b.left[r.Lane] = true
-				stays[r.Key] = true
-				continue
-			}
-			ways[r.Key] = way
+			ways[r.Key] = b.way(r)
 			b.put(r)
 		}
 	}
 }
 
 // way says in which company a row may be sent without losing its order: the broker keeps the order within a topic and a
-// routing key, suspects are sent after the other rows, and those of them that were counted one by one.
+// routing key, suspects are sent after the other rows, and those of them that were counted one by one. What is not sent
+// at all has no company. The answer is never "".
 func (b *batch) way(r *outbox.Row) string {
 	place := r.Topic + "\x00" + r.RoutingKey
 	switch {
+	case r.Expired || r.Waits:
+		return "\x00held"
 	case !b.isSuspect(r):
 		return place
 	case r.Crashes == 0:

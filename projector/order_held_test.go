@@ -1,0 +1,95 @@
+package projector_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// A row that has expired or must wait says nothing before the row in front of it under its key has left. Held or dead
+// earlier, it would block that one, which then waits behind its own successor.
+func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
+	for name, c := range map[string]struct {
+		later   event.AddOption
+		suspect bool
+	}{
+		"delayed":                   {event.WithNotBefore(time.Now().Add(24 * time.Hour)), false},
+		"delayed behind a suspect":  {event.WithNotBefore(time.Now().Add(24 * time.Hour)), true},
+		"expired":                   {event.WithExpiry(time.Now().Add(-time.Second)), false},
+		"expired, behind a suspect": {event.WithExpiry(time.Now().Add(-time.Second)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			answers := []error{messaging.ErrUnknown}
+			f.pub.refuse = func(event.Envelope) (err error) {
+				if len(answers) > 0 {
+					err, answers = answers[0], answers[1:]
+				}
+				return err
+			}
+			f.add("a", "placed")
+			f.add("a", "later", c.later)
+			f.add("a", "last")
+			if c.suspect {
+				_, err := f.db.Exec(deadOwner)
+				require.NoError(t, err)
+			}
+			p := f.projector(quick())
+			require.ErrorIs(t, p.RunOnce(t.Context()), messaging.ErrUnknown)
+			require.NoError(t, p.RunOnce(t.Context()))
+			require.Equal(t, []string{"placed"}, f.pub.types())
+			var head int64
+			var state string
+			require.NoError(t, f.db.QueryRow("SELECT head_seq, state FROM outbox_block").Scan(&head, &state))
+			require.Equal(t, f.sequenceOf("later"), head, "its own block")
+			found, err := f.store.Reconcile(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, found)
+			if state != "dead" {
+				return
+			}
+			letters, err := f.store.Dead(t.Context(), outbox.DeadFilter{}, nil, 10)
+			require.NoError(t, err)
+			require.Len(t, letters, 1)
+			require.NoError(t, f.store.Discard(t.Context(), letters[0].ID, outbox.By{Actor: "ann", Reason: "too late"}))
+			require.NoError(t, p.RunOnce(t.Context()))
+			require.Equal(t, []string{"placed", "last"}, f.pub.types())
+		})
+	}
+}
+
+func (f *fixture) sequenceOf(name string) (seq int64) {
+	f.t.Helper()
+	require.NoError(f.t, f.db.QueryRow("SELECT sequence FROM outbox_messages WHERE event_type = ?", name).Scan(&seq))
+	return seq
+}
+
+// Of two rows of a key that both die, the second one is not dead before somebody has decided about the first.
+func TestRowsOfOneKeyDieOneAfterTheOther(t *testing.T) {
+	f := newFixture(t)
+	f.pub.refuse = func(e event.Envelope) error {
+		if e.Type == "too large" {
+			return messaging.Permanent(errors.New("too large"))
+		}
+		return nil
+	}
+	large := f.add("a", "too large")
+	quote := f.add("a", "quote", event.WithExpiry(time.Now().Add(-time.Second)))
+	f.add("a", "last")
+	p := f.projector(quick())
+	by := outbox.By{Actor: "ann", Reason: "a test"}
+	require.NoError(t, p.RunOnce(t.Context()))
+	require.Equal(t, map[string]string{"too large": "DEAD", "quote": "NEW", "last": "NEW"}, f.statuses())
+	require.NoError(t, f.store.Discard(t.Context(), large, by))
+	require.NoError(t, p.RunOnce(t.Context()))
+	require.Equal(t, map[string]string{"quote": "DEAD", "last": "NEW"}, f.statuses())
+	require.NoError(t, f.store.Discard(t.Context(), quote, by))
+	require.NoError(t, p.RunOnce(t.Context()))
+	require.Equal(t, []string{"last"}, f.pub.types())
+}
