@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/oncebox/oncebox/migrations"
@@ -20,7 +21,8 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
 	}
-	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
+	// Run has logged what Verify warns of.
+	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return fmt.Errorf("oncebox: not ready: %w", err)
 	}
 	var errs []error

@@ -39,7 +39,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 			return fmt.Errorf("oncebox: Run: there is no part %d", part)
 		}
 	}
-	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil && ctx.Err() == nil {
+	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.log}); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("oncebox: Run: %w", err)
 	}
 	if err := a.declare(ctx); err != nil && ctx.Err() == nil {

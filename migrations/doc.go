@@ -26,12 +26,16 @@
 //	-- whoever relays, handles messages, keeps idempotency keys or cleans up
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay;
 //	GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves, inbox_seq TO relay;
-//	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
+//	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition,
 //		inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay;
 //
 // Grant again after an update that brought tables or functions. The functions make and drop daily partitions with the
 // rights of the owner of the tables. Nobody but the owner may call them until it is granted. They act on the tables beside
-// them, whatever the caller's search_path and temporary tables are, and never drop what is younger than 24 hours.
+// them, whatever the caller's search_path, temporary tables and own functions are, and never drop what is younger than 24 hours.
+//
+// Give the tables a schema in which only their owner may create objects. In others (public is one up to PostgreSQL 14) any role
+// may add a function that a statement then calls in place of the one that it means, and [Verify] warns. Nor grant TRIGGER on
+// the tables: triggers run with the rights of whoever writes.
 //
 // # Errors
 //

@@ -30,7 +30,7 @@ func FS() fs.FS {
 type Config struct {
 	// Schema holds the tables; it is created if need be. Default: the first one of the connection's search_path.
 	Schema string
-	// Logger gets one line per file that is applied. Default: slog.Default().
+	// Logger gets one line per file that is applied, and the warning of [Verify]. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -43,6 +43,13 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("migrations: Config.Schema %q: a name has at most %d bytes and no NUL", c.Schema, maxSchema)
 	}
 	return nil
+}
+
+func (c *Config) logger() *slog.Logger {
+	if c == nil || c.Logger == nil {
+		return slog.Default()
+	}
+	return c.Logger
 }
 
 // MissingError means that the database is behind the program.
@@ -61,6 +68,7 @@ const (
 	schemaExists  = `SELECT to_regnamespace(quote_ident($1)) IS NOT NULL`
 	tableExists   = `SELECT to_regclass(quote_ident($1) || '.oncebox_migrations') IS NOT NULL`
 	listApplied   = `SELECT name FROM %s.oncebox_migrations`
+	isOpen        = `SELECT has_schema_privilege('public', $1, 'CREATE')`
 	lock          = `SELECT pg_advisory_xact_lock(hashtextextended('oncebox.migrations.' || $1, 0))`
 )
 
@@ -95,12 +103,8 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("migrations: commit: %w", err)
 	}
-	log := slog.Default()
-	if cfg != nil && cfg.Logger != nil {
-		log = cfg.Logger
-	}
 	for _, name := range missing {
-		log.InfoContext(ctx, "oncebox: migration applied", "name", name, "schema", schema)
+		cfg.logger().InfoContext(ctx, "oncebox: migration applied", "name", name, "schema", schema)
 	}
 	return nil
 }
@@ -134,7 +138,9 @@ func apply(ctx context.Context, tx *sql.Tx, schema string, missing []string) err
 	return nil
 }
 
-// Verify returns a [*MissingError] unless every file was applied.
+// Verify returns a [*MissingError] unless every file was applied. It logs a warning if PUBLIC may create objects in the schema:
+// a function that somebody adds there may be called in place of one that a statement means, with the rights of its caller
+// (PostgreSQL, 10.3 and 5.9.6).
 func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 	schema, missing, err := pending(ctx, db.DB, cfg)
 	if err != nil {
@@ -142,6 +148,14 @@ func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 	}
 	if len(missing) > 0 {
 		return &MissingError{Schema: schema, Missing: missing}
+	}
+	var open bool
+	if err := db.DB.QueryRowContext(ctx, isOpen, schema).Scan(&open); err != nil {
+		return wrap("ask for the rights of PUBLIC", err)
+	}
+	if open {
+		cfg.logger().WarnContext(ctx, "oncebox: every role may create objects in the schema of the tables, and so run code as others: "+
+			"REVOKE CREATE ON SCHEMA ... FROM PUBLIC, or use a schema of its own", "schema", schema)
 	}
 	return nil
 }

@@ -51,23 +51,23 @@ func (p partitioned) drop(t *testing.T, db bun.IDB, before string) int {
 	return scan[int](t, db, fmt.Sprintf(p.dropping(), "'"+before+"'"))
 }
 
-// dropping is the statement that drops what ended before %s. Children of the inbox are dropped one by one.
+// dropping is the statement that drops what ended before %s, child by child.
 func (p partitioned) dropping() string {
-	if p.table == "inbox" {
-		return `SELECT count(*) FILTER (WHERE inbox_empty_partition(day, '0') AND inbox_drop_partition(day))
-			FROM pg_inherits, to_date(right(inhrelid::regclass::text, 8), 'YYYYMMDD') day
-			WHERE inhparent = 'inbox'::regclass AND inhrelid::regclass::text ~ '_[0-9]{8}$' AND (day + 1)::timestamp AT TIME ZONE 'UTC' <= %s`
-	}
-	return "SELECT outbox_drop_partitions(%s)"
+	return `SELECT count(*) FILTER (WHERE ` + strings.Join(p.dropsOf("day"), " AND ") + `)
+		FROM pg_inherits, to_date(right(inhrelid::regclass::text, 8), 'YYYYMMDD') day
+		WHERE inhparent = '` + p.table + `'::regclass AND inhrelid::regclass::text ~ '_[0-9]{8}$' AND (day + 1)::timestamp AT TIME ZONE 'UTC' <= %s`
 }
 
-// drops are the calls that drop the day that ended at a moment. That of the outbox also drops those before.
+// drops are the calls that drop the day that ended at a moment.
 func (p partitioned) drops(at string) []string {
+	return p.dropsOf("((" + at + ")::timestamptz AT TIME ZONE 'UTC' - interval '1 day')::date")
+}
+
+func (p partitioned) dropsOf(day string) []string {
 	if p.table == "inbox" {
-		day := "((" + at + ")::timestamptz AT TIME ZONE 'UTC' - interval '1 day')::date"
 		return []string{"inbox_empty_partition(" + day + ", '0')", "inbox_drop_partition(" + day + ")"}
 	}
-	return []string{"outbox_drop_partitions((" + at + ")::timestamptz)"}
+	return []string{"outbox_drop_partition(" + day + ")"}
 }
 
 // rows lists the children and how many rows each has: "inbox_20261121 2".
@@ -217,11 +217,7 @@ func TestDropRefusesTheLastDay(t *testing.T) {
 	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
 		today := scan[string](t, db, "SELECT ((now() AT TIME ZONE 'UTC')::date)::text")
 		require.True(t, p.make(t, db, today))
-		moments := []string{"now()", "'infinity'", "now() + interval '10 years'"}
-		if p.table == "outbox_sent" {
-			moments = append(moments, "now() - interval '23 hours 59 minutes'") // of the inbox, the day before ended long before
-		}
-		for _, before := range moments {
+		for _, before := range []string{"now()", "'infinity'", "now() + interval '10 years'"} {
 			for _, call := range p.drops(before) {
 				_, err := db.ExecContext(t.Context(), "SELECT "+call)
 				require.Equal(t, "22023", pgsql.Code(err), call)
@@ -317,21 +313,6 @@ func TestCallerCannotStandInForTables(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		require.Equal(t, []string{p.table + "_default 0"}, p.rows(t, db))
 	})
-}
-
-// The files may be applied by tools that leave the search_path as it is.
-func TestFunctionsOfPlainFilesLookIntoTheirSchema(t *testing.T) {
-	opened := pgtest.Open(t)
-	for _, name := range files(t) {
-		_, err := opened.DB.DB.ExecContext(t.Context(), text(t, name))
-		require.NoError(t, err)
-	}
-	require.Equal(t, []string{"search_path=" + opened.Schema + ", pg_temp"}, scanAll[string](t, opened, `
-		SELECT DISTINCT setting FROM pg_proc CROSS JOIN unnest(proconfig) setting
-		WHERE pronamespace = ?::regnamespace AND prosecdef AND setting LIKE 'search_path=%'`, opened.Schema))
-	require.Zero(t, scan[int](t, opened, `SELECT count(*) FROM pg_proc
-		WHERE pronamespace = ?::regnamespace AND prosecdef AND NOT EXISTS (SELECT FROM unnest(proconfig) s WHERE s LIKE 'search_path=%, pg_temp')`,
-		opened.Schema))
 }
 
 // Whoever waits for a lock on these tables makes every settle and every handler wait behind it, so they wait shortly.

@@ -59,7 +59,6 @@ func TestUpInASchemaThatIsThere(t *testing.T) {
 var partitionCalls = []string{
 	"SELECT outbox_make_partition('2026-11-21')",
 	"SELECT outbox_drop_partition('2026-11-01')",
-	"SELECT outbox_drop_partitions('2026-11-01')",
 	"SELECT inbox_make_partition('2026-11-21')",
 	"SELECT inbox_make_partition('2026-11-01')",
 	"SELECT inbox_empty_partition('2026-11-01', '1 day')",
@@ -97,7 +96,7 @@ func TestDocumentedGrants(t *testing.T) {
 		"GRANT EXECUTE ON FUNCTION outbox_first_lane TO app",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay",
 		"GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves, inbox_seq TO relay",
-		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition, outbox_drop_partitions,
+		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition,
 			inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay`,
 	} {
 		exec(t, opened, strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay).Replace(grant))

@@ -4,6 +4,15 @@
 -- Which files were applied. Each one enters itself at its end, whatever tool applies it.
 CREATE TABLE oncebox_migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
 
+-- Makes functions that name the schema: {schema} in the template becomes the first one of the search_path, as an identifier. At
+-- the beginning of a literal the quotes that the name may have are doubled.
+CREATE FUNCTION oncebox_create(template text) RETURNS void LANGUAGE plpgsql AS $f$
+DECLARE
+    here CONSTANT text := quote_ident(current_schema()::text);
+BEGIN
+    EXECUTE replace(replace(template, '''{schema}', '''' || replace(here, '''', '''''')), '{schema}', here);
+END $f$;
+
 -- One row: what every writer and reader must agree on. Lanes and hash never change under existing rows.
 CREATE TABLE outbox_layout (
     only_one      boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
@@ -15,7 +24,7 @@ CREATE TABLE outbox_layout (
     deployment_id uuid     NOT NULL DEFAULT gen_random_uuid()
 );
 INSERT INTO outbox_layout (lanes, hash_version, lock_space)
-VALUES (64, 1, hashtext('oncebox.outbox.' || current_schema()));
+VALUES (64, 1, hashtext('oncebox.outbox.' || current_schema()::text));
 
 -- CACHE 1: with more, sessions would hand out numbers from blocks of their own and order would be lost.
 CREATE SEQUENCE outbox_seq AS bigint CACHE 1;
@@ -109,71 +118,51 @@ CREATE TABLE outbox_sent (
 ) PARTITION BY RANGE (sent_at);
 CREATE TABLE outbox_sent_default PARTITION OF outbox_sent DEFAULT;
 
+-- Functions that act with the rights of the tables' owner. Three things keep a caller from acting as the owner himself:
+-- nobody gets them for free; names are looked up in pg_catalog only, because a function or an operator that somebody planted
+-- in another schema wins wherever its arguments fit better, and our own names are qualified; and a table that somebody else
+-- made in advance is refused, because it may have triggers. pg_temp is named because unnamed it would come first.
+SELECT oncebox_create($text$
 -- Makes the child of one day. false: it was there already, or so many rows of the day lie in the DEFAULT child that they
 -- stay there until the retention removes them. wait is the lock_timeout, and the longest stall that waiting here can
 -- cause: who waits for a lock on a table makes everybody else wait behind. 55P03: try again.
 CREATE FUNCTION outbox_make_partition(day date, wait interval DEFAULT '50 ms') RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '50 ms' AS $f$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50 ms' AS $f$
 DECLARE
-    child text := 'outbox_sent_' || to_char(day, 'YYYYMMDD');
-    lo timestamptz := day::timestamp AT TIME ZONE 'UTC';
-    hi timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
+    parent CONSTANT regclass := '{schema}.outbox_sent';
+    rest CONSTANT regclass := '{schema}.outbox_sent_default';
+    child CONSTANT text := '{schema}.outbox_sent_' || to_char(day, 'YYYYMMDD');
+    lo CONSTANT timestamptz := day::timestamp AT TIME ZONE 'UTC';
+    hi CONSTANT timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
     few CONSTANT integer := 10000;
 BEGIN
-    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid = to_regclass(child)) THEN
+    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
     END IF;
     PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
     -- ATTACH takes this lock as well. Taken first, it makes two that want the same child take turns.
-    LOCK TABLE outbox_sent IN SHARE UPDATE EXCLUSIVE MODE;
-    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid = to_regclass(child)) THEN
+    LOCK TABLE {schema}.outbox_sent IN SHARE UPDATE EXCLUSIVE MODE;
+    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
     END IF;
-    IF (SELECT count(*) FROM (SELECT FROM outbox_sent_default WHERE sent_at >= lo AND sent_at < hi LIMIT few + 1) x) > few THEN
+    IF (SELECT count(*) FROM (SELECT FROM {schema}.outbox_sent_default WHERE sent_at >= lo AND sent_at < hi LIMIT few + 1) x) > few THEN
         RETURN false;
     END IF;
     -- ATTACH refuses a child whose rows lie in the DEFAULT one, so the few that were faster than this function move over.
-    LOCK TABLE outbox_sent_default IN ACCESS EXCLUSIVE MODE;
-    EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE outbox_sent INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)
-        WITH (autovacuum_vacuum_insert_threshold = -1)', child);
-    EXECUTE format('WITH moved AS (DELETE FROM outbox_sent_default WHERE sent_at >= %L AND sent_at < %L RETURNING *)
-        INSERT INTO %I SELECT * FROM moved', lo, hi, child);
-    EXECUTE format('ALTER TABLE outbox_sent ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', child, lo, hi);
+    LOCK TABLE {schema}.outbox_sent_default IN ACCESS EXCLUSIVE MODE;
+    EXECUTE format('CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)
+        WITH (autovacuum_vacuum_insert_threshold = -1)', child, parent);
+    IF (SELECT count(DISTINCT relowner) FROM pg_class WHERE oid IN (parent, to_regclass(child))) > 1 THEN
+        RAISE EXCEPTION 'outbox_make_partition: % belongs to another role than outbox_sent', child
+            USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
+    END IF;
+    EXECUTE format('WITH moved AS (DELETE FROM %s WHERE sent_at >= %L AND sent_at < %L RETURNING *)
+        INSERT INTO %s SELECT * FROM moved', rest, lo, hi, child);
+    EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, child, lo, hi);
     RETURN true;
 END $f$;
-
--- Drops the children of all days that ended before "before", and returns how many. It refuses to touch the last 24
--- hours, whatever it is told. wait as above.
-CREATE FUNCTION outbox_drop_partitions(before timestamptz, wait interval DEFAULT '50 ms') RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '50 ms' AS $f$
-DECLARE
-    child regclass;
-    dropped integer := 0;
-BEGIN
-    IF before > clock_timestamp() - interval '24 hours' THEN
-        RAISE EXCEPTION 'outbox_drop_partitions: % is within the last 24 hours', before USING ERRCODE = '22023';
-    END IF;
-    PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
-    FOR child IN
-        SELECT c.oid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'outbox_sent'::regclass AND c.relname ~ '^outbox_sent_[0-9]{8}$'
-          AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= before
-        ORDER BY c.relname
-    LOOP
-        EXECUTE format('DROP TABLE %s', child);
-        dropped := dropped + 1;
-    END LOOP;
-    RETURN dropped;
-END $f$;
-
--- Both act with the rights of the tables' owner. So nobody gets them for free, and they find the tables in this schema,
--- whatever the caller's search_path is; pg_temp is named, and last, because unnamed it would come first, and a caller's
--- temporary table would stand in for one of ours.
-REVOKE ALL ON FUNCTION outbox_make_partition(date, interval), outbox_drop_partitions(timestamptz, interval) FROM PUBLIC;
-DO $$ BEGIN
-    EXECUTE format('ALTER FUNCTION outbox_make_partition(date, interval) SET search_path = %I, pg_temp', current_schema());
-    EXECUTE format('ALTER FUNCTION outbox_drop_partitions(timestamptz, interval) SET search_path = %I, pg_temp', current_schema());
-END $$;
+$text$);
+REVOKE ALL ON FUNCTION outbox_make_partition(date, interval) FROM PUBLIC;
 
 -- All of it as one table, for people and for tools.
 -- PUBLISHING is an approximation: the row is not beyond what the owner of a live lease has fetched last.

@@ -51,63 +51,42 @@ CREATE FUNCTION inbox_day_bound(day date) RETURNS uuid LANGUAGE sql IMMUTABLE AS
     SELECT (lpad(to_hex((extract(epoch FROM day::timestamp) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
 $f$;
 
--- Makes the child of one day. See outbox_make_partition for the result, the locks and the rows that move.
+SELECT oncebox_create($text$
+-- Makes the child of one day. See outbox_make_partition for the result, the locks, the rows that move, and the owner's rights.
 CREATE FUNCTION inbox_make_partition(day date, wait interval DEFAULT '50 ms') RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '50 ms' AS $f$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50 ms' AS $f$
 DECLARE
-    child text := 'inbox_' || to_char(day, 'YYYYMMDD');
-    lo uuid := inbox_day_bound(day);
-    hi uuid := inbox_day_bound(day + 1);
+    parent CONSTANT regclass := '{schema}.inbox';
+    rest CONSTANT regclass := '{schema}.inbox_default';
+    child CONSTANT text := '{schema}.inbox_' || to_char(day, 'YYYYMMDD');
+    lo CONSTANT uuid := {schema}.inbox_day_bound(day);
+    hi CONSTANT uuid := {schema}.inbox_day_bound(day + 1);
     few CONSTANT integer := 10000;
 BEGIN
-    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'inbox'::regclass AND inhrelid = to_regclass(child)) THEN
+    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
     END IF;
     PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
-    LOCK TABLE inbox IN SHARE UPDATE EXCLUSIVE MODE;
-    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'inbox'::regclass AND inhrelid = to_regclass(child)) THEN
+    LOCK TABLE {schema}.inbox IN SHARE UPDATE EXCLUSIVE MODE;
+    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
     END IF;
-    IF (SELECT count(*) FROM (SELECT FROM inbox_default WHERE message_key >= lo AND message_key < hi LIMIT few + 1) x) > few THEN
+    IF (SELECT count(*) FROM (SELECT FROM {schema}.inbox_default WHERE message_key >= lo AND message_key < hi LIMIT few + 1) x) > few THEN
         RETURN false;
     END IF;
-    LOCK TABLE inbox_default IN ACCESS EXCLUSIVE MODE;
-    EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE inbox INCLUDING ALL)
-        WITH (autovacuum_vacuum_insert_threshold = -1)', child);
-    EXECUTE format('WITH moved AS (DELETE FROM inbox_default WHERE message_key >= %L AND message_key < %L RETURNING *)
-        INSERT INTO %I SELECT * FROM moved', lo, hi, child);
-    EXECUTE format('ALTER TABLE inbox ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', child, lo, hi);
+    LOCK TABLE {schema}.inbox_default IN ACCESS EXCLUSIVE MODE;
+    EXECUTE format('CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING ALL)
+        WITH (autovacuum_vacuum_insert_threshold = -1)', child, parent);
+    IF (SELECT count(DISTINCT relowner) FROM pg_class WHERE oid IN (parent, to_regclass(child))) > 1 THEN
+        RAISE EXCEPTION 'inbox_make_partition: % belongs to another role than inbox', child
+            USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
+    END IF;
+    EXECUTE format('WITH moved AS (DELETE FROM %s WHERE message_key >= %L AND message_key < %L RETURNING *)
+        INSERT INTO %s SELECT * FROM moved', rest, lo, hi, child);
+    EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, child, lo, hi);
     RETURN true;
 END $f$;
-
--- Drops the children of all days that ended before "before", and never the last 24 hours.
-CREATE FUNCTION inbox_drop_partitions(before timestamptz, wait interval DEFAULT '50 ms') RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '50 ms' AS $f$
-DECLARE
-    child regclass;
-    dropped integer := 0;
-BEGIN
-    IF before > clock_timestamp() - interval '24 hours' THEN
-        RAISE EXCEPTION 'inbox_drop_partitions: % is within the last 24 hours', before USING ERRCODE = '22023';
-    END IF;
-    PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
-    FOR child IN
-        SELECT c.oid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'inbox'::regclass AND c.relname ~ '^inbox_[0-9]{8}$'
-          AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= before
-        ORDER BY c.relname
-    LOOP
-        EXECUTE format('DROP TABLE %s', child);
-        dropped := dropped + 1;
-    END LOOP;
-    RETURN dropped;
-END $f$;
-
--- See the functions of the outbox.
-REVOKE ALL ON FUNCTION inbox_make_partition(date, interval), inbox_drop_partitions(timestamptz, interval) FROM PUBLIC;
-DO $$ BEGIN
-    EXECUTE format('ALTER FUNCTION inbox_make_partition(date, interval) SET search_path = %I, pg_temp', current_schema());
-    EXECUTE format('ALTER FUNCTION inbox_drop_partitions(timestamptz, interval) SET search_path = %I, pg_temp', current_schema());
-END $$;
+$text$);
+REVOKE ALL ON FUNCTION inbox_make_partition(date, interval) FROM PUBLIC;
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000002_inbox.up.sql');

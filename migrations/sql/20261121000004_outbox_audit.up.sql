@@ -20,34 +20,31 @@ CREATE INDEX outbox_dead_type ON outbox_dead (event_type, died_at, id);
 -- The order in which many are replayed: that of their keys, and of the locks of their lanes.
 CREATE INDEX outbox_dead_lane ON outbox_dead (lane, seq);
 
--- Drops the child of one day. false: there is none. It refuses to touch the last 24 hours, whatever it is told. wait is
--- the lock_timeout: who waits for a lock on a table makes everybody else wait behind. 55P03: try again.
+SELECT oncebox_create($text$
+-- Drops the child of one day. false: there is none. It refuses to touch the last 24 hours, whatever it is told. See
+-- outbox_make_partition for wait and for the owner's rights.
 CREATE FUNCTION outbox_drop_partition(day date, wait interval DEFAULT '50 ms') RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '50 ms' AS $f$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50 ms' AS $f$
 DECLARE
-    child text := 'outbox_sent_' || to_char(day, 'YYYYMMDD');
+    parent CONSTANT regclass := '{schema}.outbox_sent';
+    child CONSTANT text := '{schema}.outbox_sent_' || to_char(day, 'YYYYMMDD');
 BEGIN
     IF NOT isfinite(day) OR (day + 1)::timestamp AT TIME ZONE 'UTC' > clock_timestamp() - interval '24 hours' THEN
         RAISE EXCEPTION 'outbox_drop_partition: % is within the last 24 hours', day USING ERRCODE = '22023';
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid = to_regclass(child)) THEN
+    IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
     END IF;
     PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
     -- DROP takes this lock as well. Taken first, it makes two that want the same child take turns.
-    LOCK TABLE outbox_sent IN ACCESS EXCLUSIVE MODE;
-    IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = 'outbox_sent'::regclass AND inhrelid = to_regclass(child)) THEN
+    LOCK TABLE {schema}.outbox_sent IN ACCESS EXCLUSIVE MODE;
+    IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
     END IF;
-    EXECUTE format('DROP TABLE %I', child);
+    EXECUTE format('DROP TABLE %s', child);
     RETURN true;
 END $f$;
-
--- As for the other functions: nobody gets the rights of the tables' owner for free, and the tables are those beside the
--- function, whatever the caller's search_path and temporary tables are.
+$text$);
 REVOKE ALL ON FUNCTION outbox_drop_partition(date, interval) FROM PUBLIC;
-DO $$ BEGIN
-    EXECUTE format('ALTER FUNCTION outbox_drop_partition(date, interval) SET search_path = %I, pg_temp', current_schema());
-END $$;
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000004_outbox_audit.up.sql');

@@ -11,25 +11,24 @@ INSERT INTO outbox_tenant (tenant_id) SELECT DISTINCT tenant_id FROM outbox;
 -- that sees no number here knows that nobody ever moved, and spares itself the function below.
 CREATE SEQUENCE outbox_moves AS bigint;
 
+SELECT oncebox_create($text$
 -- The first lane of a tenant's group. It must be called by who holds the locks of the ordering keys, which whoever moves
 -- a tenant takes as well: then no move is under way. VOLATILE gives the look at outbox_tenant a snapshot of its own, taken
 -- after the locks. Above READ COMMITTED there is only the transaction's; there the row lock fails with 40001 if somebody
--- moved after that was taken, because each move updates the row.
+-- moved after that was taken, because each move updates the row. See outbox_make_partition for the owner's rights.
 CREATE FUNCTION outbox_first_lane(tenant text) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $f$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
 DECLARE
     found integer;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        PERFORM FROM outbox_layout FOR SHARE;
+        PERFORM FROM {schema}.outbox_layout FOR SHARE;
     END IF;
-    SELECT t.grp * l.lanes INTO found FROM outbox_tenant t, outbox_layout l WHERE t.tenant_id = tenant;
+    SELECT t.grp * l.lanes INTO found FROM {schema}.outbox_tenant t, {schema}.outbox_layout l WHERE t.tenant_id = tenant;
     RETURN coalesce(found, 0);
 END $f$;
+$text$);
 REVOKE ALL ON FUNCTION outbox_first_lane(text) FROM PUBLIC;
-DO $$ BEGIN
-    EXECUTE format('ALTER FUNCTION outbox_first_lane(text) SET search_path = %I, pg_temp', current_schema());
-END $$;
 
 -- Whose database this is, in the words of outbox.Config.Deployment. A copy of it that wakes up elsewhere carries the
 -- name along, and projectors of another name leave it alone. NULL: nobody's.

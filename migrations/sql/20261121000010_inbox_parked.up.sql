@@ -68,7 +68,7 @@ ALTER TABLE inbox_dead ADD COLUMN key_lock bigint, ADD COLUMN seq bigint, ADD CO
 
 -- Functions, because each statement of one has a snapshot of its own: what is looked for after the lock was waited for must
 -- be seen as it is then. The rows of the result are few and say it all, so that it needs no column: they are counted.
-DO $migration$ BEGIN EXECUTE replace($text$
+SELECT oncebox_create($text$
 -- Enters a message. No row: it was entered before. One: it is to be handled. Two: others of its key wait before it.
 CREATE FUNCTION inbox_enter(p_message uuid, p_consumer text, p_tenant text, p_source text, p_lock bigint) RETURNS SETOF boolean
 LANGUAGE plpgsql ROWS 1 AS $f$
@@ -108,6 +108,6 @@ BEGIN
     RETURN QUERY
     SELECT NULL::integer, k.key_lock FROM {schema}.inbox_key k WHERE k.consumer = p_consumer AND k.key_lock = ANY (p_locks);
 END $f$;
-$text$, '{schema}', quote_ident(current_schema())); END $migration$;
+$text$);
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000010_inbox_parked.up.sql');

@@ -24,7 +24,7 @@ CREATE TABLE inbox_step (
 );
 CREATE INDEX inbox_step_age ON inbox_step (done_at);
 
-DO $migration$ BEGIN EXECUTE replace($text$
+SELECT oncebox_create($text$
 -- Takes the lease of a key for one message, and counts the try. p_seq is the place of a parked message, NULL for one that has
 -- just come; p_more is 0 if the try was counted before. The outcomes: taken; held, by another for this long; behind others of
 -- its key; gone: it was settled or parked, or is not parked any more.
@@ -73,6 +73,6 @@ BEGIN
         DELETE FROM {schema}.inbox_lease l WHERE l.consumer = p_consumer AND l.key_lock = p_lock AND l.owner = p_owner;
     END IF;
 END $f$;
-$text$, '{schema}', quote_ident(current_schema())); END $migration$;
+$text$);
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000012_inbox_lease.up.sql');

@@ -13,7 +13,7 @@ CREATE TABLE inbox_projection (
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 
-DO $migration$ BEGIN EXECUTE replace($text$
+SELECT oncebox_create($text$
 -- Whoever handles messages of a generation calls it first. The lock keeps a reset out until the end of the transaction, and the
 -- look must be younger than the lock. No row: there is another generation by now. One: it is live. Two: it is being rebuilt.
 CREATE FUNCTION inbox_gate(p_name text, p_generation bigint) RETURNS SETOF boolean
@@ -38,6 +38,6 @@ BEGIN
         RETURN QUERY SELECT true FROM generate_series(1, CASE gate WHEN 2 THEN 3 ELSE 4 END);
     END IF;
 END $f$;
-$text$, '{schema}', quote_ident(current_schema())); END $migration$;
+$text$);
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000013_inbox_projection.up.sql');

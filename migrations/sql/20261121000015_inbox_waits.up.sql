@@ -7,7 +7,7 @@ COMMENT ON COLUMN inbox_consumer.active_at IS 'from when on the retention of its
 
 CREATE INDEX inbox_audit_age ON inbox_audit (at);
 
-DO $migration$ BEGIN EXECUTE replace($text$
+SELECT oncebox_create($text$
 -- Takes the lock of a key, and waits for it no longer than that. One row if it has it.
 CREATE FUNCTION inbox_lock_key(p_lock bigint, p_wait interval) RETURNS SETOF boolean
 LANGUAGE plpgsql ROWS 1 AS $f$
@@ -21,6 +21,6 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     PERFORM set_config('lock_timeout', before, true);
 END $f$;
-$text$, '{schema}', quote_ident(current_schema())); END $migration$;
+$text$);
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000015_inbox_waits.up.sql');

@@ -1,4 +1,4 @@
-DO $migration$ BEGIN EXECUTE replace($text$
+SELECT oncebox_create($text$
 -- Takes the locks of keys, in the order in which they are given. Who waits for one for so many milliseconds gives up with
 -- lock_not_available: whoever holds it handles a message, or is a process that hangs.
 CREATE FUNCTION inbox_lock_keys(p_locks bigint[], p_wait integer) RETURNS void
@@ -68,6 +68,6 @@ BEGIN
     END IF;
     RETURN QUERY SELECT NULL::uuid, NULL::text, NULL::text, NULL::bigint, pg_current_xact_id()::text;
 END $f$;
-$text$, '{schema}', quote_ident(current_schema())); END $migration$;
+$text$);
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000018_inbox_enter.up.sql');

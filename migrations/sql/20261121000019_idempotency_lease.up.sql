@@ -12,7 +12,7 @@ CREATE TABLE idempotency_step (
 -- For operators, who look for what is open.
 CREATE INDEX idempotency_step_open ON idempotency_step (begun_at) WHERE result IS NULL;
 
-DO $migration$ BEGIN EXECUTE replace($text$
+SELECT oncebox_create($text$
 -- Claims a key for p_owner, and returns its row where that cannot be: answered, used for another request, claimed by somebody
 -- whose lease lasts, or unknown. A key whose last owner left an open step becomes unknown, unless the caller is to find out.
 --
@@ -88,6 +88,6 @@ BEGIN
     END IF;
     RETURN true;
 END $f$;
-$text$, '{schema}', quote_ident(current_schema())); END $migration$;
+$text$);
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000019_idempotency_lease.up.sql');
