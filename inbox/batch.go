@@ -10,15 +10,21 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // BatchFunc handles several messages in one unit of work: a bulk writer. They are in the order in which they came, none of
 // them was handled before, and there is at least one. They may be of different keys and tenants, so the context carries
-// neither a message nor a tenant.
+// neither a message nor a tenant, and an event that is emitted under it is refused unless it names its tenant. To emit one
+// that belongs to a message:
 //
-// An error undoes all of it, and then each of them is handled alone.
+//	ctx := messaging.NewContext(ctx, m)
+//	u, _ := uow.FromContext(ctx)
+//	err := u.Add("invoice", payload)
+//
+// An error undoes all of it, and then each of them is handled alone, with a context that carries it.
 type BatchFunc func(ctx context.Context, msgs []*messaging.Message) error
 
 // WrapBatch is [Inbox.Wrap] for a handler of several messages. The consumer gives it as many as there are, up to its
@@ -53,6 +59,8 @@ func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) er
 		if ctx.Err() != nil || errors.Is(err, errGeneration) {
 			return err
 		}
+		w.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
+			"topic", msgs[0].Topic, "messages", len(msgs), "error", err)
 		return w.oneByOne(ctx, msgs)
 	}
 	counts := map[entry]int64{}
@@ -108,7 +116,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch) error {
 		return nil
 	}
 	if w.bulk != nil {
-		return w.bulk(context.WithValue(ctx, consumerKey{}, w.consumer), todo)
+		return w.bulk(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, w.consumer)), todo)
 	}
 	for _, m := range todo {
 		if err := w.next.Handle(messaging.NewContext(ctx, m), m); err != nil {

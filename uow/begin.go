@@ -42,15 +42,13 @@ func (m *Manager) Begin(ctx context.Context, opts ...Option) (*Tx, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.level.context(ctx)
-		return &Tx{Unit: s.level, savepoint: s}, nil
+		return &Tx{Unit: s.level.in(ctx), savepoint: s}, nil
 	}
-	u, err := m.begin(ctx, &o, staleSet{})
+	l, err := m.begin(ctx, &o, staleSet{})
 	if err != nil {
 		return nil, err
 	}
-	u.context(ctx)
-	return &Tx{Unit: u}, nil
+	return &Tx{Unit: l.in(ctx)}, nil
 }
 
 // Context returns the context of Begin with the unit in it, for whatever takes part in the unit by its context.
@@ -62,7 +60,7 @@ func (t *Tx) Commit() error {
 		return errDone
 	}
 	if t.savepoint != nil {
-		err := t.root.rules(t.ctx, t.Unit) // if it panics, Rollback has something to do
+		err := t.root.rules(t.ctx, t.level) // if it panics, Rollback has something to do
 		t.done = true
 		return t.root.leave(t.ctx, t.savepoint, err)
 	}

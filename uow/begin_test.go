@@ -16,7 +16,7 @@ func TestBeginAndCommit(t *testing.T) {
 	require.NoError(t, err)
 	found, ok := uow.FromContext(tx.Context())
 	require.True(t, ok)
-	require.Same(t, tx.Unit, found)
+	require.True(t, uow.Same(tx.Unit, found))
 	a := newAccount("a", "one")
 	tx.Track(a)
 	hooked := false

@@ -31,7 +31,7 @@ const (
 )
 
 // finish flushes and commits. Afterwards nothing can fail any more.
-func (u *Unit) finish(ctx context.Context) error {
+func (u *level) finish(ctx context.Context) error {
 	r := u.root
 	if err := r.handle(ctx, u); err != nil {
 		return err

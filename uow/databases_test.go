@@ -61,7 +61,7 @@ func TestUnitWithinThatOfAnotherDatabase(t *testing.T) {
 		require.NoError(t, note(ctx, outer, "a"))
 		require.NoError(t, b.units.Do(ctx, func(ctx context.Context, inner *uow.Unit) error {
 			found, _ := uow.FromContext(ctx)
-			require.Same(t, inner, found)
+			require.True(t, uow.Same(inner, found))
 			require.Equal(t, outer.DB(), a.units.DB(ctx))
 			require.Equal(t, inner.DB(), b.units.DB(ctx))
 			inner.Track(newAccount("b", "two"))
@@ -75,7 +75,7 @@ func TestUnitWithinThatOfAnotherDatabase(t *testing.T) {
 		require.Equal(t, []string{"b"}, b.notes(t), "a transaction of its own")
 		require.Equal(t, []string{"account b v1 two"}, b.sunk(t))
 		found, _ := uow.FromContext(ctx)
-		require.Same(t, outer, found)
+		require.True(t, uow.Same(outer, found))
 		return errRefused
 	})
 	require.ErrorIs(t, err, errRefused)

@@ -266,7 +266,7 @@ func TestDB(t *testing.T) {
 	require.ErrorIs(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 		found, within := uow.FromContext(ctx)
 		require.True(t, within)
-		require.Same(t, u, found)
+		require.True(t, uow.Same(u, found))
 		require.Equal(t, u.DB(), s.units.DB(ctx))
 		_, err := s.units.DB(ctx).NewRaw("INSERT INTO notes (text) VALUES ('x')").Exec(ctx)
 		require.NoError(t, err)
@@ -296,7 +296,7 @@ func TestEndedUnitTakesNothing(t *testing.T) {
 				check(inner)
 				found, within := uow.FromContext(ctx)
 				require.True(t, within)
-				require.Same(t, root, found, "the context of an inner unit that ended means the one around it")
+				require.True(t, uow.Same(root, found), "the context of an inner unit that ended means the one around it")
 				return end
 			})
 			require.Equal(t, end, err)

@@ -35,16 +35,16 @@ func On[T event.Event](m *Manager, fn func(ctx context.Context, u *Unit, e T) er
 
 // rules holds an outermost level of the code within a unit that somebody else has around it to what an outermost unit is held to
 // at its end, as far as that can be told before COMMIT: see [WithInnerRules].
-func (r *root) rules(ctx context.Context, level *Unit) error {
-	if !level.parent.around {
+func (r *root) rules(ctx context.Context, l *level) error {
+	if !l.parent.around {
 		return nil
 	}
-	if err := r.handle(ctx, level); err != nil {
+	if err := r.handle(ctx, l); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range level.entries {
+	for _, e := range l.entries {
 		if err := r.check(e); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (r *root) rules(ctx context.Context, level *Unit) error {
 }
 
 // handle calls the handlers until there is nothing left that they have not seen.
-func (r *root) handle(ctx context.Context, u *Unit) error {
+func (r *root) handle(ctx context.Context, u *level) error {
 	if len(r.manager.handlers) == 0 {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (r *root) handle(ctx context.Context, u *Unit) error {
 				continue
 			}
 			before := count
-			if err := r.handleAll(ctx, u, e.aggregate, &count); err != nil {
+			if err := r.handleAll(ctx, u, e, &count); err != nil {
 				return err
 			}
 			again = again || count > before
@@ -91,7 +91,8 @@ func (r *root) handle(ctx context.Context, u *Unit) error {
 }
 
 // handleAll calls the handlers for what the aggregate has recorded and they have not seen, and for what it records meanwhile.
-func (r *root) handleAll(ctx context.Context, u *Unit, a event.Aggregate, count *int) error {
+func (r *root) handleAll(ctx context.Context, l *level, e entry, count *int) error {
+	a, u := e.aggregate, l.in(merged{ctx, context.WithoutCancel(e.ctx)})
 	limit := r.manager.cfg.MaxHandled
 	unseen := func() []event.Recorded {
 		all := a.RecordedEvents()
@@ -104,7 +105,7 @@ func (r *root) handleAll(ctx context.Context, u *Unit, a event.Aggregate, count 
 				return fmt.Errorf("uow: more than %d events in one unit, the latest is %s of %s %s: "+
 					"do the handlers cause one another's? (Config.MaxHandled)", limit, recorded.Event.EventType(), a.AggregateType(), a.AggregateID())
 			}
-			if err := r.manager.dispatch(ctx, u, recorded.Event); err != nil {
+			if err := r.manager.dispatch(u, recorded.Event); err != nil {
 				return err
 			}
 		}
@@ -112,8 +113,8 @@ func (r *root) handleAll(ctx context.Context, u *Unit, a event.Aggregate, count 
 	return nil
 }
 
-func (m *Manager) dispatch(ctx context.Context, u *Unit, e event.Event) error {
-	if err := interrupted(ctx); err != nil {
+func (m *Manager) dispatch(u *Unit, e event.Event) error {
+	if err := interrupted(u.ctx); err != nil {
 		return fmt.Errorf("uow: before COMMIT: %w", err)
 	}
 	for _, fn := range m.handlers {
@@ -125,11 +126,26 @@ func (m *Manager) dispatch(ctx context.Context, u *Unit, e event.Event) error {
 }
 
 // entry returns one of what the unit holds, which may grow meanwhile.
-func (r *root) entry(u *Unit, i int) (e entry, some bool) {
+func (r *root) entry(u *level, i int) (e entry, some bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i >= len(u.entries) {
 		return e, false
 	}
 	return u.entries[i], true
+}
+
+// merged has the values of the context that an aggregate was tracked with, so that what the handlers emit is of the same tenant and
+// has the same cause. It is done when the unit's own is: the other one may have ended with the function that tracked.
+type merged struct {
+	context.Context
+
+	values context.Context
+}
+
+func (m merged) Value(key any) any {
+	if v := m.values.Value(key); v != nil {
+		return v
+	}
+	return m.Context.Value(key)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/uow"
@@ -37,7 +38,7 @@ func TestHandlersRunToAFixpoint(t *testing.T) {
 		calls = append(calls, "first "+e.Text)
 		found, ok := uow.FromContext(ctx)
 		require.True(t, ok)
-		require.Same(t, u, found)
+		require.True(t, uow.Same(u, found))
 		switch e.Text {
 		case "one":
 			b.Record(changed{"caused by one"})
@@ -149,4 +150,39 @@ func TestVersionsFollowOneAnother(t *testing.T) {
 	}
 	require.ErrorContains(t, gap(""), "leads to version 3")
 	require.NoError(t, gap("another"))
+}
+
+// A rule emits for the tenant of the aggregate that it looks at, also if the context with which that was tracked has ended.
+func TestHandlersHaveTheContextOfWhatWasTracked(t *testing.T) {
+	s := newService(t, nil)
+	sink := &envelopes{}
+	units := s.manager(nil, s.DB.DB, sink)
+	uow.On(units, func(ctx context.Context, u *uow.Unit, _ changed) error {
+		require.NoError(t, ctx.Err())
+		require.NoError(t, u.Add("by-unit", []byte("x")))
+		u, _ = uow.FromContext(ctx)
+		return u.Add("by-context", []byte("x"))
+	})
+	require.NoError(t, units.Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error {
+		for _, tenant := range []string{"t1", "t2"} {
+			within, cancel := context.WithCancel(event.WithTenant(ctx, tenant))
+			u, _ := uow.FromContext(within)
+			u.Track(newAccount(tenant, "x"))
+			cancel()
+		}
+		return nil
+	}))
+	var got []string
+	for _, e := range sink.events {
+		got = append(got, e.TenantID+" "+e.Topic)
+	}
+	require.Equal(t, []string{"t1 account", "t2 account", "t1 by-unit", "t1 by-context", "t2 by-unit", "t2 by-context"}, got)
+}
+
+// envelopes is a sink that keeps what it is given.
+type envelopes struct{ events []event.Envelope }
+
+func (s *envelopes) Flush(_ context.Context, _ bun.IDB, events []event.Envelope) error {
+	s.events = append(s.events, events...)
+	return nil
 }

@@ -88,15 +88,18 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 
 // once is one try: one transaction.
 func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) error {
-	u, err := m.begin(ctx, o, stale)
+	l, err := m.begin(ctx, o, stale)
 	if err != nil {
 		return err
 	}
-	return u.end(ctx, func() error { return fn(u.context(ctx), u) })
+	return l.end(ctx, func() error {
+		u := l.in(ctx)
+		return fn(u.ctx, u)
+	})
 }
 
 // end does the last of the work and commits, or rolls back.
-func (u *Unit) end(ctx context.Context, work func() error) error {
+func (u *level) end(ctx context.Context, work func() error) error {
 	ended := rolledBack
 	defer func() {
 		// After a panic and runtime.Goexit as well, which t.FailNow calls.
@@ -140,12 +143,12 @@ func (m *Manager) count(ctx context.Context, outcome string) {
 // goroutine does that outlives its unit is committed by itself, whatever became of the unit.
 func (m *Manager) DB(ctx context.Context) bun.IDB {
 	if u := m.unitFrom(ctx); u != nil {
-		return u.DB()
+		return u.root.tx
 	}
 	return m.db
 }
 
 // unitFrom returns the innermost open unit of this manager's database.
-func (m *Manager) unitFrom(ctx context.Context) *Unit {
-	return find(ctx, func(u *Unit) bool { return u.root.manager.db.DB == m.db.DB })
+func (m *Manager) unitFrom(ctx context.Context) *level {
+	return find(ctx, func(u *level) bool { return u.root.manager.db.DB == m.db.DB })
 }

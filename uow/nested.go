@@ -28,7 +28,8 @@ func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error
 			_ = r.undo(ctx, s)
 		}
 	}()
-	if err = fn(s.level.context(ctx), s.level); err == nil {
+	u := s.level.in(ctx)
+	if err = fn(u.ctx, u); err == nil {
 		err = r.rules(ctx, s.level)
 	}
 	returned = true
@@ -64,7 +65,7 @@ func (r *root) leave(ctx context.Context, s *savepoint, err error) error {
 // savepoint is a level together with what has to be known when it fails.
 type savepoint struct {
 	name  string
-	level *Unit
+	level *level
 	fn    func(context.Context, *Unit) error // nil: Manager.Begin
 	// before counts the events that the aggregates of all outer levels had when it began.
 	before map[event.Aggregate]int
@@ -74,7 +75,7 @@ func (r *root) push() *savepoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &savepoint{
-		level:  &Unit{root: r, parent: r.active, depth: r.active.depth + 1},
+		level:  &level{root: r, parent: r.active, depth: r.active.depth + 1},
 		before: map[event.Aggregate]int{},
 	}
 	s.name = "oncebox_" + strconv.Itoa(s.level.depth)

@@ -19,9 +19,9 @@ func TestNestedSuccessIsMerged(t *testing.T) {
 	require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 		u.Track(a)
 		require.NoError(t, s.units.Do(ctx, func(ctx context.Context, inner *uow.Unit) error {
-			require.NotSame(t, u, inner)
+			require.False(t, uow.Same(u, inner))
 			found, _ := uow.FromContext(ctx)
-			require.Same(t, inner, found)
+			require.True(t, uow.Same(inner, found))
 			require.Equal(t, u.DB(), inner.DB(), "one transaction")
 			inner.Track(b, a)
 			a.Record(changed{"three"})

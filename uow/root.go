@@ -20,7 +20,7 @@ type root struct {
 	tx      bun.Tx
 	cancel  context.CancelFunc
 	// outer is the unit of another database that was open around this one.
-	outer *Unit
+	outer *level
 	// session tells where the transaction runs, for [root.resolve].
 	session pgsql.Session
 	// xid is the id of the transaction. "": nobody has asked, or, at COMMIT, it wrote nothing.
@@ -32,7 +32,7 @@ type root struct {
 
 	mu sync.Mutex
 	// active is the innermost level. It ends last opened, first closed, as savepoints do.
-	active *Unit
+	active *level
 	// doomed is why the transaction must not be committed any more, whatever the function returns.
 	doomed error
 	stale  staleSet
@@ -54,7 +54,7 @@ func (s staleSet) add(entries []entry) {
 	}
 }
 
-func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*Unit, error) {
+func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level, error) {
 	// A pooled connection is waited for as long as the caller likes.
 	conn, err := m.connection(ctx, o.ping)
 	if err != nil {
@@ -83,8 +83,8 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*Unit,
 		r.release()
 		return nil, fmt.Errorf("uow: begin: %w", err)
 	}
-	r.outer, _ = FromContext(ctx)
-	r.active = &Unit{root: r, around: o.innerRules}
+	r.outer = find(ctx, func(*level) bool { return true })
+	r.active = &level{root: r, around: o.innerRules}
 	return r.active, nil
 }
 
@@ -114,7 +114,7 @@ func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
 // sharesDatabase tells whether one of the units around is in the database of conn, reached through another pool. Two
 // transactions of one goroutine can wait for each other for ever there, and no server would find out.
 func sharesDatabase(ctx context.Context, conn bun.Conn) bool {
-	return find(ctx, func(u *Unit) (shares bool) {
+	return find(ctx, func(u *level) (shares bool) {
 		if u.parent == nil { // of savepoints, the transaction around them is asked for
 			_, _ = pgsql.Native(ctx, conn, func(c *pgx.Conn) error {
 				shares = u.root.session.Beside(ctx, c)
@@ -144,7 +144,7 @@ func (r *root) doom(err error) {
 }
 
 // seal ends the unit, so that nothing is added any more that nobody would emit, and returns what it holds.
-func (r *root) seal(u *Unit) ([]entry, error) {
+func (r *root) seal(u *level) ([]entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.active != u {

@@ -13,7 +13,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Save stores aggregates that are bun models, and tracks them as [Unit.Track] does.
+// Save stores aggregates that are bun models, and tracks them as [Unit.Track] does, with the tenant, the metadata and the trace
+// of ctx.
 //
 // The version of an aggregate is its column "version", or the field with the tag `uow:"version"`, and AggregateVersion
 // has to tell what is stored there. Save adds the number of recorded events to it, on condition that it still is what
@@ -38,7 +39,7 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 		if slices.ContainsFunc(writes, func(w *write) bool { return w.aggregate == a }) {
 			continue // from one account to the same one: it would be in conflict with itself
 		}
-		writes, entries = append(writes, w), append(entries, entry{ctx: u.ctx, aggregate: a})
+		writes, entries = append(writes, w), append(entries, entry{ctx: ctx, aggregate: a})
 	}
 	// All of them or none, and before they are stored, so that they are stale if that fails.
 	if err := u.give(entries, nil); err != nil {

@@ -11,20 +11,28 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Unit is one unit of work, or one savepoint in it. It is used within the function that it was given to, also from
-// goroutines that end before that function returns.
+// Unit is one unit of work, or one savepoint in it, as a context has it. It is used within the function that it was given to,
+// also from goroutines that end before that function returns.
 //
 // What it is given belongs to the innermost savepoint that is open, whichever [Unit] it is given to. So it is with
 // statements, and so an event cannot outlive the data that it announces.
+//
+// Tenant, metadata and trace of an event are those of a context: of [Unit.Save] the one that it is given; of [Unit.Add] and
+// [Unit.Track] the one that the Unit was got with, from [Manager.Do] or by [FromContext].
 type Unit struct {
+	*level
+
+	ctx context.Context //nolint:containedctx // Track and Add have no parameter for it
+}
+
+// level is the transaction, or one savepoint in it. Any number of units share it, each with a context of its own.
+type level struct {
 	root *root
 	// parent is the level around this one, nil for the transaction itself.
-	parent *Unit
+	parent *level
 	depth  int
 	// around: it is not of the code that runs within it, and neither are those around it.
 	around bool
-	// ctx is the function's. Track and Add need it, for tenant, metadata and trace, and have no parameter for it.
-	ctx context.Context //nolint:containedctx // the unit lives exactly as long as the function that has this context
 
 	// Guarded by root.mu.
 	ended   bool
@@ -36,7 +44,7 @@ type Unit struct {
 
 // entry is an aggregate whose events are collected at the flush, or one envelope that was added by hand.
 type entry struct {
-	ctx       context.Context //nolint:containedctx // see Unit.ctx
+	ctx       context.Context //nolint:containedctx // that of Track or Save: the envelopes are made at the flush
 	aggregate event.Aggregate
 	envelope  event.Envelope
 }
@@ -91,7 +99,7 @@ func (u *Unit) AfterCommit(fn func(context.Context)) {
 	}
 }
 
-func (u *Unit) give(entries []entry, hook func(context.Context)) error {
+func (u *level) give(entries []entry, hook func(context.Context)) error {
 	r := u.root
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,16 +115,20 @@ func (u *Unit) give(entries []entry, hook func(context.Context)) error {
 
 type unitKey struct{}
 
-// FromContext returns the innermost unit that ctx carries, of whatever manager.
+// FromContext returns the innermost unit that ctx carries, of whatever manager. What is tracked in it and added to it has the
+// tenant, the metadata and the trace of ctx.
 func FromContext(ctx context.Context) (*Unit, bool) {
-	u := find(ctx, func(*Unit) bool { return true })
-	return u, u != nil
+	l := find(ctx, func(*level) bool { return true })
+	if l == nil {
+		return nil, false
+	}
+	return &Unit{level: l, ctx: ctx}, true
 }
 
 // find returns the innermost open unit that fits. A goroutine or a hook that outlived its unit finds the one around it,
 // or none.
-func find(ctx context.Context, fits func(*Unit) bool) *Unit {
-	u, _ := ctx.Value(unitKey{}).(*Unit)
+func find(ctx context.Context, fits func(*level) bool) *level {
+	u, _ := ctx.Value(unitKey{}).(*level)
 	for u != nil && (!u.open() || !fits(u)) {
 		if u.parent != nil {
 			u = u.parent
@@ -127,13 +139,13 @@ func find(ctx context.Context, fits func(*Unit) bool) *Unit {
 	return u
 }
 
-func (u *Unit) open() bool {
+func (u *level) open() bool {
 	u.root.mu.Lock()
 	defer u.root.mu.Unlock()
 	return !u.ended
 }
 
-func (u *Unit) context(ctx context.Context) context.Context {
-	u.ctx = context.WithValue(ctx, unitKey{}, u)
-	return u.ctx
+// in returns the unit as ctx has it, and ctx with the unit in it as the unit's own.
+func (u *level) in(ctx context.Context) *Unit {
+	return &Unit{level: u, ctx: context.WithValue(ctx, unitKey{}, u)}
 }

@@ -96,6 +96,9 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 		env.ID = id.String()
 	}
 	env.Source = first(env.Source, m.Source)
+	if ambiguous(ctx, &env) {
+		return env, fmt.Errorf("%s: %w", first(env.Type, env.Topic), errSeveral)
+	}
 	env.TenantID = first(env.TenantID, event.TenantFrom(ctx), m.DefaultTenant)
 	if env.SchemaVersion == 0 {
 		env.SchemaVersion = 1
