@@ -54,8 +54,8 @@
 // that the next retry gets. No connection to the database is held while a body is read or an answer is written.
 //
 // An answer below 400 commits the work and is stored with it. An answer from 400 on drops the work: SQL, events and hooks.
-// If it would be the same next time, it is stored nevertheless; 401, 403, 408, 409, 425, 429 and all from 500 on free the
-// key, so that a retry is executed. IdempotencyConfig.Keep has it otherwise for a route. A handler that answers 2xx
+// If it would be the same next time, it is stored nevertheless; 401, 403, 407, 408, 409, 412, 421, 423, 425, 426, 428, 429 and
+// all from 500 on free the key, so that a retry is executed. IdempotencyConfig.Keep has it otherwise for a route. A handler that answers 2xx
 // although one of its statements failed has its work rolled back and is answered 503. A panic rolls back, frees the key,
 // and goes on.
 //
@@ -135,11 +135,15 @@
 //
 // # What is one request
 //
-// A key belongs to tenant, principal, method and path. Under it, a request is the same if query, content type and body are:
-// JSON in any spelling, without what IdempotencyConfig.Exclude names; other bodies byte for byte, so that a form with files
-// (multipart/form-data), for which most clients make a new boundary each time, has to be sent again as it was; and, if
-// IdempotencyConfig.APIVersion is set, the version. A deployment that changes this configuration does not refuse the
-// retries of what was done before it.
+// A key belongs to tenant, principal, method and path. Under it, a request is the same if query, content type, body and
+// preconditions are. JSON is the same in any spelling, without what IdempotencyConfig.Exclude names. Other bodies are compared byte
+// for byte, so that a form with files (multipart/form-data), for which most clients make a new boundary each time, has to be sent
+// again as it was. Preconditions are If-Match, If-None-Match and If-Unmodified-Since (RFC 9110, section 13.1). If
+// IdempotencyConfig.APIVersion is set, the version has to be the same, too. A deployment that changes this configuration does not
+// refuse the retries of what was done before it.
+//
+// A client that was answered 412 or 428 sends the request with another precondition, under the same key: that key is free. In lease
+// mode, where a key stays that of its request, it chooses a new one.
 //
 // While the first request is in progress, others with its key are answered 409, or wait for its answer, as long as
 // IdempotencyConfig.Wait says.

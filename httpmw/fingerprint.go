@@ -16,7 +16,8 @@ import (
 // fingerprintTag changes with whatever follows in this file and in canonical_json.go.
 const fingerprintTag = "http-1"
 
-// fingerprinter tells requests apart that are not retries of each other: by method, path, query, content type and body.
+// fingerprinter tells requests apart that are not retries of each other: by method, path, query, content type, body and
+// preconditions.
 // What clients and proxies write in different ways for the same thing makes no difference: the order of query
 // parameters and of JSON members, white space in JSON, the case of a media type.
 type fingerprinter struct {
@@ -57,7 +58,23 @@ func (f *fingerprinter) of(r *http.Request, body []byte) idempotency.Fingerprint
 	if f.version != nil {
 		parts = append(parts, []byte(f.version(r)))
 	}
-	return idempotency.NewFingerprint(f.tag, parts...)
+	return idempotency.NewFingerprint(f.tag, append(parts, preconditions(r.Header)...)...)
+}
+
+// preconditionHeaders are those of RFC 9110, section 13.1, that count for methods which change something. The other two,
+// If-Modified-Since and If-Range, have to be ignored there.
+func preconditionHeaders() []string {
+	return []string{"If-Match", "If-None-Match", "If-Unmodified-Since"}
+}
+
+// preconditions returns the name and the value of each precondition that the request has. Lines are joined as proxies join them.
+func preconditions(h http.Header) (parts [][]byte) {
+	for _, name := range preconditionHeaders() {
+		if lines := h.Values(name); len(lines) > 0 {
+			parts = append(parts, []byte(name), []byte(strings.Join(lines, ", ")))
+		}
+	}
+	return parts
 }
 
 // query returns the parameters in the order of their names.

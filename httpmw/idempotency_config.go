@@ -55,12 +55,19 @@ func safe(method string) bool {
 	return false
 }
 
-// DefaultKeep tells whether an answer of 400 or more would be the same next time. 401, 403, 408, 409, 425, 429 and all from
-// 500 on may have another outcome.
+// DefaultKeep tells whether an answer of 400 or more would be the same next time. Another outcome is possible where the answer
+// depends on
+//
+//   - the caller's rights: 401, 403, 407
+//   - the state of the resource, and what the client says about it: 409, 412, 423, 428
+//   - the connection: 408, 421, 425, 426
+//   - the moment: 429 and all from 500 on
 func DefaultKeep(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
-		http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusConflict, http.StatusPreconditionFailed, http.StatusLocked, http.StatusPreconditionRequired,
+		http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusUpgradeRequired,
+		http.StatusTooManyRequests:
 		return false
 	}
 	return status < http.StatusInternalServerError

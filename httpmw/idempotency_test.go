@@ -193,7 +193,8 @@ func TestStatuses(t *testing.T) {
 	for status, want := range map[int]string{
 		200: kept, 201: kept, 202: kept, 204: kept, 206: kept, 301: kept, 303: kept, 304: kept,
 		400: dropped, 402: dropped, 404: dropped, 410: dropped, 413: dropped, 415: dropped, 418: dropped, 422: dropped, 451: dropped,
-		401: freed, 403: freed, 408: freed, 409: freed, 425: freed, 429: freed,
+		401: freed, 403: freed, 407: freed, 408: freed, 409: freed, 412: freed, 421: freed, 423: freed, 425: freed, 426: freed,
+		428: freed, 429: freed,
 		500: freed, 501: freed, 502: freed, 503: freed, 504: freed, 599: freed,
 	} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {

@@ -98,7 +98,8 @@ func (p *policy) keyRules() string {
 }
 
 func (p *policy) sameness() string {
-	text := "A retry has the same query, content type and body. In JSON, white space and the order of members make no difference."
+	text := "A retry has the same query, content type, body and preconditions: " + list(preconditionHeaders()) +
+		". In JSON, white space and the order of members make no difference."
 	if len(p.cfg.Exclude) > 0 {
 		text += " Neither do " + list(p.cfg.Exclude) + "."
 	}

@@ -32,6 +32,11 @@ func brokenContents() map[string][]broken {
 			{"the content type does not count", requests(func(r *http.Request) {
 				r.Header.Set("Content-Type", "application/json")
 			}), "another content type under the same key"},
+			{"the preconditions do not count", requests(func(r *http.Request) {
+				for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
+					r.Header.Del(name)
+				}
+			}), under},
 			reused("409", func(a *httptest.ResponseRecorder) { a.Code = 409 }, under),
 			reused(
 				"looks like a failed validation",
@@ -59,6 +64,12 @@ func brokenContents() map[string][]broken {
 			{"the first one is the last", fault{config: func(c *httpmw.IdempotencyConfig) {
 				c.APIVersion = func(*http.Request) string { return newKey() }
 			}}, "the retry's status"},
+			{"works for refusals", twice(status(http.StatusUnprocessableEntity)), "committed executions"},
+		},
+		"a precondition that is added": {
+			{"the first answer is kept", cached(keyOf, marked), "it should have been executed"},
+			{"it does not arrive", requests(func(r *http.Request) { r.Header.Del("If-Match") }), "it should have been executed"},
+			{"it makes another key", requests(func(r *http.Request) { mixed(r, r.Header.Get("If-Match")) }), "the status of the refusal"},
 			{"works for refusals", twice(status(http.StatusUnprocessableEntity)), "committed executions"},
 		},
 		"what is excluded makes no difference": {

@@ -59,7 +59,7 @@ func brokenStatuses() map[string][]broken {
 				}
 			}), fmt.Sprintf("%d was executed again", code)})
 	}
-	for _, code := range []int{401, 403, 408, 409, 425, 429, 500, 502, 503, 504} {
+	for _, code := range []int{401, 403, 407, 408, 409, 412, 421, 423, 425, 426, 428, 429, 500, 502, 503, 504} {
 		name := func(r *http.Request) string {
 			if r.URL.Path == fmt.Sprintf("/status/%d", code) {
 				return keyOf(r)

@@ -49,6 +49,7 @@ func cases() []testCase {
 		{promise: "another content is refused", run: testAnotherContent},
 		{promise: "other words for the same content", run: testRespelled},
 		{promise: "another version is another content", run: testVersion, needs: func(t *Target) bool { return t.Versioned != nil }},
+		{promise: "a precondition that is added", run: testPrecondition, needs: func(t *Target) bool { return t.Conditional != nil }},
 		{promise: "what is excluded makes no difference", run: testExcluded, needs: func(t *Target) bool { return t.Excludes != nil }},
 
 		{promise: "many clients at once", run: testManyClients},

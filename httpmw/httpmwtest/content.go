@@ -3,6 +3,7 @@ package httpmwtest
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,9 @@ func testAnotherContent(s *session) {
 		"no body":              changed(func(q *Request) { q.Body = "" }),
 		"another query":        changed(func(q *Request) { q.Path = withQuery(q.Path, "another=1") }),
 		"another content type": s.target.Create.with(map[string]string{contentType: "text/plain"}),
+		"If-Match":             s.target.Create.with(map[string]string{"If-Match": `"1"`}),
+		"If-None-Match":        s.target.Create.with(map[string]string{"If-None-Match": "*"}),
+		"If-Unmodified-Since":  s.target.Create.with(map[string]string{"If-Unmodified-Since": "Sat, 01 Jan 2000 00:00:00 GMT"}),
 	} {
 		got := s.send(q, key)
 		require.Equal(s.t, s.target.ReusedStatus, got.status, "%s under the same key: %s", name, got.body)
@@ -73,6 +77,17 @@ func testVersion(s *session) {
 	s.replays(first, *s.target.Versioned, key)
 	s.replays(s.executes(s.target.Versioned.with(s.target.OtherVersion), key+"-other"), s.target.Versioned.with(s.target.OtherVersion), key+"-other")
 	s.committed(2, before, "two versions, each with its key")
+}
+
+// testPrecondition: whoever adds what was asked for is executed, and has made it a part of the request.
+func testPrecondition(s *session) {
+	key, before := newKey(), s.effects()
+	s.answered(http.StatusPreconditionRequired, *s.target.Conditional, key)
+	whole := s.target.Conditional.with(s.target.Precondition)
+	first := s.executes(whole, key)
+	s.replays(first, whole, key)
+	s.reused(s.send(*s.target.Conditional, key), key, first.body)
+	s.committed(1, before, "a request without its precondition, and with it")
 }
 
 // respell returns another text with the meaning of this one.

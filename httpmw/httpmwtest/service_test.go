@@ -189,6 +189,13 @@ func (s *service) routes(t *testing.T) http.Handler {
 	with(func(c *httpmw.IdempotencyConfig) {
 		c.APIVersion = func(r *http.Request) string { return r.Header.Get("X-Version") }
 	}).Post("/versioned", s.pay(http.StatusCreated))
+	r.With(once).Post("/conditional", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-Match") == "" {
+			http.Error(w, "say which version", http.StatusPreconditionRequired)
+			return
+		}
+		s.pay(http.StatusCreated)(w, r)
+	})
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		<-time.After(slowness)
 		s.pay(http.StatusCreated)(w, r)
@@ -397,6 +404,7 @@ func (s *service) describe(url string) Target {
 		Extra: post("/extra"), ExtraHeaders: []string{extraHeader}, LongKeys: post("/long-keys"), MinKey: minKey,
 		Versioned: post("/versioned"), OtherVersion: map[string]string{"X-Version": "2"}, RunsOnce: post("/runs-once"),
 		Impatient: post("/impatient"), TakenOver: post("/taken-over"), Recovers: post("/recovers"), Resolve: s.resolve,
+		Conditional: post("/conditional"), Precondition: map[string]string{"If-Match": `"1"`},
 		Excludes: post("/excludes"), ExcludedBody: `{"amount": 1, "to": {"iban": "a", "name": "c"}}`,
 		Answers: map[int]Request{},
 	}
@@ -409,7 +417,8 @@ func (s *service) describe(url string) Target {
 		}
 	}
 	for _, status := range []int{
-		200, 201, 202, 206, 301, 303, 400, 402, 404, 410, 415, 422, 451, 401, 403, 408, 409, 425, 429, 500, 502, 503, 504,
+		200, 201, 202, 206, 301, 303, 400, 402, 404, 410, 415, 422, 451,
+		401, 403, 407, 408, 409, 412, 421, 423, 425, 426, 428, 429, 500, 502, 503, 504,
 	} {
 		t.Answers[status] = *post(fmt.Sprintf("/status/%d", status))
 	}

@@ -10,8 +10,9 @@ import (
 // frees tells whether a retry after this answer is executed: it may have another outcome.
 func frees(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly,
-		http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusPreconditionFailed, http.StatusMisdirectedRequest, http.StatusLocked, http.StatusTooEarly, http.StatusUpgradeRequired,
+		http.StatusPreconditionRequired, http.StatusTooManyRequests:
 		return true
 	}
 	return status >= http.StatusInternalServerError
@@ -21,7 +22,7 @@ func frees(status int) bool {
 func (s *session) answered(status int, q Request, key string) reply {
 	s.t.Helper()
 	got := s.send(q, key)
-	require.Equal(s.t, status, got.status, "Answers says otherwise: %s", got.body)
+	require.Equal(s.t, status, got.status, "the target says otherwise: %s", got.body)
 	return got
 }
 

@@ -123,6 +123,9 @@ type Target struct {
 	// Versioned is a request that OtherVersion, headers, makes one for another version of the interface.
 	Versioned    *Request          `json:"versioned"`
 	OtherVersion map[string]string `json:"other_version"`
+	// Conditional is answered with 428 as it is, and with 2xx if it has the headers Precondition.
+	Conditional  *Request          `json:"conditional"`
+	Precondition map[string]string `json:"precondition"`
 	// Keeps is a request whose answer, of 400 or more, is kept on its route, and would free the key elsewhere.
 	Keeps *Request `json:"keeps"`
 	// Strict is a request on a route that wants its keys in quotes.
