@@ -60,10 +60,10 @@ type AuditFilter struct {
 }
 
 const (
-	// noteDeed enters each dead letter of d. Arguments: ids, actor, action, reason.
+	// noteDeed enters each dead letter of d. Arguments: lanes, sequences, actor, action, reason.
 	noteDeed = `
 	INSERT INTO {schema}.outbox_audit (actor, action, event_id, tenant_id, topic, event_type, reason)
-	SELECT $2::text, $3::text, id, tenant_id, topic, event_type, $4::text FROM d ORDER BY lane, seq`
+	SELECT $3::text, $4::text, id, tenant_id, topic, event_type, $5::text FROM d ORDER BY lane, seq`
 
 	listAudit = `
 SELECT id, at, actor, action, reason, coalesce(event_id::text, ''), events, tenant_id, topic, event_type

@@ -14,6 +14,10 @@ import (
 // ErrNotDead means that there is no dead letter with that id: there never was one, or somebody was faster.
 var ErrNotDead = errors.New("outbox: no dead letter with this id")
 
+// ErrSeveralDead means that several dead letters have that id, because the producer gave it to several events
+// ([event.WithID]). [DeadFilter] with the ID and, for instance, the tenant tells them apart.
+var ErrSeveralDead = errors.New("outbox: several dead letters have this id: select them with a DeadFilter")
+
 // DeadLetter is a row that was given up.
 type DeadLetter struct {
 	Row
@@ -30,7 +34,7 @@ const listedColumns = `seq, id, occurred_at, created_at, not_before, expires_at,
 const (
 	listDead = `
 SELECT ` + rowColumns + `, died_at, coalesce(error_message, '') FROM (SELECT ` + listedColumns + ` FROM {schema}.outbox_dead) d
-WHERE %s ORDER BY d.died_at, d.id LIMIT %s`
+WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
 	showDead  = `SELECT ` + rowColumns + `, died_at, coalesce(error_message, '') FROM {schema}.outbox_dead WHERE id = $1::uuid`
 	countDead = `SELECT count(*) FROM {schema}.outbox_dead d WHERE %s`
 )
@@ -39,7 +43,7 @@ WHERE %s ORDER BY d.died_at, d.id LIMIT %s`
 const defaultPage = 100
 
 // Dead lists the dead letters that the filter selects, oldest first, without their payloads. A page has at most limit of
-// them (0: 100) and begins after the last one of the page before (nil: from the start), of which only DiedAt and ID count.
+// them (0: 100) and begins after the last one of the page before (nil: from the start), of which only DiedAt and Sequence count.
 func (s *Store) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) ([]DeadLetter, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, err
@@ -67,13 +71,14 @@ func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string
 	}
 	w := filter.where()
 	if after != nil {
-		w.Add("(d.died_at, d.id) > (%s::timestamptz, %s::uuid)", after.DiedAt, after.ID)
+		w.Add("(d.died_at, d.seq) > (%s::timestamptz, %s::bigint)", after.DiedAt, after.Sequence)
 	}
 	bound := w.Arg(limit)
 	return fmt.Sprintf(listDead, w, bound), w.Args
 }
 
-// DeadLetter returns one dead letter with its payload, or [ErrNotDead].
+// DeadLetter returns the dead letter with this id and its payload, [ErrNotDead] if there is none, and [ErrSeveralDead] if
+// there are more.
 func (s *Store) DeadLetter(ctx context.Context, id string) (DeadLetter, error) {
 	var d DeadLetter
 	parsed, err := uuid.Parse(id)
@@ -91,7 +96,9 @@ func (s *Store) DeadLetter(ctx context.Context, id string) (DeadLetter, error) {
 		}
 		return d, fmt.Errorf("outbox: show %s: %w", id, ErrNotDead)
 	}
-	d.Row, err = scanRow(rows, &d.DiedAt, &d.Error)
+	if d.Row, err = scanRow(rows, &d.DiedAt, &d.Error); err == nil && rows.Next() {
+		return DeadLetter{}, fmt.Errorf("outbox: show %s: %w", id, ErrSeveralDead)
+	}
 	return d, wrap("show a dead letter", err)
 }
 

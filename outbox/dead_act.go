@@ -27,7 +27,7 @@ const defaultBulk = 500
 
 // Replay publishes a dead letter after all. It keeps id and sequence and gets all its attempts back; it leaves before
 // whatever waits behind it under its key, and consumers that have handled it already see a duplicate. It returns
-// [ErrNotDead] if there is none with this id.
+// [ErrNotDead] if there is none with this id, and [ErrSeveralDead], having done nothing, if there are more.
 //
 // What has expired dies again. What is replayed under a key that another dead letter blocks waits for that one.
 func (s *Store) Replay(ctx context.Context, id string, by By) error {
@@ -35,7 +35,7 @@ func (s *Store) Replay(ctx context.Context, id string, by By) error {
 }
 
 // Discard deletes a dead letter for good; what waits behind it is published. by must give a reason. It returns
-// [ErrNotDead] if there is none with this id.
+// [ErrNotDead] if there is none with this id, and [ErrSeveralDead], having done nothing, if there are more.
 func (s *Store) Discard(ctx context.Context, id string, by By) error {
 	return s.actOnOne(ctx, deed{action: ActionDiscard, move: discardDead, by: by}, id)
 }
@@ -57,12 +57,13 @@ func (s *Store) DiscardAll(ctx context.Context, filter DeadFilter, by By, bulk *
 type deed struct {
 	action, move string
 	by           By
+	alone        bool // of several letters, none is meant
 }
 
 const (
 	// pickDead chooses a batch in the order of the lanes and, within a lane and thus within a key, of the sequence.
 	pickDead = `
-SELECT d.id::text, d.lane, d.seq, coalesce(d.ordering_key, '') FROM {schema}.outbox_dead d
+SELECT d.lane, d.seq, coalesce(d.ordering_key, '') FROM {schema}.outbox_dead d
 WHERE %s ORDER BY d.lane, d.seq LIMIT %s`
 
 	// touchLanes locks the lanes, in their order as everybody else does, and tells their owners that the blocks they know
@@ -73,8 +74,12 @@ WITH mine AS MATERIALIZED (
 UPDATE {schema}.outbox_lane l SET change = l.change + 1 FROM mine WHERE l.lane = mine.lane`
 
 	takeDead = `
-WITH d AS (DELETE FROM {schema}.outbox_dead WHERE id = ANY ($1::uuid[]) RETURNING *),
+WITH ` + deleteDead + `,
 noted AS (` + noteDeed + `)`
+
+	deleteDead = `d AS (
+	DELETE FROM {schema}.outbox_dead x USING unnest($1::smallint[], $2::bigint[]) a(lane, seq)
+	WHERE x.lane = a.lane AND x.seq = a.seq RETURNING x.*)`
 
 	// replayDead puts dead letters among the held rows, where wakeHeads makes the first one of each key due.
 	//
@@ -90,7 +95,7 @@ block AS (
 	ON CONFLICT (lane, ordering_key) DO UPDATE
 	SET state = 'draining', head_seq = least(b.head_seq, excluded.head_seq)
 	WHERE b.state <> 'dead' OR NOT EXISTS (SELECT FROM {schema}.outbox_dead o
-		WHERE o.lane = b.lane AND o.seq = b.head_seq AND o.id <> ALL ($1::uuid[]))),
+		WHERE o.lane = b.lane AND o.seq = b.head_seq AND o.seq <> ALL ($2::bigint[]))),
 behind AS (
 	UPDATE {schema}.outbox_held h SET retry_after = 'infinity'
 	FROM keys k CROSS JOIN LATERAL (` + headOfKey + `) f
@@ -147,7 +152,8 @@ func (s *Store) actOnOne(ctx context.Context, d deed, id string) error {
 	}
 	w := &pgsql.Where{}
 	w.Add("d.id = %s::uuid", parsed.String())
-	b, err := s.act(ctx, d, w, 1)
+	d.alone = true
+	b, err := s.act(ctx, d, w, 2)
 	if err == nil && b.moved == 0 {
 		err = ErrNotDead
 	}
@@ -193,7 +199,7 @@ func (s *Store) sweep(ctx context.Context, d deed, filter DeadFilter, size int, 
 		if err != nil {
 			return moved, fmt.Errorf("outbox: %s dead letters, after %d: %w", d.action, moved, pgsql.Explain(err))
 		}
-		if len(b.ids) == 0 {
+		if len(b.seqs) == 0 {
 			return moved, nil
 		}
 		moved, last = moved+b.moved, b.last
@@ -206,8 +212,8 @@ func (s *Store) sweep(ctx context.Context, d deed, filter DeadFilter, size int, 
 
 // batch is what one transaction treats.
 type batch struct {
-	ids   []string
-	lanes []int16 // of each id, ascending
+	lanes []int16 // ascending
+	seqs  []int64
 	keys  []string
 	last  RowID
 	moved int64
@@ -220,13 +226,16 @@ func (s *Store) act(ctx context.Context, d deed, w *pgsql.Where, n int) (b batch
 	// Each statement after the lock has to see what was committed before the lock was given, whatever the server's
 	// default is.
 	err = s.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
-		if b, err = s.pick(ctx, tx, w, n); err != nil || len(b.ids) == 0 {
+		if b, err = s.pick(ctx, tx, w, n); err != nil || len(b.seqs) == 0 {
 			return err
+		}
+		if d.alone && len(b.seqs) > 1 {
+			return ErrSeveralDead
 		}
 		if _, err := run.Exec(ctx, tx, touchLanes, b.lanes); err != nil {
 			return err
 		}
-		args := []any{b.ids, d.by.Actor, d.action, cleanText(d.by.Reason)}
+		args := []any{b.lanes, b.seqs, d.by.Actor, d.action, cleanText(d.by.Reason)}
 		if err := run.QueryRow(ctx, tx, d.move, args, &b.moved); err != nil {
 			return err
 		}
@@ -244,11 +253,11 @@ func (s *Store) pick(ctx context.Context, tx bun.Tx, w *pgsql.Where, n int) (b b
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var id, key string
-		if err := rows.Scan(&id, &b.last.Lane, &b.last.Seq, &key); err != nil {
+		var key string
+		if err := rows.Scan(&b.last.Lane, &b.last.Seq, &key); err != nil {
 			return b, err
 		}
-		b.ids, b.lanes, b.keys = append(b.ids, id), append(b.lanes, b.last.Lane), append(b.keys, key)
+		b.lanes, b.seqs, b.keys = append(b.lanes, b.last.Lane), append(b.seqs, b.last.Seq), append(b.keys, key)
 	}
 	return b, rows.Err()
 }

@@ -31,8 +31,8 @@ func (s *Store) ExplainAudit(ctx context.Context, id string) (string, error) {
 }
 
 // ExplainMove returns the plans of what one batch of a replay writes.
-func (s *Store) ExplainMove(ctx context.Context, ids, keys []string, lanes []int16) (move, wake string, err error) {
-	if move, err = s.explain(ctx, replayDead, []any{ids, "ann", ActionReplay, ""}); err != nil {
+func (s *Store) ExplainMove(ctx context.Context, lanes []int16, seqs []int64, keys []string) (move, wake string, err error) {
+	if move, err = s.explain(ctx, replayDead, []any{lanes, seqs, "ann", ActionReplay, ""}); err != nil {
 		return "", "", err
 	}
 	wake, err = s.explain(ctx, wakeHeads, []any{lanes, keys})

@@ -106,9 +106,10 @@ func TestDeadLettersAreFilteredAndPaged(t *testing.T) {
 
 func TestFilterOfDeadLettersIsValidated(t *testing.T) {
 	f := newFixture(t, nil)
-	bad := outbox.DeadFilter{TenantID: "a\x00", DiedFrom: testTime, DiedBefore: testTime}
+	bad := outbox.DeadFilter{TenantID: "a\x00", ID: "a", DiedFrom: testTime, DiedBefore: testTime}
 	require.ErrorContains(t, bad.Validate(), "DeadFilter.TenantID")
 	require.ErrorContains(t, bad.Validate(), "DeadFilter.DiedFrom")
+	require.ErrorContains(t, bad.Validate(), "DeadFilter.ID")
 	_, err := f.Dead(t.Context(), bad, nil, 1)
 	require.ErrorIs(t, err, event.ErrInvalid)
 	_, err = f.CountDead(t.Context(), bad)
@@ -189,7 +190,7 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 	}
 	plan, err := f.ExplainPick(t.Context(), outbox.DeadFilter{DiedBefore: time.Now().AddDate(1, 0, 0)}, outbox.RowID{Lane: 7, Seq: 1000}, 500)
 	require.NoError(t, err)
-	require.Contains(t, plan, "Index Scan using outbox_dead_lane", plan)
+	require.Contains(t, plan, "Index Scan using outbox_dead_pkey", plan)
 	require.NotContains(t, plan, "Sort", plan)
 	plan, err = f.ExplainPick(t.Context(), outbox.DeadFilter{DiedBefore: middle.DiedAt.AddDate(-1, 0, 0)}, outbox.RowID{Lane: -1}, 500)
 	require.NoError(t, err)
@@ -197,6 +198,9 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 	plan, err = f.ExplainAudit(t.Context(), middle.ID)
 	require.NoError(t, err)
 	require.Contains(t, plan, "outbox_audit_event", plan)
+	plan, err = f.ExplainPick(t.Context(), outbox.DeadFilter{ID: middle.ID}, outbox.RowID{Lane: -1}, 2)
+	require.NoError(t, err)
+	require.Contains(t, plan, "outbox_dead_id", plan)
 }
 
 // The tables of held rows and blocks are nearly empty until somebody replays, and the planner does not know yet what came.
@@ -210,7 +214,7 @@ func TestReplayOfManyUsesTheIndexesOfTablesThatWereEmpty(t *testing.T) {
 	rows, err := f.Queue(t.Context(), 7, "k7")
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
-	move, wake, err := f.ExplainMove(t.Context(), []string{rows[0].ID}, []string{"k7"}, []int16{7})
+	move, wake, err := f.ExplainMove(t.Context(), []int16{7}, []int64{rows[0].Sequence}, []string{"k7"})
 	require.NoError(t, err)
 	for _, plan := range []string{move, wake} {
 		require.Contains(t, plan, "Index Scan using outbox_held_key on outbox_held x", plan)

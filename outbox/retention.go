@@ -21,10 +21,10 @@ const (
 
 	// forgetDead is discardDead with an audit of groups instead of single events.
 	forgetDead = `
-WITH d AS (DELETE FROM {schema}.outbox_dead WHERE id = ANY ($1::uuid[]) RETURNING *),
+WITH ` + deleteDead + `,
 noted AS (
 	INSERT INTO {schema}.outbox_audit (actor, action, events, tenant_id, topic, event_type, reason)
-	SELECT $2::text, $3::text, count(*), tenant_id, topic, event_type, $4::text FROM d GROUP BY tenant_id, topic, event_type)` +
+	SELECT $3::text, $4::text, count(*), tenant_id, topic, event_type, $5::text FROM d GROUP BY tenant_id, topic, event_type)` +
 		freeKeys
 
 	forgetAudit = `DELETE FROM {schema}.outbox_audit WHERE at < clock_timestamp() - $1::interval`

@@ -102,13 +102,16 @@ CREATE TABLE outbox_block (
     PRIMARY KEY (lane, ordering_key)
 );
 
+-- Producers may give one id to several events, so the id is no key. The order of the primary key is that in which many are
+-- replayed: of their keys, and of the locks of their lanes.
 CREATE TABLE outbox_dead (
     LIKE outbox,
     died_at       timestamptz NOT NULL DEFAULT now(),
     error_message text,
-    PRIMARY KEY (id)
+    PRIMARY KEY (lane, seq)
 );
-CREATE INDEX outbox_dead_order ON outbox_dead (died_at, id);
+CREATE INDEX outbox_dead_id ON outbox_dead (id);
+CREATE INDEX outbox_dead_order ON outbox_dead (died_at, seq);
 
 -- What was published, in daily partitions (UTC) that are dropped after the retention. The DEFAULT child is there so
 -- that no settle can fail for want of a partition.

@@ -14,11 +14,9 @@ CREATE TABLE outbox_audit (
 CREATE INDEX outbox_audit_event ON outbox_audit (event_id, id) WHERE event_id IS NOT NULL;
 
 -- Lists of dead letters by one property, each in the order of their pages.
-CREATE INDEX outbox_dead_tenant ON outbox_dead (tenant_id, died_at, id);
-CREATE INDEX outbox_dead_topic ON outbox_dead (topic, died_at, id);
-CREATE INDEX outbox_dead_type ON outbox_dead (event_type, died_at, id);
--- The order in which many are replayed: that of their keys, and of the locks of their lanes.
-CREATE INDEX outbox_dead_lane ON outbox_dead (lane, seq);
+CREATE INDEX outbox_dead_tenant ON outbox_dead (tenant_id, died_at, seq);
+CREATE INDEX outbox_dead_topic ON outbox_dead (topic, died_at, seq);
+CREATE INDEX outbox_dead_type ON outbox_dead (event_type, died_at, seq);
 
 SELECT oncebox_create($text$
 -- Drops the child of one day. false: there is none. It refuses to touch the last 24 hours, whatever it is told. See

@@ -1,0 +1,51 @@
+package outbox_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// A producer gave two events one id. Both can be dead at once, whichever way they die, and each is found.
+func TestEventsWithOneIDMayBothBeDead(t *testing.T) {
+	for name, die := range map[string]func(f *fixture){
+		"fresh": func(f *fixture) { f.kill(map[string]string{"a1": "no", "b1": "no"}) },
+		"held": func(f *fixture) {
+			for _, r := range f.fetch() {
+				lease := f.leases[r.Lane]
+				require.NoError(f.t, f.Hold(f.t.Context(), lease, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+				require.NoError(f.t, f.KillHeld(f.t.Context(), lease, f.change(r.Lane), r.Sequence, "no"))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			f := newFixture(t, nil)
+			id := uuid.NewString()
+			f.add("a", "a1", event.WithID(id))
+			f.add("b", "b1", event.WithID(id), event.WithTenantID("acme"))
+			die(f)
+			f.exec("UPDATE outbox_dead SET died_at = now()")
+			require.ElementsMatch(t, []string{"a1", "b1"}, f.walk(outbox.DeadFilter{ID: id}, 1), "on pages of one")
+
+			_, err := f.DeadLetter(ctx, id)
+			require.ErrorIs(t, err, outbox.ErrSeveralDead)
+			require.ErrorIs(t, f.Replay(ctx, id, ann), outbox.ErrSeveralDead)
+			require.ErrorIs(t, f.Discard(ctx, id, ann), outbox.ErrSeveralDead)
+			require.Equal(t, 2, f.count("outbox_dead"))
+
+			n, err := f.DiscardAll(ctx, outbox.DeadFilter{ID: id, TenantID: "acme"}, ann, nil)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n)
+			d, err := f.DeadLetter(ctx, id)
+			require.NoError(t, err)
+			require.Equal(t, "a1", d.Type)
+			require.NoError(t, f.Replay(ctx, id, ann))
+			require.Equal(t, map[string][]string{"default|order|a": {"a1"}}, f.drain())
+		})
+	}
+}
