@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -85,9 +84,6 @@ type Config struct {
 // Validate names every field that cannot be used.
 func (c *Config) Validate() error {
 	errs := []error{event.ValidateIdentifier("inbox: Config.Schema", c.Schema)}
-	if strings.ContainsAny(c.Schema, `'\`) {
-		errs = append(errs, fmt.Errorf("inbox: Config.Schema %q contains a quote or a backslash", c.Schema))
-	}
 	if c.Retention != 0 && c.Retention != KeepForever && c.Retention < 24*time.Hour {
 		errs = append(errs, fmt.Errorf("inbox: Config.Retention is %s: give 24h or more, or KeepForever", c.Retention))
 	}

@@ -297,7 +297,7 @@ func TestConfigValidate(t *testing.T) {
 	for _, good := range []inbox.Config{{}, {Retention: day}, {Retention: inbox.KeepForever}, {Schema: `My "schema"`}} {
 		require.NoError(t, good.Validate())
 	}
-	bad := inbox.Config{Retention: time.Hour, Schema: "it's"}
+	bad := inbox.Config{Retention: time.Hour, Schema: "a\x00b"}
 	require.ErrorContains(t, bad.Validate(), "Config.Retention")
 	require.ErrorContains(t, bad.Validate(), "Config.Schema")
 	require.ErrorContains(t, (&inbox.Config{Retention: -2}).Validate(), "Config.Retention")

@@ -47,9 +47,10 @@ func Unwrap(db bun.IDB) (Conn, error) {
 
 // Runner runs statement constants in one schema.
 type Runner struct {
-	prefix string
-	mode   pgx.QueryExecMode
-	texts  sync.Map // constant -> text with the schema in it
+	prefix  string // the schema and a dot, as an identifier
+	literal string // the same within a literal
+	mode    pgx.QueryExecMode
+	texts   sync.Map // constant -> text with the schema in it
 }
 
 // New returns a runner. schema "" leaves names to the search_path. pooler says that a transaction-mode pooler stands
@@ -58,6 +59,7 @@ func New(schema string, pooler bool) *Runner {
 	r := &Runner{mode: pgx.QueryExecModeCacheStatement}
 	if schema != "" {
 		r.prefix = pgx.Identifier{schema}.Sanitize() + "."
+		r.literal = strings.ReplaceAll(r.prefix, "'", "''")
 	}
 	if pooler {
 		r.mode = pgx.QueryExecModeExec
@@ -65,12 +67,12 @@ func New(schema string, pooler bool) *Runner {
 	return r
 }
 
-// Text replaces every "{schema}." in a statement.
+// Text replaces every "{schema}." in a statement. One within a literal has to be its beginning: '{schema}.t'.
 func (r *Runner) Text(constant string) string {
 	if text, ok := r.texts.Load(constant); ok {
 		return text.(string) //nolint:forcetypeassert // only strings are stored
 	}
-	text := strings.ReplaceAll(constant, "{schema}.", r.prefix)
+	text := strings.NewReplacer("'{schema}.", "'"+r.literal, "{schema}.", r.prefix).Replace(constant)
 	r.texts.Store(constant, text)
 	return text
 }

@@ -46,6 +46,7 @@ func TestSchemaIsPutIntoTheText(t *testing.T) {
 	require.Equal(t, `SELECT "s".f("s".t.x) FROM "s".t`, pgsql.New("s", false).Text(statement))
 	run := pgsql.New(`a "b"; DROP`, false)
 	require.Equal(t, `SELECT "a ""b""; DROP".f("a ""b""; DROP".t.x) FROM "a ""b""; DROP".t`, run.Text(statement))
+	require.Equal(t, `SELECT '"it''s".t'::regclass, '', "it's".f('')`, pgsql.New(`it's`, false).Text(`SELECT '{schema}.t'::regclass, '', {schema}.f('')`))
 	first := run.Text(statement)
 	require.Equal(t, first, run.Text(statement), "the second time from memory")
 }

@@ -1,0 +1,184 @@
+package oncebox_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// PostgreSQL takes any name for a schema, and what each package does with its tables works in all of them.
+func TestSchemaOfAnyName(t *testing.T) {
+	server := pgtest.Open(t)
+	cfg := quickConfig()
+	cfg.DatabaseURL = server.DSN
+	cfg.Schema = server.Schema + ` Ünï'; -- "x" $1 $$ %s\`
+	cfg.Inbox.Tries, cfg.Inbox.RetryDelay, cfg.Inbox.PollInterval = 1, 10*time.Millisecond, 10*time.Millisecond
+	db, err := config.OpenDB(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := db.DB.Exec(`DROP SCHEMA "` + strings.ReplaceAll(cfg.Schema, `"`, `""`) + `" CASCADE`)
+		require.NoError(t, errors.Join(err, db.Close()))
+	})
+	app, err := oncebox.New(db, memory.New(nil), cfg)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, app.Migrate(t.Context()))
+	}
+
+	first := func(err error) messaging.HandlerFunc {
+		var n atomic.Int32
+		return func(context.Context, *messaging.Message) error {
+			if n.Add(1) == 1 {
+				return err
+			}
+			return nil
+		}
+	}
+	summary := app.Inbox.Projection("summary", first(nil))
+	app.Consume("order", "summary", summary)
+	app.Consume("order", "parks", first(errors.New("not now")))
+	app.Consume("order", "gives up", first(messaging.Permanent(errors.New("never"))))
+	app.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
+		_, err := inbox.Step(ctx, "pay", func(context.Context, string) (int, error) { return 1, nil })
+		return err
+	}), oncebox.WithLease())
+	app.ConsumeBatch("order", "batch", func(context.Context, []*messaging.Message) error { return nil })
+	run(t, app)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var placed uow.Token
+	require.NoError(t, app.UoW.Do(ctx, func(_ context.Context, u *uow.Unit) error {
+		return u.Add("order", []byte("{}"), event.WithOrderingKey("k"), event.WithDedupKey("once"))
+	}, uow.WithToken(&placed)))
+	for _, consumer := range []string{"summary", "parks", "leased", "batch"} {
+		require.NoError(t, app.Inbox.Await(ctx, consumer, placed), consumer)
+	}
+	require.ErrorIs(t, app.Inbox.Await(ctx, "gives up", placed), inbox.ErrGivenUp)
+
+	t.Run("outbox", func(t *testing.T) { outboxOf(ctx, t, app, summary) })
+	t.Run("inbox", func(t *testing.T) { inboxOf(ctx, t, app, placed) })
+	t.Run("idempotency", func(t *testing.T) { idempotencyOf(ctx, t, app) })
+}
+
+func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *inbox.Projection) {
+	t.Helper()
+	require.NoError(t, summary.Rebuild(ctx, func(context.Context, *uow.Unit) error { return nil }, app.Outbox.Kept(outbox.SentFilter{}), nil))
+	require.NoError(t, app.Outbox.MoveTenant(ctx, "moved", 1, outbox.By{Actor: "test"}))
+	require.NoError(t, app.UoW.Do(event.WithTenant(ctx, "moved"), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }))
+	_, err := app.Outbox.Reconcile(ctx)
+	require.NoError(t, err)
+	_, err = app.Outbox.Stats(ctx)
+	require.NoError(t, err)
+	require.NoError(t, app.Outbox.EnsurePartitions(ctx))
+	require.NoError(t, app.Outbox.DropExpired(ctx))
+}
+
+func inboxOf(ctx context.Context, t *testing.T, app *oncebox.App, placed uow.Token) {
+	t.Helper()
+	by := inbox.By{Actor: "test", Reason: "test"}
+	n, err := app.Inbox.ReplayAll(ctx, inbox.DeadFilter{}, by, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	require.NoError(t, app.Inbox.Await(ctx, "gives up", placed))
+	_, err = app.Inbox.Stats(ctx)
+	require.NoError(t, err)
+	require.NoError(t, app.Inbox.EnsurePartitions(ctx))
+	require.NoError(t, app.Inbox.Clean(ctx))
+	require.NoError(t, app.Inbox.Forget(ctx, "batch"))
+}
+
+func idempotencyOf(ctx context.Context, t *testing.T, app *oncebox.App) {
+	t.Helper()
+	keys, scope := app.Idempotency, idempotency.Scope{Tenant: "t", Anonymous: true, Path: "pay", Key: "k"}
+	for range 2 {
+		require.NoError(t, app.UoW.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+			_, err := idempotency.Do(ctx, keys, u.DB(), scope, 1, func(context.Context) (int, error) { return 1, nil })
+			return err
+		}))
+	}
+	scope.Key = "leased"
+	key, err := keys.Key(scope)
+	require.NoError(t, err)
+	claim, _, err := keys.Claim(ctx, app.UoW.DB(ctx), key, idempotency.NewFingerprint("f", nil))
+	require.NoError(t, err)
+	require.NoError(t, claim.Run(ctx, func(ctx context.Context) error {
+		_, err := idempotency.StepOnce(ctx, "pay", func(context.Context) (int, error) { return 1, nil })
+		return err
+	}))
+	require.NoError(t, claim.Release(ctx))
+	_, err = keys.Purge(ctx, app.UoW.DB(ctx))
+	require.NoError(t, err)
+}
+
+// A literal is the one place where quotes of the schema's name are not those of an identifier. What doubles them looks for
+// literals that begin with it; it would miss others.
+func TestSchemaInLiteralsIsAtTheirBeginning(t *testing.T) {
+	found := 0
+	check := func(path, text string) {
+		literal := false
+		for i, r := range text {
+			switch r {
+			case '\'':
+				literal = !literal
+			case '\n':
+				literal = false // constants are put together of parts, and a part may begin within a literal
+			}
+			if strings.HasPrefix(text[i:], "{schema}") {
+				found++
+				if literal && text[i-1] != '\'' || !strings.HasPrefix(text[i:], "{schema}.") {
+					t.Errorf("%s: %.40q", path, text[i:])
+				}
+			}
+		}
+	}
+	comment := regexp.MustCompile(`--[^\n]*`)
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		switch filepath.Ext(path) {
+		case ".sql":
+			text, err := os.ReadFile(path)
+			_, template, _ := strings.Cut(string(text), "oncebox_create($text$") // what is before it has no schema
+			check(path, comment.ReplaceAllString(template, ""))
+			return err
+		case ".go":
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			ast.Inspect(file, func(n ast.Node) bool {
+				if lit, is := n.(*ast.BasicLit); is && lit.Kind == token.STRING && !strings.HasPrefix(path, "internal/pgsql/") {
+					text, _ := strconv.Unquote(lit.Value)
+					check(path, comment.ReplaceAllString(text, ""))
+				}
+				return true
+			})
+			return err
+		}
+		return nil
+	}))
+	require.Greater(t, found, 100)
+}
