@@ -26,7 +26,7 @@ func TestTenant(t *testing.T) {
 		status int
 	}{
 		"named":        {"acme", 200},
-		"none":         {"", 200},
+		"none":         {"", 400},
 		"error":        {"unknown", 400},
 		"not UTF-8":    {"\xff", 400},
 		"with control": {"a\x01", 400},

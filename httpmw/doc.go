@@ -28,7 +28,7 @@
 // # Where to mount
 //
 // After all that may refuse a request, so that replays are refused as well: authentication, authorisation, limits. After
-// [Tenant] and [Metadata]. Outside (before) anything that opens a transaction, above all [UnitOfWork]: an answer is sent
+// [Tenant] and [Metadata]; a service with tenants sets IdempotencyConfig.RequireTenant. Outside (before) anything that opens a transaction, above all [UnitOfWork]: an answer is sent
 // when Idempotency's transaction is committed, and within another one it would not be. Outside http.StripPrefix, because
 // the path is part of the scope. Inside (after) compression, or the compressed bytes of the first answer are replayed to
 // clients that do not accept them. Inside a recoverer: a panic rolls back and goes on.
@@ -166,7 +166,7 @@
 //	idempotency-key-missing         400  no key although it is required
 //	idempotency-key-invalid         400  malformed, empty, too long or too short, or several header lines
 //	idempotency-principal-missing   401  a key, and nobody whose key it is
-//	idempotency-scope-invalid       400  the scope function failed, or returned what cannot be an identifier
+//	idempotency-scope-invalid       400  the scope function failed, or returned what cannot be an identifier, or no tenant where one is required
 //	idempotency-key-in-progress     409  the first request is not finished; see Retry-After        retryable
 //	idempotency-key-not-replayable  410  done, but the answer could not be kept
 //	idempotency-key-reused          422  the key was used with another request; see ReusedStatus
@@ -178,8 +178,8 @@
 //	answer-not-held                 500  the handler's answer cannot be held; without a lease, it was rolled back
 //	request-body-too-large          413  larger than MaxBody
 //	request-body-unreadable         400  the body ended before its end                             retryable
-//	tenant-invalid                  400  from Tenant
-//	middleware-misplaced            500  Idempotency is mounted within a transaction, or twice, or somebody has read the body
+//	tenant-invalid                  400  from Tenant: no tenant, or no valid one
+//	middleware-misplaced            500  Idempotency is mounted within a transaction, or twice, or outside of Tenant; or somebody has read the body
 //
 // # Metrics
 //

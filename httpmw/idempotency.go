@@ -21,7 +21,7 @@ import (
 
 // ScopeFunc says whose key it is: tenant and principal, from what authentication found out, or [idempotency.Anonymous] on
 // purpose. It must not read the body. A tenant that it leaves out is that of [Tenant], if that middleware is further out, else
-// the store's default. Method and path are those of the request unless it sets them, and the key always is. An error is
+// the store's default, unless IdempotencyConfig.RequireTenant is set. Method and path are those of the request unless it sets them, and the key always is. An error is
 // answered with 400 and logged.
 type ScopeFunc func(*http.Request) (idempotency.Scope, error)
 
@@ -141,7 +141,7 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if reason != "" {
 		return refuse(keyInvalid(reason))
 	}
-	key, err := k.identify(r, text)
+	id, err := k.identify(r, text)
 	switch {
 	case errors.Is(err, idempotency.ErrNoPrincipal):
 		return refuse(principalMissing())
@@ -149,8 +149,8 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		k.log.WarnContext(ctx, "oncebox: no scope for an idempotency key", "error", err)
 		return refuse(scopeInvalid())
 	}
-	if ctx.Value(passedKey{}) == (passed{k.store, key}) {
-		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted twice for this request: remove one of the two", "key", key.String())
+	if ctx.Value(passedKey{}) == id {
+		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted twice for this request: remove one of the two", "key", id.key.String())
 		return refuse(misplaced())
 	}
 	e, p := read(k.next, w, r, k.cfg.MaxBody)
@@ -163,35 +163,45 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			"content_length", r.ContentLength)
 		return refuse(misplaced())
 	}
-	return k.await(ctx, func() (*answer, string) { return k.detached(ctx, e, key) })
+	return k.await(ctx, func() (*answer, string) { return k.detached(ctx, e, id) })
 }
 
 // passed is a request that has come by this middleware. Within, the same one would wait for itself.
 type passed struct {
 	store *idempotency.Store
 	key   idempotency.Key
+	// tenantFromContext: the scope function has named no tenant. A Tenant further in would be too late.
+	tenantFromContext bool
 }
 
 type passedKey struct{}
 
 // detached goes on when the client goes away: its retry gets the answer.
-func (k *keyed) detached(ctx context.Context, e *exchange, key idempotency.Key) (*answer, string) {
-	ctx = context.WithValue(context.WithoutCancel(ctx), passedKey{}, passed{k.store, key})
+func (k *keyed) detached(ctx context.Context, e *exchange, id passed) (*answer, string) {
+	ctx = context.WithValue(context.WithoutCancel(ctx), passedKey{}, id)
 	if k.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, k.cfg.Timeout)
 		defer cancel()
 	}
-	return k.once(ctx, e, key)
+	return k.once(ctx, e, id.key)
 }
 
-func (k *keyed) identify(r *http.Request, text string) (idempotency.Key, error) {
+// errTenantRequired is logged. The client is told that its request names no tenant.
+var errTenantRequired = errors.New("httpmw: IdempotencyConfig.RequireTenant is set, and nobody has named a tenant: " +
+	"mount Tenant outside of Idempotency, or set Scope.Tenant")
+
+func (k *keyed) identify(r *http.Request, text string) (passed, error) {
 	scope, err := k.scope(r)
 	if err != nil {
-		return idempotency.Key{}, err
+		return passed{}, err
 	}
-	if scope.Tenant == "" {
+	id := passed{store: k.store, tenantFromContext: scope.Tenant == ""}
+	if id.tenantFromContext {
 		scope.Tenant = event.TenantFrom(r.Context())
+	}
+	if scope.Tenant == "" && k.cfg.RequireTenant {
+		return passed{}, errTenantRequired
 	}
 	if scope.Method == "" {
 		scope.Method = r.Method
@@ -200,5 +210,6 @@ func (k *keyed) identify(r *http.Request, text string) (idempotency.Key, error) 
 		scope.Path = r.URL.EscapedPath()
 	}
 	scope.Key = text
-	return k.store.Key(scope)
+	id.key, err = k.store.Key(scope)
+	return id, err
 }

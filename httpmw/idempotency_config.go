@@ -77,6 +77,10 @@ func DefaultKeep(status int) bool {
 type IdempotencyConfig struct {
 	// Required refuses requests without a key, if their method is one of Methods. Default: false, they pass through and are not protected.
 	Required bool
+	// RequireTenant refuses keys of requests for which neither the scope function nor [Tenant] has named a tenant, with 400. Set it
+	// where a service has tenants: a Tenant that is forgotten puts the keys of all into one. Default: false, they belong to the default
+	// tenant of the store.
+	RequireTenant bool
 	// Methods are those that a key counts for; others pass through untouched, with or without a key. If Required is set, the first one of
 	// those that is not safe is logged: a PUT or DELETE need not be repeated without harm. Safe ones cannot be among them. Default:
 	// POST and PATCH.

@@ -281,7 +281,7 @@ func TestTenantOfTheRequestIsThatOfTheKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t)
 			s.serve(tenant(httpmw.Idempotency(s.units, s.keys, scope, &s.cfg)(http.HandlerFunc(s.pay))))
-			for n, of := range []string{"acme", "bolt", ""} {
+			for n, of := range []string{"acme", "bolt", "default"} {
 				first, again := s.post("k", "{}", header("X-Tenant", of)), s.post("k", "{}", header("X-Tenant", of))
 				require.Equal(t, http.StatusCreated, first.status)
 				require.Empty(t, first.header.Get("Idempotent-Replayed"), "that of another tenant")

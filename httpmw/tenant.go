@@ -9,9 +9,15 @@ import (
 )
 
 // Tenant returns a middleware that puts the request's tenant into its context, where events and handlers find it with
-// [event.TenantFrom]. find takes it from a header, a host name, or from what authentication found out; "" leaves the
-// context as it is, so that the configured default applies. An error, and a tenant that is no valid identifier, is
-// answered with 400 and logged. It panics if find is nil.
+// [event.TenantFrom], and [Idempotency] as well. find takes it from a header, a host name, or from what authentication found out.
+//
+// A request without a tenant is refused: its data would be those of the default tenant. Where a request may leave it out, find
+// returns the name of a tenant for it. An error, an empty tenant and one that is no valid identifier are answered with 400 and logged.
+//
+// Mount it outside of Idempotency. Within, it comes too late for the key: a request whose tenant is not that of its key is
+// answered with 500, and the log says why.
+//
+// It panics if find is nil.
 func Tenant(find func(*http.Request) (string, error)) func(http.Handler) http.Handler {
 	if find == nil {
 		panic("httpmw: Tenant: the function is nil: pass one that finds the tenant of a request")
@@ -19,15 +25,23 @@ func Tenant(find func(*http.Request) (string, error)) func(http.Handler) http.Ha
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			id, err := find(r)
+			if err == nil && id == "" {
+				err = errNoTenant
+			}
 			if err := errors.Join(err, event.ValidateIdentifier("tenant", id)); err != nil {
 				slog.Default().WarnContext(r.Context(), "oncebox: a request without a valid tenant", "error", err)
 				tenantInvalid().answer(w, DefaultProblemBase, "").write(w, r)
 				return
 			}
-			if id != "" {
-				r = r.WithContext(event.WithTenant(r.Context(), id))
+			if p, within := r.Context().Value(passedKey{}).(passed); within && p.tenantFromContext && p.key.Tenant() != id {
+				slog.Default().ErrorContext(r.Context(), "oncebox: httpmw.Tenant is mounted inside httpmw.Idempotency, and the key is not that of "+
+					"its tenant: mount Tenant outside of Idempotency", "key", p.key.String(), "tenant_of_key", p.key.Tenant(), "tenant", id)
+				misplaced().answer(w, DefaultProblemBase, "").write(w, r)
+				return
 			}
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, r.WithContext(event.WithTenant(r.Context(), id)))
 		})
 	}
 }
+
+var errNoTenant = errors.New("httpmw: Tenant: the function returned no tenant: have it return one for requests that name none, if they may")

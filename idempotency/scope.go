@@ -41,6 +41,9 @@ type Key struct {
 // String returns the beginning of the hash, which is safe to log.
 func (k Key) String() string { return hex.EncodeToString(k.hash[:8]) }
 
+// Tenant returns whose data it is: that of the scope, or the default.
+func (k Key) Tenant() string { return k.tenant }
+
 // Key checks a scope and hashes it. The errors are [ErrNoPrincipal] and [*ScopeError].
 func (s *Store) Key(scope Scope) (Key, error) {
 	if scope.Tenant == "" {

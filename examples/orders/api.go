@@ -33,7 +33,7 @@ func (a *api) mount(r chi.Router, app *oncebox.App, cfg config.Config) {
 		}
 		return cfg.UoW.DefaultTenant, nil
 	})
-	rules := &httpmw.IdempotencyConfig{Required: true, MeterProvider: cfg.MeterProvider}
+	rules := &httpmw.IdempotencyConfig{Required: true, RequireTenant: true, MeterProvider: cfg.MeterProvider}
 	once := httpmw.Idempotency(app.UoW, app.Idempotency, func(r *http.Request) (idempotency.Scope, error) {
 		return idempotency.Anonymous(event.TenantFrom(r.Context())), nil
 	}, rules)

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 )
 
@@ -37,6 +38,11 @@ func brokenScopes() map[string][]broken {
 			}), "the status of the refusal"},
 			{"400", problems("principal-missing", func(a *httptest.ResponseRecorder) { a.Code = 400 }), "the status of the refusal"},
 			{"is executed and refused", twice(status(http.StatusUnauthorized)), "committed executions"},
+		},
+		"a key needs a tenant": {
+			{"the default will do", fault{config: func(c *httpmw.IdempotencyConfig) { c.RequireTenant = false }}, "the status of the refusal"},
+			{"403", problems("scope-invalid", func(a *httptest.ResponseRecorder) { a.Code = 403 }), "the status of the refusal"},
+			{"is executed and refused", twice(status(http.StatusBadRequest)), "committed executions"},
 		},
 		"replays are authorised": {
 			{"the cache comes first", cached(keyOf, marked), "may not have its answer"},

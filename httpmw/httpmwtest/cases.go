@@ -43,6 +43,7 @@ func cases() []testCase {
 		{promise: "callers never meet", run: testCallers, needs: func(t *Target) bool { return len(t.Callers) > 1 }},
 		{promise: "another token of the same caller", run: testRefreshed, needs: func(t *Target) bool { return t.Refreshed != nil }},
 		{promise: "a key needs a principal", run: testNobody, needs: func(t *Target) bool { return t.Nobody != nil }},
+		{promise: "a key needs a tenant", run: testNoTenant, needs: func(t *Target) bool { return t.NoTenant != nil }},
 		{promise: "replays are authorised", run: testStranger, needs: func(t *Target) bool { return t.Stranger != nil }},
 		{promise: "the same key elsewhere is another", run: testElsewhere, needs: func(t *Target) bool { return len(t.Elsewhere) > 0 }},
 

@@ -33,6 +33,14 @@ func testNobody(s *session) {
 	s.committed(0, before, "a key of nobody")
 }
 
+func testNoTenant(s *session) {
+	before := s.effects()
+	for range 2 {
+		s.refused(s.send(*s.target.NoTenant, newKey()), http.StatusBadRequest, "idempotency-scope-invalid", false)
+	}
+	s.committed(0, before, "a key without a tenant")
+}
+
 func testStranger(s *session) {
 	key := newKey()
 	first := s.executes(s.target.Create, key)

@@ -62,6 +62,7 @@ const (
 	slowness  = 300 * time.Millisecond
 
 	extraHeader = "X-Payment-State"
+	noTenant    = "-"
 )
 
 // pools are the ways of making connections: as config.OpenDB does, as it does behind a transaction-mode pooler, and as everybody does.
@@ -189,6 +190,7 @@ func (s *service) routes(t *testing.T) http.Handler {
 	with(func(c *httpmw.IdempotencyConfig) {
 		c.APIVersion = func(r *http.Request) string { return r.Header.Get("X-Version") }
 	}).Post("/versioned", s.pay(http.StatusCreated))
+	with(func(c *httpmw.IdempotencyConfig) { c.RequireTenant = true }).Post("/tenants", s.pay(http.StatusCreated))
 	r.With(once).Post("/conditional", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("If-Match") == "" {
 			http.Error(w, "say which version", http.StatusPreconditionRequired)
@@ -243,6 +245,9 @@ func (s *service) middleware(units *uow.Manager, ttl time.Duration, change func(
 	once := httpmw.Idempotency(units, idempotency.NewStore(&store), func(r *http.Request) (idempotency.Scope, error) {
 		tenant, principal, _ := caller(r)
 		scope := idempotency.Scope{Tenant: tenant, Principal: principal}
+		if tenant == noTenant {
+			scope.Tenant = ""
+		}
 		if s.fault.scope != nil {
 			s.fault.scope(r, &scope)
 		}
@@ -411,6 +416,8 @@ func (s *service) describe(url string) Target {
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 		t.Untouched = append(t.Untouched, *at(method, "/payments"))
 	}
+	nobodys := post("/tenants").with(as(noTenant + " u1 token-1"))
+	t.NoTenant = &nobodys
 	for _, tenant := range []string{"acme", "bolt"} {
 		for _, principal := range []string{"u1", "u2", "u3"} {
 			t.Callers = append(t.Callers, as(tenant+" "+principal+" token"))

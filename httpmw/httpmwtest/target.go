@@ -71,6 +71,8 @@ type Target struct {
 	Refreshed map[string]string `json:"refreshed"`
 	// Nobody are headers with which the service does not know whose key it is.
 	Nobody map[string]string `json:"nobody"`
+	// NoTenant is a request of somebody who is known and names no tenant, on a route that needs one.
+	NoTenant *Request `json:"no_tenant"`
 	// Stranger are headers whose sender may not send Create. The service answers with 401 or 403.
 	Stranger map[string]string `json:"stranger"`
 
