@@ -3,6 +3,7 @@ package httpmw
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
@@ -18,18 +19,29 @@ type answer struct {
 // write sends it. Nobody can be told any more if that fails.
 func (a *answer) write(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
+	encoded := encodedOutside(w, a.header)
 	clear(header)
 	maps.Copy(header, a.header)
 	if a.problem && wantsJSON(r.Header.Values("Accept")) {
 		header.Set("Content-Type", mediaJSON)
 	}
-	if bodyAllowed(a.status) {
+	switch {
+	case encoded:
+		header.Del("Content-Length")
+	case bodyAllowed(a.status):
 		header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
 	w.WriteHeader(a.status)
 	if len(a.body) > 0 {
 		_, _ = w.Write(a.body) //nolint:gosec // the handler answers for what it wrote
 	}
+}
+
+// encodedOutside tells whether a middleware further out encodes the body, as compression does, and has said so in the headers of w
+// before the handler began: then the length that is sent is not that of the body here, and the encoding is not that of the handler.
+func encodedOutside(w http.ResponseWriter, of http.Header) bool {
+	encoding := w.Header().Values("Content-Encoding")
+	return len(encoding) > 0 && slices.Equal(encoding, of.Values("Content-Encoding"))
 }
 
 func bodyAllowed(status int) bool {

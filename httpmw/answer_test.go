@@ -1,10 +1,12 @@
 package httpmw_test
 
 import (
+	"compress/gzip"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -250,4 +252,77 @@ func TestHeaderThatIsNotText(t *testing.T) {
 	require.Empty(t, replay.header.Get("Location"), "rather missing than another one")
 	require.Equal(t, `"1"`, replay.header.Get("ETag"))
 	require.Contains(t, s.log.String(), "Location")
+}
+
+// gzipped compresses answers, and says so before the handler begins, as many middlewares do.
+func gzipped(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "gzip" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		zip := gzip.NewWriter(w)
+		defer zip.Close()
+		next.ServeHTTP(&zipping{w, zip}, r)
+	})
+}
+
+type zipping struct {
+	http.ResponseWriter
+
+	to io.Writer
+}
+
+func (z *zipping) Write(p []byte) (int, error) { return z.to.Write(p) }
+
+// Compression further out belongs to each answer anew: its length is not that of the body, and its encoding is not stored.
+func TestCompressionFurtherOut(t *testing.T) {
+	s := newService(t)
+	long := strings.Repeat("x", 1000)
+	write := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(long)))
+		_, _ = io.WriteString(w, long)
+	})
+	zip, plain := header("Accept-Encoding", "gzip"), header("Accept-Encoding", "identity")
+	same := func(t *testing.T, compressed bool, got reply) {
+		t.Helper()
+		body := got.body
+		if compressed {
+			require.Equal(t, []string{"gzip"}, got.header.Values("Content-Encoding"))
+			r, err := gzip.NewReader(strings.NewReader(got.body))
+			require.NoError(t, err)
+			text, err := io.ReadAll(r)
+			require.NoError(t, err)
+			body = string(text)
+		} else {
+			require.Empty(t, got.header.Values("Content-Encoding"))
+			require.Equal(t, "1000", got.header.Get("Content-Length"))
+		}
+		require.Equal(t, long, body)
+	}
+
+	s.serve(gzipped(httpmw.UnitOfWork(s.units)(write)))
+	same(t, true, s.post("", "{}", zip))
+	same(t, false, s.post("", "{}", plain))
+
+	s.serve(gzipped(s.middleware(write)))
+	same(t, true, s.post("zipped", "{}", zip))
+	same(t, true, s.post("zipped", "{}", zip))
+	same(t, false, s.post("zipped", "{}", plain))
+	same(t, false, s.post("plain", "{}", plain))
+	same(t, true, s.post("plain", "{}", zip))
+	require.EqualValues(t, 2, s.runs.Load())
+}
+
+// An encoding that the handler has made is a part of its answer.
+func TestCompressionOfTheHandler(t *testing.T) {
+	s := newService(t)
+	s.serve(s.middleware(gzipped(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }))))
+	first, again := s.post("k", "{}", header("Accept-Encoding", "gzip")), s.post("k", "{}", header("Accept-Encoding", "gzip"))
+	require.Equal(t, first.body, again.body)
+	for _, got := range []reply{first, again} {
+		require.Equal(t, "gzip", got.header.Get("Content-Encoding"))
+		require.Equal(t, strconv.Itoa(len(first.body)), got.header.Get("Content-Length"))
+	}
 }

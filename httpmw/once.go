@@ -185,7 +185,7 @@ func failure(err error, ran bool) problem {
 func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Response {
 	resp := idempotency.Response{Status: rec.status, Header: map[string][]string{}, Body: rec.body.Bytes()}
 	for name, values := range rec.sent {
-		if !k.stored[name] {
+		if !k.stored[name] || name == "Content-Encoding" && encodedOutside(rec.outer, rec.sent) {
 			continue
 		}
 		if slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {

@@ -18,7 +18,7 @@ var errNotHeld = errors.New("httpmw: the answer cannot be held")
 //
 // It has no Unwrap, or http.ResponseController would find the real writer behind it, and with it Flush and Hijack.
 type recorder struct {
-	outer  http.ResponseWriter // for deadlines only
+	outer  http.ResponseWriter // for deadlines, and to see what middlewares further out have set
 	limit  int                 // bytes of body; negative: none
 	header http.Header
 	sent   http.Header // header as it was at WriteHeader; what is set afterwards is not sent

@@ -87,6 +87,7 @@ func brokenServices() map[string][]broken {
 	all := map[string][]broken{}
 	for _, some := range []map[string][]broken{
 		brokenAnswers(), brokenKeys(), brokenScopes(), brokenContents(), brokenFlights(), brokenStatuses(), brokenFailures(), brokenPages(),
+		brokenCompressions(),
 	} {
 		maps.Copy(all, some)
 	}

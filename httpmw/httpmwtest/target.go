@@ -84,6 +84,8 @@ type Target struct {
 	ExtraHeaders []string `json:"extra_headers"`
 	// Answers are requests by the status that they are answered with.
 	Answers map[int]Request `json:"answers"`
+	// Compressed is answered with gzip if, and only if, its Accept-Encoding is that. Something before the middleware compresses.
+	Compressed *Request `json:"compressed"`
 	// Slow takes about a second. SlowLeased says that its handler works under a lease.
 	Slow       *Request `json:"slow"`
 	SlowLeased bool     `json:"slow_leased"`

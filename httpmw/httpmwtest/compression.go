@@ -1,0 +1,43 @@
+package httpmwtest
+
+import (
+	"compress/gzip"
+	"io"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+)
+
+// testCompressed: a client that takes gzip and one that does not get one text, whoever of them came first.
+func testCompressed(s *session) {
+	before := s.effects()
+	for _, order := range [][]string{{"gzip", "identity", "gzip"}, {"identity", "gzip"}} {
+		key := newKey()
+		first := s.compressed(order[0], key)
+		require.False(s.t, first.replayed(), "it was replayed, and should have been executed")
+		for _, encoding := range order[1:] {
+			requireReplay(s.t, first, s.compressed(encoding, key))
+		}
+	}
+	s.committed(2, before, "two keys, and their retries with another Accept-Encoding")
+}
+
+// compressed wants an answer in this encoding, and returns it as a text.
+func (s *session) compressed(encoding, key string) reply {
+	s.t.Helper()
+	got := s.send(s.target.Compressed.with(map[string]string{"Accept-Encoding": encoding}), key)
+	want := "gzip"
+	if encoding != want {
+		want = ""
+	}
+	require.Equal(s.t, want, got.header.Get("Content-Encoding"), "the encoding of an answer for Accept-Encoding: %s", encoding)
+	if want == "" {
+		return got
+	}
+	r, err := gzip.NewReader(strings.NewReader(got.body))
+	require.NoError(s.t, err, "the answer says that it is gzip")
+	text, err := io.ReadAll(r)
+	require.NoError(s.t, err, "the answer says that it is gzip")
+	got.body = string(text)
+	return got
+}
