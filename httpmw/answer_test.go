@@ -99,8 +99,8 @@ func TestHeldAnswersLookTheSame(t *testing.T) {
 			require.Equal(t, want.header, first.header)
 			require.Equal(t, want.header, inUnit.header)
 			require.Equal(t, "true", replay.header.Get("Idempotent-Replayed"))
-			for _, name := range httpmw.StoredHeaders() {
-				require.Equal(t, want.header.Values(name), replay.header.Values(name), name)
+			for name, values := range want.header {
+				require.Equal(t, values, replay.header.Values(name), name)
 			}
 		})
 	}

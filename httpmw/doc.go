@@ -166,7 +166,7 @@
 //
 //	idempotency-key-missing         400  no key although it is required
 //	idempotency-key-invalid         400  malformed, empty, too long or too short, or several header lines
-//	idempotency-principal-missing   401  a key, and nobody whose key it is
+//	idempotency-principal-missing   401  a key, and nobody whose key it is; see IdempotencyConfig.Challenge
 //	idempotency-scope-invalid       400  the scope function failed, or returned what cannot be an identifier, or no tenant where one is required
 //	idempotency-key-in-progress     409  the first request is not finished; see Retry-After        retryable
 //	idempotency-key-not-replayable  410  done, but the answer could not be kept

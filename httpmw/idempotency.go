@@ -52,13 +52,10 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if c.Timeout > 0 {
 		idle = append(idle, idempotency.WithIdleTimeout(c.Timeout+idleGrace))
 	}
-	stored := map[string]bool{}
-	for _, name := range append(StoredHeaders(), c.Headers...) {
-		stored[http.CanonicalHeaderKey(name)] = true
-	}
+	headers := newHeaderNames(append(StoredHeaders(), c.Headers...))
 	return func(next http.Handler) http.Handler {
 		return &keyed{
-			next: next, units: m, store: s, scope: scope, cfg: c, stored: stored, prints: prints, idle: idle,
+			next: next, units: m, store: s, scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
 			retryAfter: seconds(c.RetryAfter),
 			log:        otelx.Logger(c.Logger),
 			tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
@@ -76,7 +73,7 @@ type keyed struct {
 	store      *idempotency.Store
 	scope      ScopeFunc
 	cfg        IdempotencyConfig
-	stored     map[string]bool
+	headers    headerNames // that are stored
 	prints     *fingerprinter
 	retryAfter string
 	idle       []idempotency.BeginOption // bounds what a process that has vanished leaves locked
@@ -144,7 +141,11 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	id, err := k.identify(r, text)
 	switch {
 	case errors.Is(err, idempotency.ErrNoPrincipal):
-		return refuse(principalMissing())
+		a, outcome := refuse(principalMissing())
+		if a.header.Get("Www-Authenticate") == "" {
+			a.header.Set("Www-Authenticate", k.cfg.Challenge)
+		}
+		return a, outcome
 	case err != nil:
 		k.log.WarnContext(ctx, "oncebox: no scope for an idempotency key", "error", err)
 		return refuse(scopeInvalid())

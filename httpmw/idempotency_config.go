@@ -23,26 +23,9 @@ const (
 	DefaultTimeout = 30 * time.Second
 	// DefaultRetryAfter is how long clients are asked to wait.
 	DefaultRetryAfter = time.Second
+	// DefaultChallenge asks for a bearer token (RFC 6750).
+	DefaultChallenge = `Bearer realm="api"`
 )
-
-// StoredHeaders returns the headers of an answer that replays have as well: those that describe the body or what was
-// made. Cookies, dates, challenges, limits and ids of the request belong to the first answer only.
-func StoredHeaders() []string {
-	return []string{
-		"Content-Encoding", "Content-Language", "Content-Location", "Content-Type", "Etag", "Last-Modified", "Link", "Location",
-	}
-}
-
-// neverStored tells of headers that no configuration can have replayed: they belong to one connection, one moment or one
-// caller.
-func neverStored(name string) bool {
-	switch name = http.CanonicalHeaderKey(name); name {
-	case "Authorization", "Connection", "Content-Length", "Date", "Idempotent-Replayed", "Keep-Alive", "Set-Cookie", "Te",
-		"Traceparent", "Tracestate", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate", "X-Correlation-Id", "X-Request-Id":
-		return true
-	}
-	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit-")
-}
 
 func defaultMethods() []string { return []string{http.MethodPost, http.MethodPatch} }
 
@@ -91,7 +74,7 @@ type IdempotencyConfig struct {
 	MaxAnswer int
 	// MaxHeld is the largest answer that a handler may give, in bytes; -1: no limit. Default: 16 MiB.
 	MaxHeld int
-	// Headers are stored in addition to [StoredHeaders]. Default: none.
+	// Headers are stored in addition to [StoredHeaders]. X-Payment-* stands for all that begin with X-Payment-. Default: none.
 	Headers []string
 	// Timeout bounds the work for one request, which does not end when the client goes away; -1: no limit. Default: 30s.
 	Timeout time.Duration
@@ -120,6 +103,9 @@ type IdempotencyConfig struct {
 	MinKey int
 	// ReusedStatus answers a key that was used with another request, 400 to 499. Default: 422.
 	ReusedStatus int
+	// Challenge is the WWW-Authenticate of the 401 that answers a key without a principal (RFC 9110, section 11.6.1), unless a
+	// middleware further out has set one. Default: Bearer realm="api".
+	Challenge string
 	// Lease has the handler run without a transaction, for handlers that call outside. Default: nil, atomic mode.
 	Lease *LeaseConfig
 	// ProblemBase is what the types of problems begin with: a path, or the URL of a page about them. Default: "/problems/".
@@ -177,7 +163,7 @@ func (c *IdempotencyConfig) Validate() error {
 		}
 	}
 	for _, name := range c.Headers {
-		if neverStored(name) {
+		if neverStored(name) || name == "*" {
 			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Headers names %s, which must not be replayed", name))
 		}
 	}
@@ -215,6 +201,9 @@ func (c *IdempotencyConfig) withDefaults() IdempotencyConfig {
 	}
 	if out.ReusedStatus == 0 {
 		out.ReusedStatus = http.StatusUnprocessableEntity
+	}
+	if out.Challenge == "" {
+		out.Challenge = DefaultChallenge
 	}
 	if out.ProblemBase == "" {
 		out.ProblemBase = DefaultProblemBase

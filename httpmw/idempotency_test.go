@@ -131,6 +131,7 @@ func TestRetryGetsTheSameAnswer(t *testing.T) {
 		noError(t, err)
 		for name, value := range map[string]string{
 			"Content-Type": "application/octet-stream", "Location": "/payments/1", "ETag": `"1"`, "Link": "</a>; rel=self", "X-Payment-Version": "7",
+			"Accept-Patch": "application/json", "Allow": "PUT", "Cache-Control": "no-store", "Content-Disposition": "inline",
 			"Set-Cookie": "session=secret", "X-Request-Id": "r1", "Date": "Sat, 01 Jan 2000 00:00:00 GMT", "Www-Authenticate": "Basic",
 		} {
 			w.Header().Set(name, value)
@@ -158,7 +159,8 @@ func TestRetryGetsTheSameAnswer(t *testing.T) {
 		require.Equal(t, first.status, got.status, name)
 		require.Equal(t, first.body, got.body, name)
 		require.Equal(t, "true", got.header.Get("Idempotent-Replayed"))
-		for _, kept := range append(httpmw.StoredHeaders(), "X-Payment-Version", "Content-Length") {
+		for _, kept := range append(httpmw.StoredHeaders(), "X-Payment-Version", "Content-Length", "Content-Type",
+			"Accept-Patch", "Content-Disposition") {
 			require.Equal(t, first.header.Values(kept), got.header.Values(kept), kept)
 		}
 		for _, dropped := range []string{"Set-Cookie", "X-Request-Id", "Www-Authenticate"} {

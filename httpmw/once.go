@@ -185,7 +185,7 @@ func failure(err error, ran bool) problem {
 func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Response {
 	resp := idempotency.Response{Status: rec.status, Header: map[string][]string{}, Body: rec.body.Bytes()}
 	for name, values := range rec.sent {
-		if !k.stored[name] || name == "Content-Encoding" && encodedOutside(rec.outer, rec.sent) {
+		if !k.headers.stored(name) || name == "Content-Encoding" && encodedOutside(rec.outer, rec.sent) {
 			continue
 		}
 		if slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
@@ -206,7 +206,13 @@ func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 		return k.tombstone(e, found)
 	}
 	header := e.w.Header().Clone()
+	varies := header.Values(vary)
 	maps.Copy(header, found.Header)
+	for _, by := range varies { // compression further out may depend on more than it did then
+		if !slices.Contains(header.Values(vary), by) {
+			header.Add(vary, by)
+		}
+	}
 	header.Set("Idempotent-Replayed", "true")
 	return &answer{status: found.Status, header: header, body: found.Body}
 }

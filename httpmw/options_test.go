@@ -308,6 +308,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 	for _, name := range []string{
 		"date", "x-request-id", "X-RateLimit-Remaining", "RateLimit", "RateLimit-Policy", "traceparent", "Proxy-Connection", "idempotent-replayed",
+		"*",
 	} {
 		require.ErrorContains(t, (&httpmw.IdempotencyConfig{Headers: []string{name}}).Validate(), "IdempotencyConfig.Headers", name)
 	}

@@ -4,6 +4,7 @@ package httpmw
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,8 @@ func (p *policy) openAPI() []byte {
 					"description": "The answer is that of an earlier request with this key.",
 					"schema":      object{"type": "string", "const": "true"},
 				},
-				"RetryAfter": object{"description": "Seconds to wait.", "schema": object{"type": "integer", "minimum": 0}},
+				"WWWAuthenticate": object{"description": "How to authenticate.", "schema": object{"type": "string", "examples": []string{p.cfg.Challenge}}},
+				"RetryAfter":      object{"description": "Seconds to wait.", "schema": object{"type": "integer", "minimum": 0}},
 			},
 			"responses": p.responses(),
 			"schemas":   object{"IdempotencyProblem": p.schema()},
@@ -78,6 +80,9 @@ func (p *policy) responses() object {
 			"content": object{mediaProblem: object{"schema": object{
 				"allOf": []any{ref("schemas/IdempotencyProblem"), object{"properties": object{"type": object{"enum": types}}}},
 			}}},
+		}
+		if status == http.StatusUnauthorized {
+			headers["WWW-Authenticate"] = ref("headers/WWWAuthenticate")
 		}
 		if len(headers) > 0 {
 			response["headers"] = headers

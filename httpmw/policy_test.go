@@ -158,6 +158,7 @@ func TestPolicyAsOpenAPI(t *testing.T) {
 	require.Nil(t, dig(document, "components", "responses", "Idempotency422"))
 	require.Nil(t, dig(document, "components", "responses", "Idempotency413"))
 	require.Nil(t, dig(document, "components", "responses", "Idempotency400", "headers"))
+	require.NotNil(t, dig(document, "components", "responses", "Idempotency401", "headers", "WWW-Authenticate"))
 
 	rules := dig(document, "x-idempotency")
 	require.InDelta(t, 86400, dig(rules, "ttl_seconds"), 0)

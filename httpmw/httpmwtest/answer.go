@@ -6,10 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// storedHeaders are replayed: they describe the body, or what was made.
+// storedHeaders are replayed: they say something about the body, about the resource, or to caches. On some answers one is a must, as
+// Allow is on 405 (RFC 9110, section 15.5.6).
 func storedHeaders() []string {
 	return []string{
-		"Content-Encoding", "Content-Language", "Content-Location", contentType, "Etag", "Last-Modified", "Link", "Location",
+		"Accept", "Accept-Patch", "Accept-Post", "Allow", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language",
+		"Content-Location", contentType, "Etag", "Expires", "Last-Modified", "Link", "Location", "Preference-Applied", "Repr-Digest", "Vary",
 	}
 }
 

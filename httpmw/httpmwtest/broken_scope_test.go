@@ -36,6 +36,9 @@ func brokenScopes() map[string][]broken {
 					s.Principal = "nobody"
 				}
 			}), "the status of the refusal"},
+			{"no challenge", problems("principal-missing", func(a *httptest.ResponseRecorder) {
+				a.Header().Del("Www-Authenticate")
+			}), "WWW-Authenticate of a 401"},
 			{"400", problems("principal-missing", func(a *httptest.ResponseRecorder) { a.Code = 400 }), "the status of the refusal"},
 			{"is executed and refused", twice(status(http.StatusUnauthorized)), "committed executions"},
 		},

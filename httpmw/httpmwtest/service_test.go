@@ -308,6 +308,9 @@ func (s *service) insert(ctx context.Context) (id int64, err error) {
 
 func (s *service) rich(w http.ResponseWriter, r *http.Request) {
 	for name, value := range map[string]string{
+		"Accept": "application/json", "Accept-Patch": "application/merge-patch+json", "Accept-Post": "application/json", "Allow": "POST",
+		"Cache-Control": "private, max-age=60", "Content-Disposition": "inline", "Expires": "Sat, 01 Jan 2000 00:00:00 GMT",
+		"Preference-Applied": "return=minimal", "Repr-Digest": "sha-256=:AA==:", "Vary": "Accept",
 		"Content-Encoding": "identity", "Content-Language": "en", "Content-Location": "/payments", "Etag": `"1"`,
 		"Last-Modified": "Sat, 01 Jan 2000 00:00:00 GMT", "Link": "</a>; rel=self", "Www-Authenticate": "Basic", "Set-Cookie": "session=" + newKey(),
 		"X-Request-Id": newKey(), "Idempotent-Replayed": "true",

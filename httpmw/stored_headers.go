@@ -1,0 +1,59 @@
+package httpmw
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// StoredHeaders returns the headers of an answer that replays have as well. A name that ends with * stands for all that begin
+// like it. They are those that say something
+//
+//   - about the body: Content-* but Content-Length, ETag, Last-Modified, Repr-Digest, Preference-Applied,
+//     X-Content-Type-Options
+//   - about the resource, and what may be done with it: Location, Link, Allow, Accept and Accept-*
+//   - to caches: Cache-Control, Expires, Vary
+//
+// Cookies, dates, challenges, limits, and ids of the request belong to the first answer only.
+func StoredHeaders() []string {
+	return []string{
+		"Accept", "Accept-*", "Allow", "Cache-Control", "Content-*", "Etag", "Expires", "Last-Modified", "Link", "Location",
+		"Preference-Applied", "Repr-Digest", vary, "X-Content-Type-Options",
+	}
+}
+
+const vary = "Vary"
+
+// neverStored tells of headers that no configuration can have replayed: they belong to one connection, one moment or one
+// caller.
+func neverStored(name string) bool {
+	switch name = http.CanonicalHeaderKey(name); name {
+	case "Authorization", "Connection", "Content-Length", "Date", "Idempotent-Replayed", "Keep-Alive", "Set-Cookie", "Te",
+		"Traceparent", "Tracestate", "Trailer", "Transfer-Encoding", "Upgrade", "Www-Authenticate", "X-Correlation-Id", "X-Request-Id":
+		return true
+	}
+	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit-")
+}
+
+// headerNames are names of headers, and beginnings of names.
+type headerNames struct {
+	whole      map[string]bool
+	beginnings []string
+}
+
+func newHeaderNames(patterns []string) headerNames {
+	names := headerNames{whole: map[string]bool{}}
+	for _, pattern := range patterns {
+		if beginning, ok := strings.CutSuffix(http.CanonicalHeaderKey(pattern), "*"); ok {
+			names.beginnings = append(names.beginnings, beginning)
+		} else {
+			names.whole[http.CanonicalHeaderKey(pattern)] = true
+		}
+	}
+	return names
+}
+
+// stored tells whether replays have the header, whose name is in its canonical form.
+func (h headerNames) stored(name string) bool {
+	return !neverStored(name) && (h.whole[name] || slices.ContainsFunc(h.beginnings, func(b string) bool { return strings.HasPrefix(name, b) }))
+}
