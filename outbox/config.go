@@ -23,9 +23,9 @@ type Config struct {
 	// on which they LISTEN. They poll. A store with Pooler does not LISTEN either. Default: false.
 	PollOnly bool `env:"POLL_ONLY"`
 	// Deployment names the installation that the database belongs to, such as "production". The first projector writes the
-	// name into the database; projectors of any other name, none included, leave its events alone until [Store.Adopt] is
-	// called. So a copy that is restored elsewhere publishes nothing a second time. Default: none, which a database without
-	// a name does not mind.
+	// name into the database, once no projector without a name is alive; projectors of any other name, none included, leave
+	// its events alone from then on until [Store.Adopt] is called. So a copy that is restored elsewhere publishes nothing a
+	// second time. Default: none, which a database without a name does not mind.
 	Deployment string `env:"DEPLOYMENT"`
 	// Retention is how long published rows are kept, in whole days; 0 here means the default, NoRetention deletes on
 	// publish, -1 keeps them for ever. Default: 168h.

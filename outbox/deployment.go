@@ -16,8 +16,12 @@ var ErrElsewhere = errors.New("outbox: this is another deployment's database, or
 const (
 	askDeployment = `SELECT coalesce(deployment, '') FROM {schema}.outbox_layout`
 
-	// claimDeployment names a database that is nobody's. It waits for others who do, and does nothing if they have.
-	claimDeployment = `UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL`
+	// claimDeployment names a database that is nobody's. It waits for others who do, and does nothing if they have. While
+	// projectors without a name are alive it does nothing either: they would be shut out by the first one that has a name,
+	// and where a name is introduced process by process, those that restart still have none.
+	claimDeployment = `
+UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL
+	AND NOT EXISTS (SELECT FROM {schema}.outbox_projector WHERE deployment = '' AND seen_until > clock_timestamp())`
 
 	adoptDatabase = `
 WITH before AS (SELECT coalesce(deployment, '') AS name FROM {schema}.outbox_layout),
@@ -27,7 +31,7 @@ SELECT $2, '` + ActionAdopt + `', '', '', '', 'from "' || name || '" to "' || $1
 )
 
 // Deployed returns [ErrElsewhere] if the database belongs to another deployment than Config.Deployment. One that belongs
-// to none becomes this one's.
+// to none may be used by all, and becomes this one's as soon as no projector without a name is alive.
 func (s *Store) Deployed(ctx context.Context) error {
 	name, err := s.deployment(ctx)
 	if err == nil && name == "" && s.cfg.Deployment != "" {
@@ -39,7 +43,7 @@ func (s *Store) Deployed(ctx context.Context) error {
 	if err != nil {
 		return wrap("ask whose database this is", err)
 	}
-	if name != s.cfg.Deployment {
+	if name != "" && name != s.cfg.Deployment {
 		return fmt.Errorf("%w (it is %q, Config.Deployment is %q)", ErrElsewhere, name, s.cfg.Deployment)
 	}
 	return nil

@@ -39,8 +39,8 @@ const (
 	// heartbeat tells the others that this projector is alive, and counts those that are.
 	heartbeat = `
 WITH me AS (
-	INSERT INTO {schema}.outbox_projector (owner, grp, seen_until) VALUES ($1, $2, clock_timestamp() + $3::interval)
-	ON CONFLICT (owner) DO UPDATE SET grp = excluded.grp, seen_until = excluded.seen_until)
+	INSERT INTO {schema}.outbox_projector (owner, grp, deployment, seen_until) VALUES ($1, $2, $4, clock_timestamp() + $3::interval)
+	ON CONFLICT (owner) DO UPDATE SET grp = excluded.grp, deployment = excluded.deployment, seen_until = excluded.seen_until)
 SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1 AND seen_until > clock_timestamp()),
 	(SELECT count(*) FROM {schema}.outbox_lane WHERE grp = $2),
 	coalesce((SELECT string_agg(DISTINCT l.grp::text, ',' ORDER BY l.grp::text) FROM {schema}.outbox_lane l WHERE l.grp <> $2
@@ -96,7 +96,7 @@ func (s *Store) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 	var a Attendance
 	var unserved string
 	var free float64
-	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl}, &a.Alive, &a.Lanes, &unserved, &free); err != nil {
+	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl, s.cfg.Deployment}, &a.Alive, &a.Lanes, &unserved, &free); err != nil {
 		return a, fmt.Errorf("outbox: heartbeat: %w", pgsql.Explain(err))
 	}
 	a.Unserved, a.NextFree = parseInts(unserved), time.Duration(free*float64(time.Second))

@@ -1,7 +1,10 @@
 package projector_test
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,4 +40,72 @@ func TestCopyOfADatabasePublishesNothing(t *testing.T) {
 	require.NoError(t, store.Adopt(t.Context(), outbox.By{Actor: "ann", Reason: "a trial"}))
 	f.eventually("a2 is sent", func() bool { return f.pub.total() == 2 })
 	require.ErrorIs(t, production.RunOnce(t.Context()), outbox.ErrElsewhere)
+}
+
+// deployed is a projector of a deployment, which beats often.
+func (f *fixture) deployed(name, deployment string) *projector.Projector {
+	f.t.Helper()
+	cfg := quick()
+	cfg.Name, cfg.Renew = name, 10*time.Millisecond
+	return f.relay(f.pub, cfg, outbox.NewStore(f.db.Another(f.t), &outbox.Config{Source: "test", Deployment: deployment}))
+}
+
+// beats waits until a projector has sent that many more heartbeats. See countBeats.
+func (f *fixture) beats(name string, more int) {
+	f.t.Helper()
+	before := f.rows("beats WHERE owner = ?", name)
+	f.eventually(name+" beats", func() bool { return f.rows("beats WHERE owner = ?", name) >= before+more })
+}
+
+// A projector that is refused, because it has the settings of another deployment, leaves all lanes to the others.
+func TestRefusedProjectorHasNoShareOfTheLanes(t *testing.T) {
+	f := newFixture(t)
+	f.countBeats()
+	f.run(f.deployed("right", "production"))
+	f.owns("right", 64)
+	refused := make(chan struct{}, 100)
+	cfg := quick()
+	cfg.Name = "wrong"
+	cfg.Logger = slog.New(mender(func(message string) {
+		if strings.Contains(message, "keeper failed") {
+			refused <- struct{}{}
+		}
+	}))
+	f.run(f.relay(f.pub, cfg, outbox.NewStore(f.db.Another(t), &outbox.Config{Source: "test", Deployment: "staging"})))
+	for range 2 {
+		<-refused
+	}
+	f.beats("right", 2) // it gives surplus lanes back in between
+	f.owns("right", 64)
+	require.Zero(t, f.rows("beats WHERE owner = 'wrong'"))
+
+	// Adopted by the other deployment, the lanes change sides at once.
+	other := outbox.NewStore(f.db.DB, &outbox.Config{Source: "test", Deployment: "staging"})
+	require.NoError(t, other.Adopt(t.Context(), outbox.By{Actor: "ann", Reason: "a trial"}))
+	f.owns("wrong", 64)
+	require.Zero(t, f.rows("outbox_projector WHERE owner = 'right'"))
+}
+
+// A name is introduced by a canary. Processes without a name may restart until the last one has ended; then the database has
+// the name.
+func TestNameIsIntroducedProcessByProcess(t *testing.T) {
+	f := newFixture(t)
+	stopOld, stopOther := f.run(f.deployed("old", "")), f.run(f.deployed("other", ""))
+	f.owns("old", 32)
+	f.owns("other", 32)
+	f.run(f.deployed("canary", "production"))
+	share := func(name string) {
+		f.eventually(name+" has its share", func() bool { return f.rows("outbox_lane WHERE owner = ?", name) >= 16 })
+	}
+	share("canary")
+	stopOld()
+	stopRestarted := f.run(f.deployed("restarted", ""))
+	for _, name := range []string{"restarted", "other", "canary"} {
+		share(name)
+	}
+	stopRestarted()
+	stopOther()
+	f.owns("canary", 64)
+	f.eventually("the database has the name", func() bool { return f.rows("outbox_layout WHERE deployment = 'production'") == 1 })
+	require.ErrorIs(t, f.deployed("late", "").RunOnce(t.Context()), outbox.ErrElsewhere)
 }

@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -49,6 +50,10 @@ func (r *relay) keep(ctx context.Context) error {
 	ctx, cancel := r.begun(ctx)
 	defer cancel()
 	cfg := &r.p.cfg
+	// Before the heartbeat: whoever is alive has a share of the lanes, and these would have no owner.
+	if err := r.store.Deployed(ctx); err != nil {
+		return errors.Join(err, r.leave(ctx, err))
+	}
 	all, err := r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
 	if err != nil {
 		return err
@@ -62,14 +67,26 @@ func (r *relay) keep(ctx context.Context) error {
 	share := (all.Lanes + all.Alive - 1) / all.Alive
 	switch {
 	case held < share:
-		if err := r.store.Deployed(ctx); err != nil {
-			return err
-		}
 		return r.claim(ctx, share-held)
 	case held > share:
 		r.markSurplus(held - share)
 	}
 	return nil
+}
+
+// leave gives all lanes back because the database is another deployment's, and takes the heartbeat back, so that the others
+// share the lanes out without this projector.
+func (r *relay) leave(ctx context.Context, why error) error {
+	if !errors.Is(why, outbox.ErrElsewhere) {
+		return nil
+	}
+	for _, w := range r.workers {
+		for range w.count() {
+			w.giveBackOne()
+		}
+	}
+	r.wake()
+	return r.store.Farewell(ctx, r.p.cfg.Name)
 }
 
 // reportUnserved warns of groups whose events nobody publishes, once they have been the same for two heartbeats: others may

@@ -76,6 +76,7 @@ INSERT INTO outbox_lane (lane) SELECT generate_series(0, 63);
 CREATE TABLE outbox_projector (
     owner      text        PRIMARY KEY,
     grp        smallint    NOT NULL DEFAULT 0,
+    deployment text        NOT NULL DEFAULT '', -- as in outbox.Config.Deployment; '': none
     seen_until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
