@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -53,10 +54,9 @@ type Claim struct {
 
 	owner string
 	epoch int
-	lease time.Duration
-	since time.Time // it is ours for lease from here, by the clock of this process
+	ttl   time.Duration // of the lease
+	lease *lease.Lease
 
-	lose    context.CancelCauseFunc // set by Run
 	steps   steps
 	unknown []Unknown
 }
@@ -90,15 +90,16 @@ func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, 
 	for _, opt := range opts {
 		opt(&o)
 	}
-	c := &Claim{store: s, db: pool, key: key, owner: uuid.NewString(), lease: o.lease}
+	c := &Claim{store: s, db: pool, key: key, owner: uuid.NewString(), ttl: o.lease}
 	var (
 		claimed bool
 		rest    float64
 		row     record
+		since   time.Time
 		err     error
 	)
 	for range claimTries {
-		c.since = time.Now()
+		since = time.Now()
 		err = s.run.QueryRow(ctx, pool, claim, []any{key.hash[:], key.tenant, fp.Tag, fp.Sum[:], c.owner, o.lease,
 			s.cfg.TTL.Seconds(), o.recover}, append([]any{&claimed, &c.epoch, &rest}, row.dest()...)...)
 		if pgsql.Code(err) != pgsql.CodeSerialization {
@@ -115,6 +116,7 @@ func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, 
 		}
 		return nil, resp, err
 	}
+	c.hold(since)
 	if o.recover {
 		if c.unknown, err = s.open(ctx, pool, key); err != nil {
 			return nil, nil, errors.Join(err, c.Release(ctx))

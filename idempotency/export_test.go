@@ -3,4 +3,4 @@ package idempotency
 import "time"
 
 // Age makes it so that the claim was made, or renewed, so much earlier, by the clock of this process.
-func (c *Claim) Age(d time.Duration) { c.since = c.since.Add(-d) }
+func (c *Claim) Age(d time.Duration) { c.hold(time.Now().Add(-d)) }

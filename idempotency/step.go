@@ -202,7 +202,7 @@ func (c *Claim) storeStep(ctx context.Context, db bun.IDB, name string, result [
 	case err != nil:
 		return fmt.Errorf("idempotency: store the result of step %q: %w", name, pgsql.Explain(err))
 	case n == 0:
-		c.lose(ErrLeaseLost)
+		c.lease.Lose()
 		return ErrLeaseLost
 	}
 	return nil

@@ -73,7 +73,7 @@ func (c *Claim) beginOnce(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("idempotency: begin step %q: %w", name, pgsql.Explain(err))
 	case n == 0:
-		c.lose(ErrLeaseLost)
+		c.lease.Lose()
 		return ErrLeaseLost
 	}
 	c.steps.begin(name)
@@ -96,7 +96,7 @@ func (c *Claim) settleOnce(ctx context.Context, name string, result any) error {
 		return err
 	}
 	if !settled {
-		c.lose(ErrLeaseLost)
+		c.lease.Lose()
 		return ErrLeaseLost
 	}
 	c.steps.settle(name)

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/oncebox/oncebox/internal/backoff"
+	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -58,9 +57,9 @@ type lease struct {
 	id    identity
 	lock  int64
 	token string
-	since time.Time // it is ours for Config.LeaseTTL from here, by the clock of this process
+	since time.Time // when it was asked for
 	freed bool
-	lose  context.CancelCauseFunc
+	held  *leases.Lease // nil before the handler runs
 
 	steps steps
 }
@@ -91,37 +90,17 @@ func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, 
 
 // run has the message handled while the lease is renewed. A panic is an error.
 func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error, lost bool) { //nolint:revive // lost explains err
-	ctx, l.lose = context.WithCancelCause(ctx)
-	var renewing sync.WaitGroup
-	renewing.Go(func() { l.renew(ctx) })
-	defer renewing.Wait()
-	defer l.lose(nil)
-	err = call(ctx, h, m)
-	return err, errors.Is(context.Cause(ctx), ErrLeaseLost)
+	l.held = leases.New(&leases.Terms{
+		TTL: l.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
+		Log: l.log, What: "a message", Attrs: []any{"consumer", l.consumer, "message_key", l.id.key.String()},
+	}, l.since)
+	lost, err = l.held.Hold(ctx, func(ctx context.Context) error { return call(ctx, h, m) })
+	return err, lost
 }
 
-// renew keeps the lease until the handler has ended, or it is lost.
-//
-// Durations are measured here and moments are the database's. A renewal counts from when it was sent, so that nobody else
-// believes the lease to have ended while this process believes the opposite.
-func (l *lease) renew(ctx context.Context) {
-	pause := l.cfg.LeaseTTL / 3
-	for backoff.Wait(ctx, pause) == nil {
-		began := time.Now()
-		// Not ctx: a statement that is given up closes its connection, and the handler is about to settle.
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(time.Until(l.since.Add(l.cfg.LeaseTTL)), pause))
-		renewed, err := l.sql.Exec(bounded, l.units.DB(bounded), renewLease, l.consumer, l.lock, l.token, l.cfg.LeaseTTL)
-		cancel()
-		switch {
-		case err == nil && renewed == 1:
-			l.since = began
-		case err == nil, time.Since(l.since) >= l.cfg.LeaseTTL:
-			l.log.WarnContext(ctx, "oncebox: the lease of a message was lost, its handler is told to end", "consumer", l.consumer,
-				"message_key", l.id.key.String(), "error", err)
-			l.lose(ErrLeaseLost)
-			return
-		}
-	}
+func (l *lease) renew(ctx context.Context) (ours bool, err error) {
+	renewed, err := l.sql.Exec(ctx, l.units.DB(ctx), renewLease, l.consumer, l.lock, l.token, l.cfg.LeaseTTL)
+	return renewed > 0, err
 }
 
 // free lets others have the key. false: somebody has taken it, or nobody knows.

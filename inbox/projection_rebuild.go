@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/backoff"
+	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -128,6 +129,7 @@ func (p *Projection) run(
 		rebuilding bool
 		checkpoint string
 	)
+	since := time.Now()
 	err = p.box.sql.QueryRow(ctx, p.box.units.DB(ctx), claimProjection, []any{p.name, r.id, p.box.cfg.ParkedLease}, &generation, &rebuilding, &checkpoint)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrRebuilding
@@ -143,29 +145,30 @@ func (p *Projection) run(
 	if err := r.know(ctx); err != nil { // nobody resets it any more
 		return err
 	}
-	ctx, stop := r.keep(ctx)
-	defer stop()
-	todo, from, err := begin(ctx, r, rebuilding, checkpoint)
-	if err != nil || !todo {
-		return cause(ctx, err)
-	}
-	if err := source(ctx, from, r.take); err != nil {
-		return cause(ctx, err)
-	}
-	if err := r.finish(ctx); err != nil {
-		return cause(ctx, fmt.Errorf("let the live messages go: %w", err))
-	}
-	p.box.log.InfoContext(ctx, "oncebox: projection is rebuilt, and what waited is being handled", "projection", p.name,
-		"generation", r.view.generation, "took", time.Since(r.began))
-	return nil
-}
-
-// cause says that it was taken over if that is why ctx was cancelled.
-func cause(ctx context.Context, err error) error {
-	if why := context.Cause(ctx); err != nil && errors.Is(why, ErrRebuilding) && !errors.Is(err, ErrRebuilding) {
-		return errors.Join(why, err)
+	lost, err := r.lease(since).Hold(ctx, func(ctx context.Context) error {
+		todo, from, err := begin(ctx, r, rebuilding, checkpoint)
+		if err != nil || !todo {
+			return err
+		}
+		return r.replay(ctx, source, from)
+	})
+	if lost && err != nil && !errors.Is(err, ErrRebuilding) {
+		return errors.Join(errRebuildLost, err)
 	}
 	return err
+}
+
+// replay has everything handled that the source has, and then lets the live messages go.
+func (r *rebuild) replay(ctx context.Context, source Source, from string) error {
+	if err := source(ctx, from, r.take); err != nil {
+		return err
+	}
+	if err := r.finish(ctx); err != nil {
+		return fmt.Errorf("let the live messages go: %w", err)
+	}
+	r.box.log.InfoContext(ctx, "oncebox: projection is rebuilt, and what waited is being handled", "projection", r.name,
+		"generation", r.view.generation, "took", time.Since(r.began))
+	return nil
 }
 
 // know learns which generation there is.
@@ -174,26 +177,19 @@ func (r *rebuild) know(ctx context.Context) (err error) {
 	return err
 }
 
-// keep renews the lease until stop is called. The context is cancelled if it is another's by then.
-func (r *rebuild) keep(ctx context.Context) (kept context.Context, stop func()) {
-	kept, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for backoff.Wait(kept, r.box.cfg.ParkedLease/3) == nil {
-			n, err := r.box.sql.Exec(kept, r.box.units.DB(kept), renewProjection, r.name, r.id, r.box.cfg.ParkedLease)
-			switch {
-			case err != nil && kept.Err() == nil:
-				r.box.log.WarnContext(kept, "oncebox: the lease of a rebuild could not be renewed", "projection", r.name, "error", err)
-			case err == nil && n == 0:
-				cancel(ErrRebuilding)
-			}
-		}
-	}()
-	return kept, func() {
-		cancel(nil)
-		<-ended
-	}
+// errRebuildLost is the cause with which a rebuild is cancelled.
+var errRebuildLost = fmt.Errorf("%w, or may be by now: its lease was lost", ErrRebuilding)
+
+// lease is that of the projection, which was claimed by a statement that was sent at the moment since.
+func (r *rebuild) lease(since time.Time) *leases.Lease {
+	return leases.New(&leases.Terms{
+		TTL: r.box.cfg.ParkedLease, Lost: errRebuildLost,
+		Renew: func(ctx context.Context) (ours bool, err error) {
+			n, err := r.box.sql.Exec(ctx, r.box.units.DB(ctx), renewProjection, r.name, r.id, r.box.cfg.ParkedLease)
+			return n > 0, err
+		},
+		Log: r.box.log, What: "a rebuild", Attrs: []any{"projection", r.name},
+	}, since)
 }
 
 // take handles a portion of the source and saves the checkpoint behind it. If the process dies in between, the portion comes

@@ -3,10 +3,13 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -162,20 +165,18 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, k parkedKey) er
 	return r.handBackKey(ctx, k, 0)
 }
 
-// renew keeps the keys that are being worked on.
+// renew keeps the keys that are being worked on, with one statement for all of them. Nothing is cancelled when one is lost: its message
+// is handled in the transaction that removes it, under the key's lock.
 func (r *runner) renew(ctx context.Context) {
-	for backoff.Wait(ctx, r.cfg.ParkedLease/3) == nil {
+	leases.Repeat(ctx, time.Now(), r.cfg.ParkedLease, func(ctx context.Context) error {
 		r.mu.Lock()
-		keys := make([]parkedKey, 0, len(r.keys))
-		for k := range r.keys {
-			keys = append(keys, k)
-		}
+		keys := slices.Collect(maps.Keys(r.keys))
 		r.mu.Unlock()
 		if len(keys) == 0 {
-			continue
+			return nil
 		}
-		if err := r.renewKeys(ctx, keys); err != nil && ctx.Err() == nil {
-			r.log.WarnContext(ctx, "oncebox: keys of parked messages could not be renewed", "error", err)
-		}
-	}
+		return r.renewKeys(ctx, keys)
+	}, func(err error) {
+		r.log.WarnContext(ctx, "oncebox: keys of parked messages could not be renewed, it is tried again", "error", err)
+	})
 }

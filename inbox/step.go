@@ -117,7 +117,7 @@ func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u
 // beginStep returns the lease under which the handler runs that ctx belongs to, with the steps that are done.
 func beginStep(ctx context.Context, function, name string) (*lease, error) {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
-	if !ok || l.lose == nil {
+	if !ok || l.held == nil {
 		return nil, fmt.Errorf("inbox: %s %q: the context is not that of a handler of WrapLeased", function, name)
 	}
 	if err := event.ValidateIdentifier("name", name); name == "" || err != nil {
@@ -198,7 +198,7 @@ func (l *lease) insist(ctx context.Context, name string, result []byte) error {
 func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
 	n, err := l.sql.Exec(ctx, db, storeStep, append(l.id.args(), name, string(result), l.lock, l.token)...)
 	if err == nil && n == 0 {
-		l.lose(ErrLeaseLost)
+		l.held.Lose()
 		err = ErrLeaseLost
 	}
 	if err != nil && !errors.Is(err, ErrLeaseLost) {

@@ -1,0 +1,109 @@
+// Package lease keeps a lease of the database while work is done under it. A lease is the right to do something alone, until its
+// owner has been silent for as long as the lease lasts.
+package lease
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Terms are what is leased, and how it is renewed.
+type Terms struct {
+	// TTL is how long the owner may be silent before another one may take the lease.
+	TTL time.Duration
+	// Lost is the cause with which the context of the work is cancelled when the lease is lost.
+	Lost error
+	// Renew makes the lease last for TTL from now, by the clock of the database. ours is false if another owner has it.
+	Renew func(ctx context.Context) (ours bool, err error)
+	// Log gets a warning for every renewal that failed, and when the lease is lost.
+	Log *slog.Logger
+	// What is leased, for the log: "an idempotency key". Attrs say which one.
+	What  string
+	Attrs []any
+}
+
+// Lease is one lease. All durations are measured by the clock of this process, all moments by that of the database. The lease counts
+// from when it was asked for, so this process believes that it has ended before any other does.
+type Lease struct {
+	terms Terms
+	since time.Time
+	lose  atomic.Pointer[context.CancelCauseFunc] // of the work under way
+	lost  atomic.Bool
+}
+
+// New returns a lease that was asked for at the moment since, and is held.
+func New(terms *Terms, since time.Time) *Lease { return &Lease{terms: *terms, since: since} }
+
+// Worn tells whether so much of the lease is gone that it should be renewed before work begins.
+func (l *Lease) Worn() bool { return time.Since(l.since) >= l.terms.TTL/3 }
+
+// Renew renews the lease once. It may have ended: nobody else may have wanted it.
+func (l *Lease) Renew(ctx context.Context) (ours bool, err error) {
+	began := time.Now()
+	ours, err = l.terms.Renew(ctx)
+	if err != nil || !ours {
+		return false, err
+	}
+	l.since = began
+	return true, nil
+}
+
+// Hold calls fn and renews the lease meanwhile, every third of it. A renewal that fails is tried again until the lease ends; one that
+// hangs is given up after a third of the lease, so that there is time for another one; and when fn has ended, no renewal is waited for.
+// When the lease is lost, or has ended as far as this process can know, the context of fn is cancelled with the cause Terms.Lost. lost
+// tells so afterwards. A panic goes on.
+func (l *Lease) Hold(ctx context.Context, fn func(ctx context.Context) error) (lost bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l.lost.Store(false)
+	l.lose.Store(&cancel)
+	end := time.AfterFunc(time.Until(l.since.Add(l.terms.TTL)), l.warnAndLose(ctx))
+	defer end.Stop()
+	var renewing sync.WaitGroup
+	renewing.Go(func() { l.keep(ctx, end) })
+	defer renewing.Wait()
+	defer cancel(nil)
+	err = fn(ctx)
+	return l.lost.Load(), err
+}
+
+// keep renews the lease until ctx ends. The timer fires when the lease does.
+func (l *Lease) keep(ctx context.Context, end *time.Timer) {
+	Repeat(ctx, l.since, l.terms.TTL, func(ctx context.Context) error {
+		ours, err := l.Renew(ctx)
+		switch {
+		case err != nil:
+			return err
+		case ours:
+			end.Reset(time.Until(l.since.Add(l.terms.TTL)))
+		default:
+			l.warnAndLose(ctx)()
+		}
+		return nil
+	}, func(err error) {
+		l.warn(ctx, "could not be renewed, it is tried again until it ends", "error", err)
+	})
+}
+
+// Lose is for work that finds out by itself that another owner has the lease.
+func (l *Lease) Lose() {
+	cancel := l.lose.Load()
+	if cancel == nil {
+		return
+	}
+	l.lost.Store(true)
+	(*cancel)(l.terms.Lost)
+}
+
+func (l *Lease) warnAndLose(ctx context.Context) func() {
+	return func() {
+		l.warn(ctx, "was lost, the work under it is cancelled")
+		l.Lose()
+	}
+}
+
+func (l *Lease) warn(ctx context.Context, what string, attrs ...any) {
+	l.terms.Log.WarnContext(ctx, "oncebox: the lease of "+l.terms.What+" "+what, append(l.terms.Attrs[:len(l.terms.Attrs):len(l.terms.Attrs)], attrs...)...)
+}
