@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
@@ -57,8 +56,7 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	}
 	var connector driver.Connector = pgsql.NewConnector(*pc)
 	if cfg.Pooler {
-		pgsql.NoteTrouble(pc)
-		connector = stdlib.GetConnector(*pc) // no prepared statements
+		connector = pgsql.Watched(*pc) // no prepared statements
 	}
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(max(20, 4*runtime.GOMAXPROCS(0)))

@@ -2,6 +2,7 @@ package httpmw_test
 
 import (
 	"context"
+	"database/sql"
 	"io"
 	"net/http"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -78,8 +78,7 @@ func TestNothingIsStoredOfASessionThatDied(t *testing.T) {
 		"config.OpenDB, behind a pooler": {func(s *service) *bun.DB {
 			cfg, err := pgx.ParseConfig(s.db.DSN)
 			require.NoError(t, err)
-			pgsql.NoteTrouble(cfg)
-			pool := stdlib.OpenDB(*cfg)
+			pool := sql.OpenDB(pgsql.Watched(*cfg))
 			t.Cleanup(func() { _ = pool.Close() })
 			return bun.NewDB(pool, pgdialect.New())
 		}, http.StatusCreated, 2},

@@ -43,6 +43,16 @@ func (u *Unit) Identified(xid string) {
 	u.root.xid = xid
 }
 
+// ProvedBy gives the unit a way to find out after a crash of the server whether it was committed: a row that it writes itself.
+// Without one, and without an event that was stored in a [FindSink], the outcome is unknown where the answer to COMMIT was lost in a
+// crash. What is given within a savepoint that is rolled back is not used.
+func (u *Unit) ProvedBy(find Proof) {
+	r := u.root
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active.proofs = append(r.active.proofs, find)
+}
+
 // queue returns the statements that store the events, and those that go last, if they can leave together with COMMIT, else nil.
 //
 // Then an answer that is lost may have been that of the INSERT or that of COMMIT. The id of the transaction tells what
@@ -86,24 +96,26 @@ func (r *root) sendLast(ctx context.Context, last []*pgx.QueuedQuery) error {
 // commitBatch sends the statements and COMMIT.
 //
 // The caller can still give up, since it may wait for locks of others here, unless there is nothing but COMMIT. The
-// connection is closed then and the server told to stop. It was in time, or it was not: the transaction's id tells.
-func (r *root) commitBatch(ctx context.Context, batch *pgx.Batch) error {
+// connection is closed then. How far the server has come nobody knows: see resolve, which ends it if it waits for a lock.
+func (r *root) commitBatch(ctx context.Context, batch *pgx.Batch, p proofs) error {
 	if batch.Len() == 0 {
 		ctx = context.WithoutCancel(ctx)
 	}
 	timed, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
 	var open bool
+	r.committing(true)
 	_, err := r.pipeline(func(p pgsql.Pipeline) (err error) {
 		open, err = p.SendCommit(timed, batch)
 		return err
 	})
 	cancel()
 	if open {
+		r.committing(false)
 		return fmt.Errorf("uow: flush: %w", pgsql.Explain(err))
 	}
 	r.closed = true
 	_ = r.tx.Commit() // sends nothing: database/sql has to know
-	return r.outcome(ctx, err)
+	return r.outcome(ctx, err, p)
 }
 
 // canPipeline tells whether the connection is one on which statements can share a round trip.

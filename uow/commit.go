@@ -12,23 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-const (
-	// probe proves that the transaction is alive, and asks for its id without assigning one.
-	probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`
-	// status: committed, aborted, in progress, or NULL when the server has forgotten it; and on which timeline.
-	status = `SELECT pg_xact_status($1::text::xid8), ` + pgsql.Timeline
-	// statusAlone is for a server that does not tell its timeline.
-	statusAlone = `SELECT pg_xact_status($1::text::xid8), CASE WHEN pg_is_in_recovery() THEN '' ELSE 'unknown' END`
-	// terminate ends the session of a transaction that is in progress still.
-	terminate = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-		WHERE backend_xid::text = mod($1::text::numeric, 4294967296)::text AND pid <> pg_backend_pid()`
-	// codeFutureXID is the answer to status on a server that has not come that far: not the one we were on.
-	codeFutureXID = "22023"
-)
+// probe proves that the transaction is alive, and asks for its id without assigning one.
+const probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`
 
 // finish flushes and commits. Afterwards nothing can fail any more.
 func (u *level) finish(ctx context.Context) error {
@@ -47,7 +35,7 @@ func (u *level) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.flushAndCommit(ctx, events, u.last); err != nil {
+	if err := r.flushAndCommit(ctx, u, events); err != nil {
 		return err
 	}
 	if r.token != nil && len(events) > 0 {
@@ -58,7 +46,8 @@ func (u *level) finish(ctx context.Context) error {
 }
 
 // flushAndCommit hands the events to the sinks and commits, in one round trip if possible.
-func (r *root) flushAndCommit(ctx context.Context, events []event.Envelope, last []*pgx.QueuedQuery) error {
+func (r *root) flushAndCommit(ctx context.Context, u *Unit, events []event.Envelope) error {
+	last := u.last
 	batch, err := r.queue(ctx, events, last)
 	if err == nil && batch == nil {
 		err = r.flush(ctx, events, last)
@@ -70,10 +59,11 @@ func (r *root) flushAndCommit(ctx context.Context, events []event.Envelope, last
 	if err := interrupted(ctx); err != nil {
 		return fmt.Errorf("uow: before COMMIT: %w", err)
 	}
+	p := proofs{events: events, rows: u.proofs}
 	if batch == nil {
-		return r.commit(ctx)
+		return r.commit(ctx, p)
 	}
-	return r.commitBatch(ctx, batch)
+	return r.commitBatch(ctx, batch, p)
 }
 
 // collect makes the envelopes of all that the unit emits, in order.
@@ -82,6 +72,7 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 	for _, e := range entries {
 		if e.aggregate == nil {
 			events = append(events, e.envelope)
+			r.name(e)
 			continue
 		}
 		if _, twice := seen[e.aggregate]; twice {
@@ -102,6 +93,17 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 		}
 	}
 	return events, aggregates, contiguous(events)
+}
+
+// name remembers an event whose id is the caller's.
+func (r *root) name(e entry) {
+	if !e.named {
+		return
+	}
+	if r.named == nil {
+		r.named = map[string]struct{}{}
+	}
+	r.named[e.envelope.ID] = struct{}{}
 }
 
 // check tells whether the unit can emit what an aggregate has recorded.
@@ -226,16 +228,31 @@ func withoutRepeats(events []event.Envelope, ids []string) []event.Envelope {
 }
 
 // commit sends COMMIT and finds out what became of it.
-func (r *root) commit(ctx context.Context) error {
+func (r *root) commit(ctx context.Context, p proofs) error {
 	r.closed = true
+	r.committing(true)
 	timer := time.AfterFunc(r.manager.cfg.CommitTimeout, r.cancel)
 	err := r.tx.Commit()
 	timer.Stop()
-	return r.outcome(ctx, err)
+	return r.outcome(ctx, err, p)
 }
 
+// committing has the connection not tell the server to stop if it is given up while COMMIT is on its way.
+func (r *root) committing(is bool) {
+	r.onPgx(func(_ *pgx.Conn, t *pgsql.Trouble) { t.Committing(is) })
+}
+
+// errUnconfirmed is the loss of an answer that said that nobody waited for the synchronous standby to the end.
+var errUnconfirmed = errors.New("uow: the wait for the synchronous standby was ended before it confirmed the COMMIT")
+
 // outcome ends a unit whose COMMIT was answered with err, if it was answered at all.
-func (r *root) outcome(ctx context.Context, err error) error {
+func (r *root) outcome(ctx context.Context, err error, p proofs) error {
+	r.onPgx(func(c *pgx.Conn, t *pgsql.Trouble) {
+		if err == nil && t.Unconfirmed() {
+			err = errUnconfirmed
+		}
+		t.Committing(c.IsClosed())
+	})
 	// Before anything is asked: the pool may have no other connection, and others may be asking as well.
 	r.release()
 	switch {
@@ -252,53 +269,7 @@ func (r *root) outcome(ctx context.Context, err error) error {
 		return nil
 	}
 	r.manager.log.WarnContext(ctx, "oncebox: the answer to COMMIT was lost, asking the server", "xid", r.xid, "error", err)
-	return r.resolve(context.WithoutCancel(ctx), err)
-}
-
-// resolve asks on another connection what became of the transaction. While the server says "in progress", its backend has not
-// noticed that the client is gone, or is still committing. It is told to end, or it could stay so, with all its locks, until
-// TCP gives up; if it is past the point of no return it commits first.
-//
-// The answer counts on the timeline on which the transaction was begun. On another one the same id belongs to somebody else.
-func (r *root) resolve(ctx context.Context, lost error) error {
-	ctx, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
-	defer cancel()
-	db, question := r.manager.db.DB, status
-	if r.session.Timeline == "" {
-		question = statusAlone
-	}
-	var reason error // why there is no answer, or why the session goes on
-	for attempt := 1; ; attempt++ {
-		var outcome sql.NullString
-		var timeline string
-		err := db.QueryRowContext(ctx, question, r.xid).Scan(&outcome, &timeline)
-		switch {
-		case err != nil && pgsql.Code(err) != codeFutureXID, err == nil && timeline == "": // no answer, or that of a standby
-		case err == nil && r.session.Timeline != "" && timeline != r.session.Timeline:
-			return r.unknown(errors.Join(lost, fmt.Errorf("the server is on timeline %s now: another one has taken over", timeline)))
-		case err == nil && outcome.String == "committed":
-			return nil
-		case err == nil && outcome.String == "aborted":
-			r.abandon()
-			return fmt.Errorf("uow: commit: %w: %w", ErrConnectionLost, lost)
-		case err == nil && outcome.Valid: // in progress
-			var ended int
-			err = db.QueryRowContext(ctx, terminate, r.xid).Scan(&ended)
-		default:
-			return r.unknown(errors.Join(lost, err))
-		}
-		if reason == nil || ctx.Err() == nil { // that the time is up says less than what was wrong before
-			reason = err
-		}
-		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second))) != nil {
-			return r.unknown(errors.Join(lost, reason))
-		}
-	}
-}
-
-func (r *root) unknown(err error) error {
-	s := r.session
-	return &CommitUnknownError{XID: r.xid, PID: s.PID, Start: s.Start, Timeline: s.Timeline, Err: err}
+	return r.resolve(context.WithoutCancel(ctx), err, p)
 }
 
 // committed tells everybody. The data is there: whatever goes wrong here must not look as if it was not.

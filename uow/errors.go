@@ -44,8 +44,11 @@ func (e *ConflictError) Error() string {
 // Is makes errors.Is(err, [ErrConflict]) true.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// CommitUnknownError means that the answer to COMMIT was lost and that the server could not tell either. The data and
-// the events are there, all of them, or none is. pg_xact_status(XID) tells which, on the same server and the same timeline.
+// CommitUnknownError means that the answer to COMMIT was lost and that neither the server nor a row of the unit could tell what
+// became of it. The data and the events are there, all of them, or none is. Look for the data: pg_xact_status(XID) tells only on
+// the same server and timeline, and only as long as neither the server nor one of its processes has crashed since Start. A
+// crash gives the ids of transactions that did not reach the disk to others. On a server with a synchronous standby, what is
+// found there may still be lost by a failover as long as the standby has not confirmed it.
 type CommitUnknownError struct {
 	// XID is the id of the transaction.
 	XID string
@@ -59,8 +62,8 @@ type CommitUnknownError struct {
 }
 
 func (e *CommitUnknownError) Error() string {
-	return fmt.Sprintf("uow: the outcome of COMMIT is unknown, transaction %s (backend %d since %s, timeline %s): SELECT pg_xact_status('%s') tells: %v",
-		e.XID, e.PID, e.Start.UTC().Format(time.RFC3339), e.Timeline, e.XID, e.Err)
+	return fmt.Sprintf("uow: the outcome of COMMIT is unknown, transaction %s (backend %d since %s, timeline %s): look for its data: %v",
+		e.XID, e.PID, e.Start.UTC().Format(time.RFC3339), e.Timeline, e.Err)
 }
 
 // Unwrap returns why the answer was lost.

@@ -317,7 +317,7 @@ func TestOutcomeOnAnotherTimeline(t *testing.T) {
 	_, err := change(t.Context(), s.manager(nil, s.broken(t, f), s.sink), newAccount("a", "one"), "x")
 	var unknown *uow.CommitUnknownError
 	require.ErrorAs(t, err, &unknown)
-	require.ErrorContains(t, err, "the server is on timeline 000000FF now")
+	require.ErrorContains(t, err, `mark "000000FF `)
 	require.EqualValues(t, 1, f.questions.Load(), "at once, not after the timeout")
 	require.Regexp(t, "^[0-9A-F]{8}$", unknown.Timeline)
 	require.NotEqual(t, "000000FF", unknown.Timeline)

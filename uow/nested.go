@@ -107,6 +107,7 @@ func (r *root) pop(s *savepoint, keep bool) error {
 		outer.entries = append(outer.entries, inner.entries...)
 		outer.hooks = append(outer.hooks, inner.hooks...)
 		outer.last = append(outer.last, inner.last...)
+		outer.proofs = append(outer.proofs, inner.proofs...)
 		return nil
 	}
 	r.stale.add(inner.entries)

@@ -41,6 +41,8 @@ type root struct {
 
 	// handled counts the events of an aggregate that the handlers of On have seen.
 	handled map[event.Aggregate]int
+	// named are the ids of events that the caller has given them.
+	named map[string]struct{}
 }
 
 // staleSet holds the aggregates that lived through a rollback, within this try or an earlier one.

@@ -40,3 +40,13 @@ type BatchSink interface {
 	// looks at its result before COMMIT. tx may be used for what has to be known before.
 	FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []event.Envelope) error
 }
+
+// FindSink is a [Sink] that can find what it stored. A unit asks where the answer to COMMIT was lost and the server has crashed
+// since, or another one has taken over: then a row proves more than the id of a transaction.
+type FindSink interface {
+	Sink
+	// Find tells whether one of evs is in the database, wherever it has got meanwhile. Each was given to Flush, has an id that
+	// nobody else has used, and has the Sequence that Flush gave it, or 0 where the answer was lost. It must not search a whole
+	// table: false if it cannot be found fast.
+	Find(ctx context.Context, db bun.IDB, evs []event.Envelope) (bool, error)
+}

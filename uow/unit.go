@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
@@ -40,6 +41,8 @@ type level struct {
 	hooks   []func(context.Context)
 	// last are statements that go after all others.
 	last []*pgx.QueuedQuery
+	// proofs find rows that were written.
+	proofs []Proof
 }
 
 // entry is an aggregate whose events are collected at the flush, or one envelope that was added by hand.
@@ -47,6 +50,8 @@ type entry struct {
 	ctx       context.Context //nolint:containedctx // that of Track or Save: the envelopes are made at the flush
 	aggregate event.Aggregate
 	envelope  event.Envelope
+	// named: its id is the caller's, and other units may have used it before.
+	named bool
 }
 
 // DB returns the transaction. Use it for every statement of the unit, and leave COMMIT and ROLLBACK to the unit.
@@ -81,9 +86,11 @@ func identifiable(a event.Aggregate) bool {
 // Add emits something that no aggregate recorded. payload may be an [event.Event], json.RawMessage, []byte, or
 // anything that can be encoded as JSON. What is wrong with it is reported here and loses nothing else.
 func (u *Unit) Add(topic string, payload any, opts ...event.AddOption) error {
+	named := false
+	opts = append(slices.Clip(opts), func(e *event.Envelope) { named = e.ID != "" })
 	env, err := u.root.manager.maker.Payload(u.ctx, topic, payload, opts)
 	if err == nil {
-		err = u.give([]entry{{envelope: env}}, nil)
+		err = u.give([]entry{{envelope: env, named: named}}, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("uow: Add: %w", err)

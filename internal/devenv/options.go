@@ -27,6 +27,9 @@ type Options struct {
 	// example. Default: none.
 	PulsarSettings map[string]string
 
+	// PostgresSettings are given to a PostgreSQL that is started, as with postgres -c. Default: none.
+	PostgresSettings map[string]string
+
 	// FetchTimeout bounds the download of a server that is not on this machine. Default: 15m.
 	FetchTimeout time.Duration
 }

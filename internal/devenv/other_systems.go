@@ -4,6 +4,7 @@ package devenv
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 )
 
@@ -22,6 +23,7 @@ type child struct {
 	err    error
 }
 
-func (*child) kill() error { return errSystem }
+func (*child) kill() error         { return errSystem }
+func (*child) end(os.Signal) error { return errSystem }
 
 func tryLock(string) (unlock func() error, ok bool, err error) { return nil, false, errSystem }

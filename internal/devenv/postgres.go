@@ -22,7 +22,8 @@ type PostgresServer struct {
 	// URL is its connection string, of a role that may create schemas and databases.
 	URL string
 
-	port int
+	port     int
+	settings map[string]string
 }
 
 // Postgres finds or starts a PostgreSQL. The caller stops it.
@@ -35,7 +36,7 @@ func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &PostgresServer{server: server{name: "postgresql", as: as, timeout: opts.StartTimeout}}
+	p := &PostgresServer{server: server{name: "postgresql", as: as, timeout: opts.StartTimeout}, settings: opts.PostgresSettings}
 	if err := p.prepare("QUIT"); err != nil {
 		return nil, err
 	}
@@ -86,14 +87,18 @@ func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 	if err := p.initCluster(ctx, programs, data, password); err != nil {
 		return err
 	}
-	p.command = func() *exec.Cmd {
-		return postgresCommand(filepath.Join(programs, "postgres"), "-D", data, "-p", strconv.Itoa(port),
-			"-c", "listen_addresses=127.0.0.1",
-			"-c", "unix_socket_directories="+p.folder,
-			"-c", "max_connections=200",
-			"-c", "shared_buffers=128MB",
-			"-c", "max_wal_size=1GB")
+	args := []string{
+		"-D", data, "-p", strconv.Itoa(port),
+		"-c", "listen_addresses=127.0.0.1",
+		"-c", "unix_socket_directories=" + p.folder,
+		"-c", "max_connections=200",
+		"-c", "shared_buffers=128MB",
+		"-c", "max_wal_size=1GB",
 	}
+	for name, value := range p.settings {
+		args = append(args, "-c", name+"="+value)
+	}
+	p.command = func() *exec.Cmd { return postgresCommand(filepath.Join(programs, "postgres"), args...) }
 	p.URL = (&url.URL{
 		Scheme: "postgres", User: url.UserPassword("oncebox", password), Host: "127.0.0.1:" + strconv.Itoa(port),
 		Path: "/postgres", RawQuery: "sslmode=disable",

@@ -111,9 +111,12 @@ type child struct {
 }
 
 // kill sends SIGKILL and waits for the end.
-func (c *child) kill() error {
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("devenv: kill process %d: %w", c.cmd.Process.Pid, err)
+func (c *child) kill() error { return c.end(os.Kill) }
+
+// end is kill with another signal.
+func (c *child) end(signal os.Signal) error {
+	if err := c.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("devenv: send %s to process %d: %w", signal, c.cmd.Process.Pid, err)
 	}
 	<-c.exited
 	return nil

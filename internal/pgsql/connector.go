@@ -19,8 +19,7 @@ type Connector struct {
 
 // NewConnector returns the connector of a database.
 func NewConnector(cfg pgx.ConnConfig) *Connector {
-	NoteTrouble(&cfg)
-	return &Connector{stdlib.GetConnector(cfg)}
+	return &Connector{Watched(cfg)}
 }
 
 // Connect opens a connection.

@@ -2,11 +2,15 @@ package pgsql
 
 import (
 	"context"
+	"database/sql/driver"
+	"errors"
+	"net"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // Trouble is what a connection has seen go wrong, for whoever has to know it although somebody else was told and kept it.
@@ -15,26 +19,55 @@ type Trouble struct {
 	ctxwatch.Handler
 
 	failure, victim *pgconn.PgError
-	cancelled       atomic.Bool // set by a goroutine of pgx
+	unconfirmed     bool
+	// Used by goroutines of pgx as well.
+	cancelled, committing atomic.Bool
 }
 
 const troubleKey = "github.com/oncebox/oncebox/internal/pgsql.Trouble"
 
-// NoteTrouble has the connections that are opened with cfg keep a [Trouble].
+// Watched returns a connector of pgx whose connections keep a [Trouble].
+func Watched(cfg pgx.ConnConfig) driver.Connector {
+	return stdlib.GetConnector(cfg, stdlib.OptionBeforeConnect(func(_ context.Context, one *pgx.ConnConfig) error {
+		NoteTrouble(one)
+		return nil
+	}))
+}
+
+// NoteTrouble has the connection that is opened with cfg keep a [Trouble]. A second connection needs a cfg of its own.
 func NoteTrouble(cfg *pgx.ConnConfig) {
-	onError, build := cfg.OnPgError, cfg.BuildContextWatcherHandler
+	t := &Trouble{}
+	onError, onNotice, build, dial := cfg.OnPgError, cfg.OnNotice, cfg.BuildContextWatcherHandler, cfg.DialFunc
 	cfg.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
-		if t, ok := c.CustomData()[troubleKey].(*Trouble); ok {
-			t.note(c.TxStatus(), err)
-		}
+		t.note(c.TxStatus(), err)
 		return onError == nil || onError(c, err)
 	}
+	cfg.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
+		t.unconfirmed = t.unconfirmed || n.Routine == endOfWait
+		if onNotice != nil {
+			onNotice(c, n)
+		}
+	}
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		t := &Trouble{Handler: build(c)}
+		t.Handler = build(c)
 		c.CustomData()[troubleKey] = t
 		return t
 	}
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if t.committing.Load() {
+			return nil, errCommitting
+		}
+		return dial(ctx, network, address)
+	}
 }
+
+// endOfWait is the function of the server that warns of a COMMIT which has not waited for the synchronous standby until it
+// confirmed: an administrator, statement_timeout or somebody's cancel request ended the wait (src/backend/replication/syncrep.c).
+// The text of the warning is translated, this is not.
+const endOfWait = "SyncRepWaitForLSN"
+
+// errCommitting is why no cancel request is sent. pgx sends one over a connection of its own when it gives up a connection.
+var errCommitting = errors.New("COMMIT is on its way: a cancel request could end its wait for the standby")
 
 // TroubleOf returns the trouble of a connection, nil if it keeps none.
 func TroubleOf(c *pgx.Conn) *Trouble {
@@ -82,8 +115,19 @@ func (t *Trouble) Forget(c *pgx.Conn) {
 	if t == nil {
 		return
 	}
-	t.victim = nil
+	t.victim, t.unconfirmed = nil, false
 	if !c.IsClosed() {
 		t.cancelled.Store(false) // it was too late
 	}
 }
+
+// Committing says whether COMMIT is on its way. As long as it is, the connection can be given up, and the server is not told
+// to stop: that would end the wait for the synchronous standby, and others would see a transaction that no standby has.
+func (t *Trouble) Committing(is bool) {
+	if t != nil {
+		t.committing.Store(is)
+	}
+}
+
+// Unconfirmed tells whether the server has answered a COMMIT that no synchronous standby confirmed.
+func (t *Trouble) Unconfirmed() bool { return t != nil && t.unconfirmed }

@@ -42,6 +42,15 @@ func Open(t testing.TB) *DB {
 
 func open(t testing.TB, server string) *DB {
 	t.Helper()
+	db := kept(t, server)
+	// Runs before the pool's own clean-up.
+	t.Cleanup(func() { db.drop(t) })
+	return db
+}
+
+// kept is open for a server that goes with the test.
+func kept(t testing.TB, server string) *DB {
+	t.Helper()
 	schema := "test_" + strings.ToLower(rand.Text()[:16])
 	dsn, err := withParams(server, url.Values{"search_path": {schema}, "default_query_exec_mode": {"exec"}})
 	require.NoError(t, err)
@@ -49,8 +58,6 @@ func open(t testing.TB, server string) *DB {
 	db.DB = db.Another(t)
 	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
 	require.NoError(t, err)
-	// Runs before the pool's own clean-up.
-	t.Cleanup(func() { db.drop(t) })
 	return db
 }
 
@@ -63,9 +70,14 @@ func Migrated(t testing.TB) *DB {
 func migrated(t testing.TB, server string) *DB {
 	t.Helper()
 	db := open(t, server)
+	db.migrate(t)
+	return db
+}
+
+func (db *DB) migrate(t testing.TB) {
+	t.Helper()
 	err := migrations.Up(t.Context(), db.DB, &migrations.Config{Schema: db.Schema, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	return db
 }
 
 // Another opens a further pool on the same schema, as a second process would. It is closed when the test ends.

@@ -1,0 +1,69 @@
+package pgtest
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/devenv"
+)
+
+// Own is a PostgreSQL of the test's own, which it may kill.
+type Own struct {
+	*devenv.PostgresServer
+}
+
+// Start starts a server with settings, as with postgres -c. It is gone when the test ends.
+func Start(t *testing.T, settings map[string]string) *Own {
+	t.Helper()
+	t.Setenv("DATABASE_URL", "")
+	server, err := devenv.Postgres(context.Background(), &devenv.Options{Out: t.Output(), PostgresSettings: settings})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("pgtest: stop the server of the test: %v", err)
+		}
+	})
+	return &Own{server}
+}
+
+// Open makes an empty schema and a pool to it, as [Open] does.
+func (s *Own) Open(t testing.TB) *DB {
+	t.Helper()
+	return kept(t, s.URL)
+}
+
+// Migrated is [Own.Open] with this module's tables in the schema.
+func (s *Own) Migrated(t testing.TB) *DB {
+	t.Helper()
+	db := kept(t, s.URL)
+	db.migrate(t)
+	return db
+}
+
+// KillSession kills a session, as the system does where memory is short, and waits until the server has recovered.
+func (s *Own) KillSession(t testing.TB) {
+	t.Helper()
+	victim, other := s.connect(t), s.connect(t)
+	process, err := os.FindProcess(int(victim.PgConn().PID()))
+	require.NoError(t, err)
+	require.NoError(t, process.Kill())
+	// The server ends all other sessions, and then takes none before it has recovered.
+	require.Eventually(t, func() bool { return other.Ping(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		conn, err := pgx.Connect(t.Context(), s.URL)
+		return err == nil && conn.Close(t.Context()) == nil
+	}, time.Minute, 20*time.Millisecond)
+}
+
+func (s *Own) connect(t testing.TB) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.URL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
