@@ -7,8 +7,6 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
-
-	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -56,7 +54,7 @@ func (i *Inbox) beginAttempt(ctx context.Context, id identity) (a attempts, fres
 		return a, false, nil
 	}
 	if err != nil {
-		return a, false, fmt.Errorf("inbox: count a try of message %s: %w", id.key, pgsql.Explain(err))
+		return a, false, fmt.Errorf("inbox: count a try of message %s: %w", id.key, explain(err))
 	}
 	a.begun = true
 	return a, true, nil
@@ -70,7 +68,7 @@ func (i *Inbox) failAttempt(ctx context.Context, id identity, a attempts, cause 
 	}
 	err = i.sql.QueryRow(ctx, i.units.DB(ctx), failAttempt, append(id.args(), more, errorText(cause)), &n)
 	if err != nil {
-		return 0, fmt.Errorf("inbox: note the failed try of message %s: %w", id.key, pgsql.Explain(err))
+		return 0, fmt.Errorf("inbox: note the failed try of message %s: %w", id.key, explain(err))
 	}
 	return n, nil
 }

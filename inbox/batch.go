@@ -77,7 +77,7 @@ func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) er
 func (w *wrapped) batch(ctx context.Context, msgs []*messaging.Message) (b *batch, ok bool) {
 	b = &batch{msgs: msgs, ids: make([]identity, len(msgs)), became: make([]entry, len(msgs))}
 	for n, m := range msgs {
-		if m.ID == "" || w.mustCount(ctx, m) || validate(m) != nil {
+		if m.ID == "" || w.mustCount(ctx, m) || validate(m) != nil || messaging.Unreadable(m) != nil {
 			return nil, false
 		}
 		b.ids[n] = w.ordered(identify(w.consumer, m))

@@ -91,7 +91,7 @@ func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, id identity, m *messa
 		return err
 	}
 	_, err = i.sql.Exec(ctx, tx, storeDead, append(args, holds)...)
-	return pgsql.Explain(err)
+	return explain(err)
 }
 
 // errorText makes an error fit for a column.

@@ -51,12 +51,16 @@ func (i *Inbox) lockTimeout() int64 { return max(i.cfg.LockTimeout.Milliseconds(
 // lockedPause is how long a message is put off then.
 const lockedPause = 500 * time.Millisecond
 
-// explain is for the errors of the functions that take locks.
+// explain tells what the error of a statement means for the message.
 func explain(err error) error {
-	if pgsql.Code(err) == pgsql.CodeLockNotAvailable {
+	switch {
+	case pgsql.Code(err) == pgsql.CodeLockNotAvailable:
 		return fmt.Errorf("%w: %w", errLocked, err)
+	case refusesContent(err):
+		return &unstorableError{err}
+	default:
+		return pgsql.Explain(err)
 	}
-	return pgsql.Explain(err)
 }
 
 // The lock is per table, so that equal names in two schemas of a database do not wait for each other.

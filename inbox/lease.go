@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	leases "github.com/oncebox/oncebox/internal/lease"
-	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -81,7 +80,7 @@ func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, 
 	err := w.sql.QueryRow(ctx, w.units.DB(ctx), takeLease, append(id.args(), lock, l.token, w.cfg.LeaseTTL, seq, more),
 		&a.outcome, &a.attempts, &rest)
 	if err != nil {
-		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.key, id.consumer, pgsql.Explain(err))
+		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.key, id.consumer, explain(err))
 	}
 	// Whoever has it may be done long before it ends. One that has ended just now is asked for again soon, and not at once.
 	a.rest = min(max(time.Duration(rest*float64(time.Second)), minRest), w.cfg.PollInterval)

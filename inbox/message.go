@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
@@ -36,15 +37,11 @@ func messageArgs(id identity, m *messaging.Message, attempts int, reason string)
 	if payload == nil {
 		payload = []byte{}
 	}
-	var occurred *time.Time
-	if !m.OccurredAt.IsZero() {
-		occurred = &m.OccurredAt
-	}
 	return []any{
 		id.key.String(), id.consumer, id.tenant, id.source,
 		identifier(m.ID), identifier(m.Type), identifier(m.Topic), readable(id.ordering),
 		identifier(m.AggregateType), identifier(m.AggregateID), m.AggregateVersion, m.Sequence, identifier(m.SchemaID),
-		max(m.SchemaVersion, 1), identifier(m.RoutingKey), identifier(m.ContentType), occurred, string(metadata), payload,
+		min(max(m.SchemaVersion, 1), math.MaxInt32), identifier(m.RoutingKey), identifier(m.ContentType), storable(m.OccurredAt), string(metadata), payload,
 		id.keyLock(), attempts, reason,
 	}, nil
 }

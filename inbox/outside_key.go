@@ -33,12 +33,15 @@ func (id identity) outsideKey(step ...string) string {
 
 type consumerKey struct{}
 
-// named tells a handler in its context whose it is.
+// named tells a handler in its context whose it is, and spares it what cannot be read.
 type named struct {
 	consumer string
 	next     messaging.Handler
 }
 
 func (n named) Handle(ctx context.Context, m *messaging.Message) error {
+	if err := messaging.Unreadable(m); err != nil {
+		return err
+	}
 	return n.next.Handle(calls.Begin(context.WithValue(ctx, consumerKey{}, n.consumer)), m)
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -65,7 +64,7 @@ func (i *Inbox) park(ctx context.Context, tx bun.IDB, list ...parking) (waiting 
 		}
 	}
 	waiting, err = i.sql.Exec(ctx, tx, storeParked, transpose(rows)...)
-	return waiting, pgsql.Explain(err)
+	return waiting, explain(err)
 }
 
 // stopKeys stops the keys of messages of one consumer.
@@ -75,5 +74,5 @@ func (i *Inbox) stopKeys(ctx context.Context, tx bun.IDB, state string, wait tim
 		locks[n], tenants[n], orderings[n] = id.keyLock(), id.tenant, readable(id.ordering)
 	}
 	_, err := i.sql.Exec(ctx, tx, stopKeys, ids[0].consumer, locks, tenants, orderings, state, wait)
-	return pgsql.Explain(err)
+	return explain(err)
 }

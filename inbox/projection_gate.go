@@ -85,7 +85,7 @@ func (w *wrapped) setAside(ctx context.Context, tx bun.IDB, id identity, m *mess
 		_, err = w.sql.Exec(ctx, tx, storeAside, append(args, entered)...)
 	}
 	if err != nil {
-		return fmt.Errorf("inbox: set message %s of projection %s aside: %w", id.key, w.of.projection, pgsql.Explain(err))
+		return fmt.Errorf("inbox: set message %s of projection %s aside: %w", id.key, w.of.projection, explain(err))
 	}
 	return nil
 }

@@ -50,7 +50,12 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 	if err := validate(m); err != nil {
 		return w.bury(ctx, identifyInvalid(w.consumer, m), m, m.Attempt, err)
 	}
-	return w.handle(ctx, w.ordered(identify(w.consumer, m)), m)
+	id := w.ordered(identify(w.consumer, m))
+	err := w.handle(ctx, id, m)
+	if isUnstorable(err) && !messaging.IsLeft(err) {
+		return w.bury(ctx, id, m, m.Attempt, err)
+	}
+	return err
 }
 
 func (w *wrapped) ordered(id identity) identity {
@@ -279,34 +284,56 @@ func hopeless(err error) bool {
 // bury makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is
 // settled, and its copies are duplicates. nil without a dead letter if another process was faster and has settled it, or if
 // others of its key have been parked meanwhile: then it comes to its turn behind them.
+//
+// What PostgreSQL refuses for what is in it is stored with less in it. If it refuses even that, the message is left at the broker.
 func (w *wrapped) bury(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
-	became, err := w.settle(ctx, id, func(ctx context.Context, u *uow.Unit, became entry) error {
-		if became == early {
-			return w.setAside(ctx, u.DB(), id, m)
+	var (
+		became  entry
+		refused error
+	)
+	for _, l := range reductions(letter{id: id, m: m}) {
+		reason := l.refusal(cause, refused)
+		var err error
+		if became, err = w.storeLetter(ctx, l, n, reason); err == nil {
+			w.noteLetter(ctx, l, became, reason)
+			return nil
 		}
-		if became == behind {
-			_, err := w.park(ctx, u.DB(), parking{id, m, 0, errorText(cause)})
-			return err
-		}
-		holds := id.lock != nil && !w.cfg.DeadLetsPass
-		if err := w.storeDead(ctx, u.DB(), id, m, n, cause, holds); err != nil || !holds {
-			return err
-		}
-		return w.stopKeys(ctx, u.DB(), keyDead, 0, id)
-	})
-	if err != nil {
 		w.count(ctx, w.consumer, "failed")
 		// The cause is permanent; that it could not be written down is not.
-		return fmt.Errorf("inbox: make a dead letter of message %q, which failed with %q: %w", m.ID, cause.Error(), err)
+		refused = fmt.Errorf("inbox: make a dead letter of message %q, which failed with %q: %w", m.ID, cause.Error(), err)
+		if !isUnstorable(err) {
+			return refused
+		}
 	}
-	switch became {
-	case fresh:
-		w.acquit()
-		w.buried(ctx, id, m, cause)
-	default:
+	return messaging.LeaveAtBroker(refused)
+}
+
+// storeLetter does it in one form. Only what is as it came may wait behind others, or for the end of a rebuild, to be handled.
+func (w *wrapped) storeLetter(ctx context.Context, l letter, n int, cause error) (entry, error) {
+	return w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became entry) error {
+		switch {
+		case l.reduced:
+		case became == early:
+			return w.setAside(ctx, u.DB(), l.id, l.m)
+		case became == behind:
+			_, err := w.park(ctx, u.DB(), parking{l.id, l.m, 0, errorText(cause)})
+			return err
+		}
+		holds := became == fresh && l.id.lock != nil && !w.cfg.DeadLetsPass
+		if err := w.storeDead(ctx, u.DB(), l.id, l.m, n, cause, holds); err != nil || !holds {
+			return err
+		}
+		return w.stopKeys(ctx, u.DB(), keyDead, 0, l.id)
+	})
+}
+
+func (w *wrapped) noteLetter(ctx context.Context, l letter, became entry, cause error) {
+	if became == duplicate || became != fresh && !l.reduced {
 		w.settled(ctx, became)
+		return
 	}
-	return nil
+	w.acquit()
+	w.buried(ctx, l.id, l.m, cause)
 }
 
 func (w *wrapped) buried(ctx context.Context, id identity, m *messaging.Message, cause error) {

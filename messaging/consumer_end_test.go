@@ -139,3 +139,26 @@ func TestConsumerEndsWhenAnAcknowledgementFails(t *testing.T) {
 		require.True(t, r.isClosed())
 	})
 }
+
+// It is not acknowledged, not tried again, and in nobody's way: neither of its key nor of the queue.
+func TestConsumerGoesOnAfterWhatIsLeftAtTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeReceiver()
+		for n := range 20 {
+			r.incoming <- msg("bad", n)
+		}
+		r.incoming <- msg("good", 1)
+		h := newScript(func(_ context.Context, m *messaging.Message) error {
+			if m.ID == "good1" {
+				return nil
+			}
+			return messaging.LeaveAtBroker(errNotNow)
+		})
+		c, stop := start(t, r, h, &messaging.ConsumerConfig{Concurrency: 2, Queue: 2})
+		synctest.Wait()
+		require.Len(t, h.seen(), 21, "each once")
+		require.Equal(t, []string{"good1"}, r.ackedIDs())
+		require.Zero(t, c.Progress().Unsettled)
+		require.NoError(t, stop())
+	})
+}

@@ -134,6 +134,12 @@ func (t *telemetry) failed(ctx context.Context, m *Message, n int, pause time.Du
 	t.log.LogAttrs(ctx, level, text, withStack(attrs, err)...)
 }
 
+// left logs a message that nobody could handle or store.
+func (t *telemetry) left(ctx context.Context, m *Message, err error) {
+	t.log.ErrorContext(ctx, "oncebox: message left at the broker, it could be neither handled nor stored; it comes again after the next connection",
+		"consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID, "error", err)
+}
+
 func failureLevel(err error) slog.Level {
 	if _, panicked := errors.AsType[*PanicError](err); panicked {
 		return slog.LevelError

@@ -111,13 +111,17 @@ func (c *Consumer) progress(settled int) {
 	}
 }
 
-// settle tries m, for the n-th time at first, until its handler returns nil, and acknowledges it. false: the consumer
-// stops, m is not settled.
+// settle tries m, for the n-th time at first, until its handler returns nil, and acknowledges it. What is to be left at the broker
+// counts as settled and is not acknowledged. false: the consumer stops, m is not settled.
 func (c *Consumer) settle(s *shift, key string, m *Message, n int) bool {
 	for ; ; n++ {
 		err := c.try(s, key, m, n)
 		if err == nil {
 			break
+		}
+		if IsLeft(err) {
+			c.telemetry.left(s.handling, m, err)
+			return true
 		}
 		if errors.Is(err, errStopped) || !c.pause(s, key, m, n, err) {
 			return false

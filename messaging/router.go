@@ -83,6 +83,9 @@ func passOver(ctx context.Context, m *Message) error {
 
 // Handle decodes m and calls the handler of its type.
 func (r *Router) Handle(ctx context.Context, m *Message) error {
+	if err := Unreadable(m); err != nil {
+		return err
+	}
 	name, known := r.registry.Name(m.Type)
 	if !known {
 		name = m.Type

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 
@@ -84,6 +85,9 @@ func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	}
 	if err := validTopic(env.Topic); err != nil {
 		return messaging.Permanent(err)
+	}
+	if env.SchemaVersion > math.MaxInt32 {
+		return messaging.Permanent(fmt.Errorf("memory: the schema version is %d, at most %d is allowed", env.SchemaVersion, math.MaxInt32))
 	}
 	if n := size(env); n > b.cfg.MaxMessageBytes {
 		return messaging.Permanent(fmt.Errorf("memory: the message has %d bytes, at most %d are allowed (Config.MaxMessageBytes)", n, b.cfg.MaxMessageBytes))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -62,7 +63,8 @@ func brokenEnvelopes() map[string][]broken {
 				fault: sends(func(e *event.Envelope) { e.Payload = e.Payload[:min(len(e.Payload), 64<<10)] }),
 			},
 		},
-		"nobody shares memory": brokenCopies(),
+		"number that no column takes": brokenNumbers(),
+		"nobody shares memory":        brokenCopies(),
 	}
 }
 
@@ -190,6 +192,17 @@ func brokenNeighbours() []broken {
 				return a.memory.Publish(ctx, batch)
 			},
 		}},
+	}
+}
+
+func brokenNumbers() []broken {
+	passed := sends(func(e *event.Envelope) { e.SchemaVersion = 1 })
+	passed.receive = hands(func(_ *receiver, m *messaging.Message) { m.SchemaVersion = math.MaxInt64 }).receive
+	return []broken{
+		{name: "hands out what was sent", says: "no column takes", fault: passed},
+		{name: "asks for another try", says: "not for good", fault: fault{publish: func(context.Context, *adapter, []event.Envelope) error {
+			return &messaging.PublishError{Failed: map[int]error{0: errBroken}}
+		}}},
 	}
 }
 

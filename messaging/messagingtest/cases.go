@@ -23,6 +23,7 @@ func (h Harness) cases() []testCase {
 		{promise: "envelope survives", run: testEnvelope},
 		{promise: "envelopes survive side by side", run: testEnvelopes},
 		{promise: "large envelope survives", run: testLargeEnvelope},
+		{promise: "number that no column takes", run: testLargestNumber},
 		{promise: "nobody shares memory", run: testIsolation},
 		{promise: "nothing to publish", run: testPublishNothing},
 		{promise: "context is done", run: testPublishCancelled},

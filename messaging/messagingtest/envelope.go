@@ -168,6 +168,20 @@ func testLargeEnvelope(s *session) {
 	s.exchange(s.subscribe("exchange", ""), "four fifths of the limit", sent)
 }
 
+// testLargestNumber sends a schema version of 64 bits. Consumers store it in 32, so it is refused, or it is somebody else's.
+func testLargestNumber(s *session) {
+	r := s.subscribe("exchange", "")
+	sent := s.message("key", 1)
+	sent.SchemaVersion = math.MaxInt64
+	if err := s.attempt(s.ctx, []event.Envelope{sent}); err != nil {
+		require.True(s.t, messaging.IsPermanent(err), "refused, and not for good: %v", err)
+		return
+	}
+	m := s.receive(r)
+	s.ack(r, m)
+	require.LessOrEqual(s.t, m.SchemaVersion, math.MaxInt32, "a schema version that no column takes")
+}
+
 // testIsolation changes everything after it was handed over.
 func testIsolation(s *session) {
 	t := s.t

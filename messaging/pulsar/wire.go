@@ -160,7 +160,7 @@ func takeValue(env *event.Envelope, name, value string) bool {
 		return value == specVersion
 	case propAggregateVersion, propSequence, propSchemaVersion:
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n < 0 {
+		if err != nil || n < 0 || name == propSchemaVersion && n > math.MaxInt32 {
 			return false
 		}
 		switch name {

@@ -21,14 +21,16 @@ type wireMessage struct {
 	key        string
 	properties map[string]string
 	eventTime  time.Time
+	sealed     *pulsarclient.EncryptionContext
 }
 
-func (m *wireMessage) Payload() []byte               { return m.payload }
-func (m *wireMessage) Key() string                   { return m.key }
-func (m *wireMessage) Properties() map[string]string { return m.properties }
-func (*wireMessage) Topic() string                   { return "persistent://public/default/order-partition-1" }
-func (*wireMessage) ID() pulsarclient.MessageID      { return pulsarclient.NewMessageID(12, 34, 5, 1) }
-func (*wireMessage) PublishTime() time.Time          { return time.UnixMilli(1_700_000_000_123) }
+func (m *wireMessage) Payload() []byte                                       { return m.payload }
+func (m *wireMessage) Key() string                                           { return m.key }
+func (m *wireMessage) GetEncryptionContext() *pulsarclient.EncryptionContext { return m.sealed }
+func (m *wireMessage) Properties() map[string]string                         { return m.properties }
+func (*wireMessage) Topic() string                                           { return "persistent://public/default/order-partition-1" }
+func (*wireMessage) ID() pulsarclient.MessageID                              { return pulsarclient.NewMessageID(12, 34, 5, 1) }
+func (*wireMessage) PublishTime() time.Time                                  { return time.UnixMilli(1_700_000_000_123) }
 
 func (m *wireMessage) EventTime() time.Time {
 	if m.eventTime.IsZero() {
@@ -98,13 +100,15 @@ func TestWireRoundTrip(t *testing.T) {
 func TestForeignMessage(t *testing.T) {
 	foreign := &wireMessage{
 		payload: []byte("x"), key: "k",
-		properties: map[string]string{"color": "red", "meta-size": "L", "ce_sequence": "not a number", "ce_aggregateversion": "-1", "ce_specversion": "0.3"},
+		properties: map[string]string{"color": "red", "meta-size": "L", "ce_sequence": "not a number", "ce_aggregateversion": "-1", "ce_specversion": "0.3",
+			"ce_schemaversion": "2147483648"},
 	}
 	env := decode(foreign, "order")
 	require.Equal(t, event.Envelope{
 		ID: "order@12:34:1:5", Type: "order", Source: "persistent://public/default/order-partition-1", Topic: "order", RoutingKey: "k",
 		OccurredAt: foreign.PublishTime().UTC(), Payload: []byte("x"),
-		Metadata: event.Metadata{"color": "red", "size": "L", "ce_sequence": "not a number", "ce_aggregateversion": "-1", "ce_specversion": "0.3"},
+		Metadata: event.Metadata{"color": "red", "size": "L", "ce_sequence": "not a number", "ce_aggregateversion": "-1", "ce_specversion": "0.3",
+			"ce_schemaversion": "2147483648"},
 	}, env)
 
 	foreign.eventTime = time.UnixMilli(1_600_000_000_001)

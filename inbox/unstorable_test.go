@@ -1,0 +1,181 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// A column of 32 bits takes no number of 64.
+func TestNumbersThatNoColumnTakesAreClamped(t *testing.T) {
+	w := newWorld(t)
+	box := w.hasty(nil)
+	message := func(id string) *messaging.Message {
+		m := ordered(id, id)
+		m.SchemaVersion, m.Sequence, m.AggregateVersion = math.MaxInt64, math.MaxInt64, math.MinInt64
+		m.OccurredAt = time.Date(-9999, 1, 1, 0, 0, 0, 0, time.UTC)
+		return m
+	}
+	require.NoError(t, box.Wrap("dead", gaveUp()).Handle(t.Context(), message("a")))
+	later := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return messaging.RetryAfter(time.Hour, errNotNow) })
+	require.NoError(t, box.Wrap("parked", later).Handle(t.Context(), message("b")))
+	require.NoError(t, box.Wrap("stored", later, inbox.Durable()).Handle(t.Context(), message("c")))
+	d := w.dead()[0].Envelope
+	require.Equal(t, math.MaxInt32, d.SchemaVersion)
+	require.EqualValues(t, math.MaxInt64, d.Sequence)
+	require.EqualValues(t, math.MinInt64, d.AggregateVersion)
+	require.True(t, d.OccurredAt.IsZero())
+	require.Equal(t, []byte(`{"a":1}`), d.Payload)
+	require.Len(t, w.listParked(inbox.ParkedFilter{}, 10), 2)
+}
+
+// refusing has tables refuse what a message has in it, as PostgreSQL does for reasons that nobody has thought of.
+func (w *world) refusing(table, condition string) {
+	w.exec(fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT refusing CHECK (%s)", table, condition))
+}
+
+func large(m *messaging.Message) *messaging.Message {
+	m.Payload = []byte(strings.Repeat("x", 100<<10))
+	m.Metadata = event.Metadata{event.CorrelationID: "c"}
+	return m
+}
+
+func TestDeadLetterThatIsRefusedIsStoredWithLess(t *testing.T) {
+	w := newWorld(t)
+	w.refusing("inbox_dead", "octet_length(payload) <= 64 * 1024 AND sequence = 0")
+	h := w.box.Wrap("billing", gaveUp())
+	for range 2 {
+		require.NoError(t, h.Handle(t.Context(), large(ordered("4711", "o1"))), "the copy is a duplicate")
+	}
+	require.Len(t, w.dead(), 1)
+	d := w.dead()[0]
+	require.Equal(t, "4711", d.Envelope.ID)
+	require.Equal(t, "order.placed", d.Envelope.Type)
+	require.Equal(t, "shop", d.Key.Source)
+	require.Equal(t, strings.Repeat("x", 64<<10), string(d.Envelope.Payload))
+	require.Contains(t, d.Error, "no such customer")
+	require.Contains(t, d.Error, "refusing", "and why it is not as it came")
+	require.True(t, d.Holds)
+
+	// A part of a payload is no message: nobody handles it.
+	box := w.hasty(nil)
+	box.Wrap("billing", messaging.HandlerFunc(w.effect))
+	require.NoError(t, w.operator().Replay(t.Context(), d.Key, ann))
+	runParked(t, box)
+	require.Eventually(t, func() bool { return w.count("inbox_dead WHERE error_message LIKE '%cannot be read%'") == 1 }, time.Minute, 5*time.Millisecond)
+	require.Empty(t, w.effects())
+}
+
+func TestNamesThatAreRefusedAreStoredInASCII(t *testing.T) {
+	w := newWorld(t)
+	w.refusing("inbox", "tenant_id ~ '^[ -~]*$'")
+	h := w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
+	for _, tenant := range []string{"Ж", "Ж", "Щ"} {
+		m := ordered("Ю", "o1")
+		m.TenantID = tenant
+		require.NoError(t, h.Handle(t.Context(), m))
+	}
+	require.NoError(t, h.Handle(t.Context(), ordered("good", "o1")))
+	require.Equal(t, []string{"good"}, w.effects())
+	require.Len(t, w.dead(), 2, "each once, and none is taken for another")
+	for _, d := range w.dead() {
+		require.Equal(t, "?", d.Key.TenantID)
+		require.Equal(t, "?", d.Envelope.ID)
+		require.False(t, d.Holds)
+	}
+}
+
+func TestMessageThatCannotBeParkedIsADeadLetter(t *testing.T) {
+	w := newWorld(t)
+	w.refusing("inbox_parked", "octet_length(payload) < 1000")
+	box := w.hasty(func(cfg *inbox.Config) { cfg.Tries = 1 })
+	var calls atomic.Int64
+	failing := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+		calls.Add(1)
+		return errNotNow
+	})
+	require.NoError(t, box.Wrap("failing", failing).Handle(t.Context(), large(ordered("a", "o1"))))
+	require.NoError(t, box.Wrap("durable", failing, inbox.Durable()).Handle(t.Context(), large(ordered("b", "o2"))))
+	require.NoError(t, box.WrapLeased("leased", failing).Handle(t.Context(), large(ordered("c", "o3"))))
+	require.EqualValues(t, 2, calls.Load(), "the durable one would have been handled later")
+	batch := box.WrapBatch("batch", func(context.Context, []*messaging.Message) error { return errNotNow })
+	require.NoError(t, batch.HandleBatch(t.Context(), []*messaging.Message{large(ordered("d", "o4")), large(ordered("e", "o5"))}))
+	require.Len(t, w.dead(), 5)
+	require.Len(t, w.dead()[0].Envelope.Payload, 100<<10, "where they can be, they are stored as they came")
+
+	// Behind another one it cannot wait, and it cannot hold a key that waits already.
+	h := box.Wrap("billing", failing)
+	require.NoError(t, h.Handle(t.Context(), ordered("first", "o6")))
+	require.NoError(t, h.Handle(t.Context(), large(ordered("behind", "o6"))))
+	require.NoError(t, h.Handle(t.Context(), ordered("last", "o6")))
+	require.Len(t, w.listParked(inbox.ParkedFilter{Consumer: "billing"}, 10), 2)
+	require.Equal(t, 1, w.count("inbox_dead WHERE message_id = 'behind' AND NOT holds"))
+}
+
+func TestWhatCannotBeStoredAtAllIsLeftAtTheBroker(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no dead letters here'; END $$`)
+	w.exec(`CREATE TRIGGER refuse BEFORE INSERT ON inbox_dead FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	err := w.box.Wrap("billing", gaveUp()).Handle(t.Context(), ordered("a", "o1"))
+	require.True(t, messaging.IsLeft(err), "%v", err)
+	require.ErrorContains(t, err, "no such customer")
+	require.ErrorContains(t, err, "no dead letters here")
+	require.Zero(t, w.entries())
+}
+
+// What the database cannot do now it may do later: the message waits, whole.
+func TestTroubleOfTheDatabaseCostsNoPayload(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN RAISE EXCEPTION 'the disk is full' USING ERRCODE = 'disk_full'; END $$`)
+	w.exec(`CREATE TRIGGER full_disk BEFORE INSERT ON inbox_dead FOR EACH ROW WHEN (octet_length(NEW.payload) > 70000) EXECUTE FUNCTION full_disk()`)
+	h := w.box.Wrap("billing", gaveUp())
+	err := h.Handle(t.Context(), large(ordered("a", "o1")))
+	require.ErrorContains(t, err, "the disk is full")
+	require.False(t, messaging.IsLeft(err))
+	require.False(t, messaging.IsPermanent(err))
+	w.exec("DROP TRIGGER full_disk ON inbox_dead")
+	require.NoError(t, h.Handle(t.Context(), large(ordered("a", "o1"))))
+	require.Len(t, w.dead()[0].Envelope.Payload, 100<<10)
+}
+
+// What a handler's own statement was refused for is the handler's error.
+func TestRefusalOfAHandlersStatementIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	err := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
+		_, err := w.units.DB(ctx).NewRaw("INSERT INTO effects (what) VALUES (NULL)").Exec(ctx)
+		return err
+	})).Handle(t.Context(), ordered("a", "o1"))
+	require.Error(t, err)
+	require.Empty(t, w.dead())
+}
+
+func TestUnreadableMessagesReachNoHandler(t *testing.T) {
+	w := newWorld(t)
+	reached := errors.New("the handler was called")
+	never := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return messaging.Permanent(reached) })
+	message := func() *messaging.Message {
+		m := ordered(newID(t), newID(t))
+		m.Metadata = event.Metadata{messaging.UnreadableKey: "encrypted"}
+		return m
+	}
+	require.NoError(t, w.box.Wrap("one", never).Handle(t.Context(), message()))
+	require.NoError(t, w.box.WrapLeased("leased", never).Handle(t.Context(), message()))
+	batch := w.box.WrapBatch("batch", func(context.Context, []*messaging.Message) error { return messaging.Permanent(reached) })
+	require.NoError(t, batch.HandleBatch(t.Context(), []*messaging.Message{message(), message()}))
+	require.Len(t, w.dead(), 4)
+	for _, d := range w.dead() {
+		require.Equal(t, "messaging: the message cannot be read: encrypted", d.Error)
+	}
+}
