@@ -46,7 +46,7 @@ func (u *level) finish(ctx context.Context) error {
 }
 
 // flushAndCommit hands the events to the sinks and commits, in one round trip if possible.
-func (r *root) flushAndCommit(ctx context.Context, u *Unit, events []event.Envelope) error {
+func (r *root) flushAndCommit(ctx context.Context, u *level, events []event.Envelope) error {
 	last := u.last
 	batch, err := r.queue(ctx, events, last)
 	if err == nil && batch == nil {
