@@ -61,7 +61,8 @@ type Config struct {
 	// to get the messages still have their subscriptions. -1: only before the first message. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
 	// MaxMessageBytes is the broker's maxMessageSize. A message that may exceed it with its properties is refused for
-	// good. Default: 5 MiB.
+	// good. Where the broker's is below 256 KiB it has to be given here: messages share batches of up to half of this, 128 KiB at
+	// most, and behind a batch that only the broker finds too large the order of a key may break. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
 	// ConnectTimeout is how long Connect and Subscribe try to reach a broker that is down. Default: 30s.

@@ -25,6 +25,11 @@ var (
 // message, and a failed message does not hold back the later ones of its key. So whatever has no receipt when the flight
 // ends is unknown and its producer is not used any more, and [flight.land] reports nothing of a key as sent behind
 // something that was not.
+//
+// Nor is anything of a key stored behind a message that was refused. Trouble of the producer closes it, and what comes later
+// is refused as well. Only the size of a message, or of its batch, is refused while the producer goes on, and the client
+// finds out when it has long taken the next messages. A batch of several messages always fits, see [batchBytes]. So it is a
+// large message, which has a batch of its own, whose receipt is waited for before the next message of its key is sent.
 type flight struct {
 	producer *producer
 	topic    *topic
@@ -36,7 +41,8 @@ type flight struct {
 	stop context.CancelCauseFunc // ends the waiting when there is nothing good to wait for
 
 	mu     sync.Mutex
-	errs   []error // by position in indexes
+	errs   []error         // by position in indexes
+	stuck  map[string]bool // keys of which a message was refused
 	flying int
 	idle   chan struct{} // a token: nothing is flying
 }
@@ -44,7 +50,7 @@ type flight struct {
 func newFlight(p *producer, t *topic, limit int, msgs []event.Envelope, indexes []int) *flight {
 	f := &flight{
 		producer: p, topic: t, limit: limit, msgs: msgs, indexes: indexes, careful: t.careful.Load(),
-		errs: make([]error, len(indexes)), idle: make(chan struct{}, 1),
+		errs: make([]error, len(indexes)), stuck: map[string]bool{}, idle: make(chan struct{}, 1),
 	}
 	for n := range f.errs {
 		f.errs[n] = errWaiting
@@ -56,15 +62,19 @@ func newFlight(p *producer, t *topic, limit int, msgs []event.Envelope, indexes 
 func (f *flight) run(ctx context.Context) bool {
 	ctx, f.stop = context.WithCancelCause(ctx)
 	defer f.stop(nil)
-	stuck := map[string]bool{}
+	undecided := map[string]bool{} // keys whose last message is large and on its way
 	for n, i := range f.indexes {
-		env := &f.msgs[i]
-		if stuck[env.RoutingKey] {
+		key := f.msgs[i].RoutingKey
+		if undecided[key] {
+			if f.flush(ctx) != nil || f.wait(ctx) != nil {
+				return false
+			}
+			clear(undecided)
+		}
+		if f.isStuck(key) {
 			continue
 		}
-		if err := f.send(ctx, n, env); err != nil {
-			stuck[env.RoutingKey] = env.RoutingKey != ""
-		}
+		undecided[key] = f.send(ctx, n, &f.msgs[i]) && key != ""
 		if ctx.Err() != nil {
 			return false
 		}
@@ -75,15 +85,13 @@ func (f *flight) run(ctx context.Context) bool {
 	return f.flush(ctx) == nil && f.wait(ctx) == nil
 }
 
-// send hands one message over. The error, if there is one already, is also in the account.
-func (f *flight) send(ctx context.Context, n int, env *event.Envelope) error {
+// send hands one message over. It tells whether the message may have a batch of its own; what became of it is in the account.
+func (f *flight) send(ctx context.Context, n int, env *event.Envelope) (large bool) {
 	m := encode(env)
-	if size := sizeOnWire(m); size > f.limit {
-		err := messaging.Permanent(fmt.Errorf("pulsar: the message takes up to %d bytes, at most %d are allowed (Config.MaxMessageBytes)", size, f.limit))
-		f.mu.Lock()
-		f.errs[n] = err
-		f.mu.Unlock()
-		return err
+	size := sizeOnWire(m)
+	if size > f.limit {
+		f.refuse(n, messaging.Permanent(fmt.Errorf("pulsar: the message takes up to %d bytes, at most %d are allowed (Config.MaxMessageBytes)", size, f.limit)))
+		return false
 	}
 	for {
 		err := f.handOver(ctx, n, m)
@@ -91,8 +99,9 @@ func (f *flight) send(ctx context.Context, n int, env *event.Envelope) error {
 			break
 		}
 		// Nothing of this call is sent meanwhile, so nothing of the key can overtake.
-		if f.makeRoom(ctx) != nil {
-			return f.reset(n)
+		if err := f.makeRoom(ctx); err != nil {
+			f.refuse(n, errWaiting)
+			return false
 		}
 	}
 	if f.careful {
@@ -100,12 +109,27 @@ func (f *flight) send(ctx context.Context, n int, env *event.Envelope) error {
 			f.stop(errors.New("pulsar: a message that was sent alone got no receipt"))
 		}
 	}
+	return size > batchBytes(f.limit)
+}
+
+// refuse notes that a message is not on its way, and holds back what follows it under its key. It must not hold the lock.
+func (f *flight) refuse(n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.errs[n]; !errors.Is(err, errFlying) {
-		return err
+	f.refused(n, err)
+}
+
+func (f *flight) refused(n int, err error) {
+	f.errs[n] = err
+	if key := f.msgs[f.indexes[n]].RoutingKey; key != "" {
+		f.stuck[key] = true
 	}
-	return nil
+}
+
+func (f *flight) isStuck(key string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stuck[key]
 }
 
 // handOver calls SendAsync. The callback may run within the call, on the client's goroutine, or never; what it may do
@@ -152,22 +176,15 @@ func (f *flight) receipt(n int, id pulsarclient.MessageID, err error) {
 		f.errs[n] = err
 		return
 	}
-	f.errs[n] = classify(f.topic.name, err, f.careful || !f.producer.batched)
-	if isBatchTooLarge(err) && f.producer.batched {
+	alone := f.careful || !f.producer.batched || len(f.msgs[f.indexes[n]].Payload) > batchBytes(f.limit)
+	f.refused(n, classify(f.topic.name, err, alone))
+	if isBatchTooLarge(err) && !alone {
 		f.topic.careful.Store(true)
 	}
 	if !isBatchTooLarge(err) && !messaging.IsPermanent(f.errs[n]) {
 		// The producer is in trouble, and later messages of the key may still get through: stop it before they do.
 		f.stop(err)
 	}
-}
-
-// reset takes back that a message was handed over: the client did not take it.
-func (f *flight) reset(n int) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.errs[n] = errWaiting
-	return errWaiting
 }
 
 // makeRoom waits until it makes sense to try again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,11 +67,15 @@ func (p *fakeProducer) FlushWithCtx(ctx context.Context) error {
 	return p.flush(ctx)
 }
 
-// fly sends messages whose ids are their keys and a number, a1 a2 b1, and returns the errors by id.
+// fly sends messages whose ids are their keys and a number, a1 a2 b1, and returns the errors by id. With a ! at the end they
+// are large.
 func fly(ctx context.Context, p *fakeProducer, batched bool, t *topic, ids ...string) (map[string]error, bool) {
 	msgs, indexes := make([]event.Envelope, len(ids)), make([]int, len(ids))
 	for i, id := range ids {
 		msgs[i], indexes[i] = event.Envelope{ID: id, RoutingKey: id[:1]}, i
+		if strings.HasSuffix(id, "!") { // larger than a batch
+			msgs[i].Payload = make([]byte, batchBytes(1<<20)+1)
+		}
 		if id[0] == '-' {
 			msgs[i].RoutingKey = ""
 		}
@@ -312,6 +317,45 @@ func TestFlightFindsTheOneThatIsTooLarge(t *testing.T) {
 	require.True(t, messaging.IsPermanent(failed["b1"]))
 }
 
+// A large message has a batch of its own. Whether that is too large is known late, and nothing of its key is sent before.
+func TestFlightWaitsForALargeMessage(t *testing.T) {
+	for name, refusal := range map[string]error{"taken": nil, "refused": errTooLargeAlone} {
+		t.Run(name, func(t *testing.T) {
+			var batch []func(error)
+			p := &fakeProducer{}
+			p.send = func(id string, done func(error)) {
+				if id == "a1!" {
+					batch = append(batch, func(error) { done(refusal) })
+				} else {
+					batch = append(batch, done)
+				}
+			}
+			p.flush = func(context.Context) error {
+				p.sent = append(p.sent, "flush")
+				for _, done := range batch {
+					done(nil)
+				}
+				batch = nil
+				return nil
+			}
+			top := &topic{name: "order"}
+			failed, healthy := fly(t.Context(), p, true, top, "a1!", "b1", "-1!", "-2", "a2", "a3", "b2")
+			require.True(t, healthy)
+			require.False(t, top.careful.Load(), "it is known which one it was")
+			if refusal == nil {
+				require.Empty(t, failed)
+				require.Equal(t, []string{"a1!", "b1", "-1!", "-2", "flush", "a2", "a3", "b2", "flush"}, p.sent)
+				return
+			}
+			require.Equal(t, []string{"a1!", "b1", "-1!", "-2", "flush", "b2", "flush"}, p.sent)
+			require.True(t, messaging.IsPermanent(failed["a1!"]))
+			require.ErrorIs(t, failed["a2"], messaging.ErrBehind)
+			require.ErrorIs(t, failed["a3"], messaging.ErrBehind)
+			require.Len(t, failed, 3)
+		})
+	}
+}
+
 // Whatever the client does: what is reported as sent was confirmed, and is a prefix of its key.
 func TestFlightKeepsPrefixes(t *testing.T) {
 	const (
@@ -332,7 +376,7 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 		batched := rapid.Bool().Draw(t, "batched")
 		ids := make([]string, n)
 		for i := range ids {
-			ids[i] = rapid.SampledFrom([]string{"a", "b", "-"}).Draw(t, "key") + strconv.Itoa(i)
+			ids[i] = rapid.SampledFrom([]string{"a", "b", "-"}).Draw(t, "key") + strconv.Itoa(i) + rapid.SampledFrom([]string{"", "!"}).Draw(t, "large")
 		}
 		behaviour := rapid.SampledFrom([]int{
 			confirms, confirms, confirmsAtFlush, confirmsAtFlush, confirmsElsewhere, drops, forgets, isFull, fails, failsAtFlush,
@@ -341,6 +385,7 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 		var (
 			mu        sync.Mutex
 			confirmed = map[string]bool{}
+			early     []string
 			atFlush   []func()
 			elsewhere sync.WaitGroup
 		)
@@ -354,6 +399,15 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 		}
 		p := &fakeProducer{}
 		p.send = func(id string, done func(error)) {
+			for _, before := range p.sent {
+				if before[0] == id[0] && id[0] != '-' && before != id && strings.HasSuffix(before, "!") {
+					mu.Lock()
+					if !confirmed[before] {
+						early = append(early, id+" was sent before "+before+" was decided")
+					}
+					mu.Unlock()
+				}
+			}
 			switch behaviour.Draw(t, id) {
 			case confirms:
 				confirm(id, done)()
@@ -391,6 +445,7 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 		top.careful.Store(rapid.Bool().Draw(t, "careful"))
 		failed, healthy := fly(ctx, p, batched, top, ids...)
 		elsewhere.Wait()
+		require.Empty(t, early)
 
 		stopped := map[byte]bool{}
 		for _, id := range ids {

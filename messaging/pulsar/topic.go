@@ -121,7 +121,7 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 			DisableBatching:         !batched,
 			BatchingMaxPublishDelay: time.Millisecond, // partitions are flushed one after the other; this one lets none wait
 			BatchingMaxMessages:     1000,
-			BatchingMaxSize:         128 << 10,
+			BatchingMaxSize:         uint(batchBytes(b.cfg.MaxMessageBytes)), //nolint:gosec // at least 4 KiB
 			BackOffPolicyFunc:       newReconnect,
 		})
 		if err == nil {
@@ -135,6 +135,11 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 		}
 	}
 }
+
+// batchBytes is how many bytes of payload share a batch. With properties, of which a message may have half of the limit at
+// most, such a batch is no larger than one message may be. The client counts the payload only when it looks whether a message
+// still fits, so one that is larger than this has a batch of its own.
+func batchBytes(limit int) int { return min(128<<10, limit/2) }
 
 // unopened gives the reason why there is no producer its class.
 func (t *topic) unopened(ctx context.Context, err error) error {
