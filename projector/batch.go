@@ -222,19 +222,14 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		p.unconfirmed.Add(ctx, int64(n))
 	}
 	if len(b.published) > 0 {
-		leases := leasesOf(b.lanes, b.published)
-		held, err := w.r.store.Settle(ctx, leases, b.published)
+		lost, err := w.settleFresh(ctx, b.lanes, b.published)
 		if err != nil {
 			return err
 		}
-		for _, l := range leases {
-			if !held[l.Lane] {
-				b.left[l.Lane] = true
-				_ = w.forget(ctx, b.lanes[l.Lane], outbox.ErrFenced)
-			}
+		for _, n := range lost {
+			b.left[n] = true
 		}
 		b.moved += len(b.published)
-		p.published.Add(ctx, int64(len(b.published)))
 	}
 	for n, outcomes := range b.outcomes {
 		w.due = dueTime{} // these are what will be due

@@ -67,10 +67,13 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 // settleQueues writes down what became of the queues. The error is the database's or the broker's.
 func (w *worker) settleQueues(ctx context.Context, queues []*queue, errs map[int]error) (moved int, err error) {
 	var trouble error
-	for _, q := range queues {
+	for i, q := range queues {
 		n, err := w.settleQueue(ctx, q, errs)
 		moved += n
 		if err != nil {
+			for _, q := range queues[i+1:] {
+				w.owe(q.lane, q.key, q.sent(errs))
+			}
 			return moved, err
 		}
 		for i := range q.rows {
@@ -123,27 +126,27 @@ func (w *worker) doubt(l *lane) {
 	}
 }
 
-// settleQueue writes down what became of a queue: the confirmed rows at its front leave, and the first that was refused
-// is the head now.
-func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) (moved int, err error) {
-	l, p := q.lane, w.r.p
-	var sent []int64
+// sent returns the rows at the front of the queue that the broker confirmed.
+func (q *queue) sent(errs map[int]error) (sent []int64) {
 	for i, r := range q.rows {
 		if errs[q.from+i] != nil {
 			break
 		}
 		sent = append(sent, r.Sequence)
 	}
+	return sent
+}
+
+// settleQueue writes down what became of a queue: the confirmed rows at its front leave, and the first that was refused
+// is the head now.
+func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) (moved int, err error) {
+	l, p := q.lane, w.r.p
+	sent := q.sent(errs)
 	if len(sent) > 0 {
-		lifted, err := w.r.store.SettleHeld(ctx, l.lease, l.loaded, q.key, sent)
-		if err != nil {
+		if err := w.settleHeld(ctx, l, q.key, sent); err != nil {
 			return 0, w.forget(ctx, l, err)
 		}
-		if lifted {
-			delete(l.blocks, q.key)
-		}
 		moved += len(sent)
-		p.published.Add(ctx, int64(len(sent)))
 	}
 	if len(sent) == len(q.rows) {
 		return moved, nil

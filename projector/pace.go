@@ -39,14 +39,14 @@ func (p *pace) saw(n int, first, last int64) {
 // cursors shares the batch out: equal parts at first; once lanes have filled theirs, those divide a whole batch among
 // themselves. A lane that is ahead gets little, and never nothing, because somebody may wait for just this lane.
 func (w *worker) cursors(lanes []*lane) []outbox.Cursor {
-	batch := w.r.p.cfg.BatchSize
+	batch := w.batch(len(lanes))
 	part := max(1, batch/len(lanes))
 	least := max(1, part/8)
 	goal := meet(lanes, batch)
 	out := make([]outbox.Cursor, len(lanes))
 	for i, l := range lanes {
 		quota := part
-		if l.full && l.pace.density > 0 {
+		if l.full && l.pace.density > 0 && batch > len(lanes) {
 			quota = max(least, int(math.Ceil(l.pace.density*(goal-float64(l.pace.at)))))
 		}
 		l.pace.quota = int32(min(quota, outbox.MaxFetch))

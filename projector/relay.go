@@ -188,6 +188,7 @@ func (r *relay) handBack(ctx context.Context) {
 	defer cancel()
 	var leases []outbox.Lease
 	for _, w := range r.workers {
+		w.settleLast(ctx)
 		leases = append(leases, w.drop()...)
 	}
 	err := r.store.Farewell(ctx, r.p.cfg.Name)

@@ -148,5 +148,5 @@ func (w *worker) part(glances []outbox.Glance) int {
 			lanes[g.Lane] = true
 		}
 	}
-	return max(1, w.r.p.cfg.BatchSize/max(1, len(lanes)))
+	return max(1, w.batch(len(lanes))/max(1, len(lanes)))
 }

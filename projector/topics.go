@@ -156,6 +156,36 @@ type silence struct {
 	avoided  []string
 	until    time.Time
 	failures int // in a row
+
+	// Calls in a row that may have been carried out although no receipt came. What they sent may be stored, and each further
+	// try stores it once more. So the tries become rare, and small.
+	unknown int
+	quiet   time.Time // until then nothing is sent, but once for the others
+}
+
+const (
+	// quietFirst and quietMost bound the pause after a call without a receipt, which doubles from one to the next.
+	quietFirst = time.Second
+	quietMost  = 15 * time.Second
+)
+
+// unheard notes a call that may have been carried out.
+func (s *silence) unheard() {
+	s.unknown++
+	s.quiet = time.Now().Add(backoff.Exponential(s.unknown, quietFirst, quietMost))
+}
+
+// isQuiet tells whether nothing is to be sent now. After the first call the others have a try at once: they may be sound.
+func (s *silence) isQuiet() bool {
+	return time.Now().Before(s.quiet) && (s.unknown > 1 || len(s.avoided) == 0)
+}
+
+// batch is about how many rows of that many lanes are published at once: one of each while no receipt comes.
+func (w *worker) batch(lanes int) int {
+	if w.silence.unknown > 0 {
+		return lanes
+	}
+	return w.r.p.cfg.BatchSize
 }
 
 // turn is a step that leaves out what was silent in the one before.
@@ -180,10 +210,11 @@ func (w *worker) leftAlone() []string {
 // while the broker gave receipts for others is in trouble as well: its errors become those of a topic.
 func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time) {
 	topics := &w.r.topics
-	silent := map[string]error{}
+	silent, unknown := map[string]error{}, false
 	for i, r := range rows {
 		if err := errs[i]; err != nil && classify(err) == classBroker {
 			silent[r.Topic] = err
+			unknown = unknown || errors.Is(err, messaging.ErrUnknown)
 		}
 	}
 	heard, healed := false, ""
@@ -209,6 +240,9 @@ func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[
 		w.silence = silence{}
 	case !topics.answers(began):
 		w.silence.topics = slices.Collect(maps.Keys(silent))
+		if unknown {
+			w.silence.unheard()
+		}
 		return
 	}
 	for topic, err := range silent {

@@ -30,7 +30,8 @@ type worker struct {
 	crowd      crowd
 	paused     []string // topics, as of the last look
 	silence    silence
-	trial      *probe    // on its way
+	trial      *probe // on its way
+	unsettled  []unsettled
 	aloneUntil time.Time // nobody but the crowd has rows, as of a moment before
 	generation int       // of the mark that the cursors rest on
 }
@@ -38,7 +39,8 @@ type worker struct {
 // step is one turn of the loop: a pass, and a pause if nothing is left to do.
 func (w *worker) step(ctx context.Context) error {
 	n, err := w.pass(ctx)
-	if err == nil && (n > 0 || len(w.silence.avoided) == 0) { // not: nothing but what was left out because no answer came
+	// Not: nothing but what was left out because no answer came.
+	if err == nil && (n > 0 || len(w.silence.avoided) == 0 && !w.silence.isQuiet()) {
 		w.stepped.mark()
 	}
 	if n == 0 {
@@ -56,7 +58,11 @@ func (w *worker) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	timer := time.NewTimer(min(w.pause, untilDue))
+	wait := min(w.pause, untilDue)
+	if w.silence.isQuiet() { // what is due is not sent either
+		wait = time.Until(w.silence.quiet)
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -91,10 +97,14 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 		return moved, err
 	}
 	lanes, err := w.prepare(ctx)
-	if err != nil || len(lanes) == 0 {
+	if err != nil {
 		return moved, err
 	}
-	n, err := w.serve(ctx, lanes)
+	n, err := w.settleAgain(ctx)
+	if moved += n; err != nil || len(lanes) == 0 || w.silence.isQuiet() {
+		return moved, err
+	}
+	n, err = w.serve(ctx, lanes)
 	if moved += n; err != nil {
 		return moved, err
 	}
@@ -199,7 +209,7 @@ func (w *worker) tidy(ctx context.Context) error {
 	w.mu.Lock()
 	for n, l := range w.lanes {
 		if l.surplus && !l.lost {
-			if w.probes(l) {
+			if w.probes(l) || w.owes(l) {
 				continue // the next time
 			}
 			surplus = append(surplus, l.lease)

@@ -1,0 +1,133 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// unsettled are rows that the broker has confirmed and the database has not settled, because that failed. Until it has,
+// the worker fetches nothing: it would find the rows once more and publish them once more, as often as it tries. So there
+// is never more of it than one batch and one probe.
+//
+// That the settle failed says nothing about what the database did: the answer may have been lost. A row that is gone by
+// the time of the next try is no error.
+type unsettled struct {
+	lanes map[int16]*lane
+	fresh []outbox.RowID
+
+	held       []int64 // of one key of one lane
+	key        string
+	generation int // of the mark: a server that forgot numbers may have given them to other rows
+}
+
+// settleFresh settles rows that the broker confirmed. It returns the lanes that are not this worker's any more.
+func (w *worker) settleFresh(ctx context.Context, lanes map[int16]*lane, ids []outbox.RowID) (lost []int16, err error) {
+	leases := leasesOf(lanes, ids)
+	held, err := w.r.store.Settle(ctx, leases, ids)
+	if err != nil {
+		w.unsettled = append(w.unsettled, unsettled{lanes: lanes, fresh: ids, generation: w.generation})
+		return nil, err
+	}
+	for _, l := range leases {
+		if !held[l.Lane] {
+			lost = append(lost, l.Lane)
+			_ = w.forget(ctx, lanes[l.Lane], outbox.ErrFenced)
+		}
+	}
+	w.r.p.published.Add(ctx, int64(len(ids)))
+	return lost, nil
+}
+
+// settleHeld settles held rows of one key that the broker confirmed. The lane's blocks are in doubt after an error.
+func (w *worker) settleHeld(ctx context.Context, l *lane, key string, sent []int64) error {
+	lifted, err := w.r.store.SettleHeld(ctx, l.lease, l.loaded, key, sent)
+	if err != nil {
+		w.owe(l, key, sent)
+		return err
+	}
+	if lifted {
+		delete(l.blocks, key)
+	}
+	w.r.p.published.Add(ctx, int64(len(sent)))
+	return nil
+}
+
+func (w *worker) owe(l *lane, key string, sent []int64) {
+	if len(sent) > 0 {
+		w.unsettled = append(w.unsettled, unsettled{
+			lanes: map[int16]*lane{l.lease.Lane: l}, held: sent, key: key, generation: w.generation,
+		})
+	}
+}
+
+// settleAgain tries to settle what could not be settled before. It returns how many rows that were; with an error, there
+// are others left.
+func (w *worker) settleAgain(ctx context.Context) (settled int, err error) {
+	if len(w.unsettled) == 0 {
+		return 0, nil
+	}
+	ctx, cancel := w.r.begun(ctx)
+	defer cancel()
+	all := w.unsettled
+	w.unsettled = nil
+	for i, u := range all {
+		n := 0
+		switch {
+		case !w.owns(u) || u.generation != w.generation: // they are published once more, here or elsewhere
+		case u.fresh != nil:
+			n = len(u.fresh)
+			_, err = w.settleFresh(ctx, u.lanes, u.fresh)
+		default:
+			for _, l := range u.lanes { // it is one
+				n, err = w.settleHeldAgain(ctx, l, u)
+			}
+		}
+		if err != nil {
+			w.unsettled = append(w.unsettled, all[i+1:]...)
+			return settled, err
+		}
+		settled += n
+	}
+	return settled, nil
+}
+
+// settleHeldAgain waits with rows of a lane whose blocks are unknown: nothing of that lane is published until they have been
+// loaded. A fence that refuses says that the lane is lost, which [worker.owns] will know, or that an operator changed it
+// since.
+func (w *worker) settleHeldAgain(ctx context.Context, l *lane, u unsettled) (settled int, err error) {
+	if l.loaded < 0 {
+		w.owe(l, u.key, u.held)
+		return 0, nil
+	}
+	if err := w.settleHeld(ctx, l, u.key, u.held); err != nil {
+		return 0, w.forget(ctx, l, err)
+	}
+	return len(u.held), nil
+}
+
+// owns tells whether a lane of these rows is still this worker's.
+func (w *worker) owns(u unsettled) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n, l := range u.lanes {
+		if w.lanes[n] == l && !l.lost {
+			return true
+		}
+	}
+	return false
+}
+
+// owes tells whether rows of the lane are still to be settled.
+func (w *worker) owes(l *lane) bool {
+	return slices.ContainsFunc(w.unsettled, func(u unsettled) bool { return u.lanes[l.lease.Lane] == l })
+}
+
+// settleLast ends what a worker that has stopped still owes.
+func (w *worker) settleLast(ctx context.Context) {
+	if _, err := w.settleAgain(ctx); err != nil && !errors.Is(err, outbox.ErrFenced) {
+		w.r.p.log.WarnContext(ctx, "oncebox: published rows could not be settled, they are published again", "error", err)
+	}
+}
