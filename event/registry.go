@@ -9,9 +9,15 @@ import (
 	"sync"
 )
 
-// ErrUnknownType means that a type was never registered. For a producer it is a bug that shows at the flush; for a
-// consumer the message is kept until a build that knows the type is deployed.
-var ErrUnknownType = errors.New("event: unknown event type")
+var (
+	// ErrUnknownType means that a type was never registered. For a producer it is a bug that shows at the flush; for a
+	// consumer the message is kept until a build that knows the type is deployed.
+	ErrUnknownType = errors.New("event: unknown event type")
+
+	// ErrNewerVersion means that the event has a newer schema version than the one that is registered. The message is kept until a build
+	// that knows the version is deployed.
+	ErrNewerVersion = errors.New("event: newer schema version")
+)
 
 // DecodeError means that the bytes do not fit the registered type.
 type DecodeError struct {
@@ -165,7 +171,8 @@ func (r *Registry) Encode(ev Event) (Encoded, error) {
 }
 
 // Decode returns the event in env as the Go type that was registered for its type or alias. A sealed event has to be
-// opened by [Registry.Open] before. The error wraps [ErrUnknownType] or is a [*DecodeError].
+// opened by [Registry.Open] before. The error wraps [ErrUnknownType] or is a [*DecodeError], which
+// wraps [ErrNewerVersion] if that is the reason.
 func (r *Registry) Decode(env *Envelope) (Event, error) {
 	e, payload, err := r.upcast(env)
 	if err != nil {
@@ -192,7 +199,7 @@ func (r *Registry) upcast(env *Envelope) (*entry, []byte, error) {
 	}
 	version := max(env.SchemaVersion, 1)
 	if version > e.version {
-		return nil, nil, &DecodeError{env.Type, version, fmt.Errorf("newer than version %d, which this build knows", e.version)}
+		return nil, nil, &DecodeError{env.Type, version, fmt.Errorf("%w than %d, which this build knows", ErrNewerVersion, e.version)}
 	}
 	if keyID := env.Metadata[SealedKey]; keyID != "" {
 		return nil, nil, &DecodeError{env.Type, version, fmt.Errorf("sealed with key %q: call Registry.Open before", keyID)}

@@ -50,6 +50,11 @@ type Config struct {
 	RetryDelay time.Duration `env:"RETRY_DELAY"`
 	// RetryMaxDelay is the longest pause that grew by doubling. Default: 10m.
 	RetryMaxDelay time.Duration `env:"RETRY_MAX_DELAY"`
+	// DeployWait is how long a message that this build of the program does not know stays parked, so that a build that knows it can be
+	// deployed, before it becomes a dead letter: one of a newer schema version than is registered, or of a type that is not
+	// ([messaging.Router.Strict]). It is tried again after pauses from RetryDelay to RetryMaxDelay, which grow with its age; these tries do
+	// not count for MaxAttempts. -1: without end. Default: 168h.
+	DeployWait time.Duration `env:"DEPLOY_WAIT"`
 	// DeadLetsPass says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
 	// and the dead letter out of order when it is replayed. Default: false, they wait until somebody replays or discards it.
 	DeadLetsPass bool `env:"DEAD_LETS_PASS"`
@@ -96,6 +101,9 @@ func (c *Config) Validate() error {
 	if c.MaxAttempts < -1 {
 		errs = append(errs, fmt.Errorf("inbox: Config.MaxAttempts is %d: give a count of at least 1, or -1 for no end", c.MaxAttempts))
 	}
+	if c.DeployWait < -1 {
+		errs = append(errs, fmt.Errorf("inbox: Config.DeployWait is %s: give a duration, or -1 to wait without end", c.DeployWait))
+	}
 	if c.Suspects < -1 {
 		errs = append(errs, fmt.Errorf("inbox: Config.Suspects is %d: give a count, or -1 for none", c.Suspects))
 	}
@@ -124,7 +132,7 @@ func (c *Config) withDefaults() Config {
 	}
 	for field, value := range map[*time.Duration]time.Duration{
 		&out.Retention: DefaultRetention, &out.RetryDelay: 5 * time.Second, &out.RetryMaxDelay: 10 * time.Minute,
-		&out.AuditRetention: DefaultAuditRetention, &out.LockTimeout: 250 * time.Millisecond,
+		&out.AuditRetention: DefaultAuditRetention, &out.DeployWait: 7 * 24 * time.Hour, &out.LockTimeout: 250 * time.Millisecond,
 		&out.ParkedLease: 30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
 	} {
 		if *field == 0 {

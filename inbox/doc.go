@@ -19,7 +19,10 @@
 //   - an error: what the handler did is undone. The message is tried again where it is, its key held, [Config.Tries] times in all;
 //     then it is parked: it waits in the table inbox_parked, and at the broker it is settled.
 //   - [messaging.RetryAfter]: the same, with a pause of its own. It is parked at once if that is longer than [Config.RetryDelay].
-//   - [messaging.Permanent], what cannot be decoded, whose type nobody handles, whose handler returns [event.ErrErased], or whose
+//   - [event.ErrNewerVersion], [event.ErrUnknownType] or [messaging.ErrNoHandler]: this build of the program does not know the message.
+//     It is parked at once and tried again until a build that knows it is deployed, at most for [Config.DeployWait]; these tries do
+//     not count. A messaging.Router skips types that it has no handler for, unless it is strict.
+//   - [messaging.Permanent], what cannot be decoded, whose handler returns [event.ErrErased], or whose
 //     identifiers are none: it is a dead letter at once, with its bytes as they were, in the table inbox_dead. So is what has
 //     failed [Config.MaxAttempts] times. A messaging.Router settles events whose key was erased by itself.
 //

@@ -161,10 +161,21 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 		return ranNothing, i.giveBack(context.WithoutCancel(ctx), k, counted, 0)
 	}
 	i.count(ctx, k.consumer, "failed")
-	if n := h.try(counted); hopeless(err) || i.tooMany(n) {
-		return ranFailed, i.buryHead(ctx, k, w, h, n, err)
+	return ranFailed, i.headFailed(ctx, k, w, h, counted, err)
+}
+
+// headFailed decides what becomes of the first message of a key, whose handler failed.
+func (i *Inbox) headFailed(ctx context.Context, k parkedKey, w *wrapped, h head, counted count, cause error) error {
+	n := h.try(counted)
+	switch {
+	case i.waitsForBuild(h.parked, cause):
+		return i.awaitBuildHead(ctx, k, h, counted, cause)
+	case needsBuild(cause):
+		return i.buryHead(ctx, k, w, h, n-1, i.unbuilt(cause))
+	case hopeless(cause), i.tooMany(n):
+		return i.buryHead(ctx, k, w, h, n, cause)
 	}
-	return ranFailed, i.failHead(ctx, k, h, h.try(counted), err)
+	return i.failHead(ctx, k, h, n, cause)
 }
 
 // count is a try that was counted before it was made. seq 0: it was not.
@@ -222,16 +233,21 @@ func (i *Inbox) giveBack(ctx context.Context, k parkedKey, counted count, wait t
 
 func (i *Inbox) failHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
 	wait := i.pause(n, cause)
-	noted, err := i.sql.Exec(ctx, i.units.DB(ctx), failHead, k.consumer, k.lock, h.seq, i.owner, wait, n, errorText(cause))
-	if err != nil {
-		return fmt.Errorf("inbox: note the failed try of parked message %s: %w", h.key.MessageKey, err)
-	}
-	if noted == 0 {
-		return nil // the key is another's by now
+	if noted, err := i.noteFailure(ctx, k, h, n, wait, cause); err != nil || !noted {
+		return err
 	}
 	i.log.WarnContext(ctx, "oncebox: parked message failed again", "consumer", k.consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
 		"id", h.envelope.ID, "attempts", n, "wait", wait, "error", cause)
 	return nil
+}
+
+// noteFailure says when the first message of a key is tried again. noted is false if the key is another's by now.
+func (i *Inbox) noteFailure(ctx context.Context, k parkedKey, h head, n int, wait time.Duration, cause error) (noted bool, err error) {
+	rows, err := i.sql.Exec(ctx, i.units.DB(ctx), failHead, k.consumer, k.lock, h.seq, i.owner, wait, n, errorText(cause))
+	if err != nil {
+		return false, fmt.Errorf("inbox: note the failed try of parked message %s: %w", h.key.MessageKey, err)
+	}
+	return rows > 0, nil
 }
 
 func (i *Inbox) buryHead(ctx context.Context, k parkedKey, w *wrapped, h head, n int, cause error) error {

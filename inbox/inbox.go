@@ -38,6 +38,7 @@ type Inbox struct {
 	mu          sync.Mutex
 	handlers    map[handlerKey]*wrapped
 	projections []*Projection
+	unknown     map[unknownToBuild]struct{} // what this build does not know, as far as that was logged
 }
 
 // handlerKey finds the handler of a parked message. Topic "" is of all topics.
@@ -53,6 +54,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
+		unknown: map[unknownToBuild]struct{}{},
 	}
 }
 

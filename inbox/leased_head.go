@@ -89,8 +89,5 @@ func (l *lease) failedHead(ctx context.Context, k parkedKey, h head, tried count
 		return ranNothing, l.giveBack(context.WithoutCancel(ctx), k, tried, 0)
 	}
 	l.count(ctx, k.consumer, "failed")
-	if hopeless(cause) || l.tooMany(tried.n) {
-		return ranFailed, l.buryHead(ctx, k, l.wrapped, h, tried.n, cause)
-	}
-	return ranFailed, l.failHead(ctx, k, h, tried.n, cause)
+	return ranFailed, l.headFailed(ctx, k, l.wrapped, h, tried, cause)
 }

@@ -196,6 +196,9 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 	if _, within := uow.FromContext(ctx); within {
 		return cause // what is written now may be undone by those around
 	}
+	if needsBuild(cause) {
+		return w.awaitBuild(ctx, id, m, cause)
+	}
 	n, err := w.failAttempt(ctx, id, tried, cause)
 	if err != nil {
 		// It is tried again here: who cannot write that it failed cannot park it either.
@@ -211,10 +214,23 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 	return w.give(ctx, id, m, n, cause)
 }
 
-// give parks a message that failed, in a transaction of its own.
+// give parks a message that failed, and says so.
 func (w *wrapped) give(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
 	wait := w.pause(n, cause)
-	became, err := w.settle(ctx, id, func(ctx context.Context, u *uow.Unit, became entry) error {
+	became, err := w.parkFailed(ctx, id, m, n, wait, cause)
+	if err != nil || became == duplicate || became == early {
+		return err
+	}
+	w.log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits", "consumer", w.consumer,
+		"topic", m.Topic, "type", m.Type, "id", m.ID, "ordering_key", id.ordering, "attempts", n, "wait", wait, "error", cause)
+	return nil
+}
+
+// parkFailed parks a message that failed, in a transaction of its own.
+func (w *wrapped) parkFailed(
+	ctx context.Context, id identity, m *messaging.Message, n int, wait time.Duration, cause error,
+) (became entry, err error) {
+	became, err = w.settle(ctx, id, func(ctx context.Context, u *uow.Unit, became entry) error {
 		if became == early {
 			return w.setAside(ctx, u.DB(), id, m)
 		}
@@ -226,16 +242,14 @@ func (w *wrapped) give(ctx context.Context, id identity, m *messaging.Message, n
 		return w.stopKeys(ctx, u.DB(), keyFailed, wait, id)
 	})
 	if err != nil {
-		return fmt.Errorf("inbox: park message %q, which failed with %q: %w", m.ID, cause.Error(), err)
+		return became, fmt.Errorf("inbox: park message %q, which failed with %q: %w", m.ID, cause.Error(), err)
 	}
-	if became == duplicate || became == early {
+	if became == fresh {
+		w.settled(ctx, behind)
+	} else {
 		w.settled(ctx, became)
-		return nil
 	}
-	w.settled(ctx, behind)
-	w.log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits", "consumer", w.consumer,
-		"topic", m.Topic, "type", m.Type, "id", m.ID, "ordering_key", id.ordering, "attempts", n, "wait", wait, "error", cause)
-	return nil
+	return became, nil
 }
 
 // pause is how long a message waits after its nth try.
@@ -277,8 +291,7 @@ func readCommitted() uow.Option { return uow.WithIsolation(sql.LevelReadCommitte
 // hopeless tells whether trying again, with this build of the program, leads nowhere.
 func hopeless(err error) bool {
 	var decode *event.DecodeError
-	return messaging.IsPermanent(err) || errors.As(err, &decode) ||
-		errors.Is(err, event.ErrUnknownType) || errors.Is(err, event.ErrErased) || errors.Is(err, messaging.ErrNoHandler)
+	return !needsBuild(err) && (messaging.IsPermanent(err) || errors.As(err, &decode) || errors.Is(err, event.ErrErased))
 }
 
 // bury makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is

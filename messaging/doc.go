@@ -24,18 +24,19 @@
 // in trouble), [ErrBrokerDown] (nothing can be sent), [ErrUnknown] (perhaps sent), [ErrBehind] (held back behind a
 // failed message of its key). Anything else is a refusal of this one message that may pass when tried again.
 //
-// [Router] makes its errors permanent where trying again leads nowhere, tries again while the key of a sealed event cannot be
+// [Router] makes its errors permanent where trying again leads nowhere, skips types that it has no handler for, tries again while the key of a sealed event cannot be
 // had, and settles an event whose key was erased ([event.ErrErased]).
 //
 // A panic of a handler is a [*PanicError] and treated like any other error.
 //
 // # Metrics
 //
-// All by consumer and topic:
+// By consumer and topic, but for the last one:
 //
 //   - oncebox.consumer.handled: tries of messages, alone or in a batch, by outcome (ok, error, permanent, panic)
 //   - oncebox.consumer.duration: how long one call of a handler took, in seconds, by outcome; for batches also partial
 //   - oncebox.consumer.running: handlers that run at present
 //   - oncebox.consumer.backlog: what waits at the broker, as [Backlog] says; add up the processes of a [Failover] subscription,
 //     and take the greatest of the others
+//   - oncebox.router.skipped: messages that a [Router] settled because their type has no handler, by topic
 package messaging

@@ -16,9 +16,12 @@ var errWithheld = errors.New("the payload does not fit; it was sealed, so what d
 // ErrNoHandler means that a router has no handler for a message's type.
 var ErrNoHandler = errors.New("messaging: no handler for the event type")
 
-// Router is a [Handler] that decodes each message and gives it to the handler of its type. Types without a handler are
-// settled if [Router.Ignore] names them or [Router.IgnoreUnknown] was called; otherwise the error is permanent, so
-// that nobody drops what nobody knows.
+// Router is a [Handler] that decodes each message and gives it to the handler of its type. Messages of a type without a handler are
+// skipped: settled, counted (oncebox.router.skipped), and logged once per type, so that a producer that adds an event stops no
+// consumer. [Router.Ignore] names those that need no line in the log, and [Router.Strict] has all others wait.
+//
+// A message of a newer schema version than is registered is an error that wraps [event.ErrNewerVersion], and not a permanent one: a
+// build that knows it may be on its way.
 //
 // Sealed events are opened first. While their keys cannot be had they are tried again. One whose key was erased is settled,
 // because nobody can ever read it: see [Router.Erased].
@@ -27,13 +30,15 @@ type Router struct {
 	handlers map[string]func(context.Context, event.Event) error
 	erased   HandlerFunc
 	ignored  map[string]bool
-	lenient  bool
+	strict   bool
+	skipped  *skipped
 }
 
 // NewRouter returns a router that decodes with r.
 func NewRouter(r *event.Registry) *Router {
 	return &Router{
 		registry: r, handlers: map[string]func(context.Context, event.Event) error{}, erased: passOver, ignored: map[string]bool{},
+		skipped: newSkipped(),
 	}
 }
 
@@ -68,8 +73,10 @@ func (r *Router) Ignore(types ...string) {
 	}
 }
 
-// IgnoreUnknown settles messages of every type that has no handler.
-func (r *Router) IgnoreUnknown() { r.lenient = true }
+// Strict has messages of a type without a handler fail with [ErrNoHandler], unless [Router.Ignore] names the type. Package inbox keeps
+// such a message, and those behind it in its key, until a build that handles the type is deployed. Without it, what an
+// old process receives while a handler for a new type is being deployed is skipped.
+func (r *Router) Strict() { r.strict = true }
 
 // Erased has fn handle the messages whose handler would not understand them any more, because the key of their payload was
 // erased. m is as it came, sealed. Default: a line in slog.Default(), and the message is settled.
@@ -92,10 +99,7 @@ func (r *Router) Handle(ctx context.Context, m *Message) error {
 	}
 	h := r.handlers[name]
 	if h == nil {
-		if r.lenient || r.ignored[name] || r.ignored[m.Type] {
-			return nil
-		}
-		return Permanent(fmt.Errorf("%w: %q on topic %s: register one, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic))
+		return r.unhandled(ctx, name, m)
 	}
 	e, err := r.decode(ctx, &m.Envelope)
 	if errors.Is(err, event.ErrErased) {
@@ -107,6 +111,18 @@ func (r *Router) Handle(ctx context.Context, m *Message) error {
 	return h(ctx, e)
 }
 
+// unhandled settles a message that has no handler, or says that it must have one.
+func (r *Router) unhandled(ctx context.Context, name string, m *Message) error {
+	switch {
+	case r.ignored[name] || r.ignored[m.Type]:
+		return nil
+	case r.strict:
+		return fmt.Errorf("%w: %q on topic %s: register one, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic)
+	}
+	r.skipped.note(ctx, m)
+	return nil
+}
+
 // decode returns a permanent error if trying again leads nowhere.
 func (r *Router) decode(ctx context.Context, env *event.Envelope) (event.Event, error) {
 	opened, err := r.registry.Open(ctx, env)
@@ -114,6 +130,9 @@ func (r *Router) decode(ctx context.Context, env *event.Envelope) (event.Event, 
 		e, err := r.registry.Decode(opened)
 		if decode, ok := errors.AsType[*event.DecodeError](err); ok && opened != env {
 			err = &event.DecodeError{Type: decode.Type, Version: decode.Version, Err: errWithheld}
+		}
+		if errors.Is(err, event.ErrNewerVersion) {
+			return nil, err
 		}
 		return e, Permanent(err)
 	}

@@ -1,0 +1,74 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// needsBuild tells whether it is the program that does not know the message yet, so that trying again helps once a later build of it
+// is deployed. While one is being deployed, old processes receive what only new ones know.
+func needsBuild(err error) bool {
+	return errors.Is(err, event.ErrNewerVersion) || errors.Is(err, event.ErrUnknownType) || errors.Is(err, messaging.ErrNoHandler)
+}
+
+// unknownToBuild is what is logged once.
+type unknownToBuild struct {
+	consumer, eventType string
+	version             int
+}
+
+// maxUnknown bounds what is remembered of the log: types are what senders say.
+const maxUnknown = 1000
+
+// noteBuild logs that messages wait for a build that knows them: once for each type and version, because there may be very many.
+func (i *Inbox) noteBuild(ctx context.Context, consumer string, e *event.Envelope, cause error) {
+	i.mu.Lock()
+	key := unknownToBuild{consumer, e.Type, e.SchemaVersion}
+	_, noted := i.unknown[key]
+	if !noted && len(i.unknown) < maxUnknown {
+		i.unknown[key] = struct{}{}
+	}
+	i.mu.Unlock()
+	if !noted {
+		i.log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, and what is behind them waits",
+			"consumer", consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", i.cfg.DeployWait, "id", e.ID, "error", cause)
+	}
+}
+
+// awaitBuild parks a message that this build does not know. Its tries do not count.
+func (w *wrapped) awaitBuild(ctx context.Context, id identity, m *messaging.Message, cause error) error {
+	became, err := w.parkFailed(ctx, id, m, 0, w.buildPause(0), cause)
+	if err == nil && became != duplicate {
+		w.noteBuild(ctx, w.consumer, &m.Envelope, cause)
+	}
+	return err
+}
+
+// awaitBuildHead is awaitBuild for a parked message.
+func (i *Inbox) awaitBuildHead(ctx context.Context, k parkedKey, h head, counted count, cause error) error {
+	i.noteBuild(ctx, k.consumer, &h.envelope, cause)
+	_, err := i.noteFailure(ctx, k, h, h.try(counted)-1, i.buildPause(time.Since(h.parked)), cause)
+	return err
+}
+
+// buildPause is how long a message waits that has waited for so long: as long again, so that it is tried soon after a build that took long,
+// and thousands of them are not tried all the time.
+func (i *Inbox) buildPause(waited time.Duration) time.Duration {
+	return backoff.Jitter(min(max(waited, i.cfg.RetryDelay), max(i.cfg.RetryMaxDelay, i.cfg.RetryDelay)))
+}
+
+// waitsForBuild tells whether the message of cause, parked at the moment since, goes on waiting for a build.
+func (i *Inbox) waitsForBuild(since time.Time, cause error) bool {
+	return needsBuild(cause) && (i.cfg.DeployWait < 0 || time.Since(since) < i.cfg.DeployWait)
+}
+
+// unbuilt is why a message is given up that has waited for too long.
+func (i *Inbox) unbuilt(cause error) error {
+	return fmt.Errorf("inbox: within %s (Config.DeployWait) no build was deployed that knows it: %w", i.cfg.DeployWait, cause)
+}
