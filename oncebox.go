@@ -67,6 +67,7 @@ type App struct {
 	cfg       config.Config
 	log       *slog.Logger
 	consumers []*consumer
+	writable  writable
 }
 
 // New wires an application. Without a broker (nil) the relay delivers to the consumers of this process directly, with

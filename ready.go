@@ -14,9 +14,10 @@ import (
 const stallLimit = time.Minute
 
 // Ready returns nil if this process can do its work, and else what stands in the way. It is for readiness probes: the
-// database answers and has the tables, and the parts, all of them if none is named, run and get on. A relay does not get
-// on when database or broker have failed it for a minute; a consumer when it is not subscribed, or when there have been
-// messages for a minute, in this process or waiting at the broker, and none was settled. One that is paused is ready.
+// database answers, has the tables and takes writes, and the parts, all of them if none is named, run and get on. A database
+// that is read-only or whose disk is full takes no writes; it is asked once in five seconds. A relay does not get on when
+// database or broker have failed it for a minute; a consumer when it is not subscribed, or when there have been messages for a
+// minute, in this process or waiting at the broker, and none was settled. One that is paused is ready.
 func (a *App) Ready(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
@@ -24,6 +25,9 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 	// Run has logged what Verify warns of.
 	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return fmt.Errorf("oncebox: not ready: %w", err)
+	}
+	if err := a.writable.check(ctx, a.db); err != nil {
+		return err
 	}
 	var errs []error
 	for _, part := range parts {

@@ -33,14 +33,14 @@ func (a *api) mount(r chi.Router, app *oncebox.App, cfg config.Config) {
 		}
 		return cfg.UoW.DefaultTenant, nil
 	})
-	rules := &httpmw.IdempotencyConfig{Required: true, RequireTenant: true, MeterProvider: cfg.MeterProvider}
+	rules := &httpmw.IdempotencyConfig{Required: true, RequireTenant: true, Timeout: requestTimeout, MeterProvider: cfg.MeterProvider}
 	once := httpmw.Idempotency(app.UoW, app.Idempotency, func(r *http.Request) (idempotency.Scope, error) {
 		return idempotency.Anonymous(event.TenantFrom(r.Context())), nil
 	}, rules)
 	r.Mount(httpmw.DefaultProblemBase, httpmw.Policy(app.Idempotency, rules))
 
 	r.Group(func(r chi.Router) {
-		r.Use(tenant, httpmw.Metadata())
+		r.Use(bounded, tenant, httpmw.Metadata())
 		r.With(once).Post("/orders", a.place)
 		r.With(once).Post("/orders/{id}/items", a.addItem)
 		r.With(once).Post("/orders/{id}/cancel", a.cancel)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -24,6 +25,25 @@ type shop struct {
 	t   *testing.T
 	url string
 	db  *pgtest.DB
+	log *safeLog
+}
+
+// safeLog is what the service has logged.
+type safeLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func openShop(t *testing.T) *shop {
@@ -33,15 +53,20 @@ func openShop(t *testing.T) *shop {
 
 func openShopAs(t *testing.T, role Role, cfg config.Config) *shop {
 	t.Helper()
-	db := pgtest.Open(t)
-	cfg.DatabaseURL, cfg.Schema = pgtest.URL(t), db.Schema
+	return openShopOn(t, pgtest.Open(t), pgtest.URL(t), role, cfg)
+}
+
+func openShopOn(t *testing.T, db *pgtest.DB, url string, role Role, cfg config.Config) *shop {
+	t.Helper()
+	cfg.DatabaseURL, cfg.Schema = url, db.Schema
 	if cfg.Pooler {
 		cfg.DatabaseURL = db.Pooled(t).DSN
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s, err := newService(ctx, role, cfg)
 	require.NoError(t, err)
-	s.handler = broken(s.handler)
+	log := &safeLog{}
+	s.handler, s.log = broken(s.handler), slog.New(slog.NewTextHandler(log, nil))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -52,7 +77,7 @@ func openShopAs(t *testing.T, role Role, cfg config.Config) *shop {
 		require.NoError(t, <-ended)
 		require.NoError(t, s.Close())
 	})
-	return &shop{t: t, url: "http://" + listener.Addr().String(), db: db}
+	return &shop{t: t, url: "http://" + listener.Addr().String(), db: db, log: log}
 }
 
 // reply is an answer, as a client keeps it.
@@ -377,7 +402,16 @@ func TestHealthAndMetrics(t *testing.T) {
 
 	_, err := s.db.ExecContext(t.Context(), "ALTER TABLE customer_summary RENAME TO elsewhere")
 	require.NoError(t, err)
-	// A probe that takes too long tells of that only.
-	s.requireAnswer("/readyz", http.StatusServiceUnavailable, "customer_summary")
+	// What stands in the way is for the log: hosts and users of databases are nobody else's business.
+	s.requireAnswer("/readyz", http.StatusServiceUnavailable, "not ready")
+	r := s.do(http.MethodGet, "/readyz", "")
+	require.Equal(t, "not ready: the log of this process says why\n", r.body)
+	require.NoError(t, await(t.Context(), "the reason in the log", time.Minute, func(context.Context) error {
+		s.do(http.MethodGet, "/readyz", "") // a probe that took too long tells of that only
+		if text := s.log.String(); !strings.Contains(text, "tables are missing") || !strings.Contains(text, "customer_summary") {
+			return errors.New(text)
+		}
+		return nil
+	}))
 	require.Equal(t, 200, s.do(http.MethodGet, "/healthz", "").status)
 }

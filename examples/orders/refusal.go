@@ -55,13 +55,16 @@ func problemOf(err error) problem {
 	}
 }
 
-// outage tells whether the server refused because it is going down, starting, full, or lost the connection: whatever
-// else it refuses is a bug of this program, and trying again will not cure it.
+// readOnly is what a standby answers to a write, and a server whose disk is running full: its operators set it to read-only.
+const readOnly = "25006"
+
+// outage tells whether the server refused because it is going down, starting, full, read-only, or lost the connection or its disk:
+// whatever else it refuses is a bug of this program, and trying again will not cure it.
 func outage(err *pgconn.PgError) bool {
 	switch err.Code[:2] {
-	case "08", "53", "57", "40":
+	case "08", "53", "57", "58", "40":
 		return true
 	default:
-		return false
+		return err.Code == readOnly
 	}
 }

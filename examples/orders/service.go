@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/httpmw"
 )
 
 const (
@@ -23,8 +24,15 @@ const (
 	defaultSource = "orders"
 	// conflictAttempts is how often a request is tried when others change its order at the same time.
 	conflictAttempts = 20
-	// shutdownTimeout is how long requests may take to end after SIGTERM.
-	shutdownTimeout = 20 * time.Second
+
+	// readTimeout is how long a client may take to send a request.
+	readTimeout = 15 * time.Second
+	// requestTimeout is how long the work for a request may take once it is there.
+	requestTimeout = httpmw.DefaultTimeout
+	// writeTimeout is how long it may take from a request's headers to the end of its answer.
+	writeTimeout = readTimeout + requestTimeout + 15*time.Second
+	// shutdownTimeout is how long requests may take to end after SIGTERM: all that are under way do. Give the process that long.
+	shutdownTimeout = writeTimeout
 )
 
 // service is one process of the reference service.
@@ -34,11 +42,13 @@ type service struct {
 	broker  oncebox.Broker
 	app     *oncebox.App
 	handler http.Handler
+	log     *slog.Logger
+	unready unready
 }
 
 // newService wires a process and makes sure of its tables. Close it after use.
 func newService(ctx context.Context, role Role, cfg config.Config) (*service, error) {
-	s := &service{role: role}
+	s := &service{role: role, log: slog.Default()}
 	if err := s.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -91,16 +101,32 @@ func (s *service) routes(metrics http.Handler, cfg config.Config) http.Handler {
 	r.Get("/readyz", s.ready)
 	r.Method(http.MethodGet, "/metrics", metrics)
 	if s.role.serves() {
-		a := &api{units: s.app.UoW, log: slog.Default()}
+		a := &api{units: s.app.UoW, log: s.log}
 		a.mount(r, s.app, cfg)
 	}
 	return r
 }
 
+// newServer bounds everything that a client can make the service wait for.
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute,
+	}
+}
+
+// bounded ends what a request waits for. Those with a key have a timeout of their own, because they go on when their client has gone.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
 // Run answers requests and runs the parts of the role until ctx is done. Then requests under way are answered, batches
 // and messages under way are finished, and nil is returned.
 func (s *service) Run(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := newServer(s.handler)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.app.Run(ctx, s.role.parts()...) })
 	group.Go(func() error {

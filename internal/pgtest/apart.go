@@ -20,6 +20,8 @@ type Apart struct {
 
 	// Database is its name, safe in SQL without quotes.
 	Database string
+	// URL is its address.
+	URL string
 }
 
 // OpenApart is [Migrated] in a database of its own on the same server. The database is gone when the test ends.
@@ -31,7 +33,8 @@ func OpenApart(t testing.TB) *Apart {
 	u, err := url.Parse(URL(t))
 	require.NoError(t, err)
 	u.Path = "/" + a.Database
-	a.DB = migrated(t, u.String())
+	a.URL = u.String()
+	a.DB = migrated(t, a.URL)
 	return a
 }
 
@@ -39,13 +42,33 @@ func OpenApart(t testing.TB) *Apart {
 func (a *Apart) Leave(t testing.TB) {
 	t.Helper()
 	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS false")
-	onServer(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+a.Database+"'")
+	a.endSessions(t)
 }
 
 // Return undoes [Apart.Leave].
 func (a *Apart) Return(t testing.TB) {
 	t.Helper()
 	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS true")
+}
+
+// ReadOnly ends all sessions of the database, and has new ones refuse to write, as a standby does and a server that its operators
+// set to read-only because its disk is full.
+func (a *Apart) ReadOnly(t testing.TB) {
+	t.Helper()
+	onServer(t, "ALTER DATABASE "+a.Database+" SET default_transaction_read_only = on")
+	a.endSessions(t)
+}
+
+// Writable undoes [Apart.ReadOnly].
+func (a *Apart) Writable(t testing.TB) {
+	t.Helper()
+	onServer(t, "ALTER DATABASE "+a.Database+" RESET default_transaction_read_only")
+	a.endSessions(t)
+}
+
+func (a *Apart) endSessions(t testing.TB) {
+	t.Helper()
+	onServer(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+a.Database+"'")
 }
 
 const objectInUse = "55006"
