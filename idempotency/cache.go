@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"database/sql"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,21 +23,25 @@ const (
 //
 // A look-up may have read a row that is released before it gets here. So a released key leaves a mark, and is not cached while that
 // lasts.
+//
+// A store may serve several databases, each by a pool of its own. A key of two of them is cached for the one that was asked last.
 type cache struct {
-	answers *lru.Cache[cacheKey, *cached]
+	answers *lru.Cache[Key, *cached]
 
 	mu       sync.Mutex
 	released map[Key]time.Time // until when nothing is kept under it
+	marks    []mark            // of released, in the order in which they end
 }
 
-// cacheKey: one store may serve several databases, each by a pool of its own.
-type cacheKey struct {
-	pool *sql.DB
-	key  Key
+// mark is one of a key that was released.
+type mark struct {
+	key   Key
+	until time.Time
 }
 
 // cached is an answer, and the request that it belongs to.
 type cached struct {
+	pool  *sql.DB
 	fp    Fingerprint
 	resp  Response
 	until time.Time
@@ -49,7 +52,7 @@ func newCache(size int) *cache {
 	if size <= 0 {
 		return nil
 	}
-	answers, err := lru.New[cacheKey, *cached](size)
+	answers, err := lru.New[Key, *cached](size)
 	if err != nil {
 		panic(err) // for sizes that are not positive
 	}
@@ -63,8 +66,8 @@ func (c *cache) get(db bun.IDB, key Key, now time.Time) *cached {
 	if c == nil || !ok {
 		return nil
 	}
-	found, ok := c.answers.Get(cacheKey{pool.DB, key})
-	if !ok || now.After(found.until) {
+	found, ok := c.answers.Get(key)
+	if !ok || found.pool != pool.DB || now.After(found.until) {
 		return nil
 	}
 	return found
@@ -84,7 +87,7 @@ func (c *cache) put(db bun.IDB, key Key, fp Fingerprint, resp Response, asked ti
 	if until, ok := c.released[key]; ok && asked.Before(until) {
 		return
 	}
-	c.answers.Add(cacheKey{pool.DB, key}, &cached{fp: fp, resp: resp, until: asked.Add(cachedFor)})
+	c.answers.Add(key, &cached{pool: pool.DB, fp: fp, resp: resp, until: asked.Add(cachedFor)})
 }
 
 // release forgets the answer, of whichever database it is.
@@ -94,13 +97,15 @@ func (c *cache) release(key Key, now time.Time) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.released, func(_ Key, until time.Time) bool { return now.After(until) })
-	c.released[key] = now.Add(cachedFor)
-	for _, at := range c.answers.Keys() {
-		if at.key == key {
-			c.answers.Remove(at)
+	for len(c.marks) > 0 && now.After(c.marks[0].until) {
+		if m := c.marks[0]; c.released[m.key].Equal(m.until) { // else it was released again
+			delete(c.released, m.key)
 		}
+		c.marks = c.marks[1:]
 	}
+	m := mark{key, now.Add(cachedFor)}
+	c.released[key], c.marks = m.until, append(c.marks, m)
+	c.answers.Remove(key)
 }
 
 // answer is that of [record.answer].

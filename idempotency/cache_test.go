@@ -73,6 +73,35 @@ func TestReleasedKeyIsNotCachedForAWhile(t *testing.T) {
 	require.Len(t, c.released, 1, "marks go as well")
 }
 
+// A key that is released again is not cached before the last of its marks ends.
+func TestKeyThatIsReleasedAgain(t *testing.T) {
+	c, keys := cacheAndKeys(t, 2)
+	db, now := pool(), time.Now()
+	c.release(keys[0], now)
+	c.release(keys[0], now.Add(time.Second))
+	c.release(keys[1], now.Add(cachedFor+1)) // the first mark goes
+	c.put(db, keys[0], fp, Response{Status: 200}, now.Add(cachedFor+1))
+	require.Nil(t, c.get(db, keys[0], now))
+	require.Len(t, c.released, 2)
+	require.Len(t, c.marks, 2)
+	c.release(keys[1], now.Add(2*cachedFor+2))
+	require.Len(t, c.released, 1)
+	require.Len(t, c.marks, 1)
+}
+
+// A release costs the same however much is cached: whoever releases many keys must not keep requests from the cache meanwhile.
+func TestReleaseDoesNotGoThroughTheCache(t *testing.T) {
+	c, keys := cacheAndKeys(t, 4096)
+	s := NewStore(nil)
+	db, now := pool(), time.Now()
+	for i := range 4096 {
+		key, err := s.Key(Scope{Principal: "u1", Key: strconv.Itoa(i)})
+		require.NoError(t, err)
+		c.put(db, key, fp, Response{Status: 200}, now)
+	}
+	require.Zero(t, testing.AllocsPerRun(1000, func() { c.release(keys[0], now) }), "a list of all keys")
+}
+
 func TestNoCache(t *testing.T) {
 	c, keys := cacheAndKeys(t, -1)
 	db := pool()
