@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/uow"
@@ -109,6 +110,9 @@ func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, 
 	if err := k.store.QueueComplete(b, key, fp, resp); err != nil {
 		return err
 	}
+	u.ProvedBy(func(ctx context.Context, db bun.IDB, xid string) (bool, error) {
+		return k.store.Completed(ctx, db, key, resp, xid)
+	})
 	if u.SendLast(b) {
 		return nil
 	}

@@ -58,6 +58,10 @@ ON CONFLICT (key_hash) DO UPDATE SET
 	completeProbe = complete + `
 RETURNING pg_current_xact_id()::text`
 
+	completed = `SELECT EXISTS (SELECT FROM {schema}.idempotency_keys WHERE key_hash = $1 AND state = 'completed'
+    AND xmin::text = mod($2::text::numeric, 4294967296)::text
+    AND status = $3 AND headers::text = $4::text AND body IS NOT DISTINCT FROM $5::bytea AND omitted IS NOT DISTINCT FROM $6::text)`
+
 	release = `DELETE FROM {schema}.idempotency_keys WHERE key_hash = $1 AND state = 'completed'`
 )
 
@@ -219,6 +223,20 @@ func (s *Store) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Finge
 		return "", completionError(key, err)
 	}
 	return xid, nil
+}
+
+// Completed tells whether the transaction with the id xid has stored the answer under the key, for uow.Unit.ProvedBy. It has to be
+// the very answer: after a crash of the server another request with the key may have got the same id.
+func (s *Store) Completed(ctx context.Context, db bun.IDB, key Key, resp Response, xid string) (bool, error) {
+	headers, body, omitted, err := resp.columns()
+	if err != nil {
+		return false, err
+	}
+	var found bool
+	if err := s.run.QueryRow(ctx, db, completed, []any{key.hash[:], xid, resp.Status, headers, body, omitted}, &found); err != nil {
+		return false, fmt.Errorf("idempotency: look for the answer of key %s: %w", key, pgsql.Explain(err))
+	}
+	return found, nil
 }
 
 // completion are the arguments of complete.

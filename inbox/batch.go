@@ -154,6 +154,9 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 			b.became[n] = behind
 		}
 	}
+	if n := slices.IndexFunc(b.became, func(became entry) bool { return became == fresh || became == behind }); n >= 0 {
+		u.ProvedBy(w.proof(b.ids[n]))
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
@@ -38,7 +39,20 @@ func (i *Inbox) enter(ctx context.Context, u *uow.Unit, id identity) (entry, err
 	if err != nil {
 		return duplicate, fmt.Errorf("inbox: enter message %s of consumer %s: %w", id.key, id.consumer, explain(err))
 	}
+	if became := entry(n); became == fresh || became == behind {
+		u.ProvedBy(i.proof(id))
+	}
 	return entry(n), nil
+}
+
+// proof looks for the entry as the unit's own transaction left it: a copy of the message that another process handled
+// meanwhile is entered by another one. Where after a crash that one has the same id by chance, the message was handled once
+// all the same, which is what a unit of the inbox has to answer for.
+func (i *Inbox) proof(id identity) uow.Proof {
+	return func(ctx context.Context, db bun.IDB, xid string) (found bool, err error) {
+		err = i.sql.QueryRow(ctx, db, isEntered, []any{id.key.String(), id.consumer, id.tenant, id.source, xid}, &found)
+		return found, err
+	}
 }
 
 // errLocked means that a message of the key is being handled for longer than the functions wait: by a copy of this consumer in
@@ -62,6 +76,10 @@ func explain(err error) error {
 		return pgsql.Explain(err)
 	}
 }
+
+const isEntered = `
+SELECT EXISTS (SELECT FROM {schema}.inbox WHERE message_key = $1::uuid AND consumer = $2 AND tenant_id = $3 AND source = $4
+	AND xmin::text = mod($5::text::numeric, 4294967296)::text)`
 
 // The lock is per table, so that equal names in two schemas of a database do not wait for each other.
 const enterOne = `

@@ -1,5 +1,11 @@
 package outbox
 
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+)
+
 // Statements that tests run in transactions of their own, and explain.
 const (
 	HoldRows      = holdRows
@@ -24,3 +30,6 @@ func (s *Store) Text(constant string) string { return s.sql.Text(constant) }
 
 // LaneHash is the frozen hash.
 func LaneHash(key string) uint64 { return laneHash(key) }
+
+// Finding is the statement of [Store.Find].
+func (s *Store) Finding(ctx context.Context, db bun.IDB) (string, error) { return s.finding(ctx, db) }

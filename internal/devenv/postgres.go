@@ -22,8 +22,9 @@ type PostgresServer struct {
 	// URL is its connection string, of a role that may create schemas and databases.
 	URL string
 
-	port     int
-	settings map[string]string
+	port           int
+	settings       map[string]string
+	programs, data string
 }
 
 // Postgres finds or starts a PostgreSQL. The caller stops it.
@@ -80,15 +81,20 @@ func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 	if err != nil {
 		return err
 	}
-	data := filepath.Join(p.folder, "data")
-	p.port = port
+	p.port, p.programs, p.data = port, programs, filepath.Join(p.folder, "data")
 	// With a password, so that other users of this machine cannot use the superuser of a server on loopback.
 	password := rand.Text()
-	if err := p.initCluster(ctx, programs, data, password); err != nil {
+	if err := p.initCluster(ctx, password); err != nil {
 		return err
 	}
+	p.listen(url.UserPassword("oncebox", password))
+	return p.start(ctx)
+}
+
+// listen says how the server is started and reached.
+func (p *PostgresServer) listen(as *url.Userinfo) {
 	args := []string{
-		"-D", data, "-p", strconv.Itoa(port),
+		"-D", p.data, "-p", strconv.Itoa(p.port),
 		"-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories=" + p.folder,
 		"-c", "max_connections=200",
@@ -98,13 +104,11 @@ func (p *PostgresServer) serve(ctx context.Context, programs string) error {
 	for name, value := range p.settings {
 		args = append(args, "-c", name+"="+value)
 	}
-	p.command = func() *exec.Cmd { return postgresCommand(filepath.Join(programs, "postgres"), args...) }
+	p.command = func() *exec.Cmd { return postgresCommand(filepath.Join(p.programs, "postgres"), args...) }
 	p.URL = (&url.URL{
-		Scheme: "postgres", User: url.UserPassword("oncebox", password), Host: "127.0.0.1:" + strconv.Itoa(port),
-		Path: "/postgres", RawQuery: "sslmode=disable",
+		Scheme: "postgres", User: as, Host: "127.0.0.1:" + strconv.Itoa(p.port), Path: "/postgres", RawQuery: "sslmode=disable",
 	}).String()
 	p.ready = func(ctx context.Context) error { return answers(ctx, p.URL) }
-	return p.start(ctx)
 }
 
 // within returns the folder of the programs, or of a copy in the server's folder if the server's user cannot reach them:
@@ -120,7 +124,7 @@ func (p *PostgresServer) within(programs string) (string, error) {
 	return filepath.Join(copied, filepath.Base(programs)), p.as.own(copied)
 }
 
-func (p *PostgresServer) initCluster(ctx context.Context, programs, data, password string) error {
+func (p *PostgresServer) initCluster(ctx context.Context, password string) error {
 	secret := filepath.Join(p.folder, "password")
 	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
 		return fmt.Errorf("devenv: write the password for initdb: %w", err)
@@ -129,7 +133,7 @@ func (p *PostgresServer) initCluster(ctx context.Context, programs, data, passwo
 	if err := p.as.own(secret); err != nil {
 		return err
 	}
-	return p.run(ctx, postgresCommand(filepath.Join(programs, "initdb"), "--pgdata", data, "--no-sync",
+	return p.run(ctx, postgresCommand(filepath.Join(p.programs, "initdb"), "--pgdata", p.data, "--no-sync",
 		"--username", "oncebox", "--pwfile", secret, "--auth", "scram-sha-256", "--encoding", "UTF8", "--no-locale"))
 }
 

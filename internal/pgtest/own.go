@@ -67,3 +67,44 @@ func (s *Own) connect(t testing.TB) *pgx.Conn {
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
+
+// Standby starts a standby of the server, which is restarted for that, and has each COMMIT wait until the standby confirmed it.
+func (s *Own) Standby(t *testing.T) *Own {
+	t.Helper()
+	server, err := s.PostgresServer.Standby(context.Background())
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("pgtest: stop the standby: %v", err)
+		}
+	})
+	s.exec(t, "ALTER SYSTEM SET synchronous_standby_names = '"+devenv.StandbyName+"'")
+	s.exec(t, "SELECT pg_reload_conf()")
+	s.await(t, "SELECT sync_state = 'sync' FROM pg_stat_replication")
+	return &Own{server}
+}
+
+// Promote makes a primary of a standby.
+func (s *Own) Promote(t testing.TB) {
+	t.Helper()
+	s.exec(t, "SELECT pg_promote()")
+	s.await(t, "SELECT NOT pg_is_in_recovery()")
+}
+
+func (s *Own) exec(t testing.TB, statement string) {
+	t.Helper()
+	conn := s.connect(t)
+	_, err := conn.Exec(t.Context(), statement)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+}
+
+// await waits until a question is answered with true.
+func (s *Own) await(t testing.TB, question string) {
+	t.Helper()
+	conn := s.connect(t)
+	require.Eventually(t, func() (is bool) {
+		return conn.QueryRow(t.Context(), question).Scan(&is) == nil && is
+	}, time.Minute, 20*time.Millisecond, question)
+	require.NoError(t, conn.Close(t.Context()))
+}
