@@ -30,7 +30,7 @@ type Envelope struct {
 
 	// Topic is the logical topic, without a broker's tenant or namespace.
 	Topic string
-	// RoutingKey is the broker's message key, the aggregate id unless set otherwise.
+	// RoutingKey is the broker's message key: an explicit ordering key, else the aggregate id unless set otherwise.
 	RoutingKey string
 	// OccurredAt is when the event was recorded, in microseconds.
 	OccurredAt time.Time
@@ -41,14 +41,15 @@ type Envelope struct {
 	// Payload is the encoded event. It is carried byte for byte.
 	Payload []byte
 
-	// Delivery is how this database delivers the event. It stays at home and never goes on the wire.
+	// Delivery is how this database delivers the event. Of it only the ordering key goes on the wire.
 	Delivery Delivery
 }
 
 // Delivery says how and when an outbox row is to be published.
 type Delivery struct {
 	// OrderingKey serializes rows: those with equal keys leave in the order of their commits. Default: tenant, aggregate
-	// type and aggregate id, see [Envelope.OrderingKey]. Rows without any of them are unordered.
+	// type and aggregate id, see [Envelope.OrderingKey]. Rows without any of them are unordered. An explicit key travels with the
+	// event, as the message key too, so that consumers keep the same order.
 	OrderingKey string
 	// DedupKey is the producer's own key: a second event of the tenant with the same key is not stored, see [WithDedupKey].
 	DedupKey string

@@ -24,12 +24,14 @@ func WithAggregate(kind, id string, version int64) AddOption {
 	return func(e *Envelope) { e.AggregateType, e.AggregateID, e.AggregateVersion = kind, id, version }
 }
 
-// WithOrderingKey puts the event in order with all others of the tenant that have the same key.
+// WithOrderingKey puts the event in order with all others of the tenant that have the same key, whatever their aggregates are:
+// in the outbox, at the broker, whose message key it becomes, and at consumers. Default: the aggregate's order.
 func WithOrderingKey(key string) AddOption {
 	return func(e *Envelope) { e.Delivery.OrderingKey = key }
 }
 
-// WithRoutingKey sets the broker's message key. Default: the aggregate id, else the ordering key.
+// WithRoutingKey sets the broker's message key. Default: the ordering key if one is set, else the aggregate id. Another key beside
+// [WithOrderingKey] is refused: the broker would not keep the order.
 func WithRoutingKey(key string) AddOption { return func(e *Envelope) { e.RoutingKey = key } }
 
 // WithContentType sets the media type of a payload that is handed over as bytes. Default: application/octet-stream.

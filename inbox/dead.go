@@ -66,7 +66,7 @@ SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded
 
 	// listedColumns are those of a list: all but the payloads, which may be a megabyte each.
 	listedColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
-	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, NULL::bytea AS payload`
+	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, NULL::bytea AS payload, ordering_key`
 
 	deadColumns = envelopeColumns + `, attempts, error_message, died_at, holds`
 

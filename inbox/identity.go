@@ -100,7 +100,7 @@ func validate(m *messaging.Message) error {
 	var errs []error
 	for _, f := range []struct{ name, value string }{
 		{"ID", m.ID}, {"Source", m.Source}, {"TenantID", m.TenantID}, {"Type", m.Type}, {"Topic", m.Topic},
-		{"AggregateType", m.AggregateType}, {"AggregateID", m.AggregateID}, {"SchemaID", m.SchemaID},
+		{"AggregateType", m.AggregateType}, {"AggregateID", m.AggregateID}, {"SchemaID", m.SchemaID}, {"OrderingKey", m.Delivery.OrderingKey},
 	} {
 		if err := event.ValidateIdentifier(f.name, f.value); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %.300q", err, f.value))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -25,7 +26,7 @@ const (
 	// envelopeColumns are what scanEnvelope reads.
 	envelopeColumns = `message_key::text, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
 	aggregate_version, sequence, coalesce(schema_id, ''), schema_version, coalesce(routing_key, ''), content_type,
-	occurred_at, event_metadata, payload`
+	occurred_at, event_metadata, payload, coalesce(ordering_key, '')`
 )
 
 func messageArgs(id identity, m *messaging.Message, attempts int, reason string) ([]any, error) {
@@ -79,15 +80,17 @@ func scanEnvelope(scan func(...any) error, more ...any) (k DeadKey, e event.Enve
 	var (
 		occurred sql.NullTime
 		metadata []byte
+		ordering string
 	)
 	err = scan(append([]any{
 		&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &e.ID, &e.Type, &e.Topic, &e.AggregateType, &e.AggregateID,
 		&e.AggregateVersion, &e.Sequence, &e.SchemaID, &e.SchemaVersion, &e.RoutingKey, &e.ContentType,
-		&occurred, &metadata, &e.Payload,
+		&occurred, &metadata, &e.Payload, &ordering,
 	}, more...)...)
 	if err != nil {
 		return k, e, err
 	}
 	e.TenantID, e.Source, e.OccurredAt = k.TenantID, k.Source, occurred.Time.UTC()
+	e.Delivery.OrderingKey = envelope.ExplicitKey(ordering)
 	return k, e, json.Unmarshal(metadata, &e.Metadata)
 }

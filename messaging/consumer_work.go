@@ -14,13 +14,13 @@ const crowdedTries = 3
 // errStopped means that a message was not tried because the consumer stops.
 var errStopped = errors.New("messaging: the consumer stops")
 
-// OrderingKey is the value under which handlers keep the order: the envelope's own, of its aggregate, else one made of
-// tenant and routing key. "" means that the message has no order.
+// OrderingKey is the value under which handlers keep the order: that of [event.Envelope.OrderingKey], an explicit key or the
+// aggregate's, else one made of tenant and routing key. "" means that the message has no order.
 func (m *Message) OrderingKey() string {
 	if key := m.Envelope.OrderingKey(); key != "" || m.RoutingKey == "" {
 		return key
 	}
-	// The same value that the producer has if its explicit ordering key became the routing key.
+	// As if the routing key had been set as the ordering key: so do programs that know nothing of ordering keys.
 	keyed := m.Envelope
 	keyed.Delivery.OrderingKey = m.RoutingKey
 	return keyed.OrderingKey()

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 )
 
 // decodeRows reads rowColumns from the binary format of the protocol. It is scanRows for the relay's fetch, whose rows
@@ -84,6 +85,7 @@ func (d *decoder) row(values [][]byte) (Row, error) {
 	}
 	r.Key, r.AggregateID = cut(len(key)), cut(len(aggregate))
 	r.RoutingKey, r.Delivery.DedupKey = cut(len(routing)), cut(len(dedupe))
+	r.Delivery.OrderingKey = envelope.ExplicitKey(r.Key)
 
 	r.Metadata = readMetadata(metadata)
 	return r, nil

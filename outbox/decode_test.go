@@ -22,7 +22,7 @@ func TestFetchReadsTheSameInBothWays(t *testing.T) {
 	binary, text := outbox.NewStore(db.DB, &outbox.Config{Source: "test"}), outbox.NewStore(db.DB, &outbox.Config{Source: "test", Pooler: true})
 	for _, opts := range [][]event.AddOption{
 		nil,
-		{event.WithTenantID("übung"), event.WithOrderingKey("k|1"), event.WithRoutingKey("route"), event.WithAggregate("order", "o-1", 3)},
+		{event.WithTenantID("übung"), event.WithOrderingKey("k|1"), event.WithAggregate("order", "o-1", 3)},
 		{event.WithExpiry(soon), event.WithMaxAttempts(7), event.WithHeader("h", "v")},
 		{event.WithNotBefore(soon)},
 	} {
@@ -48,6 +48,11 @@ func TestFetchReadsTheSameInBothWays(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, want, 5)
 	require.Equal(t, want, got)
+	var keys []string
+	for _, row := range got {
+		keys = append(keys, row.Delivery.OrderingKey)
+	}
+	require.ElementsMatch(t, []string{"", "k|1", "", "", ""}, keys, "as it was set")
 }
 
 func inTx(t *testing.T, db *bun.DB, fn func(tx bun.Tx)) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 )
 
 // Row is an outbox row: the envelope plus the state of its delivery.
@@ -46,7 +47,8 @@ func scanRow(rows *sql.Rows, more ...any) (Row, error) {
 	r.OccurredAt, r.CreatedAt = r.OccurredAt.UTC(), r.CreatedAt.UTC()
 	r.Key, r.RoutingKey, r.SchemaID = key.String, routing.String, schemaID.String
 	r.Delivery = event.Delivery{
-		DedupKey: dedupe.String, NotBefore: notBefore.Time.UTC(), ExpiresAt: expiresAt.Time.UTC(), MaxAttempts: int(maxAttempts.Int16),
+		OrderingKey: envelope.ExplicitKey(key.String),
+		DedupKey:    dedupe.String, NotBefore: notBefore.Time.UTC(), ExpiresAt: expiresAt.Time.UTC(), MaxAttempts: int(maxAttempts.Int16),
 	}
 	r.Metadata = readMetadata(metadata)
 	return r, nil

@@ -118,7 +118,9 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 		env.Topic = m.TopicPrefix + env.AggregateType
 	}
 	env.Type = first(env.Type, env.Topic)
-	env.RoutingKey = first(env.RoutingKey, env.AggregateID, env.Delivery.OrderingKey)
+	if err := route(&env); err != nil {
+		return env, fmt.Errorf("%s: %w", env.Type, err)
+	}
 	if !traced {
 		m.trace(ctx, &env)
 	}
@@ -147,6 +149,16 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 		})
 	}
 	return env, nil
+}
+
+// route sets the message key. That of an event with an ordering key can be no other: brokers keep the order of message keys.
+func route(env *event.Envelope) error {
+	key := env.Delivery.OrderingKey
+	if env.RoutingKey = first(env.RoutingKey, key, env.AggregateID); key == "" || env.RoutingKey == key {
+		return nil
+	}
+	return &event.InvalidError{Field: "RoutingKey", Reason: fmt.Sprintf("is %q beside the ordering key %q: "+
+		"the broker keeps the order of its message key, so leave one of them out", env.RoutingKey, key)}
 }
 
 func first(values ...string) string {

@@ -233,12 +233,23 @@ func TestTenantPrecedence(t *testing.T) {
 }
 
 func TestRoutingKeyPrecedence(t *testing.T) {
-	all := []event.AddOption{event.WithRoutingKey("route"), event.WithAggregate("order", "7", 0), event.WithOrderingKey("order")}
-	for i, want := range []string{"route", "7", "order", ""} {
-		got, err := aMaker().Payload(t.Context(), "reports", []byte{}, all[i:])
+	aggregate, order, route := event.WithAggregate("order", "7", 0), event.WithOrderingKey("order"), event.WithRoutingKey("route")
+	for want, opts := range map[string][]event.AddOption{"": nil, "7": {aggregate}, "order": {aggregate, order}, "route": {aggregate, route}} {
+		got, err := aMaker().Payload(t.Context(), "reports", []byte{}, opts)
 		require.NoError(t, err)
 		require.Equal(t, want, got.RoutingKey)
 	}
+}
+
+// The broker keeps the order of its message key, so that has to be the ordering key.
+func TestRoutingKeyBesideAnotherOrderingKey(t *testing.T) {
+	order := event.WithOrderingKey("order")
+	_, err := aMaker().Payload(t.Context(), "reports", []byte{}, []event.AddOption{order, event.WithRoutingKey("route")})
+	require.ErrorIs(t, err, event.ErrInvalid)
+	require.ErrorContains(t, err, `RoutingKey is "route" beside the ordering key "order"`)
+	got, err := aMaker().Payload(t.Context(), "reports", []byte{}, []event.AddOption{order, event.WithRoutingKey("order")})
+	require.NoError(t, err)
+	require.Equal(t, "order", got.RoutingKey)
 }
 
 func TestOptionsWin(t *testing.T) {

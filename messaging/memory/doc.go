@@ -11,7 +11,7 @@
 // bounds it.
 //
 // Envelopes are copied on the way in and on the way out: publisher and consumers never share a map or a slice.
-// [event.Envelope.Delivery] does not travel.
+// Of [event.Envelope.Delivery] only the ordering key travels.
 //
 // With [messaging.Failover] a consumer that joins may take over partitions while another one still works on their messages, and
 // gets all that are not settled. Pulsar does so as well; the inbox is what makes it harmless.

@@ -83,7 +83,7 @@ func hash(key string) uint32 {
 
 func clone(env *event.Envelope) event.Envelope {
 	c := *env
-	c.Delivery = event.Delivery{} // how it is delivered is the sender's own business
+	c.Delivery = event.Delivery{OrderingKey: env.Delivery.OrderingKey} // the rest is the sender's own business
 	c.OccurredAt = env.OccurredAt.UTC()
 	c.Metadata = env.Metadata.Clone()
 	c.Payload = append([]byte{}, env.Payload...)
@@ -93,7 +93,7 @@ func clone(env *event.Envelope) event.Envelope {
 // size is what the message would take on a wire, nearly.
 func size(env *event.Envelope) int {
 	n := len(env.Payload) + len(env.RoutingKey)
-	for _, s := range []string{env.ID, env.Type, env.Source, env.SchemaID, env.TenantID, env.AggregateType, env.AggregateID, env.ContentType} {
+	for _, s := range []string{env.ID, env.Type, env.Source, env.SchemaID, env.TenantID, env.AggregateType, env.AggregateID, env.ContentType, env.Delivery.OrderingKey} {
 		n += len(s)
 	}
 	for k, v := range env.Metadata {

@@ -119,6 +119,7 @@ func brokenFields() []broken {
 			}, e.AggregateID)
 		})},
 		{name: "sends the delivery", says: "Delivery", fault: hands(func(_ *receiver, m *messaging.Message) { m.Delivery.MaxAttempts = 3 })},
+		{name: "loses the ordering key", says: "Delivery.OrderingKey", fault: hands(func(_ *receiver, m *messaging.Message) { m.Delivery.OrderingKey = "" })},
 		{name: "counts attempts from 0", says: "Attempt counts from 1", fault: hands(func(_ *receiver, m *messaging.Message) { m.Attempt-- })},
 		{
 			name: "the broker's name of the topic", says: "persistent://",

@@ -8,8 +8,8 @@
 //
 // # What it proves
 //
-// Envelopes arrive as they were sent, alone and beside others, whatever is in them, and [event.Envelope.Delivery] stays at
-// home. Messages of one key arrive in order, also of a thousand keys, from many calls of Publish, and when calls are
+// Envelopes arrive as they were sent, alone and beside others, whatever is in them, and of [event.Envelope.Delivery] the ordering
+// key and nothing else. Messages of one key arrive in order, also of a thousand keys, from many calls of Publish, and when calls are
 // refused in part or run out of time and are repeated. Behind a refused message nothing of its key is stored, and its
 // neighbours are. Subscriptions start at the earliest message, are independent of each other, and remember what was
 // settled, and only that. A consumer's unsettled messages come again, to itself or to another one, also if its process

@@ -74,10 +74,11 @@ func peculiarFields() peculiarity {
 		"awkward strings": func(e *event.Envelope) {
 			e.ID, e.Type, e.Source, e.SchemaID, e.TenantID = nasty+"0", nasty+"1", nasty+"2", nasty+"3", nasty+"4"
 			e.AggregateType, e.AggregateID, e.RoutingKey, e.ContentType = nasty+"5", nasty+"6", nasty+"7", nasty+"8"
+			e.Delivery.OrderingKey = e.RoutingKey
 			e.Metadata = event.Metadata{nasty: nasty, event.CorrelationID: nasty, event.TraceState: nasty}
 		},
 		"identifiers of every printable character": func(e *event.Envelope) {
-			for _, field := range []*string{&e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey} {
+			for _, field := range []*string{&e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey, &e.Delivery.OrderingKey} {
 				*field = characters(' ', '~')
 			}
 		},
@@ -85,6 +86,7 @@ func peculiarFields() peculiarity {
 			for i, field := range []*string{&e.ID, &e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey} {
 				*field = strings.Repeat(string(rune('a'+i)), event.MaxIdentifier)
 			}
+			e.Delivery.OrderingKey = e.RoutingKey
 			e.Metadata = event.Metadata{strings.Repeat("k", event.MaxIdentifier): "v"}
 		},
 		"no key":         func(e *event.Envelope) { e.RoutingKey = "" },
@@ -92,7 +94,9 @@ func peculiarFields() peculiarity {
 		"largest numbers": func(e *event.Envelope) {
 			e.Sequence, e.AggregateVersion, e.SchemaVersion = math.MaxInt64, math.MaxInt64, math.MaxInt32
 		},
-		"delivery stays at home": func(e *event.Envelope) {
+		"ordering key": func(e *event.Envelope) { e.Delivery.OrderingKey, e.RoutingKey = "o", "o" },
+		"delivery stays at home but for the ordering key": func(e *event.Envelope) {
+			e.RoutingKey = "o"
 			e.Delivery = event.Delivery{OrderingKey: "o", DedupKey: "d", NotBefore: e.OccurredAt, ExpiresAt: e.OccurredAt, MaxAttempts: 3}
 		},
 	}
@@ -224,7 +228,8 @@ func requireEnvelope(t tester, name string, want, got event.Envelope) {
 	require.Equal(t, string(want.Payload), string(got.Payload), "%s: Payload", name)
 	require.NotNil(t, got.Metadata, "%s: Metadata can be written to", name)
 	require.Equal(t, want.Metadata.Clone(), got.Metadata, "%s: Metadata", name)
-	require.Equal(t, event.Delivery{}, got.Delivery, "%s: Delivery", name)
+	require.Equal(t, want.Delivery.OrderingKey, got.Delivery.OrderingKey, "%s: Delivery.OrderingKey", name)
+	require.Equal(t, event.Delivery{OrderingKey: got.Delivery.OrderingKey}, got.Delivery, "%s: Delivery", name)
 	for _, e := range []*event.Envelope{&want, &got} {
 		e.OccurredAt, e.Payload, e.Metadata, e.Delivery = time.Time{}, nil, nil, event.Delivery{}
 	}

@@ -6,8 +6,9 @@
 //
 // A [Broker] publishes, subscribes, and makes topics and subscriptions. Payloads go unchanged; what describes an event
 // travels as properties, CloudEvents in binary mode: ce_id, ce_type, ce_source, ce_subject, ce_time and so on, other
-// metadata as meta-<key>. The routing key is Pulsar's key. A message from a program that knows nothing of this is
-// received too: its properties are the metadata, and its place in the topic is its id.
+// metadata as meta-<key>. The routing key is Pulsar's key; an ordering key that was set is both that and ce_orderingkey. A
+// message from a program that knows nothing of this is received too: its properties are the metadata, and its place in the
+// topic is its id.
 //
 // # Guarantees
 //

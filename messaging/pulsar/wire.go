@@ -29,6 +29,7 @@ const (
 	propSchemaVersion    = "ce_schemaversion"
 	propCorrelationID    = "ce_correlationid"
 	propCausationID      = "ce_causationid"
+	propOrderingKey      = "ce_orderingkey"
 	propContentType      = "content-type"
 	metaPrefix           = "meta-"
 	attributePrefix      = "ce_"
@@ -48,7 +49,7 @@ var metadataProps = map[string]string{ //nolint:gochecknoglobals // a constant
 var ownProps = map[string]bool{ //nolint:gochecknoglobals // a constant
 	propSpecVersion: true, propID: true, propType: true, propSource: true, propSubject: true, propTime: true, propDataSchema: true,
 	propTenantID: true, propAggregateType: true, propAggregateVersion: true, propSequence: true, propSchemaVersion: true,
-	propCorrelationID: true, propCausationID: true,
+	propCorrelationID: true, propCausationID: true, propOrderingKey: true,
 }
 
 // encode makes the message of an envelope. The payload is not copied.
@@ -73,6 +74,7 @@ func properties(env *event.Envelope) map[string]string {
 	for _, p := range []struct{ name, value string }{
 		{propID, env.ID}, {propType, env.Type}, {propSource, env.Source}, {propSubject, env.AggregateID}, {propDataSchema, env.SchemaID},
 		{propTenantID, env.TenantID}, {propAggregateType, env.AggregateType}, {propContentType, env.ContentType},
+		{propOrderingKey, env.Delivery.OrderingKey},
 	} {
 		if p.value != "" {
 			props[p.name] = p.value
@@ -147,6 +149,8 @@ func takeIdentifier(env *event.Envelope, name, value string) bool {
 		env.AggregateType = value
 	case propContentType:
 		env.ContentType = value
+	case propOrderingKey:
+		env.Delivery.OrderingKey = value
 	default:
 		return false
 	}

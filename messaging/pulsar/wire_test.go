@@ -55,13 +55,13 @@ func TestWire(t *testing.T) {
 			"region": "eu", "ce_extension": "x", "ce_id": "y",
 		},
 		Payload:  []byte(`{"a":1}`),
-		Delivery: event.Delivery{OrderingKey: "stays", DedupKey: "at", MaxAttempts: 1, ExpiresAt: time.Now()},
+		Delivery: event.Delivery{OrderingKey: "o-7", DedupKey: "stays at home", MaxAttempts: 1, ExpiresAt: time.Now()},
 	})
 	require.Equal(t, map[string]string{
 		"ce_specversion": "1.0", "ce_id": "id-1", "ce_type": "order.placed", "ce_source": "shop", "ce_subject": "o-7",
 		"ce_time": "2025-01-02T02:04:05.678901Z", "content-type": "application/json", "ce_dataschema": "https://schemas.example/order",
 		"ce_tenantid": "t1", "ce_aggregatetype": "order", "ce_aggregateversion": "4", "ce_sequence": "99", "ce_schemaversion": "3",
-		"ce_correlationid": "c1", "ce_causationid": "c2", "traceparent": "tp", "tracestate": "ts",
+		"ce_correlationid": "c1", "ce_causationid": "c2", "ce_orderingkey": "o-7", "traceparent": "tp", "tracestate": "ts",
 		"meta-region": "eu", "ce_extension": "x", "meta-ce_id": "y",
 	}, m.Properties)
 	require.Equal(t, "o-7", m.Key)
@@ -77,7 +77,7 @@ func TestWireLeavesOutWhatIsNotSet(t *testing.T) {
 }
 
 func TestWireRoundTrip(t *testing.T) {
-	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "ce_id", "meta-", "meta-x", "traceparent", "ce_x", "content-type", "a\x00b", "\xff"}))
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "ce_id", "meta-", "meta-x", "traceparent", "ce_x", "ce_orderingkey", "content-type", "a\x00b", "\xff"}))
 	key := rapid.OneOf(text, rapid.SampledFrom([]string{
 		"ce_correlationid", "correlation_id", "causation_id", "ce_causationid", "tracestate", "meta-correlation_id", "ce_specversion", "ce_time",
 	}))
@@ -90,7 +90,7 @@ func TestWireRoundTrip(t *testing.T) {
 			AggregateVersion: rapid.Int64Min(0).Draw(t, "aggregate version"), Sequence: rapid.Int64Min(0).Draw(t, "sequence"),
 			Topic: "order", RoutingKey: text.Draw(t, "key"), OccurredAt: time.UnixMicro(micros.Draw(t, "time")).UTC(),
 			ContentType: text.Draw(t, "content type"), Metadata: rapid.MapOf(key, text).Draw(t, "metadata"),
-			Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+			Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"), Delivery: event.Delivery{OrderingKey: text.Draw(t, "ordering key")},
 		}
 		got := decode(carry(encode(&sent)), "order")
 		require.Equal(t, sent, got)
