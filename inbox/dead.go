@@ -173,7 +173,7 @@ func scanDead(scan func(...any) error) (d DeadLetter, err error) {
 
 // adHoc runs what operators ask for: planned anew each time, because the best index depends on which consumer or tenant it
 // is, and because tables that are nearly empty most of the time are full just then.
-func (i *Inbox) adHoc() *pgsql.Runner { return pgsql.New(i.cfg.Schema, true) }
+func (i *Inbox) adHoc() *pgsql.Runner { return i.sql.AdHoc() }
 
 func wrapErr(what string, err error) error {
 	if err == nil {

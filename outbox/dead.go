@@ -115,4 +115,4 @@ func (s *Store) CountDead(ctx context.Context, filter DeadFilter) (int64, error)
 
 // adHoc runs what operators ask for: planned anew each time, because the best index depends on which tenant or topic it
 // is, and because tables that are nearly empty most of the time are full just then.
-func (s *Store) adHoc() *pgsql.Runner { return pgsql.New(s.cfg.Schema, true) }
+func (s *Store) adHoc() *pgsql.Runner { return s.sql.AdHoc() }

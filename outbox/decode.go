@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/envelope"
 )
 
-// decodeRows reads rowColumns from the binary format of the protocol. It is scanRows for the relay's fetch, whose rows
+// decodeRows reads boundedColumns from the binary format of the protocol. It is scanRows for the relay's fetch, whose rows
 // pass nowhere else: a third of what the relay spent on a row was spent on carrying its values one by one through the
 // interfaces of database/sql.
 func decodeRows(rows pgx.Rows, most int) ([]Row, error) {
@@ -69,6 +69,7 @@ func (d *decoder) row(values [][]byte) (Row, error) {
 	metadata := d.next()
 	r.Payload = append([]byte{}, d.next()...)
 	r.Waits, r.Expired = d.bool(), d.bool()
+	r.size = int(d.int32())
 	if d.err != nil {
 		return r, fmt.Errorf("outbox: row %d: %w", r.Sequence, d.err)
 	}

@@ -2,13 +2,13 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -79,7 +79,7 @@ func (s *Store) dedupe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (k
 }
 
 // scanKeys reads what takeKeys returns: the first event of each key, and whether it was there already.
-func scanKeys(rows *sql.Rows, first map[dedupKey]string, repeated map[dedupKey]bool) (xid string, err error) {
+func scanKeys(rows *pgsql.Rows, first map[dedupKey]string, repeated map[dedupKey]bool) (xid string, err error) {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var key dedupKey

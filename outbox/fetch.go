@@ -19,6 +19,9 @@ type Cursor struct {
 	After int64
 	// Quota is at most [MaxFetch].
 	Quota int32
+	// Bytes is this lane's part of the payloads that the fetch may bring; the parts of all lanes count together. If they are 0,
+	// there is no bound.
+	Bytes int64
 }
 
 // fetchRows reads the heads of several lanes and notes in the lane how far it read: rows up to claimed_seq may be on
@@ -59,18 +62,19 @@ noted AS (
 	UPDATE {schema}.outbox_lane l SET claimed_seq = x.hi
 	FROM (SELECT lane, max(seq) AS hi FROM f GROUP BY lane) x
 	WHERE l.lane = x.lane AND l.claimed_seq < x.hi)
-SELECT ` + rowColumns + ` FROM f`
+SELECT ` + boundedColumns + ` FROM f`
 
 // Fetch reads the next rows of the lanes, ordered by lane and sequence. A lane that was lost gives no rows. The rows stay
-// where they are until they are settled.
+// where they are until they are settled. The last row of a lane may be one that did not fit, see [Row].Cut.
 func (s *Store) Fetch(ctx context.Context, cursors []Cursor) ([]Row, error) {
 	leases := make([]Lease, len(cursors))
 	after, quota := make([]int64, len(cursors)), make([]int32, len(cursors))
-	most, total := int32(0), 0
+	most, total, bytes := int32(0), 0, int64(0)
 	for i, c := range cursors {
 		leases[i], after[i], quota[i] = c.Lease, c.After, min(c.Quota, MaxFetch)
 		most = max(most, quota[i])
 		total += int(quota[i])
+		bytes += c.Bytes
 	}
 	statement := fetchMany
 	switch {
@@ -80,19 +84,29 @@ func (s *Store) Fetch(ctx context.Context, cursors []Cursor) ([]Row, error) {
 		statement = fetchSome
 	}
 	owner, lanes, epochs := split(leases)
-	out, err := s.rows(ctx, total, statement, owner, lanes, epochs, after, quota)
+	out, err := s.rows(ctx, total, bytes, statement, owner, lanes, epochs, after, quota, small(bytes, total))
 	return out, wrap("fetch rows", err)
 }
 
-// rows runs a statement that returns at most that many rows of rowColumns, and sorts its rows by lane and sequence: cheaper
+// rows runs a statement that returns at most that many rows of boundedColumns, and sorts its rows by lane and sequence: cheaper
 // here than there, where the payloads would be sorted along.
-func (s *Store) rows(ctx context.Context, most int, statement string, args ...any) (out []Row, err error) {
-	defer func() {
-		slices.SortFunc(out, func(a, b Row) int {
-			return compareIDs(RowID{a.Lane, a.Sequence}, RowID{b.Lane, b.Sequence})
-		})
-	}()
-	if !s.cfg.Pooler { // the values come as text then
+func (s *Store) rows(ctx context.Context, most int, bytes int64, statement string, args ...any) ([]Row, error) {
+	out, err := s.read(ctx, most, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b Row) int {
+		return compareIDs(RowID{a.Lane, a.Sequence}, RowID{b.Lane, b.Sequence})
+	})
+	return s.bounded(ctx, out, bytes)
+}
+
+func (s *Store) read(ctx context.Context, most int, statement string, args ...any) (out []Row, err error) {
+	native, err := s.sql.MayBeNative(ctx, s.db)
+	if err != nil {
+		return nil, err
+	}
+	if native && !s.cfg.Pooler { // the values come as text then
 		native, err := pgsql.Native(ctx, s.db, func(conn *pgx.Conn) error {
 			rows, err := s.sql.QueryNative(ctx, conn, statement, args...)
 			if err == nil {
@@ -108,5 +122,5 @@ func (s *Store) rows(ctx context.Context, most int, statement string, args ...an
 	if err != nil {
 		return nil, err
 	}
-	return scanRows(rows)
+	return scanBounded(rows)
 }

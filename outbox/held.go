@@ -57,11 +57,13 @@ func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks
 // few rows of a key reads and sorts all of them for each hundred.
 const queueRows = `
 SELECT ` + rowColumns + ` FROM (
-	SELECT * FROM {schema}.outbox_held x
-	WHERE (x.lane, x.ordering_key, x.seq) > ($1::smallint, $2::text, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 100) x
-WHERE lane = $1 AND ordering_key = $2 ORDER BY seq`
+	SELECT *, sum(octet_length(payload)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (
+		SELECT * FROM {schema}.outbox_held x
+		WHERE (x.lane, x.ordering_key, x.seq) > ($1::smallint, $2::text, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 100) x
+	WHERE lane = $1 AND ordering_key = $2) x
+WHERE before IS NULL OR before < 1048576 ORDER BY seq`
 
-// Queue returns the first held rows of a key, in order.
+// Queue returns the first held rows of a key, in order: at most 100, and no more once their payloads are 1 MiB.
 func (s *Store) Queue(ctx context.Context, lane int16, key string) ([]Row, error) {
 	rows, err := s.sql.Query(ctx, s.db, queueRows, lane, key)
 	if err != nil {

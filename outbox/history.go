@@ -42,7 +42,7 @@ func (s *Store) EventsByAggregate(ctx context.Context, tenant, aggregateType, ag
 	}
 	defer rows.Close()
 	var out []Record
-	if err := s.db.ScanRows(ctx, rows, &out); err != nil {
+	if err := s.db.ScanRows(ctx, rows.Rows, &out); err != nil {
 		return nil, wrap("read the events of an aggregate", err)
 	}
 	return out, wrap("read the events of an aggregate", rows.Err())

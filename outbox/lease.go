@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -195,7 +194,7 @@ func wrap(what string, err error) error {
 }
 
 // scanLanes collects a column of lane numbers.
-func scanLanes(rows *sql.Rows) (map[int16]bool, error) {
+func scanLanes(rows *pgsql.Rows) (map[int16]bool, error) {
 	defer rows.Close()
 	lanes := map[int16]bool{}
 	for rows.Next() {

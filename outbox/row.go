@@ -6,6 +6,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Row is an outbox row: the envelope plus the state of its delivery.
@@ -21,16 +22,25 @@ type Row struct {
 	Waits, Expired bool
 	// Key is the ordering key as stored, "" for an unordered row.
 	Key string
+	// Cut says that the row, and what follows it in its lane, did not fit into the bound of its fetch. It has no payload.
+	Cut bool
+
+	size int // of the payload
 }
 
 // rowColumns are the columns that scanRow and decoder.row take, of a relation that has those of "outbox".
-const rowColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane,
+const rowColumns = rowStart + `payload` + rowEnd
+
+const (
+	rowStart = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane,
 	max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source,
-	routing_key, schema_id, content_type, dedup_key, event_metadata, payload,
+	routing_key, schema_id, content_type, dedup_key, event_metadata, `
+	rowEnd = `,
 	coalesce(not_before > clock_timestamp(), false), coalesce(expires_at <= clock_timestamp(), false)`
+)
 
 // scanRow reads the columns of rowColumns, and what follows them into more.
-func scanRow(rows *sql.Rows, more ...any) (Row, error) {
+func scanRow(rows *pgsql.Rows, more ...any) (Row, error) {
 	var (
 		r                              Row
 		notBefore, expiresAt           sql.NullTime
@@ -54,11 +64,25 @@ func scanRow(rows *sql.Rows, more ...any) (Row, error) {
 	return r, nil
 }
 
-func scanRows(rows *sql.Rows) ([]Row, error) {
+func scanRows(rows *pgsql.Rows) ([]Row, error) {
+	return scanEach(rows, func() (Row, error) { return scanRow(rows) })
+}
+
+// scanBounded is scanRows for boundedColumns.
+func scanBounded(rows *pgsql.Rows) ([]Row, error) {
+	return scanEach(rows, func() (Row, error) {
+		var size int
+		r, err := scanRow(rows, &size)
+		r.size = size
+		return r, err
+	})
+}
+
+func scanEach(rows *pgsql.Rows, scan func() (Row, error)) ([]Row, error) {
 	defer rows.Close()
 	var out []Row
 	for rows.Next() {
-		r, err := scanRow(rows)
+		r, err := scan()
 		if err != nil {
 			return nil, err
 		}

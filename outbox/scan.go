@@ -138,13 +138,14 @@ f AS MATERIALIZED (
 noted AS (
 	UPDATE {schema}.outbox_lane l SET picked = x.seqs
 	FROM (SELECT lane, array_agg(seq) AS seqs FROM f GROUP BY lane) x WHERE l.lane = x.lane)
-SELECT ` + rowColumns + ` FROM f`
+SELECT ` + boundedColumns + ` FROM f`
 
-// Pick reads rows that a scan has found, ordered by lane and sequence. A lane that was lost gives none.
-func (s *Store) Pick(ctx context.Context, leases []Lease, ids []RowID) ([]Row, error) {
+// Pick reads rows that a scan has found, ordered by lane and sequence. A lane that was lost gives none. Their payloads are within
+// bytes, as those of [Store.Fetch] are; 0: there is no bound.
+func (s *Store) Pick(ctx context.Context, leases []Lease, ids []RowID, bytes int64) ([]Row, error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
-	out, err := s.rows(ctx, len(ids), pickRows, owner, lanes, epochs, rowLanes, seqs)
+	out, err := s.rows(ctx, len(ids), bytes, pickRows, owner, lanes, epochs, rowLanes, seqs, small(bytes, len(ids)))
 	return out, wrap("pick rows", err)
 }
 

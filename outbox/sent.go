@@ -231,7 +231,7 @@ func (s *Store) nextSent(ctx context.Context, conn bun.Conn, size int) ([]Row, e
 	return out, err
 }
 
-func scanPlaces(rows *sql.Rows) (children []int64, places []string, err error) {
+func scanPlaces(rows *pgsql.Rows) (children []int64, places []string, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var child int64

@@ -26,6 +26,7 @@ type Store struct {
 	maker  envelope.Maker
 	layout atomic.Pointer[layout]
 	known  knownTenants
+	turn   atomic.Uint64 // of the lanes whose payloads have to be shared out, see bounded
 	log    *slog.Logger
 
 	id       string // among the stores that notify each other

@@ -100,6 +100,10 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 	stays := map[string]bool{}
 	for i := range rows {
 		r := &rows[i]
+		if r.Cut {
+			b.left[r.Lane] = true
+			continue
+		}
 		b.fetched[r.Lane]++
 		if b.last[r.Lane] = r.Sequence; b.first[r.Lane] == 0 {
 			b.first[r.Lane] = r.Sequence

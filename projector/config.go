@@ -29,6 +29,9 @@ type Config struct {
 	Workers int `env:"WORKERS"`
 	// BatchSize is about how many rows are published at once by a worker. Default: 1000.
 	BatchSize int `env:"BATCH_SIZE"`
+	// BatchBytes bounds the payloads that a worker fetches and publishes at once. The broker has to confirm them within
+	// PublishTimeout, so a slow link needs less. A larger payload goes alone; -1: no bound. Default: 16777216, which is 16 MiB.
+	BatchBytes int64 `env:"BATCH_BYTES"`
 
 	// MaxRetryAttempts is after how many refusals a row is dead; -1: never. Default: 5.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
@@ -77,6 +80,9 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("projector: Config.%s is %s: it must be positive", name, v))
 		}
 	}
+	if d.BatchBytes < -1 {
+		errs = append(errs, fmt.Errorf("projector: Config.BatchBytes is %d: give bytes, or -1 for no bound", d.BatchBytes))
+	}
 	if d.Workers < 1 || d.BatchSize < 1 || d.MaxRetryAttempts < -1 || d.MaxCrashes < -1 || d.Group < 0 {
 		errs = append(errs, errors.New("projector: Config.Workers, BatchSize, MaxRetryAttempts (or -1), MaxCrashes (or -1) and Group must not be negative"))
 	}
@@ -107,6 +113,9 @@ func (c *Config) withDefaults() Config {
 	}
 	count(&out.Workers, 3)
 	count(&out.BatchSize, 1000)
+	if out.BatchBytes == 0 {
+		out.BatchBytes = 16 << 20
+	}
 	count(&out.MaxRetryAttempts, 5)
 	count(&out.MaxCrashes, 10)
 	span(&out.RetryDelay, time.Minute)
@@ -119,6 +128,9 @@ func (c *Config) withDefaults() Config {
 	span(&out.CleanInterval, time.Hour)
 	return out
 }
+
+// batchBytes is BatchBytes as the store takes it; 0: no bound.
+func (c *Config) batchBytes() int64 { return max(c.BatchBytes, 0) }
 
 // goesOn tells whether the keys of a topic go on after a dead row.
 func (c *Config) goesOn(topic string) bool {

@@ -30,6 +30,7 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 	var queues []*queue
 	var send []*outbox.Row
 	var alone []*outbox.Row
+	bytes := int64(0)
 	for i := range due {
 		l := byLane[due[i].Lane]
 		if l.suspects.hasHeld(&due[i]) {
@@ -46,6 +47,13 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		q.from = len(send)
 		send = append(send, q.rows...)
 		queues = append(queues, q)
+		for _, r := range q.rows {
+			bytes += int64(len(r.Payload))
+		}
+		if most := w.r.p.cfg.batchBytes(); most > 0 && bytes >= most {
+			seen = max(seen, seenMost)
+			break // the rest is still due
+		}
 	}
 	if len(alone) == 0 && seen == seenAll {
 		for _, l := range lanes {

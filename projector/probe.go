@@ -132,7 +132,7 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	if len(ids) == 0 {
 		return nil, 0, nil
 	}
-	rows, err := w.r.store.Pick(ctx, []outbox.Lease{l.lease}, ids)
+	rows, err := w.r.store.Pick(ctx, []outbox.Lease{l.lease}, ids, w.r.p.cfg.batchBytes())
 	if err != nil {
 		return nil, 0, err
 	}

@@ -77,7 +77,7 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	ids, seen := w.choose(glances, byLane, which)
 	b := newBatch(byLane)
 	if len(ids) > 0 {
-		if p.rows, err = w.r.store.Pick(ctx, leases, ids); err != nil {
+		if p.rows, err = w.r.store.Pick(ctx, leases, ids, w.r.p.cfg.batchBytes()); err != nil {
 			return p, err
 		}
 		b, err = w.deliver(ctx, byLane, p.rows)

@@ -46,6 +46,12 @@ var binary = pgx.QueryResultFormatsByOID{ //nolint:gochecknoglobals // a constan
 	pgtype.TimestamptzOID: pgx.BinaryFormatCode,
 }
 
+// MayBeNative tells whether a statement may be sent without a transaction of its own, see [Runner].
+func (r *Runner) MayBeNative(ctx context.Context, db *bun.DB) (bool, error) {
+	stricter, err := r.isolation.isStricter(ctx, db)
+	return !stricter, err
+}
+
 // QueryNative runs a statement that returns rows, prepared. Their raw values are in PostgreSQL's binary format.
 func (r *Runner) QueryNative(ctx context.Context, conn *pgx.Conn, constant string, args ...any) (pgx.Rows, error) {
 	return conn.Query(ctx, r.Text(constant), append([]any{pgx.QueryExecModeCacheStatement, binary}, args...)...)

@@ -45,18 +45,20 @@ func Unwrap(db bun.IDB) (Conn, error) {
 	}
 }
 
-// Runner runs statement constants in one schema.
+// Runner runs statement constants in one schema. Outside of a transaction a statement is READ COMMITTED, whatever the default of
+// the database, the role and the session is.
 type Runner struct {
-	prefix  string // the schema and a dot, as an identifier
-	literal string // the same within a literal
-	mode    pgx.QueryExecMode
-	texts   sync.Map // constant -> text with the schema in it
+	prefix    string // the schema and a dot, as an identifier
+	literal   string // the same within a literal
+	mode      pgx.QueryExecMode
+	texts     sync.Map // constant -> text with the schema in it
+	isolation *isolation
 }
 
 // New returns a runner. schema "" leaves names to the search_path. pooler says that a transaction-mode pooler stands
 // before the database, where a prepared statement may be unknown to the next connection.
 func New(schema string, pooler bool) *Runner {
-	r := &Runner{mode: pgx.QueryExecModeCacheStatement}
+	r := &Runner{mode: pgx.QueryExecModeCacheStatement, isolation: &isolation{}}
 	if schema != "" {
 		r.prefix = pgx.Identifier{schema}.Sanitize() + "."
 		r.literal = strings.ReplaceAll(r.prefix, "'", "''")
@@ -65,6 +67,11 @@ func New(schema string, pooler bool) *Runner {
 		r.mode = pgx.QueryExecModeExec
 	}
 	return r
+}
+
+// AdHoc returns a runner of the same schema and pool that has its statements planned anew each time.
+func (r *Runner) AdHoc() *Runner {
+	return &Runner{prefix: r.prefix, literal: r.literal, mode: pgx.QueryExecModeExec, isolation: r.isolation}
 }
 
 // Text replaces every "{schema}." in a statement. One within a literal has to be its beginning: '{schema}.t'.
@@ -78,31 +85,35 @@ func (r *Runner) Text(constant string) string {
 }
 
 // Query runs a statement that returns rows.
-func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ...any) (*sql.Rows, error) {
-	conn, err := Unwrap(db)
+func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ...any) (*Rows, error) {
+	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	return conn.QueryContext(ctx, r.Text(constant), r.withMode(args)...)
+	rows, err := conn.QueryContext(ctx, r.Text(constant), r.withMode(args)...)
+	if err != nil {
+		return nil, end(tx, err)
+	}
+	return &Rows{Rows: rows, tx: tx}, nil
 }
 
 // QueryRow runs a statement that returns one row, and scans it into dest.
 func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
-	conn, err := Unwrap(db)
+	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
 		return err
 	}
-	return conn.QueryRowContext(ctx, r.Text(constant), r.withMode(args)...).Scan(dest...)
+	return end(tx, conn.QueryRowContext(ctx, r.Text(constant), r.withMode(args)...).Scan(dest...))
 }
 
 // Exec runs a statement and returns how many rows it touched.
 func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...any) (int64, error) {
-	conn, err := Unwrap(db)
+	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
 		return 0, err
 	}
 	res, err := conn.ExecContext(ctx, r.Text(constant), r.withMode(args)...)
-	if err != nil {
+	if err = end(tx, err); err != nil {
 		return 0, err
 	}
 	return res.RowsAffected()

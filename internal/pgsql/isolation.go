@@ -1,0 +1,114 @@
+package pgsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+)
+
+// isolation knows whether the transactions of a pool are READ COMMITTED unless they say otherwise. The statements of this
+// module count on it: what waits for a lock has to see what the other one committed. A database, a role and a session can
+// have another default (default_transaction_isolation); then each statement outside of a transaction needs one of its own,
+// which costs two round trips.
+type isolation struct {
+	mu       sync.Mutex
+	asked    time.Time
+	stricter bool
+}
+
+// isolationAge is for how long an answer counts: somebody may change the default.
+const isolationAge = time.Minute
+
+const askIsolation = `SELECT current_setting('default_transaction_isolation') NOT IN ('read committed', 'read uncommitted')`
+
+// isStricter asks the server, now and then. Once it said yes it is not asked again: connections of both kinds may be in the pool.
+func (i *isolation) isStricter(ctx context.Context, db *bun.DB) (bool, error) {
+	i.mu.Lock()
+	stricter, known := i.stricter, time.Since(i.asked) < isolationAge
+	i.mu.Unlock()
+	if stricter || known {
+		return stricter, nil
+	}
+	if err := db.DB.QueryRowContext(ctx, askIsolation, pgx.QueryExecModeExec).Scan(&stricter); err != nil {
+		return false, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.asked, i.stricter = time.Now(), i.stricter || stricter
+	return i.stricter, nil
+}
+
+// begin returns what a statement is to be sent to, and a transaction to be ended after it, nil if there is none of its own.
+func (r *Runner) begin(ctx context.Context, db bun.IDB) (Conn, *sql.Tx, error) {
+	conn, err := Unwrap(db)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, ok := db.(*bun.DB)
+	if !ok {
+		return conn, nil, nil
+	}
+	stricter, err := r.isolation.isStricter(ctx, pool)
+	if err != nil || !stricter {
+		return conn, nil, err
+	}
+	tx, err := pool.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	return tx, tx, err
+}
+
+// end ends the transaction of a statement.
+func end(tx *sql.Tx, err error) error {
+	switch {
+	case tx == nil:
+		return err
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		_ = tx.Rollback()
+		return err
+	default:
+		return errors.Join(err, tx.Commit())
+	}
+}
+
+// Rows are those of [Runner.Query]. What the statement wrote is committed once they were read to their end and Err returns nil.
+type Rows struct {
+	*sql.Rows
+
+	tx  *sql.Tx // ends with them
+	err error
+}
+
+// Next is [sql.Rows.Next].
+func (r *Rows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.finish(r.Rows.Err())
+	return false
+}
+
+// Err is [sql.Rows.Err], and the error of the COMMIT.
+func (r *Rows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
+
+// Close is [sql.Rows.Close]. Rows that were not read to their end are rolled back.
+func (r *Rows) Close() error {
+	err := r.Rows.Close()
+	r.finish(sql.ErrTxDone)
+	return err
+}
+
+func (r *Rows) finish(err error) {
+	if tx := r.tx; tx != nil {
+		r.tx = nil
+		r.err = end(tx, err)
+	}
+}

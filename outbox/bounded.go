@@ -1,0 +1,128 @@
+package outbox
+
+import (
+	"context"
+	"math"
+)
+
+// boundedColumns are rowColumns, but of a payload that is large its size alone. $6 says what is large.
+const boundedColumns = rowStart + `CASE WHEN octet_length(payload) <= $6::int THEN payload END` + rowEnd + `, octet_length(payload)`
+
+const readPayloads = `
+SELECT o.lane, o.seq, o.payload FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq)
+JOIN {schema}.outbox o ON o.lane = a.lane AND o.seq = a.seq`
+
+// small is how large a payload may be to be read at once: this many rows of it are no more than the bound.
+func small(bytes int64, rows int) int32 {
+	if bytes <= 0 {
+		return math.MaxInt32
+	}
+	return int32(min(max(bytes/int64(max(rows, 1)), 1), math.MaxInt32)) //nolint:gosec // it is bounded
+}
+
+// bounded completes rows of boundedColumns, sorted by lane and sequence, with the payloads that are missing, as far as all
+// payloads together are within bytes. Of a lane whose next row does not fit, that row comes last, as [Row.Cut]. The lanes
+// take turns, and not always from the same one, so that none of them waits for the others. The first row comes whatever its size.
+func (s *Store) bounded(ctx context.Context, rows []Row, bytes int64) ([]Row, error) {
+	total, missing := int64(0), false
+	for i := range rows {
+		total += int64(rows[i].size)
+		missing = missing || rows[i].size > len(rows[i].Payload)
+	}
+	if bytes <= 0 || total <= bytes && !missing {
+		return rows, nil
+	}
+	lanes := splitLanes(rows)
+	left := bytes
+	first := int(s.turn.Add(1) % uint64(len(lanes))) //nolint:gosec // it is less than the number of lanes
+	whole := map[int]bool{}                          // lanes that have come to their end, or to a row that does not fit
+	taken := make([]int, len(lanes))
+	for len(whole) < len(lanes) {
+		for i := range lanes {
+			n := (first + i) % len(lanes)
+			if whole[n] {
+				continue
+			}
+			if taken[n] == len(lanes[n]) {
+				whole[n] = true
+				continue
+			}
+			row := &lanes[n][taken[n]]
+			if int64(row.size) > left && left < bytes {
+				row.Cut, whole[n] = true, true
+				continue
+			}
+			left -= int64(row.size)
+			taken[n]++
+		}
+	}
+	return s.complete(ctx, lanes, taken)
+}
+
+func splitLanes(rows []Row) (lanes [][]Row) {
+	from := 0
+	for i := range rows {
+		if i+1 == len(rows) || rows[i+1].Lane != rows[i].Lane {
+			lanes = append(lanes, rows[from:i+1])
+			from = i + 1
+		}
+	}
+	return lanes
+}
+
+// complete returns the rows that were taken, with their payloads, and those that are cut.
+func (s *Store) complete(ctx context.Context, lanes [][]Row, taken []int) ([]Row, error) {
+	var ids []RowID
+	for n, rows := range lanes {
+		for i := range rows[:taken[n]] {
+			if r := &rows[i]; r.size > len(r.Payload) {
+				ids = append(ids, RowID{r.Lane, r.Sequence})
+			}
+		}
+	}
+	payloads, err := s.payloads(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var out []Row
+	for n, rows := range lanes {
+		for i := range rows {
+			r := &rows[i]
+			payload, read := payloads[RowID{r.Lane, r.Sequence}]
+			switch {
+			case i < taken[n] && r.size == len(r.Payload):
+			case i < taken[n] && read:
+				r.Payload = payload
+			default: // it does not fit, or it has gone
+				r.Cut, r.Payload = true, nil
+			}
+			out = append(out, *r)
+			if r.Cut {
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) payloads(ctx context.Context, ids []RowID) (map[RowID][]byte, error) {
+	if len(ids) == 0 {
+		return nil, nil //nolint:nilnil // none
+	}
+	lanes, seqs := splitIDs(ids)
+	rows, err := s.sql.Query(ctx, s.db, readPayloads, lanes, seqs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := make(map[RowID][]byte, len(ids))
+	for rows.Next() {
+		var id RowID
+		var payload []byte
+		if err := rows.Scan(&id.Lane, &id.Seq, &payload); err != nil {
+			return nil, err
+		}
+		out[id] = payload
+	}
+	return out, rows.Err()
+}

@@ -1,0 +1,84 @@
+package outbox_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// A fetch brings no more bytes than it is told, whatever the number of rows; of each lane the first rows, without a gap.
+func TestFetchIsBoundedInBytes(t *testing.T) {
+	for _, pooler := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pooler %t", pooler), func(t *testing.T) {
+			f := newFixture(t, &outbox.Config{Pooler: pooler})
+			const each, bound = 1000, 10 * 1000
+			var cursors []outbox.Cursor
+			for _, l := range f.leases {
+				cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100, Bytes: bound / 64})
+			}
+			for i := range 200 {
+				_, err := f.Add(t.Context(), f.db.DB, "order", bytes.Repeat([]byte{byte(i)}, each), event.WithAggregate("order", fmt.Sprint("k", i%20), 1))
+				require.NoError(t, err)
+			}
+			began := map[int16]bool{}
+			for left := 200; left > 0; {
+				rows, err := f.Fetch(t.Context(), cursors)
+				require.NoError(t, err)
+				total, next := 0, map[int16]int64{}
+				var sent []outbox.RowID
+				var leases []outbox.Lease
+				for _, r := range rows {
+					require.Greater(t, r.Sequence, next[r.Lane])
+					next[r.Lane] = r.Sequence
+					if r.Cut {
+						next[r.Lane] = 1 << 62 // nothing comes after it
+						require.Nil(t, r.Payload)
+						continue
+					}
+					total += len(r.Payload)
+					require.Len(t, r.Payload, each)
+					require.Equal(t, bytes.Repeat(r.Payload[:1], each), r.Payload)
+					sent, leases, began[r.Lane] = append(sent, outbox.RowID{Lane: r.Lane, Seq: r.Sequence}), append(leases, f.leases[r.Lane]), true
+				}
+				require.NotEmpty(t, sent)
+				require.LessOrEqual(t, total, bound)
+				_, err = f.Settle(t.Context(), leases, sent)
+				require.NoError(t, err)
+				left -= len(sent)
+			}
+			require.Empty(t, f.fetch())
+		})
+	}
+}
+
+// Rows of all lanes come in turn, also if the first lanes alone could fill each fetch. A row larger than the bound comes alone.
+func TestLargeRowsOfAllLanesHaveTheirTurn(t *testing.T) {
+	f := newFixture(t, nil)
+	for i := range 400 {
+		_, err := f.Add(t.Context(), f.db.DB, "order", make([]byte, 500), event.WithAggregate("order", fmt.Sprint("k", i), 1))
+		require.NoError(t, err)
+	}
+	var cursors []outbox.Cursor
+	for _, l := range f.leases {
+		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100, Bytes: 1})
+	}
+	seen := map[int16]bool{}
+	for range 64 { // nothing is settled: a lane that is not served at first would never be
+		rows, err := f.Fetch(t.Context(), cursors)
+		require.NoError(t, err)
+		whole := 0
+		for _, r := range rows {
+			if !r.Cut {
+				seen[r.Lane] = true
+				whole++
+			}
+		}
+		require.Equal(t, 1, whole)
+	}
+	require.Len(t, seen, 64)
+}

@@ -1,0 +1,99 @@
+package projector_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// weighing is a publisher that notes the largest call, in bytes.
+type weighing struct {
+	*recorder
+
+	most atomic.Int64
+}
+
+func (w *weighing) Publish(ctx context.Context, msgs []event.Envelope) error {
+	n := int64(0)
+	for i := range msgs {
+		n += int64(len(msgs[i].Payload))
+	}
+	w.most.Store(max(w.most.Load(), n)) // the test has one worker
+	return w.recorder.Publish(ctx, msgs)
+}
+
+// A publication is bounded in bytes, however many rows wait: fresh ones, those behind a topic in trouble, and held ones.
+func TestPublicationIsBoundedInBytes(t *testing.T) {
+	const rows, each, bound = 300, 10_000, 100_000
+	for _, kind := range []string{"fresh", "behind a topic in trouble", "held"} {
+		t.Run(kind, func(t *testing.T) {
+			f := newFixture(t)
+			var committed []string
+			add := func(topic string, n int) {
+				for i := range n {
+					id, err := f.store.Add(t.Context(), f.db.DB, topic, bytes.Repeat([]byte("x"), each),
+						event.WithAggregate("order", fmt.Sprint("k", i%30), 1), event.WithOrderingKey(fmt.Sprint(topic, i%30)), event.WithType(topic))
+					require.NoError(t, err)
+					committed = append(committed, id)
+				}
+			}
+			trouble := make(chan struct{})
+			f.pub.refuseWith(func(e event.Envelope) error {
+				select {
+				case <-trouble:
+					return nil
+				default:
+				}
+				switch {
+				case kind == "held":
+					return errors.New("not now")
+				case e.Type == "down":
+					return &messaging.TopicError{Topic: "down", Err: errors.New("down")}
+				}
+				return nil
+			})
+			if kind == "behind a topic in trouble" {
+				add("down", 30)
+			}
+			add("up", rows)
+			pub := &weighing{recorder: f.pub}
+			cfg := quick()
+			cfg.Workers, cfg.BatchBytes, cfg.MaxRetryAttempts = 1, bound, -1
+			cfg.RetryDelay, cfg.MaxRetryDelay = time.Second, time.Second
+			f.run(f.relay(pub, cfg, f.store))
+			switch kind {
+			case "held":
+				f.eventually("all are held", func() bool { return f.rows("outbox") == 0 })
+			case "behind a topic in trouble":
+				f.eventually("the other topic is served", func() bool { return f.pub.distinct() == rows })
+			}
+			close(trouble)
+			f.eventually("all are sent", func() bool { return f.rows("outbox_sent") == len(committed) })
+			f.pub.requireAll(t, committed)
+			require.Positive(t, pub.most.Load())
+			limit := int64(bound)
+			if kind == "held" {
+				limit += 1 << 20 // the queue of one key
+			}
+			require.LessOrEqual(t, pub.most.Load(), limit)
+		})
+	}
+}
+
+func (r *recorder) requireAll(t *testing.T, committed []string) {
+	t.Helper()
+	var ids []string
+	for _, m := range r.events() {
+		ids = append(ids, m.ID)
+	}
+	require.ElementsMatch(t, committed, ids)
+}
