@@ -169,7 +169,7 @@ func TestReplayedRowTakesThePlaceOfAFailedHead(t *testing.T) {
 	require.Zero(t, letters)
 	rows, err := f.Queue(t.Context(), r.Lane, r.Key)
 	require.NoError(t, err)
-	require.NoError(t, f.KillHeld(t.Context(), f.leases[r.Lane], f.change(r.Lane), rows[0].Sequence, "again"))
+	require.NoError(t, f.giveUp(f.leases[r.Lane], f.change(r.Lane), rows[0].Sequence, "again"))
 	require.Empty(t, f.due())
 	require.NoError(t, f.Replay(t.Context(), first, ann))
 	require.Equal(t, map[string][]string{r.Key: {"a1", "a2"}}, f.drain())

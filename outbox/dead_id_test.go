@@ -18,7 +18,7 @@ func TestEventsWithOneIDMayBothBeDead(t *testing.T) {
 			for _, r := range f.fetch() {
 				lease := f.leases[r.Lane]
 				require.NoError(f.t, f.Hold(f.t.Context(), lease, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Refused, Error: "no"}}))
-				require.NoError(f.t, f.KillHeld(f.t.Context(), lease, f.change(r.Lane), r.Sequence, "no"))
+				require.NoError(f.t, f.giveUp(lease, f.change(r.Lane), r.Sequence, "no"))
 			}
 		},
 	} {

@@ -21,7 +21,8 @@ const (
 	GlanceDue     = glanceDue
 	PickDue       = pickDue
 	NextDue       = nextDue
-	AbandonHeld   = abandonHeld
+	GiveUpHeld    = giveUpHeld
+	ReleaseKeys   = releaseKeys
 	LoadBlocks    = loadBlocks
 )
 

@@ -46,7 +46,9 @@ func TestFormerOwnerChangesNothing(t *testing.T) {
 	_, err = f.SettleHeld(ctx, old, 0, "default|order|a", []int64{id.Seq})
 	require.ErrorIs(t, err, outbox.ErrFenced)
 	require.ErrorIs(t, f.RetryHeld(ctx, old, 0, id.Seq, time.Second, "no"), outbox.ErrFenced)
-	require.ErrorIs(t, f.KillHeld(ctx, old, 0, id.Seq, "no"), outbox.ErrFenced)
+	require.ErrorIs(t, f.giveUp(old, 0, id.Seq, "no"), outbox.ErrFenced)
+	_, err = f.release(old, 0, "default|order|a")
+	require.ErrorIs(t, err, outbox.ErrFenced)
 }
 
 // A hold that is still open when the lease ends must keep the lane: its successor would load the blocks before they are

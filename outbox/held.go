@@ -10,7 +10,7 @@ type Block struct {
 	Key   string
 	State string // failed, dead, draining
 	// Stalled says that nothing of the key is due or ever will be: nothing is held any more, or the first row that is
-	// waits for a head that is gone. Unless the block is dead, [Store.SettleHeld] without rows mends that.
+	// waits for a head that is gone. Unless the block is dead, [Store.ReleaseKeys] mends that.
 	Stalled bool
 }
 
@@ -123,58 +123,6 @@ FROM lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.retry_count`
 func (s *Store) RetryHeld(ctx context.Context, lease Lease, change int64, seq int64, wait time.Duration, reason string) error {
 	n, err := s.sql.Exec(ctx, s.db, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, cleanText(reason))
 	return fencedUnless(n, wrap("hold a row again", err))
-}
-
-// killHeld makes a held row a dead letter. Its key stays blocked until an operator decides.
-const killHeld = heldFence + `,
-gone AS (
-	DELETE FROM {schema}.outbox_held h USING lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.*, 3 AS verdict),
-block AS (
-	INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state)
-	SELECT lane, ordering_key, seq, 'dead' FROM gone WHERE ordering_key IS NOT NULL
-	ON CONFLICT (lane, ordering_key) DO UPDATE SET state = 'dead', head_seq = excluded.head_seq),
-dead AS (
-	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, $6 FROM gone)
-SELECT 1 FROM gone`
-
-// KillHeld records that a held row will never be taken.
-func (s *Store) KillHeld(ctx context.Context, lease Lease, change int64, seq int64, reason string) error {
-	n, err := s.sql.Exec(ctx, s.db, killHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, cleanText(reason))
-	return fencedUnless(n, wrap("bury a row", err))
-}
-
-// abandonHeld makes a held row a dead letter and lets its key go on.
-const abandonHeld = heldFence + `,
-gone AS (
-	DELETE FROM {schema}.outbox_held h USING lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.*, 5 AS verdict),
-dead AS (
-	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, $6 FROM gone),
-next AS MATERIALIZED (
-	SELECT f.lane, f.seq, f.not_before, f.retry_after FROM gone CROSS JOIN LATERAL (
-		SELECT x.lane, x.ordering_key, x.seq, x.not_before, x.retry_after FROM {schema}.outbox_held x
-		WHERE (x.lane, x.ordering_key, x.seq) > (gone.lane, gone.ordering_key, 0) AND x.seq <> $5
-		ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1) f
-	WHERE f.lane = gone.lane AND f.ordering_key = gone.ordering_key),
-due AS (
-	UPDATE {schema}.outbox_held h SET retry_after = greatest(clock_timestamp(), next.not_before)
-	FROM next WHERE h.lane = next.lane AND h.seq = next.seq AND next.retry_after = 'infinity'),
-lift AS (
-	DELETE FROM {schema}.outbox_block b USING gone
-	WHERE b.lane = gone.lane AND b.ordering_key = gone.ordering_key AND b.state <> 'dead' AND NOT EXISTS (SELECT 1 FROM next)
-	RETURNING 1)
-SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM lift)`
-
-// AbandonHeld is [Store.KillHeld] for a topic whose keys go on. It returns whether the key is free now.
-func (s *Store) AbandonHeld(ctx context.Context, lease Lease, change int64, seq int64, reason string) (lifted bool, err error) {
-	var gone, lifts int
-	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, seq, cleanText(reason)}
-	if err := s.sql.QueryRow(ctx, s.db, abandonHeld, args, &gone, &lifts); err != nil {
-		return false, wrap("abandon a row", err)
-	}
-	if gone == 0 {
-		return false, ErrFenced
-	}
-	return lifts > 0, nil
 }
 
 // fencedUnless turns "no row was touched" into [ErrFenced].

@@ -83,6 +83,18 @@ func (f *fixture) change(lane int16) int64 {
 	return blocks[lane].Change
 }
 
+// giveUp makes a held row a dead letter.
+func (f *fixture) giveUp(lease outbox.Lease, change, seq int64, reason string) error {
+	f.t.Helper()
+	o := outbox.HeldOutcome{RowID: outbox.RowID{Lane: lease.Lane, Seq: seq}, Verdict: outbox.Dead, Error: reason}
+	gone, held, err := f.GiveUpHeld(f.t.Context(), []outbox.LoadedLease{{Lease: lease, Change: change}}, []outbox.HeldOutcome{o})
+	if err == nil && !held[lease.Lane] {
+		require.Empty(f.t, gone)
+		return outbox.ErrFenced
+	}
+	return err
+}
+
 func TestRowLifeCycle(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, nil)
@@ -117,7 +129,7 @@ func TestRowLifeCycle(t *testing.T) {
 	require.Len(t, due, 1, "a follower is not due")
 	change := f.change(lane)
 	require.NoError(t, f.RetryHeld(ctx, lease, change, due[0].Sequence, time.Hour, "again"))
-	require.NoError(t, f.KillHeld(ctx, lease, change, due[0].Sequence, "for good"))
+	require.NoError(t, f.giveUp(lease, change, due[0].Sequence, "for good"))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "DEAD/3", "a3": "NEW/0"}, f.statuses())
 
 	letters, err := f.Dead(ctx, outbox.DeadFilter{}, nil, 10)

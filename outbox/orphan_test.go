@@ -51,7 +51,7 @@ func TestFollowerWithNobodyInFrontIsTheHead(t *testing.T) {
 	}
 }
 
-// A block whose first held row waits for a head that is gone is told, and mended by settling nothing.
+// A block whose first held row waits for a head that is gone is told, and mended.
 func TestStalledBlockIsMended(t *testing.T) {
 	ctx := t.Context()
 	f := newFixture(t, nil)
@@ -67,8 +67,9 @@ func TestStalledBlockIsMended(t *testing.T) {
 	blocks, err := f.Blocks(ctx, []int16{lease.Lane})
 	require.NoError(t, err)
 	require.True(t, blocks[lease.Lane].Blocks[0].Stalled)
-	_, err = f.SettleHeld(ctx, lease, f.change(lease.Lane), rows[0].Key, []int64{})
+	free, err := f.release(lease, f.change(lease.Lane), rows[0].Key)
 	require.NoError(t, err)
+	require.Empty(t, free)
 	due, err := f.Due(ctx, []int16{lease.Lane})
 	require.NoError(t, err)
 	require.Len(t, due, 1)

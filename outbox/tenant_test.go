@@ -141,7 +141,7 @@ func TestBusyTenantIsNotMoved(t *testing.T) {
 	lease := f.leases[rows[0].Lane]
 	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Refused}}))
 	refused("1 still wait")
-	require.NoError(t, f.KillHeld(ctx, lease, f.change(lease.Lane), rows[0].Sequence, "no"))
+	require.NoError(t, f.giveUp(lease, f.change(lease.Lane), rows[0].Sequence, "no"))
 	refused("1 dead letters")
 	require.NoError(t, f.Discard(ctx, rows[0].ID, ann))
 	f.move("default", 1)

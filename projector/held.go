@@ -2,7 +2,6 @@ package projector
 
 import (
 	"context"
-	"errors"
 
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -27,6 +26,9 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 	if err != nil {
 		return 0, err
 	}
+	if due, moved, err = w.expire(ctx, byLane, due); err != nil {
+		return moved, err
+	}
 	var queues []*queue
 	var send []*outbox.Row
 	var alone []*outbox.Row
@@ -39,7 +41,7 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		}
 		q, err := w.queueOf(ctx, l, &due[i].Row)
 		if err != nil {
-			return 0, err
+			return moved, err
 		}
 		if q == nil {
 			continue
@@ -61,7 +63,8 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		}
 	}
 	if len(send) > 0 {
-		if moved, err = w.settleQueues(ctx, queues, w.publish(ctx, byLane, send)); err != nil {
+		n, err := w.settleQueues(ctx, queues, w.publish(ctx, byLane, send))
+		if moved += n; err != nil {
 			return moved, err
 		}
 	}
@@ -95,14 +98,10 @@ func (w *worker) settleQueues(ctx context.Context, queues []*queue, errs map[int
 
 // queueOf returns what is to be sent for a row that is due, nil if it is not this worker's turn.
 func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row) (*queue, error) {
-	if head.Expired && (head.Key == "" || l.blocks[head.Key] == stateFailed || l.blocks[head.Key] == stateDraining) {
-		return nil, w.bury(ctx, l, head, errExpired.Error())
-	}
 	if head.Key == "" {
 		return &queue{lane: l, rows: []*outbox.Row{head}}, nil
 	}
-	if state, blocked := l.blocks[head.Key]; !blocked || state == stateDead {
-		w.doubt(l)
+	if !w.isTurn(l, head) {
 		return nil, nil
 	}
 	rows, err := w.r.store.Queue(ctx, l.lease.Lane, head.Key)
@@ -166,37 +165,12 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 	}
 	wait, dead := w.verdict(head, reason)
 	if dead {
-		return moved + 1, w.bury(ctx, l, head, reason.Error())
+		n, err := w.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outbox.Row{head}, reason.Error())
+		return moved + n, err
 	}
 	if err := w.r.store.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {
 		return moved, w.forget(ctx, l, err)
 	}
 	w.report(ctx, l.lease.Lane, []outbox.Outcome{{Seq: head.Sequence, Verdict: outbox.Refused, Wait: wait, Error: reason.Error()}})
 	return moved + 1, nil
-}
-
-// errExpired is why a row is dead that nobody wants any more.
-var errExpired = errors.New("expired before it was published")
-
-// bury makes a held row a dead letter.
-func (w *worker) bury(ctx context.Context, l *lane, r *outbox.Row, reason string) error {
-	if w.r.p.cfg.goesOn(r.Topic) {
-		lifted, err := w.r.store.AbandonHeld(ctx, l.lease, l.loaded, r.Sequence, reason)
-		if err != nil {
-			return w.forget(ctx, l, err)
-		}
-		if lifted {
-			delete(l.blocks, r.Key)
-		}
-		w.report(ctx, l.lease.Lane, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Abandoned, Error: reason}})
-		return nil
-	}
-	if err := w.r.store.KillHeld(ctx, l.lease, l.loaded, r.Sequence, reason); err != nil {
-		return w.forget(ctx, l, err)
-	}
-	if r.Key != "" {
-		l.blocks[r.Key] = stateDead
-	}
-	w.report(ctx, l.lease.Lane, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Dead, Error: reason}})
-	return nil
 }

@@ -18,6 +18,7 @@ type lane struct {
 	loaded   int64             // the operators' counter at which blocks was read
 	doubted  int64             // the operators' counter at which blocks was doubted last, and read again
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
+	stalled  []string          // keys of blocks behind which nothing is due or ever will be
 	after    int64             // everything up to it is gone for good
 	full     bool              // the last fetch took its whole quota
 	pace     pace

@@ -93,22 +93,30 @@ func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int
 	return moved, err
 }
 
-func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (*queue, int, error) {
+func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (q *queue, moved int, err error) {
 	due, err := w.r.store.PickDue(ctx, []outbox.RowID{id})
 	if err != nil || len(due) == 0 {
 		return nil, 0, err
 	}
+	lanes := map[int16]*lane{id.Lane: l}
+	if due, moved, err = w.expire(ctx, lanes, due); err != nil || len(due) == 0 {
+		return nil, moved, err
+	}
 	if l.suspects.hasHeld(&due[0]) {
 		n, err := w.isolateProbe(due[0].Topic, func() (int, error) {
-			return w.isolateHeld(ctx, map[int16]*lane{id.Lane: l}, []*outbox.Row{&due[0].Row})
+			return w.isolateHeld(ctx, lanes, []*outbox.Row{&due[0].Row})
 		})
 		return nil, n, err
 	}
-	q, err := w.queueOf(ctx, l, &due[0].Row)
-	if q != nil {
-		q.rows = q.rows[:1]
+	if q, err = w.queueOf(ctx, l, &due[0].Row); err != nil || q == nil {
+		return nil, 0, err
 	}
-	return q, 0, err
+	q.rows = q.rows[:1]
+	// As in publish: the database may have taken long to give the row.
+	if !w.mayPublish(lanes, q.rows) {
+		return nil, 0, nil
+	}
+	return q, 0, nil
 }
 
 // oldestFresh takes the first row of a topic that is not behind another one of its key. What is in front of it and is not

@@ -50,6 +50,72 @@ func TestRowsThatCannotLeaveStarveNoOther(t *testing.T) {
 	require.ElementsMatch(t, []string{"good held", "good fresh"}, f.pub.types())
 }
 
+// Many held rows have expired. They are dead at once, and a row behind them waits for one look after the other and no pause.
+func TestExpiredRowsDelayNoOther(t *testing.T) {
+	f := newFixture(t)
+	const expired = 5 * outbox.MaxDue
+	hold := func(n int, name, until string) {
+		_, err := f.db.Exec(`WITH row AS (
+				INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload, expires_at)
+				SELECT gen_random_uuid(), now(), i % 64, 'a', 'order', ? || i, ? || i, ?, 'test', 'x', ?::timestamptz FROM generate_series(1, ?) i RETURNING *),
+			gone AS (INSERT INTO outbox_held SELECT *, now() - interval '1 minute' + seq * interval '1 microsecond' FROM row)
+			INSERT INTO outbox_block SELECT lane, ordering_key, seq, 'failed' FROM row`, name, name, name, until, n)
+		require.NoError(t, err)
+		_, err = f.db.Exec("DELETE FROM outbox")
+		require.NoError(t, err)
+	}
+	hold(expired, "expired", "yesterday")
+	hold(1, "good", "tomorrow")
+	var statements atomic.Int32
+	store := f.through(func(statement string, _ bool) {
+		if strings.Contains(statement, "INTO outbox_dead") {
+			statements.Add(1)
+		}
+	}, nil)
+	cfg := quick()
+	cfg.Workers = 1
+	require.NoError(t, f.relay(f.pub, cfg, store).RunOnce(t.Context()))
+	require.Equal(t, []string{"good"}, f.pub.types())
+	require.EqualValues(t, expired, f.rows("outbox_dead"))
+	require.LessOrEqual(t, statements.Load(), int32(expired/outbox.MaxDue+1))
+}
+
+// An operator discards the dead letters of many keys at once. What is published meanwhile does not wait until all of their
+// blocks are lifted.
+func TestDiscardOfManyKeysDelaysNoOther(t *testing.T) {
+	f := newFixture(t)
+	const keys = 3000
+	_, err := f.db.Exec(`WITH row AS (
+			INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, event_type, source, payload)
+			SELECT gen_random_uuid(), now(), i % 64, 'a', 'order', 'k' || i, 'dead', 'test', 'x' FROM generate_series(1, ?) i RETURNING *),
+		dead AS (INSERT INTO outbox_dead SELECT * FROM row)
+		INSERT INTO outbox_block SELECT lane, ordering_key, seq, 'dead' FROM row`, keys)
+	require.NoError(t, err)
+	_, err = f.db.Exec("DELETE FROM outbox")
+	require.NoError(t, err)
+	n, err := f.store.DiscardAll(t.Context(), outbox.DeadFilter{}, outbox.By{Actor: "ann", Reason: "a test"}, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, keys, n)
+	f.add("good", "good")
+	blocks := 0
+	f.pub.refuse = func(event.Envelope) error {
+		return f.db.QueryRow("SELECT count(*) FROM outbox_block").Scan(&blocks)
+	}
+	var statements atomic.Int32
+	store := f.through(func(statement string, _ bool) {
+		if strings.Contains(statement, "lift AS") {
+			statements.Add(1)
+		}
+	}, nil)
+	cfg := quick()
+	cfg.Workers = 1
+	require.NoError(t, f.relay(f.pub, cfg, store).RunOnce(t.Context()))
+	require.Equal(t, []string{"good"}, f.pub.types())
+	require.Greater(t, blocks, keys/2)
+	require.Zero(t, f.rows("outbox_block"))
+	require.LessOrEqual(t, statements.Load(), int32(20))
+}
+
 // One row of a batch that nobody will ever take costs the others nothing, not even a second call.
 func TestOneBadRowOfAHundred(t *testing.T) {
 	f := newFixture(t)

@@ -132,7 +132,7 @@ func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []
 		return 0, nil
 	}
 	if r := send[0]; w.killer(r) {
-		return 1, w.bury(ctx, lanes[r.Lane], r, crashReason(r))
+		return w.giveUp(ctx, lanes, send, crashReason(r))
 	}
 	if err := w.accuse(ctx, lanes, send, true); err != nil {
 		return 0, err

@@ -115,6 +115,10 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if lanes = w.stillReady(lanes); len(lanes) == 0 {
 		return moved, nil
 	}
+	n, err = w.release(ctx, lanes)
+	if moved += n; err != nil {
+		return moved, err
+	}
 	if w.due.isToBeChecked(w.r.p.cfg.SleepBusy) {
 		began := time.Now()
 		n, err := w.held(ctx, lanes)
@@ -257,9 +261,7 @@ func (w *worker) stillReady(lanes []*lane) []*lane {
 	return out
 }
 
-// load reads the blocks of lanes that are new, that an operator has changed, or of which this worker is not sure. Where
-// nothing of a key is due or ever will be, because an operator discarded the head, it makes the next row due, or lifts
-// the block if there is none.
+// load reads the blocks of lanes that are new, that an operator has changed, or of which this worker is not sure.
 func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	stale := map[int16]*lane{}
 	var numbers []int16
@@ -282,21 +284,11 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	for n, l := range stale {
 		lb := loaded[n]
 		l.held = heldSkip{} // what an operator lets go may be older than what was passed
-		l.loaded, l.blocks = lb.Change, map[string]string{}
+		l.loaded, l.blocks, l.stalled = lb.Change, map[string]string{}, nil
 		for _, b := range lb.Blocks {
 			l.blocks[b.Key] = b.State
-			if !b.Stalled || b.State == stateDead {
-				continue
-			}
-			lifted, err := w.r.store.SettleHeld(ctx, l.lease, l.loaded, b.Key, []int64{})
-			if err != nil {
-				if err := w.forget(ctx, l, err); err != nil {
-					return err
-				}
-				break
-			}
-			if lifted {
-				delete(l.blocks, b.Key)
+			if b.Stalled && b.State != stateDead {
+				l.stalled = append(l.stalled, b.Key)
 			}
 		}
 	}

@@ -1,0 +1,124 @@
+package outbox_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// release releases keys of one lane and returns those that are free.
+func (f *fixture) release(lease outbox.Lease, change int64, keys ...string) (free []string, err error) {
+	f.t.Helper()
+	var list []outbox.LaneKey
+	for _, key := range keys {
+		list = append(list, outbox.LaneKey{Lane: lease.Lane, Key: key})
+	}
+	lifted, held, err := f.ReleaseKeys(f.t.Context(), []outbox.LoadedLease{{Lease: lease, Change: change}}, list)
+	if err == nil && !held[lease.Lane] {
+		require.Empty(f.t, lifted)
+		return nil, outbox.ErrFenced
+	}
+	for _, k := range lifted {
+		free = append(free, k.Key)
+	}
+	return free, err
+}
+
+// loaded returns the leases of all lanes as their owner knows them.
+func (f *fixture) loaded() (out []outbox.LoadedLease) {
+	f.t.Helper()
+	for n, l := range f.leases {
+		out = append(out, outbox.LoadedLease{Lease: l, Change: f.change(n)})
+	}
+	return out
+}
+
+// Rows of many lanes are given up at once: unordered ones, one whose key waits then, and one whose key goes on. The row behind
+// it becomes due, and a key with nothing behind is free. A lane that an operator has changed is left out.
+func TestManyHeldRowsAreGivenUp(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, key := range []string{"dead", "abandoned", "last", "changed"} {
+		f.add(key, key+"1")
+	}
+	f.add("dead", "dead2")
+	f.add("abandoned", "abandoned2")
+	_, err := f.Add(t.Context(), f.db.DB, "order", []byte("x"))
+	require.NoError(t, err)
+	f.exec("UPDATE outbox SET event_type = 'unordered' WHERE ordering_key IS NULL")
+	outcomes := map[string]outbox.HeldOutcome{}
+	lanes := map[string]int16{}
+	for _, r := range f.fetch() {
+		verdict, o := outbox.Refused, outbox.HeldOutcome{RowID: outbox.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: outbox.Abandoned, Error: "no"}
+		switch r.Type {
+		case "dead2", "abandoned2":
+			verdict = outbox.Follower
+		case "dead1", "unordered":
+			o.Verdict = outbox.Dead
+		}
+		require.NoError(t, f.Hold(t.Context(), f.leases[r.Lane], []outbox.Outcome{{Seq: r.Sequence, Verdict: verdict, Error: "no"}}))
+		outcomes[r.Type], lanes[r.Type] = o, r.Lane
+	}
+	require.NotContains(t, []int16{lanes["dead1"], lanes["abandoned1"], lanes["last1"], lanes["unordered"]}, lanes["changed1"])
+	leases := f.loaded()
+	f.exec("UPDATE outbox_lane SET change = change + 1 WHERE lane = ?", lanes["changed1"])
+	gone, held, err := f.GiveUpHeld(t.Context(), leases, []outbox.HeldOutcome{
+		outcomes["changed1"], outcomes["unordered"], outcomes["last1"], outcomes["abandoned1"], outcomes["dead1"],
+	})
+	require.NoError(t, err)
+	require.Len(t, held, 63)
+	require.False(t, held[lanes["changed1"]])
+	require.ElementsMatch(t, []outbox.GivenUp{
+		{RowID: outcomes["unordered"].RowID}, {RowID: outcomes["last1"].RowID, Lifted: true},
+		{RowID: outcomes["abandoned1"].RowID}, {RowID: outcomes["dead1"].RowID},
+	}, gone)
+	require.Equal(t, []string{"abandoned2", "changed1"}, f.due())
+	require.Equal(t, 1, f.count("outbox_block WHERE state = 'dead' AND head_seq = ?", outcomes["dead1"].Seq))
+	require.Equal(t, 3, f.count("outbox_block"), "and those of abandoned2 and changed1")
+	require.Equal(t, 4, f.count("outbox_dead WHERE retry_count = 2 AND error_message = 'no'"))
+}
+
+// A row that was made due by hand, before its turn, is not given up: its block would stand for the rows in front of it too.
+func TestOnlyTheFirstRowOfAKeyIsGivenUp(t *testing.T) {
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	f.add("a", "a2")
+	rows := f.fetch()
+	lease := f.leases[rows[0].Lane]
+	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{
+		{Seq: rows[0].Sequence, Verdict: outbox.Refused, Error: "no"}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
+	}))
+	require.NoError(t, f.giveUp(lease, f.change(lease.Lane), rows[1].Sequence, "no"))
+	require.Zero(t, f.count("outbox_dead"))
+	require.NoError(t, f.giveUp(lease, f.change(lease.Lane), rows[0].Sequence, "no"))
+	require.Equal(t, 1, f.count("outbox_dead"))
+}
+
+func TestManyKeysAreReleased(t *testing.T) {
+	f := newFixture(t, nil)
+	errs := map[string]string{}
+	var keys []outbox.LaneKey
+	for i := range 20 {
+		name := fmt.Sprint("k", i)
+		f.add(name, name)
+		errs[name] = "no"
+		if i%2 == 0 {
+			f.add(name, name+"-2")
+		}
+	}
+	for _, r := range f.fetch() {
+		if errs[r.Type] != "" {
+			keys = append(keys, outbox.LaneKey{Lane: r.Lane, Key: r.Key})
+		}
+	}
+	f.kill(errs)
+	f.exec("DELETE FROM outbox_dead; UPDATE outbox_block SET state = 'draining' WHERE ordering_key <> 'default|order|k1'")
+	lifted, held, err := f.ReleaseKeys(t.Context(), f.loaded(), keys)
+	require.NoError(t, err)
+	require.Len(t, held, 64)
+	require.Len(t, lifted, 9)
+	require.Equal(t, 11, f.count("outbox_block"), "those with a row behind, and the one that waits for an operator")
+	require.Len(t, f.due(), 10)
+}

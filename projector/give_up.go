@@ -1,0 +1,100 @@
+package projector
+
+import (
+	"context"
+	"errors"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// errExpired is why a row is dead that nobody wants any more.
+var errExpired = errors.New("expired before it was published")
+
+// expire makes the due rows that have expired dead letters, all of them at once, and returns the others. A backlog of them
+// may be in front of rows that are still wanted.
+func (w *worker) expire(ctx context.Context, lanes map[int16]*lane, due []outbox.Held) (alive []outbox.Held, moved int, err error) {
+	var expired []*outbox.Row
+	for i := range due {
+		r := &due[i].Row
+		l := lanes[r.Lane]
+		switch {
+		case !r.Expired:
+			alive = append(alive, due[i])
+		case w.isTurn(l, r):
+			expired = append(expired, r)
+		}
+	}
+	moved, err = w.giveUp(ctx, lanes, expired, errExpired.Error())
+	return alive, moved, err
+}
+
+// isTurn tells whether the block of a row that is due agrees with that.
+func (w *worker) isTurn(l *lane, r *outbox.Row) bool {
+	if r.Key == "" {
+		return true
+	}
+	if state, blocked := l.blocks[r.Key]; !blocked || state == stateDead {
+		w.doubt(l)
+		return false
+	}
+	return true
+}
+
+// giveUp makes held rows dead letters. It returns how many it has moved.
+func (w *worker) giveUp(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, reason string) (moved int, err error) {
+	outcomes := map[outbox.RowID]outbox.HeldOutcome{}
+	var list []outbox.HeldOutcome
+	var ids []outbox.RowID
+	keys := map[outbox.RowID]string{}
+	for _, r := range rows {
+		if lanes[r.Lane].loaded < 0 {
+			continue
+		}
+		o := outbox.HeldOutcome{RowID: outbox.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: outbox.Dead, Error: reason}
+		if w.r.p.cfg.goesOn(r.Topic) {
+			o.Verdict = outbox.Abandoned
+		}
+		outcomes[o.RowID], keys[o.RowID] = o, r.Key
+		list, ids = append(list, o), append(ids, o.RowID)
+	}
+	if len(list) == 0 {
+		return 0, nil
+	}
+	leases := loadedLeasesOf(lanes, ids)
+	gone, held, err := w.r.store.GiveUpHeld(ctx, leases, list)
+	if err = w.forgetUnless(ctx, lanes, leases, held, err); err != nil {
+		return 0, err
+	}
+	for _, g := range gone {
+		o, key, l := outcomes[g.RowID], keys[g.RowID], lanes[g.Lane]
+		switch {
+		case key != "" && o.Verdict == outbox.Dead:
+			l.blocks[key] = stateDead
+		case g.Lifted:
+			delete(l.blocks, key)
+		}
+		w.report(ctx, g.Lane, []outbox.Outcome{{Seq: g.Seq, Verdict: o.Verdict, Error: o.Error}})
+	}
+	return len(gone), nil
+}
+
+// loadedLeasesOf is leasesOf with the counters at which the blocks were read.
+func loadedLeasesOf(lanes map[int16]*lane, ids []outbox.RowID) (leases []outbox.LoadedLease) {
+	for _, l := range leasesOf(lanes, ids) {
+		leases = append(leases, outbox.LoadedLease{Lease: l, Change: lanes[l.Lane].loaded})
+	}
+	return leases
+}
+
+// forgetUnless is forget for all lanes of a write but those of which it is known that it was done.
+func (w *worker) forgetUnless(ctx context.Context, lanes map[int16]*lane, leases []outbox.LoadedLease, held map[int16]bool, err error) error {
+	for _, l := range leases {
+		switch {
+		case err != nil:
+			_ = w.forget(ctx, lanes[l.Lane], err)
+		case !held[l.Lane]:
+			_ = w.forget(ctx, lanes[l.Lane], outbox.ErrFenced)
+		}
+	}
+	return err
+}

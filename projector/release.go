@@ -1,0 +1,46 @@
+package projector
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// mostReleased is how many keys one pass releases. An operator may discard the dead letters of many more at once.
+const mostReleased = 500
+
+// release makes the next row due of keys of which nothing is due or ever will be, because an operator discarded the head, or
+// lifts their blocks if there is none. Until a key has its turn, what is stored under it goes through the held rows.
+func (w *worker) release(ctx context.Context, group []*lane) (moved int, err error) {
+	lanes := map[int16]*lane{}
+	var ids []outbox.RowID
+	var keys []outbox.LaneKey
+	for _, l := range group {
+		if l.loaded < 0 || len(l.stalled) == 0 || len(keys) == mostReleased {
+			continue
+		}
+		n := min(len(l.stalled), mostReleased-len(keys))
+		for _, key := range l.stalled[:n] {
+			keys = append(keys, outbox.LaneKey{Lane: l.lease.Lane, Key: key})
+		}
+		l.stalled = l.stalled[n:]
+		lanes[l.lease.Lane] = l
+		ids = append(ids, outbox.RowID{Lane: l.lease.Lane})
+	}
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	ctx, cancel := w.r.begun(ctx)
+	defer cancel()
+	w.due = dueTime{}
+	leases := loadedLeasesOf(lanes, ids)
+	lifted, held, err := w.r.store.ReleaseKeys(ctx, leases, keys)
+	if err = w.forgetUnless(ctx, lanes, leases, held, err); err != nil {
+		return 0, err
+	}
+	for _, k := range lifted {
+		delete(lanes[k.Lane].blocks, k.Key)
+	}
+	w.more = true // perhaps
+	return len(keys), nil
+}
