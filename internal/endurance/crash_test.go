@@ -1,0 +1,159 @@
+//go:build unix
+
+package endurance
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// crashes is how many crashes there are.
+func crashes(t *testing.T) int {
+	t.Helper()
+	if text := os.Getenv("ENDURANCE_CRASHES"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err, "ENDURANCE_CRASHES")
+		return n
+	}
+	if os.Getenv("ENDURANCE_LONG") != "" {
+		return 200
+	}
+	return 3
+}
+
+// The whole server is killed under load, again and again, while others write as well: they get the ids of transactions that the crash
+// has taken back. No order whose client was told 201 is missing, and no message that was settled has not had its effect.
+func TestServerIsKilledUnderOrders(t *testing.T) {
+	testCrashes(t, "server", func(p *pgtest.Own) {
+		require.NoError(t, p.Kill())
+		require.NoError(t, p.Restart(t.Context()))
+	})
+}
+
+// The same with one session that is killed, as the system does where memory is short. The server recovers as from a crash, and the
+// start of its process stays the same.
+func TestSessionIsKilledUnderOrders(t *testing.T) {
+	testCrashes(t, "backend", func(p *pgtest.Own) {
+		require.Eventually(t, func() bool {
+			conn, err := pgx.Connect(t.Context(), p.URL)
+			if err != nil {
+				return false // it recovers from the last one
+			}
+			defer conn.Close(t.Context())
+			var pid int
+			err = conn.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity
+				WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY state = 'active' DESC, random() LIMIT 1`).Scan(&pid)
+			return err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil
+		}, patience, 20*time.Millisecond)
+	})
+}
+
+func testCrashes(t *testing.T, kind string, crash func(*pgtest.Own)) {
+	p := pgtest.Start(t, nil)
+	db := p.Open(t)
+	db.SetMaxIdleConns(-1) // none is left over from before a crash
+	s := openShop(t, db.DSN)
+	stop, quiet := s.load(), others(t, db.DSN)
+	n := crashes(t)
+	for range n {
+		s.moreAnswers(ordersPerSecond / 2)
+		crash(p)
+	}
+	s.moreAnswers(ordersPerSecond)
+	stop()
+	quiet()
+	lost, missing := s.verify(db)
+	t.Logf("crash kind=%s rounds=%d orders=%d answers_without_rows=%d effects_missing=%d unknown=%d told_unknown=%d",
+		kind, n, s.count.Load(), lost, missing, s.unknown(), s.unsure.Load())
+	require.Zero(t, lost, "orders whose clients were told 201")
+	require.Zero(t, missing, "messages that were settled")
+}
+
+// verify counts the answers without an order, and, when the consumer has come to its end, the events without an effect.
+func (s *shop) verify(db *pgtest.DB) (lost, missing int) {
+	s.t.Helper()
+	ctx := context.WithoutCancel(s.t.Context())
+	count := func(query string) (n int, err error) {
+		err = db.NewRaw(query).Scan(ctx, &n)
+		return n, err
+	}
+	const waiting = `SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_held) + (SELECT count(*) FROM inbox_parked)`
+	require.Eventually(s.t, func() bool {
+		n, err := count(waiting)
+		return err == nil && n == 0
+	}, patience, 100*time.Millisecond, "all events are published")
+	const without = `SELECT count(*) FROM outbox_sent s WHERE NOT EXISTS (SELECT FROM inbox i WHERE i.message_key = s.id)`
+	before := -1
+	require.Eventually(s.t, func() bool { // until nothing happens any more
+		n, err := count(without)
+		same := err == nil && n == before
+		before = n
+		return same && err == nil
+	}, patience, 10*time.Second/4, "the consumer is through")
+	missing = before
+	placed, err := count("SELECT count(*) FROM orders")
+	require.NoError(s.t, err)
+	effects, err := count("SELECT coalesce(sum(orders_placed), 0) FROM customer_summary")
+	require.NoError(s.t, err)
+	require.Equal(s.t, placed-missing, effects, "each event has its effect once")
+
+	var ids []string
+	require.NoError(s.t, db.NewRaw("SELECT id::text FROM orders").Scan(ctx, &ids))
+	there := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		there[id] = struct{}{}
+	}
+	s.answered.Range(func(id, at any) bool {
+		if _, is := there[id.(string)]; !is {
+			lost++
+			s.t.Logf("order %s was answered at %s and is not there", id, at.(time.Time).Format(time.RFC3339Nano))
+		}
+		return true
+	})
+	return lost, missing
+}
+
+// others write to tables of their own, as fast as ids of transactions go.
+func others(t *testing.T, dsn string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	for range 4 {
+		writing.Go(func() {
+			for ctx.Err() == nil {
+				writeAlone(ctx, dsn)
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		writing.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// writeAlone writes until its connection breaks.
+func writeAlone(ctx context.Context, dsn string) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		time.Sleep(5 * time.Millisecond)
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS elsewhere (n bigint); SET synchronous_commit = off")
+	for n := 0; err == nil && ctx.Err() == nil; n++ {
+		_, err = conn.Exec(ctx, "INSERT INTO elsewhere VALUES ($1)", n)
+		time.Sleep(2 * time.Millisecond)
+	}
+}
