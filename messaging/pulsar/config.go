@@ -65,6 +65,11 @@ type Config struct {
 	// most, and behind a batch that only the broker finds too large the order of a key may break. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
+	// MaxReceivedBytes is how large a message may be that is received, uncompressed, with its properties. A larger one becomes a
+	// dead letter with the beginning of its payload: a compressed message can be hundreds of times larger than what the broker lets
+	// pass. -1: no limit. Default: 16 MiB.
+	MaxReceivedBytes int `env:"MAX_RECEIVED_BYTES"`
+
 	// ConnectTimeout is how long Connect and Subscribe try to reach a broker that is down. Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
 	// ConnectionTimeout is how long one attempt to open a TCP connection takes at most. Default: 5s.
@@ -105,6 +110,10 @@ func (c *Config) Validate() error {
 	if d.Partitions < 1 || d.Producers < 1 || d.MaxMessageBytes < 8<<10 {
 		errs = append(errs, fmt.Errorf("pulsar: Config.Partitions (%d) and Producers (%d) must be at least 1, MaxMessageBytes (%d) at least 8 KiB",
 			d.Partitions, d.Producers, d.MaxMessageBytes))
+	}
+	if d.MaxReceivedBytes != -1 && d.MaxReceivedBytes < d.MaxMessageBytes {
+		errs = append(errs, fmt.Errorf("pulsar: Config.MaxReceivedBytes is %d: give MaxMessageBytes (%d) or more, or -1 for no limit",
+			d.MaxReceivedBytes, d.MaxMessageBytes))
 	}
 	for name, v := range map[string]time.Duration{
 		"ConnectTimeout": d.ConnectTimeout, "AdminTimeout": d.AdminTimeout, "ConnectionTimeout": d.ConnectionTimeout, "OperationTimeout": d.OperationTimeout,
@@ -162,7 +171,7 @@ func (c *Config) withDefaults() Config {
 	if c != nil {
 		out = *c
 	}
-	for field, value := range map[*int]int{&out.Partitions: 4, &out.Producers: 4, &out.MaxMessageBytes: 5 << 20} {
+	for field, value := range map[*int]int{&out.Partitions: 4, &out.Producers: 4, &out.MaxMessageBytes: 5 << 20, &out.MaxReceivedBytes: 16 << 20} {
 		if *field == 0 {
 			*field = value
 		}

@@ -25,8 +25,13 @@
 // again at the new one, after a second. The first time that a consumer gets the messages of a key it gets them in order,
 // also if the broker reads on in the wrong place during that second: what comes too early is held off, which costs up to
 // two seconds more then, and nothing otherwise. The consumer before may still be at work on the same messages meanwhile. In
-// three rare cases the consumer cannot know, see the source of turn: then later messages of a key may come before earlier
-// ones. Package inbox puts them in order. What the broker forgets to read comes after some seconds of silence.
+// three rare cases the consumer cannot know, and later messages of a key may come before earlier ones: docs/guarantees.md has
+// them. Nobody puts those in order, package inbox neither: a handler that must know compares the version of the aggregate. What
+// the broker forgets to read comes after some seconds of silence.
+//
+// Whatever is received stops nobody. What is encrypted, larger than Config.MaxReceivedBytes, or lacks a part, comes with the reason
+// under [messaging.UnreadableKey] and with at most 64 KiB of its payload: package inbox makes a dead letter of it. What the client
+// throws away by itself does not get here: docs/guarantees.md says what that is.
 //
 // [messaging.KeyShared] needs producers that do not batch: Config.DisableBatching wherever the topic is published.
 //

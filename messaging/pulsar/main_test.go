@@ -25,7 +25,9 @@ func TestMain(m *testing.M) {
 	// When the broker says that a topic is gone, the client closes its producers and forgets the goroutine of each that
 	// reconnects; a later Close does nothing. The one that sends would still show a producer that nobody closes.
 	forgotten := goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).runEventsLoop.func1")
-	pgtest.MainIgnoring(m, []goleak.Option{forgotten}, pulsartest.Stop)
+	// For each message in chunks it has one that waits for a minute.
+	chunked := goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire")
+	pgtest.MainIgnoring(m, []goleak.Option{forgotten, chunked}, pulsartest.Stop)
 }
 
 // config is that of a namespace. What only stops a hang is long: a machine may stand still.

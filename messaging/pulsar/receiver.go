@@ -2,6 +2,7 @@ package pulsar
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -16,25 +17,32 @@ type receiver struct {
 	broker       *Broker
 	subscription messaging.Subscription
 	name         string // by which the broker knows it
-	consumer     pulsarclient.Consumer
+	options      pulsarclient.ConsumerOptions
+
+	early string // the value of propEarly
 
 	closing sync.Once
 	closed  chan struct{} // closed by Close
 	dead    chan error    // why the client gave up
 
-	mu      sync.Mutex
-	paused  bool
-	again   []*receipt    // what was given back, by number
-	look    chan struct{} // a token: the above changed
-	last    uint64        // number of the message that was received last
-	warned  bool
-	silence silence
-	turns   map[int32]*turn // by partition
+	mu sync.Mutex
+	// consumer is the client's. A message that another one received comes again, and is not acknowledged.
+	consumer pulsarclient.Consumer
+	renewing bool
+	leaked   int // permits that the client has lost, see renew
+	paused   bool
+	again    []*receipt    // what was given back, by number
+	look     chan struct{} // a token: the above changed
+	last     uint64        // number of the message that was received last
+	warned   bool
+	silence  silence
+	turns    map[int32]*turn // by partition
 }
 
 // receipt is what it takes to settle a message, or to deliver it again.
 type receipt struct {
 	receiver *receiver
+	consumer pulsarclient.Consumer
 	message  pulsarclient.Message
 	number   uint64
 	attempt  int
@@ -43,7 +51,7 @@ type receipt struct {
 
 func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 	return &receiver{
-		broker: b, subscription: s, closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
+		broker: b, subscription: s, early: rand.Text(), closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
 		silence: silence{since: time.Now(), inHand: map[int32]int{}}, turns: map[int32]*turn{},
 	}
 }
@@ -57,6 +65,9 @@ func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
 		default:
 		}
 		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := r.renew(ctx); err != nil {
 			return nil, err
 		}
 		m, incoming := r.next()
@@ -117,7 +128,7 @@ func (r *receiver) next() (*messaging.Message, <-chan pulsarclient.ConsumerMessa
 
 // deliver returns nil for a message that comes again.
 func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
-	if isEarly(m) {
+	if r.isEarly(m) {
 		return nil
 	}
 	r.mu.Lock()
@@ -127,19 +138,20 @@ func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
 	number, warned := r.last, r.warned
 	mixed := !warned && r.subscription.Type == messaging.KeyShared && m.ID().BatchSize() > 1
 	r.warned = warned || mixed
+	consumer := r.consumer
 	r.mu.Unlock()
 	if mixed {
 		r.broker.log.Warn("oncebox: a Key_Shared subscription gets batches; if their keys are mixed, their order is lost. "+
 			"Set Config.DisableBatching (ONCEBOX_PULSAR_DISABLE_BATCHING) where they are published",
 			"topic", r.broker.fullName(r.subscription.Topic), "subscription", r.subscription.Name)
 	}
-	return r.message(&receipt{receiver: r, message: m, number: number, attempt: int(m.RedeliveryCount())})
+	return r.message(&receipt{receiver: r, consumer: consumer, message: m, number: number, attempt: int(m.RedeliveryCount())})
 }
 
 // message counts a delivery. The envelope is made anew for each, so that nobody sees what another one did to it.
 func (r *receiver) message(rc *receipt) *messaging.Message {
 	rc.attempt++
-	return messaging.NewMessage(decode(rc.message, r.subscription.Topic), rc.attempt, rc)
+	return messaging.NewMessage(r.envelope(rc.message), rc.attempt, rc)
 }
 
 // Ack implements [messaging.Receiver]. The acknowledgement travels with others, within 100 ms; nil does not mean that it
@@ -149,17 +161,20 @@ func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 	if err != nil {
 		return err
 	}
-	if err := r.consumer.Ack(rc.message); err != nil {
-		if r.isClosed() {
-			return messaging.ErrClosed
-		}
-		return fmt.Errorf("pulsar: ack: %w", err)
-	}
+	err = rc.consumer.Ack(rc.message)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !rc.settled {
+	switch {
+	case r.isClosed():
+		return messaging.ErrClosed
+	case r.renewing || rc.consumer != r.consumer:
+		return nil // it comes again, perhaps
+	case err != nil:
+		return fmt.Errorf("pulsar: ack: %w", err)
+	case !rc.settled:
 		rc.settled = true
 		r.silence.inHand[rc.message.ID().PartitionIdx()]--
+		r.leak(rc.message)
 	}
 	return nil
 }
@@ -172,7 +187,9 @@ func (r *receiver) Redeliver(_ context.Context, m *messaging.Message) error {
 		return err
 	}
 	r.mu.Lock()
-	r.again = inOrder(r.again, rc)
+	if rc.consumer == r.consumer && !r.renewing { // or the broker delivers it again
+		r.again = inOrder(r.again, rc)
+	}
 	r.mu.Unlock()
 	r.wake()
 	return nil
@@ -223,8 +240,9 @@ func (r *receiver) Close() error {
 	r.closing.Do(func() {
 		r.mu.Lock()
 		close(r.closed) // under the lock: from here on nobody asks the broker for anything
+		consumer := r.consumer
 		r.mu.Unlock()
-		r.consumer.Close()
+		consumer.Close()
 		r.broker.mu.Lock()
 		delete(r.broker.receivers, r)
 		r.broker.mu.Unlock()

@@ -47,6 +47,21 @@ func incoming(id string) pulsarclient.ConsumerMessage {
 
 type redelivered struct{ wireMessage }
 
+// The mark of early messages is known to who reads the source.
+func TestForeignMarkHoldsNoMessageOff(t *testing.T) {
+	for _, kind := range []messaging.SubscriptionType{messaging.Failover, messaging.KeyShared, messaging.Shared} {
+		t.Run(kind.String(), func(t *testing.T) {
+			r, c := fakeReceiver(kind)
+			m := incoming("a")
+			m.Properties()[propEarly] = "true"
+			c.messages <- m
+			got, err := r.Receive(patient(t))
+			require.NoError(t, err)
+			require.Equal(t, "a", got.ID)
+		})
+	}
+}
+
 func (*redelivered) RedeliveryCount() uint32 { return 2 }
 
 // hear receives for a while and returns the last message.

@@ -56,7 +56,7 @@ func (r *receiver) ask() {
 	defer r.mu.Unlock()
 	r.silence.since = time.Now()
 	r.silence.asked++
-	if r.silence.asking || r.isClosed() {
+	if r.silence.asking || r.renewing || r.isClosed() {
 		return
 	}
 	r.silence.asking = true
@@ -65,7 +65,7 @@ func (r *receiver) ask() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.silence.asking = false
-		if err != nil || r.isClosed() {
+		if err != nil || r.renewing || r.isClosed() {
 			return
 		}
 		for p := range int32(len(partitions)) { //nolint:gosec // few

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -33,16 +34,20 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 		return nil, b.unsubscribed(s, err)
 	}
 	r := newReceiver(b, s)
-	options := b.consumerOptions(s, r)
+	r.options = b.consumerOptions(s, r)
 	var err error
-	r.consumer, err = insist(ctx, &b.background, func() (pulsarclient.Consumer, error) { return b.client.Subscribe(options) }, pulsarclient.Consumer.Close)
-	if err != nil {
+	if r.consumer, err = r.subscribe(ctx); err != nil {
 		return nil, b.unsubscribed(s, err)
 	}
 	b.mu.Lock()
 	b.receivers[r] = true
 	b.mu.Unlock()
 	return r, nil
+}
+
+func (r *receiver) subscribe(ctx context.Context) (pulsarclient.Consumer, error) {
+	return insist(ctx, &r.broker.background,
+		func() (pulsarclient.Consumer, error) { return r.broker.client.Subscribe(r.options) }, pulsarclient.Consumer.Close)
 }
 
 func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
@@ -88,7 +93,9 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
 		EventListener:               r,
 		BackOffPolicyFunc:           r.reconnect,
-		NackRedeliveryDelay:         time.Second, // for what a receiver asks when nothing comes; nothing else uses it
+		// The client's default asks for the message again, every second, and each time loses a permit of the partition.
+		Decryption:          &pulsarclient.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
+		NackRedeliveryDelay: time.Second, // for what a receiver asks when nothing comes; nothing else uses it
 	}
 }
 

@@ -17,7 +17,8 @@ const (
 	wordPatience = 3 * time.Second
 )
 
-// propEarly marks a message that arrived before its turn. The mark does not leave this process.
+// propEarly marks a message that arrived before its turn. The mark does not leave this process, and its value is a secret of the
+// receiver: whoever could send it would have the message held off for ever.
 const propEarly = "oncebox-early"
 
 // turn keeps the order when a Failover subscription moves a partition to this receiver.
@@ -89,7 +90,6 @@ func (r *receiver) arrived(m pulsarclient.ConsumerMessage) {
 	if r.subscription.Type != messaging.Failover {
 		return
 	}
-	delete(m.Properties(), propEarly) // somebody may have sent it
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := m.ID()
@@ -98,13 +98,13 @@ func (r *receiver) arrived(m pulsarclient.ConsumerMessage) {
 		t.ask = nil
 		return
 	}
-	m.Properties()[propEarly] = "true"
+	m.Properties()[propEarly] = r.early
 	if t.ask == nil {
 		r.askLater(t, m.Consumer, id.PartitionIdx(), wordPatience)
 	}
 }
 
-func isEarly(m pulsarclient.Message) bool { return m.Properties()[propEarly] != "" }
+func (r *receiver) isEarly(m pulsarclient.Message) bool { return m.Properties()[propEarly] == r.early }
 
 // askLater has the broker go back if nothing but early messages came until then: again and again if there were some, once
 // if there was none, for there may be nothing to come. Whoever is not active asks in vain.

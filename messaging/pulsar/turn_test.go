@@ -124,7 +124,7 @@ func arrives(t *testing.T, r *receiver, c *fakeConsumer, ledger, entry int64, ba
 	if got == nil {
 		return false
 	}
-	require.NotContains(t, got.Metadata, propEarly)
+	require.Equal(t, "somebody's", got.Metadata[propEarly])
 	require.NoError(t, r.Ack(t.Context(), got))
 	return true
 }

@@ -1,0 +1,123 @@
+package pulsar
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// bareProducer speaks Pulsar's protocol (PulsarApi.proto) without a client, to send what no client of ours would: what other
+// clients send, and what nobody should.
+type bareProducer struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+	sent uint64
+}
+
+// numbers of types and fields in PulsarApi.proto that are used here.
+const (
+	bareConnect, bareConnected, bareCreate, bareSend, bareReceipt, bareCreated, barePing, barePong = 2, 3, 5, 6, 7, 17, 18, 19
+)
+
+// pb is a message of protocol buffers.
+type pb []byte
+
+func (m pb) number(field protowire.Number, n uint64) pb {
+	return protowire.AppendVarint(protowire.AppendTag(m, field, protowire.VarintType), n)
+}
+
+func (m pb) bytes(field protowire.Number, b []byte) pb {
+	return protowire.AppendBytes(protowire.AppendTag(m, field, protowire.BytesType), b)
+}
+
+func (m pb) text(field protowire.Number, s string) pb { return m.bytes(field, []byte(s)) }
+
+// properties are key-value pairs.
+func (m pb) properties(field protowire.Number, properties map[string]string) pb {
+	for name, value := range properties {
+		m = m.bytes(field, pb{}.text(1, name).text(2, value))
+	}
+	return m
+}
+
+// newBareProducer connects to a partition. The broker must own it.
+func newBareProducer(t *testing.T, cfg *Config, topic string) *bareProducer {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(cfg.URL, "pulsar://"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(hang)))
+	p := &bareProducer{t: t, conn: conn, in: bufio.NewReader(conn)}
+	p.command(bareConnect, pb{}.text(1, "bare").number(4, 19), nil)
+	p.await(bareConnected)
+	name := fmt.Sprintf("persistent://%s/%s/%s", cfg.Tenant, cfg.Namespace, topic)
+	p.command(bareCreate, pb{}.text(1, name).number(2, 1).number(3, 1), nil)
+	p.await(bareCreated)
+	return p
+}
+
+// command writes a frame. The number of a command's field is that of its type.
+func (p *bareProducer) command(kind uint64, command pb, rest []byte) {
+	p.t.Helper()
+	whole := pb{}.number(1, kind).bytes(protowire.Number(kind), command)               //nolint:gosec // constants
+	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(whole)+len(rest)))        //nolint:gosec // small
+	frame = append(binary.BigEndian.AppendUint32(frame, uint32(len(whole))), whole...) //nolint:gosec // small
+	_, err := p.conn.Write(append(frame, rest...))
+	require.NoError(p.t, err)
+}
+
+// await reads frames up to one of a kind.
+func (p *bareProducer) await(kind uint64) {
+	p.t.Helper()
+	for {
+		var size [4]byte
+		_, err := io.ReadFull(p.in, size[:])
+		require.NoError(p.t, err)
+		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+		_, err = io.ReadFull(p.in, frame)
+		require.NoError(p.t, err)
+		_, _, n := protowire.ConsumeTag(frame[4:])
+		got, _ := protowire.ConsumeVarint(frame[4+n:])
+		switch got {
+		case kind:
+			return
+		case barePing:
+			p.command(barePong, pb{}, nil)
+		default:
+			require.FailNow(p.t, "the broker refuses", "command %d instead of %d: %q", got, kind, frame)
+		}
+	}
+}
+
+// send sends a message with metadata, to which what every message needs is added, and waits for its receipt.
+func (p *bareProducer) send(metadata pb, payload []byte) {
+	p.t.Helper()
+	p.sent++
+	metadata = metadata.text(1, "bare").number(2, p.sent).number(3, uint64(time.Now().UnixMilli())) //nolint:gosec // positive
+	body := binary.BigEndian.AppendUint32(nil, uint32(len(metadata)))                               //nolint:gosec // small
+	body = append(append(body, metadata...), payload...)
+	rest := binary.BigEndian.AppendUint16(nil, 0x0e01) // a checksum follows
+	rest = binary.BigEndian.AppendUint32(rest, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+	p.command(bareSend, pb{}.number(1, 1).number(2, p.sent), append(rest, body...))
+	p.await(bareReceipt)
+}
+
+// chunks sends a message in chunks, as clients for C++ and Python do without compression: without its size.
+func (p *bareProducer) chunks(properties map[string]string, chunks ...string) {
+	p.t.Helper()
+	whole := strings.Join(chunks, "")
+	for n, chunk := range chunks {
+		p.send(pb{}.properties(4, properties).text(26, fmt.Sprint("chunked-", p.sent-uint64(n))). //nolint:gosec // small
+														number(27, uint64(len(chunks))).number(28, uint64(len(whole))).number(29, uint64(n)), []byte(chunk)) //nolint:gosec // small
+	}
+}

@@ -1,0 +1,101 @@
+package pulsar
+
+import (
+	"fmt"
+	"strings"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+const (
+	// keptPayload is how much of the payload of an unreadable message is kept for whoever looks at its dead letter, in bytes.
+	keptPayload = 64 << 10
+	// keptProperties is how much of its properties, and keptProperty how much one of them may take.
+	keptProperties = 64 << 10
+	keptProperty   = 4 << 10
+)
+
+// envelope is that of a message as it was received. One that is not what was sent has only parts of it, and says why: see
+// [messaging.UnreadableKey].
+func (r *receiver) envelope(m pulsarclient.Message) event.Envelope {
+	reason := r.unreadable(m)
+	if reason == "" {
+		return decode(m, r.subscription.Topic)
+	}
+	env := decode(partOf(m), r.subscription.Topic)
+	env.Metadata[messaging.UnreadableKey] = reason
+	return env
+}
+
+// unreadable says why a message is not what was sent, "" if it is.
+func (r *receiver) unreadable(m pulsarclient.Message) string {
+	if sealed := m.GetEncryptionContext(); sealed != nil {
+		if n := sealed.BatchSize; n > 1 {
+			return fmt.Sprintf("it is a batch of %d messages that are encrypted by Pulsar's client, and nothing here has their key", n)
+		}
+		return "its payload is encrypted by Pulsar's client, and nothing here has its key"
+	}
+	if n := received(m); n > r.broker.cfg.MaxReceivedBytes && r.broker.cfg.MaxReceivedBytes > 0 {
+		return fmt.Sprintf("it has %d bytes, at most %d are taken (pulsar.Config.MaxReceivedBytes, ONCEBOX_PULSAR_MAX_RECEIVED_BYTES)",
+			n, r.broker.cfg.MaxReceivedBytes)
+	}
+	if isChunked(m.ID()) && len(m.Payload()) <= r.broker.cfg.MaxMessageBytes {
+		return "it came in chunks and is smaller than a message that needs them: the client may have lost all but the last, " +
+			"because the sender, in C++ or Python as a rule, does not compress"
+	}
+	return ""
+}
+
+// isChunked tells whether a message came in chunks: then the client (0.21.0) writes the first and the last place of it.
+//
+// It puts the chunks together, but goes on with the last one alone if the metadata lacks uncompressed_size, which clients for C++ and
+// Python leave out without compression. A message that is larger than the broker takes at once cannot be one chunk.
+func isChunked(id pulsarclient.MessageID) bool { return strings.Contains(id.String(), ";") }
+
+// received is the size of a message in this process, in bytes.
+func received(m pulsarclient.Message) int {
+	n := len(m.Payload()) + len(m.Key())
+	for name, value := range m.Properties() {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
+// part is what is kept of an unreadable message.
+type part struct {
+	pulsarclient.Message
+
+	key        string
+	properties map[string]string
+}
+
+func (p part) Payload() []byte {
+	return p.Message.Payload()[:min(len(p.Message.Payload()), keptPayload)]
+}
+func (p part) Key() string                   { return p.key }
+func (p part) Properties() map[string]string { return p.properties }
+
+// partOf keeps the properties that are short, those that identify the message before others. Those of an encrypted batch, and
+// its key, are of the first message in it, so they say nothing about it: its identity is its place in the topic.
+func partOf(m pulsarclient.Message) part {
+	p := part{Message: m, properties: map[string]string{}}
+	if sealed := m.GetEncryptionContext(); sealed != nil && sealed.BatchSize > 1 {
+		return p
+	}
+	if len(m.Key()) <= keptProperty {
+		p.key = m.Key()
+	}
+	room := keptProperties
+	for _, own := range []bool{true, false} {
+		for name, value := range m.Properties() {
+			if n := len(name) + len(value); ownProps[name] == own && n <= min(room, keptProperty) {
+				p.properties[name] = value
+				room -= n
+			}
+		}
+	}
+	return p
+}
