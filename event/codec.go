@@ -1,6 +1,11 @@
 package event
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+)
 
 // ContentTypeJSON is the media type of the default codec.
 const ContentTypeJSON = "application/json"
@@ -23,5 +28,22 @@ func (JSON) ContentType() string { return ContentTypeJSON }
 // Marshal encodes v as JSON.
 func (JSON) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
 
-// Unmarshal decodes JSON into v. Unknown fields are ignored, so that a producer may add some.
-func (JSON) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+// errNull: encoding/json leaves a struct as it is then, which would be handled as an event without any values.
+var errNull = errors.New("the payload is null")
+
+// Unmarshal decodes JSON into v. Unknown fields are ignored, so that a producer may add some. null is refused for a struct that
+// has no UnmarshalJSON of its own.
+func (JSON) Unmarshal(data []byte, v any) error {
+	if string(bytes.TrimSpace(data)) == "null" && isPlainStruct(v) {
+		return errNull
+	}
+	return json.Unmarshal(data, v)
+}
+
+func isPlainStruct(v any) bool {
+	if _, own := v.(json.Unmarshaler); own {
+		return false
+	}
+	t := reflect.TypeOf(v)
+	return t != nil && t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
+}

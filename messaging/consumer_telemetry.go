@@ -26,6 +26,7 @@ type telemetry struct {
 	duration metric.Float64Histogram
 	backlog  metric.Int64Gauge
 
+	leftOut    sync.Once
 	attributes sync.Map // topic and outcome -> metric.MeasurementOption
 }
 
@@ -94,7 +95,14 @@ func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 	t.running.Add(ctx, 1, running)
 	defer t.running.Add(ctx, -1, running)
 	start := time.Now()
-	err := call(NewContext(ctx, m), h, m)
+	inner, left := newContext(ctx, m)
+	if len(left) > 0 {
+		t.leftOut.Do(func() {
+			t.log.WarnContext(ctx, "oncebox: metadata of a message is not passed on, because it is not valid; this is said once", "consumer", t.consumer,
+				"topic", m.Topic, "type", m.Type, "id", m.ID, "keys", left)
+		})
+	}
+	err := call(inner, h, m)
 	took := time.Since(start).Seconds()
 
 	what := t.measured(m.Topic, outcome(err))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
 )
 
 // Message is an event as it was received.
@@ -30,25 +31,47 @@ func (m *Message) Receipt() any { return m.receipt }
 type messageKey struct{}
 
 // NewContext returns a context that carries m and what it brings along: its tenant, its correlation and, as causation,
-// its id. Whatever a handler emits under this context is thereby tied to the message.
+// its id. Whatever a handler emits under this context is thereby tied to the message. Ids that are no identifiers and trace contexts
+// that are none (W3C Trace Context) are left out: no event could be stored with them.
 func NewContext(ctx context.Context, m *Message) context.Context {
+	ctx, _ = newContext(ctx, m)
+	return ctx
+}
+
+// newContext also returns the keys that were left out.
+func newContext(ctx context.Context, m *Message) (_ context.Context, left []string) {
 	ctx = context.WithValue(ctx, messageKey{}, m)
 	if m.TenantID != "" {
 		ctx = event.WithTenant(ctx, m.TenantID)
 	}
-	md := event.Metadata{event.CausationID: m.ID}
-	if id := m.Metadata[event.CorrelationID]; id != "" {
-		md[event.CorrelationID] = id
-	} else if m.ID != "" {
-		// The first message of a conversation starts it.
-		md[event.CorrelationID] = m.ID
+	valid := func(key, id string) string {
+		if event.ValidateIdentifier(key, id) != nil {
+			left = append(left, key)
+			return ""
+		}
+		return id
 	}
-	for _, k := range []string{event.TraceParent, event.TraceState} {
-		if v := m.Metadata[k]; v != "" {
-			md[k] = v
+	md := event.Metadata{event.CausationID: valid(event.CausationID, m.ID)}
+	if id := valid(event.CorrelationID, m.Metadata[event.CorrelationID]); id != "" {
+		md[event.CorrelationID] = id
+	} else if id := md[event.CausationID]; id != "" {
+		// The first message of a conversation starts it.
+		md[event.CorrelationID] = id
+	}
+	if parent := m.Metadata[event.TraceParent]; parent != "" {
+		sender := otelx.Extract(m.Metadata)
+		if !sender.IsValid() || event.ValidateIdentifier(event.TraceParent, parent) != nil { // later versions may have any end
+			left = append(left, event.TraceParent)
+			return event.WithMetadata(ctx, md), left
+		}
+		md[event.TraceParent] = parent
+		if state := sender.TraceState().String(); state != "" {
+			md[event.TraceState] = state
+		} else if m.Metadata[event.TraceState] != "" {
+			left = append(left, event.TraceState)
 		}
 	}
-	return event.WithMetadata(ctx, md)
+	return event.WithMetadata(ctx, md), left
 }
 
 // FromContext returns the message that is being handled.

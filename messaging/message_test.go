@@ -1,12 +1,17 @@
 package messaging_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -31,6 +36,55 @@ func TestNewContextStartsAConversation(t *testing.T) {
 
 	_, ok := messaging.FromContext(context.Background())
 	require.False(t, ok)
+}
+
+// Whoever adds an event under the context could not store it otherwise.
+func TestNewContextLeavesOutWhatNoEventCanHave(t *testing.T) {
+	registry := event.NewRegistry()
+	maker := envelope.Maker{Registry: registry, Source: "test"}
+	for name, md := range map[string]event.Metadata{
+		"bytes":    {event.CorrelationID: "\xff", event.TraceParent: "\xff", event.TraceState: "\xff"},
+		"NUL":      {event.CorrelationID: "a\x00", event.TraceParent: sender + "\x00", event.TraceState: "a=\x00"},
+		"size":     {event.CorrelationID: strings.Repeat("c", 64<<10), event.TraceParent: strings.Repeat("0", 64<<10)},
+		"state":    {event.TraceParent: sender, event.TraceState: "vendor=" + strings.Repeat("v", 64<<10)},
+		"later":    {event.TraceParent: "01" + sender[2:] + "-" + strings.Repeat("\xff", 64<<10)},
+		"no trace": {event.TraceState: "vendor=v"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := msg("a", 1)
+			m.Metadata = md
+			ctx := messaging.NewContext(context.Background(), m)
+			env, err := maker.Payload(ctx, "out", []byte("x"), nil)
+			require.NoError(t, err)
+			require.Equal(t, "a1", env.Metadata[event.CorrelationID], "as if there was none")
+			require.Equal(t, "a1", env.Metadata[event.CausationID])
+			require.Empty(t, env.Metadata[event.TraceState])
+		})
+	}
+	m := msg("a", 1)
+	m.Metadata = event.Metadata{event.TraceParent: sender, event.TraceState: "vendor=v"}
+	require.Equal(t, "vendor=v", event.MetadataFrom(messaging.NewContext(context.Background(), m))[event.TraceState])
+	m.ID = "\xff"
+	require.Empty(t, event.MetadataFrom(messaging.NewContext(context.Background(), m))[event.CausationID])
+}
+
+func TestMetadataThatIsLeftOutIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeReceiver()
+		for n := range 3 {
+			m := msg("a", n)
+			m.Metadata = event.Metadata{event.CorrelationID: "\xff"}
+			r.incoming <- m
+		}
+		var log bytes.Buffer
+		h := newScript(func(context.Context, *messaging.Message) error { return nil })
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		synctest.Wait()
+		require.NoError(t, stop())
+		require.Len(t, r.ackedIDs(), 3)
+		require.Equal(t, 1, strings.Count(log.String(), "not passed on"))
+		require.Contains(t, log.String(), "correlation_id")
+	})
 }
 
 func TestMessageOrderingKey(t *testing.T) {
