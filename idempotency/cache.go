@@ -21,8 +21,8 @@ const (
 // cache has the answers that were asked for more than once. Nothing is decided by it: completed rows never change, so all that
 // it can miss is that somebody has removed one, and of that it hears after a minute at the latest.
 //
-// A look-up may have read a row that is released before it gets here. So a released key leaves a mark, and is not cached while that
-// lasts.
+// A look-up may have read a row that is released or erased before it gets here. So a released key leaves a mark, and is not cached
+// while that lasts.
 //
 // A store may serve several databases, each by a pool of its own. A key of two of them is cached for the one that was asked last.
 type cache struct {
@@ -31,6 +31,7 @@ type cache struct {
 	mu       sync.Mutex
 	released map[Key]time.Time // until when nothing is kept under it
 	marks    []mark            // of released, in the order in which they end
+	emptied  time.Time         // what was asked for before is not kept
 }
 
 // mark is one of a key that was released.
@@ -84,7 +85,7 @@ func (c *cache) put(db bun.IDB, key Key, fp Fingerprint, resp Response, asked ti
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if until, ok := c.released[key]; ok && asked.Before(until) {
+	if until, ok := c.released[key]; ok && asked.Before(until) || asked.Before(c.emptied) {
 		return
 	}
 	c.answers.Add(key, &cached{pool: pool.DB, fp: fp, resp: resp, until: asked.Add(cachedFor)})
@@ -106,6 +107,17 @@ func (c *cache) release(key Key, now time.Time) {
 	m := mark{key, now.Add(cachedFor)}
 	c.released[key], c.marks = m.until, append(c.marks, m)
 	c.answers.Remove(key)
+}
+
+// empty forgets all answers.
+func (c *cache) empty(now time.Time) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.emptied = now
+	c.answers.Purge()
 }
 
 // answer is that of [record.answer].

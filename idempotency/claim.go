@@ -38,7 +38,7 @@ const (
 	stateUnknown = "unknown"
 
 	claim = `SELECT claimed, coalesce(epoch, 0), coalesce(rest, 0), state, fingerprint_tag, fingerprint, status, headers, omitted, body
-FROM {schema}.idempotency_claim($1, $2, $3, $4, $5::uuid, $6::interval, $7, $8)`
+FROM {schema}.idempotency_claim($1, $2, $3, $4, $5, $6::uuid, $7::interval, $8, $9)`
 
 	// claimTries is how often a claim is repeated that another one was faster than, where the default isolation is stricter than
 	// READ COMMITTED.
@@ -100,7 +100,7 @@ func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, 
 	)
 	for range claimTries {
 		since = time.Now()
-		err = s.run.QueryRow(ctx, pool, claim, []any{key.hash[:], key.tenant, fp.Tag, fp.Sum[:], c.owner, o.lease,
+		err = s.run.QueryRow(ctx, pool, claim, []any{key.hash[:], key.tenant, key.principal.column(), fp.Tag, fp.Sum[:], c.owner, o.lease,
 			s.cfg.TTL.Seconds(), o.recover}, append([]any{&claimed, &c.epoch, &rest}, row.dest()...)...)
 		if pgsql.Code(err) != pgsql.CodeSerialization {
 			break

@@ -30,11 +30,13 @@
 //
 // That is for work in this database. For work that calls outside see Claims below.
 //
-// A completed row never changes. It answers until it expires, by the clock of the database, whether or not it was
-// purged by then; a key that has expired is a new key. A row that is completed and has no answer cannot exist.
+// A completed row never changes, except that [Store.Erase] removes its answer. It answers until it expires, by the clock of the
+// database, whether or not it was purged by then; a key that has expired is a new key. A row that is completed and has neither an answer
+// nor a reason why cannot exist.
 //
 // Scopes never meet: the row is found by a hash over tenant, principal, method, path and key, each with its length. Only
-// the tenant is stored in clear, for operators. Keys and principals are neither stored nor logged except as this hash.
+// the tenant is stored in clear, for operators. Keys and principals are neither stored nor logged except as hashes. The one of tenant
+// and principal is there for [Store.Erase].
 //
 // # Claims
 //

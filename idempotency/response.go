@@ -13,6 +13,8 @@ const (
 	OmittedTooLarge = "too_large"
 	// OmittedNotHeld means that the body was larger than what can be held, or incomplete.
 	OmittedNotHeld = "not_held"
+	// OmittedErased means that the answer was removed by [Store.Erase].
+	OmittedErased = "erased"
 )
 
 // Response is the answer to a request, as it is stored.

@@ -34,8 +34,9 @@ func Anonymous(tenant string) Scope { return Scope{Tenant: tenant, Anonymous: tr
 
 // Key is a scope that was checked and hashed. It is made by [Store.Key].
 type Key struct {
-	hash   [sha256.Size]byte
-	tenant string
+	hash      [sha256.Size]byte
+	tenant    string
+	principal principalHash
 }
 
 // String returns the beginning of the hash, which is safe to log.
@@ -52,7 +53,7 @@ func (s *Store) Key(scope Scope) (Key, error) {
 	if err := scope.validate(); err != nil {
 		return Key{}, err
 	}
-	return Key{hash: scope.hash(), tenant: scope.Tenant}, nil
+	return Key{hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal)}, nil
 }
 
 func (s *Scope) validate() error {

@@ -43,14 +43,14 @@ FROM (SELECT) one LEFT JOIN {schema}.idempotency_keys k ON k.key_hash = $1 AND k
 	// A row that expired and was not purged yet is replaced as a whole. One that did not expire is never touched: then somebody
 	// completed the key under another lock, and the transaction fails: see IsTaken. A statement that did nothing instead would let a
 	// COMMIT that is sent with it succeed.
-	complete = `INSERT INTO {schema}.idempotency_keys AS k (key_hash, tenant_id, state, fingerprint_tag, fingerprint,
+	complete = `INSERT INTO {schema}.idempotency_keys AS k (key_hash, tenant_id, principal_hash, state, fingerprint_tag, fingerprint,
     status, headers, body, omitted, completed_at, expires_at)
-SELECT $1, $2, 'completed', $3, $4, $5, $6::json, $7, $8, t.now,
-    CASE WHEN $9::float8 < 0 THEN 'infinity' ELSE t.now + make_interval(secs => $9::float8) END
+SELECT $1, $2, $3, 'completed', $4, $5, $6, $7::json, $8, $9, t.now,
+    CASE WHEN $10::float8 < 0 THEN 'infinity' ELSE t.now + make_interval(secs => $10::float8) END
 FROM (SELECT clock_timestamp() AS now) t
 ON CONFLICT (key_hash) DO UPDATE SET
     state = CASE WHEN k.expires_at <= clock_timestamp() THEN excluded.state ELSE {schema}.idempotency_taken() END,
-    tenant_id = excluded.tenant_id, fingerprint_tag = excluded.fingerprint_tag,
+    tenant_id = excluded.tenant_id, principal_hash = excluded.principal_hash, fingerprint_tag = excluded.fingerprint_tag,
     fingerprint = excluded.fingerprint, status = excluded.status, headers = excluded.headers, body = excluded.body,
     omitted = excluded.omitted, created_at = excluded.created_at, completed_at = excluded.completed_at,
     expires_at = excluded.expires_at, locked_until = NULL, owner = NULL, epoch = k.epoch + 1`
@@ -245,7 +245,7 @@ func (s *Store) completion(key Key, fp Fingerprint, resp Response) ([]any, error
 	if err != nil {
 		return nil, err
 	}
-	return []any{key.hash[:], key.tenant, fp.Tag, fp.Sum[:], resp.Status, headers, body, omitted, s.cfg.TTL.Seconds()}, nil
+	return []any{key.hash[:], key.tenant, key.principal.column(), fp.Tag, fp.Sum[:], resp.Status, headers, body, omitted, s.cfg.TTL.Seconds()}, nil
 }
 
 func completionError(key Key, err error) error {

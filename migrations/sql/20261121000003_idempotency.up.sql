@@ -12,6 +12,7 @@ CREATE TABLE idempotency_keys (
     status          smallint             CHECK (status BETWEEN 200 AND 599),
     key_hash        bytea       PRIMARY KEY CHECK (octet_length(key_hash) = 32), -- of tenant, principal, method, path and key
     tenant_id       text        NOT NULL CHECK (tenant_id <> ''),
+    principal_hash  bytea,                                             -- whose answer it is, so that it can be erased; NULL: anonymous
     state           text        NOT NULL CHECK (state IN ('claimed', 'completed', 'unknown')),
     fingerprint_tag text        NOT NULL CHECK (fingerprint_tag <> ''), -- how the fingerprint was made; compared only if equal
     fingerprint     bytea       NOT NULL CHECK (octet_length(fingerprint) = 32),

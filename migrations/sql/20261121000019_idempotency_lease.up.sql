@@ -18,7 +18,7 @@ SELECT oncebox_create($text$
 --
 -- Each statement has a snapshot of its own under READ COMMITTED. The first one spares replays the lock of the row; the INSERT
 -- looks again, at the row as it is by then.
-CREATE FUNCTION idempotency_claim(p_hash bytea, p_tenant text, p_tag text, p_fingerprint bytea, p_owner uuid, p_lease interval,
+CREATE FUNCTION idempotency_claim(p_hash bytea, p_tenant text, p_principal bytea, p_tag text, p_fingerprint bytea, p_owner uuid, p_lease interval,
     p_ttl float8, p_recover boolean, OUT claimed boolean, OUT epoch integer, OUT rest float8, OUT state text,
     OUT fingerprint_tag text, OUT fingerprint bytea, OUT status smallint, OUT headers json, OUT omitted text, OUT body bytea)
 LANGUAGE plpgsql AS $f$
@@ -37,9 +37,9 @@ BEGIN
             DELETE FROM {schema}.idempotency_keys k WHERE k.key_hash = p_hash AND k.expires_at <= clock_timestamp();
         END IF;
         -- It is remembered for as long as it is claimed, however short the TTL.
-        INSERT INTO {schema}.idempotency_keys AS k (key_hash, tenant_id, state, fingerprint_tag, fingerprint, expires_at,
+        INSERT INTO {schema}.idempotency_keys AS k (key_hash, tenant_id, principal_hash, state, fingerprint_tag, fingerprint, expires_at,
             locked_until, owner, epoch)
-        SELECT p_hash, p_tenant, 'claimed', p_tag, p_fingerprint,
+        SELECT p_hash, p_tenant, p_principal, 'claimed', p_tag, p_fingerprint,
             CASE WHEN p_ttl < 0 THEN 'infinity' ELSE greatest(t.now + make_interval(secs => p_ttl), t.now + p_lease) END,
             t.now + p_lease, p_owner, 1
         FROM (SELECT clock_timestamp() AS now) t
