@@ -35,7 +35,7 @@ const (
 	listDead = `
 SELECT ` + rowColumns + `, died_at, coalesce(error_message, '') FROM (SELECT ` + listedColumns + ` FROM {schema}.outbox_dead) d
 WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
-	showDead  = `SELECT ` + rowColumns + `, died_at, coalesce(error_message, '') FROM {schema}.outbox_dead WHERE id = $1::uuid`
+	showDead  = `SELECT ` + rowColumns + `, died_at, coalesce(error_message, '') FROM {schema}.outbox_dead d WHERE %s`
 	countDead = `SELECT count(*) FROM {schema}.outbox_dead d WHERE %s`
 )
 
@@ -79,13 +79,14 @@ func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string
 
 // DeadLetter returns the dead letter with this id and its payload, [ErrNotDead] if there is none, and [ErrSeveralDead] if
 // there are more.
-func (s *Store) DeadLetter(ctx context.Context, id string) (DeadLetter, error) {
+func (s *Store) DeadLetter(ctx context.Context, id string, opts ...DeadOption) (DeadLetter, error) {
 	var d DeadLetter
 	parsed, err := uuid.Parse(id)
 	if err != nil {
 		return d, fmt.Errorf("outbox: show %q: %w", id, ErrNotDead)
 	}
-	rows, err := s.sql.Query(ctx, s.db, showDead, parsed.String())
+	w := deadWithID(parsed, opts)
+	rows, err := s.adHoc().Query(ctx, s.db, fmt.Sprintf(showDead, w), w.Args...)
 	if err != nil {
 		return d, wrap("show a dead letter", err)
 	}

@@ -30,14 +30,14 @@ const defaultBulk = 500
 // [ErrNotDead] if there is none with this id, and [ErrSeveralDead], having done nothing, if there are more.
 //
 // What has expired dies again. What is replayed under a key that another dead letter blocks waits for that one.
-func (s *Store) Replay(ctx context.Context, id string, by By) error {
-	return s.actOnOne(ctx, deed{action: ActionReplay, move: replayDead, by: by}, id)
+func (s *Store) Replay(ctx context.Context, id string, by By, opts ...DeadOption) error {
+	return s.actOnOne(ctx, deed{action: ActionReplay, move: replayDead, by: by}, id, opts)
 }
 
 // Discard deletes a dead letter for good; what waits behind it is published. by must give a reason. It returns
 // [ErrNotDead] if there is none with this id, and [ErrSeveralDead], having done nothing, if there are more.
-func (s *Store) Discard(ctx context.Context, id string, by By) error {
-	return s.actOnOne(ctx, deed{action: ActionDiscard, move: discardDead, by: by}, id)
+func (s *Store) Discard(ctx context.Context, id string, by By, opts ...DeadOption) error {
+	return s.actOnOne(ctx, deed{action: ActionDiscard, move: discardDead, by: by}, id, opts)
 }
 
 // ReplayAll replays the dead letters that the filter selects and that are dead when it begins, per key in the order of
@@ -141,7 +141,7 @@ FROM heads f WHERE h.lane = f.lane AND h.seq = f.seq`
 	schema_id, content_type, dedup_key, event_metadata, payload`
 )
 
-func (s *Store) actOnOne(ctx context.Context, d deed, id string) error {
+func (s *Store) actOnOne(ctx context.Context, d deed, id string, opts []DeadOption) error {
 	what := fmt.Sprintf("outbox: %s %s", d.action, id)
 	if err := d.validate(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -150,8 +150,7 @@ func (s *Store) actOnOne(ctx context.Context, d deed, id string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, ErrNotDead)
 	}
-	w := &pgsql.Where{}
-	w.Add("d.id = %s::uuid", parsed.String())
+	w := deadWithID(parsed, opts)
 	d.alone = true
 	b, err := s.act(ctx, d, w, 2)
 	if err == nil && b.moved == 0 {

@@ -175,6 +175,34 @@ func TestReplayedRowTakesThePlaceOfAFailedHead(t *testing.T) {
 	require.Equal(t, map[string][]string{r.Key: {"a1", "a2"}}, f.drain())
 }
 
+// An operator of one tenant neither sees nor touches a dead letter of another one.
+func TestDeadLetterOfAnotherTenant(t *testing.T) {
+	f := newFixture(t, nil)
+	ids := map[string]string{}
+	for _, act := range []string{"shown", "replayed", "discarded"} {
+		ids[act] = f.add(act, act)
+		f.kill(map[string]string{act: "no"})
+	}
+	letter, err := f.DeadLetter(t.Context(), ids["shown"], outbox.OfTenant("default"))
+	require.NoError(t, err)
+	require.Equal(t, "default", letter.TenantID)
+	by := outbox.By{Actor: "ann", Reason: "test"}
+	for _, tenant := range []string{"acme", ""} {
+		_, err = f.DeadLetter(t.Context(), ids["shown"], outbox.OfTenant(tenant))
+		require.ErrorIs(t, err, outbox.ErrNotDead)
+		require.ErrorIs(t, f.Replay(t.Context(), ids["replayed"], by, outbox.OfTenant(tenant)), outbox.ErrNotDead)
+		require.ErrorIs(t, f.Discard(t.Context(), ids["discarded"], by, outbox.OfTenant(tenant)), outbox.ErrNotDead)
+	}
+	n, err := f.CountDead(t.Context(), outbox.DeadFilter{})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, n)
+	require.NoError(t, f.Replay(t.Context(), ids["replayed"], by, outbox.OfTenant("default")))
+	require.NoError(t, f.Discard(t.Context(), ids["discarded"], by, outbox.OfTenant("default")))
+	n, err = f.CountDead(t.Context(), outbox.DeadFilter{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}
+
 func TestUnorderedRowsAreReplayed(t *testing.T) {
 	f := newFixture(t, nil)
 	for range 3 {
