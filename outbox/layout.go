@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -26,7 +27,11 @@ type layout struct {
 	lockSpace int32
 }
 
-const selectLayout = `SELECT lanes, hash_version, lock_space FROM {schema}.outbox_layout`
+// selectLayout also asks whether this role may see what the flush looks at. PostgreSQL 18 answers NULL to
+// pg_sequence_last_value where the right is missing, as it does for a sequence that was never used: the flush would take
+// that for "no tenant has ever moved", and store the rows of one that has in lanes of the wrong group.
+const selectLayout = `
+SELECT lanes, hash_version, lock_space, has_sequence_privilege('{schema}.outbox_moves', 'USAGE, SELECT') FROM {schema}.outbox_layout`
 
 func (s *Store) loadLayout(ctx context.Context, db bun.IDB) (*layout, error) {
 	if l := s.layout.Load(); l != nil {
@@ -34,8 +39,12 @@ func (s *Store) loadLayout(ctx context.Context, db bun.IDB) (*layout, error) {
 	}
 	var l layout
 	var version int
-	if err := s.sql.QueryRow(ctx, db, selectLayout, nil, &l.lanes, &version, &l.lockSpace); err != nil {
+	var seesMoves bool
+	if err := s.sql.QueryRow(ctx, db, selectLayout, nil, &l.lanes, &version, &l.lockSpace, &seesMoves); err != nil {
 		return nil, fmt.Errorf("outbox: read outbox_layout: %w", pgsql.Explain(err))
+	}
+	if !seesMoves {
+		return nil, errors.New("outbox: the role of this connection may not see which tenants have moved: GRANT USAGE ON SEQUENCE outbox_moves to it")
 	}
 	if version != hashVersion {
 		return nil, fmt.Errorf("outbox: the tables use hash version %d, this build knows %d: deploy a build that knows it", version, hashVersion)

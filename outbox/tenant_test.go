@@ -233,3 +233,39 @@ func TestTenantsAreEnteredWithTheirFirstEvent(t *testing.T) {
 	f.flush("c", 1)
 	require.False(t, others("c"))
 }
+
+// A role that may not see whether tenants have moved stores nothing. PostgreSQL up to 17 would refuse it anyway; 18 would
+// answer that none has.
+func TestRoleThatCannotSeeMovesStoresNothing(t *testing.T) {
+	f := newFixture(t, nil)
+	f.flush("acme", 1)
+	f.publishAll()
+	f.move("acme", 1)
+	role := "app_" + f.db.Schema
+	f.exec("CREATE ROLE " + role)
+	t.Cleanup(func() {
+		_, err := f.db.Exec("DROP OWNED BY " + role + "; DROP ROLE " + role)
+		require.NoError(t, err)
+	})
+	f.exec("GRANT USAGE ON SCHEMA " + f.db.Schema + " TO " + role)
+	f.exec("GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA " + f.db.Schema + " TO " + role)
+	f.exec("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA " + f.db.Schema + " TO " + role)
+	f.exec("GRANT USAGE ON SEQUENCE outbox_seq TO " + role)
+	add := func() error {
+		tx, err := f.db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }() // of no effect after the commit
+		_, err = tx.Exec("SET LOCAL ROLE " + role)
+		require.NoError(t, err)
+		store := outbox.NewStore(f.db.DB, &outbox.Config{Source: "test"})
+		if _, err := store.Add(t.Context(), tx, "order", []byte("x"), event.WithTenantID("acme")); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	require.ErrorContains(t, add(), "GRANT USAGE ON SEQUENCE outbox_moves")
+	require.Zero(t, f.count("outbox"))
+	f.exec("GRANT USAGE ON SEQUENCE outbox_moves TO " + role)
+	require.NoError(t, add())
+	require.Equal(t, 1, f.count("outbox WHERE lane >= 64"), "in the tenant's group")
+}
