@@ -53,11 +53,7 @@ func (r *relay) wake() {
 }
 
 func (r *relay) run(ctx context.Context) error {
-	// The child of today comes before the first settle. Without it rows would go to the DEFAULT child, and would have to
-	// be moved when the child is made.
-	if err := r.ensurePartitions(ctx); err != nil && ctx.Err() == nil {
-		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, sent rows go to the default one", "error", err)
-	}
+	r.ensurePartitions(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.supervise(ctx, "keeper", 0, r.beat) })
 	for i, w := range r.workers {
@@ -112,10 +108,14 @@ func away(err error) bool {
 	return unconnected || pgsql.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-func (r *relay) ensurePartitions(ctx context.Context) error {
-	ctx, cancel := r.bounded(ctx)
+// ensurePartitions makes the child of today before the first settle. Without it rows go to the DEFAULT child, and have to be
+// moved when the child is made. Nothing else depends on it: somebody who reads the table for long must not stop the relay.
+func (r *relay) ensurePartitions(ctx context.Context) {
+	bounded, cancel := r.bounded(ctx)
 	defer cancel()
-	return r.store.EnsurePartitions(ctx)
+	if err := r.store.EnsurePartitions(bounded); err != nil && ctx.Err() == nil {
+		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, sent rows go to the default one", "error", err)
+	}
 }
 
 func (r *relay) reconcile(ctx context.Context) error {
@@ -125,9 +125,7 @@ func (r *relay) reconcile(ctx context.Context) error {
 
 func (r *relay) runOnce(ctx context.Context) error {
 	defer r.handBack(context.WithoutCancel(ctx))
-	if err := r.ensurePartitions(ctx); err != nil {
-		return err
-	}
+	r.ensurePartitions(ctx)
 	renewed := time.Time{}
 	for ctx.Err() == nil {
 		if time.Since(renewed) >= r.p.cfg.Renew {

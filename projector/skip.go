@@ -34,7 +34,12 @@ func (s *skip) clone() skip {
 	return skip{to: s.to, stuck: s.stuck, keys: maps.Clone(s.keys), first: maps.Clone(s.first)}
 }
 
+// mostPausedKeys bounds what is remembered of a lane while a topic is paused, about 1 MiB. Keys beyond share a place, and
+// one that does so with a paused key waits as if it was that one.
+const mostPausedKeys = 1 << 15
+
 func (s *skip) pause(key uint64, seq int64) {
+	key %= mostPausedKeys
 	if s.keys == nil {
 		s.keys = map[uint64]int64{}
 	}
@@ -44,7 +49,7 @@ func (s *skip) pause(key uint64, seq int64) {
 }
 
 func (s *skip) waits(key uint64, seq int64) bool {
-	first, ok := s.keys[key]
+	first, ok := s.keys[key%mostPausedKeys]
 	return ok && first < seq
 }
 

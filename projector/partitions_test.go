@@ -1,0 +1,21 @@
+package projector_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Somebody reads the published rows for long, so no partition can be made. What is to be published is published.
+func TestRunOncePublishesBesideALongReader(t *testing.T) {
+	f := newFixture(t)
+	tx, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }() // before the schema is dropped
+	_, err = tx.Exec("SELECT FROM outbox_sent")
+	require.NoError(t, err)
+	f.add("a", "a1")
+	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+	require.Equal(t, []string{"a1"}, f.pub.types())
+	require.Equal(t, 1, f.rows("outbox_sent_default"), "and moves to its day when that can be made")
+}
