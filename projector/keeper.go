@@ -15,14 +15,18 @@ const leaseEnd = 50 * time.Millisecond
 
 // beat keeps, and waits until it is time to do so again: for Config.Renew, or less if another projector has not renewed its
 // leases for so long that they end before, or has handed lanes back. Its lanes are then taken at once and not up to Renew
-// later.
+// later. A relay that does not hear of lanes which are handed back asks often while others have lanes of its share.
 func (r *relay) beat(ctx context.Context) error {
+	r.short = false
 	if err := r.kept.after(r.keep)(ctx); err != nil {
 		return err
 	}
 	pause := r.p.cfg.Renew
 	if r.nextFree > 0 {
 		pause = min(pause, r.nextFree+leaseEnd)
+	}
+	if r.short && !r.hears.Load() {
+		pause = min(pause, r.p.cfg.SleepBusy)
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -129,6 +133,7 @@ func (r *relay) renew(ctx context.Context) (held int, err error) {
 func (r *relay) claim(ctx context.Context, n int) error {
 	until := time.Now().Add(r.p.cfg.Lease)
 	leases, err := r.store.Claim(ctx, r.p.cfg.Name, r.p.cfg.Group, n, r.p.cfg.Lease)
+	r.short = len(leases) < n-1 // shares are rounded up, so one may be missing for good
 	if err != nil || len(leases) == 0 {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 )
 
@@ -75,6 +76,18 @@ func TestSurplusLanesAreTakenByABeatThatComesAtOnce(t *testing.T) {
 	f.owns("second", 32)
 	// A worker that was awake while its lanes were marked gives them back in two parts.
 	require.LessOrEqual(t, f.rows("beats WHERE owner = 'second'"), 2+2*3, "two for each worker that gave lanes back")
+}
+
+// So it has if it hears of nothing.
+func TestSurplusLanesAreTakenBehindAPooler(t *testing.T) {
+	f := newFixture(t)
+	f.run(f.keeping("first", 20*time.Millisecond))
+	f.owns("first", 64)
+	cfg := sleepy()
+	cfg.Name, cfg.Lease, cfg.Renew, cfg.SleepBusy = "second", 2*time.Hour, time.Hour, 20*time.Millisecond
+	deaf := outbox.NewStore(f.db.Another(t), &outbox.Config{Source: "test", PollOnly: true})
+	f.run(f.relay(f.pub, cfg, deaf))
+	f.owns("second", 32)
 }
 
 // A heartbeat that is under way when a projector is told to stop must not come after its farewell: the others would leave

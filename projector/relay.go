@@ -35,6 +35,7 @@ type relay struct {
 	// These belong to the keeper.
 	unserved      []int64
 	unservedBeats int
+	short         bool          // others have lanes of this relay's share
 	nextFree      time.Duration // until a lane of somebody else may be free, as of the last beat
 }
 
