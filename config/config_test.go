@@ -93,6 +93,14 @@ func TestOpenDBSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	require.ErrorContains(t, err, "does not answer")
 	require.NotContains(t, err.Error(), "secret")
+	for _, url := range []string{
+		"postgres://user:%secret@host/app", "postgres://user:12/secret@host/app?sslmode=bogus", "postgres://user:1@%secret@host/app",
+		"postgres://host/app?sslmode=bogus&password=secret", "host=h password = secret sslmode=bogus", "host=h password = 'a secret' sslmode=bogus",
+	} {
+		_, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: url})
+		require.ErrorContains(t, err, "ONCEBOX_DATABASE_URL", url)
+		require.NotContains(t, err.Error(), "secret", url)
+	}
 }
 
 func TestOpenDBPutsTheSchemaFirst(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -24,6 +25,12 @@ const (
 	idleInTransaction = 5 * time.Minute
 )
 
+// redacted leaves out the password of what is no database's URL. pgx does so too, as far as it understands the text.
+func redacted(text string) string {
+	text = regexp.MustCompile(`(?s)(//[^/:@]*):.*@`).ReplaceAllString(text, "$1:xxxxx@")
+	return regexp.MustCompile(`(password\s*=\s*)('[^']*'|[^\s&]+)`).ReplaceAllString(text, "${1}xxxxx")
+}
+
 // OpenDB opens the database and checks that it answers.
 //
 // The driver is pgx, because it cancels statements on the server and tells when COMMIT was answered with a rollback.
@@ -37,8 +44,7 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	}
 	pc, err := pgx.ParseConfig(cfg.DatabaseURL)
 	if err != nil {
-		// The error of pgx leaves the password out.
-		return nil, fmt.Errorf("config: OpenDB: ONCEBOX_DATABASE_URL: %w", err)
+		return nil, errors.New("config: OpenDB: ONCEBOX_DATABASE_URL: " + redacted(err.Error()))
 	}
 	if pc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		pc.DefaultQueryExecMode = pgx.QueryExecModeExec

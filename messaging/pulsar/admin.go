@@ -22,10 +22,11 @@ import (
 
 // admin speaks to the admin API about the topics of one namespace.
 type admin struct {
-	base      string // of the API, without a slash at its end
+	base      string // of the API, without a slash at its end and without a password
 	namespace string // tenant/namespace
 	token     string
 	tokenFile string
+	user      *url.Userinfo // of the URL; nil: none
 	http      *http.Client
 }
 
@@ -65,13 +66,37 @@ func newAdmin(c *Config) (*admin, error) {
 	if err != nil {
 		return nil, err
 	}
+	base, err := url.Parse(c.AdminURL)
+	if err != nil {
+		return nil, errors.New("pulsar: Config.AdminURL is no URL")
+	}
+	user := base.User
+	base.User = nil
 	return &admin{
-		base: c.AdminURL + "/admin/v2", namespace: c.Tenant + "/" + c.Namespace, token: c.Token, tokenFile: c.TokenFile,
+		base: base.String() + "/admin/v2", namespace: c.Tenant + "/" + c.Namespace, token: c.Token, tokenFile: c.TokenFile, user: user,
 		http: &http.Client{
-			Timeout:   c.OperationTimeout,
-			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, IdleConnTimeout: 30 * time.Second},
+			Timeout:       c.OperationTimeout,
+			Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, IdleConnTimeout: 30 * time.Second},
+			CheckRedirect: stayAuthorized,
 		},
 	}, nil
+}
+
+// maxRedirects is that of net/http.
+const maxRedirects = 10
+
+// stayAuthorized follows a broker to the one that owns the topic, with the same credentials: net/http leaves them out where
+// the host is another one. It does not take them from https to http.
+func stayAuthorized(req *http.Request, via []*http.Request) error {
+	before := via[len(via)-1]
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("%d redirects, the last one to %s", len(via), req.URL.Redacted())
+	}
+	const name = "Authorization"
+	if credentials := before.Header.Get(name); credentials != "" && req.URL.Scheme == before.URL.Scheme {
+		req.Header.Set(name, credentials)
+	}
+	return nil
 }
 
 func adminTLS(c *Config) (*tls.Config, error) {
@@ -237,6 +262,9 @@ func (a *admin) authorize(req *http.Request) error {
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
+	} else if a.user != nil {
+		password, _ := a.user.Password()
+		req.SetBasicAuth(a.user.Username(), password)
 	}
 	return nil
 }

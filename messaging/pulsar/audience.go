@@ -37,7 +37,7 @@ func (t *topic) lookFirst() {
 		switch err := t.look(ctx); {
 		case isTimeout(err):
 			b.presence.fail()
-			b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer; nobody looks at who consumes the topics", "url", b.cfg.AdminURL, "error", err)
+			b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer; nobody looks at who consumes the topics", "url", b.admin.base, "error", err)
 		case err != nil:
 			return // the broker is in trouble; who makes the next producer looks again
 		}

@@ -26,7 +26,7 @@ type Config struct {
 	// AdminURL is where its admin API is. It is used to make topics and subscriptions, and to look at them; without it
 	// both are made by using them, and topics get no partitions. One that gives no answer for AdminTimeout counts as
 	// missing for a minute, and nothing that is published waits for it. Default: the first host of URL, http and port
-	// 8080, for pulsar+ssl https and port 8443.
+	// 8080, for pulsar+ssl https and port 8443. User and password of the URL are sent (Basic) unless there is a token.
 	AdminURL string `env:"ADMIN_URL"`
 	// AdminTimeout is how long the admin API gets at the start to show that it is there; it may come up later than the
 	// broker. Default: 20s if AdminURL is given, 2s if it is guessed.
@@ -158,12 +158,17 @@ func (c *Config) validateURLs() error {
 		return errors.New("pulsar: Config.URL is empty: give the broker's address, pulsar://host:6650 (ONCEBOX_PULSAR_URL)")
 	}
 	if !strings.HasPrefix(c.URL, "pulsar://") && !strings.HasPrefix(c.URL, "pulsar+ssl://") || c.AdminURL == "" {
-		return fmt.Errorf("pulsar: Config.URL %q does not look like pulsar://host:6650 or pulsar+ssl://host:6651", c.URL)
+		return fmt.Errorf("pulsar: Config.URL %q does not look like pulsar://host:6650 or pulsar+ssl://host:6651", redacted(c.URL))
 	}
 	if u, err := url.Parse(c.AdminURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("pulsar: Config.AdminURL %q does not look like http://host:8080", c.AdminURL)
+		return fmt.Errorf("pulsar: Config.AdminURL %q does not look like http://host:8080", redacted(c.AdminURL))
 	}
 	return nil
+}
+
+// redacted is a URL, which may be none, without the password.
+func redacted(text string) string {
+	return regexp.MustCompile(`(//[^/:@]*):.*@`).ReplaceAllString(text, "$1:xxxxx@")
 }
 
 func (c *Config) withDefaults() Config {

@@ -70,7 +70,7 @@ func (b *Broker) hasAdmin(ctx context.Context) bool {
 		return true
 	case b.presence.fail():
 		b.log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used; topics are made without partitions and subscriptions by subscribing. "+
-			"Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", b.cfg.AdminURL, "error", err)
+			"Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", b.admin.base, "error", err)
 	}
 	return false
 }
