@@ -148,3 +148,11 @@ func TestNothingLinksTheBrokerUnasked(t *testing.T) {
 		}
 	}
 }
+
+// Of a database that the program opened itself, only Run can tell.
+func TestRunNamesTheSettingForAPooler(t *testing.T) {
+	db := pgtest.Migrated(t).Pooled(t)
+	app, err := oncebox.New(db.DB, nil, quickConfig())
+	require.NoError(t, err)
+	require.ErrorContains(t, app.Run(t.Context(), oncebox.Cleaner), "set ONCEBOX_POOLER=true")
+}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -29,7 +30,8 @@ const (
 //
 //	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 //
-// It returns an error at once when the tables are missing or a part is unknown.
+// It returns an error at once when the tables are missing, a part is unknown, or a pooler that Config.Pooler does not know of loses
+// prepared statements.
 func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
@@ -41,6 +43,11 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	}
 	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.log}); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("oncebox: Run: %w", err)
+	}
+	if !a.cfg.Outbox.Pooler || !a.cfg.Inbox.Pooler || !a.cfg.Idempotency.Pooler {
+		if err := pgsql.CheckSession(ctx, a.db); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("oncebox: Run: %w", err)
+		}
 	}
 	if err := a.declare(ctx); err != nil && ctx.Err() == nil {
 		if slices.Contains(parts, Relay) || slices.Contains(parts, Consumers) {

@@ -31,7 +31,7 @@ func redacted(text string) string {
 	return regexp.MustCompile(`(password\s*=\s*)('[^']*'|[^\s&]+)`).ReplaceAllString(text, "${1}xxxxx")
 }
 
-// OpenDB opens the database and checks that it answers.
+// OpenDB opens the database and checks that it answers, and that it keeps prepared statements unless cfg.Pooler.
 //
 // The driver is pgx, because it cancels statements on the server and tells when COMMIT was answered with a rollback.
 // bun writes arguments into the text of its statements, so that each is new to the server: preparing them would only
@@ -70,9 +70,12 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	db := bun.NewDB(pool, pgdialect.New())
 	if err := db.PingContext(ctx); err != nil {
-		return nil, errors.Join(
-			fmt.Errorf("config: OpenDB: PostgreSQL at %s:%d, database %q, does not answer: start it, or correct ONCEBOX_DATABASE_URL: %w",
-				pc.Host, pc.Port, pc.Database, err), db.Close())
+		return nil, errors.Join(refused(pc, err), db.Close())
+	}
+	if !cfg.Pooler {
+		if err := pgsql.CheckSession(ctx, db); err != nil {
+			return nil, errors.Join(fmt.Errorf("config: OpenDB: %w", err), db.Close())
+		}
 	}
 	return db, nil
 }

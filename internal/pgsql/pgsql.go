@@ -133,6 +133,10 @@ const (
 	CodeUndefinedTable       = "42P01"
 	CodeUndefinedFunction    = "42883"
 	CodeInvalidStatementName = "26000"
+	CodeProtocolViolation    = "08P01"
+	CodeUndefinedObject      = "42704"
+	CodeInvalidCatalogName   = "3D000"
+	codeDuplicateStatement   = "42P05"
 	CodeInFailedTransaction  = "25P02"
 )
 
@@ -163,8 +167,12 @@ func IsConnectionError(err error) bool {
 
 // Explain adds to an error what to do about it, where that is known.
 func Explain(err error) error {
-	if code := Code(err); code == CodeUndefinedTable || code == CodeUndefinedFunction {
+	switch Code(err) {
+	case CodeUndefinedTable, CodeUndefinedFunction:
 		return fmt.Errorf("%w: oncebox's tables are missing: call migrations.Up (App.Migrate) first, or set the schema they are in", err)
+	case CodeInvalidStatementName, codeDuplicateStatement:
+		return fmt.Errorf("%w: %w", err, ErrPooler)
+	default:
+		return err
 	}
-	return err
 }

@@ -141,6 +141,11 @@ func TestCodes(t *testing.T) {
 	require.ErrorContains(t, pgsql.Explain(err), "migrations.Up (App.Migrate)")
 	require.ErrorIs(t, pgsql.Explain(err), err)
 
+	_, err = db.ExecContext(t.Context(), "EXECUTE no_such_statement")
+	require.Equal(t, pgsql.CodeInvalidStatementName, pgsql.Code(err))
+	require.ErrorIs(t, pgsql.Explain(err), pgsql.ErrPooler)
+	require.ErrorIs(t, pgsql.Explain(err), err)
+
 	require.Empty(t, pgsql.Code(nil))
 	require.Empty(t, pgsql.Code(sql.ErrNoRows))
 	require.Empty(t, pgsql.Code(errors.New("23505")))

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// poolerServers is how many connections to the server a pooler has.
+// poolerServers is how many connections to the server a pooler has, unless a test says so.
 const poolerServers = 8
 
 // pooler is a transaction-mode pooler, as PgBouncer is one: a client has a connection to the server for the length of a transaction,
@@ -41,11 +41,17 @@ type pooler struct {
 // with all such poolers, nothing can be prepared, and locks of the session belong to nobody.
 func (db *DB) Pooled(t testing.TB) *DB {
 	t.Helper()
+	return db.PooledBy(t, poolerServers)
+}
+
+// PooledBy is Pooled with so many connections to the server. Through one, all transactions run in the same session, one after the other.
+func (db *DB) PooledBy(t testing.TB, servers int) *DB {
+	t.Helper()
 	cfg, err := pgconn.ParseConfig(db.DSN)
 	require.NoError(t, err)
 	delete(cfg.RuntimeParams, "default_query_exec_mode") // is for pgx
-	p := &pooler{t: t, server: cfg, servers: make(chan *poolerServer, poolerServers), clients: map[uint32]*poolerClient{}}
-	for range poolerServers {
+	p := &pooler{t: t, server: cfg, servers: make(chan *poolerServer, servers), clients: map[uint32]*poolerClient{}}
+	for range servers {
 		p.servers <- nil
 	}
 	p.listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -92,7 +98,7 @@ func (p *pooler) stop() {
 		_ = c.conn.Close()
 	}
 	p.mu.Unlock()
-	for range poolerServers {
+	for range cap(p.servers) {
 		if s := <-p.servers; s != nil {
 			_ = s.conn.Close()
 		}

@@ -1,0 +1,34 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// refused says what to do about a connection that could not be opened.
+func refused(pc *pgx.ConnConfig, err error) error {
+	what := "does not answer: start it, or correct ONCEBOX_DATABASE_URL"
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+		what = advice(answer.Code)
+	}
+	return fmt.Errorf("config: OpenDB: PostgreSQL at %s:%d, database %q, %s: %w", pc.Host, pc.Port, pc.Database, what, err)
+}
+
+// advice is for the SQLSTATE with which the server, or a pooler before it, refused the connection (PostgreSQL, Appendix A).
+func advice(code string) string {
+	switch {
+	case code == pgsql.CodeProtocolViolation || code == pgsql.CodeUndefinedObject: // so do poolers, which know few parameters
+		return "refuses a parameter of the session. If it is a pooler of transactions, set ONCEBOX_POOLER=true. If it pools sessions, set " +
+			"ONCEBOX_IDLE_IN_TRANSACTION=-1ns, or have it ignore the parameter (PgBouncer: ignore_startup_parameters)"
+	case strings.HasPrefix(code, "28") || code == pgsql.CodeInvalidCatalogName:
+		return "refuses user, password or database: correct ONCEBOX_DATABASE_URL, or make what it names"
+	default:
+		return "refuses the connection"
+	}
+}
