@@ -125,7 +125,7 @@ func (i *Inbox) expireAudit(ctx context.Context) error {
 	}
 	for n := int64(chunk); n == chunk; {
 		var err error
-		if n, err = i.sql.Exec(ctx, i.units.DB(ctx), forgetAudit, i.cfg.AuditRetention, chunk); err != nil {
+		if n, err = i.patient.Exec(ctx, i.units.DB(ctx), forgetAudit, i.cfg.AuditRetention, chunk); err != nil {
 			return wrapErr("delete old entries of the audit", err)
 		}
 	}

@@ -54,7 +54,10 @@ func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) er
 	if !ok {
 		return w.oneByOne(ctx, msgs)
 	}
-	err := w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b) }, readCommitted())
+	timed, cancel := w.timed(ctx)
+	err := w.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b) }, readCommitted())
+	err = explainLate(timed, err)
+	cancel()
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, errGeneration) {
 			return err
@@ -141,9 +144,11 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 	args := []any{entering.keys, w.consumer, entering.tenants, entering.sources, entering.locks, w.lockTimeout()}
 	queued := &pgx.Batch{}
 	queued.Queue(w.sql.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.read(rows, b.became) })
-	ok, err := u.Send(ctx, queued)
+	bounded, cancel := w.bounded(ctx)
+	defer cancel()
+	ok, err := u.Send(bounded, queued)
 	if !ok {
-		err = w.queryAll(ctx, u.DB(), args, entering, b.became)
+		err = w.queryAll(bounded, u.DB(), args, entering, b.became)
 	}
 	if err != nil {
 		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.keys), w.consumer, explain(err))

@@ -62,6 +62,10 @@ type Config struct {
 	// died: their tries are counted before their handler runs, so that a message that kills its process does not do so for
 	// ever. It should be what one consumer may have at once; more if [AtOnce] says so; -1: none. Default: 128.
 	Suspects int `env:"SUSPECTS"`
+	// HandlerTimeout is how long one try of a handler may take, with its transaction; for a batch, all of its handlers. Then its context is
+	// cancelled, what it did is undone, and the try counts as failed. [HandlerTimeout] says otherwise for one consumer. -1: no limit.
+	// Default: 5m.
+	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
 	// LockTimeout is how long a message waits for another one of its key, or a copy of itself, that is being handled by another
 	// process, at least 1ms. Then it is put off for half a second, so that a process that hangs does not take the slots of
 	// others; that is no try. Default: 250ms.
@@ -74,6 +78,9 @@ type Config struct {
 	// LeaseTTL is how long a process that handles a message of [Inbox.WrapLeased] may be silent before another one takes the
 	// message over, at least 1s. It is renewed every third of it, so it bounds no handler. Default: 30s.
 	LeaseTTL time.Duration `env:"LEASE_TTL"`
+	// DrainTimeout is how long handlers of parked messages may take to end once [Inbox.RunParked] stops, before their context is
+	// cancelled; -1: it is cancelled at once. Default: 30s.
+	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
 	// PollInterval is how often a process looks for keys that others parked. Default: 1s.
 	PollInterval time.Duration `env:"POLL_INTERVAL"`
 
@@ -104,6 +111,9 @@ func (c *Config) Validate() error {
 	if c.DeployWait < -1 {
 		errs = append(errs, fmt.Errorf("inbox: Config.DeployWait is %s: give a duration, or -1 to wait without end", c.DeployWait))
 	}
+	if c.HandlerTimeout < -1 || c.DrainTimeout < -1 {
+		errs = append(errs, errors.New("inbox: Config.HandlerTimeout or DrainTimeout is negative: give a duration, or -1 for no limit, and to cancel at once"))
+	}
 	if c.Suspects < -1 {
 		errs = append(errs, fmt.Errorf("inbox: Config.Suspects is %d: give a count, or -1 for none", c.Suspects))
 	}
@@ -132,7 +142,8 @@ func (c *Config) withDefaults() Config {
 	}
 	for field, value := range map[*time.Duration]time.Duration{
 		&out.Retention: DefaultRetention, &out.RetryDelay: 5 * time.Second, &out.RetryMaxDelay: 10 * time.Minute,
-		&out.AuditRetention: DefaultAuditRetention, &out.DeployWait: 7 * 24 * time.Hour, &out.LockTimeout: 250 * time.Millisecond,
+		&out.AuditRetention: DefaultAuditRetention, &out.DeployWait: 7 * 24 * time.Hour, &out.HandlerTimeout: 5 * time.Minute, &out.DrainTimeout: 30 * time.Second,
+		&out.LockTimeout: 250 * time.Millisecond,
 		&out.ParkedLease: 30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
 	} {
 		if *field == 0 {

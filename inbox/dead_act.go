@@ -157,7 +157,7 @@ func (i *Inbox) actOnAll(ctx context.Context, d deed, filter DeadFilter, bulk *B
 	}
 	// What dies from now on, perhaps because it was replayed, is left for another call: this one ends.
 	var now time.Time
-	if err := i.sql.QueryRow(ctx, i.units.DB(ctx), `SELECT clock_timestamp()`, nil, &now); err != nil {
+	if err := i.patient.QueryRow(ctx, i.units.DB(ctx), `SELECT clock_timestamp()`, nil, &now); err != nil {
 		return 0, wrapErr("ask for the time", err)
 	}
 	if filter.DiedBefore.IsZero() || filter.DiedBefore.After(now) {

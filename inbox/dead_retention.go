@@ -22,7 +22,7 @@ func (i *Inbox) expireDead(ctx context.Context) error {
 		return nil
 	}
 	var before time.Time
-	if err := i.sql.QueryRow(ctx, i.units.DB(ctx), oldAge, []any{i.cfg.DeadRetention}, &before); err != nil {
+	if err := i.patient.QueryRow(ctx, i.units.DB(ctx), oldAge, []any{i.cfg.DeadRetention}, &before); err != nil {
 		return wrapErr("ask for the time", err)
 	}
 	by := By{Actor: retentionActor, Reason: "dead for more than " + i.cfg.DeadRetention.String()}

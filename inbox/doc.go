@@ -17,7 +17,8 @@
 //
 //   - nil: the message is handled.
 //   - an error: what the handler did is undone. The message is tried again where it is, its key held, [Config.Tries] times in all;
-//     then it is parked: it waits in the table inbox_parked, and at the broker it is settled.
+//     then it is parked: it waits in the table inbox_parked, and at the broker it is settled. A handler that does not end within
+//     [Config.HandlerTimeout] has its context cancelled and has failed, whatever it returns.
 //   - [messaging.RetryAfter]: the same, with a pause of its own. It is parked at once if that is longer than [Config.RetryDelay].
 //   - [event.ErrNewerVersion], [event.ErrUnknownType] or [messaging.ErrNoHandler]: this build of the program does not know the message.
 //     It is parked at once and tried again until a build that knows it is deployed, at most for [Config.DeployWait]; these tries do

@@ -98,7 +98,9 @@ func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, ar
 		}
 		return rows.Err()
 	})
-	ok, err := u.Send(ctx, b)
+	bounded, cancel := i.bounded(ctx)
+	defer cancel()
+	ok, err := u.Send(bounded, b)
 	if !ok {
 		return i.sql.Exec(ctx, u.DB(), statement, args...)
 	}

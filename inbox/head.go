@@ -119,7 +119,11 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 			return ranNothing, i.lostKey(ctx, k, counted, err)
 		}
 	}
-	err := i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+	timed, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := i.limit(cancel)
+	defer limit.stop()
+	err := i.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
 		// Before the lock of the key, as everybody does.
 		if err = i.gateOf(ctx, u.DB(), k.consumer); err != nil {
 			return err
@@ -138,9 +142,11 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 			outcome = "duplicate"
 			return nil
 		}
+		limit.reset(w.timeout)
 		m := messaging.NewMessage(h.envelope, h.try(counted), nil)
 		return w.parked.Handle(ctx, m)
 	}, readCommitted())
+	err = explainLate(timed, err)
 	switch {
 	case err == nil:
 		i.count(ctx, k.consumer, outcome)
@@ -202,6 +208,8 @@ func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, 
 	if got == 0 {
 		return h, errOthers
 	}
+	ctx, cancel := i.bounded(ctx)
+	defer cancel()
 	rows, err := i.sql.Query(ctx, tx, readHead, k.consumer, k.lock, i.owner)
 	if err != nil {
 		return h, err

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
@@ -24,6 +25,9 @@ type Inbox struct {
 	units *uow.Manager
 	cfg   Config
 	sql   *pgsql.Runner
+	// patient runs what may take long: cleaning, and what waits for handlers to end.
+	patient *pgsql.Runner
+	answer  time.Duration // how long a statement of sql may take, besides waiting for locks
 
 	log        *slog.Logger
 	messages   metric.Int64Counter
@@ -48,14 +52,16 @@ type handlerKey struct{ consumer, topic string }
 func New(m *uow.Manager, cfg *Config) *Inbox {
 	c := cfg.withDefaults()
 	meter := otelx.Meter(c.MeterProvider, "inbox")
-	return &Inbox{
-		units: m, cfg: c, sql: pgsql.New(c.Schema, c.Pooler),
+	i := &Inbox{
+		units: m, cfg: c, patient: pgsql.New(c.Schema, c.Pooler), answer: answerTimeout,
 		log:      otelx.Logger(c.Logger),
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
 		unknown: map[unknownToBuild]struct{}{},
 	}
+	i.sql = i.patient.Within(i.patience())
+	return i
 }
 
 // Wrap returns a handler that has next handle each message once; see the package documentation. The name of the
@@ -89,6 +95,7 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 		Name: family(consumer), Logger: i.cfg.Logger, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
 	})
 	suspects := i.cfg.Suspects
+	w.timeout = i.cfg.HandlerTimeout
 	for _, opt := range opts {
 		opt(w)
 	}

@@ -74,6 +74,8 @@ WHERE consumer = $1::text AND key_lock = $2::bigint AND EXISTS (SELECT FROM rest
 )
 
 func (i *Inbox) claimKeys(ctx context.Context, consumer string, n int) (keys []parkedKey, err error) {
+	ctx, cancel := i.bounded(ctx)
+	defer cancel()
 	rows, err := i.sql.Query(ctx, i.units.DB(ctx), claimKeys, consumer, n, i.owner, i.cfg.ParkedLease)
 	if err != nil {
 		return nil, fmt.Errorf("inbox: take keys of consumer %s: %w", consumer, pgsql.Explain(err))

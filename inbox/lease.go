@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,8 +94,10 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 		TTL: l.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
 		Log: l.log, What: "a message", Attrs: []any{"consumer", l.consumer, "message_key", l.id.key.String()},
 	}, l.since)
-	lost, err = l.held.Hold(ctx, func(ctx context.Context) error { return call(ctx, h, m) })
-	return err, lost
+	timed, cancel := l.timed(ctx)
+	defer cancel()
+	lost, err = l.held.Hold(timed, func(ctx context.Context) error { return cmp.Or(call(ctx, h, m), tooLate(ctx)) })
+	return explainLate(timed, err), lost
 }
 
 func (l *lease) renew(ctx context.Context) (ours bool, err error) {

@@ -1,5 +1,7 @@
 package inbox
 
+import "time"
+
 // Option changes one wrapped handler.
 type Option func(*wrapped)
 
@@ -9,6 +11,15 @@ func Unordered() Option { return func(w *wrapped) { w.unordered = true } }
 
 // AtOnce says how many messages the consumer may have at once, its Queue, if that may be more than [Config.Suspects].
 func AtOnce(n int) Option { return func(w *wrapped) { w.atOnce = n } }
+
+// HandlerTimeout is [Config.HandlerTimeout] for one consumer. 0: as configured.
+func HandlerTimeout(d time.Duration) Option {
+	return func(w *wrapped) {
+		if d != 0 {
+			w.timeout = d
+		}
+	}
+}
 
 // Durable has messages stored, settled, and then handled from the database by [Inbox.RunParked]: for handlers that take so
 // long that the broker should not wait for them, and for many messages that come at once. Their order is kept. Without it the

@@ -121,7 +121,7 @@ func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Un
 		if err := r.exec(ctx, u.DB(), forgetConsumer, now); err != nil {
 			return err
 		}
-		err := r.box.sql.QueryRow(ctx, u.DB(), nextGeneration, []any{r.name, r.id, r.box.cfg.ParkedLease, r.view.generation}, &generation)
+		err := r.box.patient.QueryRow(ctx, u.DB(), nextGeneration, []any{r.name, r.id, r.box.cfg.ParkedLease, r.view.generation}, &generation)
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrRebuilding
 		}
@@ -151,7 +151,7 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 	if err := r.exec(ctx, tx, closeGate, r.name); err != nil {
 		return false, err
 	}
-	mine, err := r.box.sql.Exec(ctx, tx, stillMine, r.name, r.id, r.view.generation)
+	mine, err := r.box.patient.Exec(ctx, tx, stillMine, r.name, r.id, r.view.generation)
 	if err != nil || mine == 0 {
 		return false, errors.Join(ErrRebuilding, pgsql.Explain(err))
 	}
@@ -159,7 +159,7 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 		return false, err
 	}
 	var taken int
-	if err := r.box.sql.QueryRow(ctx, tx, drain, []any{now + aside, portion, now}, &taken); err != nil {
+	if err := r.box.patient.QueryRow(ctx, tx, drain, []any{now + aside, portion, now}, &taken); err != nil {
 		return false, pgsql.Explain(err)
 	}
 	if taken == portion {
@@ -173,6 +173,6 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 }
 
 func (r *rebuild) exec(ctx context.Context, tx bun.IDB, statement string, args ...any) error {
-	_, err := r.box.sql.Exec(ctx, tx, statement, args...)
+	_, err := r.box.patient.Exec(ctx, tx, statement, args...)
 	return pgsql.Explain(err)
 }

@@ -108,7 +108,7 @@ func (i *Inbox) EnsurePartitions(ctx context.Context) error {
 	for day := -1; day <= daysAhead; day++ {
 		// Each in a transaction of its own: locks are held as shortly as possible.
 		err := i.patiently(ctx, func() error {
-			_, err := i.sql.Exec(ctx, i.units.DB(ctx), makePartition, day)
+			_, err := i.patient.Exec(ctx, i.units.DB(ctx), makePartition, day)
 			return err
 		})
 		if err != nil {
@@ -130,7 +130,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 	for _, day := range days {
 		var emptied bool
 		err := i.patiently(ctx, func() error {
-			return i.sql.QueryRow(ctx, i.units.DB(ctx), emptyPartition, []any{day, i.cfg.Retention}, &emptied)
+			return i.patient.QueryRow(ctx, i.units.DB(ctx), emptyPartition, []any{day, i.cfg.Retention}, &emptied)
 		})
 		switch {
 		case err != nil:
@@ -141,7 +141,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 	}
 	for _, day := range empty {
 		err := i.patiently(ctx, func() error {
-			_, err := i.sql.Exec(ctx, i.units.DB(ctx), dropPartition, day)
+			_, err := i.patient.Exec(ctx, i.units.DB(ctx), dropPartition, day)
 			return err
 		})
 		if inUse(err) {
@@ -156,7 +156,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 
 // expired returns the days of the children that may be dropped.
 func (i *Inbox) expired(ctx context.Context) (days []string, err error) {
-	rows, err := i.sql.Query(ctx, i.units.DB(ctx), expired, i.cfg.Retention)
+	rows, err := i.patient.Query(ctx, i.units.DB(ctx), expired, i.cfg.Retention)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (i *Inbox) expired(ctx context.Context) (days []string, err error) {
 // Forget says that a consumer will never run again. What it has handled is kept for as long after its last run as it was
 // before, so that nothing happens twice when it comes back after a long time; of a name that is given up nobody needs it.
 func (i *Inbox) Forget(ctx context.Context, consumer string) error {
-	_, err := i.sql.Exec(ctx, i.units.DB(ctx), forgetConsumer, consumer)
+	_, err := i.patient.Exec(ctx, i.units.DB(ctx), forgetConsumer, consumer)
 	if err != nil {
 		return fmt.Errorf("inbox: forget consumer %s: %w", consumer, pgsql.Explain(err))
 	}
@@ -186,7 +186,7 @@ func (i *Inbox) deleteExpired(ctx context.Context) error {
 	for _, statement := range []string{deleteForeign, deleteDefault, deleteAttempts, deleteSteps, deleteLeases} {
 		for n := int64(chunk); n == chunk; {
 			var err error
-			if n, err = i.sql.Exec(ctx, i.units.DB(ctx), statement, i.cfg.Retention, chunk); err != nil {
+			if n, err = i.patient.Exec(ctx, i.units.DB(ctx), statement, i.cfg.Retention, chunk); err != nil {
 				return fmt.Errorf("inbox: delete expired entries: %w", pgsql.Explain(err))
 			}
 		}

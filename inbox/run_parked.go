@@ -13,12 +13,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-const (
-	// turn is how many messages of one key are handled before others get their turn.
-	turn = 100
-	// drainTimeout is how long handlers of parked messages may take to end once they should.
-	drainTimeout = 30 * time.Second
-)
+// turn is how many messages of one key are handled before others get their turn.
+const turn = 100
 
 // runner works on the keys that do not flow.
 type runner struct {
@@ -36,7 +32,7 @@ type runner struct {
 // RunParked handles parked messages, of the consumers that were wrapped by this inbox, until ctx is done: each as soon as it
 // is due, those of one key one after the other. Any number of processes may do so. Without it, what was parked stays parked.
 //
-// Handlers do not see ctx being cancelled; they get 30 seconds to end. Errors of the database are logged and outwaited.
+// Handlers do not see ctx being cancelled; they get [Config.DrainTimeout] to end. Errors of the database are logged and outwaited.
 func (i *Inbox) RunParked(ctx context.Context) error {
 	r := &runner{
 		Inbox: i, slots: make(chan struct{}, max(i.cfg.ParkedConcurrency, 1)), freed: make(chan struct{}, 1), keys: map[parkedKey]struct{}{},
@@ -45,7 +41,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 	defer abandon()
 	go func() {
 		<-ctx.Done()
-		if backoff.Wait(handling, drainTimeout) == nil {
+		if backoff.Wait(handling, max(i.cfg.DrainTimeout, 0)) == nil {
 			abandon()
 		}
 	}()

@@ -50,7 +50,7 @@ WHERE c.consumer IS NOT NULL ORDER BY c.consumer`
 
 // Stats reads the state of all consumers that have something parked or dead, by their names.
 func (i *Inbox) Stats(ctx context.Context) ([]Stats, error) {
-	rows, err := i.sql.Query(ctx, i.units.DB(ctx), statistics)
+	rows, err := i.patient.Query(ctx, i.units.DB(ctx), statistics)
 	if err != nil {
 		return nil, wrapErr("read statistics", err)
 	}

@@ -161,6 +161,8 @@ func (l *lease) loadSteps(ctx context.Context) error {
 		return nil
 	}
 	done := map[string][]byte{}
+	ctx, cancel := l.bounded(ctx)
+	defer cancel()
 	rows, err := l.sql.Query(ctx, l.units.DB(ctx), loadSteps, l.id.args()...)
 	if err != nil {
 		return pgsql.Explain(err)

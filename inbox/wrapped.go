@@ -26,7 +26,8 @@ type wrapped struct {
 	leased             bool        // next runs under a lease and not in a unit
 	of                 *membership // nil: of no projection
 
-	atOnce int // how many messages the consumer may have
+	atOnce  int           // how many messages the consumer may have
+	timeout time.Duration // of a try; negative: none
 
 	// suspects is how many messages may still be those that another process died of.
 	suspects atomic.Int64
@@ -113,7 +114,9 @@ func (w *wrapped) mustCount(ctx context.Context, m *messaging.Message) bool {
 
 // try runs the handler in a unit, if the message is fresh.
 func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tried attempts) (became entry, err error) {
-	err = w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+	timed, cancel := w.timed(ctx)
+	defer cancel()
+	err = w.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
 		became, err = w.enter(ctx, u, id)
 		switch {
 		case err != nil || became == duplicate:
@@ -130,7 +133,7 @@ func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tr
 		// Not before the handler: copies of the message in other processes count their tries in the same row.
 		return w.forgetAttempts(ctx, u.DB(), id)
 	}, readCommitted())
-	return became, err
+	return became, explainLate(timed, err)
 }
 
 // store parks what has not been tried.

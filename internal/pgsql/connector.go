@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -51,6 +52,24 @@ type laterKey struct{}
 // [database/sql] and [Pipeline] only.
 func BeginLater(ctx context.Context) context.Context {
 	return context.WithValue(ctx, laterKey{}, true)
+}
+
+// pingTimeout is how long a connection of the pool may take to answer whether it is alive. Those to a host that has vanished never
+// answer, and the caller may have minutes.
+const pingTimeout = 5 * time.Second
+
+// ResetSession is called by database/sql before it hands the connection out again; it pings one that has been idle for a while.
+func (c *conn) ResetSession(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return c.beneath.ResetSession(ctx)
+}
+
+// Ping asks the server for an answer.
+func (c *conn) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return c.beneath.Ping(ctx)
 }
 
 // BeginTx begins a transaction, at once or with its first statement.

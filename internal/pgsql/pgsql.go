@@ -16,6 +16,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -51,7 +52,8 @@ type Runner struct {
 	prefix    string // the schema and a dot, as an identifier
 	literal   string // the same within a literal
 	mode      pgx.QueryExecMode
-	texts     sync.Map // constant -> text with the schema in it
+	limit     time.Duration // 0: none
+	texts     sync.Map      // constant -> text with the schema in it
 	isolation *isolation
 }
 
@@ -69,9 +71,30 @@ func New(schema string, pooler bool) *Runner {
 	return r
 }
 
-// AdHoc returns a runner of the same schema and pool that has its statements planned anew each time.
+// AdHoc returns a runner of the same schema and pool that has its statements planned anew each time, without a limit.
 func (r *Runner) AdHoc() *Runner {
 	return &Runner{prefix: r.prefix, literal: r.literal, mode: pgx.QueryExecModeExec, isolation: r.isolation}
+}
+
+// Within returns a runner that gives each statement of QueryRow and Exec at most so long. After that its connection is closed.
+func (r *Runner) Within(limit time.Duration) *Runner {
+	return &Runner{prefix: r.prefix, literal: r.literal, mode: r.mode, limit: limit, isolation: r.isolation}
+}
+
+// bounded returns the context of one statement, and what to call when that has ended with err.
+func (r *Runner) bounded(ctx context.Context) (bounded context.Context, done func(err error) error) {
+	if r.limit == 0 {
+		return ctx, func(err error) error { return err }
+	}
+	bounded, cancel := context.WithTimeout(ctx, r.limit)
+	return bounded, func(err error) error {
+		late := bounded.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err != nil && late {
+			return fmt.Errorf("the database has not answered for %s: %w", r.limit, err)
+		}
+		return err
+	}
 }
 
 // Text replaces every "{schema}." in a statement. One within a literal has to be its beginning: '{schema}.t'.
@@ -99,21 +122,23 @@ func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ..
 
 // QueryRow runs a statement that returns one row, and scans it into dest.
 func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
+	ctx, done := r.bounded(ctx)
 	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
-		return err
+		return done(err)
 	}
-	return end(tx, conn.QueryRowContext(ctx, r.Text(constant), r.withMode(args)...).Scan(dest...))
+	return done(end(tx, conn.QueryRowContext(ctx, r.Text(constant), r.withMode(args)...).Scan(dest...)))
 }
 
 // Exec runs a statement and returns how many rows it touched.
 func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...any) (int64, error) {
+	ctx, done := r.bounded(ctx)
 	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
-		return 0, err
+		return 0, done(err)
 	}
 	res, err := conn.ExecContext(ctx, r.Text(constant), r.withMode(args)...)
-	if err = end(tx, err); err != nil {
+	if err = done(end(tx, err)); err != nil {
 		return 0, err
 	}
 	return res.RowsAffected()

@@ -1,0 +1,246 @@
+package inbox_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// A handler that takes too long is told to end, what it did is undone, and the try counts: on the first try, from the parking table, in a batch, and
+// under a lease.
+func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
+	for name, wrap := range map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
+		"plain": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
+		"batch": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
+			b := box.Wrap("billing", h).(messaging.BatchHandler)
+			return messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+				err := b.HandleBatch(ctx, []*messaging.Message{m, unordered("another of its batch")})
+				if partly, ok := err.(*messaging.BatchError); ok { //nolint:errorlint // as a consumer does
+					return partly.Failed[0]
+				}
+				return err
+			})
+		},
+		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) },
+		"parked": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
+			return box.Wrap("billing", h, inbox.Durable())
+		},
+		"leased, parked": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
+			return box.WrapLeased("billing", h, inbox.Durable())
+		},
+		"by option": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
+			return box.Wrap("billing", h, inbox.HandlerTimeout(40*time.Millisecond))
+		},
+	} {
+		for _, swallows := range []bool{false, true} {
+			if swallows && name != "plain" && name != "leased" {
+				continue
+			}
+			t.Run(name+map[bool]string{true: ", and the handler swallows it"}[swallows], func(t *testing.T) {
+				w := newWorld(t)
+				box := w.hasty(func(c *inbox.Config) {
+					c.MaxAttempts, c.Suspects, c.HandlerTimeout = 3, -1, 50*time.Millisecond
+					if name == "by option" {
+						c.HandlerTimeout = -1
+					}
+				})
+				h := wrap(box, messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+					if m.ID != "slow" {
+						return nil
+					}
+					_ = w.effect(ctx, m)
+					<-ctx.Done()
+					if swallows {
+						return nil
+					}
+					return ctx.Err()
+				}))
+				runParked(t, box)
+				settleLater(t, h, ordered("slow", "o1"))
+				require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, 5*time.Millisecond)
+				require.Equal(t, 3, w.dead()[0].Attempts)
+				require.Contains(t, w.dead()[0].Error, "Config.HandlerTimeout")
+				if name != "leased" && name != "leased, parked" {
+					require.Empty(t, w.effects())
+				}
+			})
+		}
+	}
+}
+
+func TestHandlersOfParkedMessagesEndWhenTheyHaveHadTheDrainTimeout(t *testing.T) {
+	w := newWorld(t)
+	box := w.hasty(func(c *inbox.Config) { c.DrainTimeout = -1 })
+	began, cancelled := make(chan struct{}), make(chan bool, 1)
+	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
+		close(began)
+		select {
+		case <-ctx.Done():
+			cancelled <- true
+			return ctx.Err()
+		case <-time.After(25 * time.Second): // the default is longer
+			cancelled <- false
+			return nil
+		}
+	}), inbox.Durable())
+	require.NoError(t, h.Handle(t.Context(), ordered("m", "o1")))
+	stop := runParked(t, box)
+	<-began
+	stop()
+	require.True(t, <-cancelled)
+	require.Equal(t, []string{"m"}, w.parked())
+}
+
+// A connection falls silent in the middle of a statement: it stays open, takes what is sent, and brings nothing. So it is when a host
+// vanishes behind a proxy. Whichever statement it is, it is given up, and the message is handled over another connection.
+func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
+	plain := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) }
+	leased := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) }
+	durable := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
+		return box.Wrap("billing", h, inbox.Durable())
+	}
+	for name, c := range map[string]struct {
+		statement string // what only this one contains
+		wrap      func(*inbox.Inbox, messaging.Handler) messaging.Handler
+		fails     bool
+	}{
+		"enter":               {"FROM inbox_enter(", plain, false},
+		"the handler's own":   {"INSERT INTO effects", plain, false},
+		"note a failure":      {"attempts = a.attempts + $5", plain, true},
+		"park":                {"INSERT INTO inbox_parked", durable, false},
+		"take the lease":      {"inbox_take_lease", leased, false},
+		"load steps":          {"FROM inbox_step", leased, false},
+		"settle":              {"DELETE FROM inbox_step", leased, false},
+		"next due":            {"clock_timestamp()) * 1000000", durable, false},
+		"claim keys":          {"FOR UPDATE SKIP LOCKED", durable, false},
+		"lock of a head":      {"inbox_lock_key", durable, false},
+		"read a head":         {"seq, parked_at FROM inbox_parked", durable, false},
+		"settle a head":       {"RETURNING processed_at <> now()", durable, false},
+		"a head that failed":  {"SET state = 'FAILED'", durable, true},
+		"handler of a parked": {"INSERT INTO effects", durable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they do nothing but wait
+			w := newWorld(t)
+			line := &line{until: c.statement}
+			units := uow.New(line.pool(t, w.db), &uow.Config{Source: "test", Logger: quiet()})
+			box := newBox(units, &inbox.Config{
+				RetryDelay: time.Millisecond, RetryMaxDelay: 5 * time.Millisecond, PollInterval: 20 * time.Millisecond, Tries: 1, Suspects: -1,
+				HandlerTimeout: 2 * time.Second, LockTimeout: time.Second, ParkedLease: 2 * time.Second, LeaseTTL: 2 * time.Second,
+			})
+			box.AnswersWithin(time.Second)
+			var failed atomic.Bool
+			h := c.wrap(box, messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+				if c.fails && failed.CompareAndSwap(false, true) {
+					return errNotNow
+				}
+				effect := func(ctx context.Context, _ *uow.Unit) error {
+					_, err := units.DB(ctx).NewRaw("INSERT INTO effects (what) VALUES (?)", m.ID).Exec(ctx)
+					return err
+				}
+				if _, within := uow.FromContext(ctx); within {
+					return effect(ctx, nil)
+				}
+				return inbox.StepInUnit(ctx, "effect", effect)
+			}))
+			runParked(t, box)
+			handled := make(chan struct{})
+			go func() {
+				defer close(handled)
+				for try := *ordered("m", "o1"); h.Handle(t.Context(), &try) != nil && t.Context().Err() == nil; try.Attempt++ {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}()
+			select {
+			case <-handled:
+			case <-time.After(time.Minute):
+				t.Fatal("the consumer hangs")
+			}
+			w.awaitEffects(1)
+			require.Equal(t, []string{"m"}, w.effects())
+			require.True(t, line.fell.Load(), "the statement never came")
+		})
+	}
+}
+
+// line makes connections of which the first one to send a text falls silent.
+type line struct {
+	until string
+	fell  atomic.Bool
+}
+
+// pool is one as config.OpenDB makes it.
+func (l *line) pool(t *testing.T, db *pgtest.DB) *bun.DB {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(db.DSN)
+	require.NoError(t, err)
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		nobody, _ := net.Pipe()
+		return &mute{Conn: c, line: l, nobody: nobody}, err
+	}
+	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
+	t.Cleanup(func() { _ = pool.Close() })
+	return bun.NewDB(pool, pgdialect.New())
+}
+
+// mute is a connection that falls silent when it is to send the text. The server has heard of its end then, as one that has vanished.
+type mute struct {
+	net.Conn
+
+	line   *line
+	silent atomic.Bool
+	nobody net.Conn // who never says anything
+}
+
+func (m *mute) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(m.line.until)) && m.line.fell.CompareAndSwap(false, true) {
+		m.silent.Store(true)
+		_ = m.Conn.Close()
+	}
+	if m.silent.Load() {
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
+}
+
+func (m *mute) Read(p []byte) (int, error) {
+	if !m.silent.Load() {
+		n, err := m.Conn.Read(p)
+		if err == nil || !m.silent.Load() {
+			return n, err
+		}
+	}
+	return m.nobody.Read(p)
+}
+
+func (m *mute) SetDeadline(t time.Time) error     { return m.both(net.Conn.SetDeadline, t) }
+func (m *mute) SetReadDeadline(t time.Time) error { return m.both(net.Conn.SetReadDeadline, t) }
+
+func (m *mute) both(set func(net.Conn, time.Time) error, t time.Time) error {
+	if err := set(m.nobody, t); err != nil || m.silent.Load() {
+		return err
+	}
+	return set(m.Conn, t)
+}
+
+func (m *mute) Close() error {
+	_ = m.nobody.Close()
+	return m.Conn.Close()
+}
