@@ -70,7 +70,7 @@ type Config struct {
 	// process, at least 1ms. Then it is put off for half a second, so that a process that hangs does not take the slots of
 	// others; that is no try. Default: 250ms.
 	LockTimeout time.Duration `env:"LOCK_TIMEOUT"`
-	// ParkedConcurrency is how many keys with parked messages one process works on at once. Default: 4.
+	// ParkedConcurrency is how many keys with parked messages one process works on at once, for each consumer. Default: 4.
 	ParkedConcurrency int `env:"PARKED_CONCURRENCY"`
 	// ParkedLease is how long a process that took a key with parked messages may be silent before another one takes it,
 	// at least 1s. Default: 30s.

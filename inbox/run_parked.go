@@ -20,13 +20,13 @@ const turn = 100
 type runner struct {
 	*Inbox
 
-	slots   chan struct{} // a token per key that is being worked on
-	freed   chan struct{} // a token: a slot came free
+	freed   chan struct{} // a token: a key is not worked on any more
 	working sync.WaitGroup
 	active  time.Time // when it was last noted that the consumers run
 
 	mu   sync.Mutex
-	keys map[parkedKey]struct{} // those with a slot; without doubts
+	keys map[parkedKey]struct{} // those that are being worked on; without doubts
+	busy map[string]int         // how many they are of each consumer
 }
 
 // RunParked handles parked messages, of the consumers that were wrapped by this inbox, until ctx is done: each as soon as it
@@ -35,7 +35,7 @@ type runner struct {
 // Handlers do not see ctx being cancelled; they get [Config.DrainTimeout] to end. Errors of the database are logged and outwaited.
 func (i *Inbox) RunParked(ctx context.Context) error {
 	r := &runner{
-		Inbox: i, slots: make(chan struct{}, max(i.cfg.ParkedConcurrency, 1)), freed: make(chan struct{}, 1), keys: map[parkedKey]struct{}{},
+		Inbox: i, freed: make(chan struct{}, 1), keys: map[parkedKey]struct{}{}, busy: map[string]int{},
 	}
 	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -69,13 +69,6 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 func (r *runner) wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	if len(r.slots) == cap(r.slots) {
-		select {
-		case <-r.freed:
-		case <-ctx.Done():
-		}
-		return
-	}
 	select {
 	case <-timer.C:
 	case <-r.freed:
@@ -84,7 +77,8 @@ func (r *runner) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// round takes as many keys as there are slots, and returns how long nothing will be due.
+// round takes as many keys as may be worked on, and returns how long nothing will be due. Each consumer has a number of its own, so that one whose
+// handlers hang delays no other.
 func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 	if err := r.lookAtProjections(ctx); err != nil {
 		return 0, err
@@ -96,6 +90,7 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 		}
 		r.active = now
 	}
+	consumers = slices.DeleteFunc(consumers, func(consumer string) bool { return r.free(consumer) == 0 })
 	if len(consumers) == 0 {
 		return r.cfg.PollInterval, nil
 	}
@@ -106,11 +101,7 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	for _, consumer := range consumers {
-		free := cap(r.slots) - len(r.slots)
-		if free == 0 {
-			return 0, nil
-		}
-		keys, err := r.claimKeys(ctx, consumer, free)
+		keys, err := r.claimKeys(ctx, consumer, r.free(consumer))
 		if err != nil {
 			return 0, err
 		}
@@ -121,28 +112,40 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 	return max(next-time.Since(asked), shortestWait), nil
 }
 
+// free is how many keys of a consumer may be taken.
+func (r *runner) free(consumer string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(r.cfg.ParkedConcurrency, 1) - r.busy[consumer]
+}
+
 // start works on a key in a goroutine of its own.
 func (r *runner) start(ctx context.Context, stop <-chan struct{}, k parkedKey) {
-	r.slots <- struct{}{} // there is room: nobody else takes slots
 	plain := parkedKey{consumer: k.consumer, lock: k.lock}
 	r.mu.Lock()
 	r.keys[plain] = struct{}{}
+	r.busy[k.consumer]++
 	r.mu.Unlock()
 	r.working.Go(func() {
-		defer func() {
-			r.mu.Lock()
-			delete(r.keys, plain)
-			r.mu.Unlock()
-			<-r.slots
-			select {
-			case r.freed <- struct{}{}:
-			default:
-			}
-		}()
+		defer r.done(plain)
 		if err := r.work(ctx, stop, k); err != nil {
 			r.log.WarnContext(ctx, "oncebox: parked messages of a key wait for another turn", "consumer", k.consumer, "error", err)
 		}
 	})
+}
+
+// done makes room for another key.
+func (r *runner) done(k parkedKey) {
+	r.mu.Lock()
+	delete(r.keys, k)
+	if r.busy[k.consumer]--; r.busy[k.consumer] == 0 {
+		delete(r.busy, k.consumer)
+	}
+	r.mu.Unlock()
+	select {
+	case r.freed <- struct{}{}:
+	default:
+	}
 }
 
 // work handles the messages of a key until one fails, none is left, or others have waited long enough.

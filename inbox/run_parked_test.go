@@ -1,0 +1,43 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// A consumer whose parked messages take for ever, and are more than a process works on at once, keeps no other one waiting.
+func TestParkedMessagesOfOneConsumerDelayNoOther(t *testing.T) {
+	w := newWorld(t)
+	box := w.hasty(func(c *inbox.Config) { c.ParkedConcurrency = 2 })
+	end := make(chan struct{})
+	first := box.Wrap("accounts", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+		<-end
+		return nil
+	}), inbox.Durable())
+	last := box.Wrap("zones", messaging.HandlerFunc(w.effect), inbox.Durable())
+	const many = 10
+	for n := range many {
+		require.NoError(t, first.Handle(t.Context(), ordered(fmt.Sprint("slow ", n), fmt.Sprint("o", n))))
+	}
+	stop := runParked(t, box)
+	goOn := sync.OnceFunc(func() { close(end) })
+	defer goOn()
+	owned := func() int { return w.count("inbox_key WHERE consumer = 'accounts' AND owner IS NOT NULL") }
+	require.Eventually(t, func() bool { return owned() == 2 }, time.Minute, 5*time.Millisecond)
+	for n := range many {
+		require.NoError(t, last.Handle(t.Context(), ordered(fmt.Sprint("quick ", n), fmt.Sprint("o", n))))
+	}
+	require.Eventually(t, func() bool { return len(w.effects()) == many }, time.Minute, 5*time.Millisecond)
+	require.Equal(t, 2, owned(), "and no more of its own are taken")
+	goOn()
+	require.Eventually(t, func() bool { return len(w.parked()) == 0 }, time.Minute, 5*time.Millisecond)
+	stop()
+}
