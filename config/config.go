@@ -36,6 +36,12 @@ type Config struct {
 	// idle_in_transaction_session_timeout, are left as they are. Default: 5m.
 	IdleInTransaction time.Duration `env:"IDLE_IN_TRANSACTION"`
 
+	// TCPUserTimeout is after how long without a word a connection to the database is given up: the host that has vanished, or
+	// the network, never says so, and a statement would wait for about 15 minutes. It bounds the opening of a connection as well, unless
+	// the URL has connect_timeout. It ends no statement that takes long: a host that lives answers for it. A proxy that lives answers
+	// for a host that does not. At least 1s; -1: what the system does. Default: 20s.
+	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
+
 	// UoW also holds what all writers share: Registry, Source, DefaultTenant, MaxPayload.
 	UoW uow.Config
 	// Outbox configures the tables, Projector the relay. Their variables share the prefix OUTBOX_.
@@ -57,7 +63,7 @@ type Config struct {
 // Validate names every field of every package that cannot be used.
 func (c *Config) Validate() error {
 	return errors.Join(
-		event.ValidateIdentifier("config: Schema", c.Schema), c.validateIdle(),
+		event.ValidateIdentifier("config: Schema", c.Schema), c.validateIdle(), c.validateSilence(),
 		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
 		c.Idempotency.Validate(),
 	)
@@ -68,6 +74,13 @@ func (c *Config) validateIdle() error {
 		return nil
 	}
 	return fmt.Errorf("config: IdleInTransaction is %s: give 1ms or more, or -1 for the server's own", c.IdleInTransaction)
+}
+
+func (c *Config) validateSilence() error {
+	if c.TCPUserTimeout == 0 || c.TCPUserTimeout == -1 || c.TCPUserTimeout >= time.Second {
+		return nil
+	}
+	return fmt.Errorf("config: TCPUserTimeout is %s: give 1s or more, or -1 for what the system does", c.TCPUserTimeout)
 }
 
 // Shared returns a copy in which what is said once at the top has reached every package that says nothing else.

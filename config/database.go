@@ -60,6 +60,9 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 			pc.RuntimeParams[idleParam] = strconv.FormatInt(max(idle.Milliseconds(), 1), 10)
 		}
 	}
+	if timeout := cmp.Or(cfg.TCPUserTimeout, silence); timeout > 0 {
+		pc.DialFunc = dial(timeout, pc.ConnectTimeout)
+	}
 	var connector driver.Connector = pgsql.NewConnector(*pc)
 	if cfg.Pooler {
 		connector = pgsql.Watched(*pc) // no prepared statements

@@ -76,7 +76,7 @@ func (s *Store) listener(ctx context.Context) (*pgx.Conn, error) {
 	}
 	var cfg *pgx.ConnConfig
 	ok, err := pgsql.Native(ctx, s.db, func(c *pgx.Conn) error {
-		cfg = c.Config()
+		cfg = pgsql.ConfigOf(c)
 		return nil
 	})
 	if err != nil {

@@ -22,6 +22,8 @@ type Trouble struct {
 	unconfirmed     bool
 	// Used by goroutines of pgx as well.
 	cancelled, committing atomic.Bool
+
+	plain pgx.ConnConfig
 }
 
 const troubleKey = "github.com/oncebox/oncebox/internal/pgsql.Trouble"
@@ -36,7 +38,7 @@ func Watched(cfg pgx.ConnConfig) driver.Connector {
 
 // NoteTrouble has the connection that is opened with cfg keep a [Trouble]. A second connection needs a cfg of its own.
 func NoteTrouble(cfg *pgx.ConnConfig) {
-	t := &Trouble{}
+	t := &Trouble{plain: *cfg}
 	onError, onNotice, build, dial := cfg.OnPgError, cfg.OnNotice, cfg.BuildContextWatcherHandler, cfg.DialFunc
 	cfg.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
 		t.note(c.TxStatus(), err)
@@ -68,6 +70,14 @@ const endOfWait = "SyncRepWaitForLSN"
 
 // errCommitting is why no cancel request is sent. pgx sends one over a connection of its own when it gives up a connection.
 var errCommitting = errors.New("COMMIT is on its way: a cancel request could end its wait for the standby")
+
+// ConfigOf returns the configuration of a connection, for another one that keeps no [Trouble].
+func ConfigOf(c *pgx.Conn) *pgx.ConnConfig {
+	if t := TroubleOf(c); t != nil {
+		return t.plain.Copy()
+	}
+	return c.Config()
+}
 
 // TroubleOf returns the trouble of a connection, nil if it keeps none.
 func TroubleOf(c *pgx.Conn) *Trouble {

@@ -1,0 +1,34 @@
+package config
+
+import (
+	"cmp"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// silence is the default of Config.TCPUserTimeout.
+const silence = 20 * time.Second
+
+// dial opens connections that notice when the other host says nothing any more. Without it the system repeats what was sent for
+// about 15 minutes (Linux, tcp(7), tcp_retries2), and where only an answer is waited for nothing is ever sent.
+//
+// TCP_USER_TIMEOUT is for what was sent, on Linux; the keep-alive is for answers. connect bounds the opening of a connection.
+func dial(timeout, connect time.Duration) pgconn.DialFunc {
+	d := &net.Dialer{
+		Timeout: cmp.Or(connect, timeout),
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: max(timeout/2, time.Second), Interval: max(timeout/6, time.Second), Count: 3,
+		},
+		Control: func(network, _ string, c syscall.RawConn) error {
+			if !strings.HasPrefix(network, "tcp") {
+				return nil
+			}
+			return setUserTimeout(c, timeout)
+		},
+	}
+	return d.DialContext
+}
