@@ -1,0 +1,60 @@
+//go:build unix
+
+package endurance
+
+import (
+	"database/sql"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// A synchronous standby says nothing for longer than a COMMIT is waited for, and then takes over without what it has not got. What
+// clients were told is there.
+func TestStalledStandbyTakesOverUnderOrders(t *testing.T) {
+	timeout := "1s"
+	if os.Getenv("ENDURANCE_LONG") != "" {
+		timeout = "30s" // the default
+	}
+	primary := pgtest.Start(t, nil)
+	standby := primary.Standby(t)
+	db := primary.Open(t)
+	at, err := url.Parse(db.DSN)
+	require.NoError(t, err)
+	second, err := url.Parse(standby.URL)
+	require.NoError(t, err)
+	both := *at
+	both.Host += "," + second.Host
+	s := openShop(t, both.String()+"&target_session_attrs=read-write", "ONCEBOX_COMMIT_TIMEOUT="+timeout)
+	stop := s.load()
+	s.moreAnswers(2 * ordersPerSecond)
+
+	primary.Stall(t)
+	began := time.Now()
+	require.Eventually(t, func() bool { return s.unsure.Load() >= clients/2 }, patience, 10*time.Millisecond, "clients were told that nobody knows")
+	if os.Getenv("ENDURANCE_LONG") != "" {
+		time.Sleep(time.Until(began.Add(100 * time.Second)))
+	}
+	require.NoError(t, primary.Kill())
+	stalled := time.Since(began)
+	standby.Promote(t)
+	s.moreAnswers(2 * ordersPerSecond)
+	stop()
+
+	at.Host = second.Host
+	pool, err := sql.Open("pgx", at.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	lost, missing := s.verify(&pgtest.DB{DB: bun.NewDB(pool, pgdialect.New())})
+	t.Logf("crash kind=standby stalled=%s orders=%d answers_without_rows=%d effects_missing=%d unknown=%d told_unknown=%d",
+		stalled.Round(time.Second), s.count.Load(), lost, missing, s.unknown(), s.unsure.Load())
+	require.Zero(t, lost, "orders whose clients were told 201")
+	require.Zero(t, missing, "messages that were settled")
+}
