@@ -87,8 +87,19 @@ func TestUnitWithASavepointThatIsStillOpen(t *testing.T) {
 	inner, err := s.units.Begin(outer.Context())
 	require.NoError(t, err)
 	require.NoError(t, note(inner.Context(), inner.Unit, "x"))
-	require.ErrorContains(t, outer.Commit(), "ran at the same time")
+	require.ErrorContains(t, outer.Commit(), "end each Tx of Begin")
 	require.NoError(t, inner.Rollback())
+	s.requireNothing(t)
+
+	outer, err = s.units.Begin(t.Context())
+	require.NoError(t, err)
+	defer outer.Rollback() //nolint:errcheck // the savepoint cannot be undone
+	middle, err := s.units.Begin(outer.Context())
+	require.NoError(t, err)
+	_, err = s.units.Begin(middle.Context())
+	require.NoError(t, err)
+	require.ErrorContains(t, middle.Commit(), "end each Tx of Begin")
+	require.ErrorContains(t, outer.Commit(), "end each Tx of Begin")
 	s.requireNothing(t)
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package uow_test
 
 import (
@@ -32,8 +34,7 @@ type crashed struct {
 func (c *crashed) lose(t *testing.T, proof uow.Proof) error {
 	t.Helper()
 	f := &faults{commit: func(*faultyConn, func() error) error {
-		require.NoError(t, c.server.Kill())
-		require.NoError(t, c.server.Restart(t.Context()))
+		c.server.Crash(t)
 		c.others()
 		return io.ErrUnexpectedEOF
 	}}
@@ -103,8 +104,7 @@ func TestRowProvesACommitAfterACrash(t *testing.T) {
 	sink := &findingSink{tableSink: c.sink}
 	f := &faults{commit: func(_ *faultyConn, commit func() error) error {
 		require.NoError(t, commit())
-		require.NoError(t, c.server.Kill())
-		require.NoError(t, c.server.Restart(t.Context()))
+		c.server.Crash(t)
 		return io.ErrUnexpectedEOF
 	}}
 	pool := c.broken(t, f)
@@ -142,8 +142,7 @@ func TestEventsThatProveNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sink := &findingSink{tableSink: c.sink}
 			f := &faults{commit: func(*faultyConn, func() error) error {
-				require.NoError(t, c.server.Kill())
-				require.NoError(t, c.server.Restart(t.Context()))
+				c.server.Crash(t)
 				return io.ErrUnexpectedEOF
 			}}
 			err := c.manager(nil, c.broken(t, f), sink).Do(t.Context(), func(_ context.Context, u *uow.Unit) error {

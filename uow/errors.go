@@ -28,6 +28,8 @@ var (
 	errClosed       = errors.New("uow: the connection is closed: a statement was cancelled, or it broke")
 	errOtherManager = errors.New("uow: the context carries a unit of another Manager on the same database, " +
 		"which this one would not be part of: use one Manager per database")
+	errUnended = errors.New("a unit that was begun within this one has not ended: end each Tx of Begin with Commit or Rollback before the unit " +
+		"around it ends, run units one after the other and not at the same time, and let none outlive the function around it")
 	errParallel = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
 )
 

@@ -96,9 +96,7 @@ func (r *root) pop(s *savepoint, keep bool) error {
 	defer r.mu.Unlock()
 	inner := s.level
 	inner.ended = true
-	if r.active != inner {
-		// Two savepoints side by side: what one of them undid or released was partly the other's.
-		r.doomed = errParallel
+	if r.doomIfOpen(inner); r.active != inner {
 		return r.doomed
 	}
 	outer := inner.parent

@@ -312,12 +312,12 @@ func TestUnitsAtTheSameTimeFailTheUnit(t *testing.T) {
 					u.Track(newAccount("a", "one"))
 					require.NoError(t, note(ctx, u, "x"))
 					close(second)
-					require.ErrorContains(t, <-done, "ran at the same time")
+					require.ErrorContains(t, <-done, "at the same time")
 					return nil
 				})
 				return nil // as if nothing had happened
 			})
-			require.ErrorContains(t, err, "ran at the same time")
+			require.ErrorContains(t, err, "at the same time")
 			s.requireNothing(t)
 		})
 	}

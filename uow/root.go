@@ -149,14 +149,26 @@ func (r *root) doom(err error) {
 func (r *root) seal(u *level) ([]entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.active != u {
-		r.doomed = errParallel
-	}
+	r.doomIfOpen(u)
 	u.ended = true
 	if r.doomed != nil {
 		return nil, fmt.Errorf("uow: the unit cannot be committed: %w", r.doomed)
 	}
 	return u.entries, nil
+}
+
+// doomIfOpen fails the transaction if a level that ends is not the innermost one: a unit within it has not ended, or one beside it
+// has undone or released what was partly its own.
+func (r *root) doomIfOpen(u *Unit) {
+	if r.active == u {
+		return
+	}
+	r.doomed = errParallel
+	for inner := r.active; inner != nil; inner = inner.parent {
+		if inner == u {
+			r.doomed = errUnended
+		}
+	}
 }
 
 // abandon marks all that the unit tracked as having lived through a rollback.

@@ -170,6 +170,16 @@ func (s *server) End(signal os.Signal) error {
 	return err
 }
 
+// Signal sends the server process a signal that does not end it.
+func (s *server) Signal(signal os.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dog == nil || s.current == nil {
+		return ErrNotStartedHere
+	}
+	return s.current.cmd.Process.Signal(signal)
+}
+
 // Restart kills the server if it runs, starts it again on the same ports and data, and returns when it answers.
 func (s *server) Restart(ctx context.Context) error {
 	if err := s.Kill(); err != nil {

@@ -35,10 +35,7 @@ func crashes(t *testing.T) int {
 // The whole server is killed under load, again and again, while others write as well: they get the ids of transactions that the crash
 // has taken back. No order whose client was told 201 is missing, and no message that was settled has not had its effect.
 func TestServerIsKilledUnderOrders(t *testing.T) {
-	testCrashes(t, "server", func(p *pgtest.Own) {
-		require.NoError(t, p.Kill())
-		require.NoError(t, p.Restart(t.Context()))
-	})
+	testCrashes(t, "server", func(p *pgtest.Own) { p.Crash(t) })
 }
 
 // The same with one session that is killed, as the system does where memory is short. The server recovers as from a crash, and the

@@ -35,10 +35,7 @@ func TestMarkChangesWithEachCrash(t *testing.T) {
 			require.NoError(t, s.End(syscall.SIGQUIT))
 			require.NoError(t, s.Restart(t.Context()))
 		}, false},
-		{"kill -9 of the server", func() {
-			require.NoError(t, s.Kill())
-			require.NoError(t, s.Restart(t.Context()))
-		}, false},
+		{"kill -9 of the server", func() { s.Crash(t) }, false},
 		{"kill -9 of one session", func() { s.KillSession(t) }, false},
 	} {
 		c.crash()

@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -43,21 +42,6 @@ func (s *Own) Migrated(t testing.TB) *DB {
 	db := kept(t, s.URL)
 	db.migrate(t)
 	return db
-}
-
-// KillSession kills a session, as the system does where memory is short, and waits until the server has recovered.
-func (s *Own) KillSession(t testing.TB) {
-	t.Helper()
-	victim, other := s.connect(t), s.connect(t)
-	process, err := os.FindProcess(int(victim.PgConn().PID()))
-	require.NoError(t, err)
-	require.NoError(t, process.Kill())
-	// The server ends all other sessions, and then takes none before it has recovered.
-	require.Eventually(t, func() bool { return other.Ping(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
-	require.Eventually(t, func() bool {
-		conn, err := pgx.Connect(t.Context(), s.URL)
-		return err == nil && conn.Close(t.Context()) == nil
-	}, time.Minute, 20*time.Millisecond)
 }
 
 func (s *Own) connect(t testing.TB) *pgx.Conn {

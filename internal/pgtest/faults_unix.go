@@ -1,0 +1,55 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// Crash kills all processes of the server at once, as a crash of its machine does, and starts it again.
+func (s *Own) Crash(t testing.TB) {
+	t.Helper()
+	conn := s.connect(t)
+	rows, err := conn.Query(context.Background(), "SELECT pid FROM pg_stat_activity")
+	require.NoError(t, err)
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	require.NoError(t, err)
+	// Or it would start to recover while the others go on.
+	require.NoError(t, s.Signal(syscall.SIGSTOP))
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	}
+	require.NoError(t, s.Restart(context.Background()))
+}
+
+// KillSession kills a session, as the system does where memory is short, and waits until the server has recovered.
+func (s *Own) KillSession(t testing.TB) {
+	t.Helper()
+	victim, other := s.connect(t), s.connect(t)
+	require.NoError(t, syscall.Kill(int(victim.PgConn().PID()), syscall.SIGKILL))
+	// The server ends all other sessions, and then takes none before it has recovered.
+	require.Eventually(t, func() bool { return other.Ping(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		conn, err := pgx.Connect(t.Context(), s.URL)
+		return err == nil && conn.Close(t.Context()) == nil
+	}, time.Minute, 20*time.Millisecond)
+}
+
+// Stall stops what the server sends to its standby: nothing is confirmed until the standby is released, or ever if the server
+// is killed before.
+func (s *Own) Stall(t testing.TB) (release func()) {
+	t.Helper()
+	var sender int
+	require.NoError(t, s.connect(t).QueryRow(context.Background(), "SELECT pid FROM pg_stat_replication").Scan(&sender))
+	require.NoError(t, syscall.Kill(sender, syscall.SIGSTOP))
+	release = sync.OnceFunc(func() { _ = syscall.Kill(sender, syscall.SIGCONT) }) // it is gone if its server was killed
+	t.Cleanup(release)
+	return release
+}
