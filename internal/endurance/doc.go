@@ -10,5 +10,8 @@
 // entry that is there already counts as new), lock (of the key, when a message is entered), look (whether messages of the key
 // are parked), or commit (a message is acknowledged when it comes, and not when its handler has committed).
 //
+// The tests of crashes run examples/orders on a PostgreSQL of their own that they kill, and hold what clients were told against the
+// tables. ENDURANCE_CRASHES says how often.
+//
 // ENDURANCE_LONG=1 makes all of it longer.
 package endurance
