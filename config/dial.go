@@ -16,10 +16,12 @@ const silence = 20 * time.Second
 // dial opens connections that notice when the other host says nothing any more. Without it the system repeats what was sent for
 // about 15 minutes (Linux, tcp(7), tcp_retries2), and where only an answer is waited for nothing is ever sent.
 //
-// TCP_USER_TIMEOUT is for what was sent, on Linux; the keep-alive is for answers. connect bounds the opening of a connection.
+// TCP_USER_TIMEOUT is for what was sent, on Linux; the keep-alive is for answers. connect bounds the opening of a connection. Where
+// it is not set that is a quarter of timeout: of several hosts in the URL the first may be the one that vanished, and each new
+// connection tries it first.
 func dial(timeout, connect time.Duration) pgconn.DialFunc {
 	d := &net.Dialer{
-		Timeout: cmp.Or(connect, timeout),
+		Timeout: cmp.Or(connect, max(timeout/4, time.Second)),
 		KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: max(timeout/2, time.Second), Interval: max(timeout/6, time.Second), Count: 3,
 		},

@@ -50,12 +50,13 @@ const (
 // whose answer is lost stay unknown for as long if no row proves them.
 const sessionAge = 10 * time.Second
 
+const sessionKey = "github.com/oncebox/oncebox/internal/pgsql.Session"
+
 // SessionOf asks for the session of a connection, once, and behind a pooler each ten seconds. The zero value means that the
 // server does not tell. It must not be called within a transaction, which would have failed then.
 func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
-	const key = "github.com/oncebox/oncebox/internal/pgsql.Session"
 	data := conn.PgConn().CustomData()
-	if known, ok := data[key].(Session); ok && (known.asked.IsZero() || time.Since(known.asked) < sessionAge) {
+	if known, ok := data[sessionKey].(Session); ok && (known.asked.IsZero() || time.Since(known.asked) < sessionAge) {
 		return known
 	}
 	var s Session
@@ -73,7 +74,7 @@ func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 		s.asked = time.Now()
 	}
 	if Code(err) != "" || err == nil {
-		data[key] = s // an answer, whatever it was
+		data[sessionKey] = s // an answer, whatever it was
 	}
 	return s
 }

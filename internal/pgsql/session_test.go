@@ -53,3 +53,21 @@ func session(t *testing.T, url string) pgsql.Session {
 	defer conn.Close(t.Context())
 	return pgsql.SessionOf(t.Context(), conn)
 }
+
+// Behind a pooler the server of a connection may become another one.
+func TestSessionBehindAPoolerIsAskedForAgain(t *testing.T) {
+	db := pgtest.Open(t)
+	for name, c := range map[string]struct {
+		dsn  string
+		want string
+	}{"direct": {db.DSN, "old"}, "pooled": {db.Pooled(t).DSN, session(t, db.DSN).Mark}} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := pgx.Connect(t.Context(), c.dsn)
+			require.NoError(t, err)
+			defer conn.Close(t.Context())
+			require.NotEmpty(t, pgsql.SessionOf(t.Context(), conn).Mark)
+			pgsql.Age(conn, "old")
+			require.Equal(t, c.want, pgsql.SessionOf(t.Context(), conn).Mark)
+		})
+	}
+}
