@@ -18,7 +18,7 @@ func TestLostAnswersOfSettleAndHold(t *testing.T) {
 	f := newFixture(t)
 	wire := f.wire()
 	kinds := map[string]string{ // what only this statement contains
-		"settle": "o.seq = a.seq RETURNING o.*),\narch", "hold": "verdict = 4 THEN not_before", "settle held": "lift AS (",
+		"settle": "o.seq = a.seq RETURNING o.*),\narch", "hold": "f.verdict <> 5)\n\t\tTHEN", "settle held": "FROM gone WHERE $7",
 	}
 	var mu sync.Mutex
 	lost := map[string]int{}

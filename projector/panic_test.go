@@ -23,9 +23,9 @@ func TestPanicEndsNoLoop(t *testing.T) {
 		"load blocks": "coalesce(b.state, '')",
 		"fetch":       "claimed_seq < x.hi",
 		"settle":      "o.seq = a.seq RETURNING o.*),\narch",
-		"hold":        "verdict = 4 THEN not_before",
+		"hold":        "f.verdict <> 5)\n\t\tTHEN",
 		"due":         "retry_after <= (SELECT clock_timestamp())",
-		"settle held": "lift AS (",
+		"settle held": "FROM gone WHERE $7",
 		"clean":       "pg_inherits",
 	} {
 		t.Run(name, func(t *testing.T) {
