@@ -13,6 +13,7 @@ const (
 	FetchMany     = fetchMany
 	GlanceRows    = glanceRows
 	GlanceTenants = glanceTenants
+	GlanceFar     = glanceFar
 	PickRows      = pickRows
 	SettleRows    = settleRows
 	SettleHeld    = settleHeld

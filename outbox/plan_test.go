@@ -113,7 +113,7 @@ func TestPlansOfAPausedTopic(t *testing.T) {
 func TestLimitsInStatements(t *testing.T) {
 	for statement, limit := range map[string]int{
 		outbox.FetchMany: outbox.MaxFetch, outbox.GlanceRows: outbox.ScanWindow, outbox.GlanceTenants: outbox.ScanWindow,
-		outbox.GlanceDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue,
+		outbox.GlanceDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue, outbox.GlanceFar: outbox.FarWindow,
 	} {
 		require.Regexp(t, `LIMIT `+strconv.Itoa(limit)+`\)`, statement)
 		for _, size := range regexp.MustCompile(`size = (\d+)`).FindAllStringSubmatch(statement, -1) {

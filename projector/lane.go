@@ -24,6 +24,7 @@ type lane struct {
 	pace     pace
 	suspects suspects
 	topics   skip             // past rows of paused topics
+	farSeen  time.Time        // when rows far behind those were looked for last
 	tenants  map[string]*skip // past rows of tenants with a long backlog, see crowd
 	held     heldSkip         // past held rows of paused topics
 }

@@ -183,8 +183,12 @@ func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error)
 		l.full = p.beyond[l.lease.Lane]
 	}
 	w.crowd.leads(p.rows, w.r.p.cfg.BatchSize)
+	beyond, err := w.far(ctx, group)
+	if moved = p.moved + beyond; err != nil {
+		return moved, err
+	}
 	n, err := w.probe(ctx, group)
-	if moved = p.moved + n; p.more {
+	if moved += n; p.more {
 		moved = max(moved, 1) // no reason to pause
 	}
 	w.more = w.more || moved > 0

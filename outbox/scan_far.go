@@ -1,0 +1,48 @@
+package outbox
+
+import (
+	"context"
+	"slices"
+)
+
+// FarWindow is how many rows of a lane [Store.ScanFar] looks at.
+const FarWindow = 10_000
+
+// glanceFar is glanceRows over a long stretch, which has to be one statement: only a snapshot that shows a row shows all
+// earlier ones of its key. It returns what may leave and nothing else.
+//
+// The inner LIMIT is a literal for the reason given at fetchRows.
+const glanceFar = `
+SELECT c.lane, w.seq, coalesce(w.ordering_key, '')
+FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
+	SELECT y.seq, y.ordering_key FROM (
+		SELECT x.seq, x.ordering_key, x.topic <> ALL ($3::text[]) AS pass,
+			x.ordering_key IS NOT NULL AND bool_or(x.topic = ANY ($3::text[])) OVER (PARTITION BY x.ordering_key ORDER BY x.seq) AS behind
+		FROM (
+			SELECT o.seq, o.ordering_key, o.topic FROM {schema}.outbox o
+			WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 10000) x) y
+	WHERE y.pass AND NOT y.behind ORDER BY y.seq LIMIT 100) w`
+
+// ScanFar is [Store.Scan] for rows far behind those of paused topics. It looks at [FarWindow] rows of each lane and returns,
+// ordered by lane and sequence, the first hundred that are of other topics and not behind a paused row under their key.
+func (s *Store) ScanFar(ctx context.Context, cursors []Cursor, topics []string) ([]Glance, error) {
+	lanes, after := make([]int16, len(cursors)), make([]int64, len(cursors))
+	for i, c := range cursors {
+		lanes[i], after[i] = c.Lease.Lane, c.After
+	}
+	rows, err := s.sql.Query(ctx, s.db, glanceFar, lanes, after, notNil(topics))
+	if err != nil {
+		return nil, wrap("scan lanes far", err)
+	}
+	defer rows.Close()
+	var out []Glance
+	for rows.Next() {
+		g := Glance{Pass: true}
+		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key); err != nil {
+			return nil, wrap("scan lanes far", err)
+		}
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b Glance) int { return compareIDs(a.RowID, b.RowID) })
+	return out, wrap("scan lanes far", rows.Err())
+}

@@ -1,0 +1,65 @@
+package projector
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+const (
+	// farInterval is how often a lane is looked at far beyond the mark. A look reads up to [outbox.FarWindow] rows.
+	farInterval = 2 * time.Second
+	// farLanes is how many lanes one pass looks at: the others are not to wait for long.
+	farLanes = 4
+)
+
+// far publishes rows far behind those of paused topics, in lanes whose search is stuck: it cannot go past the mark, which a
+// transaction that writes for long holds where it is, and the rows of a paused topic fill all that one search looks at.
+//
+// It remembers nothing, so it begins at the same place each time. That is the price for going past rows beyond the mark: a
+// row may still appear among them.
+func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) {
+	ctx, cancel := w.r.begun(ctx)
+	defer cancel()
+	low := w.r.mark.current()
+	byLane := map[int16]*lane{}
+	var cursors []outbox.Cursor
+	var leases []outbox.Lease
+	oldest := slices.SortedFunc(slices.Values(group), func(a, b *lane) int { return a.farSeen.Compare(b.farSeen) })
+	for _, l := range oldest {
+		if l.full && l.topics.stuck == low && len(cursors) < farLanes && time.Since(l.farSeen) >= farInterval {
+			l.farSeen = time.Now()
+			byLane[l.lease.Lane] = l
+			cursors = append(cursors, outbox.Cursor{Lease: l.lease, After: max(l.after, l.topics.to)})
+			leases = append(leases, l.lease)
+		}
+	}
+	if len(cursors) == 0 {
+		return 0, nil
+	}
+	glances, err := w.r.store.ScanFar(ctx, cursors, w.paused)
+	if err != nil {
+		return 0, err
+	}
+	var ids []outbox.RowID
+	part, taken := w.part(glances), map[int16]int{}
+	for _, g := range glances {
+		behind := g.Key != "" && byLane[g.Lane].topics.waits(maphash.String(w.r.seed, g.Key), g.Seq)
+		if !behind && taken[g.Lane] < part {
+			taken[g.Lane]++
+			ids = append(ids, g.RowID)
+		}
+	}
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	rows, err := w.r.store.Pick(ctx, leases, ids)
+	if err != nil {
+		return 0, err
+	}
+	b, err := w.deliver(ctx, byLane, rows)
+	return b.moved, err
+}
