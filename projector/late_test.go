@@ -46,6 +46,11 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 			_, err := f.store.Add(f.t.Context(), f.db.DB, "hangs", []byte("x"), event.WithAggregate("order", "b", 1), event.WithType("hangs"))
 			require.NoError(f.t, err)
 		}},
+		"probe of a held row": {"a(held_lane, held_seq)", func(f *fixture) {
+			f.add("a", "a1")
+			f.holdAll()
+			f.pub.refuse = func(e event.Envelope) error { return &messaging.TopicError{Topic: e.Topic, Err: errors.New("fenced")} }
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -59,6 +64,9 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 				_, err := f.db.Exec("DELETE FROM outbox_projector")
 				if err := errors.Join(err, f.changeLanes("owner = NULL, epoch = epoch + 1, lease_until = '-infinity'")); err != nil {
 					t.Error(err)
+				}
+				if name == "probe of a held row" {
+					f.pub.refuseWith(nil)
 				}
 				next := quick()
 				next.Name = "next"
