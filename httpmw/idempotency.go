@@ -21,8 +21,8 @@ import (
 
 // ScopeFunc says whose key it is: tenant and principal, from what authentication found out, or [idempotency.Anonymous] on
 // purpose. It must not read the body. A tenant that it leaves out is that of [Tenant], if that middleware is further out, else
-// the store's default, unless IdempotencyConfig.RequireTenant is set. Method and path are those of the request unless it sets them, and the key always is. An error is
-// answered with 400 and logged.
+// the store's default, unless IdempotencyConfig.RequireTenant is set. Method and path are those of the request unless it sets them,
+// and the key always is. An error is answered with 400 and logged.
 type ScopeFunc func(*http.Request) (idempotency.Scope, error)
 
 // idleGrace is what a handler that ends with its Timeout has for its last statements.
@@ -142,8 +142,8 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	switch {
 	case errors.Is(err, idempotency.ErrNoPrincipal):
 		a, outcome := refuse(principalMissing())
-		if a.header.Get("Www-Authenticate") == "" {
-			a.header.Set("Www-Authenticate", k.cfg.Challenge)
+		if a.header.Get("WWW-Authenticate") == "" {
+			a.header.Set("WWW-Authenticate", k.cfg.Challenge)
 		}
 		return a, outcome
 	case err != nil:

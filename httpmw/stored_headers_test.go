@@ -55,14 +55,14 @@ func TestChallenge(t *testing.T) {
 	s := newService(t)
 	nobody := header("X-Principal")
 	s.start(s.pay)
-	require.Equal(t, `Bearer realm="api"`, s.post("k", "{}", nobody).header.Get("Www-Authenticate"))
-	require.Empty(t, s.post("a,b", "{}", nobody).header.Get("Www-Authenticate"), "of a 401 only")
+	require.Equal(t, `Bearer realm="api"`, s.post("k", "{}", nobody).header.Get("WWW-Authenticate"))
+	require.Empty(t, s.post("a,b", "{}", nobody).header.Get("WWW-Authenticate"), "of a 401 only")
 	s.cfg.Challenge = "Basic"
 	s.start(s.pay)
-	require.Equal(t, []string{"Basic"}, s.post("k", "{}", nobody).header.Values("Www-Authenticate"))
+	require.Equal(t, []string{"Basic"}, s.post("k", "{}", nobody).header.Values("WWW-Authenticate"))
 	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Www-Authenticate", "Digest")
+		w.Header().Set("WWW-Authenticate", "Digest")
 		s.middleware(http.HandlerFunc(s.pay)).ServeHTTP(w, r)
 	}))
-	require.Equal(t, []string{"Digest"}, s.post("k", "{}", nobody).header.Values("Www-Authenticate"))
+	require.Equal(t, []string{"Digest"}, s.post("k", "{}", nobody).header.Values("WWW-Authenticate"))
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
+// The runbook quotes this file, and a test compares the two.
+
 func ExampleStore_Erase() {
 	forget := func(ctx context.Context, keys *idempotency.Store, db *bun.DB) error {
 		removed, err := keys.Erase(ctx, db, "acme", "user-7") // the Scope.Tenant and Scope.Principal of the requests

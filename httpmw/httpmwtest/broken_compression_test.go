@@ -7,14 +7,14 @@ import (
 	"net/http/httptest"
 )
 
-// gzipped compresses answers, and says so before the handler begins.
-func gzipped(next http.Handler) http.Handler {
+// compress compresses answers, and says so before the handler begins.
+func compress(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Accept-Encoding") != "gzip" {
+		if r.Header.Get("Accept-Encoding") != gzipped {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Content-Encoding", gzipped)
 		zip := gzip.NewWriter(w)
 		defer zip.Close()
 		next.ServeHTTP(&zipping{w, zip}, r)
@@ -35,7 +35,7 @@ func brokenCompressions() map[string][]broken {
 			{"that of the first", cached(keyOf, marked), "the encoding of an answer"},
 			{"never", requests(func(r *http.Request) { r.Header.Del("Accept-Encoding") }), "the encoding of an answer"},
 			{"is said and not done", answers(func(_ *service, r *http.Request, a *httptest.ResponseRecorder) {
-				if r.Header.Get("Accept-Encoding") == "gzip" {
+				if r.Header.Get("Accept-Encoding") == gzipped {
 					a.Body.Reset()
 				}
 			}), "the answer says that it is gzip"},

@@ -37,7 +37,7 @@ func brokenScopes() map[string][]broken {
 				}
 			}), "the status of the refusal"},
 			{"no challenge", problems("principal-missing", func(a *httptest.ResponseRecorder) {
-				a.Header().Del("Www-Authenticate")
+				a.Header().Del("WWW-Authenticate")
 			}), "WWW-Authenticate of a 401"},
 			{"400", problems("principal-missing", func(a *httptest.ResponseRecorder) { a.Code = 400 }), "the status of the refusal"},
 			{"is executed and refused", twice(status(http.StatusUnauthorized)), "committed executions"},

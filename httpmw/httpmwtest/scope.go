@@ -29,7 +29,7 @@ func testNobody(s *session) {
 	for range 2 {
 		got := s.send(s.target.Create.with(s.target.Nobody), newKey())
 		s.refused(got, http.StatusUnauthorized, "idempotency-principal-missing", false)
-		require.NotEmpty(s.t, got.header.Get("Www-Authenticate"), "WWW-Authenticate of a 401")
+		require.NotEmpty(s.t, got.header.Get("WWW-Authenticate"), "WWW-Authenticate of a 401")
 	}
 	s.committed(0, before, "a key of nobody")
 }

@@ -155,7 +155,7 @@ func (s *service) routes(t *testing.T) http.Handler {
 	r.With(once).Post("/refunds", s.pay(http.StatusCreated))
 	r.With(s.middleware(s.units, time.Hour, func(c *httpmw.IdempotencyConfig) { c.Required = false })).Post("/optional", s.pay(http.StatusCreated))
 	r.With(once).Post("/rich", s.rich)
-	r.With(gzipped, once).Post("/compressed", s.pay(http.StatusCreated))
+	r.With(compress, once).Post("/compressed", s.pay(http.StatusCreated))
 	r.With(once).Post("/status/{code}", func(w http.ResponseWriter, r *http.Request) {
 		code, _ := strconv.Atoi(chi.URLParam(r, "code"))
 		s.pay(code)(w, r)
@@ -406,7 +406,8 @@ func (s *service) describe(url string) Target {
 		Required: post("/payments"), Optional: post("/optional"),
 		Elsewhere: []Request{*post("/refunds"), *at(http.MethodPatch, "/payments")},
 		Refreshed: as("acme u1 token-2"), Nobody: as(""), Stranger: as("acme stranger token-3"),
-		Rich: post("/rich"), Compressed: post("/compressed"), Slow: post("/slow"), Large: post("/large"), NotHeld: []Request{*post("/huge"), *post("/trailers")}, MaxBody: maxBody,
+		Rich: post("/rich"), Compressed: post("/compressed"),
+		Slow: post("/slow"), Large: post("/large"), NotHeld: []Request{*post("/huge"), *post("/trailers")}, MaxBody: maxBody,
 		Panics: post("/panics"), Aborts: post("/aborts"), Conflicts: post("/conflicts"), Down: post("/down"), Expires: post("/expires"),
 		Waits: post("/waits"), Leased: post("/leased"), Unknown: post("/unknown"), Keeps: post("/keeps"), Strict: post("/strict"), Published: true,
 		Keyed: []Request{*at(http.MethodPatch, "/payments"), *at(http.MethodPut, "/opted"), *at(http.MethodDelete, "/opted")},
