@@ -15,7 +15,7 @@ const stallLimit = time.Minute
 
 // Ready returns nil if this process can do its work, and else what stands in the way. It is for readiness probes: the
 // database answers, has the tables and takes writes, and the parts, all of them if none is named, run and get on. A database
-// that is read-only or whose disk is full takes no writes; it is asked once in five seconds. A relay does not get on when
+// that is read-only or whose disk is full takes no writes; it is asked every two seconds at most. A relay does not get on when
 // database or broker have failed it for a minute; a consumer when it is not subscribed, or when there have been messages for a
 // minute, in this process or waiting at the broker, and none was settled. One that is paused is ready.
 func (a *App) Ready(ctx context.Context, parts ...Part) error {

@@ -14,7 +14,7 @@ import (
 
 const (
 	// writableFor is how long an answer counts. Probes may come from anybody, at any rate.
-	writableFor = 5 * time.Second
+	writableFor = 2 * time.Second
 	// writableTimeout is less than what probes usually wait for.
 	writableTimeout = 2 * time.Second
 
@@ -40,7 +40,7 @@ type writable struct {
 	err   error
 }
 
-// check returns why the database takes no writes, as of a few seconds ago.
+// check returns why the database takes no writes, as of writableFor ago at most.
 func (w *writable) check(ctx context.Context, db *bun.DB) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
