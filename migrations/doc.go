@@ -18,7 +18,7 @@
 //	-- whoever commits events
 //	GRANT SELECT, INSERT ON outbox TO app;
 //	GRANT SELECT ON outbox_layout, oncebox_migrations TO app;
-//	GRANT INSERT ON outbox_tenant TO app;
+//	GRANT SELECT, INSERT ON outbox_tenant TO app;
 //	GRANT SELECT, INSERT, UPDATE ON outbox_dedup TO app; -- if it uses dedup keys
 //	GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app;
 //	GRANT EXECUTE ON FUNCTION outbox_first_lane TO app;

@@ -90,7 +90,7 @@ func TestDocumentedGrants(t *testing.T) {
 		"GRANT USAGE ON SCHEMA oncebox TO app", "GRANT USAGE ON SCHEMA oncebox TO relay",
 		"GRANT SELECT, INSERT ON outbox TO app",
 		"GRANT SELECT ON outbox_layout, oncebox_migrations TO app",
-		"GRANT INSERT ON outbox_tenant TO app",
+		"GRANT SELECT, INSERT ON outbox_tenant TO app",
 		"GRANT SELECT, INSERT, UPDATE ON outbox_dedup TO app",
 		"GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app",
 		"GRANT EXECUTE ON FUNCTION outbox_first_lane TO app",
@@ -105,7 +105,7 @@ func TestDocumentedGrants(t *testing.T) {
 		SELECT gen_random_uuid(), now(), CASE WHEN pg_sequence_last_value('outbox_moves') IS NULL THEN outbox_first_lane('t') END,
 			't', 'order', 'e', 's', '' FROM outbox_layout RETURNING seq`
 	require.EqualValues(t, 1, scan[int64](t, appDB, insert))
-	exec(t, appDB, "INSERT INTO outbox_tenant (tenant_id) VALUES ('t') ON CONFLICT DO NOTHING")
+	exec(t, appDB, "INSERT INTO outbox_tenant (tenant_id) SELECT 't' WHERE NOT EXISTS (SELECT FROM outbox_tenant) ON CONFLICT DO NOTHING")
 	exec(t, appDB, `INSERT INTO outbox_dedup (tenant_id, dedup_key, event_id) VALUES ('t', 'k', gen_random_uuid())
 		ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = outbox_dedup.repeats + 1`)
 	require.NoError(t, migrations.Up(t.Context(), appDB, nil))

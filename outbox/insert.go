@@ -108,7 +108,8 @@ func alike(rows []insertRow) bool {
 // enterTenants is in the order of the names, so that no two flushes wait for each other.
 const enterTenants = `,
 t AS (
-	INSERT INTO {schema}.outbox_tenant (tenant_id) SELECT DISTINCT tenant_id FROM i ORDER BY tenant_id ON CONFLICT DO NOTHING)`
+	INSERT INTO {schema}.outbox_tenant (tenant_id) SELECT DISTINCT tenant_id FROM i WHERE NOT ` + tenantsFull + `
+	ORDER BY tenant_id ON CONFLICT DO NOTHING)`
 
 // makeInserts makes statements that take the locks of the ordering keys, then draw the numbers.
 //

@@ -47,7 +47,11 @@ SELECT $3, '` + ActionMove + `', $1, '', '', 'to group ' || $2 || CASE WHEN $4 <
 
 	listTenants = `SELECT tenant_id, grp, since FROM {schema}.outbox_tenant WHERE grp > 0 ORDER BY grp, tenant_id`
 
-	otherTenants = `SELECT EXISTS (SELECT FROM {schema}.outbox_tenant WHERE tenant_id <> ALL ($1::text[]))`
+	// tenantsFull says that enough tenants are entered to know that there are many; further ones are not. Rows are never
+	// deleted, so a reader that sees an event of a tenant without a row finds the table full as well.
+	tenantsFull = `(SELECT count(*) >= 1000 FROM (SELECT FROM {schema}.outbox_tenant LIMIT 1000) entered)`
+
+	otherTenants = `SELECT ` + tenantsFull + ` OR EXISTS (SELECT FROM {schema}.outbox_tenant WHERE tenant_id <> ALL ($1::text[]))`
 )
 
 // moveBound is how long a move may hold up everybody's flushes.
@@ -135,14 +139,15 @@ func (s *Store) drained(ctx context.Context, tx bun.Tx, tenant string) error {
 	}
 }
 
-// OtherTenants tells whether anybody but these tenants has ever committed an event.
+// OtherTenants tells whether anybody but these tenants may have committed an event.
 func (s *Store) OtherTenants(ctx context.Context, tenants []string) (bool, error) {
 	var others bool
 	err := s.sql.QueryRow(ctx, s.db, otherTenants, []any{notNil(tenants)}, &others)
 	return others, wrap("look for other tenants", err)
 }
 
-// knownTenants are those that are known to be in outbox_tenant, because a transaction that entered them was committed.
+// knownTenants are those that need not be entered in outbox_tenant, because a transaction that did so, or found it full, was
+// committed.
 type knownTenants struct {
 	mu    sync.RWMutex
 	names map[string]struct{}

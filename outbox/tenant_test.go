@@ -269,3 +269,29 @@ func TestRoleThatCannotSeeMovesStoresNothing(t *testing.T) {
 	require.NoError(t, add())
 	require.Equal(t, 1, f.count("outbox WHERE lane >= 64"), "in the tenant's group")
 }
+
+// A service whose tenants are its customers has ever more of them. It is enough to know that there are many.
+func TestFurtherTenantsAreNotEntered(t *testing.T) {
+	f := newFixture(t, nil)
+	entered := func() (n int) {
+		require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_tenant").Scan(&n))
+		return n
+	}
+	_, err := f.db.Exec("INSERT INTO outbox_tenant (tenant_id) SELECT 't' || n FROM generate_series(1, 999) n")
+	require.NoError(t, err)
+	f.flush("the last one", 1)
+	require.Equal(t, 1000, entered())
+	f.flush("another", 1)
+	f.flush("and more", 200)
+	require.Equal(t, 1000, entered())
+	others, err := f.OtherTenants(t.Context(), []string{"t1"})
+	require.NoError(t, err)
+	require.True(t, others)
+	var all []string
+	require.NoError(t, f.db.NewRaw("SELECT tenant_id FROM outbox_tenant").Scan(t.Context(), &all))
+	others, err = f.OtherTenants(t.Context(), all)
+	require.NoError(t, err)
+	require.True(t, others, "it is not known which they are")
+	require.NoError(t, f.MoveTenant(t.Context(), "moved", 1, outbox.By{Actor: "test"}), "it has a row whatever their number")
+	require.Equal(t, 1001, entered())
+}

@@ -56,7 +56,7 @@ func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) 
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	rows, err := w.r.store.Pick(ctx, leases, ids)
+	rows, err := w.r.store.Pick(ctx, leases, ids, w.r.p.cfg.batchBytes())
 	if err != nil {
 		return 0, err
 	}

@@ -159,7 +159,7 @@ func (r *root) seal(u *level) ([]entry, error) {
 
 // doomIfOpen fails the transaction if a level that ends is not the innermost one: a unit within it has not ended, or one beside it
 // has undone or released what was partly its own.
-func (r *root) doomIfOpen(u *Unit) {
+func (r *root) doomIfOpen(u *level) {
 	if r.active == u {
 		return
 	}

@@ -1,11 +1,11 @@
--- Every tenant that has committed an event, entered in the same transaction: whoever looks here sees the tenants of all rows
--- that it could have seen before. And which group of lanes, and thus of projectors, serves it.
+-- The tenants that have committed an event, entered in the same transaction, until there are 1000: a reader sees the
+-- tenants of all rows that it could have seen before, or that they are many. And which group of lanes, and thus of
+-- projectors, serves those that were moved.
 CREATE TABLE outbox_tenant (
     tenant_id text        PRIMARY KEY,
     grp       smallint    NOT NULL DEFAULT 0 CHECK (grp >= 0),
     since     timestamptz NOT NULL DEFAULT clock_timestamp() -- in this group
 );
-INSERT INTO outbox_tenant (tenant_id) SELECT DISTINCT tenant_id FROM outbox;
 
 -- Counts moves of tenants. What is asked of a sequence is answered as of now and not as of the asker's snapshot: a flush
 -- that sees no number here knows that nobody ever moved, and spares itself the function below.
