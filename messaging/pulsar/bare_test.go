@@ -56,7 +56,6 @@ func newBareProducer(t *testing.T, cfg *Config, topic string) *bareProducer {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(cfg.URL, "pulsar://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(hang)))
 	p := &bareProducer{t: t, conn: conn, in: bufio.NewReader(conn)}
 	p.command(bareConnect, pb{}.text(1, "bare").number(4, 19), nil)
 	p.await(bareConnected)
@@ -72,6 +71,7 @@ func (p *bareProducer) command(kind uint64, command pb, rest []byte) {
 	whole := pb{}.number(1, kind).bytes(protowire.Number(kind), command)               //nolint:gosec // constants
 	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(whole)+len(rest)))        //nolint:gosec // small
 	frame = append(binary.BigEndian.AppendUint32(frame, uint32(len(whole))), whole...) //nolint:gosec // small
+	require.NoError(p.t, p.conn.SetDeadline(time.Now().Add(hang)))
 	_, err := p.conn.Write(append(frame, rest...))
 	require.NoError(p.t, err)
 }

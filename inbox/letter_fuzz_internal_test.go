@@ -1,0 +1,82 @@
+package inbox
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Whatever a message has in it, each form of its dead letter fits the columns of inbox_dead, and it has the same identity each
+// time. That PostgreSQL takes them is messaging/pulsar.TestHostileMessagesStopNobody.
+func FuzzStorableLetter(f *testing.F) {
+	f.Add("4711", "order.placed", "shop", "t1", "order", "o1", "o1", "k", "v", []byte(`{}`), int64(1), int64(1), int64(0), "no")
+	f.Add("\xff", "\x00", "s\x00", "Ж", strings.Repeat("x", 300), "\n", "\xff\x00", "", "\x00", []byte("\x00"),
+		int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64), "a\x00\xff")
+	f.Fuzz(func(t *testing.T, id, kind, source, tenant, aggregateType, aggregate, routing, key, value string, payload []byte,
+		version, sequence, at int64, cause string,
+	) {
+		m := messaging.NewMessage(event.Envelope{
+			ID: id, Type: kind, Source: source, TenantID: tenant, SchemaID: value, SchemaVersion: int(version), Topic: kind, ContentType: value,
+			AggregateType: aggregateType, AggregateID: aggregate, RoutingKey: routing, AggregateVersion: sequence, Sequence: version,
+			OccurredAt: time.Unix(at/1000, at%1000), Metadata: event.Metadata{key: value}, Payload: payload,
+		}, int(sequence), nil)
+		of := func() identity {
+			if validate(m) != nil {
+				return identifyInvalid("billing", m)
+			}
+			return identify("billing", m)
+		}
+		require.Equal(t, of(), of())
+		seen := map[string]bool{}
+		for _, l := range reductions(letter{id: of(), m: m}) {
+			args, err := messageArgs(l.id, l.m, 1, errorText(l.refusal(errors.New(cause), errors.New(value))))
+			require.NoError(t, err)
+			requireColumns(t, args)
+			if l.reduced {
+				require.LessOrEqual(t, len(l.m.Payload), keptPayload)
+				require.Error(t, messaging.Unreadable(l.m), "a replay does not have a part of a message handled")
+			} else {
+				require.Equal(t, string(m.Payload), string(args[18].([]byte)))
+			}
+			seen[l.id.key.String()] = true
+		}
+		require.Len(t, seen, 2, "the last form has a key of its own")
+	})
+}
+
+// requireColumns demands that the values fit the types that messageValues gives them.
+func requireColumns(t *testing.T, args []any) {
+	t.Helper()
+	require.Len(t, args, 22)
+	for n, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			require.True(t, utf8.ValidString(v), "$%d: %q", n+1, v)
+			require.NotContains(t, v, "\x00", "$%d", n+1)
+			if n != 7 && n != 17 && n != 21 { // the ordering key, the metadata, the error
+				require.LessOrEqual(t, len(v), event.MaxIdentifier, "$%d", n+1)
+			}
+		case *time.Time:
+			if v != nil {
+				_, err := v.UTC().MarshalText()
+				require.NoError(t, err)
+			}
+		case int:
+			require.True(t, v >= 1 && v <= math.MaxInt32, "$%d: %d", n+1, v)
+		case int64, []byte:
+		default:
+			require.Fail(t, "no column takes it", "$%d: %T", n+1, arg)
+		}
+	}
+	require.True(t, json.Valid([]byte(args[17].(string)))) //nolint:forcetypeassert // the metadata
+	require.LessOrEqual(t, len(args[21].(string)), maxError)
+}

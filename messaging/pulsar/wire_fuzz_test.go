@@ -1,0 +1,99 @@
+package pulsar
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// fuzzedProperties reads names and values from bytes: each is a length and as many bytes, or what is left.
+func fuzzedProperties(data []byte) map[string]string {
+	next := func() string {
+		if len(data) < 2 {
+			data = nil
+			return ""
+		}
+		n := min(int(binary.BigEndian.Uint16(data)), len(data)-2)
+		s := string(data[2 : 2+n])
+		data = data[2+n:]
+		return s
+	}
+	props := map[string]string{}
+	for len(data) > 0 {
+		name := next()
+		props[name] = next()
+	}
+	return props
+}
+
+func propertiesToFuzz(pairs ...string) (data []byte) {
+	for _, s := range pairs {
+		data = binary.BigEndian.AppendUint16(data, uint16(len(s))) //nolint:gosec // small
+		data = append(data, s...)
+	}
+	return data
+}
+
+// Any message becomes an envelope that a consumer can live with, the same one each time, and what is ours comes back as it was.
+func FuzzReceivedMessage(f *testing.F) {
+	f.Add(propertiesToFuzz("ce_id", "1", "ce_schemaversion", "2147483648", "ce_time", "0000-01-01T00:00:00+23:59"), "k", []byte("x"), int64(0), 0, 16)
+	f.Add(propertiesToFuzz("ce_id", "\xff", "meta-", "a", "", "b", "oncebox-early", "true"), "\x00", []byte(nil), int64(math.MaxInt64), 2, 0)
+	f.Add(propertiesToFuzz("ce_specversion", "1.0", "ce_sequence", "-1", "traceparent", "00-", "meta-traceparent", "x"), "", []byte("null"), int64(-1), 1, 3)
+	f.Add([]byte{}, "", []byte{}, int64(1), 1, 0)
+	f.Fuzz(func(t *testing.T, properties []byte, key string, payload []byte, at int64, sealed, limit int) {
+		m := &wireMessage{payload: payload, key: key, properties: fuzzedProperties(properties), eventTime: time.UnixMilli(at)}
+		if sealed > 0 {
+			m.sealed = &pulsarclient.EncryptionContext{BatchSize: sealed}
+		}
+		r := newReceiver(&Broker{cfg: Config{MaxReceivedBytes: limit}}, messaging.Subscription{Topic: "order", Name: "s"})
+		env := r.envelope(m)
+		require.Equal(t, env, r.envelope(m), "a message that comes again is the same one")
+		requireLivable(t, r, m, env)
+		if sealed > 0 || limit > 0 {
+			return
+		}
+		sent := env
+		sent.Payload = append([]byte{}, env.Payload...)
+		again := decode(carry(encode(&sent)), env.Topic)
+		again.Payload = append([]byte{}, again.Payload...)
+		if sent.OccurredAt.Year() > 0 { // or RFC 3339 cannot say it
+			require.Equal(t, sent, again)
+		}
+	})
+}
+
+func requireLivable(t *testing.T, r *receiver, m *wireMessage, env event.Envelope) {
+	t.Helper()
+	require.NotEmpty(t, env.ID)
+	require.Equal(t, "order", env.Topic)
+	require.False(t, env.OccurredAt.IsZero() && m.properties[propID] == "")
+	require.True(t, env.SchemaVersion >= 0 && env.SchemaVersion <= math.MaxInt32, "%d", env.SchemaVersion)
+	require.True(t, env.Sequence >= 0 && env.AggregateVersion >= 0)
+	require.Equal(t, event.Delivery{}, env.Delivery)
+	require.NotNil(t, env.Metadata)
+	_, err := json.Marshal(env.Metadata)
+	require.NoError(t, err)
+	unreadable := messaging.Unreadable(messaging.NewMessage(env, 1, nil))
+	if r.unreadable(m) == "" {
+		require.Equal(t, len(m.payload), len(env.Payload))
+		return
+	}
+	require.ErrorIs(t, unreadable, messaging.ErrUnreadable)
+	size := len(env.Payload) + len(env.RoutingKey)
+	for k, v := range env.Metadata {
+		size += len(k) + len(v)
+	}
+	require.LessOrEqual(t, size, keptPayload+keptProperties+3*keptProperty)
+	if m.sealed != nil && m.sealed.BatchSize > 1 {
+		require.Equal(t, "order@"+m.ID().String(), env.ID, "what describes the first message of a batch does not describe it")
+		require.Empty(t, messaging.NewMessage(env, 1, nil).OrderingKey())
+	}
+}
