@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -26,6 +28,7 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 	if err != nil {
 		return out, fmt.Errorf("pulsar: backlog of subscription %q of topic %q: %w", r.subscription.Name, topic, err)
 	}
+	r.lookForPermits(parts)
 	for _, part := range parts {
 		if r.subscription.Type == messaging.Failover && part.Active != "" && part.Active != r.name {
 			continue // another one's, who may be slow, or stands still himself
@@ -42,6 +45,13 @@ type backlogStats struct {
 	Active       string `json:"activeConsumerName"`              //nolint:tagliatelle // Pulsar's
 	LastAcked    int64  `json:"lastAckedTimestamp"`              //nolint:tagliatelle // Pulsar's: by one of the present consumers, in milliseconds
 	LastAdvanced int64  `json:"lastMarkDeleteAdvancedTimestamp"` //nolint:tagliatelle // Pulsar's: by any
+
+	Consumers []struct {
+		Name    string `json:"consumerName"`     //nolint:tagliatelle // Pulsar's
+		Permits int    `json:"availablePermits"` //nolint:tagliatelle // Pulsar's
+	} `json:"consumers"`
+
+	Partition int32 `json:"-"`
 }
 
 // backlogs returns those of all partitions.
@@ -64,8 +74,11 @@ func (a *admin) backlogs(ctx context.Context, topic, subscription string) ([]bac
 		return nil, err
 	}
 	var out []backlogStats
-	for _, part := range all.Partitions {
+	for name, part := range all.Partitions {
 		if s, ok := part.Subscriptions[subscription]; ok {
+			_, n, _ := strings.Cut(partitionName.FindString(name), "-partition-")
+			partition, _ := strconv.ParseInt(n, 10, 32) // a topic without partitions is the first
+			s.Partition = int32(partition)
 			out = append(out, s)
 		}
 	}

@@ -29,6 +29,7 @@ type receiver struct {
 	// consumer is the client's. A message that another one received comes again, and is not acknowledged.
 	consumer pulsarclient.Consumer
 	renewing bool
+	permits  permitWatch
 	leaked   int // permits that the client has lost, see renew
 	paused   bool
 	again    []*receipt    // what was given back, by number
@@ -52,7 +53,7 @@ type receipt struct {
 func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 	return &receiver{
 		broker: b, subscription: s, early: rand.Text(), closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
-		silence: silence{since: time.Now(), inHand: map[int32]int{}}, turns: map[int32]*turn{},
+		silence: silence{since: time.Now(), inHand: map[int32]int{}}, turns: map[int32]*turn{}, permits: permitWatch{heard: map[int32]uint64{}},
 	}
 }
 
@@ -95,6 +96,8 @@ func (r *receiver) await(ctx context.Context, incoming <-chan pulsarclient.Consu
 		defer timer.Stop()
 		silent = timer.C
 	}
+	r.permits.listening.Store(incoming != nil)
+	defer r.permits.listening.Store(false)
 	select {
 	case cm := <-incoming:
 		return r.deliver(cm.Message), nil
@@ -135,6 +138,7 @@ func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
 	r.last++
 	r.silence.broken()
 	r.silence.inHand[m.ID().PartitionIdx()]++
+	r.permits.heard[m.ID().PartitionIdx()]++
 	number, warned := r.last, r.warned
 	mixed := !warned && r.subscription.Type == messaging.KeyShared && m.ID().BatchSize() > 1
 	r.warned = warned || mixed

@@ -1,0 +1,57 @@
+package pulsar
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+)
+
+// permitWatch finds out whether a partition has stopped because the client lost its permits, see leak. The client also loses those of
+// a batch that it throws away because it can be neither parsed nor decompressed, and says so only in the log.
+type permitWatch struct {
+	listening atomic.Bool      // Receive waits for a message
+	heard     map[int32]uint64 // messages by partition
+
+	// What was found at the last look.
+	starved  []int32
+	atLook   map[int32]uint64
+	last     uint64
+	listened bool
+}
+
+// lookForPermits has the receiver subscribe again if messages of a partition wait at the broker, the broker may send none, and none
+// has come from the client since the last look, although it had occasion: Receive waited all the time, or got more from the other
+// partitions than the client holds of them.
+func (r *receiver) lookForPermits(parts []backlogStats) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := &r.permits
+	waited := p.listened && r.last == p.last
+	passed := r.last-p.last > uint64(max(r.options.ReceiverQueueSize, 1)*(len(parts)+1)) //nolint:gosec // small
+	before := p.starved
+	p.starved, p.listened, p.last = nil, p.listening.Load(), r.last
+	for _, part := range parts {
+		if part.Backlog > 0 && !r.paused && !r.renewing && r.silence.inHand[part.Partition] == 0 && part.mayGetNothing(r.name) {
+			p.starved = append(p.starved, part.Partition)
+		}
+	}
+	for _, n := range p.starved {
+		if (waited || passed) && slices.Contains(before, n) && p.heard[n] == p.atLook[n] {
+			r.broker.log.Warn("oncebox: messages wait and the client has lost the permits to get them, subscribing again; it threw something away before, see its log",
+				"topic", r.broker.fullName(r.subscription.Topic), "subscription", r.subscription.Name, "partition", n)
+			r.leaked = max(r.leaked, r.options.ReceiverQueueSize)
+			r.wake()
+		}
+	}
+	p.atLook = maps.Clone(p.heard)
+}
+
+// mayGetNothing tells whether the broker waits for permits of a consumer.
+func (s *backlogStats) mayGetNothing(consumer string) bool {
+	for _, c := range s.Consumers {
+		if c.Name == consumer {
+			return c.Permits <= 0
+		}
+	}
+	return false
+}
