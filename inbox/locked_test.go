@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// held is an inbox of which another process hangs while it handles a message of o1, for as long as the test needs.
-func (w *world) held() (box *inbox.Inbox, letGo func()) {
+// held is an inbox of which another process hangs while it handles a message, for as long as the test needs.
+func (w *world) held(m *messaging.Message) (box *inbox.Inbox, letGo func()) {
 	w.t.Helper()
 	entered, end := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
@@ -22,7 +22,7 @@ func (w *world) held() (box *inbox.Inbox, letGo func()) {
 		<-end
 		return w.effect(ctx, m)
 	}))
-	go func() { done <- hanging.Handle(context.WithoutCancel(w.t.Context()), ordered("hangs", "o1")) }()
+	go func() { done <- hanging.Handle(context.WithoutCancel(w.t.Context()), m) }()
 	<-entered
 	over := false
 	letGo = func() {
@@ -52,7 +52,7 @@ func within(t *testing.T, fn func() error) error {
 
 func TestKeyThatIsHeldElsewhereIsPutOff(t *testing.T) {
 	w := newWorld(t)
-	box, letGo := w.held()
+	box, letGo := w.held(ordered("hangs", "o1"))
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	for try := 1; try <= 3; try++ {
 		m := ordered("behind", "o1")
@@ -71,7 +71,7 @@ func TestKeyThatIsHeldElsewhereIsPutOff(t *testing.T) {
 
 func TestBatchGoesOnWithoutAKeyThatIsHeldElsewhere(t *testing.T) {
 	w := newWorld(t)
-	box, letGo := w.held()
+	box, letGo := w.held(ordered("hangs", "o1"))
 	h := box.WrapBatch("billing", func(ctx context.Context, msgs []*messaging.Message) error {
 		for _, m := range msgs {
 			if err := w.effect(ctx, m); err != nil {
@@ -91,4 +91,49 @@ func TestBatchGoesOnWithoutAKeyThatIsHeldElsewhere(t *testing.T) {
 	letGo()
 	require.NoError(t, h.Handle(t.Context(), msgs[1]))
 	require.Equal(t, []string{"a", "b", "hangs", "behind"}, w.effects())
+}
+
+// A copy of a message without order waits for the index, and for no key.
+func TestCopyThatIsHeldElsewhereIsPutOff(t *testing.T) {
+	for name, h := range map[string]func(box *inbox.Inbox, h messaging.Handler) messaging.Handler{
+		"without a key": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
+		"unordered":     func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h, inbox.Unordered()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			box, letGo := w.held(unordered("hangs"))
+			h := h(box, messaging.HandlerFunc(w.effect))
+			putOff := func(err error) {
+				t.Helper()
+				_, asked := messaging.RetryDelay(err)
+				require.True(t, asked, "the consumer has to come again: %v", err)
+			}
+			putOff(within(t, func() error { return h.Handle(t.Context(), unordered("hangs")) }))
+			err := within(t, func() error {
+				return h.(messaging.BatchHandler).HandleBatch(t.Context(), []*messaging.Message{unordered("a"), unordered("hangs"), unordered("b")})
+			})
+			partly, ok := errors.AsType[*messaging.BatchError](err)
+			require.True(t, ok, "%v", err)
+			require.Len(t, partly.Failed, 1)
+			putOff(partly.Failed[1])
+			letGo()
+			require.NoError(t, h.Handle(t.Context(), unordered("hangs")))
+			require.Equal(t, []string{"a", "b", "hangs"}, w.effects())
+		})
+	}
+}
+
+// The functions leave the session as it was: what a handler waits for is its own business.
+func TestEnteringLeavesTheLockTimeoutAlone(t *testing.T) {
+	w := newWorld(t)
+	box := w.settledBox()
+	var got []string
+	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
+		got = append(got, column[string](t, w.units.DB(ctx), "SHOW lock_timeout")...)
+		return nil
+	})).(messaging.BatchHandler)
+	require.NoError(t, h.Handle(t.Context(), unordered("1")))
+	require.NoError(t, h.Handle(t.Context(), ordered("2", "o1")))
+	require.NoError(t, h.HandleBatch(t.Context(), []*messaging.Message{unordered("3"), ordered("4", "o1")}))
+	require.Equal(t, []string{"0", "0", "0", "0"}, got)
 }

@@ -11,18 +11,28 @@ BEGIN
     PERFORM set_config('lock_timeout', before, true);
 END $f$;
 
--- inbox_enter that does not wait for the lock for ever. Nobody is overtaken: a lock for which somebody waits cannot be had
--- without waiting.
+-- inbox_enter that does not wait for ever: neither for the lock nor, if there is none, for a copy of the message, for which the index
+-- waits. Nobody is overtaken: a lock for which somebody waits cannot be had without waiting.
 CREATE FUNCTION inbox_enter(p_message uuid, p_consumer text, p_tenant text, p_source text, p_lock bigint, p_wait integer)
 RETURNS SETOF boolean
 LANGUAGE plpgsql ROWS 1 AS $f$
+DECLARE
+    before text;
+    got boolean;
 BEGIN
-    IF p_lock IS NOT NULL AND NOT pg_try_advisory_xact_lock(hashint8extended(p_lock, '{schema}.inbox'::regclass::oid::bigint)) THEN
+    IF p_lock IS NULL THEN
+        before := current_setting('lock_timeout');
+        PERFORM set_config('lock_timeout', p_wait::text, true);
+    ELSIF NOT pg_try_advisory_xact_lock(hashint8extended(p_lock, '{schema}.inbox'::regclass::oid::bigint)) THEN
         PERFORM {schema}.inbox_lock_keys(ARRAY[p_lock], p_wait);
     END IF;
     INSERT INTO {schema}.inbox (message_key, consumer, tenant_id, source)
     VALUES (p_message, p_consumer, p_tenant, p_source) ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN
+    got := FOUND;
+    IF p_lock IS NULL THEN
+        PERFORM set_config('lock_timeout', before, true);
+    END IF;
+    IF NOT got THEN
         RETURN;
     END IF;
     RETURN NEXT true;
@@ -53,14 +63,17 @@ RETURNS TABLE (entered uuid, tenant text, origin text, stopped bigint, xid text)
 LANGUAGE plpgsql AS $f$
 DECLARE
     mixed boolean := cardinality(p_tenants) > 1;
+    before text := current_setting('lock_timeout');
 BEGIN
     PERFORM {schema}.inbox_lock_keys(p_locks, p_wait);
+    PERFORM set_config('lock_timeout', p_wait::text, true); -- for a copy of a message without order
     RETURN QUERY
     INSERT INTO {schema}.inbox AS i (message_key, consumer, tenant_id, source)
     SELECT u.m, p_consumer, coalesce(u.t, p_tenants[1]), coalesce(u.s, p_sources[1])
     FROM unnest(p_messages, p_tenants, p_sources) u(m, t, s)
     ON CONFLICT DO NOTHING
     RETURNING i.message_key, CASE WHEN mixed THEN i.tenant_id END, CASE WHEN mixed THEN i.source END, NULL::bigint, NULL::text;
+    PERFORM set_config('lock_timeout', before, true);
     IF EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = p_consumer) THEN
         RETURN QUERY
         SELECT NULL::uuid, NULL::text, NULL::text, k.key_lock, NULL::text
