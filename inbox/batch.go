@@ -47,12 +47,44 @@ type batch struct {
 	became []entry
 }
 
+// maxKeys is how many keys one transaction locks. The locks of all transactions share a table of the server, for which PostgreSQL reserves
+// max_locks_per_transaction (64) for each of max_connections (100): when it is full, nobody gets a lock any more (PostgreSQL 20.12).
+const maxKeys = 50
+
 // HandleBatch enters the messages, with one statement, and has those that were not there handled in the same unit. If that
-// fails each of them is handled alone.
+// fails each of them is handled alone. Messages of more than maxKeys keys are several batches.
 func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) error {
+	done := &outcomes{failed: map[int]error{}, stuck: map[string]bool{}}
+	for from := 0; from < len(msgs); {
+		to := from + w.portion(msgs[from:])
+		if err := w.handlePortion(ctx, msgs[from:to], from, done); err != nil {
+			return err
+		}
+		from = to
+	}
+	return done.err()
+}
+
+// portion is how many of the messages are the next batch.
+func (w *wrapped) portion(msgs []*messaging.Message) int {
+	keys := map[string]struct{}{}
+	for n, m := range msgs {
+		if key := w.keyOf(m); key != "" {
+			keys[key] = struct{}{}
+		}
+		if len(keys) > maxKeys {
+			return n
+		}
+	}
+	return len(msgs)
+}
+
+// handlePortion handles messages of which the first is the one at that place of all. An error says that none of all is settled.
+func (w *wrapped) handlePortion(ctx context.Context, msgs []*messaging.Message, at int, done *outcomes) error {
 	b, ok := w.batch(ctx, msgs)
-	if !ok {
-		return w.oneByOne(ctx, msgs)
+	if !ok || len(done.failed) > 0 { // some of them may be behind one that failed
+		w.oneByOne(ctx, msgs, at, done)
+		return nil
 	}
 	timed, cancel := w.timed(ctx)
 	err := w.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b) }, readCommitted())
@@ -64,7 +96,8 @@ func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) er
 		}
 		w.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
 			"topic", msgs[0].Topic, "messages", len(msgs), "error", err)
-		return w.oneByOne(ctx, msgs)
+		w.oneByOne(ctx, msgs, at, done)
+		return nil
 	}
 	counts := map[entry]int64{}
 	for _, became := range b.became {
@@ -178,28 +211,40 @@ func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *enter
 	return rows.Err()
 }
 
+// outcomes are what became of a batch.
+type outcomes struct {
+	failed map[int]error   // by their place
+	stuck  map[string]bool // keys of which a message failed
+}
+
+func (o *outcomes) err() error {
+	if len(o.failed) == 0 {
+		return nil
+	}
+	return &messaging.BatchError{Failed: o.failed}
+}
+
+// keyOf is the key that m is ordered by, "" if it is not.
+func (w *wrapped) keyOf(m *messaging.Message) string {
+	if w.unordered {
+		return ""
+	}
+	return m.OrderingKey()
+}
+
 // oneByOne handles each message as if it had come alone. What is behind a failed one in its key has to wait for it.
-func (w *wrapped) oneByOne(ctx context.Context, msgs []*messaging.Message) error {
-	failed := map[int]error{}
-	stuck := map[string]bool{}
+func (w *wrapped) oneByOne(ctx context.Context, msgs []*messaging.Message, at int, done *outcomes) {
 	for n, m := range msgs {
-		key := m.OrderingKey()
-		if w.unordered {
-			key = ""
-		}
+		key := w.keyOf(m)
 		err := messaging.ErrBehind
-		if key == "" || !stuck[key] {
+		if key == "" || !done.stuck[key] {
 			err = call(messaging.NewContext(ctx, m), w, m)
 		}
 		if err != nil {
-			failed[n] = err
-			stuck[key] = true
+			done.failed[at+n] = err
+			done.stuck[key] = true
 		}
 	}
-	if len(failed) > 0 {
-		return &messaging.BatchError{Failed: failed}
-	}
-	return nil
 }
 
 // call runs a handler and turns a panic into an error.

@@ -97,7 +97,9 @@ func TestBatchGoesOnWithoutAKeyThatIsHeldElsewhere(t *testing.T) {
 func TestCopyThatIsHeldElsewhereIsPutOff(t *testing.T) {
 	for name, h := range map[string]func(box *inbox.Inbox, h messaging.Handler) messaging.Handler{
 		"without a key": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
-		"unordered":     func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h, inbox.Unordered()) },
+		"unordered": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
+			return box.Wrap("billing", h, inbox.Unordered())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
