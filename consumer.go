@@ -52,7 +52,8 @@ func WithInstance(name string) ConsumeOption {
 
 // Consume has h handle the messages of a topic, each once per consumer: the name is that of the subscription and of the
 // deduplication, stable for ever. Call it before [App.Run], in every process of the service: the processes that only
-// publish make sure of the subscription too. An [inbox.Projection], of the same name, may be given for h. It panics when called
+// publish make sure of the subscription too. Without a broker subscriptions are rows of the database; [inbox.Inbox.Forget] removes those of a
+// consumer that is gone for good. An [inbox.Projection], of the same name, may be given for h. It panics when called
 // twice for one topic and consumer.
 func (a *App) Consume(topic, name string, h messaging.Handler, opts ...ConsumeOption) {
 	a.consume(topic, name, opts, func(c *consumer, options []inbox.Option) (messaging.Handler, error) {
@@ -120,16 +121,21 @@ func (a *App) consume(topic, name string, opts []ConsumeOption, wrap func(*consu
 	a.consumers = append(a.consumers, c)
 }
 
-// deliver gives a message to all consumers of its topic in this process. A consumer that has handled it already, because
-// another one failed and the message came again, sees a duplicate in its inbox.
+// deliver gives a message to all consumers of its topic in this process, and stores it for those that only others have: in processes of
+// a newer build, or because this one runs the relay alone. A consumer that has handled it already, because another one failed and the
+// message came again, sees a duplicate in its inbox.
 func (a *App) deliver(ctx context.Context, m *messaging.Message) error {
-	var errs []error
+	var (
+		errs []error
+		own  []string
+	)
 	for _, c := range a.consumers {
 		if c.subscription.Topic == m.Topic {
 			errs = append(errs, c.handler.Handle(ctx, m))
+			own = append(own, c.subscription.Name)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, a.Inbox.StoreForOthers(ctx, m, own...))...)
 }
 
 // declarer is a broker that can make topics and durable subscriptions ahead of their first consumer.
@@ -139,6 +145,14 @@ type declarer interface {
 
 // declare makes sure of the subscriptions: what is published to a topic without one may be deleted at any moment.
 func (a *App) declare(ctx context.Context) error {
+	if a.broker == nil {
+		subscriptions := make([]inbox.Subscription, len(a.consumers))
+		for i, c := range a.consumers {
+			_, projection := c.handler.(*inbox.Projection)
+			subscriptions[i] = inbox.Subscription{Topic: c.subscription.Topic, Consumer: c.subscription.Name, Projection: projection}
+		}
+		return a.Inbox.Subscribe(ctx, subscriptions...)
+	}
 	d, ok := a.broker.(declarer)
 	if !ok || len(a.consumers) == 0 {
 		return nil

@@ -35,11 +35,11 @@ func quickConfig() config.Config {
 }
 
 // run starts the app and returns a function that stops it and waits for its end.
-func run(t *testing.T, app *oncebox.App) (stop func()) {
+func run(t *testing.T, app *oncebox.App, parts ...oncebox.Part) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- app.Run(ctx) }()
+	go func() { done <- app.Run(ctx, parts...) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)

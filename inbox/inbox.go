@@ -42,7 +42,9 @@ type Inbox struct {
 	mu          sync.Mutex
 	handlers    map[handlerKey]*wrapped
 	projections []*Projection
-	unknown     map[unknownToBuild]struct{} // what this build does not know, as far as that was logged
+	subscribed  map[string]subscribed              // by topic
+	others      map[Subscription]messaging.Handler // of consumers that other processes have
+	unknown     map[unknownToBuild]struct{}        // what this build does not know, as far as that was logged
 }
 
 // handlerKey finds the handler of a parked message. Topic "" is of all topics.
@@ -58,7 +60,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
-		unknown: map[unknownToBuild]struct{}{},
+		unknown: map[unknownToBuild]struct{}{}, subscribed: map[string]subscribed{}, others: map[Subscription]messaging.Handler{},
 	}
 	i.sql = i.patient.Within(i.patience())
 	return i

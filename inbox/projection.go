@@ -26,6 +26,8 @@ type Projection struct {
 	name string
 	next messaging.Handler
 	opts []Option
+	// elsewhere: it is handled by other processes, and this one stores messages for it.
+	elsewhere bool
 
 	now  sync.Mutex
 	view *view
@@ -147,6 +149,10 @@ func (p *Projection) begin(generation int64) {
 	}
 	p.box.mu.Lock()
 	defer p.box.mu.Unlock()
+	if p.elsewhere {
+		p.view = v
+		return
+	}
 	if p.view != nil {
 		delete(p.box.handlers, handlerKey{consumer: p.view.live.consumer})
 	}

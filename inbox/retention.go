@@ -46,7 +46,9 @@ ON CONFLICT (consumer) DO UPDATE SET
 	beat_at = excluded.beat_at
 WHERE c.beat_at < excluded.beat_at - interval '1 minute'`
 
-	forgetConsumer = `DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
+	forgetConsumer = `
+WITH unsubscribed AS (DELETE FROM {schema}.inbox_subscription WHERE consumer = $1::text)
+DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
 
 	// The children that are never dropped. The time is asked for once: a volatile function cannot bound the scan of an index.
 	deleteForeign = `
@@ -172,7 +174,8 @@ func (i *Inbox) expired(ctx context.Context) (days []string, err error) {
 }
 
 // Forget says that a consumer will never run again. What it has handled is kept for as long after its last run as it was
-// before, so that nothing happens twice when it comes back after a long time; of a name that is given up nobody needs it.
+// before, so that nothing happens twice when it comes back after a long time; of a name that is given up nobody needs it. Its
+// subscriptions end: without a broker, messages are stored for a subscribed consumer although no process has it.
 func (i *Inbox) Forget(ctx context.Context, consumer string) error {
 	_, err := i.patient.Exec(ctx, i.units.DB(ctx), forgetConsumer, consumer)
 	if err != nil {

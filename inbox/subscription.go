@@ -1,0 +1,115 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Subscription says that a consumer handles the messages of a topic, where there is no broker to know it.
+type Subscription struct {
+	Topic, Consumer string
+	// Projection says that the consumer is a [Projection].
+	Projection bool
+}
+
+const (
+	subscribe = `
+INSERT INTO {schema}.inbox_subscription (topic, consumer, projection) VALUES ($1::text, $2::text, $3::boolean)
+ON CONFLICT (topic, consumer) DO UPDATE SET projection = excluded.projection`
+
+	subscribers = `SELECT consumer, projection FROM {schema}.inbox_subscription WHERE topic = $1::text ORDER BY consumer`
+)
+
+// Subscribe stores subscriptions, until [Inbox.Forget] removes those of a consumer. From a [Config.PollInterval] later on every process that
+// delivers messages without a broker knows of them. oncebox.App calls it.
+func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
+	for _, s := range all {
+		if _, err := i.sql.Exec(ctx, i.units.DB(ctx), subscribe, s.Topic, s.Consumer, s.Projection); err != nil {
+			return fmt.Errorf("inbox: subscribe consumer %s to topic %s: %w", s.Consumer, s.Topic, pgsql.Explain(err))
+		}
+	}
+	return nil
+}
+
+// StoreForOthers stores m for each consumer that is subscribed to its topic and is not one of own: [Inbox.RunParked] has them handle it in the
+// processes that know them. So no event passes a consumer by because the process that delivers it is of an older build, or runs
+// no consumers. oncebox.App calls it.
+func (i *Inbox) StoreForOthers(ctx context.Context, m *messaging.Message, own ...string) error {
+	all, err := i.subscribers(ctx, m.Topic)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range all {
+		if !slices.Contains(own, s.Consumer) {
+			errs = append(errs, i.storing(s).Handle(ctx, m))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// subscribed is what was known of a topic.
+type subscribed struct {
+	all  []Subscription
+	seen time.Time
+}
+
+// subscribers returns the subscriptions of a topic, as they were within the last PollInterval.
+func (i *Inbox) subscribers(ctx context.Context, topic string) ([]Subscription, error) {
+	i.mu.Lock()
+	known, ok := i.subscribed[topic]
+	i.mu.Unlock()
+	if ok && time.Since(known.seen) < i.cfg.PollInterval {
+		return known.all, nil
+	}
+	asked := time.Now()
+	ctx, cancel := i.bounded(ctx)
+	defer cancel()
+	rows, err := i.sql.Query(ctx, i.units.DB(ctx), subscribers, topic)
+	if err != nil {
+		return nil, wrapErr("look for the consumers of topic "+topic, err)
+	}
+	defer rows.Close()
+	var all []Subscription
+	for rows.Next() {
+		s := Subscription{Topic: topic}
+		if err := rows.Scan(&s.Consumer, &s.Projection); err != nil {
+			return nil, wrapErr("look for the consumers of topic "+topic, err)
+		}
+		all = append(all, s)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, wrapErr("look for the consumers of topic "+topic, err)
+	}
+	i.mu.Lock()
+	i.subscribed[topic] = subscribed{all, asked}
+	i.mu.Unlock()
+	return all, nil
+}
+
+// storing returns a handler that stores messages for a consumer that this process does not have.
+func (i *Inbox) storing(s Subscription) messaging.Handler {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	h, ok := i.others[s]
+	if !ok {
+		nobody := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+			return fmt.Errorf("inbox: this process does not have consumer %s", s.Consumer)
+		})
+		if s.Projection {
+			h = &Projection{box: i, name: s.Consumer, next: nobody, opts: []Option{Durable()}, elsewhere: true}
+		} else {
+			w := &wrapped{next: nobody}
+			i.equip(s.Consumer, w, []Option{Durable()})
+			h = w
+		}
+		i.others[s] = h
+	}
+	return h
+}
