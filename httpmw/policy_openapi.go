@@ -110,7 +110,8 @@ func (p *policy) schema() object {
 	}
 }
 
-// extension has the rules for programs. Durations are in seconds, sizes in bytes; null: no limit.
+// extension has the rules for programs. Durations are in seconds, sizes in bytes; null: no limit. A header that ends with * stands for
+// all that begin like it.
 func (p *policy) extension() object {
 	kept := statuses(p.cfg.Keep)
 	mode, lease := "atomic", any(nil)
