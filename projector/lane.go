@@ -18,7 +18,6 @@ type lane struct {
 	loaded   int64             // the operators' counter at which blocks was read
 	doubted  int64             // the operators' counter at which blocks was doubted last, and read again
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
-	stalled  []string          // keys of blocks behind which nothing is due or ever will be
 	after    int64             // everything up to it is gone for good
 	full     bool              // the last fetch took its whole quota
 	pace     pace
@@ -27,6 +26,7 @@ type lane struct {
 	farSeen  time.Time        // when rows far behind those were looked for last
 	tenants  map[string]*skip // past rows of tenants with a long backlog, see crowd
 	held     heldSkip         // past held rows of paused topics
+	stalled  []string         // keys of blocks behind which nothing is due or ever will be
 }
 
 // searchAnew forgets how far the searches got.

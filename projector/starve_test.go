@@ -76,7 +76,7 @@ func TestExpiredRowsDelayNoOther(t *testing.T) {
 	cfg.Workers = 1
 	require.NoError(t, f.relay(f.pub, cfg, store).RunOnce(t.Context()))
 	require.Equal(t, []string{"good"}, f.pub.types())
-	require.EqualValues(t, expired, f.rows("outbox_dead"))
+	require.Equal(t, expired, f.rows("outbox_dead"))
 	require.LessOrEqual(t, statements.Load(), int32(expired/outbox.MaxDue+1))
 }
 

@@ -121,7 +121,7 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 			DisableBatching:         !batched,
 			BatchingMaxPublishDelay: time.Millisecond, // partitions are flushed one after the other; this one lets none wait
 			BatchingMaxMessages:     1000,
-			BatchingMaxSize:         uint(batchBytes(b.cfg.MaxMessageBytes)), //nolint:gosec // at least 4 KiB
+			BatchingMaxSize:         uint(batchBytes(b.cfg.MaxMessageBytes)),
 			BackOffPolicyFunc:       newReconnect,
 		})
 		if err == nil {
