@@ -48,7 +48,7 @@ func checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer other.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing depends on it
+	defer other.Close(context.WithoutCancel(ctx))
 	if _, err := conn.Prepare(ctx, probeName, askSession); err != nil {
 		return err
 	}

@@ -93,7 +93,9 @@ func clone(env *event.Envelope) event.Envelope {
 // size is what the message would take on a wire, nearly.
 func size(env *event.Envelope) int {
 	n := len(env.Payload) + len(env.RoutingKey)
-	for _, s := range []string{env.ID, env.Type, env.Source, env.SchemaID, env.TenantID, env.AggregateType, env.AggregateID, env.ContentType, env.Delivery.OrderingKey} {
+	for _, s := range []string{
+		env.ID, env.Type, env.Source, env.SchemaID, env.TenantID, env.AggregateType, env.AggregateID, env.ContentType, env.Delivery.OrderingKey,
+	} {
 		n += len(s)
 	}
 	for k, v := range env.Metadata {

@@ -78,7 +78,9 @@ func peculiarFields() peculiarity {
 			e.Metadata = event.Metadata{nasty: nasty, event.CorrelationID: nasty, event.TraceState: nasty}
 		},
 		"identifiers of every printable character": func(e *event.Envelope) {
-			for _, field := range []*string{&e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey, &e.Delivery.OrderingKey} {
+			for _, field := range []*string{
+				&e.Type, &e.Source, &e.SchemaID, &e.TenantID, &e.AggregateType, &e.AggregateID, &e.RoutingKey, &e.Delivery.OrderingKey,
+			} {
 				*field = characters(' ', '~')
 			}
 		},

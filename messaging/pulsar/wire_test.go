@@ -77,7 +77,9 @@ func TestWireLeavesOutWhatIsNotSet(t *testing.T) {
 }
 
 func TestWireRoundTrip(t *testing.T) {
-	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "ce_id", "meta-", "meta-x", "traceparent", "ce_x", "ce_orderingkey", "content-type", "a\x00b", "\xff"}))
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+		"", "ce_id", "meta-", "meta-x", "traceparent", "ce_x", "ce_orderingkey", "content-type", "a\x00b", "\xff",
+	}))
 	key := rapid.OneOf(text, rapid.SampledFrom([]string{
 		"ce_correlationid", "correlation_id", "causation_id", "ce_causationid", "tracestate", "meta-correlation_id", "ce_specversion", "ce_time",
 	}))
