@@ -22,6 +22,10 @@ type Lease struct {
 	Epoch int64
 	// Suspects are the rows that the former owner may have had on their way when it vanished.
 	Suspects Suspects
+	// EmptyTo is a sequence up to which the lane is empty for good, as long as the server has the given incarnation, see
+	// [Mark]. A claim returns what the owner before stored with its renewals.
+	EmptyTo     int64
+	Incarnation string
 }
 
 // Suspects are rows that one of which may have killed the projector that had them on their way.
@@ -60,14 +64,21 @@ WITH free AS MATERIALIZED (
 	ORDER BY lease_until, lane LIMIT $4 FOR UPDATE SKIP LOCKED)
 UPDATE {schema}.outbox_lane l SET owner = $2, epoch = l.epoch + 1, lease_until = clock_timestamp() + $3::interval
 FROM free WHERE l.lane = free.lane
-RETURNING l.lane, l.epoch, free.prev IS NOT NULL, l.claimed_seq, coalesce(array_to_string(l.picked, ','), ''), clock_timestamp()`
+RETURNING l.lane, l.epoch, free.prev IS NOT NULL, l.claimed_seq, coalesce(array_to_string(l.picked, ','), ''), clock_timestamp(),
+	CASE WHEN l.empty_to <= coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) THEN l.empty_to ELSE 0 END,
+	coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')`
 
 	// renew locks in the order of the lanes, as every other statement over several lanes does.
+	//
+	// What it stores of a lane was settled before, so the log has it behind the settles: a server that forgets one of those in
+	// a crash forgets this as well. What the owner knows of another incarnation is not stored: there it may be wrong.
 	renew = `
 WITH mine AS MATERIALIZED (
-	SELECT l.lane FROM {schema}.outbox_lane l JOIN unnest($2::smallint[], $3::bigint[]) c(lane, epoch) USING (lane, epoch)
+	SELECT l.lane, c.empty_to, c.incarnation FROM {schema}.outbox_lane l
+	JOIN unnest($2::smallint[], $3::bigint[], $5::bigint[], $6::text[]) c(lane, epoch, empty_to, incarnation) USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)
-UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval
+UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, empty_to = CASE
+	WHEN mine.incarnation = (SELECT id::text FROM {schema}.outbox_incarnation) THEN mine.empty_to ELSE l.empty_to END
 FROM mine WHERE l.lane = mine.lane
 RETURNING l.lane, l.change`
 
@@ -123,7 +134,7 @@ func (s *Store) Claim(ctx context.Context, owner string, group int16, n int, ttl
 		var vanished bool
 		var last Suspects
 		var picked string
-		if err := rows.Scan(&l.Lane, &l.Epoch, &vanished, &last.UpTo, &picked, &last.HeldUntil); err != nil {
+		if err := rows.Scan(&l.Lane, &l.Epoch, &vanished, &last.UpTo, &picked, &last.HeldUntil, &l.EmptyTo, &l.Incarnation); err != nil {
 			return nil, fmt.Errorf("outbox: claim lanes: %w", err)
 		}
 		if vanished {
@@ -146,11 +157,15 @@ func parseInts(list string) []int64 {
 	return out
 }
 
-// Renew extends the leases. It returns, for each lane that is still held, how often an operator changed it; a lane
+// Renew extends the leases and stores how far their lanes are empty. It returns, for each lane that is still held, how often an operator changed it; a lane
 // that is missing in the answer is lost.
 func (s *Store) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
 	owner, lanes, epochs := split(leases)
-	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl)
+	empty, incarnations := make([]int64, len(leases)), make([]string, len(leases))
+	for i, l := range leases {
+		empty[i], incarnations[i] = l.EmptyTo, l.Incarnation
+	}
+	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, empty, incarnations)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: renew leases: %w", err)
 	}

@@ -19,6 +19,8 @@ type Mark struct {
 	Written, Flushed int64
 	// Timeline is that of the log. A standby that takes over begins a new one.
 	Timeline string
+	// Incarnation is another one after each crash of the server, and on each standby that takes over.
+	Incarnation string
 }
 
 // observe reads the sequence before it assigns a transaction id. Every row assigns its transaction's id before it draws
@@ -30,13 +32,25 @@ const observe = `
 WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) AS v)
 SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
 	(pg_current_wal_insert_lsn() - '0/0')::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint,
-	` + pgsql.Timeline + `
+	` + pgsql.Timeline + `, coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')
 FROM s`
+
+// begin gives the server an incarnation after a crash. It waits for others who do, and does nothing if they have.
+const begin = `INSERT INTO {schema}.outbox_incarnation DEFAULT VALUES ON CONFLICT DO NOTHING`
 
 // Observe takes a mark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
 // beyond the mark's XID and a Flushed that is not before its Written.
 func (s *Store) Observe(ctx context.Context) (Mark, error) {
-	var m Mark
-	err := s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &m.Written, &m.Flushed, &m.Timeline)
+	m, err := s.observe(ctx)
+	if err == nil && m.Incarnation == "" {
+		if _, err = s.sql.Exec(ctx, s.db, begin); err == nil {
+			m, err = s.observe(ctx)
+		}
+	}
 	return m, wrap("observe the sequence", err)
+}
+
+func (s *Store) observe(ctx context.Context) (m Mark, err error) {
+	err = s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &m.Written, &m.Flushed, &m.Timeline, &m.Incarnation)
+	return m, err
 }

@@ -18,6 +18,8 @@ import (
 type Reconciled struct {
 	// Lanes that were not in outbox_lane, so that nobody could claim them.
 	Lanes int64
+	// Passed are lanes with rows below what their owner had found empty, so that nobody would have looked at them.
+	Passed int64
 	// Leases and heartbeats that ended more than a day ahead: nobody would have taken over from their owners.
 	Leases int64
 	// Partitions of today and tomorrow that were missing.
@@ -46,7 +48,7 @@ type kind struct {
 
 func (r Reconciled) kinds() []kind {
 	return []kind{
-		{"lanes", r.Lanes}, {"leases", r.Leases}, {"partitions", r.Partitions},
+		{"lanes", r.Lanes}, {"passed", r.Passed}, {"leases", r.Leases}, {"partitions", r.Partitions},
 		{"blocks", r.Blocks}, {"stuck", r.Stuck}, {"early", r.Early},
 	}
 }
@@ -55,8 +57,7 @@ func (r Reconciled) kinds() []kind {
 // what it repaired, also beside an error; a warning and the metric oncebox.outbox.reconciled tell as well. Projectors call it
 // every hour. It may run at any time, beside them and beside itself.
 //
-// It does not judge what it finds in the lanes: not whether a row lies in the lane of its key, or was put there by hand below
-// what the lane's owner has read, which only the next owner sees. Nor does it restore the block of a dead letter behind which
+// It does not judge what it finds in the lanes: not whether a row lies in the lane of its key. Nor does it restore the block of a dead letter behind which
 // nothing is held: the events of that key go on.
 //
 // It only looks, without locks, until it finds something. Then it does what an operator's deed does: it locks the lane,

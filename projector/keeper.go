@@ -139,7 +139,7 @@ func (r *relay) claim(ctx context.Context, n int) error {
 	}
 	for _, lease := range leases {
 		w := r.workers[int(lease.Lane)%len(r.workers)]
-		w.take(&lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, suspects: newSuspects(lease.Suspects)})
+		w.take(newLane(lease, until))
 	}
 	r.p.log.InfoContext(ctx, "oncebox: lanes claimed", "projector", r.p.cfg.Name, "lanes", len(leases))
 	r.wake()

@@ -14,11 +14,13 @@ type lane struct {
 	change     int64     // the operators' counter as last renewed
 	surplus    bool      // to be given back
 	lost       bool      // somebody else has it
+	proven     proof     // the worker writes it, the next renewal stores it
 
 	loaded   int64             // the operators' counter at which blocks was read
 	doubted  int64             // the operators' counter at which blocks was doubted last, and read again
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
-	after    int64             // everything up to it is gone for good
+	after    int64             // everything up to it is gone for good, as long as the server has
+	on       string            // this incarnation
 	full     bool              // the last fetch took its whole quota
 	pace     pace
 	suspects suspects
@@ -27,6 +29,25 @@ type lane struct {
 	tenants  map[string]*skip // past rows of tenants with a long backlog, see crowd
 	held     heldSkip         // past held rows of paused topics
 	stalled  []string         // keys of blocks behind which nothing is due or ever will be
+}
+
+// proof is a cursor and the incarnation of the server on which it holds.
+type proof struct {
+	after int64
+	on    string
+}
+
+func newLane(lease outbox.Lease, until time.Time) *lane {
+	return &lane{
+		lease: lease, validUntil: until, loaded: -1, doubted: -1, suspects: newSuspects(lease.Suspects),
+		after: lease.EmptyTo, on: lease.Incarnation,
+	}
+}
+
+// startAnew forgets all cursors.
+func (l *lane) startAnew(incarnation string) {
+	l.after, l.on = 0, incarnation
+	l.searchAnew()
 }
 
 // searchAnew forgets how far the searches got.

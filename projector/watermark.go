@@ -19,57 +19,71 @@ const observeInterval = 200 * time.Millisecond
 // older than a row below the mark.
 //
 // A server that crashes may forget the last numbers that it gave out, and give them out again: a mark also has to wait
-// until the log is on the disk up to it. A standby that takes over may have forgotten more than that, what was committed
-// included. Its log has another timeline; then nothing is known of any lane.
+// until the log is on the disk up to it. It may forget the last settles too, which do not wait for the disk: rows that were
+// published are there again, below all cursors. And a standby that takes over may have forgotten more than that, what was
+// committed included. Both show by another incarnation or timeline, or by a lower number; then nothing is known of any lane.
 type watermark struct {
 	mu      sync.Mutex
-	pending outbox.Mark
+	last    outbox.Mark // the latest look
+	pending outbox.Mark // the look that is to count next; none after a look that failed
 	valid   int64
 	resets  int // how often all that was known became void
 
 	looking sync.Mutex // held while somebody looks
-	seen    time.Time  // when somebody looked last
+	seen    time.Time  // when somebody looked last, and was answered
 }
 
-// observe looks at the sequence, at most every observeInterval, and one worker at a time: of two answers the older could
-// be taken last, and would look as if numbers had been forgotten.
+// observe looks at the sequence unless it was looked at within observeInterval. One worker looks at a time: of two answers the
+// older could be taken last, and would look as if numbers had been forgotten. The others wait, because to fetch without an
+// answer would be to trust cursors on a server that may be another one.
 func (m *watermark) observe(ctx context.Context, store *outbox.Store) error {
-	if !m.looking.TryLock() {
-		return nil
-	}
+	m.looking.Lock()
 	defer m.looking.Unlock()
 	if time.Since(m.seen) < observeInterval {
 		return nil
 	}
-	m.seen = time.Now()
 	now, err := store.Observe(ctx)
 	if err != nil {
+		m.doubt()
 		return err
 	}
 	m.take(now)
+	m.seen = time.Now()
 	return nil
+}
+
+// doubt drops the mark that is to count next: numbers and transaction ids may be given out again, and it would be confirmed by
+// others than its own.
+func (m *watermark) doubt() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pending = outbox.Mark{}
 }
 
 func (m *watermark) take(now outbox.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	last := m.last
+	m.last = now
 	switch {
-	case m.pending.XID == 0:
+	case last.XID == 0:
 		m.pending = now
-	case now.Timeline != m.pending.Timeline || now.Seq < max(m.valid, m.pending.Seq):
+	case now.Timeline != last.Timeline || now.Incarnation != last.Incarnation || now.Seq < max(m.valid, last.Seq):
 		m.pending, m.valid = now, 0
 		m.resets++
+	case m.pending.XID == 0:
+		m.pending = now
 	case now.Xmin > m.pending.XID && now.Flushed >= m.pending.Written:
 		m.valid = max(m.valid, m.pending.Seq)
 		m.pending = now
 	}
 }
 
-// generation changes when what the lanes' cursors rest on became void.
-func (m *watermark) generation() int {
+// generation changes when what the lanes' cursors rest on became void. incarnation is that of the server.
+func (m *watermark) generation() (n int, incarnation string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.resets
+	return m.resets, m.last.Incarnation
 }
 
 // current is to be read before a fetch begins.

@@ -147,14 +147,24 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
 		return nil, err
 	}
-	if now := w.r.mark.generation(); w.generation != now {
-		for _, l := range w.mine() {
-			l.after = 0
-			l.searchAnew()
+	now, incarnation := w.r.mark.generation()
+	for _, l := range w.mine() {
+		if w.generation != now || l.on != incarnation { // or the lane was claimed from a server that has crashed since
+			l.startAnew(incarnation)
 		}
-		w.generation = now
 	}
+	w.generation = now
+	w.prove(lanes)
 	return lanes, w.load(ctx, lanes)
+}
+
+// prove has the next renewal store how far the lanes are empty.
+func (w *worker) prove(lanes []*lane) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range lanes {
+		l.proven = proof{l.after, l.on}
+	}
 }
 
 // serve publishes a batch: from their heads, or, while topics are in trouble, past those topics' rows.
@@ -354,7 +364,9 @@ func (w *worker) leases() []outbox.Lease {
 	var out []outbox.Lease
 	for _, l := range w.lanes {
 		if !l.lost {
-			out = append(out, l.lease)
+			lease := l.lease
+			lease.EmptyTo, lease.Incarnation = l.proven.after, l.proven.on
+			out = append(out, lease)
 		}
 	}
 	return out

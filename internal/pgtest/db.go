@@ -67,6 +67,12 @@ func Migrated(t testing.TB) *DB {
 	return migrated(t, URL(t))
 }
 
+// MigratedAt is Migrated on a server of the test's own.
+func MigratedAt(t testing.TB, server string) *DB {
+	t.Helper()
+	return migrated(t, server)
+}
+
 func migrated(t testing.TB, server string) *DB {
 	t.Helper()
 	db := open(t, server)

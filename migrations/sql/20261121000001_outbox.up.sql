@@ -68,9 +68,17 @@ CREATE TABLE outbox_lane (
     epoch       bigint      NOT NULL DEFAULT 0,           -- counts owners; part of every fence
     lease_until timestamptz NOT NULL DEFAULT '-infinity',
     claimed_seq bigint      NOT NULL DEFAULT 0,           -- rows up to it may be on their way to the broker
-    change      bigint      NOT NULL DEFAULT 0            -- counts what operators did; the owner then reloads its blocks
+    change      bigint      NOT NULL DEFAULT 0,           -- counts what operators did; the owner then reloads its blocks
+    empty_to    bigint      NOT NULL DEFAULT 0            -- up to it nothing is unsent, nor ever will be: the next owner begins there
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO outbox_lane (lane) SELECT generate_series(0, 63);
+
+-- One row, whose id changes when the server crashes and when a standby takes over: both empty all unlogged tables. What the
+-- server has committed without waiting for the disk may be forgotten then, and a projector that lives on has to look again.
+CREATE UNLOGGED TABLE outbox_incarnation (
+    only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+    id       uuid    NOT NULL DEFAULT gen_random_uuid()
+);
 
 -- Projectors that are alive, so that lanes can be shared out evenly.
 CREATE TABLE outbox_projector (

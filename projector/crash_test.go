@@ -1,0 +1,171 @@
+package projector_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/projector"
+)
+
+const look = "pg_sequence_last_value('outbox_seq'), 0) AS v" // only the look at the sequence contains it
+
+// Settles do not wait for the disk. A server that is killed forgets the last ones, and their rows are there again, below the
+// cursors of a projector that lived on. It publishes them once more, and what comes after them.
+func TestServerThatCrashesForgetsSettles(t *testing.T) {
+	t.Setenv("DATABASE_URL", "") // a server of its own
+	server, err := devenv.Postgres(t.Context(), &devenv.Options{Out: io.Discard})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	// The log is written when somebody waits for it, and else after ten seconds.
+	conn, err := pgx.Connect(t.Context(), server.URL)
+	require.NoError(t, err)
+	for _, set := range []string{"wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'", "wal_buffers = '64MB'"} {
+		_, err = conn.Exec(t.Context(), "ALTER SYSTEM SET "+set)
+		require.NoError(t, err)
+	}
+	require.NoError(t, conn.Close(t.Context()))
+	require.NoError(t, server.Restart(t.Context()))
+
+	db := pgtest.MigratedAt(t, server.URL)
+	f := &fixture{t: t, db: db, pub: &recorder{}, store: outbox.NewStore(db.DB, &outbox.Config{Source: "test"})}
+	var away atomic.Bool
+	f.pub.refuseWith(func(event.Envelope) error {
+		if away.Load() {
+			return messaging.ErrBrokerDown
+		}
+		return nil
+	})
+	cfg := quick()
+	cfg.Renew, cfg.CleanInterval = time.Minute, -1 // neither waits for the disk in between
+	p := f.projector(cfg)
+	f.run(p)
+	var committed []string
+	forgotten := 0
+	for round := 0; forgotten == 0; round++ { // the ten seconds may end between the settles and the crash
+		require.Less(t, round, 20)
+		away.Store(true)
+		for i := range 300 {
+			committed = append(committed, f.add(fmt.Sprint("k", i%20), fmt.Sprint("e", i)))
+		}
+		var last int64
+		require.NoError(t, f.db.QueryRow("SELECT max(seq) FROM outbox").Scan(&last))
+		f.eventually("the mark is behind all rows", func() bool {
+			_, err := f.db.Exec("UPDATE outbox_layout SET lanes = lanes") // waits for the disk
+			return err == nil && projector.Mark(p) >= last
+		})
+		away.Store(false)
+		f.eventually("all are settled", func() bool { return f.rows("outbox") == 0 })
+		require.NoError(t, server.Kill())
+		published := f.pub.total()
+		require.NoError(t, server.Restart(t.Context()))
+
+		f.eventually("the server takes events", func() bool { // connections of before are closed when they are used
+			id, err := f.store.Add(t.Context(), f.db.DB, "order", []byte("x"), event.WithAggregate("order", "k0", 1), event.WithType("later"))
+			committed = append(committed, id)
+			if err != nil {
+				committed = committed[:len(committed)-1]
+			}
+			return err == nil
+		})
+		f.eventually("all are settled again", func() bool { return f.rows("outbox") == 0 })
+		forgotten = f.pub.total() - published - 1
+	}
+	t.Logf("%d settles were forgotten", forgotten)
+	f.pub.requireOrder(t, committed)
+}
+
+// A crash, as the server leaves the tables behind: the rows of forgotten settles are back, and the incarnation is gone.
+func TestRowsOfForgottenSettlesArePublishedAgain(t *testing.T) {
+	f := newFixture(t)
+	cfg := quick()
+	cfg.Renew = 20 * time.Millisecond
+	f.run(f.projector(cfg))
+	var committed []string
+	for i := range 100 {
+		committed = append(committed, f.add(fmt.Sprint("k", i%10), fmt.Sprint("e", i)))
+	}
+	f.store.Wake()
+	f.eventually("the cursors are behind all of them", func() bool {
+		return f.rows("outbox_sent s JOIN outbox_lane l USING (lane) WHERE l.empty_to >= s.seq") == len(committed)
+	})
+	_, err := f.db.Exec(`WITH gone AS (DELETE FROM outbox_sent RETURNING *), e AS (DELETE FROM outbox_incarnation)
+		INSERT INTO outbox SELECT seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane,
+			max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source,
+			routing_key, schema_id, content_type, dedup_key, event_metadata, payload FROM gone`)
+	require.NoError(t, err)
+	f.eventually("they are settled again", func() bool { return f.rows("outbox_sent") == len(committed) })
+	require.Equal(t, 2*len(committed), f.pub.total())
+	f.pub.requireOrder(t, committed)
+}
+
+// While one worker waits for the answer to its look at the sequence, no other one fetches: the server may be another one by now.
+func TestNothingIsFetchedWhileALookIsUnanswered(t *testing.T) {
+	f := newFixture(t)
+	f.countBeats()
+	answer := make(chan struct{})
+	var armed, hanging atomic.Bool
+	var fetches atomic.Int32
+	store := f.through(func(statement string, _ bool) {
+		switch {
+		case strings.Contains(statement, look) && armed.CompareAndSwap(true, false):
+			hanging.Store(true)
+			<-answer
+		case strings.Contains(statement, "claimed_seq < x.hi"):
+			fetches.Add(1)
+		}
+	}, func(*url.URL) {})
+	cfg := quick()
+	cfg.Name, cfg.Renew = "one", 10*time.Millisecond
+	f.run(f.relay(f.pub, cfg, store))
+	f.add("a", "a1")
+	f.eventually("it works", f.published("a1"))
+	armed.Store(true)
+	f.eventually("a look hangs", hanging.Load)
+	f.beats("one", 5) // what was begun before has ended
+	before := fetches.Load()
+	f.add("a", "a2")
+	store.Wake()
+	f.beats("one", 20)
+	require.Equal(t, before, fetches.Load())
+	close(answer)
+	f.eventually("it goes on", f.published("a2"))
+}
+
+// Of a lane that changes hands the next owner fetches from where it is known to be empty. A row that was put below by hand
+// is nobody's until the reconciler finds it.
+func TestNextOwnerBeginsWhereTheLaneIsEmpty(t *testing.T) {
+	f := newFixture(t)
+	cfg := quick()
+	cfg.Renew, cfg.CleanInterval = 20*time.Millisecond, -1
+	stop := f.run(f.projector(cfg))
+	f.add("a", "a1")
+	f.store.Wake()
+	f.eventually("the lane is known to be empty", func() bool {
+		return f.rows("outbox_sent s JOIN outbox_lane l USING (lane) WHERE l.empty_to >= s.seq") == 1
+	})
+	stop()
+	_, err := f.db.Exec(`INSERT INTO outbox (seq, id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+		SELECT seq, gen_random_uuid(), now(), lane, 'default', 'order', 'below', 'test', 'x' FROM outbox_sent`)
+	require.NoError(t, err)
+	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
+	require.Equal(t, []string{"a1"}, f.pub.types())
+	found, err := f.store.Reconcile(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, outbox.Reconciled{Passed: 1}, found)
+	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
+	require.Equal(t, []string{"a1", "below"}, f.pub.types())
+}
