@@ -27,8 +27,9 @@ type Config struct {
 	// its events alone from then on until [Store.Adopt] is called. So a copy that is restored elsewhere publishes nothing a
 	// second time. Default: none, which a database without a name does not mind.
 	Deployment string `env:"DEPLOYMENT"`
-	// Retention is how long published rows are kept, in whole days; 0 here means the default, NoRetention deletes on
-	// publish, -1 keeps them for ever. Default: 168h.
+	// Retention is how long published rows are kept, in whole days; NoRetention deletes on publish, -1 keeps them for ever. The
+	// first projector writes it into the database, and the database's counts from then on: a process with another one is told
+	// at its start, see [Store.SetRetention]. Default: the database's, and 168h if it has none.
 	Retention time.Duration `env:"RETENTION"`
 	// DeadRetention is how long dead letters are kept before Clean deletes them. That frees their keys, as a discard does,
 	// and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them for ever. Default: 0.
@@ -41,7 +42,8 @@ type Config struct {
 	DedupRetention time.Duration `env:"DEDUP_RETENTION"`
 	// BeforeDrop is called before a day of published rows is dropped, to archive it. The day stays while it returns an
 	// error, and is tried again by the next Clean; a warning and the metric oncebox.outbox.partitions_kept tell. It is
-	// called by one process at a time and may take hours, but again for the same day if the drop fails after all: an
+	// called by one process at a time and may take hours. Once a process has had one, processes without one drop nothing, see
+	// [Store.SetRetention]. It is called again for the same day if the drop fails after all: an
 	// archive outside of Partition.DB has to bear that. Not called for rows that NoRetention deletes. Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
 

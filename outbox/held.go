@@ -104,7 +104,7 @@ SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM lift)`
 // key is free now, and [ErrFenced] if the lane was lost or an operator changed it: then the blocks must be loaded again.
 func (s *Store) SettleHeld(ctx context.Context, lease Lease, change int64, key string, published []int64) (lifted bool, err error) {
 	var fence, lifts int
-	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, published, nullable(key), s.cfg.Retention != NoRetention}
+	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, published, nullable(key), s.archives()}
 	if err := s.sql.QueryRow(ctx, s.db, settleHeld, args, &fence, &lifts); err != nil {
 		return false, wrap("settle held rows", err)
 	}

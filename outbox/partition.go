@@ -24,7 +24,9 @@ type Partition struct {
 	Name string
 	// Day is the UTC day, at midnight.
 	Day time.Time
-	// DB is the transaction that drops it. What is written through DB is there if and only if the partition is gone.
+	// DB is the transaction that drops it. What is written through DB is there if and only if the partition is gone. From the
+	// first write to the end, VACUUM removes nothing in the whole database and the relay's low-water mark stands still, as with
+	// any transaction that writes: read first, write briefly at the end.
 	DB bun.IDB
 }
 
@@ -74,8 +76,8 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = '{sc
 // processes. Rows of a day without a child go to the DEFAULT child, so nothing stops if this fails; but a child that is
 // made later has to move them under a lock, so it comes before the first settle.
 func (s *Store) EnsurePartitions(ctx context.Context) error {
-	if s.cfg.Retention == NoRetention {
-		return nil
+	if p, err := s.policy(ctx); err != nil || p.retention == NoRetention {
+		return err
 	}
 	var errs []error
 	for day := range partitionDaysAhead + 1 {
@@ -106,10 +108,11 @@ func (s *Store) DropExpired(ctx context.Context) error {
 
 // dropExpired returns the errors of BeforeDrop apart from all others.
 func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
-	if s.cfg.Retention < 0 {
-		return nil, nil
+	rule, err := s.policy(ctx)
+	if err != nil || rule.retention < 0 || rule.archived && s.cfg.BeforeDrop == nil {
+		return nil, err
 	}
-	parts, err := s.expired(ctx)
+	parts, err := s.expired(ctx, rule.retention)
 	if err != nil {
 		return nil, wrap("look for expired partitions", err)
 	}
@@ -125,11 +128,11 @@ func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 		}
 	}
 	if s.cfg.BeforeDrop == nil {
-		return kept, s.emptyDefault(ctx)
+		return kept, s.emptyDefault(ctx, rule.retention)
 	}
 	for more := true; more; {
 		err := s.retire(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-			more, err = s.emptyDay(ctx, tx)
+			more, err = s.emptyDay(ctx, tx, rule.retention)
 			return err
 		})
 		switch k := (*keptError)(nil); {
@@ -144,8 +147,8 @@ func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 	return kept, nil
 }
 
-func (s *Store) expired(ctx context.Context) (parts []Partition, err error) {
-	rows, err := s.sql.Query(ctx, s.db, expiredPartitions, s.cfg.Retention)
+func (s *Store) expired(ctx context.Context, kept time.Duration) (parts []Partition, err error) {
+	rows, err := s.sql.Query(ctx, s.db, expiredPartitions, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -198,10 +201,10 @@ func (s *Store) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 
 // emptyDay deletes the oldest expired day of the DEFAULT child, all of it in the transaction in which BeforeDrop saw it:
 // an archive that is written again after half of the day was deleted would lose that half.
-func (s *Store) emptyDay(ctx context.Context, tx bun.Tx) (found bool, err error) {
+func (s *Store) emptyDay(ctx context.Context, tx bun.Tx, kept time.Duration) (found bool, err error) {
 	var p Partition
 	var day sql.NullTime
-	if err := s.sql.QueryRow(ctx, tx, oldestInDefault, []any{s.cfg.Retention}, &p.Name, &day); err != nil || !day.Valid {
+	if err := s.sql.QueryRow(ctx, tx, oldestInDefault, []any{kept}, &p.Name, &day); err != nil || !day.Valid {
 		return false, err
 	}
 	p.Day = day.Time
@@ -212,9 +215,9 @@ func (s *Store) emptyDay(ctx context.Context, tx bun.Tx) (found bool, err error)
 	return true, err
 }
 
-func (s *Store) emptyDefault(ctx context.Context) error {
+func (s *Store) emptyDefault(ctx context.Context, kept time.Duration) error {
 	for {
-		n, err := s.sql.Exec(ctx, s.db, emptyDefault, s.cfg.Retention)
+		n, err := s.sql.Exec(ctx, s.db, emptyDefault, kept)
 		if err != nil || n == 0 {
 			return wrap("empty outbox_sent_default", err)
 		}
@@ -238,15 +241,34 @@ func (s *Store) beforeDrop(ctx context.Context, tx bun.Tx, p Partition) error {
 		return nil
 	}
 	p.DB = tx
+	began := time.Now()
 	err := s.cfg.BeforeDrop(ctx, p)
 	if err == nil {
-		return nil
+		return s.reportSlow(ctx, tx, p, time.Since(began))
 	}
 	s.log.WarnContext(ctx, "oncebox: BeforeDrop failed, the partition stays until the next try", "partition", p.Name,
 		"day", p.Day.Format(time.DateOnly), "error", err)
 	otelx.Counter(otelx.Meter(s.cfg.MeterProvider, "outbox"), "oncebox.outbox.partitions_kept",
 		"Expired partitions that were kept because Config.BeforeDrop failed").Add(ctx, 1)
 	return &keptError{p, err}
+}
+
+const hasWritten = `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`
+
+// slowArchive is for how long a BeforeDrop may write through Partition.DB before it is told that this costs others something.
+const slowArchive = time.Minute
+
+func (s *Store) reportSlow(ctx context.Context, tx bun.Tx, p Partition, took time.Duration) error {
+	if took < slowArchive {
+		return nil
+	}
+	var written bool
+	if err := s.sql.QueryRow(ctx, tx, hasWritten, nil, &written); err != nil || !written {
+		return err
+	}
+	s.log.WarnContext(ctx, "oncebox: BeforeDrop wrote through Partition.DB and took long: meanwhile VACUUM removed nothing and the relay's "+
+		"low-water mark stood still; write at its end, or elsewhere", "partition", p.Name, "took", took)
+	return nil
 }
 
 // patiently calls fn again while a table is in use, for a few seconds.

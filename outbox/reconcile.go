@@ -93,8 +93,8 @@ func (s *Store) report(ctx context.Context, found Reconciled) {
 }
 
 func (s *Store) reconcilePartitions(ctx context.Context, found *Reconciled) error {
-	if s.cfg.Retention == NoRetention {
-		return nil
+	if p, err := s.policy(ctx); err != nil || p.retention == NoRetention {
+		return err
 	}
 	for _, day := range []int{0, 1} {
 		var made bool

@@ -283,6 +283,7 @@ func TestReconcileMakesPartitions(t *testing.T) {
 	require.Equal(t, outbox.Reconciled{Partitions: 2}, f.reconcile())
 	require.Zero(t, f.reconcile())
 	none := outbox.NewStore(f.db.DB, &outbox.Config{Retention: outbox.NoRetention})
+	require.NoError(t, none.SetRetention(t.Context(), outbox.By{Actor: "ann", Reason: "nobody reads them"}))
 	f.exec("SELECT 1; DROP TABLE outbox_sent_" + time.Now().UTC().AddDate(0, 0, 1).Format("20060102"))
 	found, err := none.Reconcile(t.Context())
 	require.NoError(t, err)

@@ -46,7 +46,7 @@ func (s *Store) Settle(ctx context.Context, leases []Lease, published []RowID) (
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(published)
 	statement := settleRows
-	if s.cfg.Retention == NoRetention {
+	if !s.archives() {
 		statement = settleAndForget
 	}
 	rows, err := s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs)

@@ -26,8 +26,11 @@ type Store struct {
 	maker  envelope.Maker
 	layout atomic.Pointer[layout]
 	known  knownTenants
+	kept   atomic.Pointer[policy]
 	turn   atomic.Uint64 // of the lanes whose payloads have to be shared out, see bounded
 	log    *slog.Logger
+
+	ownRetention bool // Config.Retention was set
 
 	id       string // among the stores that notify each other
 	notifier notifier
@@ -41,7 +44,8 @@ type Store struct {
 func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.withDefaults()
 	s := &Store{
-		db: db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(), probe: listenProbe,
+		ownRetention: cfg != nil && cfg.Retention != 0,
+		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(), probe: listenProbe,
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 			Tracer: otelx.Tracer(c.TracerProvider, "outbox"),

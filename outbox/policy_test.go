@@ -1,0 +1,97 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// beside is the store of a second process with other settings, and its log.
+func (f *fixture) beside(cfg outbox.Config) (*outbox.Store, *bytes.Buffer) {
+	log := &bytes.Buffer{}
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	return outbox.NewStore(f.db.DB, &cfg), log
+}
+
+// What the first process keeps, or archives, no other one drops.
+func TestRetentionBelongsToTheDatabase(t *testing.T) {
+	day := time.Now().UTC().AddDate(0, 0, -10).Format(time.DateOnly)
+	archive := func(context.Context, outbox.Partition) error { return nil }
+	for name, first := range map[string]outbox.Config{
+		"kept longer": {Retention: 30 * 24 * time.Hour},
+		"for ever":    {Retention: outbox.KeepForever},
+		"archived":    {BeforeDrop: archive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, &first)
+			require.NoError(t, f.EnsurePartitions(t.Context())) // as a projector does at its start
+			f.child(day)
+			f.publishedOn(day, 3)
+			other, log := f.beside(outbox.Config{})
+			require.NoError(t, other.EnsurePartitions(t.Context()))
+			require.NoError(t, other.Clean(t.Context()))
+			require.Equal(t, 3, f.count("outbox_sent"))
+			require.NotContains(t, log.String(), "WARN", "it has no setting of its own")
+
+			strict, log := f.beside(outbox.Config{Retention: 24 * time.Hour})
+			require.NoError(t, strict.EnsurePartitions(t.Context()))
+			require.Contains(t, log.String(), "Store.SetRetention")
+			require.Contains(t, log.String(), "config=24h0m0s")
+			require.NoError(t, strict.Clean(t.Context()))
+			require.Equal(t, 3, f.count("outbox_sent"))
+
+			require.ErrorContains(t, strict.SetRetention(t.Context(), outbox.By{Actor: "ann"}), "By.Reason is empty")
+			require.NoError(t, strict.SetRetention(t.Context(), outbox.By{Actor: "ann", Reason: "the disk is small"}))
+			require.NoError(t, strict.Clean(t.Context()))
+			require.Zero(t, f.count("outbox_sent"))
+			require.Equal(t, 1, f.count("outbox_audit WHERE action = 'retention' AND reason LIKE '% to 24:00:00, archived: false: the disk is small'"))
+		})
+	}
+}
+
+// A process that archives has the others drop nothing from then on, although it came later.
+func TestArchiveThatIsIntroducedLaterCounts(t *testing.T) {
+	f := newFixture(t, nil)
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	day := time.Now().UTC().AddDate(0, 0, -10).Format(time.DateOnly)
+	f.child(day)
+	f.publishedOn(day, 3)
+	archived := 0
+	archive, _ := f.beside(outbox.Config{BeforeDrop: func(context.Context, outbox.Partition) error {
+		archived++
+		return nil
+	}})
+	require.NoError(t, archive.EnsurePartitions(t.Context()))
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, 3, f.count("outbox_sent"))
+	require.NoError(t, archive.Clean(t.Context()))
+	require.Zero(t, f.count("outbox_sent"))
+	require.Equal(t, 1, archived)
+}
+
+// Whether a settle archives is the database's rule too.
+func TestSettleFollowsTheRetentionOfTheDatabase(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second time.Duration
+		kept          int
+	}{
+		"kept":    {outbox.DefaultRetention, outbox.NoRetention, 1},
+		"deleted": {outbox.NoRetention, outbox.DefaultRetention, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, &outbox.Config{Retention: c.first})
+			require.NoError(t, f.EnsurePartitions(t.Context()))
+			f.Store, _ = f.beside(outbox.Config{Retention: c.second, Source: "test"})
+			require.NoError(t, f.EnsurePartitions(t.Context()))
+			f.add("a", "a1")
+			f.settle()
+			require.Equal(t, c.kept, f.count("outbox_sent"))
+		})
+	}
+}
