@@ -17,7 +17,7 @@ func small(bytes int64, rows int) int32 {
 	if bytes <= 0 {
 		return math.MaxInt32
 	}
-	return int32(min(max(bytes/int64(max(rows, 1)), 1), math.MaxInt32)) //nolint:gosec // it is bounded
+	return int32(min(max(bytes/int64(max(rows, 1)), 1), math.MaxInt32))
 }
 
 // bounded completes rows of boundedColumns, sorted by lane and sequence, with the payloads that are missing, as far as all

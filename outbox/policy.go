@@ -88,10 +88,10 @@ func (s *Store) askPolicy(ctx context.Context) (p policy, err error) {
 
 // storedRetention is a retention as the table has it: nothing, or NULL for ever.
 func storedRetention(d time.Duration) *time.Duration {
-	switch d {
-	case KeepForever:
+	if d == KeepForever {
 		return nil
-	case NoRetention:
+	}
+	if d == NoRetention {
 		d = 0
 	}
 	return &d

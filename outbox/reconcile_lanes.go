@@ -30,8 +30,8 @@ WITH far AS MATERIALIZED (
 	SELECT lane FROM {schema}.outbox_lane WHERE lease_until > clock_timestamp() + interval '1 day' ORDER BY lane FOR NO KEY UPDATE)
 UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + interval '1 hour' FROM far WHERE l.lane = far.lane`
 
-	// passedLanes finds lanes with a row below what their owner has found empty. No owner would ever look there.
-	passedLanes = `
+	// overlooked finds lanes with a row below what their owner has found empty. No owner would ever look there.
+	overlooked = `
 SELECT l.lane FROM {schema}.outbox_lane l
 WHERE EXISTS (SELECT FROM {schema}.outbox o WHERE o.lane = l.lane AND o.seq <= l.empty_to ORDER BY o.seq LIMIT 1)`
 
@@ -77,7 +77,7 @@ func (s *Store) reconcileLanes(ctx context.Context, found *Reconciled) error {
 }
 
 func (s *Store) reopenPassed(ctx context.Context, found *Reconciled) error {
-	rows, err := s.adHoc().Query(ctx, s.db, passedLanes)
+	rows, err := s.adHoc().Query(ctx, s.db, overlooked)
 	if err != nil {
 		return err
 	}

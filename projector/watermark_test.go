@@ -9,18 +9,23 @@ import (
 )
 
 func TestMarkCounts(t *testing.T) {
-	first := outbox.Mark{Seq: 100, XID: 7, Xmin: 7, Written: 5000, Flushed: 4000, Timeline: "00000001", Incarnation: "a"}
+	mark := func(seq, xid, xmin, written, flushed int64, timeline, incarnation string) outbox.Mark {
+		return outbox.Mark{
+			Seq: seq, XID: xid, Xmin: xmin, Written: written, Flushed: flushed, Timeline: timeline, Incarnation: incarnation,
+		}
+	}
+	first := mark(100, 7, 7, 5000, 4000, "1", "a")
 	for name, c := range map[string]struct {
 		then   outbox.Mark
 		valid  int64
 		resets int
 	}{
-		"a transaction may still commit a lower number": {outbox.Mark{Seq: 120, XID: 9, Xmin: 7, Written: 6000, Flushed: 6000, Timeline: "00000001", Incarnation: "a"}, 0, 0},
-		"a crash may still forget the number":           {outbox.Mark{Seq: 120, XID: 9, Xmin: 9, Written: 6000, Flushed: 4999, Timeline: "00000001", Incarnation: "a"}, 0, 0},
-		"neither":                                       {outbox.Mark{Seq: 120, XID: 9, Xmin: 9, Written: 6000, Flushed: 5000, Timeline: "00000001", Incarnation: "a"}, 100, 0},
-		"numbers were forgotten":                        {outbox.Mark{Seq: 99, XID: 9, Xmin: 9, Written: 6000, Flushed: 6000, Timeline: "00000001", Incarnation: "a"}, 0, 1},
-		"a standby took over":                           {outbox.Mark{Seq: 120, XID: 9, Xmin: 9, Written: 6000, Flushed: 6000, Timeline: "00000002", Incarnation: "a"}, 0, 1},
-		"the server crashed":                            {outbox.Mark{Seq: 120, XID: 9, Xmin: 9, Written: 6000, Flushed: 6000, Timeline: "00000001", Incarnation: "b"}, 0, 1},
+		"a transaction may still commit a lower number": {mark(120, 9, 7, 6000, 6000, "1", "a"), 0, 0},
+		"a crash may still forget the number":           {mark(120, 9, 9, 6000, 4999, "1", "a"), 0, 0},
+		"neither":                                       {mark(120, 9, 9, 6000, 5000, "1", "a"), 100, 0},
+		"numbers were forgotten":                        {mark(99, 9, 9, 6000, 6000, "1", "a"), 0, 1},
+		"a standby took over":                           {mark(120, 9, 9, 6000, 6000, "2", "a"), 0, 1},
+		"the server crashed":                            {mark(120, 9, 9, 6000, 6000, "1", "b"), 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m watermark
@@ -38,7 +43,7 @@ func TestMarkCounts(t *testing.T) {
 func TestMarkBeforeALookThatFailedDoesNotCount(t *testing.T) {
 	var m watermark
 	look := func(seq, xid int64) {
-		m.take(outbox.Mark{Seq: seq, XID: xid, Xmin: xid, Written: seq, Flushed: seq, Timeline: "00000001", Incarnation: "a"})
+		m.take(outbox.Mark{Seq: seq, XID: xid, Xmin: xid, Written: seq, Flushed: seq, Timeline: "1", Incarnation: "a"})
 	}
 	look(100, 7)
 	m.doubt()

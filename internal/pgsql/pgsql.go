@@ -113,7 +113,7 @@ func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ..
 	if err != nil {
 		return nil, err
 	}
-	rows, err := conn.QueryContext(ctx, r.Text(constant), r.withMode(args)...)
+	rows, err := conn.QueryContext(ctx, r.Text(constant), r.withMode(args)...) //nolint:rowserrcheck // they are the caller's
 	if err != nil {
 		return nil, end(tx, err)
 	}
