@@ -438,6 +438,6 @@ func TestErrors(t *testing.T) {
 	unknown := &uow.CommitUnknownError{XID: "77", Err: errRefused}
 	require.ErrorIs(t, unknown, uow.ErrCommitUnknown)
 	require.ErrorIs(t, unknown, errRefused)
-	require.ErrorContains(t, unknown, "transaction 77")
+	require.ErrorContains(t, unknown, "look for its data")
 	require.NotErrorIs(t, errors.Join(unknown, conflict), uow.ErrStale)
 }

@@ -4,6 +4,9 @@ package pgtest
 
 import (
 	"context"
+	"fmt"
+	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,17 +19,31 @@ import (
 // Crash kills all processes of the server at once, as a crash of its machine does, and starts it again.
 func (s *Own) Crash(t testing.TB) {
 	t.Helper()
-	conn := s.connect(t)
-	rows, err := conn.Query(context.Background(), "SELECT pid FROM pg_stat_activity")
-	require.NoError(t, err)
-	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	require.NoError(t, err)
-	// Or it would start to recover while the others go on.
+	one := int(s.connect(t).PgConn().PID())
+	// Or it would start others while they are counted.
 	require.NoError(t, s.Signal(syscall.SIGSTOP))
-	for _, pid := range pids {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	parents := processes(t)
+	for pid, parent := range parents {
+		if parent == parents[one] {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
 	}
 	require.NoError(t, s.Restart(context.Background()))
+}
+
+// processes returns the parent of each process of this machine.
+func processes(t testing.TB) map[int]int {
+	t.Helper()
+	list, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+	require.NoError(t, err)
+	parents := map[int]int{}
+	for line := range strings.Lines(string(list)) {
+		var pid, parent int
+		_, err := fmt.Sscan(line, &pid, &parent)
+		require.NoError(t, err, line)
+		parents[pid] = parent
+	}
+	return parents
 }
 
 // KillSession kills a session, as the system does where memory is short, and waits until the server has recovered.
