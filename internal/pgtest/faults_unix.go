@@ -23,6 +23,7 @@ func (s *Own) Crash(t testing.TB) {
 	// Or it would start others while they are counted.
 	require.NoError(t, s.Signal(syscall.SIGSTOP))
 	parents := processes(t)
+	require.Greater(t, parents[one], 1, "the server process")
 	for pid, parent := range parents {
 		if parent == parents[one] {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
