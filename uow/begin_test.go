@@ -93,7 +93,7 @@ func TestUnitWithASavepointThatIsStillOpen(t *testing.T) {
 
 	outer, err = s.units.Begin(t.Context())
 	require.NoError(t, err)
-	defer outer.Rollback() //nolint:errcheck // the savepoint cannot be undone
+	defer outer.Rollback()
 	middle, err := s.units.Begin(outer.Context())
 	require.NoError(t, err)
 	_, err = s.units.Begin(middle.Context())

@@ -122,7 +122,9 @@ func (s *shop) place(ctx context.Context) {
 	for ctx.Err() == nil {
 		status, answer, err := s.post(ctx, key, body)
 		if err == nil && status == http.StatusCreated {
-			var placed struct{ ID string }
+			var placed struct {
+				ID string `json:"id"`
+			}
 			if err := json.Unmarshal(answer, &placed); err != nil {
 				s.t.Errorf("the answer %q: %v", answer, err)
 				return

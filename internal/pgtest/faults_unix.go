@@ -35,7 +35,7 @@ func (s *Own) Crash(t testing.TB) {
 // processes returns the parent of each process of this machine.
 func processes(t testing.TB) map[int]int {
 	t.Helper()
-	list, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+	list, err := exec.CommandContext(context.Background(), "ps", "-A", "-o", "pid=,ppid=").Output()
 	require.NoError(t, err)
 	parents := map[int]int{}
 	for line := range strings.Lines(string(list)) {
