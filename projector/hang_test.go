@@ -20,7 +20,7 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 	for name, c := range map[string]struct{ statement, failed string }{ // what only this statement contains
 		"partitions":  {"outbox_make_partition", "partitions could not be made"},
 		"heartbeat":   {"INSERT INTO outbox_projector", "keeper failed"},
-		"observe":     {"pg_sequence_last_value", workerFailed},
+		"observe":     {look, workerFailed},
 		"load blocks": {"coalesce(b.state, '')", workerFailed},
 		"fetch":       {"claimed_seq < x.hi", workerFailed},
 		"next due":    {"min(h.retry_after)", workerFailed},
@@ -71,7 +71,7 @@ func TestOneLookAtTheSequenceAtATime(t *testing.T) {
 	var looking sync.Mutex
 	var looks, together atomic.Int32
 	store := f.through(func(statement string, _ bool) {
-		if !strings.Contains(statement, "pg_sequence_last_value") {
+		if !strings.Contains(statement, look) {
 			return
 		}
 		if !looking.TryLock() {
