@@ -313,7 +313,15 @@ func TestCommitThatHangsIsEnded(t *testing.T) {
 // After a failover the ids of transactions belong to others.
 func TestOutcomeOnAnotherTimeline(t *testing.T) {
 	s := newService(t, nil)
-	f := &faults{commit: executeThenFail, timeline: "000000FF"}
+	f := &faults{timeline: "000000FF", commit: func(c *faultyConn, commit func() error) error {
+		pid := c.Conn().PgConn().PID()
+		err := executeThenFail(c, commit)
+		// As long as the session goes on, the server is the one that it was.
+		require.Eventually(t, func() bool {
+			return lines(t, s, "SELECT count(*)::text FROM pg_stat_activity WHERE pid = ?", pid)[0] == "0"
+		}, waitFor, poll)
+		return err
+	}}
 	_, err := change(t.Context(), s.manager(nil, s.broken(t, f), s.sink), newAccount("a", "one"), "x")
 	var unknown *uow.CommitUnknownError
 	require.ErrorAs(t, err, &unknown)

@@ -29,7 +29,7 @@ SELECT pg_is_in_recovery(), coalesce(mark, ''), CASE WHEN same THEN pg_xact_stat
 	terminate = `
 SELECT count(pg_terminate_backend(a.pid))` + fromMark + ` JOIN pg_stat_activity a ON same
 WHERE a.backend_xid::text = mod($1::text::numeric, 4294967296)::text AND a.pid <> pg_backend_pid()
-	AND (current_setting('synchronous_standby_names') = '' OR a.state <> 'active' OR a.wait_event_type = 'Lock')`
+	AND (current_setting('synchronous_standby_names') = '' OR a.state LIKE 'idle in transaction%' OR a.wait_event_type = 'Lock')`
 
 	fromMark = `
 FROM (SELECT mark, coalesce(mark = $2::text, false)
