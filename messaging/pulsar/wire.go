@@ -120,7 +120,7 @@ func decode(m pulsarclient.Message, topic string) event.Envelope {
 		}
 	}
 	decodeMetadata(env.Metadata, rest)
-	if env.OccurredAt.IsZero() && m.EventTime().UnixMilli() > 0 { // without one it reads as 1970 and not as zero
+	if env.OccurredAt.IsZero() && m.EventTime().UnixMilli() > 0 && canBeWritten(m.EventTime()) { // without one it reads as 1970 and not as zero
 		env.OccurredAt = m.EventTime().UTC()
 	}
 	if env.ID == "" {
@@ -178,14 +178,18 @@ func takeValue(env *event.Envelope, name, value string) bool {
 		return true
 	case propTime: // preferred to Pulsar's own, which ends at milliseconds
 		t, err := time.Parse(time.RFC3339Nano, value)
-		if err == nil {
-			env.OccurredAt = t.UTC()
+		if err != nil || !canBeWritten(t) {
+			return false
 		}
-		return err == nil
+		env.OccurredAt = t.UTC()
+		return true
 	default:
 		return false
 	}
 }
+
+// canBeWritten tells whether RFC 3339 has a year for t, in UTC.
+func canBeWritten(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
 
 // decodeMetadata sorts what is left of the properties into md. If two of them want to be the same key, what we wrote
 // wins over what somebody else added.

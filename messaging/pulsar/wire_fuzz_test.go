@@ -64,9 +64,7 @@ func FuzzReceivedMessage(f *testing.F) {
 		sent.Payload = append([]byte{}, env.Payload...)
 		again := decode(carry(encode(&sent)), env.Topic)
 		again.Payload = append([]byte{}, again.Payload...)
-		if sent.OccurredAt.Year() > 0 { // or RFC 3339 cannot say it
-			require.Equal(t, sent, again)
-		}
+		require.Equal(t, sent, again)
 	})
 }
 
