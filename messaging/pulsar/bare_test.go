@@ -26,7 +26,7 @@ type bareProducer struct {
 
 // numbers of types and fields in PulsarApi.proto that are used here.
 const (
-	bareConnect, bareConnected, bareCreate, bareSend, bareReceipt, bareCreated, barePing, barePong = 2, 3, 5, 6, 7, 17, 18, 19
+	bareConnect, bareConnected, bareCreate, bareSend, bareReceipt, bareCreated, barePing, barePong, bareLookup, bareFound = 2, 3, 5, 6, 7, 17, 18, 19, 23, 24
 )
 
 // pb is a message of protocol buffers.
@@ -50,7 +50,7 @@ func (m pb) properties(field protowire.Number, properties map[string]string) pb 
 	return m
 }
 
-// newBareProducer connects to a partition. The broker must own it.
+// newBareProducer connects to a partition, of the only broker.
 func newBareProducer(t *testing.T, cfg *Config, topic string) *bareProducer {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(cfg.URL, "pulsar://"))
@@ -60,6 +60,8 @@ func newBareProducer(t *testing.T, cfg *Config, topic string) *bareProducer {
 	p.command(bareConnect, pb{}.text(1, "bare").number(4, 19), nil)
 	p.await(bareConnected)
 	name := fmt.Sprintf("persistent://%s/%s/%s", cfg.Tenant, cfg.Namespace, topic)
+	p.command(bareLookup, pb{}.text(1, name).number(2, 1), nil) // has the broker take the topic
+	p.await(bareFound)
 	p.command(bareCreate, pb{}.text(1, name).number(2, 1).number(3, 1), nil)
 	p.await(bareCreated)
 	return p
