@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func (c *committed) Committed(_ context.Context, evs []event.Envelope) {
 func (c *committed) all() []event.Envelope {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.events[:len(c.events):len(c.events)]
+	return slices.Clip(c.events)
 }
 
 // emitting is a world whose handlers emit events, in all ways that there are.

@@ -109,6 +109,7 @@ func TestHandlersOfParkedMessagesEndWhenTheyHaveHadTheDrainTimeout(t *testing.T)
 // A connection falls silent in the middle of a statement: it stays open, takes what is sent, and brings nothing. So it is when a host
 // vanishes behind a proxy. Whichever statement it is, it is given up, and the message is handled over another connection.
 func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
+	t.Parallel()
 	plain := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) }
 	leased := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) }
 	durable := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {

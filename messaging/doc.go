@@ -24,8 +24,8 @@
 // in trouble), [ErrBrokerDown] (nothing can be sent), [ErrUnknown] (perhaps sent), [ErrBehind] (held back behind a
 // failed message of its key). Anything else is a refusal of this one message that may pass when tried again.
 //
-// [Router] makes its errors permanent where trying again leads nowhere, skips types that it has no handler for, tries again while the key of a sealed event cannot be
-// had, and settles an event whose key was erased ([event.ErrErased]).
+// [Router] makes its errors permanent where trying again leads nowhere, skips types that it has no handler for, tries again while
+// the key of a sealed event cannot be had, and settles an event whose key was erased ([event.ErrErased]).
 //
 // A panic of a handler is a [*PanicError] and treated like any other error.
 //

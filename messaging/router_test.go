@@ -63,7 +63,6 @@ func TestRouterRefusesForGood(t *testing.T) {
 	var decode *event.DecodeError
 	require.ErrorAs(t, err, &decode)
 	require.True(t, messaging.IsPermanent(err))
-
 }
 
 // While a build is being deployed, its predecessor receives what only the new one knows.

@@ -138,9 +138,9 @@ func (r *root) entry(u *level, i int) (e entry, some bool) {
 // merged has the values of the context that an aggregate was tracked with, so that what the handlers emit is of the same tenant and
 // has the same cause. It is done when the unit's own is: the other one may have ended with the function that tracked.
 type merged struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one itself
 
-	values context.Context
+	values context.Context //nolint:containedctx // see above
 }
 
 func (m merged) Value(key any) any {

@@ -5,6 +5,7 @@ package lease
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,5 +106,5 @@ func (l *Lease) warnAndLose(ctx context.Context) func() {
 }
 
 func (l *Lease) warn(ctx context.Context, what string, attrs ...any) {
-	l.terms.Log.WarnContext(ctx, "oncebox: the lease of "+l.terms.What+" "+what, append(l.terms.Attrs[:len(l.terms.Attrs):len(l.terms.Attrs)], attrs...)...)
+	l.terms.Log.WarnContext(ctx, "oncebox: the lease of "+l.terms.What+" "+what, append(slices.Clip(l.terms.Attrs), attrs...)...)
 }
