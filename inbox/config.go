@@ -144,8 +144,8 @@ func (c *Config) withDefaults() Config {
 		&out.Retention: DefaultRetention, &out.RetryDelay: 5 * time.Second, &out.RetryMaxDelay: 10 * time.Minute,
 		&out.AuditRetention: DefaultAuditRetention, &out.DeployWait: 7 * 24 * time.Hour, &out.HandlerTimeout: 5 * time.Minute,
 		&out.DrainTimeout: 30 * time.Second,
-		&out.LockTimeout: 250 * time.Millisecond,
-		&out.ParkedLease: 30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
+		&out.LockTimeout:  250 * time.Millisecond,
+		&out.ParkedLease:  30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
 	} {
 		if *field == 0 {
 			*field = value
