@@ -33,6 +33,15 @@ func (e *DecodeError) Error() string {
 // Unwrap returns the codec's or the upcaster's error.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
+// newerError is the version that the registry knows.
+type newerError int
+
+func (e newerError) Error() string {
+	return fmt.Sprintf("newer than version %d, which this build knows", int(e))
+}
+
+func (newerError) Is(target error) bool { return target == ErrNewerVersion }
+
 // Registry knows the events of one service: names, versions, codecs. It is a value handed to whoever needs it, so two
 // services in one test do not meet. Register everything at start; reading is safe for concurrent use.
 type Registry struct {
@@ -199,7 +208,7 @@ func (r *Registry) upcast(env *Envelope) (*entry, []byte, error) {
 	}
 	version := max(env.SchemaVersion, 1)
 	if version > e.version {
-		return nil, nil, &DecodeError{env.Type, version, fmt.Errorf("%w than %d, which this build knows", ErrNewerVersion, e.version)}
+		return nil, nil, &DecodeError{env.Type, version, newerError(e.version)}
 	}
 	if keyID := env.Metadata[SealedKey]; keyID != "" {
 		return nil, nil, &DecodeError{env.Type, version, fmt.Errorf("sealed with key %q: call Registry.Open before", keyID)}
