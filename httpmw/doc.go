@@ -30,9 +30,9 @@
 // After all that may refuse a request, so that replays are refused as well: authentication, authorisation, limits. After
 // [Tenant] and [Metadata]; a service with tenants sets IdempotencyConfig.RequireTenant. Outside (before) anything that opens a
 // transaction, above all [UnitOfWork]: an answer is sent when Idempotency's transaction is committed, and within another one it would
-// not be. Outside http.StripPrefix, because the path is part of the scope. Inside (after) compression, or the compressed bytes of the first answer are replayed to
-// clients that do not accept them; a Content-Encoding that is set before the handler begins is taken for that of such a
-// middleware, and is not stored. Inside a recoverer: a panic rolls back and goes on.
+// not be. Outside http.StripPrefix, because the path is part of the scope. Inside (after) compression, or the compressed bytes of the
+// first answer are replayed to clients that do not accept them; a Content-Encoding that is set before the handler begins is taken
+// for that of such a middleware, and is not stored. Inside a recoverer: a panic rolls back and goes on.
 //
 // IdempotencyConfig.Timeout bounds the work, so http.TimeoutHandler is not needed. If it is there nevertheless, put it around the whole
 // router: the request goes on after it has answered, and a retry gets its answer. Within, around a handler, it answers

@@ -49,6 +49,34 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 	}
 }
 
+// A renewal that is never answered is given up while the leases last: the next one comes in time, and no lane is lost.
+func TestRenewalThatHangsLosesNoLane(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	wire := f.wire()
+	var armed, silent atomic.Bool
+	store := f.through(func(statement string, _ bool) {
+		if strings.Contains(statement, "UPDATE outbox_lane l SET lease_until") && armed.Load() && silent.CompareAndSwap(false, true) {
+			wire.hush()
+		}
+	}, func(u *url.URL) { u.Host = wire.Listen })
+	log := &chronicle{}
+	cfg := quick()
+	cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 30*time.Second, 200*time.Millisecond, 100*time.Millisecond
+	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	f.run(f.relay(f.pub, cfg, store))
+	f.add("a", "first")
+	f.eventually("it has lanes", f.published("first"))
+	armed.Store(true)
+	f.eventually("the renewal is given up", func() bool { return silent.Load() && log.count("keeper failed") > 0 })
+	wire.mend()
+	f.add("a", "later")
+	f.eventually("the projector goes on", f.published("later"))
+	var epochs int
+	require.NoError(t, f.db.QueryRow("SELECT max(epoch) FROM outbox_lane").Scan(&epochs))
+	require.Equal(t, 1, epochs, "lanes were lost and claimed again")
+}
+
 // A server that is silent from the start is an error that says so.
 func TestAStartDoesNotWaitForEver(t *testing.T) {
 	f := newFixture(t)

@@ -50,15 +50,15 @@ func (r *relay) hurry() {
 //
 // The end of a lease is counted from before it was asked for, by the monotonic clock: whatever the delay, this process
 // stops earlier than the database lets others in.
+//
+// Each statement has a third of the lease, as in internal/lease: one that hangs is given up while there is time for another
+// try, or a single connection that fell silent would cost all lanes.
 func (r *relay) keep(ctx context.Context) error {
-	ctx, cancel := r.begun(ctx)
-	defer cancel()
-	cfg := &r.p.cfg
 	// Before the heartbeat: whoever is alive has a share of the lanes, and these would have no owner.
-	if err := r.store.Deployed(ctx); err != nil {
+	if err := r.answered(ctx, r.store.Deployed); err != nil {
 		return errors.Join(err, r.leave(ctx, err))
 	}
-	all, err := r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
+	all, err := r.heartbeat(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,6 +78,22 @@ func (r *relay) keep(ctx context.Context) error {
 	return nil
 }
 
+// answered calls fn, which sends one statement of the keeper. It is not broken off when the program is told to stop, see begun.
+func (r *relay) answered(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.p.cfg.Lease/3)
+	defer cancel()
+	return fn(ctx)
+}
+
+func (r *relay) heartbeat(ctx context.Context) (all outbox.Attendance, err error) {
+	cfg := &r.p.cfg
+	err = r.answered(ctx, func(ctx context.Context) (err error) {
+		all, err = r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
+		return err
+	})
+	return all, err
+}
+
 // leave gives all lanes back because the database is another deployment's, and takes the heartbeat back, so that the others
 // share the lanes out without this projector.
 func (r *relay) leave(ctx context.Context, why error) error {
@@ -90,7 +106,7 @@ func (r *relay) leave(ctx context.Context, why error) error {
 		}
 	}
 	r.wake()
-	return r.store.Farewell(ctx, r.p.cfg.Name)
+	return r.answered(ctx, func(ctx context.Context) error { return r.store.Farewell(ctx, r.p.cfg.Name) })
 }
 
 // reportUnserved warns of groups whose events nobody publishes, once they have been the same for two heartbeats: others may
@@ -114,7 +130,11 @@ func (r *relay) renew(ctx context.Context) (held int, err error) {
 		return 0, nil
 	}
 	until := time.Now().Add(r.p.cfg.Lease)
-	changes, err := r.store.Renew(ctx, leases, r.p.cfg.Lease)
+	var changes map[int16]int64
+	err = r.answered(ctx, func(ctx context.Context) (err error) {
+		changes, err = r.store.Renew(ctx, leases, r.p.cfg.Lease)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -132,7 +152,11 @@ func (r *relay) renew(ctx context.Context) (held int, err error) {
 // fetch include all that the former owner wrote; whatever it tries to write from now on is fenced.
 func (r *relay) claim(ctx context.Context, n int) error {
 	until := time.Now().Add(r.p.cfg.Lease)
-	leases, err := r.store.Claim(ctx, r.p.cfg.Name, r.p.cfg.Group, n, r.p.cfg.Lease)
+	var leases []outbox.Lease
+	err := r.answered(ctx, func(ctx context.Context) (err error) {
+		leases, err = r.store.Claim(ctx, r.p.cfg.Name, r.p.cfg.Group, n, r.p.cfg.Lease)
+		return err
+	})
 	r.short = len(leases) < n-1 // shares are rounded up, so one may be missing for good
 	if err != nil || len(leases) == 0 {
 		return err

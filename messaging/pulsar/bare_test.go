@@ -70,9 +70,9 @@ func newBareProducer(t *testing.T, cfg *Config, topic string) *bareProducer {
 // command writes a frame. The number of a command's field is that of its type.
 func (p *bareProducer) command(kind uint64, command pb, rest []byte) {
 	p.t.Helper()
-	whole := pb{}.number(1, kind).bytes(protowire.Number(kind), command)               //nolint:gosec // constants
-	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(whole)+len(rest)))        //nolint:gosec // small
-	frame = append(binary.BigEndian.AppendUint32(frame, uint32(len(whole))), whole...) //nolint:gosec // small
+	whole := pb{}.number(1, kind).bytes(protowire.Number(kind), command)
+	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(whole)+len(rest)))
+	frame = append(binary.BigEndian.AppendUint32(frame, uint32(len(whole))), whole...)
 	require.NoError(p.t, p.conn.SetDeadline(time.Now().Add(hang)))
 	_, err := p.conn.Write(append(frame, rest...))
 	require.NoError(p.t, err)
@@ -105,8 +105,8 @@ func (p *bareProducer) await(kind uint64) {
 func (p *bareProducer) send(metadata pb, payload []byte) {
 	p.t.Helper()
 	p.sent++
-	metadata = metadata.text(1, "bare").number(2, p.sent).number(3, uint64(time.Now().UnixMilli())) //nolint:gosec // positive
-	body := binary.BigEndian.AppendUint32(nil, uint32(len(metadata)))                               //nolint:gosec // small
+	metadata = metadata.text(1, "bare").number(2, p.sent).number(3, uint64(time.Now().UnixMilli()))
+	body := binary.BigEndian.AppendUint32(nil, uint32(len(metadata)))
 	body = append(append(body, metadata...), payload...)
 	rest := binary.BigEndian.AppendUint16(nil, 0x0e01) // a checksum follows
 	rest = binary.BigEndian.AppendUint32(rest, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
@@ -119,7 +119,7 @@ func (p *bareProducer) chunks(properties map[string]string, chunks ...string) {
 	p.t.Helper()
 	whole := strings.Join(chunks, "")
 	for n, chunk := range chunks {
-		p.send(pb{}.properties(4, properties).text(26, fmt.Sprint("chunked-", p.sent-uint64(n))). //nolint:gosec // small
-														number(27, uint64(len(chunks))).number(28, uint64(len(whole))).number(29, uint64(n)), []byte(chunk)) //nolint:gosec // small
+		metadata := pb{}.properties(4, properties).text(26, fmt.Sprint("chunked-", p.sent-uint64(n)))
+		p.send(metadata.number(27, uint64(len(chunks))).number(28, uint64(len(whole))).number(29, uint64(n)), []byte(chunk))
 	}
 }

@@ -51,7 +51,8 @@ func (h *hostile) text() string {
 	case 1:
 		return strings.Repeat(pick(h, "x", "Ж", "\xff", "\x00", "|", `\`, "'"), pick(h, 1, 254, 255, 256, 5_000, 70_000))
 	default:
-		return pick(h, "", "a", "order", "t1", "null", "ce_id", "a\x00b", "\xed\xa0\x80", "\u202e", " ", "|", "k1|k2", "🙂", "'; DROP TABLE inbox", "%s", "$1", "../..")
+		return pick(h, "", "a", "order", "t1", "null", "ce_id", "a\x00b", "\xed\xa0\x80", "\u202e", " ", "|",
+			"k1|k2", "🙂", "'; DROP TABLE inbox", "%s", "$1", "../..")
 	}
 }
 
@@ -62,7 +63,8 @@ func (h *hostile) number() string {
 }
 
 func (h *hostile) time() string {
-	return pick(h, "2025-01-02T03:04:05Z", "0000-01-01T00:00:00+23:59", "9999-12-31T23:59:59.999999999-23:59", "2025-13-45T99:99:99Z", "now", "infinity", h.text())
+	return pick(h, "2025-01-02T03:04:05Z", "0000-01-01T00:00:00+23:59", "9999-12-31T23:59:59.999999999-23:59",
+		"2025-13-45T99:99:99Z", "now", "infinity", h.text())
 }
 
 // properties have an id of their own, or none.
@@ -78,7 +80,8 @@ func (h *hostile) properties() map[string]string {
 		{propAggregateVersion, h.number}, {propSequence, h.number}, {propSchemaVersion, h.number},
 		{propCorrelationID, h.text}, {propCausationID, h.text}, {event.TraceState, h.text},
 		{event.TraceParent, func() string {
-			return pick(h, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-"+h.text(), h.text())
+			return pick(h, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+				"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-"+h.text(), h.text())
 		}},
 		{propEarly, h.text}, {messaging.UnreadableKey, h.text}, {event.SealedKey, h.text}, {"ce_orderingkey", h.text}, {metaPrefix, h.text},
 	} {
@@ -170,13 +173,13 @@ func (h *hostile) batch(metadata pb) (pb, []byte, int) {
 	for range n {
 		payload := []byte(h.text())
 		single := pb{}.properties(1, h.properties()).text(2, h.text()).number(3, uint64(len(payload))).number(5, h.Uint64())
-		all = binary.BigEndian.AppendUint32(all, uint32(len(single))) //nolint:gosec // small
+		all = binary.BigEndian.AppendUint32(all, uint32(len(single)))
 		all = append(append(all, single...), payload...)
 		if len(all) > 2<<20 {
 			return metadata, []byte("too much of it"), 1
 		}
 	}
-	return metadata.number(11, uint64(n)), all, n //nolint:gosec // small
+	return metadata.number(11, uint64(n)), all, n
 }
 
 // target is a service that gets hostile messages, and good ones between them.
@@ -290,7 +293,7 @@ func TestHostileMessagesStopNobody(t *testing.T) {
 		p.send(pb{}.properties(4, map[string]string{propID: "v" + version, propType: "x", propSource: "s", propSchemaVersion: version}), nil)
 		sent++
 	}
-	h := &hostile{Rand: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // to be repeated
+	h := &hostile{Rand: rand.New(rand.NewPCG(seed, 0))}
 	for i := range messages {
 		if i%20 == 0 {
 			goods++

@@ -27,7 +27,7 @@ func (r *receiver) lookForPermits(parts []backlogStats) {
 	defer r.mu.Unlock()
 	p := &r.permits
 	waited := p.listened && r.last == p.last
-	passed := r.last-p.last > uint64(max(r.options.ReceiverQueueSize, 1)*(len(parts)+1)) //nolint:gosec // small
+	passed := r.last-p.last > uint64(max(r.options.ReceiverQueueSize, 1)*(len(parts)+1))
 	before := p.starved
 	p.starved, p.listened, p.last = nil, p.listening.Load(), r.last
 	for _, part := range parts {
@@ -37,7 +37,8 @@ func (r *receiver) lookForPermits(parts []backlogStats) {
 	}
 	for _, n := range p.starved {
 		if (waited || passed) && slices.Contains(before, n) && p.heard[n] == p.atLook[n] {
-			r.broker.log.Warn("oncebox: messages wait and the client has lost the permits to get them, subscribing again; it threw something away before, see its log",
+			r.broker.log.Warn("oncebox: messages wait and the client has lost the permits to get them, subscribing again; "+
+				"it threw something away before, see its log",
 				"topic", r.broker.fullName(r.subscription.Topic), "subscription", r.subscription.Name, "partition", n)
 			r.leaked = max(r.leaked, r.options.ReceiverQueueSize)
 			r.wake()

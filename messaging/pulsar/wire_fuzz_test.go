@@ -36,7 +36,7 @@ func fuzzedProperties(data []byte) map[string]string {
 
 func propertiesToFuzz(pairs ...string) (data []byte) {
 	for _, s := range pairs {
-		data = binary.BigEndian.AppendUint16(data, uint16(len(s))) //nolint:gosec // small
+		data = binary.BigEndian.AppendUint16(data, uint16(len(s)))
 		data = append(data, s...)
 	}
 	return data
@@ -81,7 +81,7 @@ func requireLivable(t *testing.T, r *receiver, m *wireMessage, env event.Envelop
 	require.NoError(t, err)
 	unreadable := messaging.Unreadable(messaging.NewMessage(env, 1, nil))
 	if r.unreadable(m) == "" {
-		require.Equal(t, len(m.payload), len(env.Payload))
+		require.Len(t, env.Payload, len(m.payload))
 		return
 	}
 	require.ErrorIs(t, unreadable, messaging.ErrUnreadable)
