@@ -98,7 +98,11 @@ func (s *Store) rows(ctx context.Context, most int, bytes int64, statement strin
 	slices.SortFunc(out, func(a, b Row) int {
 		return compareIDs(RowID{a.Lane, a.Sequence}, RowID{b.Lane, b.Sequence})
 	})
-	return s.bounded(ctx, out, bytes)
+	out, err = s.bounded(ctx, out, bytes)
+	for i := range out {
+		out[i].size = 0 // rows that are read in other ways have none, and are compared with these
+	}
+	return out, err
 }
 
 func (s *Store) read(ctx context.Context, most int, statement string, args ...any) (out []Row, err error) {

@@ -247,12 +247,14 @@ var errUnconfirmed = errors.New("uow: the wait for the synchronous standby was e
 
 // outcome ends a unit whose COMMIT was answered with err, if it was answered at all.
 func (r *root) outcome(ctx context.Context, err error, p proofs) error {
-	r.onPgx(func(c *pgx.Conn, t *pgsql.Trouble) {
-		if err == nil && t.Unconfirmed() {
-			err = errUnconfirmed
-		}
-		t.Committing(c.IsClosed())
-	})
+	if err == nil || refused(err) { // else the connection is given up
+		r.onPgx(func(_ *pgx.Conn, t *pgsql.Trouble) {
+			if err == nil && t.Unconfirmed() {
+				err = errUnconfirmed
+			}
+			t.Committing(false)
+		})
+	}
 	// Before anything is asked: the pool may have no other connection, and others may be asking as well.
 	r.release()
 	switch {
