@@ -44,7 +44,7 @@ func CheckSession(ctx context.Context, db bun.IDB) error {
 // prefer the session that was used last, so a lone client may stay in one for long: another client is the one to find its
 // statement there.
 func checkPooler(ctx context.Context, conn *pgx.Conn) error {
-	other, err := pgx.ConnectConfig(ctx, conn.Config())
+	other, err := pgx.ConnectConfig(ctx, ConfigOf(conn))
 	if err != nil {
 		return err
 	}
