@@ -9,17 +9,25 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
 )
 
 // Without a broker an old process delivers, which does not know the consumer that a newer build has added, or a process that has no
 // consumers at all. The events are handled all the same, in order, and once.
 func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
-	for name, consume := range map[string]func(app *oncebox.App, h messaging.Handler){
-		"plain": func(app *oncebox.App, h messaging.Handler) { app.Consume("order", "audit", h) },
-		"projection": func(app *oncebox.App, h messaging.Handler) {
-			app.Consume("order", "audit", app.Inbox.Projection("audit", h))
+	for name, consume := range map[string]func(app *oncebox.App, h messaging.Handler) *inbox.Projection{
+		"plain": func(app *oncebox.App, h messaging.Handler) *inbox.Projection {
+			app.Consume("order", "audit", h)
+			return nil
+		},
+		"projection": func(app *oncebox.App, h messaging.Handler) *inbox.Projection {
+			view := app.Inbox.Projection("audit", h)
+			app.Consume("order", "audit", view)
+			return view
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +49,8 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 				run(t, app, parts...)
 				return app
 			}
-			newer := start(func(app *oncebox.App, note func(string) messaging.Handler) { consume(app, note("audit")) }, oncebox.Consumers)
+			var view *inbox.Projection
+			newer := start(func(app *oncebox.App, note func(string) messaging.Handler) { view = consume(app, note("audit")) }, oncebox.Consumers)
 			subscribed := func() (n int) {
 				require.NoError(t, db.NewRaw("SELECT count(*) FROM inbox_subscription").Scan(t.Context(), &n))
 				return n
@@ -62,6 +71,11 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 			require.ElementsMatch(t, []string{"a", "b", "c"}, handled["billing"])
 			mu.Unlock()
 
+			if view != nil { // whose rebuild forgets the generation before
+				empty := func(context.Context, *uow.Unit) error { return nil }
+				require.NoError(t, view.Rebuild(t.Context(), empty, newer.Outbox.Kept(outbox.SentFilter{Topic: "order"}), nil))
+				require.Equal(t, 2, subscribed())
+			}
 			require.NoError(t, newer.Inbox.Forget(t.Context(), "audit"))
 			require.Equal(t, 1, subscribed())
 		})

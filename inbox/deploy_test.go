@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
 )
 
 // news is a type that the first release has never heard of.
@@ -193,6 +194,31 @@ func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
 			require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, 5*time.Millisecond)
 			require.Contains(t, w.dead()[0].Error, "Config.DeployWait")
 			require.Contains(t, w.dead()[0].Error, messaging.ErrNoHandler.Error())
+		})
+	}
+}
+
+// ErrUnknownType may also be about an event of the handler's own, which no deployment of somebody else's mends, and a handler that calls
+// an error permanent means it.
+func TestWhatAHandlerCannotEmitIsNotWaitedFor(t *testing.T) {
+	for name, h := range map[string]messaging.HandlerFunc{
+		"not registered": func(ctx context.Context, _ *messaging.Message) error {
+			u, _ := uow.FromContext(ctx)
+			u.Track(newInvoice("i1"))
+			return nil
+		},
+		"permanent": func(context.Context, *messaging.Message) error {
+			return messaging.Permanent(event.ErrUnknownType)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, &committed{})
+			box := w.hasty(func(c *inbox.Config) { c.MaxAttempts = 2 })
+			wrapped, m := box.Wrap("billing", h), ordered("1", "o1")
+			require.Eventually(t, func() bool { return wrapped.Handle(t.Context(), m) == nil }, time.Minute, time.Millisecond)
+			runParked(t, box)
+			require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, time.Millisecond)
+			require.Contains(t, w.dead()[0].Error, event.ErrUnknownType.Error())
 		})
 	}
 }

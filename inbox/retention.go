@@ -46,9 +46,11 @@ ON CONFLICT (consumer) DO UPDATE SET
 	beat_at = excluded.beat_at
 WHERE c.beat_at < excluded.beat_at - interval '1 minute'`
 
-	forgetConsumer = `
+	// forgetConsumer is for a generation of a projection too, whose subscription goes on.
+	forgetConsumer = `DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
+	giveUpConsumer = `
 WITH unsubscribed AS (DELETE FROM {schema}.inbox_subscription WHERE consumer = $1::text)
-DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
+` + forgetConsumer
 
 	// The children that are never dropped. The time is asked for once: a volatile function cannot bound the scan of an index.
 	deleteForeign = `
@@ -177,7 +179,7 @@ func (i *Inbox) expired(ctx context.Context) (days []string, err error) {
 // before, so that nothing happens twice when it comes back after a long time; of a name that is given up nobody needs it. Its
 // subscriptions end: without a broker, messages are stored for a subscribed consumer although no process has it.
 func (i *Inbox) Forget(ctx context.Context, consumer string) error {
-	_, err := i.patient.Exec(ctx, i.units.DB(ctx), forgetConsumer, consumer)
+	_, err := i.patient.Exec(ctx, i.units.DB(ctx), giveUpConsumer, consumer)
 	if err != nil {
 		return fmt.Errorf("inbox: forget consumer %s: %w", consumer, pgsql.Explain(err))
 	}

@@ -128,11 +128,11 @@ func (r *Router) decode(ctx context.Context, env *event.Envelope) (event.Event, 
 	opened, err := r.registry.Open(ctx, env)
 	if err == nil {
 		e, err := r.registry.Decode(opened)
+		if errors.Is(err, event.ErrNewerVersion) { // it quotes nothing of the payload
+			return nil, err
+		}
 		if decode, ok := errors.AsType[*event.DecodeError](err); ok && opened != env {
 			err = &event.DecodeError{Type: decode.Type, Version: decode.Version, Err: errWithheld}
-		}
-		if errors.Is(err, event.ErrNewerVersion) {
-			return nil, err
 		}
 		return e, Permanent(err)
 	}

@@ -77,6 +77,15 @@ func TestRouterDoesNotRefuseForGoodWhatALaterBuildMayKnow(t *testing.T) {
 	require.ErrorContains(t, err, "order.placed version 9")
 	require.False(t, messaging.IsPermanent(err))
 
+	registry := event.NewRegistry(event.WithSealer(sealer(func() ([]byte, error) { return []byte(`{}`), nil })))
+	event.Register[orderPlaced](registry)
+	opens := messaging.NewRouter(registry)
+	messaging.Handle(opens, func(context.Context, orderPlaced) error { return nil })
+	newer.Metadata = event.Metadata{event.SealedKey: "k"}
+	err = opens.Handle(t.Context(), newer)
+	require.ErrorIs(t, err, event.ErrNewerVersion, "sealed")
+	require.False(t, messaging.IsPermanent(err))
+
 	for _, kind := range []string{"order.cancelled", "never.heard.of"} {
 		err := r.Handle(t.Context(), typed(kind, `{}`))
 		require.ErrorIs(t, err, messaging.ErrNoHandler)

@@ -25,11 +25,12 @@ SELECT pg_is_in_recovery(), coalesce(mark, ''), CASE WHEN same THEN pg_xact_stat
 
 	// terminate ends the session of a transaction that is in progress still. It leaves a session alone that may be waiting for the
 	// synchronous standby: to end it would end the wait, and others would see a transaction that no standby has. Where a lock is
-	// waited for, or the next statement, COMMIT has not come so far.
+	// waited for, or what the client sends next, COMMIT has not come so far.
 	terminate = `
 SELECT count(pg_terminate_backend(a.pid))` + fromMark + ` JOIN pg_stat_activity a ON same
 WHERE a.backend_xid::text = mod($1::text::numeric, 4294967296)::text AND a.pid <> pg_backend_pid()
-	AND (current_setting('synchronous_standby_names') = '' OR a.state LIKE 'idle in transaction%' OR a.wait_event_type = 'Lock')`
+	AND (current_setting('synchronous_standby_names') = '' OR a.state LIKE 'idle in transaction%' OR a.wait_event_type = 'Lock'
+		OR a.wait_event = 'ClientRead')`
 
 	fromMark = `
 FROM (SELECT mark, coalesce(mark = $2::text, false)

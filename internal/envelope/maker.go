@@ -73,11 +73,11 @@ func (m *Maker) Payload(ctx context.Context, topic string, payload any, opts []e
 
 func (m *Maker) encode(env *event.Envelope, e event.Event) error {
 	if m.Registry == nil {
-		return fmt.Errorf("%w: %q: no registry is configured", event.ErrUnknownType, e.EventType())
+		return &outgoingError{fmt.Errorf("%w: %q: no registry is configured", event.ErrUnknownType, e.EventType())}
 	}
 	enc, err := m.Registry.Encode(e)
 	if err != nil {
-		return err
+		return &outgoingError{err}
 	}
 	env.Type, env.SchemaVersion, env.ContentType, env.Payload = enc.Type, enc.SchemaVersion, enc.ContentType, enc.Payload
 	if d, ok := e.(event.Described); ok {

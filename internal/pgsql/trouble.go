@@ -127,7 +127,8 @@ func (t *Trouble) Forget(c *pgx.Conn) {
 	}
 	t.victim, t.unconfirmed = nil, false
 	if !c.IsClosed() {
-		t.cancelled.Store(false) // it was too late
+		t.cancelled.Store(false)  // it was too late
+		t.committing.Store(false) // it was answered
 	}
 }
 

@@ -1,0 +1,16 @@
+package envelope
+
+import "errors"
+
+// outgoingError says that an event cannot be emitted.
+type outgoingError struct{ err error }
+
+func (e *outgoingError) Error() string { return e.err.Error() }
+func (e *outgoingError) Unwrap() error { return e.err }
+
+// IsOutgoing tells whether err is about an event that was to be emitted, and not about a message that was received: event.ErrUnknownType
+// may be either.
+func IsOutgoing(err error) bool {
+	_, ok := errors.AsType[*outgoingError](err)
+	return ok
+}
