@@ -177,6 +177,9 @@ func TestRebuildWhileMessagesGoOn(t *testing.T) {
 	b := newBank(t)
 	here, there := b.process(1), b.process(20)
 	b.deposit(accounts, 15, 1)
+	require.Eventually(t, func() bool { // else the source ends before it is broken off
+		return column[int](t, b.db.DB, "SELECT count(*)::int FROM outbox_sent")[0] == 15*accounts
+	}, time.Minute, 10*time.Millisecond)
 	var traffic sync.WaitGroup
 	traffic.Go(func() { b.deposit(accounts, 25, 16) })
 	source := inbox.Source(b.store.Kept(outbox.SentFilter{Topic: "account"}))
