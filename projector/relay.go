@@ -183,13 +183,16 @@ func (r *relay) handBack(ctx context.Context) {
 	for _, w := range r.workers {
 		w.awaitProbe(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
+	settling, cancel := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer cancel()
 	var leases []outbox.Lease
 	for _, w := range r.workers {
-		w.settleLast(ctx)
+		w.settleLast(settling)
 		leases = append(leases, w.drop()...)
 	}
+	// Anew: a settle that hangs must not keep the lanes from the others.
+	ctx, stop := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
+	defer stop()
 	err := r.store.Farewell(ctx, r.p.cfg.Name)
 	if len(leases) > 0 {
 		err = errors.Join(err, r.store.Release(ctx, leases))

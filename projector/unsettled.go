@@ -66,17 +66,27 @@ func (w *worker) owe(l *lane, key string, sent []int64) {
 // settleAgain tries to settle what could not be settled before. It returns how many rows that were; with an error, there
 // are others left.
 func (w *worker) settleAgain(ctx context.Context) (settled int, err error) {
+	ctx, cancel := w.r.begun(ctx)
+	defer cancel()
+	return w.settleOwed(ctx)
+}
+
+// settleOwed looks at the sequence first: the settle may have failed because the server went, and the one that is there now may have
+// given the numbers to other rows.
+func (w *worker) settleOwed(ctx context.Context) (settled int, err error) {
 	if len(w.unsettled) == 0 {
 		return 0, nil
 	}
-	ctx, cancel := w.r.begun(ctx)
-	defer cancel()
+	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+		return 0, err
+	}
+	now, _ := w.r.mark.generation()
 	all := w.unsettled
 	w.unsettled = nil
 	for i, u := range all {
 		n := 0
 		switch {
-		case !w.owns(u) || u.generation != w.generation: // they are published once more, here or elsewhere
+		case !w.owns(u) || u.generation != now: // they are published once more, here or elsewhere
 		case u.fresh != nil:
 			n = len(u.fresh)
 			_, err = w.settleFresh(ctx, u.lanes, u.fresh)
@@ -127,7 +137,7 @@ func (w *worker) owes(l *lane) bool {
 
 // settleLast ends what a worker that has stopped still owes.
 func (w *worker) settleLast(ctx context.Context) {
-	if _, err := w.settleAgain(ctx); err != nil && !errors.Is(err, outbox.ErrFenced) {
+	if _, err := w.settleOwed(ctx); err != nil && !errors.Is(err, outbox.ErrFenced) {
 		w.r.p.log.WarnContext(ctx, "oncebox: published rows could not be settled, they are published again", "error", err)
 	}
 }
