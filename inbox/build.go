@@ -14,7 +14,7 @@ import (
 
 // needsBuild tells whether it is the program that does not know the message yet, so that trying again helps once a later build of it
 // is deployed. While one is being deployed, old processes receive what only new ones know. An event that the handler could not emit is a
-// bug of this build, and what the handler calls permanent is.
+// fault of this build, and what the handler calls permanent is.
 func needsBuild(err error) bool {
 	if messaging.IsPermanent(err) || envelope.IsOutgoing(err) {
 		return false
