@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -33,7 +34,7 @@ func (w *world) hang(which string) {
 // awaitTrue asks until the answer is yes, or ctx is done.
 func (w *world) awaitTrue(ctx context.Context, question string) {
 	for ctx.Err() == nil && !column[bool](w.t, w.db.DB, question)[0] {
-		time.Sleep(10 * time.Millisecond)
+		_ = backoff.Wait(ctx, 10*time.Millisecond) // the loop looks at ctx
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -164,7 +165,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 			go func() {
 				defer close(handled)
 				for try := *ordered("m", "o1"); h.Handle(t.Context(), &try) != nil && t.Context().Err() == nil; try.Attempt++ {
-					time.Sleep(10 * time.Millisecond)
+					_ = backoff.Wait(t.Context(), 10*time.Millisecond) // the loop looks at it
 				}
 			}()
 			select {

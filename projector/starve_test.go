@@ -66,18 +66,10 @@ func TestExpiredRowsDelayNoOther(t *testing.T) {
 	}
 	hold(expired, "expired", "yesterday")
 	hold(1, "good", "tomorrow")
-	var statements atomic.Int32
-	store := f.through(func(statement string, _ bool) {
-		if strings.Contains(statement, "INTO outbox_dead") {
-			statements.Add(1)
-		}
-	}, nil)
-	cfg := quick()
-	cfg.Workers = 1
-	require.NoError(t, f.relay(f.pub, cfg, store).RunOnce(t.Context()))
+	statements := f.passWithOneWorker("INTO outbox_dead")
 	require.Equal(t, []string{"good"}, f.pub.types())
 	require.Equal(t, expired, f.rows("outbox_dead"))
-	require.LessOrEqual(t, statements.Load(), int32(expired/outbox.MaxDue+1))
+	require.LessOrEqual(t, statements, int32(expired/outbox.MaxDue+1))
 }
 
 // An operator discards the dead letters of many keys at once. What is published meanwhile does not wait until all of their
@@ -101,19 +93,11 @@ func TestDiscardOfManyKeysDelaysNoOther(t *testing.T) {
 	f.pub.refuse = func(event.Envelope) error {
 		return f.db.QueryRow("SELECT count(*) FROM outbox_block").Scan(&blocks)
 	}
-	var statements atomic.Int32
-	store := f.through(func(statement string, _ bool) {
-		if strings.Contains(statement, "lift AS") {
-			statements.Add(1)
-		}
-	}, nil)
-	cfg := quick()
-	cfg.Workers = 1
-	require.NoError(t, f.relay(f.pub, cfg, store).RunOnce(t.Context()))
+	statements := f.passWithOneWorker("lift AS")
 	require.Equal(t, []string{"good"}, f.pub.types())
 	require.Greater(t, blocks, keys/2)
 	require.Zero(t, f.rows("outbox_block"))
-	require.LessOrEqual(t, statements.Load(), int32(20))
+	require.LessOrEqual(t, statements, int32(20))
 }
 
 // One row of a batch that nobody will ever take costs the others nothing, not even a second call.
@@ -161,4 +145,19 @@ func TestRowOfAnotherHand(t *testing.T) {
 			require.Equal(t, event.Metadata{"event_metadata": "[1]"}, m.Metadata)
 		}
 	}
+}
+
+// passWithOneWorker publishes what there is, and counts the statements that contain part.
+func (f *fixture) passWithOneWorker(part string) int32 {
+	f.t.Helper()
+	var statements atomic.Int32
+	store := f.through(func(statement string, _ bool) {
+		if strings.Contains(statement, part) {
+			statements.Add(1)
+		}
+	}, nil)
+	cfg := quick()
+	cfg.Workers = 1
+	require.NoError(f.t, f.relay(f.pub, cfg, store).RunOnce(f.t.Context()))
+	return statements.Load()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -146,13 +147,13 @@ func others(t *testing.T, dsn string) (stop func()) {
 func writeAlone(ctx context.Context, dsn string) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
-		time.Sleep(5 * time.Millisecond)
+		_ = backoff.Wait(ctx, 5*time.Millisecond) // the caller looks at ctx
 		return
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	_, err = conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS elsewhere (n bigint); SET synchronous_commit = off")
 	for n := 0; err == nil && ctx.Err() == nil; n++ {
 		_, err = conn.Exec(ctx, "INSERT INTO elsewhere VALUES ($1)", n)
-		time.Sleep(2 * time.Millisecond)
+		_ = backoff.Wait(ctx, 2*time.Millisecond) // the loop looks at ctx
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -40,7 +41,7 @@ func TestStalledStandbyTakesOverUnderOrders(t *testing.T) {
 	began := time.Now()
 	require.Eventually(t, func() bool { return s.unsure.Load() >= clients/2 }, patience, 10*time.Millisecond, "clients were told that nobody knows")
 	if os.Getenv("ENDURANCE_LONG") != "" {
-		time.Sleep(time.Until(began.Add(100 * time.Second)))
+		require.NoError(t, backoff.Wait(t.Context(), time.Until(began.Add(100*time.Second))))
 	}
 	require.NoError(t, primary.Kill())
 	stalled := time.Since(began)
