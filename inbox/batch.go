@@ -47,9 +47,10 @@ type batch struct {
 	became []entry
 }
 
-// maxKeys is how many keys one transaction locks. The locks of all transactions share a table of the server, for which PostgreSQL reserves
-// max_locks_per_transaction (64) for each of max_connections (100): when it is full, nobody gets a lock any more (PostgreSQL 20.12).
-const maxKeys = 50
+// maxKeys is how many keys one transaction locks. The locks of all transactions share a table of the server: when it is full, nobody
+// gets a lock any more (PostgreSQL 20.12, max_locks_per_transaction). With the default of 64 for each of 100 connections, PostgreSQL 15 had
+// room for 12,000 locks, its reserve included: for such a transaction on each connection.
+const maxKeys = 100
 
 // HandleBatch enters the messages, with one statement, and has those that were not there handled in the same unit. If that
 // fails each of them is handled alone. Messages of more than maxKeys keys are several batches.

@@ -190,14 +190,14 @@ func TestDurableMessagesAreStoredFirst(t *testing.T) {
 // However many keys a batch has, a transaction takes few locks: those of all transactions share a table of the server.
 func TestBatchOfManyKeysTakesFewLocksAtOnce(t *testing.T) {
 	w := newWorld(t)
-	const many, most = 120, 50
+	const many, most = 220, 100
 	var got []string
 	h := w.settledBox().WrapBatch("billing", func(ctx context.Context, msgs []*messaging.Message) error {
 		const locks = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'"
 		require.LessOrEqual(t, column[int](t, w.units.DB(ctx), locks)[0], most)
 		for _, m := range msgs {
 			got = append(got, m.ID)
-			if m.ID == "m060" || m.ID == "behind" {
+			if m.ID == "m110" || m.ID == "behind" {
 				return errNotNow
 			}
 		}
@@ -207,16 +207,16 @@ func TestBatchOfManyKeysTakesFewLocksAtOnce(t *testing.T) {
 	var want []string
 	for n := range many {
 		msgs = append(msgs, ordered(fmt.Sprintf("m%03d", n), fmt.Sprint("o", n)))
-		if n != 60 {
+		if n != 110 {
 			want = append(want, msgs[n].ID)
 		}
 	}
-	msgs = append(msgs, ordered("behind", "o60"), ordered("also of o1", "o1"))
+	msgs = append(msgs, ordered("behind", "o110"), ordered("also of o1", "o1"))
 	err := h.HandleBatch(t.Context(), msgs)
 	partly, ok := errors.AsType[*messaging.BatchError](err)
 	require.True(t, ok, "%v", err)
 	require.Len(t, partly.Failed, 2)
-	require.ErrorIs(t, partly.Failed[60], errNotNow)
+	require.ErrorIs(t, partly.Failed[110], errNotNow)
 	require.ErrorIs(t, partly.Failed[many], messaging.ErrBehind)
 	require.NotContains(t, got, "behind")
 	require.Equal(t, len(want)+1, w.entries())

@@ -15,7 +15,14 @@ func (i *Inbox) patience() time.Duration { return i.answer + i.cfg.LockTimeout }
 
 // bounded is for statements that are not run by Inbox.sql, which bounds its own.
 func (i *Inbox) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, i.patience(), fmt.Errorf("inbox: the database has not answered for %s", i.patience()))
+	return context.WithTimeoutCause(ctx, i.patience(), &silentError{i.patience()})
+}
+
+// silentError is the cause with which a statement is cancelled that got no answer. It makes its text only when that is read.
+type silentError struct{ timeout time.Duration }
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("inbox: the database has not answered for %s", e.timeout)
 }
 
 // timed is for one try of a handler, with all that belongs to its transaction.

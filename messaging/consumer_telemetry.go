@@ -85,7 +85,8 @@ func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 			attribute.Int("oncebox.attempt", m.Attempt),
 		),
 	}
-	if sender := otelx.Extract(m.Metadata); sender.IsValid() {
+	sender := otelx.Extract(m.Metadata)
+	if sender.IsValid() {
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sender}))
 	}
 	ctx, span := t.tracer.Start(ctx, otelx.OperationProcess.SpanName(m.Topic), opts...)
@@ -95,7 +96,7 @@ func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 	t.running.Add(ctx, 1, running)
 	defer t.running.Add(ctx, -1, running)
 	start := time.Now()
-	inner, left := newContext(ctx, m)
+	inner, left := newContext(ctx, m, sender)
 	if len(left) > 0 {
 		t.leftOut.Do(func() {
 			t.log.WarnContext(ctx, "oncebox: metadata of a message is not passed on, because it is not valid; this is said once", "consumer", t.consumer,

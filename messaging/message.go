@@ -3,6 +3,8 @@ package messaging
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/otelx"
 )
@@ -34,12 +36,12 @@ type messageKey struct{}
 // its id. Whatever a handler emits under this context is thereby tied to the message. Ids that are no identifiers and trace contexts
 // that are none (W3C Trace Context) are left out: no event could be stored with them.
 func NewContext(ctx context.Context, m *Message) context.Context {
-	ctx, _ = newContext(ctx, m)
+	ctx, _ = newContext(ctx, m, otelx.Extract(m.Metadata))
 	return ctx
 }
 
-// newContext also returns the keys that were left out.
-func newContext(ctx context.Context, m *Message) (_ context.Context, left []string) {
+// newContext is NewContext for a message whose trace context has been read. It also returns the keys that were left out.
+func newContext(ctx context.Context, m *Message, sender trace.SpanContext) (_ context.Context, left []string) {
 	ctx = context.WithValue(ctx, messageKey{}, m)
 	if m.TenantID != "" {
 		ctx = event.WithTenant(ctx, m.TenantID)
@@ -59,7 +61,6 @@ func newContext(ctx context.Context, m *Message) (_ context.Context, left []stri
 		md[event.CorrelationID] = id
 	}
 	if parent := m.Metadata[event.TraceParent]; parent != "" {
-		sender := otelx.Extract(m.Metadata)
 		if !sender.IsValid() || event.ValidateIdentifier(event.TraceParent, parent) != nil { // later versions may have any end
 			left = append(left, event.TraceParent)
 			return event.WithMetadata(ctx, md), left
