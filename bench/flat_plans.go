@@ -71,7 +71,7 @@ func visitTables(ctx context.Context, store *outbox.Store) error {
 		for _, l := range leases {
 			cursors = append(cursors, outbox.Cursor{Lease: l, Quota: quota})
 		}
-		_, fetch := store.Fetch(ctx, cursors)
+		_, fetch := store.Fetch(ctx, cursors, 0)
 		errs = append(errs, fetch)
 	}
 	return errors.Join(append(errs, store.Release(ctx, leases), store.Farewell(ctx, me))...)

@@ -19,15 +19,14 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 			const each, bound = 1000, 10 * 1000
 			var cursors []outbox.Cursor
 			for _, l := range f.leases {
-				cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100, Bytes: bound / 64})
+				cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
 			}
 			for i := range 200 {
 				_, err := f.Add(t.Context(), f.db.DB, "order", bytes.Repeat([]byte{byte(i)}, each), event.WithAggregate("order", fmt.Sprint("k", i%20), 1))
 				require.NoError(t, err)
 			}
-			began := map[int16]bool{}
 			for left := 200; left > 0; {
-				rows, err := f.Fetch(t.Context(), cursors)
+				rows, err := f.Fetch(t.Context(), cursors, bound)
 				require.NoError(t, err)
 				total, next := 0, map[int16]int64{}
 				var sent []outbox.RowID
@@ -43,7 +42,7 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 					total += len(r.Payload)
 					require.Len(t, r.Payload, each)
 					require.Equal(t, bytes.Repeat(r.Payload[:1], each), r.Payload)
-					sent, leases, began[r.Lane] = append(sent, outbox.RowID{Lane: r.Lane, Seq: r.Sequence}), append(leases, f.leases[r.Lane]), true
+					sent, leases = append(sent, outbox.RowID{Lane: r.Lane, Seq: r.Sequence}), append(leases, f.leases[r.Lane])
 				}
 				require.NotEmpty(t, sent)
 				require.LessOrEqual(t, total, bound)
@@ -65,11 +64,11 @@ func TestLargeRowsOfAllLanesHaveTheirTurn(t *testing.T) {
 	}
 	var cursors []outbox.Cursor
 	for _, l := range f.leases {
-		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100, Bytes: 1})
+		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
 	}
 	seen := map[int16]bool{}
 	for range 64 { // nothing is settled: a lane that is not served at first would never be
-		rows, err := f.Fetch(t.Context(), cursors)
+		rows, err := f.Fetch(t.Context(), cursors, 64)
 		require.NoError(t, err)
 		whole := 0
 		for _, r := range rows {

@@ -42,9 +42,9 @@ func TestFetchReadsTheSameInBothWays(t *testing.T) {
 	for _, l := range leases {
 		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 10})
 	}
-	got, err := binary.Fetch(t.Context(), cursors)
+	got, err := binary.Fetch(t.Context(), cursors, 0)
 	require.NoError(t, err)
-	want, err := text.Fetch(t.Context(), cursors)
+	want, err := text.Fetch(t.Context(), cursors, 0)
 	require.NoError(t, err)
 	require.Len(t, want, 5)
 	require.Equal(t, want, got)

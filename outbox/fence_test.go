@@ -38,7 +38,7 @@ func TestFormerOwnerChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, changes)
 	require.NoError(t, f.Release(ctx, []outbox.Lease{old}))
-	stale, err := f.Fetch(ctx, []outbox.Cursor{{Lease: old, Quota: 10}})
+	stale, err := f.Fetch(ctx, []outbox.Cursor{{Lease: old, Quota: 10}}, 0)
 	require.NoError(t, err)
 	require.Empty(t, stale)
 

@@ -19,9 +19,6 @@ type Cursor struct {
 	After int64
 	// Quota is at most [MaxFetch].
 	Quota int32
-	// Bytes is this lane's part of the payloads that the fetch may bring; the parts of all lanes count together. If they are 0,
-	// there is no bound.
-	Bytes int64
 }
 
 // fetchRows reads the heads of several lanes and notes in the lane how far it read: rows up to claimed_seq may be on
@@ -65,16 +62,16 @@ noted AS (
 SELECT ` + boundedColumns + ` FROM f`
 
 // Fetch reads the next rows of the lanes, ordered by lane and sequence. A lane that was lost gives no rows. The rows stay
-// where they are until they are settled. The last row of a lane may be one that did not fit, see [Row].Cut.
-func (s *Store) Fetch(ctx context.Context, cursors []Cursor) ([]Row, error) {
+// where they are until they are settled. All payloads together are within bytes, but the first row comes whatever its size;
+// 0: there is no bound. The last row of a lane may be one that did not fit, see [Row].Cut.
+func (s *Store) Fetch(ctx context.Context, cursors []Cursor, bytes int64) ([]Row, error) {
 	leases := make([]Lease, len(cursors))
 	after, quota := make([]int64, len(cursors)), make([]int32, len(cursors))
-	most, total, bytes := int32(0), 0, int64(0)
+	most, total := int32(0), 0
 	for i, c := range cursors {
 		leases[i], after[i], quota[i] = c.Lease, c.After, min(c.Quota, MaxFetch)
 		most = max(most, quota[i])
 		total += int(quota[i])
-		bytes += c.Bytes
 	}
 	statement := fetchMany
 	switch {

@@ -60,7 +60,7 @@ func (f *fixture) fetch() []outbox.Row {
 	for _, l := range f.leases {
 		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
 	}
-	rows, err := f.Fetch(f.t.Context(), cursors)
+	rows, err := f.Fetch(f.t.Context(), cursors, 0)
 	require.NoError(f.t, err)
 	return rows
 }

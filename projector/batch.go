@@ -23,7 +23,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	defer cancel()
 
 	low := w.r.mark.current() // before the fetch begins, see watermark
-	rows, err := w.r.store.Fetch(ctx, w.cursors(group))
+	rows, err := w.r.store.Fetch(ctx, w.cursors(group), w.r.p.cfg.batchBytes())
 	if err != nil {
 		return 0, err
 	}
@@ -66,6 +66,7 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 type batch struct {
 	lanes   map[int16]*lane
 	fetched map[int16]int
+	cut     map[int16]bool  // lanes of which a row did not fit into Config.BatchBytes
 	first   map[int16]int64 // lowest sequence per lane
 	last    map[int16]int64 // highest
 	send    []*outbox.Row
@@ -84,7 +85,7 @@ type batch struct {
 
 func newBatch(lanes map[int16]*lane) *batch {
 	return &batch{
-		lanes: lanes, fetched: map[int16]int{}, first: map[int16]int64{}, last: map[int16]int64{},
+		lanes: lanes, fetched: map[int16]int{}, cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
 		outcomes: map[int16][]outbox.Outcome{}, blocked: map[int16]map[string]string{}, left: map[int16]bool{}, stays: map[string]bool{},
 	}
 }
@@ -101,7 +102,7 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 	for i := range rows {
 		r := &rows[i]
 		if r.Cut {
-			b.left[r.Lane] = true
+			b.cut[r.Lane], b.left[r.Lane] = true, true
 			continue
 		}
 		b.fetched[r.Lane]++

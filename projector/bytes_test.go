@@ -89,6 +89,20 @@ func TestPublicationIsBoundedInBytes(t *testing.T) {
 	}
 }
 
+// A bound of fewer bytes than a worker has lanes is a bound.
+func TestSmallBoundInBytesIsABound(t *testing.T) {
+	f := newFixture(t)
+	for n := range 100 {
+		f.add(fmt.Sprint("k", n), "12345")
+	}
+	pub := &weighing{recorder: f.pub}
+	cfg := quick()
+	cfg.Workers, cfg.BatchBytes = 1, 10
+	require.NoError(t, f.relay(pub, cfg, f.store).RunOnce(t.Context()))
+	require.Equal(t, 100, f.pub.total())
+	require.EqualValues(t, 10, pub.most.Load())
+}
+
 func (r *recorder) requireAll(t *testing.T, committed []string) {
 	t.Helper()
 	var ids []string

@@ -25,7 +25,7 @@ const outsiders = ""
 
 // leads counts a batch from the heads of the lanes.
 func (c *crowd) leads(rows []outbox.Row, batch int) {
-	if len(rows) < batch/2 {
+	if !filled(rows, batch) {
 		return
 	}
 	c.join(largest(rows, batch, crowdShare))
@@ -42,17 +42,40 @@ func (c *crowd) join(large []string) (joined []string) {
 	return joined
 }
 
-// largest returns the tenants that have one share or more of a batch that was full.
-func largest(rows []outbox.Row, batch, shares int) (large []string) {
-	if len(rows) < batch/2 {
-		return nil
-	}
-	byTenant := map[string]int{}
+// filled tells whether more rows wait than a batch takes: it has about all the rows that it may have, or all the bytes.
+func filled(rows []outbox.Row, batch int) bool { return len(rows) >= batch/2 || isCut(rows) }
+
+func isCut(rows []outbox.Row) bool {
 	for i := range rows {
-		byTenant[rows[i].TenantID]++
+		if rows[i].Cut {
+			return true
+		}
+	}
+	return false
+}
+
+// largest returns the tenants that have one share or more of what filled a batch: of its rows, or of its bytes.
+func largest(rows []outbox.Row, batch, shares int) (large []string) {
+	if len(rows) >= batch/2 {
+		large = largestBy(rows, shares, func(*outbox.Row) int { return 1 })
+	}
+	if isCut(rows) {
+		large = append(large, largestBy(rows, shares, func(r *outbox.Row) int { return len(r.Payload) })...)
+		slices.Sort(large)
+		large = slices.Compact(large)
+	}
+	return large
+}
+
+func largestBy(rows []outbox.Row, shares int, weight func(*outbox.Row) int) (large []string) {
+	byTenant, total := map[string]int{}, 0
+	for i := range rows {
+		n := weight(&rows[i])
+		byTenant[rows[i].TenantID] += n
+		total += n
 	}
 	for tenant, n := range byTenant {
-		if n*shares >= len(rows) {
+		if n > 0 && n*shares >= total {
 			large = append(large, tenant)
 		}
 	}

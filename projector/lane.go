@@ -21,7 +21,7 @@ type lane struct {
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
 	after    int64             // everything up to it is gone for good, as long as the server has
 	on       string            // this incarnation
-	full     bool              // the last fetch took its whole quota
+	full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
 	pace     pace
 	suspects suspects
 	topics   skip             // past rows of paused topics

@@ -50,7 +50,7 @@ func (w *worker) cursors(lanes []*lane) []outbox.Cursor {
 			quota = max(least, int(math.Ceil(l.pace.density*(goal-float64(l.pace.at)))))
 		}
 		l.pace.quota = int32(min(quota, outbox.MaxFetch))
-		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: l.pace.quota, Bytes: w.r.p.cfg.batchBytes() / int64(len(lanes))}
+		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: l.pace.quota}
 	}
 	return out
 }
@@ -81,7 +81,7 @@ func meet(lanes []*lane, rows int) float64 {
 func note(lanes []*lane, b *batch) {
 	for _, l := range lanes {
 		n := b.fetched[l.lease.Lane]
-		l.full = n > 0 && n >= int(l.pace.quota)
+		l.full = n > 0 && n >= int(l.pace.quota) || b.cut[l.lease.Lane]
 		l.pace.saw(n, b.first[l.lease.Lane], b.last[l.lease.Lane])
 	}
 }

@@ -92,7 +92,8 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	}
 	p.beyond = map[int16]bool{}
 	for n, s := range seen {
-		p.beyond[n] = s.more
+		p.beyond[n] = s.more || b.cut[n]
+		p.more = p.more || b.cut[n] && b.moved > 0
 		// What stayed for another try is looked at again.
 		position := which(byLane[n])
 		if s.to > low {

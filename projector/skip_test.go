@@ -109,6 +109,45 @@ func TestBacklogOfOneTenantDelaysNoOther(t *testing.T) {
 	}
 }
 
+// A backlog of few large rows is one too: each batch is full by its bytes, long before it is by its rows. The rows of another
+// tenant pass it, also while a topic is in trouble.
+func TestBacklogOfLargeRowsDelaysNoOther(t *testing.T) {
+	for name, topic := range map[string]string{"all topics sound": "order", "a topic paused": "down"} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			var hold atomic.Bool
+			var refused atomic.Int64
+			f.pub.refuse = func(e event.Envelope) error {
+				switch {
+				case hold.Load():
+					return messaging.ErrBrokerDown
+				case e.Topic == "down":
+					refused.Add(1)
+					return &messaging.TopicError{Topic: "down", Err: errors.New("terminated")}
+				default:
+					return nil
+				}
+			}
+			cfg := quick()
+			cfg.Workers, cfg.BatchBytes = 1, 20_000
+			p := f.projector(cfg)
+			f.run(p)
+			f.fill(64, "other", topic, "other")
+			f.eventually("the topic is known", func() bool { return f.pub.of("other") == 64 || refused.Load() > 0 })
+			hold.Store(true)
+			const backlog = 64 * 10
+			f.fill(backlog, "big", "order", "big")
+			_, err := f.db.Exec("UPDATE outbox SET payload = convert_to(repeat('x', 2000), 'UTF8') WHERE tenant_id = 'big'") // ten fill a batch
+			require.NoError(t, err)
+			f.fill(64, "small", "order", "small")
+			f.eventually("the lanes may be searched", func() bool { return projector.Mark(p) >= 64+backlog+64 })
+			hold.Store(false)
+			f.eventually("all are sent", func() bool { return f.pub.of("big", "small") == backlog+64 })
+			require.Less(t, f.pub.before("small", "big"), backlog/2, "the small tenant waited for the big one")
+		})
+	}
+}
+
 func count(list []string, what string) (n int) {
 	for _, s := range list {
 		if s == what {
