@@ -12,7 +12,6 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
-	"github.com/oncebox/oncebox/messaging"
 )
 
 // maxError is how much of an error is stored, in bytes.
@@ -53,7 +52,7 @@ type DeadLetter struct {
 const (
 	storeDead = `
 INSERT INTO {schema}.inbox_dead (` + messageColumns + `, key_lock, attempts, error_message, holds, seq)
-VALUES (` + messageValues + `, $23::boolean, nextval('{schema}.inbox_seq'))
+VALUES (` + messageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
 ` + diedAgain
 
 	// diedAgain: the entry of a dead letter has expired, and its message came again. It stays in the key that it holds.
@@ -84,13 +83,20 @@ WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AN
 // defaultPage is the size of a page whose limit is not given.
 const defaultPage = 100
 
-// storeDead keeps m. holds says that the later messages of its key wait for it.
-func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, id identity, m *messaging.Message, attempts int, cause error, holds bool) error {
-	args, err := messageArgs(id, m, max(attempts, 1), errorText(cause))
+// death is what a dead letter has besides its message.
+type death struct {
+	attempts int
+	cause    error
+	holds    bool   // the later messages of its key wait for it
+	seq      *int64 // its place in its key; nil: the last
+}
+
+func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
+	args, err := messageArgs(l.id, l.m, max(d.attempts, 1), errorText(d.cause))
 	if err != nil {
 		return err
 	}
-	_, err = i.sql.Exec(ctx, tx, storeDead, append(args, holds)...)
+	_, err = i.sql.Exec(ctx, tx, storeDead, append(args, d.holds, d.seq)...)
 	return explain(err)
 }
 

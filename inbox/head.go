@@ -73,19 +73,6 @@ WITH k AS (
 )
 UPDATE {schema}.inbox_parked p SET attempts = $6::integer, error_message = $7::text
 FROM k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
-
-	// buryHead makes a dead letter of the first message of a key, whose place it keeps.
-	buryHead = `
-WITH k AS (
-	UPDATE {schema}.inbox_key SET state = 'DEAD', owner = NULL, due_at = 'infinity'
-	WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $4::uuid RETURNING consumer, key_lock
-), p AS (
-	DELETE FROM {schema}.inbox_parked p USING k
-	WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint RETURNING p.*
-)
-INSERT INTO {schema}.inbox_dead (` + messageColumns + `, key_lock, attempts, error_message, holds, seq)
-SELECT ` + messageColumns + `, key_lock, $5::integer, $6::text, $7::boolean, seq FROM p
-` + diedAgain
 )
 
 // ran is how the try of a head ended.
@@ -162,7 +149,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	case w.leased:
 		return w.runLeased(ctx, k, h, counted)
 	case errors.Is(err, errOthers):
-		return ranFailed, i.buryHead(ctx, k, w, h, counted.n-1, errDeadly)
+		return ranFailed, w.giveUpHead(ctx, k, h, counted.n-1, errDeadly)
 	case ctx.Err() != nil:
 		return ranNothing, i.giveBack(context.WithoutCancel(ctx), k, counted, 0)
 	}
@@ -177,9 +164,9 @@ func (i *Inbox) headFailed(ctx context.Context, k parkedKey, w *wrapped, h head,
 	case i.waitsForBuild(h.parked, cause):
 		return i.awaitBuildHead(ctx, k, h, counted, cause)
 	case needsBuild(cause):
-		return i.buryHead(ctx, k, w, h, n-1, i.unbuilt(cause))
+		return w.giveUpHead(ctx, k, h, n-1, i.unbuilt(cause))
 	case hopeless(cause), i.tooMany(n):
-		return i.buryHead(ctx, k, w, h, n, cause)
+		return w.giveUpHead(ctx, k, h, n, cause)
 	}
 	return i.failHead(ctx, k, h, n, cause)
 }
@@ -256,30 +243,4 @@ func (i *Inbox) noteFailure(ctx context.Context, k parkedKey, h head, n int, wai
 		return false, fmt.Errorf("inbox: note the failed try of parked message %s: %w", h.key.MessageKey, err)
 	}
 	return rows > 0, nil
-}
-
-func (i *Inbox) buryHead(ctx context.Context, k parkedKey, w *wrapped, h head, n int, cause error) error {
-	id := w.ordered(identify(k.consumer, messaging.NewMessage(h.envelope, n, nil)))
-	var moved int64
-	err := i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
-		if _, err := w.gate(ctx, u.DB()); err != nil {
-			return err
-		}
-		if _, err := i.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
-			return err
-		}
-		holds := id.lock == any(k.lock) && !i.cfg.DeadLetsPass
-		moved, err = i.sql.Exec(ctx, u.DB(), buryHead, k.consumer, k.lock, h.seq, i.owner, max(n, 1), errorText(cause), holds)
-		if err != nil || moved == 0 || holds {
-			return err
-		}
-		return i.freeKey(ctx, u.DB(), k.consumer, k.lock)
-	}, readCommitted())
-	if err != nil {
-		return fmt.Errorf("inbox: make a dead letter of parked message %s: %w", h.key.MessageKey, err)
-	}
-	if moved > 0 { // or the key is another's by now
-		w.buried(ctx, id, messaging.NewMessage(h.envelope, n, nil), cause)
-	}
-	return nil
 }

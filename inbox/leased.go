@@ -84,7 +84,7 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, n int) error {
 	counted.Attempt = n // the consumer has counted waiting for the lease as well
 	if l.tooMany(n - 1) {
 		counted.Attempt--
-		return l.bury(ctx, l.id, &counted, n-1, errDeadly)
+		return l.giveUp(ctx, l.id, &counted, n-1, errDeadly)
 	}
 	err, lost := l.run(ctx, l.next, m)
 	if err == nil {

@@ -38,7 +38,7 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 	ctx = l.context(ctx)
 	defer l.free(ctx)
 	if w.tooMany(a.attempts - 1) {
-		return ranFailed, w.buryHead(ctx, k, w, h, a.attempts-1, errDeadly)
+		return ranFailed, w.giveUpHead(ctx, k, h, a.attempts-1, errDeadly)
 	}
 	err, lost := l.run(ctx, l.parked, m)
 	became := ranLast

@@ -123,15 +123,71 @@ func TestMessageThatCannotBeParkedIsADeadLetter(t *testing.T) {
 	require.Equal(t, 1, w.count("inbox_dead WHERE message_id = 'behind' AND NOT holds"))
 }
 
-func TestWhatCannotBeStoredAtAllIsLeftAtTheBroker(t *testing.T) {
-	w := newWorld(t)
+// refuseDeadLetters has the database take no dead letter in any form.
+func (w *world) refuseDeadLetters() {
 	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no dead letters here'; END $$`)
 	w.exec(`CREATE TRIGGER refuse BEFORE INSERT ON inbox_dead FOR EACH ROW EXECUTE FUNCTION refuse()`)
+}
+
+func TestWhatCannotBeStoredAtAllIsLeftAtTheBroker(t *testing.T) {
+	w := newWorld(t)
+	w.refuseDeadLetters()
 	err := w.box.Wrap("billing", gaveUp()).Handle(t.Context(), ordered("a", "o1"))
 	require.True(t, messaging.IsLeft(err), "%v", err)
 	require.ErrorContains(t, err, "no such customer")
 	require.ErrorContains(t, err, "no dead letters here")
 	require.Zero(t, w.entries())
+}
+
+// failsLaterForGood fails once so that the message is parked, and then for good.
+func failsLaterForGood() messaging.Handler {
+	return messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
+		if m.Attempt > 1 {
+			return messaging.Permanent(errors.New("no such customer"))
+		}
+		return messaging.RetryAfter(time.Minute, errNotNow)
+	})
+}
+
+func TestDeadLetterOfAParkedMessageThatIsRefusedIsStoredWithLess(t *testing.T) {
+	for name, wrap := range map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
+		"plain":  func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
+		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.refusing("inbox_dead", "octet_length(payload) <= 64 * 1024 AND sequence = 0 AND message_id ~ '^[ -~]*$'")
+			box := w.hasty(nil)
+			h := wrap(box, failsLaterForGood())
+			for _, id := range []string{"4711", "Ю"} {
+				require.NoError(t, h.Handle(t.Context(), large(ordered(id, "of "+id))))
+				require.NoError(t, h.Handle(t.Context(), ordered("behind "+id, "of "+id)))
+			}
+			places := column[int64](t, w.db.DB, "SELECT seq FROM inbox_parked WHERE message_id IN ('4711', 'Ю') ORDER BY seq")
+			w.exec("UPDATE inbox_key SET due_at = now()")
+			runParked(t, box)
+			require.Eventually(t, func() bool { return w.count("inbox_dead WHERE error_message LIKE '%stored without%'") == 2 }, time.Minute, 5*time.Millisecond)
+			require.Equal(t, places, column[int64](t, w.db.DB, "SELECT seq FROM inbox_dead WHERE error_message LIKE '%stored without%' ORDER BY seq"),
+				"where they stood")
+			require.Equal(t, 1, w.count("inbox_dead WHERE message_id = '4711' AND octet_length(payload) = 64 * 1024 AND holds"))
+			require.Equal(t, 1, w.count("inbox_dead WHERE message_id = '?' AND octet_length(payload) = 0 AND NOT holds"), "nothing waits for it")
+			require.Contains(t, w.parked(), "behind 4711")
+			require.NoError(t, h.Handle(t.Context(), large(ordered("Ю", "of Ю"))), "a copy")
+			require.Equal(t, 1, w.count("inbox_dead WHERE message_id = '?'"))
+		})
+	}
+}
+
+func TestParkedMessageThatCannotBeADeadLetterStaysParked(t *testing.T) {
+	w := newWorld(t)
+	w.refuseDeadLetters()
+	box := w.hasty(func(cfg *inbox.Config) { cfg.RetryMaxDelay = time.Hour })
+	h := box.Wrap("billing", failsLaterForGood())
+	require.NoError(t, h.Handle(t.Context(), ordered("a", "o1")))
+	w.exec("UPDATE inbox_key SET due_at = now()")
+	runParked(t, box)
+	require.Eventually(t, func() bool { return w.count("inbox_parked WHERE error_message LIKE '%no dead letters here%'") == 1 }, time.Minute, 5*time.Millisecond)
+	require.Equal(t, 1, w.count("inbox_key WHERE owner IS NULL AND due_at > now() + interval '30 minutes'"), "another process may have it, after a pause")
 }
 
 // What the database cannot do now it may do later: the message waits, whole.

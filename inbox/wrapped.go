@@ -49,12 +49,12 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 		ctx = messaging.NewContext(ctx, m)
 	}
 	if err := validate(m); err != nil {
-		return w.bury(ctx, identifyInvalid(w.consumer, m), m, m.Attempt, err)
+		return w.giveUp(ctx, identifyInvalid(w.consumer, m), m, m.Attempt, err)
 	}
 	id := w.ordered(identify(w.consumer, m))
 	err := w.handle(ctx, id, m)
 	if isUnstorable(err) && !messaging.IsLeft(err) {
-		return w.bury(ctx, id, m, m.Attempt, err)
+		return w.giveUp(ctx, id, m, m.Attempt, err)
 	}
 	return err
 }
@@ -81,7 +81,7 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 			return nil
 		}
 		if tried = a; w.tooMany(a.n - 1) {
-			return w.bury(ctx, id, m, a.n-1, errDeadly)
+			return w.giveUp(ctx, id, m, a.n-1, errDeadly)
 		}
 	}
 	became, err := w.try(ctx, id, m, tried)
@@ -193,7 +193,7 @@ func (w *wrapped) outcome(became entry) string {
 // failed decides what becomes of a message whose handler failed: another try here, one later, or none.
 func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message, tried attempts, cause error) error {
 	if hopeless(cause) {
-		return w.bury(ctx, id, m, max(tried.n, m.Attempt), cause)
+		return w.giveUp(ctx, id, m, max(tried.n, m.Attempt), cause)
 	}
 	w.count(ctx, w.consumer, "failed")
 	if _, within := uow.FromContext(ctx); within {
@@ -208,7 +208,7 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 		return errors.Join(cause, err)
 	}
 	if w.tooMany(n) {
-		return w.bury(ctx, id, m, n, cause)
+		return w.giveUp(ctx, id, m, n, cause)
 	}
 	wait, asked := messaging.RetryDelay(cause)
 	if n < w.cfg.Tries && (!asked || wait < w.cfg.RetryDelay) && !m.Crowded() {
@@ -295,65 +295,4 @@ func readCommitted() uow.Option { return uow.WithIsolation(sql.LevelReadCommitte
 func hopeless(err error) bool {
 	var decode *event.DecodeError
 	return !needsBuild(err) && (messaging.IsPermanent(err) || errors.As(err, &decode) || errors.Is(err, event.ErrErased))
-}
-
-// bury makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is
-// settled, and its copies are duplicates. nil without a dead letter if another process was faster and has settled it, or if
-// others of its key have been parked meanwhile: then it comes to its turn behind them.
-//
-// What PostgreSQL refuses for what is in it is stored with less in it. If it refuses even that, the message is left at the broker.
-func (w *wrapped) bury(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
-	var (
-		became  entry
-		refused error
-	)
-	for _, l := range reductions(letter{id: id, m: m}) {
-		reason := l.refusal(cause, refused)
-		var err error
-		if became, err = w.storeLetter(ctx, l, n, reason); err == nil {
-			w.noteLetter(ctx, l, became, reason)
-			return nil
-		}
-		w.count(ctx, w.consumer, "failed")
-		// The cause is permanent; that it could not be written down is not.
-		refused = fmt.Errorf("inbox: make a dead letter of message %q, which failed with %q: %w", m.ID, cause.Error(), err)
-		if !isUnstorable(err) {
-			return refused
-		}
-	}
-	return messaging.LeaveAtBroker(refused)
-}
-
-// storeLetter does it in one form. Only what is as it came may wait behind others, or for the end of a rebuild, to be handled.
-func (w *wrapped) storeLetter(ctx context.Context, l letter, n int, cause error) (entry, error) {
-	return w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became entry) error {
-		switch {
-		case l.reduced:
-		case became == early:
-			return w.setAside(ctx, u.DB(), l.id, l.m)
-		case became == behind:
-			_, err := w.park(ctx, u.DB(), parking{l.id, l.m, 0, errorText(cause)})
-			return err
-		}
-		holds := became == fresh && l.id.lock != nil && !w.cfg.DeadLetsPass
-		if err := w.storeDead(ctx, u.DB(), l.id, l.m, n, cause, holds); err != nil || !holds {
-			return err
-		}
-		return w.stopKeys(ctx, u.DB(), keyDead, 0, l.id)
-	})
-}
-
-func (w *wrapped) noteLetter(ctx context.Context, l letter, became entry, cause error) {
-	if became == duplicate || became != fresh && !l.reduced {
-		w.settled(ctx, became)
-		return
-	}
-	w.acquit()
-	w.buried(ctx, l.id, l.m, cause)
-}
-
-func (w *wrapped) buried(ctx context.Context, id identity, m *messaging.Message, cause error) {
-	w.count(ctx, w.consumer, "dead")
-	w.log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
-		"topic", m.Topic, "type", m.Type, "id", m.ID, "ordering_key", id.ordering, "message_key", id.key.String(), "error", cause)
 }

@@ -1,0 +1,135 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// keptPayload is how much of a payload a reduced dead letter has, in bytes.
+const keptPayload = 64 << 10
+
+// letter is a message that becomes a dead letter.
+type letter struct {
+	id      identity
+	m       *messaging.Message
+	reduced bool // m is not what came
+}
+
+// reductions are the forms in which a dead letter is stored, each if the one before was refused: with less of the message, and
+// then with ASCII only, under a key of its own.
+func reductions(l letter) []letter {
+	less := l
+	less.m, less.reduced = reduced(l.m), true
+	plain := less
+	plain.id = l.id.disordered()
+	plain.id.key = hashed(l.id.tenant, l.id.source, l.id.key.String())
+	plain.id.tenant, plain.id.source = ascii(l.id.tenant), ascii(l.id.source)
+	plain.m = withoutFields(less.m)
+	return []letter{l, less, plain}
+}
+
+// reduced returns m with its names, and the beginning of its payload. It says that it is not what came, so that a replay does not
+// have it handled.
+func reduced(m *messaging.Message) *messaging.Message {
+	return messaging.NewMessage(event.Envelope{
+		ID: identifier(m.ID), Type: identifier(m.Type), Topic: identifier(m.Topic), AggregateType: identifier(m.AggregateType),
+		AggregateID: identifier(m.AggregateID), RoutingKey: identifier(m.RoutingKey), ContentType: identifier(m.ContentType),
+		Metadata: event.Metadata{messaging.UnreadableKey: "PostgreSQL refused the message as it came, see the error"},
+		Payload:  m.Payload[:min(len(m.Payload), keptPayload)],
+	}, m.Attempt, nil)
+}
+
+// withoutFields returns a reduced m with as little as a person needs to find the message at the broker.
+func withoutFields(m *messaging.Message) *messaging.Message {
+	return messaging.NewMessage(event.Envelope{
+		ID: ascii(m.ID), Type: ascii(m.Type), Topic: ascii(m.Topic), Metadata: m.Metadata, Payload: []byte{},
+	}, m.Attempt, nil)
+}
+
+// ascii writes what is no printable ASCII as a question mark.
+func ascii(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// refusal is the reason that a reduced letter gives.
+func (l letter) refusal(cause, refused error) error {
+	if !l.reduced || refused == nil {
+		return cause
+	}
+	return fmt.Errorf("%s (stored without what PostgreSQL refuses: %s)", ascii(cause.Error()), ascii(refused.Error()))
+}
+
+// storeFirst stores the first form of a dead letter that PostgreSQL takes, with store: one that it refuses for what is in it is
+// followed by one with less. If it refuses all forms, the error is marked by [messaging.LeaveAtBroker].
+func storeFirst(l letter, cause error, store func(form letter, reason error) error) error {
+	var refused error
+	for _, form := range reductions(l) {
+		err := store(form, form.refusal(cause, refused))
+		if err == nil {
+			return nil
+		}
+		// The cause is permanent. That it could not be written down is not.
+		refused = fmt.Errorf("inbox: make a dead letter of message %q, which failed with %q: %w", l.m.ID, cause.Error(), err)
+		if !isUnstorable(err) {
+			return refused
+		}
+	}
+	return messaging.LeaveAtBroker(refused)
+}
+
+// giveUp makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is
+// settled, and its copies are duplicates. The result is nil without a dead letter if another process was faster and has settled m,
+// or if others of its key have been parked meanwhile: then m waits behind them.
+func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
+	return storeFirst(letter{id: id, m: m}, cause, func(l letter, reason error) error {
+		became, err := w.settleLetter(ctx, l, n, reason)
+		if err != nil {
+			w.count(ctx, w.consumer, "failed")
+			return err
+		}
+		if became == duplicate || became != fresh && !l.reduced {
+			w.settled(ctx, became)
+			return nil
+		}
+		w.acquit()
+		w.gaveUp(ctx, l, reason)
+		return nil
+	})
+}
+
+// settleLetter enters and stores one form. A message as it came may wait behind others, or for the end of a rebuild, to be handled.
+// A reduced one never is.
+func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error) (entry, error) {
+	return w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became entry) error {
+		switch {
+		case l.reduced:
+		case became == early:
+			return w.setAside(ctx, u.DB(), l.id, l.m)
+		case became == behind:
+			_, err := w.park(ctx, u.DB(), parking{l.id, l.m, 0, errorText(cause)})
+			return err
+		}
+		holds := became == fresh && l.id.lock != nil && !w.cfg.DeadLetsPass
+		if err := w.storeDead(ctx, u.DB(), l, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
+			return err
+		}
+		return w.stopKeys(ctx, u.DB(), keyDead, 0, l.id)
+	})
+}
+
+// gaveUp counts and logs a dead letter.
+func (w *wrapped) gaveUp(ctx context.Context, l letter, cause error) {
+	w.count(ctx, w.consumer, "dead")
+	w.log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
+		"topic", l.m.Topic, "type", l.m.Type, "id", l.m.ID, "ordering_key", l.id.ordering, "message_key", l.id.key.String(), "error", cause)
+}

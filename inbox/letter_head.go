@@ -1,0 +1,74 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// takeAwayHead removes the first message of a key, which waits for a decision from then on. It returns no row if the key is
+// another process's by now.
+const takeAwayHead = `
+WITH k AS (
+	UPDATE {schema}.inbox_key SET state = 'DEAD', owner = NULL, due_at = 'infinity'
+	WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $4::uuid RETURNING consumer, key_lock
+)
+DELETE FROM {schema}.inbox_parked p USING k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
+
+// giveUpHead is giveUp for the first message of a key, whose place the dead letter keeps. A message that PostgreSQL takes in no form stays
+// parked, and is tried again after RetryMaxDelay.
+func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
+	l, holds, err := w.letterOf(k, h, n)
+	if err != nil {
+		return fmt.Errorf("inbox: make a dead letter of parked message %s: %w", h.key.MessageKey, err)
+	}
+	err = storeFirst(l, cause, func(form letter, reason error) error {
+		moved, err := w.moveHead(ctx, k, h, form, death{attempts: n, cause: reason, holds: holds && form.id.lock != nil, seq: &h.seq})
+		if err == nil && moved {
+			w.gaveUp(ctx, form, reason)
+		}
+		return err
+	})
+	if !messaging.IsLeft(err) {
+		return err
+	}
+	wait := max(w.cfg.RetryMaxDelay, w.cfg.RetryDelay)
+	_, noted := w.noteFailure(ctx, k, h, n, wait, err)
+	return errors.Join(err, noted)
+}
+
+// letterOf returns the letter of a parked message under the names with which it was parked, and whether what is behind it waits for it.
+func (w *wrapped) letterOf(k parkedKey, h head, n int) (l letter, holds bool, err error) {
+	l.m = messaging.NewMessage(h.envelope, n, nil)
+	l.id = w.ordered(identify(k.consumer, l.m))
+	holds = l.id.lock == any(k.lock) && !w.cfg.DeadLetsPass
+	l.id.key, err = uuid.Parse(h.key.MessageKey)
+	l.id.tenant, l.id.source, l.id.lock = h.key.TenantID, h.key.Source, k.lock
+	return l, holds, err
+}
+
+// moveHead stores one form in the place of the parked message. moved is false if the key is another process's by now.
+func (w *wrapped) moveHead(ctx context.Context, k parkedKey, h head, form letter, d death) (moved bool, err error) {
+	err = w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		if _, err := w.gate(ctx, u.DB()); err != nil {
+			return err
+		}
+		if _, err := w.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
+			return err
+		}
+		taken, err := w.sql.Exec(ctx, u.DB(), takeAwayHead, k.consumer, k.lock, h.seq, w.owner)
+		if moved = taken > 0; err != nil || !moved {
+			return err
+		}
+		if err := w.storeDead(ctx, u.DB(), form, d); err != nil || d.holds {
+			return err
+		}
+		return w.freeKey(ctx, u.DB(), k.consumer, k.lock)
+	}, readCommitted())
+	return moved, err
+}
