@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -16,17 +17,23 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// Everything that a client can make the server wait for ends, and a shutdown waits for whatever may still be answered.
+// Everything that a client can make the server wait for ends, and the last answer of all fits in: that of a request that came slowly,
+// worked for long, and whose COMMIT was given up and then looked for in vain.
 func TestServerIsBounded(t *testing.T) {
-	server := newServer(http.NotFoundHandler())
-	for name, timeout := range map[string]time.Duration{
-		"headers": server.ReadHeaderTimeout, "bodies": server.ReadTimeout, "answers": server.WriteTimeout, "idle connections": server.IdleTimeout,
-	} {
-		require.Positive(t, timeout, name)
+	for _, set := range []time.Duration{0, time.Minute} {
+		cfg := config.Config{DatabaseURL: pgtest.URL(t), Schema: pgtest.Open(t).Schema}
+		cfg.UoW.CommitTimeout = set
+		s, err := newService(t.Context(), RoleAll, cfg)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		require.Equal(t, cmp.Or(set, commitTimeout), s.commit)
+		server := s.server()
+		require.Positive(t, server.ReadHeaderTimeout)
+		require.Positive(t, server.ReadTimeout)
+		require.Positive(t, server.IdleTimeout)
+		require.GreaterOrEqual(t, requestTimeout, httpmw.DefaultTimeout)
+		require.Greater(t, server.WriteTimeout, server.ReadTimeout+requestTimeout+2*s.commit)
 	}
-	require.GreaterOrEqual(t, requestTimeout, httpmw.DefaultTimeout)
-	require.Greater(t, server.WriteTimeout, server.ReadTimeout+requestTimeout, "the answer to a slow client's slow request")
-	require.GreaterOrEqual(t, shutdownTimeout, server.WriteTimeout)
 }
 
 // A client that sends a part of its body and stops is not waited for.
@@ -34,7 +41,7 @@ func TestHalfABody(t *testing.T) {
 	s, err := newService(t.Context(), RoleAll, config.Config{DatabaseURL: pgtest.URL(t), Schema: pgtest.Open(t).Schema})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	server := newServer(s.handler)
+	server := s.server()
 	require.NotZero(t, server.ReadTimeout)
 	server.ReadTimeout = 300 * time.Millisecond // nobody waits for the real one
 	server.ReadHeaderTimeout = time.Minute

@@ -29,11 +29,20 @@ const (
 	readTimeout = 15 * time.Second
 	// requestTimeout is how long the work for a request may take once it is there.
 	requestTimeout = httpmw.DefaultTimeout
-	// writeTimeout is how long it may take from a request's headers to the end of its answer.
-	writeTimeout = readTimeout + requestTimeout + 15*time.Second
-	// shutdownTimeout is how long requests may take to end after SIGTERM: all that are under way do. Give the process that long.
-	shutdownTimeout = writeTimeout
+	// commitTimeout is uow.Config.CommitTimeout, unless the configuration says otherwise.
+	commitTimeout = 10 * time.Second
+	// answerTimeout is how long a client may take to read an answer.
+	answerTimeout = 15 * time.Second
 )
+
+// writeTimeout is how long it may take from a request's headers to the end of its answer. COMMIT is no part of the work's time, and
+// where its answer is lost it takes commit twice: until it is given up, and then to find out what became of it. A client that is cut
+// off before does not hear that the outcome is unknown.
+//
+// A shutdown waits for as long, so that all requests under way are answered. Give the process that long after SIGTERM: 80 seconds.
+func writeTimeout(commit time.Duration) time.Duration {
+	return readTimeout + requestTimeout + 2*commit + answerTimeout
+}
 
 // service is one process of the reference service.
 type service struct {
@@ -44,6 +53,8 @@ type service struct {
 	handler http.Handler
 	log     *slog.Logger
 	unready unready
+	// commit is how long COMMIT may take.
+	commit time.Duration
 }
 
 // newService wires a process and makes sure of its tables. Close it after use.
@@ -68,6 +79,10 @@ func (s *service) open(ctx context.Context, cfg config.Config) (err error) {
 	if cfg.UoW.Retry.MaxAttempts == 0 {
 		cfg.UoW.Retry.MaxAttempts = conflictAttempts
 	}
+	if cfg.UoW.CommitTimeout == 0 {
+		cfg.UoW.CommitTimeout = commitTimeout
+	}
+	s.commit = cfg.UoW.CommitTimeout
 	var metrics http.Handler
 	if cfg.MeterProvider, metrics, err = newMetrics(); err != nil {
 		return err
@@ -107,10 +122,11 @@ func (s *service) routes(metrics http.Handler, cfg config.Config) http.Handler {
 	return r
 }
 
-// newServer bounds everything that a client can make the service wait for.
-func newServer(h http.Handler) *http.Server {
+// server bounds everything that a client can make the service wait for.
+func (s *service) server() *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute,
+		Handler: s.handler, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout(s.commit),
+		IdleTimeout: 2 * time.Minute,
 	}
 }
 
@@ -126,7 +142,7 @@ func bounded(next http.Handler) http.Handler {
 // Run answers requests and runs the parts of the role until ctx is done. Then requests under way are answered, batches
 // and messages under way are finished, and nil is returned.
 func (s *service) Run(ctx context.Context, listener net.Listener) error {
-	server := newServer(s.handler)
+	server := s.server()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.app.Run(ctx, s.role.parts()...) })
 	group.Go(func() error {
@@ -137,7 +153,7 @@ func (s *service) Run(ctx context.Context, listener net.Listener) error {
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
 		defer cancel()
 		return server.Shutdown(end)
 	})
