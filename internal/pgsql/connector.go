@@ -4,11 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // Connector opens connections of pgx whose transactions can share round trips; see [Pipeline]. In all else they are
@@ -29,15 +27,12 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{beneath: opened.(*stdlib.Conn), prepared: map[string]struct{}{}}, nil //nolint:forcetypeassert // GetConnector's
+	return &conn{watchedConn: opened.(*watchedConn), prepared: map[string]struct{}{}}, nil //nolint:forcetypeassert // that of Watched
 }
-
-// beneath has another name than Conn, or the field would hide the method Conn, by which [Native] finds pgx.
-type beneath = stdlib.Conn
 
 // conn is a connection of a [Connector]. It is a [Pipeline].
 type conn struct {
-	*beneath
+	*watchedConn
 
 	tx *tx
 	// prepared are the texts of the statements of pipelines.
@@ -52,24 +47,6 @@ type laterKey struct{}
 // [database/sql] and [Pipeline] only.
 func BeginLater(ctx context.Context) context.Context {
 	return context.WithValue(ctx, laterKey{}, true)
-}
-
-// pingTimeout is how long a connection of the pool may take to answer whether it is alive. Those to a host that has vanished never
-// answer, and the caller may have minutes.
-const pingTimeout = 5 * time.Second
-
-// ResetSession is called by database/sql before it hands the connection out again; it pings one that has been idle for a while.
-func (c *conn) ResetSession(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	return c.beneath.ResetSession(ctx)
-}
-
-// Ping asks the server for an answer.
-func (c *conn) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	return c.beneath.Ping(ctx)
 }
 
 // BeginTx begins a transaction, at once or with its first statement.

@@ -1,6 +1,17 @@
 package pgsql
 
-import "github.com/jackc/pgx/v5"
+import (
+	"database/sql/driver"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Asked returns connectors of [Watched] and [NewConnector] that ask a connection each time it is handed out, and give it so long.
+func Asked(cfg *pgx.ConnConfig, patience time.Duration) map[string]driver.Connector {
+	w := watched(*cfg, 0, patience)
+	return map[string]driver.Connector{"watched": w, "pipelined": &Connector{w}}
+}
 
 // Age makes what is known of a session as old as it can get, with another mark.
 func Age(conn *pgx.Conn, mark string) {

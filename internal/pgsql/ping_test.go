@@ -3,6 +3,7 @@ package pgsql_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -29,25 +30,62 @@ func (m *mute) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// The host behind a connection of the pool has vanished. Whoever asks the connection has minutes, and gets another one long before.
+// The host behind a connection of the pool has vanished. The caller has minutes, and gets another connection long before.
 func TestConnectionThatDoesNotAnswerIsReplaced(t *testing.T) {
 	cfg, err := pgx.ParseConfig(pgtest.Open(t).DSN)
 	require.NoError(t, err)
-	var first atomic.Pointer[mute]
 	dial := cfg.DialFunc
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
-		m := &mute{Conn: c}
-		first.CompareAndSwap(nil, m)
-		return m, err
+		return &mute{Conn: c}, err
 	}
-	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
-	defer pool.Close()
-	pool.SetMaxOpenConns(1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, pool.PingContext(ctx))
-	first.Load().silent.Store(true)
-	require.NoError(t, pool.PingContext(ctx))
-	_ = first.Load().Conn.Close() // or pgx waits for its last words
+	for name, connector := range pgsql.Asked(cfg, time.Second) {
+		for use, fn := range map[string]func(context.Context, *sql.DB) error{
+			"pinged": func(ctx context.Context, pool *sql.DB) error { return pool.PingContext(ctx) },
+			"handed out": func(ctx context.Context, pool *sql.DB) error {
+				_, err := pool.ExecContext(ctx, "SELECT 1")
+				return err
+			},
+		} {
+			t.Run(name+" "+use, func(t *testing.T) {
+				t.Parallel() // each waits for a second
+				pool := sql.OpenDB(connector)
+				defer pool.Close()
+				pool.SetMaxOpenConns(1)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				first := only(ctx, t, pool)
+				first.silent.Store(true)
+				require.NoError(t, fn(ctx, pool))
+				require.NotSame(t, first, only(ctx, t, pool))
+				_ = first.Conn.Close() // or pgx waits for its last words
+			})
+		}
+	}
+}
+
+// only returns the connection of a pool that has one.
+func only(ctx context.Context, t *testing.T, pool *sql.DB) (m *mute) {
+	t.Helper()
+	conn, err := pool.Conn(ctx)
+	require.NoError(t, err)
+	onTrouble(t, conn, func(c *pgx.Conn, _ *pgsql.Trouble) { m = c.PgConn().Conn().(*mute) })
+	require.NoError(t, conn.Close())
+	return m
+}
+
+// Each unit, and each statement outside of one, takes a connection from the pool. That one was used just now is seen without a timer.
+func TestCheckoutOfABusyConnectionCostsLittle(t *testing.T) {
+	cfg, err := pgx.ParseConfig(pgtest.Open(t).DSN)
+	require.NoError(t, err)
+	for name, connector := range map[string]driver.Connector{"watched": pgsql.Watched(*cfg), "pipelined": pgsql.NewConnector(*cfg)} {
+		pool := sql.OpenDB(connector)
+		objects := testing.AllocsPerRun(1000, func() {
+			conn, err := pool.Conn(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+		})
+		require.Less(t, objects, 3.0, name) // the sql.Conn is one
+		require.NoError(t, pool.Close())
+	}
 }

@@ -2,7 +2,6 @@ package pgsql
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -10,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
-	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // Trouble is what a connection has seen go wrong, for whoever has to know it although somebody else was told and kept it.
@@ -27,14 +25,6 @@ type Trouble struct {
 }
 
 const troubleKey = "github.com/oncebox/oncebox/internal/pgsql.Trouble"
-
-// Watched returns a connector of pgx whose connections keep a [Trouble].
-func Watched(cfg pgx.ConnConfig) driver.Connector {
-	return stdlib.GetConnector(cfg, stdlib.OptionBeforeConnect(func(_ context.Context, one *pgx.ConnConfig) error {
-		NoteTrouble(one)
-		return nil
-	}))
-}
 
 // NoteTrouble has the connection that is opened with cfg keep a [Trouble]. A second connection needs a cfg of its own.
 func NoteTrouble(cfg *pgx.ConnConfig) {

@@ -1,0 +1,72 @@
+package pgsql
+
+import (
+	"context"
+	"database/sql/driver"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const (
+	// pingTimeout is how long a connection may take to answer whether it is alive. The host behind it may have vanished, and the
+	// caller may have minutes.
+	pingTimeout = 5 * time.Second
+	// idle is after how long without use a connection of the pool is asked whether it is alive, as in pgx/stdlib.
+	idle = time.Second
+)
+
+// Watched returns a connector of pgx whose connections keep a [Trouble], and are replaced when they do not answer.
+func Watched(cfg pgx.ConnConfig) driver.Connector { return watched(cfg, idle, pingTimeout) }
+
+func watched(cfg pgx.ConnConfig, idle, patience time.Duration) driver.Connector {
+	pgxConnector := stdlib.GetConnector(cfg,
+		stdlib.OptionBeforeConnect(func(_ context.Context, one *pgx.ConnConfig) error {
+			NoteTrouble(one)
+			return nil
+		}),
+		// database/sql asks before it hands a connection out again. A ping that was given up has closed the connection: then pgx
+		// pings once more, fails at once, and the pool takes another connection.
+		stdlib.OptionShouldPing(func(ctx context.Context, p stdlib.ShouldPingParams) bool {
+			return p.IdleDuration > idle && bounded(ctx, patience, p.Conn.Ping) != nil
+		}),
+	)
+	return watchedConnector{pgxConnector, patience}
+}
+
+type watchedConnector struct {
+	driver.Connector
+
+	patience time.Duration
+}
+
+// Connect opens a connection.
+func (c watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	opened, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedConn{opened.(*stdlib.Conn), c.patience}, nil //nolint:forcetypeassert // GetConnector's
+}
+
+// beneath has another name than Conn, or the field would hide the method Conn, by which [Native] finds pgx.
+type beneath = stdlib.Conn
+
+// watchedConn is a connection of [Watched].
+type watchedConn struct {
+	*beneath
+
+	patience time.Duration
+}
+
+// Ping asks the server for an answer.
+func (c *watchedConn) Ping(ctx context.Context) error {
+	return bounded(ctx, c.patience, c.beneath.Ping)
+}
+
+func bounded(ctx context.Context, limit time.Duration, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return fn(ctx)
+}
