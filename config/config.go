@@ -37,9 +37,10 @@ type Config struct {
 	IdleInTransaction time.Duration `env:"IDLE_IN_TRANSACTION"`
 
 	// TCPUserTimeout is after how long without a word a connection to the database is given up: the host that has vanished, or
-	// the network, never says so, and a statement would wait for about 15 minutes. A quarter of it bounds the opening of a
-	// connection, unless the URL has connect_timeout. It ends no statement that takes long: a host that lives answers for it. A proxy
-	// that lives answers for a host that does not. At least 1s; -1: what the system does. Default: 20s.
+	// the network, never says so, and a statement would wait for about 15 minutes. A new connection has a quarter of it until the host
+	// accepts, and all of it until the session has begun, unless the URL has connect_timeout. It ends no statement that takes
+	// long: a host that lives answers for it. A proxy that lives answers for a host that does not. At least 1s; -1: what the
+	// system does. Default: 20s.
 	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
 
 	// UoW also holds what all writers share: Registry, Source, DefaultTenant, MaxPayload.

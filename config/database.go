@@ -62,6 +62,7 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	}
 	if timeout := cmp.Or(cfg.TCPUserTimeout, silence); timeout > 0 {
 		pc.DialFunc = dial(timeout, pc.ConnectTimeout)
+		pc.ConnectTimeout = cmp.Or(pc.ConnectTimeout, timeout)
 	}
 	var connector driver.Connector = pgsql.NewConnector(*pc)
 	if cfg.Pooler {

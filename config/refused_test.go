@@ -1,8 +1,11 @@
 package config_test
 
 import (
+	"context"
+	"net"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,5 +50,21 @@ func TestOpenDBSaysWhatTheServerRefuses(t *testing.T) {
 		_, err = config.OpenDB(t.Context(), config.Config{DatabaseURL: u.String()})
 		require.ErrorContains(t, err, "refuses user, password or database", name)
 		require.NotContains(t, err.Error(), "start it", name)
+	}
+}
+
+// A host accepts connections and says nothing: not to a wish for TLS, and not to the start of a session.
+func TestOpenDBGivesUpAHostThatSaysNothing(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	for _, mode := range []string{"disable", "require"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := config.OpenDB(ctx, config.Config{
+			DatabaseURL: "postgres://u:p@" + listener.Addr().String() + "/d?sslmode=" + mode, TCPUserTimeout: time.Second,
+		})
+		require.ErrorContains(t, err, "does not answer")
+		require.NoError(t, ctx.Err(), "the caller waits in vain: sslmode %s", mode)
+		cancel()
 	}
 }
