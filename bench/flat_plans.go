@@ -62,7 +62,7 @@ func visitTables(ctx context.Context, store *outbox.Store) error {
 	}
 	_, renew := store.Renew(ctx, leases, time.Minute)
 	_, blocks := store.Blocks(ctx, numbers)
-	_, due := store.Due(ctx, numbers)
+	_, _, due := store.Due(ctx, numbers, 0)
 	_, _, next := store.NextDue(ctx, numbers, time.Second)
 	_, settle := store.Settle(ctx, leases, []outbox.RowID{{Lane: numbers[0], Seq: 0}}) // nobody's
 	errs := []error{renew, blocks, due, next, settle}

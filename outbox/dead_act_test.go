@@ -21,7 +21,7 @@ func (f *fixture) due() (types []string) {
 	for n := range f.leases {
 		lanes = append(lanes, n)
 	}
-	rows, err := f.Due(f.t.Context(), lanes)
+	rows, _, err := f.Due(f.t.Context(), lanes, 0)
 	require.NoError(f.t, err)
 	for _, r := range rows {
 		types = append(types, r.Type)
@@ -39,7 +39,7 @@ func (f *fixture) drain() map[string][]string {
 		lanes = append(lanes, n)
 	}
 	for {
-		rows, err := f.Due(f.t.Context(), lanes)
+		rows, _, err := f.Due(f.t.Context(), lanes, 0)
 		require.NoError(f.t, err)
 		if len(rows) == 0 {
 			return sent
@@ -96,7 +96,7 @@ func TestReplayGivesAllAttemptsBackAndKeepsTheRest(t *testing.T) {
 	f.kill(map[string]string{"a1": "no"})
 	f.exec("UPDATE outbox_dead SET crashes = 3")
 	require.NoError(t, f.Replay(t.Context(), id, ann))
-	rows, err := f.Queue(t.Context(), before.Lane, before.Key)
+	rows, err := f.Queue(t.Context(), before.Lane, before.Key, 0)
 	require.NoError(t, err)
 	require.Equal(t, before, rows[0])
 }
@@ -167,7 +167,7 @@ func TestReplayedRowTakesThePlaceOfAFailedHead(t *testing.T) {
 	require.Equal(t, []string{"a1"}, f.due())
 	letters := f.count("outbox_dead")
 	require.Zero(t, letters)
-	rows, err := f.Queue(t.Context(), r.Lane, r.Key)
+	rows, err := f.Queue(t.Context(), r.Lane, r.Key, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.giveUp(f.leases[r.Lane], f.change(r.Lane), rows[0].Sequence, "again"))
 	require.Empty(t, f.due())
@@ -336,7 +336,7 @@ func TestRowThatDiesUnderADrainingBlock(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []outbox.Block{{Key: "default|order|a", State: "dead"}}, blocks[lease.Lane].Blocks)
 	require.NoError(t, f.Discard(ctx, rows[1].ID, ann))
-	due, err := f.Due(ctx, []int16{lease.Lane})
+	due, _, err := f.Due(ctx, []int16{lease.Lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 	require.Equal(t, "a1", due[0].Type)

@@ -211,7 +211,7 @@ func TestReplayOfManyUsesTheIndexesOfTablesThatWereEmpty(t *testing.T) {
 	f.exec("UPDATE outbox_dead SET died_at = died_at - interval '1 day'; ANALYZE outbox_dead")
 	_, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, ann, nil)
 	require.NoError(t, err)
-	rows, err := f.Queue(t.Context(), 7, "k7")
+	rows, err := f.Queue(t.Context(), 7, "k7", 0)
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
 	move, wake, err := f.ExplainMove(t.Context(), []int16{7}, []int64{rows[0].Sequence}, []string{"k7"})

@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 )
@@ -12,11 +13,23 @@ import (
 //
 // The time is asked for once, in a sub-select: compared with a volatile function, retry_after bounds no index scan, and
 // each look would read all the rows that wait at infinity.
-const dueRows = `
-SELECT ` + rowColumns + `, retry_after FROM unnest($1::smallint[]) c(held_lane) CROSS JOIN LATERAL (
-	SELECT * FROM {schema}.outbox_held h
-	WHERE h.lane = c.held_lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 100) h
-ORDER BY retry_after LIMIT 100`
+const dueRows = withinStart + `
+	SELECT h.* FROM unnest($2::smallint[]) c(held_lane) CROSS JOIN LATERAL (
+		SELECT * FROM {schema}.outbox_held h
+		WHERE h.lane = c.held_lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 100) h
+	ORDER BY retry_after LIMIT 100` + withinEnd
+
+// Between withinStart and withinEnd stands a query for held rows. Of its rows the first ones come, in the order in which they
+// became due, as long as all payloads together are within $1 bytes; the first one comes whatever its size. A payload that does
+// not come is not read either: its size is in the row.
+const (
+	withinStart = `
+SELECT ` + rowColumns + `, retry_after, found FROM (
+	SELECT x.*, count(*) OVER () AS found, row_number() OVER w AS n, sum(octet_length(payload)) OVER w AS bytes FROM (`
+	withinEnd = `) x
+	WINDOW w AS (ORDER BY retry_after, lane, seq ROWS UNBOUNDED PRECEDING)) x
+WHERE n = 1 OR bytes <= $1::bigint ORDER BY n`
+)
 
 // MaxDue is the most rows that [Store.Due] returns.
 const MaxDue = 100
@@ -27,26 +40,31 @@ type Held struct {
 	RetryAfter time.Time
 }
 
-// Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys.
-func (s *Store) Due(ctx context.Context, lanes []int16) ([]Held, error) {
-	return s.heldRows(ctx, "find due rows", dueRows, lanes)
+// Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys. It returns at most [MaxDue] rows,
+// and no more than bytes of payload unless a single row has more; 0: there is no bound. all tells that no other row is due.
+func (s *Store) Due(ctx context.Context, lanes []int16, bytes int64) (due []Held, all bool, err error) {
+	due, found, err := s.heldRows(ctx, "find due rows", dueRows, bytes, lanes)
+	return due, found < MaxDue && found == len(due), err
 }
 
-func (s *Store) heldRows(ctx context.Context, what, statement string, args ...any) ([]Held, error) {
-	rows, err := s.sql.Query(ctx, s.db, statement, args...)
+// heldRows returns as many rows as fit into the bytes, and how many the query found.
+func (s *Store) heldRows(ctx context.Context, what, statement string, bytes int64, args ...any) (out []Held, found int, err error) {
+	if bytes <= 0 {
+		bytes = math.MaxInt64
+	}
+	rows, err := s.sql.Query(ctx, s.db, statement, append([]any{bytes}, args...)...)
 	if err != nil {
-		return nil, wrap(what, err)
+		return nil, 0, wrap(what, err)
 	}
 	defer rows.Close()
-	var out []Held
 	for rows.Next() {
 		var h Held
-		if h.Row, err = scanRow(rows, &h.RetryAfter); err != nil {
-			return nil, wrap(what, err)
+		if h.Row, err = scanRow(rows, &h.RetryAfter, &found); err != nil {
+			return nil, 0, wrap(what, err)
 		}
 		out = append(out, h)
 	}
-	return out, wrap(what, rows.Err())
+	return out, found, wrap(what, rows.Err())
 }
 
 // glanceDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. The topics
@@ -94,15 +112,16 @@ func (s *Store) GlanceDue(ctx context.Context, after []DueGlance) ([]DueGlance, 
 	return out, wrap("look for due rows", rows.Err())
 }
 
-const pickDue = `
-SELECT ` + rowColumns + `, retry_after FROM unnest($1::smallint[], $2::bigint[]) a(held_lane, held_seq)
-JOIN {schema}.outbox_held h ON h.lane = a.held_lane AND h.seq = a.held_seq
-WHERE retry_after <= (SELECT clock_timestamp()) ORDER BY retry_after`
+const pickDue = withinStart + `
+	SELECT h.* FROM unnest($2::smallint[], $3::bigint[]) a(held_lane, held_seq)
+	JOIN {schema}.outbox_held h ON h.lane = a.held_lane AND h.seq = a.held_seq
+	WHERE retry_after <= (SELECT clock_timestamp())` + withinEnd
 
-// PickDue reads rows that [Store.GlanceDue] has found, unless they have gone meanwhile.
-func (s *Store) PickDue(ctx context.Context, ids []RowID) ([]Held, error) {
+// PickDue reads rows that [Store.GlanceDue] has found, unless they have gone meanwhile. bytes is that of [Store.Due].
+func (s *Store) PickDue(ctx context.Context, ids []RowID, bytes int64) ([]Held, error) {
 	lanes, seqs := splitIDs(ids)
-	return s.heldRows(ctx, "read due rows", pickDue, lanes, seqs)
+	due, _, err := s.heldRows(ctx, "read due rows", pickDue, bytes, lanes, seqs)
+	return due, err
 }
 
 // nextDue looks at one index entry per lane.

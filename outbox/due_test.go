@@ -1,13 +1,67 @@
 package outbox_test
 
 import (
+	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
 )
+
+// Held rows that are due come with no more bytes of payload than asked for, the oldest first, and with one row at least. The
+// queue behind one of them does so too.
+func TestDueRowsAreBoundedInBytes(t *testing.T) {
+	f := newFixture(t, nil)
+	const rows, each = 5, 1000
+	for i := range rows {
+		for range 2 { // the second one follows the first
+			_, err := f.Add(t.Context(), f.db.DB, "order", bytes.Repeat([]byte("x"), each), event.WithAggregate("order", fmt.Sprint("k", i), 1))
+			require.NoError(t, err)
+		}
+	}
+	var ids []outbox.RowID
+	var lanes []int16
+	outcomes := map[int16][]outbox.Outcome{}
+	seen := map[string]bool{}
+	for _, r := range f.fetch() {
+		o := outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Refused, Wait: -time.Minute, Error: "no"}
+		if seen[r.Key] {
+			o.Verdict = outbox.Follower
+		} else {
+			ids, lanes = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence}), append(lanes, r.Lane)
+		}
+		seen[r.Key] = true
+		outcomes[r.Lane] = append(outcomes[r.Lane], o)
+	}
+	for lane, o := range outcomes {
+		require.NoError(t, f.Hold(t.Context(), f.leases[lane], o))
+	}
+	for bound, want := range map[int64]int{0: rows, 1: 1, each: 1, 2*each - 1: 1, 2 * each: 2, rows * each: rows} {
+		due, all, err := f.Due(t.Context(), lanes, bound)
+		require.NoError(t, err)
+		require.Equal(t, want == rows, all, bound)
+		oldest, _, err := f.Due(t.Context(), lanes, 0)
+		require.NoError(t, err)
+		require.Equal(t, heldSequences(oldest[:want]), heldSequences(due))
+		picked, err := f.PickDue(t.Context(), ids, bound)
+		require.NoError(t, err)
+		require.Equal(t, heldSequences(due), heldSequences(picked))
+		queue, err := f.Queue(t.Context(), due[0].Lane, due[0].Key, bound)
+		require.NoError(t, err)
+		require.Len(t, queue, min(want, 2), bound)
+	}
+}
+
+func heldSequences(due []outbox.Held) (seqs []int64) {
+	for _, h := range due {
+		seqs = append(seqs, h.Sequence)
+	}
+	return seqs
+}
 
 // A row that becomes due after the look for due rows, and before the question when the next one is due, is not forgotten.
 func TestNextDueCountsWhatCameSinceTheLastLook(t *testing.T) {

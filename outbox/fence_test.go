@@ -95,7 +95,7 @@ func TestSettleThatMissedAReplayIsFenced(t *testing.T) {
 	require.NoError(t, f.Replay(ctx, id, ann))
 	_, err := f.SettleHeld(ctx, lease, seen, rows[1].Key, []int64{rows[1].Sequence})
 	require.ErrorIs(t, err, outbox.ErrFenced)
-	queue, err := f.Queue(ctx, lease.Lane, rows[0].Key)
+	queue, err := f.Queue(ctx, lease.Lane, rows[0].Key, 0)
 	require.NoError(t, err)
 	require.Len(t, queue, 2)
 	require.Zero(t, queue[0].RetryCount, "a replay has all its attempts")

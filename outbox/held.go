@@ -57,15 +57,22 @@ func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks
 // few rows of a key reads and sorts all of them for each hundred.
 const queueRows = `
 SELECT ` + rowColumns + ` FROM (
-	SELECT *, sum(octet_length(payload)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (
+	SELECT *, row_number() OVER w AS n, sum(octet_length(payload)) OVER w AS bytes FROM (
 		SELECT * FROM {schema}.outbox_held x
 		WHERE (x.lane, x.ordering_key, x.seq) > ($1::smallint, $2::text, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 100) x
-	WHERE lane = $1 AND ordering_key = $2) x
-WHERE before IS NULL OR before < 1048576 ORDER BY seq`
+	WHERE lane = $1 AND ordering_key = $2 WINDOW w AS (ORDER BY seq ROWS UNBOUNDED PRECEDING)) x
+WHERE n = 1 OR bytes <= $3::bigint ORDER BY seq`
 
-// Queue returns the first held rows of a key, in order: at most 100, and no more once their payloads are 1 MiB.
-func (s *Store) Queue(ctx context.Context, lane int16, key string) ([]Row, error) {
-	rows, err := s.sql.Query(ctx, s.db, queueRows, lane, key)
+// maxQueue bounds the payloads of a queue, in bytes.
+const maxQueue = 1 << 20
+
+// Queue returns the first held rows of a key, in order: at most 100, and no more than bytes of payload, or 1 MiB if that is
+// less, unless the first row alone has more. 0: 1 MiB.
+func (s *Store) Queue(ctx context.Context, lane int16, key string, bytes int64) ([]Row, error) {
+	if bytes <= 0 || bytes > maxQueue {
+		bytes = maxQueue
+	}
+	rows, err := s.sql.Query(ctx, s.db, queueRows, lane, key, bytes)
 	if err != nil {
 		return nil, wrap("read the queue of a key", err)
 	}

@@ -124,7 +124,7 @@ func TestRowLifeCycle(t *testing.T) {
 	}))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "FAILED/1", "a3": "NEW/0"}, f.statuses())
 
-	due, err := f.Due(ctx, []int16{lane})
+	due, _, err := f.Due(ctx, []int16{lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1, "a follower is not due")
 	change := f.change(lane)
@@ -139,7 +139,7 @@ func TestRowLifeCycle(t *testing.T) {
 	require.NoError(t, f.Replay(ctx, letters[0].ID, ann))
 	require.ErrorIs(t, f.Replay(ctx, letters[0].ID, ann), outbox.ErrNotDead)
 
-	queue, err := f.Queue(ctx, lane, "default|order|a")
+	queue, err := f.Queue(ctx, lane, "default|order|a", 0)
 	require.NoError(t, err)
 	require.Len(t, queue, 2)
 	require.Equal(t, "a2", queue[0].Type)
@@ -150,7 +150,7 @@ func TestRowLifeCycle(t *testing.T) {
 	lifted, err := f.SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
 	require.NoError(t, err)
 	require.False(t, lifted)
-	due, err = f.Due(ctx, []int16{lane})
+	due, _, err = f.Due(ctx, []int16{lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1, "the follower became due")
 	lifted, err = f.SettleHeld(ctx, lease, change, "default|order|a", []int64{due[0].Sequence})
@@ -186,7 +186,7 @@ func TestDiscardLetsTheKeyGo(t *testing.T) {
 		{Seq: rows[1].Sequence, Verdict: outbox.Follower},
 	}))
 	require.NoError(t, f.Discard(ctx, id, ann))
-	due, err := f.Due(ctx, []int16{lease.Lane})
+	due, _, err := f.Due(ctx, []int16{lease.Lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 	lifted, err := f.SettleHeld(ctx, lease, f.change(lease.Lane), due[0].Key, []int64{due[0].Sequence})

@@ -37,7 +37,7 @@ func TestFollowerWithNobodyInFrontIsTheHead(t *testing.T) {
 			require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{
 				{Seq: rows[0].Sequence, Verdict: outbox.Follower}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
 			}))
-			due, err := f.Due(ctx, []int16{lease.Lane})
+			due, _, err := f.Due(ctx, []int16{lease.Lane}, 0)
 			require.NoError(t, err)
 			require.Len(t, due, 1, "a2 and not a3")
 			require.Equal(t, "a2", due[0].Type)
@@ -70,7 +70,7 @@ func TestStalledBlockIsMended(t *testing.T) {
 	free, err := f.release(lease, f.change(lease.Lane), rows[0].Key)
 	require.NoError(t, err)
 	require.Empty(t, free)
-	due, err := f.Due(ctx, []int16{lease.Lane})
+	due, _, err := f.Due(ctx, []int16{lease.Lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 }

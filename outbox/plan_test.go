@@ -1,7 +1,6 @@
 package outbox_test
 
 import (
-	"regexp"
 	"strconv"
 	"testing"
 
@@ -80,8 +79,7 @@ func TestPlansOfALongQueue(t *testing.T) {
 				"release": f.explain(outbox.ReleaseKeys),
 			} {
 				require.Regexp(t, `Index Cond: \(\(lane = (next|f_1).lane\) AND \(seq = (next|f_1).seq\)\)`, plan, name)
-				require.NotContains(t, plan, "Sort Key: h_1.seq", name)
-				require.NotContains(t, plan, "Sort Key: x.seq", name)
+				require.NotRegexp(t, `Sort Key: \w+\.seq`, plan, name)
 			}
 		})
 	}
@@ -116,9 +114,9 @@ func TestLimitsInStatements(t *testing.T) {
 		outbox.GlanceDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue, outbox.GlanceFar: outbox.FarWindow,
 	} {
 		require.Regexp(t, `LIMIT `+strconv.Itoa(limit)+`\)`, statement)
-		for _, size := range regexp.MustCompile(`size = (\d+)`).FindAllStringSubmatch(statement, -1) {
-			require.Equal(t, strconv.Itoa(limit), size[1])
-		}
+	}
+	for _, statement := range []string{outbox.GlanceRows, outbox.GlanceTenants} {
+		require.Regexp(t, `size = `+strconv.Itoa(outbox.ScanWindow)+`\b`, statement)
 	}
 }
 

@@ -14,6 +14,9 @@ type queue struct {
 	from int // index of the first of them in what is published
 }
 
+// headOnly bounds the bytes of a queue of which only the head is wanted: it comes whatever its size.
+const headOnly = 1
+
 // held sends held rows whose time has come. A head that the broker takes pulls what waits behind it along.
 func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error) {
 	ctx, cancel := w.r.begun(ctx)
@@ -32,14 +35,19 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 	var queues []*queue
 	var send []*outbox.Row
 	var alone []*outbox.Row
-	bytes := int64(0)
+	most, bytes := w.r.p.cfg.batchBytes(), int64(0)
 	for i := range due {
 		l := byLane[due[i].Lane]
 		if l.suspects.hasHeld(&due[i]) {
 			alone = append(alone, &due[i].Row)
 			continue
 		}
-		q, err := w.queueOf(ctx, l, &due[i].Row)
+		left := most - bytes // if there is a bound
+		if most > 0 && bytes > 0 && int64(len(due[i].Payload)) > left {
+			seen = max(seen, seenMost)
+			break // the rest is still due
+		}
+		q, err := w.queueOf(ctx, l, &due[i].Row, left)
 		if err != nil {
 			return moved, err
 		}
@@ -51,10 +59,6 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		queues = append(queues, q)
 		for _, r := range q.rows {
 			bytes += int64(len(r.Payload))
-		}
-		if most := w.r.p.cfg.batchBytes(); most > 0 && bytes >= most {
-			seen = max(seen, seenMost)
-			break // the rest is still due
 		}
 	}
 	if len(alone) == 0 && seen == seenAll {
@@ -96,15 +100,16 @@ func (w *worker) settleQueues(ctx context.Context, queues []*queue, errs map[int
 	return moved, trouble
 }
 
-// queueOf returns what is to be sent for a row that is due, nil if it is not this worker's turn.
-func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row) (*queue, error) {
+// queueOf returns what is to be sent for a row that is due, nil if it is not this worker's turn. bytes is that of
+// [outbox.Store.Queue].
+func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row, bytes int64) (*queue, error) {
 	if head.Key == "" {
 		return &queue{lane: l, rows: []*outbox.Row{head}}, nil
 	}
 	if !w.isTurn(l, head) {
 		return nil, nil
 	}
-	rows, err := w.r.store.Queue(ctx, l.lease.Lane, head.Key)
+	rows, err := w.r.store.Queue(ctx, l.lease.Lane, head.Key, bytes)
 	if err != nil {
 		return nil, err
 	}

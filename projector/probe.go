@@ -94,7 +94,7 @@ func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int
 }
 
 func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (q *queue, moved int, err error) {
-	due, err := w.r.store.PickDue(ctx, []outbox.RowID{id})
+	due, err := w.r.store.PickDue(ctx, []outbox.RowID{id}, headOnly)
 	if err != nil || len(due) == 0 {
 		return nil, 0, err
 	}
@@ -108,7 +108,7 @@ func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (q *q
 		})
 		return nil, n, err
 	}
-	if q, err = w.queueOf(ctx, l, &due[0].Row); err != nil || q == nil {
+	if q, err = w.queueOf(ctx, l, &due[0].Row, headOnly); err != nil || q == nil {
 		return nil, 0, err
 	}
 	q.rows = q.rows[:1]

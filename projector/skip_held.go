@@ -30,8 +30,8 @@ func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, sig
 		paused[topic] = true
 	}
 	if len(paused) == 0 {
-		due, err := w.r.store.Due(ctx, numbersOf(lanes))
-		if len(due) < outbox.MaxDue {
+		due, all, err := w.r.store.Due(ctx, numbersOf(lanes), w.r.p.cfg.batchBytes())
+		if all {
 			return due, seenAll, err
 		}
 		return due, seenMost, err
@@ -78,7 +78,7 @@ func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, sig
 	if len(ids) == 0 {
 		return nil, seen, nil
 	}
-	due, err := w.r.store.PickDue(ctx, ids)
+	due, err := w.r.store.PickDue(ctx, ids, w.r.p.cfg.batchBytes())
 	return due, seen, err
 }
 

@@ -109,7 +109,7 @@ func (w *worker) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []
 		var queues []*queue
 		var send []*outbox.Row
 		for _, r := range group {
-			q, err := w.queueOf(ctx, lanes[r.Lane], r)
+			q, err := w.queueOf(ctx, lanes[r.Lane], r, headOnly)
 			if err != nil {
 				return moved, err
 			}
