@@ -27,9 +27,10 @@ type Config struct {
 	// its events alone from then on until [Store.Adopt] is called. So a copy that is restored elsewhere publishes nothing a
 	// second time. Default: none, which a database without a name does not mind.
 	Deployment string `env:"DEPLOYMENT"`
-	// Retention is how long published rows are kept, in whole days; NoRetention deletes on publish, -1 keeps them for ever. The
-	// first projector writes it into the database, and the database's counts from then on: a process with another one is told
-	// at its start, see [Store.SetRetention]. Default: the database's, and 168h if it has none.
+	// Retention is how long published rows are kept, in whole days; NoRetention deletes on publish, -1 keeps them for ever. It is
+	// entered in the database, and all processes go by that. If processes have different settings, the longest one counts, and the
+	// others are told at their start; see [Store.SetRetention] for how to make it shorter. Default: the database's, and 168h if no
+	// process has set one.
 	Retention time.Duration `env:"RETENTION"`
 	// DeadRetention is how long dead letters are kept before Clean deletes them. That frees their keys, as a discard does,
 	// and leaves entries in the audit with their number. At least 24h; 0 and -1 keep them for ever. Default: 0.

@@ -5,59 +5,77 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
 // ActionRetention is the action of the audit for [Store.SetRetention].
 const ActionRetention = "retention"
 
-// policy is what becomes of published rows. It belongs to the database and not to a process: of two processes that keep rows for
-// different times, the one with the shorter time would drop what the other keeps, or archives.
+// configActor stands in the audit for a process that entered its own Config.Retention.
+const configActor = "Config.Retention"
+
+// policy says what becomes of published rows. It belongs to the database and not to a process: otherwise a process with a short
+// retention would drop what another one keeps for longer, or has not archived yet.
 type policy struct {
 	retention time.Duration // as Config.Retention, but never 0
-	archived  bool          // days are dropped by processes with Config.BeforeDrop only
+	isSet     bool          // some process has set it; else it is the default
+	archived  bool          // only processes with Config.BeforeDrop drop days
 }
 
 const (
-	// enterPolicy enters the settings of the first process. Of later ones it takes over that they archive, because what was
-	// dropped without that is lost.
-	enterPolicy = `
-INSERT INTO {schema}.outbox_retention AS r (kept, archived) VALUES ($1::interval, $2)
-ON CONFLICT (only_one) DO UPDATE SET archived = true WHERE excluded.archived AND NOT r.archived`
+	askPolicy = `SELECT is_set, extract(epoch FROM kept)::float8, archived FROM {schema}.outbox_retention`
 
-	askPolicy = `SELECT extract(epoch FROM kept)::float8, archived FROM {schema}.outbox_retention`
+	// enterPolicy adds the settings of a process to those of the database: $1 whether it has a retention, $2 the retention, $3
+	// whether it archives. Of two retentions the longer one counts, because what was dropped too early is lost.
+	enterPolicy = changePolicy + `
+	ON CONFLICT (only_one) DO UPDATE SET is_set = r.is_set OR excluded.is_set, archived = r.archived OR excluded.archived,
+		kept = CASE WHEN ` + isLonger + ` THEN excluded.kept ELSE r.kept END
+	WHERE ` + isLonger + ` OR excluded.archived AND NOT r.archived` + notePolicy
 
-	setPolicy = `
-WITH before AS (SELECT max(kept) AS kept, bool_or(archived) AS archived FROM {schema}.outbox_retention),
-set AS (
-	INSERT INTO {schema}.outbox_retention (kept, archived) VALUES ($1::interval, $2)
-	ON CONFLICT (only_one) DO UPDATE SET kept = excluded.kept, archived = excluded.archived)
+	isLonger = `(excluded.is_set AND (NOT r.is_set OR r.kept IS NOT NULL AND (excluded.kept IS NULL OR excluded.kept > r.kept)))`
+
+	// setPolicy replaces the settings of the database.
+	setPolicy = changePolicy + `
+	ON CONFLICT (only_one) DO UPDATE SET is_set = excluded.is_set, kept = excluded.kept, archived = excluded.archived` + notePolicy
+
+	changePolicy = `
+WITH before AS (SELECT ` + policyText + ` AS text FROM {schema}.outbox_retention),
+changed AS (
+	INSERT INTO {schema}.outbox_retention AS r (is_set, kept, archived) VALUES ($1, $2::interval, $3)`
+
+	// notePolicy makes an entry in the audit: $4 the actor, $5 the reason.
+	notePolicy = ` RETURNING r.*)
 INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
-SELECT $3, '` + ActionRetention + `', '', '', '', 'from ' || coalesce(kept::text, 'for ever') || coalesce(', archived: ' || archived, '') ||
-	' to ' || coalesce($1::text, 'for ever') || ', archived: ' || $2 || ': ' || $4 FROM before`
+SELECT $4, '` + ActionRetention + `', '', '', '',
+	'from ' || coalesce((SELECT text FROM before), 'not set') || ' to ' || ` + policyText + ` || ': ' || $5 FROM changed`
+
+	policyText = `CASE WHEN is_set THEN coalesce(kept::text, 'for ever') ELSE 'not set' END || ', archived: ' || archived`
 )
 
-// SetRetention makes [Config.Retention] of this store, and whether it has a [Config.BeforeDrop], the rule for the database. The
-// first projector of a database does that by itself; later settings that differ change nothing until this is called. Other
-// processes go by it after their next Config.CleanInterval at the latest. by must give a reason.
+// SetRetention makes [Config.Retention] of this store, and whether it has a [Config.BeforeDrop], the rule for the database. It is
+// needed to make the retention shorter, or to end the archiving: settings that keep more are entered by each process itself, at its
+// start and with each Config.CleanInterval. So change the settings of all processes first, or the longest one is entered again.
+// Other processes go by the new rule after their next Config.CleanInterval at the latest. by must give a reason.
 func (s *Store) SetRetention(ctx context.Context, by By) error {
 	if err := (deed{action: ActionRetention, by: by}).validate(); err != nil {
 		return fmt.Errorf("outbox: set the retention: %w", err)
 	}
-	_, err := s.adHoc().Exec(ctx, s.db, setPolicy, storedRetention(s.cfg.Retention), s.cfg.BeforeDrop != nil, by.Actor, cleanText(by.Reason))
+	_, err := s.adHoc().Exec(ctx, s.db, setPolicy, true, storedRetention(s.cfg.Retention), s.cfg.BeforeDrop != nil, by.Actor, cleanText(by.Reason))
 	if err == nil {
 		_, err = s.policy(ctx)
 	}
 	return wrap("set the retention", err)
 }
 
-// policy asks for the policy of the database, and enters it if there is none. It warns, once for each policy, of settings of
-// this process that do not count.
+// policy asks for the policy of the database, after it has entered what this process keeps beyond it. It warns, once for each
+// policy, of settings of this process that do not count.
 func (s *Store) policy(ctx context.Context) (policy, error) {
 	p, err := s.askPolicy(ctx)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && s.cfg.BeforeDrop != nil && !p.archived {
+	if err == nil && s.keepsMore(p) {
 		// Asked again in a statement of its own: what the insert waited for is not in its snapshot.
-		if _, err = s.sql.Exec(ctx, s.db, enterPolicy, storedRetention(s.cfg.Retention), s.cfg.BeforeDrop != nil); err == nil {
+		if _, err = s.sql.Exec(ctx, s.db, enterPolicy, s.ownRetention, storedRetention(s.cfg.Retention), s.cfg.BeforeDrop != nil,
+			configActor, "a process is configured so"); err == nil {
 			p, err = s.askPolicy(ctx)
 		}
 	}
@@ -70,20 +88,40 @@ func (s *Store) policy(ctx context.Context) (policy, error) {
 	return p, nil
 }
 
+// keepsMore tells whether this process has a setting that keeps published rows longer than the policy does, or archives them.
+func (s *Store) keepsMore(p policy) bool {
+	return s.ownRetention && (!p.isSet || storedLength(s.cfg.Retention) > storedLength(p.retention)) || s.cfg.BeforeDrop != nil && !p.archived
+}
+
 func (s *Store) askPolicy(ctx context.Context) (p policy, err error) {
 	var seconds sql.NullFloat64
-	if err := s.sql.QueryRow(ctx, s.db, askPolicy, nil, &seconds, &p.archived); err != nil {
+	err = s.sql.QueryRow(ctx, s.db, askPolicy, nil, &p.isSet, &seconds, &p.archived)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return p, err
 	}
 	switch {
+	case !p.isSet:
+		p.retention = DefaultRetention
 	case !seconds.Valid:
 		p.retention = KeepForever
 	case seconds.Float64 == 0:
 		p.retention = NoRetention
 	default:
-		p.retention = time.Duration(seconds.Float64) * time.Second
+		p.retention = time.Duration(math.Round(seconds.Float64*1e6)) * time.Microsecond
 	}
 	return p, nil
+}
+
+// storedLength makes retentions comparable. PostgreSQL stores microseconds.
+func storedLength(d time.Duration) time.Duration {
+	switch d {
+	case KeepForever:
+		return math.MaxInt64
+	case NoRetention:
+		return 0
+	default:
+		return d.Round(time.Microsecond)
+	}
 }
 
 // storedRetention is a retention as the table has it: nothing, or NULL for ever.
@@ -91,16 +129,14 @@ func storedRetention(d time.Duration) *time.Duration {
 	if d == KeepForever {
 		return nil
 	}
-	if d == NoRetention {
-		d = 0
-	}
+	d = storedLength(d)
 	return &d
 }
 
 func (s *Store) reportPolicy(ctx context.Context, p policy) {
-	if s.ownRetention && s.cfg.Retention != p.retention {
-		s.log.WarnContext(ctx, "oncebox: the database keeps published events for another time than Config.Retention says, and the database's "+
-			"counts: change the setting, or call Store.SetRetention", "database", p.String(), "config", policy{retention: s.cfg.Retention}.String())
+	if s.ownRetention && storedLength(s.cfg.Retention) != storedLength(p.retention) {
+		s.log.WarnContext(ctx, "oncebox: published events are kept for longer than Config.Retention says, because another process was configured so: "+
+			"change the setting, or call Store.SetRetention", "database", p.String(), "config", policy{retention: s.cfg.Retention}.String())
 	}
 	if p.archived && s.cfg.BeforeDrop == nil {
 		s.log.InfoContext(ctx, "oncebox: published events are archived before they are dropped, which this process does not do: it drops none")
@@ -118,10 +154,9 @@ func (p policy) String() string {
 	}
 }
 
-// archives tells whether published rows are kept at all, as of the last look at the policy.
+// archives tells whether published rows are kept at all, as of the last look at the policy. Until there was one they are kept:
+// another process may need them.
 func (s *Store) archives() bool {
-	if p := s.kept.Load(); p != nil {
-		return p.retention != NoRetention
-	}
-	return s.cfg.Retention != NoRetention
+	p := s.kept.Load()
+	return p == nil || p.retention != NoRetention
 }

@@ -26,7 +26,7 @@ func TestRetentionBelongsToTheDatabase(t *testing.T) {
 	for name, first := range map[string]outbox.Config{
 		"kept longer": {Retention: 30 * 24 * time.Hour},
 		"for ever":    {Retention: outbox.KeepForever},
-		"archived":    {BeforeDrop: archive},
+		"archived":    {Retention: outbox.DefaultRetention, BeforeDrop: archive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, &first)
@@ -75,14 +75,86 @@ func TestArchiveThatIsIntroducedLaterCounts(t *testing.T) {
 	require.Equal(t, 1, archived)
 }
 
+// A process without a setting enters none. Of several settings the longest one counts, in whatever order the processes start, and
+// each change of the rule is in the audit.
+func TestLongestRetentionCounts(t *testing.T) {
+	const day = 24 * time.Hour
+	f := newFixture(t, nil)
+	old := time.Now().UTC().AddDate(0, 0, -10).Format(time.DateOnly)
+	f.child(old)
+	f.publishedOn(old, 3)
+	clean := func(s *outbox.Store, kept int) {
+		t.Helper()
+		require.NoError(t, s.Clean(t.Context()))
+		require.Equal(t, kept, f.count("outbox_sent"))
+	}
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	require.Zero(t, f.count("outbox_retention"), "it has no setting")
+
+	short, log := f.beside(outbox.Config{Retention: 14 * day})
+	long, _ := f.beside(outbox.Config{Retention: 30 * day})
+	clean(short, 3)
+	clean(f.Store, 3) // its default would be a week
+	require.NoError(t, long.EnsurePartitions(t.Context()))
+	require.NotContains(t, log.String(), "WARN")
+	clean(short, 3)
+	require.Contains(t, log.String(), "database=720h0m0s config=336h0m0s")
+	require.NoError(t, short.SetRetention(t.Context(), outbox.By{Actor: "ann", Reason: "the disk is small"}))
+	require.NoError(t, long.EnsurePartitions(t.Context())) // it still runs
+	for _, text := range []string{
+		"from not set to 336:00:00, archived: false: %",
+		"from 336:00:00, archived: false to 720:00:00, archived: false: %",
+		"from 720:00:00, archived: false to 336:00:00, archived: false: the disk is small",
+	} {
+		require.Positive(t, f.count("outbox_audit WHERE reason LIKE '"+text+"'"), text)
+	}
+	require.Equal(t, 4, f.count("outbox_audit"))
+	require.Equal(t, 3, f.count("outbox_audit WHERE actor = 'Config.Retention'"))
+	require.Equal(t, 1, f.count("outbox_retention WHERE kept = '30 days'"))
+
+	forever, _ := f.beside(outbox.Config{Retention: outbox.KeepForever})
+	require.NoError(t, forever.EnsurePartitions(t.Context()))
+	require.NoError(t, long.EnsurePartitions(t.Context()))
+	require.Equal(t, 1, f.count("outbox_retention WHERE is_set AND kept IS NULL"))
+	require.Equal(t, 1, f.count("outbox_audit WHERE reason LIKE '% to for ever, archived: false: %'"))
+}
+
+// A process that archives and has no retention of its own enters none.
+func TestArchiveEntersNoRetention(t *testing.T) {
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(context.Context, outbox.Partition) error { return nil }})
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	require.Equal(t, 1, f.count("outbox_retention WHERE archived AND NOT is_set"))
+	day, _ := f.beside(outbox.Config{Retention: 24 * time.Hour})
+	require.NoError(t, day.EnsurePartitions(t.Context()))
+	require.Equal(t, 1, f.count("outbox_retention WHERE archived AND is_set AND kept = '1 day'"))
+	require.Equal(t, 1, f.count("outbox_audit WHERE reason LIKE 'from not set, archived: true to 24:00:00, archived: true: %'"))
+}
+
+// What is published is kept while nobody knows whether the database's rule is to delete it.
+func TestRetentionThatCannotBeReadDeletesNothing(t *testing.T) {
+	f := newFixture(t, &outbox.Config{Retention: outbox.NoRetention})
+	f.exec("ALTER TABLE outbox_retention RENAME TO elsewhere")
+	require.Error(t, f.EnsurePartitions(t.Context()))
+	f.add("a", "a1")
+	f.settle()
+	require.Equal(t, 1, f.count("outbox_sent"))
+	f.exec("ALTER TABLE elsewhere RENAME TO outbox_retention")
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	f.add("a", "a2")
+	f.settle()
+	require.Equal(t, 1, f.count("outbox_sent"))
+}
+
 // Whether a settle archives is the database's rule too.
 func TestSettleFollowsTheRetentionOfTheDatabase(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second time.Duration
 		kept          int
 	}{
-		"kept":    {outbox.DefaultRetention, outbox.NoRetention, 1},
-		"deleted": {outbox.NoRetention, outbox.DefaultRetention, 0},
+		"kept":         {outbox.DefaultRetention, outbox.NoRetention, 1},
+		"kept by one":  {outbox.NoRetention, outbox.DefaultRetention, 1},
+		"deleted":      {outbox.NoRetention, outbox.NoRetention, 0},
+		"no other one": {outbox.NoRetention, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, &outbox.Config{Retention: c.first})

@@ -73,11 +73,12 @@ CREATE TABLE outbox_lane (
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO outbox_lane (lane) SELECT generate_series(0, 63);
 
--- What becomes of published rows: one row, entered by the first projector. All processes go by it.
+-- What becomes of published rows: one row, entered by the first process with a setting. All processes go by it.
 CREATE TABLE outbox_retention (
     only_one boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
-    kept     interval,         -- 0: they are deleted on publish; NULL: they are kept for ever
-    archived boolean  NOT NULL -- processes without outbox.Config.BeforeDrop drop none
+    is_set   boolean  NOT NULL, -- false: no process has set kept, so the default counts
+    kept     interval,          -- 0: they are deleted on publish; NULL: they are kept for ever
+    archived boolean  NOT NULL  -- processes without outbox.Config.BeforeDrop drop none
 );
 
 -- One row, whose id changes when the server crashes and when a standby takes over: both empty all unlogged tables. What the
