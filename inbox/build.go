@@ -58,7 +58,7 @@ func (w *wrapped) awaitBuild(ctx context.Context, id identity, m *messaging.Mess
 // awaitBuildHead is awaitBuild for a parked message.
 func (i *Inbox) awaitBuildHead(ctx context.Context, k parkedKey, h head, counted count, cause error) error {
 	i.noteBuild(ctx, k.consumer, &h.envelope, cause)
-	_, err := i.noteFailure(ctx, k, h, h.try(counted)-1, i.buildPause(time.Since(h.parked)), cause)
+	_, err := i.noteFailure(ctx, k, h, h.try(counted)-1, i.buildPause(h.unknown), cause)
 	return err
 }
 
@@ -68,9 +68,9 @@ func (i *Inbox) buildPause(waited time.Duration) time.Duration {
 	return backoff.Jitter(min(max(waited, i.cfg.RetryDelay), max(i.cfg.RetryMaxDelay, i.cfg.RetryDelay)))
 }
 
-// waitsForBuild tells whether the message of cause, parked at the moment since, goes on waiting for a build.
-func (i *Inbox) waitsForBuild(since time.Time, cause error) bool {
-	return needsBuild(cause) && (i.cfg.DeployWait < 0 || time.Since(since) < i.cfg.DeployWait)
+// waitsForBuild tells whether the message of cause, which no build has known for so long, goes on waiting for one that does.
+func (i *Inbox) waitsForBuild(unknown time.Duration, cause error) bool {
+	return needsBuild(cause) && (i.cfg.DeployWait < 0 || unknown < i.cfg.DeployWait)
 }
 
 // unbuilt is why a message is given up that has waited for too long.

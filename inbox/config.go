@@ -50,10 +50,10 @@ type Config struct {
 	RetryDelay time.Duration `env:"RETRY_DELAY"`
 	// RetryMaxDelay is the longest pause that grew by doubling. Default: 10m.
 	RetryMaxDelay time.Duration `env:"RETRY_MAX_DELAY"`
-	// DeployWait is how long a message that this build of the program does not know stays parked, so that a build that knows it can be
-	// deployed, before it becomes a dead letter: one of a newer schema version than is registered, or of a type that is not
-	// ([messaging.Router.Strict]). It is tried again after pauses from RetryDelay to RetryMaxDelay, which grow with its age; these tries do
-	// not count for MaxAttempts. -1: without end. Default: 168h.
+	// DeployWait is how long a message stays parked that this build of the program does not know, so that a build that knows it can be
+	// deployed: a message of a newer schema version than is registered, or of a type that is not ([messaging.Router.Strict]). Then it
+	// becomes a dead letter. The time counts from the first try as a parked message that found so. The message is tried again after pauses
+	// from RetryDelay to RetryMaxDelay, which grow with that time; these tries do not count for MaxAttempts. -1: without end. Default: 168h.
 	DeployWait time.Duration `env:"DEPLOY_WAIT"`
 	// DeadLetsPass says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
 	// and the dead letter out of order when it is replayed. Default: false, they wait until somebody replays or discards it.

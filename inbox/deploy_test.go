@@ -198,6 +198,32 @@ func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
 	}
 }
 
+// A message may have waited for a week behind another one, or failed for another reason, before a rollback makes it unknown.
+func TestWaitForABuildCountsFromWhenTheMessageWasUnknown(t *testing.T) {
+	for name, wrap := range map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
+		"plain":  func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
+		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			box := w.hasty(func(c *inbox.Config) { c.DeployWait = time.Hour })
+			var calls atomic.Int64
+			h := wrap(box, countCalls(&calls, router(firstRelease(w))))
+			m := ordered("1", "o1")
+			m.Type = "news"
+			require.NoError(t, h.Handle(t.Context(), m))
+			w.exec("UPDATE inbox SET processed_at = processed_at - interval '30 days'")
+			w.exec("UPDATE inbox_parked SET parked_at = parked_at - interval '30 days'")
+			runParked(t, box)
+			require.Eventually(t, func() bool { return calls.Load() > 3 || len(w.dead()) > 0 }, time.Minute, 5*time.Millisecond)
+			require.Empty(t, w.dead())
+			w.exec("UPDATE inbox_parked SET unknown_since = unknown_since - interval '1 hour'")
+			require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, 5*time.Millisecond)
+			require.Contains(t, w.dead()[0].Error, "Config.DeployWait")
+		})
+	}
+}
+
 // ErrUnknownType may also be about an event of the handler's own, which no deployment of somebody else's mends, and a handler that calls
 // an error permanent means it.
 func TestWhatAHandlerCannotEmitIsNotWaitedFor(t *testing.T) {

@@ -20,6 +20,7 @@ type head struct {
 	seq      int64
 	attempts int
 	parked   time.Time
+	unknown  time.Duration // for how long no build has known it that tried it, see DeployWait
 	key      DeadKey
 	envelope event.Envelope
 }
@@ -27,7 +28,8 @@ type head struct {
 const (
 	// readHead returns nothing if the key is another's by now.
 	readHead = `
-SELECT ` + envelopeColumns + `, attempts, seq, parked_at FROM {schema}.inbox_parked p
+SELECT ` + envelopeColumns + `, attempts, seq, parked_at,
+	coalesce(extract(epoch FROM clock_timestamp() - unknown_since), 0)::float8 FROM {schema}.inbox_parked p
 WHERE consumer = $1::text AND key_lock = $2::bigint
 	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
 ORDER BY seq LIMIT 1`
@@ -71,7 +73,8 @@ WITH k AS (
 	UPDATE {schema}.inbox_key SET state = 'FAILED', owner = NULL, due_at = clock_timestamp() + $5::interval
 	WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $4::uuid RETURNING consumer, key_lock
 )
-UPDATE {schema}.inbox_parked p SET attempts = $6::integer, error_message = $7::text
+UPDATE {schema}.inbox_parked p SET attempts = $6::integer, error_message = $7::text,
+	unknown_since = CASE WHEN $8::boolean THEN coalesce(p.unknown_since, clock_timestamp()) ELSE p.unknown_since END
 FROM k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
 )
 
@@ -161,7 +164,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 func (i *Inbox) headFailed(ctx context.Context, k parkedKey, w *wrapped, h head, counted count, cause error) error {
 	n := h.try(counted)
 	switch {
-	case i.waitsForBuild(h.parked, cause):
+	case i.waitsForBuild(h.unknown, cause):
 		return i.awaitBuildHead(ctx, k, h, counted, cause)
 	case needsBuild(cause):
 		return w.giveUpHead(ctx, k, h, n-1, i.unbuilt(cause))
@@ -205,7 +208,9 @@ func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, 
 	if !rows.Next() {
 		return h, errors.Join(errOthers, rows.Err())
 	}
-	h.key, h.envelope, err = scanEnvelope(rows.Scan, &h.attempts, &h.seq, &h.parked)
+	var unknown float64
+	h.key, h.envelope, err = scanEnvelope(rows.Scan, &h.attempts, &h.seq, &h.parked, &unknown)
+	h.unknown = time.Duration(unknown * float64(time.Second))
 	return h, errors.Join(err, rows.Close())
 }
 
@@ -238,7 +243,7 @@ func (i *Inbox) failHead(ctx context.Context, k parkedKey, h head, n int, cause 
 
 // noteFailure says when the first message of a key is tried again. noted is false if the key is another's by now.
 func (i *Inbox) noteFailure(ctx context.Context, k parkedKey, h head, n int, wait time.Duration, cause error) (noted bool, err error) {
-	rows, err := i.sql.Exec(ctx, i.units.DB(ctx), failHead, k.consumer, k.lock, h.seq, i.owner, wait, n, errorText(cause))
+	rows, err := i.sql.Exec(ctx, i.units.DB(ctx), failHead, k.consumer, k.lock, h.seq, i.owner, wait, n, errorText(cause), needsBuild(cause))
 	if err != nil {
 		return false, fmt.Errorf("inbox: note the failed try of parked message %s: %w", h.key.MessageKey, err)
 	}

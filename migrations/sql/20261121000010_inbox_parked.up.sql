@@ -26,6 +26,7 @@ CREATE TABLE inbox_parked (
     attempts          integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0), -- tries that were begun
     error_message     text        NOT NULL DEFAULT '',                      -- of the last one
     parked_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    unknown_since     timestamptz, -- when a build first did not know its type or version, while it was parked; NULL: every build did
     PRIMARY KEY (consumer, key_lock, seq)
 );
 ALTER SEQUENCE inbox_seq OWNED BY inbox_parked.seq;
