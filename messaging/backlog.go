@@ -16,6 +16,8 @@ type Backlog struct {
 	// with [Failover] the partitions that are its own or nobody's, else the whole subscription. A broker that stores
 	// messages in batches may count those.
 	Messages int64
+	// Left is how many more there are that this receiver was told to leave, see BacklogReceiver.Leave. Messages does not count them.
+	Left int64
 	// Settled changes with every message of the subscription that any consumer settles. It means nothing beyond that.
 	Settled int64
 }
@@ -27,6 +29,9 @@ type BacklogReceiver interface {
 
 	// Backlog asks the broker. An error means that it did not say.
 	Backlog(ctx context.Context) (Backlog, error)
+	// Leave says that m is left at the broker, see [LeaveAtBroker]: the receiver need not bring it again before its next connection,
+	// and does not count it as waiting until then.
+	Leave(m *Message)
 }
 
 // standstill is for how long messages have waited at the broker without any being settled.

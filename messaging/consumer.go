@@ -48,6 +48,8 @@ type Progress struct {
 	// waited without any consumer settling anything. Zero if the receiver is no [BacklogReceiver] or the broker did not say.
 	Backlog    int64
 	Standstill time.Duration
+	// Left is how many messages besides these were left at the broker, because they could be neither handled nor stored.
+	Left int64
 }
 
 // Stalled tells whether there was work all the time, here or at the broker, and none of it got done for longer than limit.
@@ -109,7 +111,7 @@ func (c *Consumer) Progress() Progress {
 	defer c.mu.Unlock()
 	return Progress{
 		Unsettled: c.unsettled, Last: c.lastProgress,
-		Backlog: c.standstill.backlog.Messages, Standstill: c.standstill.lasted(),
+		Backlog: c.standstill.backlog.Messages, Standstill: c.standstill.lasted(), Left: c.standstill.backlog.Left,
 	}
 }
 

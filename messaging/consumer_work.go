@@ -121,6 +121,9 @@ func (c *Consumer) settle(s *shift, key string, m *Message, n int) bool {
 		}
 		if IsLeft(err) {
 			c.telemetry.left(s.handling, m, err)
+			if r, ok := c.receiver.(BacklogReceiver); ok {
+				r.Leave(m)
+			}
 			return true
 		}
 		if errors.Is(err, errStopped) || !c.pause(s, key, m, n, err) {

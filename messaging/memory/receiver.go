@@ -101,6 +101,11 @@ func (r *receiver) Backlog(context.Context) (messaging.Backlog, error) {
 	return r.sub.backlog(r), nil
 }
 
+// Leave implements [messaging.BacklogReceiver].
+func (r *receiver) Leave(m *messaging.Message) {
+	_ = r.with(m, "leave", func(d *delivery) { d.left = d.holder == r })
+}
+
 // Pause implements [messaging.Receiver].
 func (r *receiver) Pause() { r.setPaused(true) }
 

@@ -27,6 +27,7 @@ type delivery struct {
 	slot     *slot
 	attempts int
 	settled  bool
+	left     bool      // its holder neither settles it nor gives it back
 	holder   *receiver // nil while it waits
 }
 
@@ -172,7 +173,7 @@ func (s *subscription) take(r *receiver) *delivery {
 	from.waiting[0] = nil
 	from.waiting = from.waiting[1:]
 	from.out[d] = true
-	d.holder = r
+	d.holder, d.left = r, false
 	d.attempts++
 	return d
 }
@@ -201,8 +202,20 @@ func (s *subscription) backlog(r *receiver) messaging.Backlog {
 	b := messaging.Backlog{Topic: s.topic.name, Settled: s.settled}
 	for _, l := range s.slots {
 		if s.kind != messaging.Failover || l.owner == r {
-			b.Messages += int64(len(l.waiting) + len(l.out))
+			left := l.left()
+			b.Messages += int64(len(l.waiting)+len(l.out)) - left
+			b.Left += left
 		}
 	}
 	return b
+}
+
+// left counts the deliveries that their holder leaves.
+func (l *slot) left() (n int64) {
+	for d := range l.out {
+		if d.left {
+			n++
+		}
+	}
+	return n
 }

@@ -29,11 +29,15 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 		return out, fmt.Errorf("pulsar: backlog of subscription %q of topic %q: %w", r.subscription.Name, topic, err)
 	}
 	r.lookForPermits(parts)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, part := range parts {
 		if r.subscription.Type == messaging.Failover && part.Active != "" && part.Active != r.name {
 			continue // another one's, who may be slow, or stands still himself
 		}
-		out.Messages += part.Backlog
+		n := min(r.left.in(part.Partition), part.Backlog)
+		out.Messages += part.Backlog - n
+		out.Left += n
 		out.Settled = max(out.Settled, part.LastAcked, part.LastAdvanced)
 	}
 	return out, nil

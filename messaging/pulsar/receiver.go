@@ -37,6 +37,7 @@ type receiver struct {
 	last     uint64        // number of the message that was received last
 	warned   bool
 	silence  silence
+	left     left
 	turns    map[int32]*turn // by partition
 }
 
@@ -53,7 +54,7 @@ type receipt struct {
 func newReceiver(b *Broker, s messaging.Subscription) *receiver {
 	return &receiver{
 		broker: b, subscription: s, early: rand.Text(), closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
-		silence: silence{since: time.Now(), inHand: map[int32]int{}}, turns: map[int32]*turn{}, permits: permitWatch{heard: map[int32]uint64{}},
+		silence: silence{since: time.Now(), inHand: map[int32]int{}}, left: left{}, turns: map[int32]*turn{}, permits: permitWatch{heard: map[int32]uint64{}},
 	}
 }
 
@@ -177,6 +178,7 @@ func (r *receiver) Ack(_ context.Context, m *messaging.Message) error {
 		return fmt.Errorf("pulsar: ack: %w", err)
 	case !rc.settled:
 		rc.settled = true
+		r.left.remove(rc) // it may have been left when it came before
 		r.silence.inHand[rc.message.ID().PartitionIdx()]--
 		r.leak(rc.message)
 	}

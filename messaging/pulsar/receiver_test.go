@@ -105,6 +105,15 @@ func TestSilence(t *testing.T) {
 		hear(t, r, 2*longestSilence)
 		require.Equal(t, []int32{0, 1, 2}, c.asked[:3])
 
+		// What was left at the broker would come again, which is not to happen all the time.
+		c.messages <- incoming("2")
+		r.Leave(hear(t, r, time.Millisecond))
+		c.asked = nil
+		hear(t, r, 2*firstSilence)
+		require.Equal(t, []int32{0, 2}, c.asked)
+		hear(t, r, 2*longestSilence)
+		require.Contains(t, c.asked, int32(1))
+
 		require.NoError(t, r.Close())
 		c.asked = nil
 		r.ask()

@@ -67,7 +67,7 @@ func (r *receiver) forget() {
 		t.ask = nil
 	}
 	r.turns, r.again, r.leaked = map[int32]*turn{}, nil, 0
-	r.silence = silence{since: time.Now(), inHand: map[int32]int{}}
+	r.silence, r.left = silence{since: time.Now(), inHand: map[int32]int{}}, left{}
 }
 
 func (r *receiver) subscribeAgain(ctx context.Context) (pulsarclient.Consumer, error) {

@@ -27,7 +27,7 @@ type silence struct {
 	since  time.Time     // the last message, or the last time it asked
 	asked  int           // how often since then
 	asking bool          // at this moment
-	inHand map[int32]int // how many messages of a partition were received and are not settled
+	inHand map[int32]int // how many messages of a partition were received, and are neither settled nor left
 }
 
 // left is how long the silence may last from now on.
@@ -69,7 +69,7 @@ func (r *receiver) ask() {
 			return
 		}
 		for p := range int32(len(partitions)) { //nolint:gosec // few
-			if r.silence.inHand[p] == 0 {
+			if r.silence.inHand[p] == 0 && (r.silence.asked >= leftPatience || r.left.in(p) == 0) {
 				r.consumer.NackID(anyOf(p))
 			}
 		}

@@ -148,6 +148,7 @@ func (r *receiver) BecameInactive(_ pulsarclient.Consumer, _ string, partition i
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*r.turn(partition) = turn{}
+	r.left.drop(partition)
 }
 
 // reconnect is called when a partition lost its connection; the client does not say which one. Until the receiver is back

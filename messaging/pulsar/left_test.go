@@ -1,0 +1,82 @@
+package pulsar
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// leaver is a consumer that can store nothing of what is bad.
+type leaver struct {
+	mu      sync.Mutex
+	mended  bool
+	handled []string
+}
+
+func (l *leaver) Handle(_ context.Context, m *messaging.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.Type == "bad" && !l.mended {
+		return messaging.LeaveAtBroker(fmt.Errorf("nothing can store %s", m.ID))
+	}
+	l.handled = append(l.handled, m.ID)
+	return nil
+}
+
+func (l *leaver) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mended = true
+}
+
+func (l *leaver) has(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Contains(l.handled, id)
+}
+
+// What is left at the broker is in the way of nothing: what comes later is handled, the process is ready and says how much is left,
+// what looks after a silent partition does so, and the next time that the message comes it is handled.
+func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
+	n := pulsartest.Open(t)
+	cfg := declared(n, "order", "s")
+	cfg.Partitions = 1
+	b := connect(t, cfg)
+	log := &logbook{}
+	received, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
+	require.NoError(t, err)
+	r := received.(*receiver) //nolint:forcetypeassert // it is this package's
+	h := &leaver{}
+	c := messaging.NewConsumer(r, h, &messaging.ConsumerConfig{BacklogInterval: 50 * time.Millisecond, Logger: log.logger()})
+	ctx, stop := context.WithCancel(patient(t))
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+
+	bad, good, later := envelope("order", "a", 1), envelope("order", "b", 1), envelope("order", "a", 2)
+	bad.Type = "bad"
+	require.NoError(t, b.Publish(ctx, []event.Envelope{bad, good, later}))
+	require.Eventually(t, func() bool { return h.has(good.ID) && h.has(later.ID) }, hang, 5*time.Millisecond)
+	require.Eventually(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 1 }, hang, 5*time.Millisecond)
+	require.Zero(t, c.Progress().Standstill)
+	require.Positive(t, log.count("left at the broker"))
+
+	h.mend()
+	r.mu.Lock()
+	require.Zero(t, r.silence.inHand[0])
+	r.silence.asked = leftPatience // as after a long silence
+	r.mu.Unlock()
+	r.ask()
+	require.Eventually(t, func() bool { return h.has(bad.ID) }, hang, 5*time.Millisecond, "it has come again")
+	require.Eventually(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 0 }, hang, 5*time.Millisecond)
+	stop()
+	require.NoError(t, <-done)
+}
