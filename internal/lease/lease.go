@@ -52,19 +52,22 @@ func (l *Lease) Renew(ctx context.Context) (ours bool, err error) {
 	return true, nil
 }
 
-// Hold calls fn and renews the lease meanwhile, every third of it. A renewal that fails is tried again until the lease ends; one that
-// hangs is given up after a third of the lease, so that there is time for another one; and when fn has ended, no renewal is waited for.
+// Hold calls fn and renews the lease until fn has ended, every third of it: also when ctx is done, because fn may go on for a while, and
+// another process must not begin beside it. A renewal that fails is tried again until the lease ends. A renewal that hangs is given up
+// after a third of the lease, so that there is time for another one. When fn has ended, no renewal is waited for.
 // When the lease is lost, or has ended as far as this process can know, the context of fn is cancelled with the cause Terms.Lost. lost
 // tells so afterwards. A panic goes on.
 func (l *Lease) Hold(ctx context.Context, fn func(ctx context.Context) error) (lost bool, err error) {
+	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.lost.Store(false)
 	l.lose.Store(&cancel)
 	end := time.AfterFunc(time.Until(l.since.Add(l.terms.TTL)), l.warnAndLose(ctx))
 	defer end.Stop()
 	var renewing sync.WaitGroup
-	renewing.Go(func() { l.keep(ctx, end) })
+	renewing.Go(func() { l.keep(held, end) })
 	defer renewing.Wait()
+	defer release()
 	defer cancel(nil)
 	err = fn(ctx)
 	return l.lost.Load(), err

@@ -203,6 +203,25 @@ func TestWornLeaseIsRenewedBeforehand(t *testing.T) {
 	})
 }
 
+// A process that stops cancels the work, which may need a while to end. Until then no other process may begin.
+func TestLeaseIsRenewedUntilCancelledWorkHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		d := &database{answer: ours}
+		lost, err := d.lease().Hold(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(30 * time.Second)
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.False(t, lost)
+		require.Equal(t, []time.Duration{10, 20, 30}, inSeconds(d.asked))
+		time.Sleep(time.Hour)
+		require.Len(t, d.asked, 3, "it ends with the work")
+	})
+}
+
 func TestPanicGoesOnAndRenewalsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &database{answer: ours}
