@@ -80,17 +80,20 @@ func (w *wrapped) portion(msgs []*messaging.Message) int {
 	return len(msgs)
 }
 
-// handlePortion handles messages of which the first is the one at that place of all. An error says that none of all is settled.
+// handlePortion handles some messages of a batch. at is the place of the first of them in the batch. After an error the caller takes the
+// whole batch for not handled. Portions that are committed are not undone by that: their messages are duplicates when they come again.
 func (w *wrapped) handlePortion(ctx context.Context, msgs []*messaging.Message, at int, done *outcomes) error {
 	b, ok := w.batch(ctx, msgs)
 	if !ok || len(done.failed) > 0 { // some of them may be behind one that failed
 		w.oneByOne(ctx, msgs, at, done)
 		return nil
 	}
-	timed, cancel := w.timed(ctx)
-	err := w.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b) }, readCommitted())
+	timed, cancel := context.WithCancelCause(ctx)
+	limit := newLimit(cancel, w.timeout)
+	err := w.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, readCommitted())
 	err = explainLate(timed, err)
-	cancel()
+	limit.stop()
+	cancel(nil)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, errGeneration) {
 			return err
@@ -122,7 +125,7 @@ func (w *wrapped) batch(ctx context.Context, msgs []*messaging.Message) (b *batc
 	return b, len(msgs) > 1
 }
 
-func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch) error {
+func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limit) error {
 	if err := w.enterAll(ctx, u, b); err != nil {
 		return err
 	}
@@ -156,6 +159,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch) error {
 		return w.bulk(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, w.consumer)), todo)
 	}
 	for _, m := range todo {
+		limit.reset(w.timeout)
 		if err := w.next.Handle(messaging.NewContext(ctx, m), m); err != nil {
 			return err
 		}

@@ -62,8 +62,8 @@ type Config struct {
 	// died: their tries are counted before their handler runs, so that a message that kills its process does not do so for
 	// ever. It should be what one consumer may have at once; more if [AtOnce] says so; -1: none. Default: 128.
 	Suspects int `env:"SUSPECTS"`
-	// HandlerTimeout is how long one try of a handler may take, with its transaction; for a batch, all of its handlers. Then its context is
-	// cancelled, what it did is undone, and the try counts as failed. [HandlerTimeout] says otherwise for one consumer. -1: no limit.
+	// HandlerTimeout is how long one call of a handler may take, also when it gets several messages ([BatchFunc]). The messages of
+	// a batch whose handler gets one message have it each, in one transaction. When it is over, the context of the handler is cancelled, what it did is undone, and the try counts as failed. [HandlerTimeout] says otherwise for one consumer. -1: no limit.
 	// Default: 5m.
 	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
 	// LockTimeout is how long a message waits for another one of its key, or a copy of itself, that is being handled by another

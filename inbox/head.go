@@ -111,7 +111,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	}
 	timed, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	limit := i.limit(cancel)
+	limit := newLimit(cancel, i.cfg.HandlerTimeout)
 	defer limit.stop()
 	err := i.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
 		// Before the lock of the key, as everybody does.

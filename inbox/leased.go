@@ -104,7 +104,12 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, n int) error {
 		l.count(ctx, l.consumer, "interrupted")
 		return err
 	}
-	return l.failed(ctx, l.id, &counted, tried, err)
+	err = l.failed(ctx, l.id, &counted, tried, err)
+	if isUnstorable(err) && !messaging.IsLeft(err) {
+		// Under the lease, or another process could handle the message meanwhile.
+		return l.giveUp(ctx, l.id, &counted, n, err)
+	}
+	return err
 }
 
 // finish enters the message and frees the lease, in one transaction.

@@ -62,15 +62,15 @@ func tooLate(ctx context.Context) error {
 	return nil
 }
 
-// limit cancels a try of which it is not known at first whose it is.
+// limit cancels a try whose timeout begins more than once: with each message of a batch, or when it is known which handler is called.
 type limit struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
 }
 
-func (i *Inbox) limit(cancel context.CancelCauseFunc) *limit {
+func newLimit(cancel context.CancelCauseFunc, timeout time.Duration) *limit {
 	l := &limit{cancel: cancel}
-	l.reset(i.cfg.HandlerTimeout)
+	l.reset(timeout)
 	return l
 }
 

@@ -25,6 +25,8 @@ import (
 // A handler that takes too long is told to end, what it did is undone, and the try counts: on the first try, from the parking table, in a batch, and
 // under a lease.
 func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
+	t.Parallel()
+	const timeout = 250 * time.Millisecond
 	for name, wrap := range map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
 		"plain": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
 		"batch": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
@@ -45,7 +47,7 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 			return box.WrapLeased("billing", h, inbox.Durable())
 		},
 		"by option": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
-			return box.Wrap("billing", h, inbox.HandlerTimeout(40*time.Millisecond))
+			return box.Wrap("billing", h, inbox.HandlerTimeout(timeout))
 		},
 	} {
 		for _, swallows := range []bool{false, true} {
@@ -53,9 +55,10 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 				continue
 			}
 			t.Run(name+map[bool]string{true: ", and the handler swallows it"}[swallows], func(t *testing.T) {
+				t.Parallel() // they do nothing but wait
 				w := newWorld(t)
 				box := w.hasty(func(c *inbox.Config) {
-					c.MaxAttempts, c.Suspects, c.HandlerTimeout = 3, -1, 50*time.Millisecond
+					c.MaxAttempts, c.Suspects, c.HandlerTimeout = 3, -1, timeout
 					if name == "by option" {
 						c.HandlerTimeout = -1
 					}
@@ -82,6 +85,20 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The limit is for one call of a handler. Only a handler that gets several messages in one call has it for all of them.
+func TestMessagesOfABatchHaveTheHandlerTimeoutEach(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	box := w.hasty(func(c *inbox.Config) { c.Suspects, c.HandlerTimeout = -1, 5*time.Second })
+	var calls atomic.Int64
+	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
+		calls.Add(1)
+		return backoff.Wait(ctx, 3*time.Second)
+	}))
+	require.NoError(t, h.(messaging.BatchHandler).HandleBatch(t.Context(), []*messaging.Message{ordered("1", "o1"), ordered("2", "o2")}))
+	require.EqualValues(t, 2, calls.Load(), "none was undone and handled again")
 }
 
 func TestHandlersOfParkedMessagesEndWhenTheyHaveHadTheDrainTimeout(t *testing.T) {
@@ -131,7 +148,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 		"next due":            {"clock_timestamp()) * 1000000", durable, false},
 		"claim keys":          {"FOR UPDATE SKIP LOCKED", durable, false},
 		"lock of a head":      {"inbox_lock_key", durable, false},
-		"read a head":         {"seq, parked_at FROM inbox_parked", durable, false},
+		"read a head":         {"clock_timestamp() - unknown_since", durable, false},
 		"settle a head":       {"RETURNING processed_at <> now()", durable, false},
 		"a head that failed":  {"SET state = 'FAILED'", durable, true},
 		"handler of a parked": {"INSERT INTO effects", durable, false},
