@@ -2,6 +2,7 @@ package oncebox_test
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 
@@ -15,6 +16,35 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
+
+// An event that nobody handles is sent, because it may be one that nobody wants; the log says so.
+func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
+	db := pgtest.Migrated(t)
+	cfg := quickConfig()
+	var log logbook
+	cfg.Inbox.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	app, err := oncebox.New(db.DB, nil, cfg)
+	require.NoError(t, err)
+	event.Register[OrderPlaced](app.Registry)
+	warned := func() int { return log.count("no consumer handles them") }
+	sent := func() bool {
+		var n int
+		require.NoError(t, db.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &n))
+		return n == 0
+	}
+	run(t, app)
+	place(t, app, "a", "b")
+	eventually(t, func() bool { return warned() == 1 && sent() })
+
+	// A subscription is ended without its consumer.
+	both := []inbox.Subscription{{Topic: "order", Consumer: "audit"}, {Topic: "invoice", Consumer: "audit"}}
+	require.NoError(t, app.Inbox.Subscribe(t.Context(), both...))
+	require.NoError(t, app.Inbox.Unsubscribe(t.Context(), both[0]))
+	var left []string
+	require.NoError(t, db.NewRaw("SELECT topic FROM inbox_subscription").Scan(t.Context(), &left))
+	require.Equal(t, []string{"invoice"}, left)
+	require.Equal(t, 1, warned(), "once for the type")
+}
 
 // Without a broker an old process delivers, which does not know the consumer that a newer build has added, or a process that has no
 // consumers at all. The events are handled all the same, in order, and once.

@@ -22,25 +22,29 @@ func needsBuild(err error) bool {
 	return errors.Is(err, event.ErrNewerVersion) || errors.Is(err, event.ErrUnknownType) || errors.Is(err, messaging.ErrNoHandler)
 }
 
-// unknownToBuild is what is logged once.
-type unknownToBuild struct {
-	consumer, eventType string
-	version             int
+// logged is what a line of the log is about that is written once.
+type logged struct {
+	consumer, topic, eventType string
+	version                    int
 }
 
-// maxUnknown bounds what is remembered of the log: types are what senders say.
-const maxUnknown = 1000
+// maxLogged bounds what is remembered of the log: types are what senders say.
+const maxLogged = 1000
+
+// first tells whether a line is to be written: it was not before, as far as is remembered.
+func (i *Inbox) first(line logged) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_, written := i.logged[line]
+	if !written && len(i.logged) < maxLogged {
+		i.logged[line] = struct{}{}
+	}
+	return !written
+}
 
 // noteBuild logs that messages wait for a build that knows them: once for each type and version, because there may be very many.
 func (i *Inbox) noteBuild(ctx context.Context, consumer string, e *event.Envelope, cause error) {
-	i.mu.Lock()
-	key := unknownToBuild{consumer, e.Type, e.SchemaVersion}
-	_, noted := i.unknown[key]
-	if !noted && len(i.unknown) < maxUnknown {
-		i.unknown[key] = struct{}{}
-	}
-	i.mu.Unlock()
-	if !noted {
+	if i.first(logged{consumer: consumer, eventType: e.Type, version: e.SchemaVersion}) {
 		i.log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, and what is behind them waits",
 			"consumer", consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", i.cfg.DeployWait, "id", e.ID, "error", cause)
 	}

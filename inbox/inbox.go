@@ -44,7 +44,7 @@ type Inbox struct {
 	projections []*Projection
 	subscribed  map[string]subscribed              // by topic
 	others      map[Subscription]messaging.Handler // of consumers that other processes have
-	unknown     map[unknownToBuild]struct{}        // what this build does not know, as far as that was logged
+	logged      map[logged]struct{}                // what is written to the log once
 }
 
 // handlerKey finds the handler of a parked message. Topic "" is of all topics.
@@ -60,7 +60,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
-		unknown: map[unknownToBuild]struct{}{}, subscribed: map[string]subscribed{}, others: map[Subscription]messaging.Handler{},
+		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, others: map[Subscription]messaging.Handler{},
 	}
 	i.sql = i.patient.Within(i.patience())
 	return i

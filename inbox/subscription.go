@@ -23,6 +23,8 @@ const (
 INSERT INTO {schema}.inbox_subscription (topic, consumer, projection) VALUES ($1::text, $2::text, $3::boolean)
 ON CONFLICT (topic, consumer) DO UPDATE SET projection = excluded.projection`
 
+	unsubscribe = `DELETE FROM {schema}.inbox_subscription WHERE topic = $1::text AND consumer = $2::text`
+
 	subscribers = `SELECT consumer, projection FROM {schema}.inbox_subscription WHERE topic = $1::text ORDER BY consumer`
 )
 
@@ -37,6 +39,17 @@ func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 	return nil
 }
 
+// Unsubscribe ends subscriptions of a consumer that handles other topics still, in any build that runs; [Inbox.Forget] ends all of a
+// consumer. What was stored for it already stays parked, and is handled or given up like other parked messages.
+func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
+	for _, s := range all {
+		if _, err := i.sql.Exec(ctx, i.units.DB(ctx), unsubscribe, s.Topic, s.Consumer); err != nil {
+			return fmt.Errorf("inbox: unsubscribe consumer %s from topic %s: %w", s.Consumer, s.Topic, pgsql.Explain(err))
+		}
+	}
+	return nil
+}
+
 // StoreForOthers stores m for each consumer that is subscribed to its topic and is not one of own: [Inbox.RunParked] has them handle it in the
 // processes that know them. So no event passes a consumer by because the process that delivers it is of an older build, or runs
 // no consumers. oncebox.App calls it.
@@ -44,6 +57,10 @@ func (i *Inbox) StoreForOthers(ctx context.Context, m *messaging.Message, own ..
 	all, err := i.subscribers(ctx, m.Topic)
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 && len(own) == 0 && i.first(logged{topic: m.Topic, eventType: m.Type}) {
+		i.log.WarnContext(ctx, "oncebox: events of this type are sent and no consumer handles them, because none is subscribed to their topic: "+
+			"have a process consume it (App.Consume), which handles what is sent from then on", "topic", m.Topic, "type", m.Type, "id", m.ID)
 	}
 	var errs []error
 	for _, s := range all {
