@@ -43,8 +43,9 @@ func (r *receiver) unreadable(m pulsarclient.Message) string {
 			n, r.broker.cfg.MaxReceivedBytes)
 	}
 	if isChunked(m.ID()) && len(m.Payload()) <= r.broker.cfg.MaxMessageBytes {
-		return "it came in chunks and is smaller than a message that needs them: the client may have lost all but the last, " +
-			"because the sender, in C++ or Python as a rule, does not compress"
+		return "it came in chunks and is smaller than a message that needs them: the client may have lost all but the last of its chunks, " +
+			"because the sender, in C++ or Python as a rule, does not compress; or the message is whole, and its sender makes chunks that are " +
+			"smaller than the broker takes (chunkMaxMessageSize in Java, ChunkMaxMessageSize in Go): leave that setting at its default"
 	}
 	return ""
 }
@@ -52,8 +53,10 @@ func (r *receiver) unreadable(m pulsarclient.Message) string {
 // isChunked tells whether a message came in chunks: then the client (0.21.0) writes the first and the last place of it.
 //
 // It puts the chunks together, but goes on with the last one alone if the metadata lacks uncompressed_size, which clients for C++ and
-// Python leave out without compression. A message that is larger than the broker takes at once cannot be one chunk. What came in a batch was
-// not cut (PIP 37); the text of an id is costly, so that is asked first.
+// Python leave out without compression. Their chunks are as large as the broker takes (Config.MaxMessageBytes), so a larger message
+// is whole. A smaller one may be whole as well, if its sender makes smaller chunks. The client tells neither the number nor the size of
+// the chunks, and a dead letter does less harm than a handler that gets the end of a message. What came in a batch was not cut (PIP 37);
+// the text of an id is costly, so that is asked first.
 func isChunked(id pulsarclient.MessageID) bool {
 	return id.BatchSize() <= 1 && strings.Contains(id.String(), ";")
 }
