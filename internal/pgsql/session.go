@@ -7,19 +7,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Session is what tells one session from all others, and the history of its server from that of another.
+// Session tells one session from all others, and the history of its server from that of another server.
 type Session struct {
 	// PID and Start are those of the backend, as in pg_stat_activity.
 	PID   int32
 	Start time.Time
-	// Timeline is that of the log (WAL). A standby that takes over begins a new one, on which the transaction ids of the old one
-	// are given to other transactions. "" on a standby, and where it is not known.
+	// Timeline is that of the log (WAL). A standby that takes over begins a new timeline, on which it gives the transaction ids that
+	// it has not seen in use to other transactions. "" on a standby, and where the server does not tell.
 	Timeline string
-	// Mark is another one after a crash of the server, of one of its processes, and on another server: then the ids of
-	// transactions that did not reach the disk are given to others. "" where it is not known.
+	// Mark changes when the server, or one of its processes, crashes, and differs between servers: then the ids of transactions that
+	// did not reach the disk are given to other transactions. "" where it is not known.
 	Mark string
 
-	// asked is when the server was asked, if a pooler stands before it. Its server may become another one.
+	// asked is when the server was asked, if its answer may change: behind a pooler, whose server may become another one, and on a
+	// standby, which may be promoted while the session goes on. Zero: the answer stays.
 	asked time.Time
 }
 
@@ -27,12 +28,12 @@ type Session struct {
 const Timeline = `CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END`
 
 const (
-	// Mark is an expression for [Session].Mark: when statistics were reset. Recovery from a crash resets all of them
+	// Mark is an expression for [Session].Mark: the timeline, and when statistics were reset. Recovery from a crash resets all of them
 	// (PostgreSQL, "The Cumulative Statistics System"), also where one process was killed and the server's start stays the same. A clean
-	// restart keeps them, and all transactions. Somebody who resets them by hand only makes the mark another one. A standby
-	// may have been made by a copy of the files, with its statistics: the timeline tells it from its primary.
+	// restart loses no transaction, and keeps them. To reset them by hand is harmless: the mark changes without need. The timeline
+	// is there for a standby that was made by a copy of the files: it may have the statistics of its primary.
 	//
-	// A version that is newer than those that were tried has no mark: it might keep its statistics.
+	// Versions of PostgreSQL that nobody has tried have no mark: they might keep statistics over a crash.
 	Mark = `CASE WHEN ` + tried + ` THEN ` + Timeline + ` || ' ' || ` + reset + ` END`
 
 	// MarkAlone is for a server that does not tell its timeline.
@@ -43,26 +44,27 @@ const (
 
 	selectSession      = `SELECT pid, backend_start, ` + Timeline + `, coalesce(` + Mark + `, '')` + fromActivity
 	selectSessionAlone = `SELECT pid, backend_start, '', coalesce(` + MarkAlone + `, '')` + fromActivity
-	fromActivity       = ` FROM pg_stat_get_activity(pg_backend_pid())`
+	fromActivity       = `, pg_is_in_recovery() FROM pg_stat_get_activity(pg_backend_pid())`
 )
 
-// sessionAge is for how long the session behind a pooler is believed to be the same. After a failover of the server, COMMITs
-// whose answer is lost stay unknown for as long if no row proves them.
+// sessionAge is how long the answer of a server that may change is believed. For as long after a failover, or the promotion of a
+// standby, COMMITs whose answer is lost stay unknown unless a row proves them.
 const sessionAge = 10 * time.Second
 
 const sessionKey = "github.com/oncebox/oncebox/internal/pgsql.Session"
 
-// SessionOf asks for the session of a connection, once, and behind a pooler each ten seconds. The zero value means that the
-// server does not tell. It must not be called within a transaction, which would have failed then.
+// SessionOf returns the session of a connection. It asks the server once; behind a pooler and on a standby every ten seconds. The zero value
+// means that the server does not tell. Do not call it within a transaction: a question that fails would fail the transaction.
 func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 	data := conn.PgConn().CustomData()
 	if known, ok := data[sessionKey].(Session); ok && (known.asked.IsZero() || time.Since(known.asked) < sessionAge) {
 		return known
 	}
 	var s Session
+	var standby bool
 	var err error
 	for _, question := range []string{selectSession, selectSessionAlone} {
-		err = conn.QueryRow(ctx, question, pgx.QueryExecModeExec).Scan(&s.PID, &s.Start, &s.Timeline, &s.Mark)
+		err = conn.QueryRow(ctx, question, pgx.QueryExecModeExec).Scan(&s.PID, &s.Start, &s.Timeline, &s.Mark, &standby)
 		if Code(err) == "" {
 			break
 		}
@@ -70,11 +72,11 @@ func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 	if err != nil {
 		s = Session{}
 	}
-	if uint32(s.PID) != conn.PgConn().PID() { //nolint:gosec // a process id
+	if pooled := uint32(s.PID) != conn.PgConn().PID(); pooled || standby { //nolint:gosec // a process id
 		s.asked = time.Now()
 	}
 	if Code(err) != "" || err == nil {
-		data[sessionKey] = s // an answer, whatever it was
+		data[sessionKey] = s // an answer, also if it is that the server does not tell
 	}
 	return s
 }

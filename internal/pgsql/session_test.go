@@ -71,3 +71,16 @@ func TestSessionBehindAPoolerIsAskedForAgain(t *testing.T) {
 		})
 	}
 }
+
+// A standby takes over while the session goes on, and begins a timeline.
+func TestSessionOnAStandbyIsAskedForAgain(t *testing.T) {
+	standby := pgtest.Start(t, nil).Standby(t)
+	conn, err := pgx.Connect(t.Context(), standby.URL)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	require.Empty(t, pgsql.SessionOf(t.Context(), conn).Timeline)
+	standby.Promote(t)
+	pgsql.Age(conn, "old")
+	require.Equal(t, session(t, standby.URL).Mark, pgsql.SessionOf(t.Context(), conn).Mark)
+	require.Equal(t, "00000002", pgsql.SessionOf(t.Context(), conn).Timeline)
+}
