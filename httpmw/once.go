@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -134,8 +135,8 @@ func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, 
 func (k *keyed) storeRefusal(ctx context.Context, key idempotency.Key, fp idempotency.Fingerprint, last *run) error {
 	db := k.units.DB(ctx) // the pool: the unit has ended
 	err := k.store.Complete(ctx, db, key, fp, k.response(ctx, last.rec))
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, pgsql.ErrUnconfirmed) { // then it would be found, and may be lost in a failover
+		return err
 	}
 	found, lookupErr := k.store.Lookup(ctx, db, key, fp)
 	if lookupErr != nil {

@@ -81,7 +81,7 @@ type Store struct {
 func NewStore(cfg *Config) *Store {
 	c := cfg.withDefaults()
 	return &Store{
-		cfg: c, run: pgsql.New(c.Schema, c.Pooler), cache: newCache(c.Cache),
+		cfg: c, run: pgsql.New(c.Schema, c.Pooler).Confirmed(), cache: newCache(c.Cache),
 		log:    otelx.Logger(c.Logger),
 		tracer: otelx.Tracer(c.TracerProvider, "idempotency"),
 		purged: otelx.Counter(otelx.Meter(c.MeterProvider, "idempotency"), "oncebox.idempotency.purged", "Expired keys that were removed"),

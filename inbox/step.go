@@ -198,7 +198,7 @@ func (l *lease) insist(ctx context.Context, name string, result []byte) error {
 }
 
 func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
-	n, err := l.sql.Exec(ctx, db, storeStep, append(l.id.args(), name, string(result), l.lock, l.token)...)
+	n, err := l.sql.Confirmed().Exec(ctx, db, storeStep, append(l.id.args(), name, string(result), l.lock, l.token)...)
 	if err == nil && n == 0 {
 		l.held.Lose()
 		err = ErrLeaseLost

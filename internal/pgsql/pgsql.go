@@ -53,14 +53,15 @@ type Runner struct {
 	literal   string // the same within a literal
 	mode      pgx.QueryExecMode
 	limit     time.Duration // 0: none
-	texts     sync.Map      // constant -> text with the schema in it
+	confirmed bool          // see Confirmed
+	texts     *sync.Map     // constant -> text with the schema in it
 	isolation *isolation
 }
 
 // New returns a runner. schema "" leaves names to the search_path. pooler says that a transaction-mode pooler stands
 // before the database, where a prepared statement may be unknown to the next connection.
 func New(schema string, pooler bool) *Runner {
-	r := &Runner{mode: pgx.QueryExecModeCacheStatement, isolation: &isolation{}}
+	r := &Runner{mode: pgx.QueryExecModeCacheStatement, texts: &sync.Map{}, isolation: &isolation{}}
 	if schema != "" {
 		r.prefix = pgx.Identifier{schema}.Sanitize() + "."
 		r.literal = strings.ReplaceAll(r.prefix, "'", "''")
@@ -73,12 +74,16 @@ func New(schema string, pooler bool) *Runner {
 
 // AdHoc returns a runner of the same schema and pool that has its statements planned anew each time, without a limit.
 func (r *Runner) AdHoc() *Runner {
-	return &Runner{prefix: r.prefix, literal: r.literal, mode: pgx.QueryExecModeExec, isolation: r.isolation}
+	other := *r
+	other.mode, other.limit, other.confirmed = pgx.QueryExecModeExec, 0, false
+	return &other
 }
 
 // Within returns a runner that gives each statement of QueryRow and Exec at most so long. After that its connection is closed.
 func (r *Runner) Within(limit time.Duration) *Runner {
-	return &Runner{prefix: r.prefix, literal: r.literal, mode: r.mode, limit: limit, isolation: r.isolation}
+	other := *r
+	other.limit = limit
+	return &other
 }
 
 // bounded returns the context of one statement, and what to call when that has ended with err.
@@ -122,26 +127,37 @@ func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ..
 
 // QueryRow runs a statement that returns one row, and scans it into dest.
 func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
+	return r.run(ctx, db, func(ctx context.Context, conn Conn) error {
+		return conn.QueryRowContext(ctx, r.Text(constant), r.withMode(args)...).Scan(dest...)
+	})
+}
+
+// Exec runs a statement and returns how many rows it touched.
+func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...any) (n int64, err error) {
+	err = r.run(ctx, db, func(ctx context.Context, conn Conn) error {
+		res, err := conn.ExecContext(ctx, r.Text(constant), r.withMode(args)...)
+		if err == nil {
+			n, err = res.RowsAffected()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// run calls fn with what a statement is sent to, and commits it where it is a transaction of its own.
+func (r *Runner) run(ctx context.Context, db bun.IDB, fn func(context.Context, Conn) error) error {
 	ctx, done := r.bounded(ctx)
+	if pool, ok := db.(*bun.DB); ok && r.confirmed {
+		return done(r.alone(ctx, pool, func(conn Conn) error { return fn(ctx, conn) }))
+	}
 	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
 		return done(err)
 	}
-	return done(end(tx, conn.QueryRowContext(ctx, r.Text(constant), r.withMode(args)...).Scan(dest...)))
-}
-
-// Exec runs a statement and returns how many rows it touched.
-func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...any) (int64, error) {
-	ctx, done := r.bounded(ctx)
-	conn, tx, err := r.begin(ctx, db)
-	if err != nil {
-		return 0, done(err)
-	}
-	res, err := conn.ExecContext(ctx, r.Text(constant), r.withMode(args)...)
-	if err = done(end(tx, err)); err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
+	return done(end(tx, fn(ctx, conn)))
 }
 
 // withMode tells pgx how to send this one statement, whatever the default of the connection is.

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// Trouble is what a connection has seen go wrong, for whoever has to know it although somebody else was told and kept it.
-// It is used by whoever has the connection, as the connection is.
+// Trouble is what has gone wrong on a connection. The error of a statement goes to its caller, who may swallow it; a unit of work finds it
+// here. Like the connection, it is not safe for concurrent use.
 type Trouble struct {
 	ctxwatch.Handler
 
@@ -53,9 +53,9 @@ func NoteTrouble(cfg *pgx.ConnConfig) {
 	}
 }
 
-// endOfWait is the function of the server that warns of a COMMIT which has not waited for the synchronous standby until it
-// confirmed: an administrator, statement_timeout or somebody's cancel request ended the wait (src/backend/replication/syncrep.c).
-// The text of the warning is translated, this is not.
+// endOfWait is the function of the server that warns when a cancel request, or an administrator, has ended the wait of a COMMIT for the
+// synchronous standby (src/backend/replication/syncrep.c). statement_timeout does not end it. The text of the warning is translated,
+// this name is not.
 const endOfWait = "SyncRepWaitForLSN"
 
 // errCommitting is why no cancel request is sent. pgx sends one over a connection of its own when it gives up a connection.
@@ -75,7 +75,7 @@ func TroubleOf(c *pgx.Conn) *Trouble {
 	return t
 }
 
-// note is called before the server has said in which state its error leaves the transaction: status is the one before.
+// note takes an error of the server. status is that of the transaction before the error; the server tells the new one later.
 func (t *Trouble) note(status byte, err *pgconn.PgError) {
 	if status != 'E' {
 		t.failure = err
@@ -107,23 +107,23 @@ func (t *Trouble) Victim() error {
 	return t.victim
 }
 
-// Lost tells whether c is closed, and not by somebody who cancelled a statement.
+// Lost tells whether c is closed for another reason than that a statement was cancelled.
 func (t *Trouble) Lost(c *pgx.Conn) bool { return t != nil && c.IsClosed() && !t.cancelled.Load() }
 
-// Forget has the next transaction of c, or what follows in this one, begin anew.
+// Forget clears the trouble before a transaction of c, or a part of one, begins.
 func (t *Trouble) Forget(c *pgx.Conn) {
 	if t == nil {
 		return
 	}
 	t.victim, t.unconfirmed = nil, false
 	if !c.IsClosed() {
-		t.cancelled.Store(false)  // it was too late
-		t.committing.Store(false) // it was answered
+		t.cancelled.Store(false)  // the cancellation came too late to have an effect
+		t.committing.Store(false) // COMMIT was answered
 	}
 }
 
-// Committing says whether COMMIT is on its way. As long as it is, the connection can be given up, and the server is not told
-// to stop: that would end the wait for the synchronous standby, and others would see a transaction that no standby has.
+// Committing says whether COMMIT is on its way. If the connection is given up meanwhile, no cancel request is sent: it would end the
+// wait for the synchronous standby, and others would see a transaction that no standby has.
 func (t *Trouble) Committing(is bool) {
 	if t != nil {
 		t.committing.Store(is)

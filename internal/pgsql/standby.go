@@ -1,0 +1,104 @@
+package pgsql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+)
+
+// ErrUnconfirmed means that a transaction is committed on the primary, and may be lost in a failover: the server stopped waiting for
+// the synchronous standby.
+var ErrUnconfirmed = errors.New("the wait for the synchronous standby was ended before it confirmed the COMMIT")
+
+// awaitStandby is a COMMIT that waits, if there is a synchronous standby. A transaction that writes nothing would not wait.
+const awaitStandby = `SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'oncebox', '') END`
+
+// AwaitStandby waits until the synchronous standby, if there is one, has confirmed all that is committed now. [ErrUnconfirmed]: this
+// wait was ended as well.
+func AwaitStandby(ctx context.Context, conn bun.Conn) error {
+	onTrouble(ctx, conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) })
+	if _, err := conn.Conn.ExecContext(ctx, awaitStandby); err != nil {
+		return err
+	}
+	if unconfirmed(ctx, conn) {
+		return ErrUnconfirmed
+	}
+	return nil
+}
+
+func unconfirmed(ctx context.Context, conn bun.Conn) (is bool) {
+	onTrouble(ctx, conn, func(_ *pgx.Conn, t *Trouble) { is = t.Unconfirmed() })
+	return is
+}
+
+// onTrouble calls fn, unless the connection is broken or not one of pgx.
+func onTrouble(ctx context.Context, conn bun.Conn, fn func(*pgx.Conn, *Trouble)) {
+	_, _ = Native(ctx, conn, func(c *pgx.Conn) error {
+		fn(c, TroubleOf(c))
+		return nil
+	})
+}
+
+// Confirmed returns a runner for statements that must not be lost in a failover once Exec or QueryRow has said that they are done.
+// Outside of a transaction their COMMIT is like that of a unit of work: it waits for the synchronous standby, and nobody sees it before.
+//
+// A statement that the caller gives up is not cancelled, because that would end the wait: the server may still carry it out. So it should
+// be one that never waits for long and may come late.
+func (r *Runner) Confirmed() *Runner {
+	other := *r
+	other.confirmed = true
+	return &other
+}
+
+// alone runs one statement of the pool on a connection of its own, as [Runner.Confirmed] says.
+func (r *Runner) alone(ctx context.Context, pool *bun.DB, fn func(Conn) error) (err error) {
+	for range 3 { // as database/sql does: of several broken connections in the pool each is found out by its use
+		if err = r.aloneOnce(ctx, pool, fn); !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return err
+}
+
+func (r *Runner) aloneOnce(ctx context.Context, pool *bun.DB, fn func(Conn) error) error {
+	stricter, err := r.isolation.isStricter(ctx, pool)
+	if err != nil {
+		return err
+	}
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	onTrouble(ctx, conn, func(c *pgx.Conn, t *Trouble) {
+		t.Forget(c)
+		t.Committing(true)
+	})
+	if stricter {
+		err = readCommitted(ctx, conn.Conn, fn)
+	} else {
+		err = fn(conn.Conn)
+	}
+	ended := unconfirmed(ctx, conn)
+	onTrouble(ctx, conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) }) // a cancel request may be sent again, if this was answered
+	if ended && err == nil {
+		err = AwaitStandby(ctx, conn)
+	}
+	if ended && err != nil {
+		err = errors.Join(ErrUnconfirmed, err)
+	}
+	return err
+}
+
+// readCommitted runs one statement in a transaction.
+func readCommitted(ctx context.Context, conn *sql.Conn, fn func(Conn) error) error {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	return end(tx, fn(tx))
+}

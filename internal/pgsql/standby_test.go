@@ -1,0 +1,137 @@
+//go:build unix
+
+package pgsql_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// replicated is a server whose COMMITs wait for a standby.
+type replicated struct {
+	*pgtest.DB
+
+	primary *pgtest.Own
+}
+
+func newReplicated(t *testing.T) *replicated {
+	t.Helper()
+	r := &replicated{primary: pgtest.Start(t, nil)}
+	r.primary.Standby(t)
+	r.DB = r.primary.Open(t)
+	_, err := r.Exec("CREATE TABLE t (n int)")
+	require.NoError(t, err)
+	return r
+}
+
+const insert = "INSERT INTO {schema}.t VALUES ($1)"
+
+// one returns a pool of one connection, and its process at the server.
+func (r *replicated) one(t *testing.T, isolation string) (pool *bun.DB, conn *pgx.Conn) {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(r.DSN)
+	require.NoError(t, err)
+	cfg.RuntimeParams["default_transaction_isolation"] = isolation
+	db := sql.OpenDB(pgsql.Watched(*cfg))
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(1)
+	pool = bun.NewDB(db, pgdialect.New())
+	_, err = pgsql.Native(t.Context(), pool, func(c *pgx.Conn) error {
+		conn = c
+		return nil
+	})
+	require.NoError(t, err)
+	return pool, conn
+}
+
+// awaitWait returns when the connection waits for the standby, with a statement like that.
+func (r *replicated) awaitWait(t *testing.T, conn *pgx.Conn, like string) {
+	t.Helper()
+	require.Eventually(t, func() (waits bool) {
+		err := r.NewRaw("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ? AND wait_event = 'SyncRep' AND query LIKE ?)",
+			conn.PgConn().PID(), like).Scan(context.Background(), &waits)
+		return err == nil && waits
+	}, time.Minute, 5*time.Millisecond, "nothing waits for the standby with %s", like)
+}
+
+func (r *replicated) endWait(t *testing.T, conn *pgx.Conn, like string) {
+	t.Helper()
+	r.awaitWait(t, conn, like)
+	_, err := r.Exec("SELECT pg_cancel_backend(?)", conn.PgConn().PID())
+	require.NoError(t, err)
+}
+
+func (r *replicated) rows(t *testing.T) (n int) {
+	t.Helper()
+	require.NoError(t, r.NewRaw("SELECT count(*) FROM t").Scan(t.Context(), &n))
+	return n
+}
+
+func TestConfirmed(t *testing.T) {
+	r := newReplicated(t)
+	t.Run("given up", r.givenUp)
+	t.Run("wait ended", r.waitEnded)
+}
+
+// The caller gives up while the statement waits for the standby. Nobody sees it before the standby has it.
+func (r *replicated) givenUp(t *testing.T) {
+	for _, isolation := range []string{"read committed", "serializable"} {
+		_, err := r.Exec("TRUNCATE t")
+		require.NoError(t, err)
+		pool, conn := r.one(t, isolation)
+		run := pgsql.New(r.Schema, false).Confirmed()
+		_, err = run.Exec(t.Context(), pool, insert, 1) // asks for the isolation, and prepares
+		require.NoError(t, err)
+		release := r.primary.Stall(t)
+		ctx, giveUp := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := run.Exec(ctx, pool, insert, 2)
+			ended <- err
+		}()
+		r.awaitWait(t, conn, "%")
+		giveUp()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		<-conn.PgConn().CleanupDone() // a cancel request would have been sent
+		r.awaitWait(t, conn, "%")
+		require.Equal(t, 1, r.rows(t), isolation)
+		release()
+		require.Eventually(t, func() bool { return r.rows(t) == 2 }, time.Minute, 5*time.Millisecond)
+	}
+}
+
+// An administrator ends the wait, and PostgreSQL calls the statement a success.
+func (r *replicated) waitEnded(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		pool, conn := r.one(t, "read committed")
+		run := pgsql.New(r.Schema, false).Confirmed()
+		release := r.primary.Stall(t)
+		ended := make(chan error, 1)
+		go func() {
+			var n int
+			ended <- run.QueryRow(t.Context(), pool, insert+" RETURNING n", []any{1}, &n)
+		}()
+		r.endWait(t, conn, "INSERT%")
+		if again {
+			r.endWait(t, conn, "%pg_logical_emit_message%")
+			require.ErrorIs(t, <-ended, pgsql.ErrUnconfirmed)
+		} else {
+			r.awaitWait(t, conn, "%pg_logical_emit_message%")
+			release()
+			require.NoError(t, <-ended)
+		}
+		release()
+		_, err := run.Exec(t.Context(), pool, insert, 3)
+		require.NoError(t, err, "the connection keeps no trouble")
+	}
+}
