@@ -148,8 +148,8 @@ func contiguous(events []event.Envelope) error {
 	return nil
 }
 
-// flush hands the events to the sinks, and sends what goes after them. Whatever they do, COMMIT follows only where the transaction
-// was found alive after it, and its id is known.
+// flush hands the events to the sinks, and then sends the unit's last statements. It ends without an error only if the transaction was
+// found alive after all that, and its id is known. COMMIT follows only then.
 func (r *root) flush(ctx context.Context, events []event.Envelope, last []*pgx.QueuedQuery) error {
 	sinks := r.manager.sinks
 	if len(events) > 0 && len(sinks) == 0 {
@@ -212,8 +212,8 @@ func idsOf(events []event.Envelope) []string {
 	return ids
 }
 
-// withoutRepeats returns the events that still have the ids that they had. A sink gave the others those of the events that
-// they repeat, which have been through all sinks in a unit of their own.
+// withoutRepeats returns the events whose ids the sink has left as they were. To an event that repeats an earlier one, the sink gave the
+// id of the earlier one, which has been through all sinks in its own unit.
 func withoutRepeats(events []event.Envelope, ids []string) []event.Envelope {
 	if slices.Equal(idsOf(events), ids) {
 		return events
@@ -237,20 +237,17 @@ func (r *root) commit(ctx context.Context, p proofs) error {
 	return r.outcome(ctx, err, p)
 }
 
-// committing has the connection not tell the server to stop if it is given up while COMMIT is on its way.
+// committing says that COMMIT is on its way. As long as it is, giving up the connection sends the server no cancel request.
 func (r *root) committing(is bool) {
 	r.onPgx(func(_ *pgx.Conn, t *pgsql.Trouble) { t.Committing(is) })
 }
 
-// errUnconfirmed is the loss of an answer that said that nobody waited for the synchronous standby to the end.
-var errUnconfirmed = errors.New("uow: the wait for the synchronous standby was ended before it confirmed the COMMIT")
-
-// outcome ends a unit whose COMMIT was answered with err, if it was answered at all.
+// outcome ends a unit after COMMIT. err is what the server answered, or why its answer was lost.
 func (r *root) outcome(ctx context.Context, err error, p proofs) error {
-	if err == nil || refused(err) { // else the connection is given up
+	if err == nil || refused(err) { // otherwise the connection is not used again
 		r.onPgx(func(_ *pgx.Conn, t *pgsql.Trouble) {
 			if err == nil && t.Unconfirmed() {
-				err = errUnconfirmed
+				err = pgsql.ErrUnconfirmed
 			}
 			t.Committing(false)
 		})
@@ -267,7 +264,7 @@ func (r *root) outcome(ctx context.Context, err error, p proofs) error {
 		r.abandon()
 		return fmt.Errorf("uow: commit: %w", err)
 	case r.xid == "":
-		// The transaction wrote nothing, so there is nothing that could be there or not.
+		// The transaction wrote nothing, so it does not matter whether it was committed.
 		return nil
 	}
 	r.manager.log.WarnContext(ctx, "oncebox: the answer to COMMIT was lost, asking the server", "xid", r.xid, "error", err)

@@ -208,6 +208,35 @@ func TestOutcomeThatTheServerHasForgotten(t *testing.T) {
 	require.EqualValues(t, 1, f.questions.Load(), "at once, not after the timeout")
 }
 
+// The look for a row fails once. Where the reason may pass, the unit looks again.
+func TestLookForARowThatFails(t *testing.T) {
+	s := newService(t, nil)
+	for code, again := range map[string]bool{
+		"08006": true, "40001": true, "53300": true, "55P03": true, "57014": true, "57P01": true, "57P03": true, "42P01": false, "42501": false,
+	} {
+		t.Run(code, func(t *testing.T) {
+			looks := 0
+			units := s.manager(nil, s.broken(t, &faults{commit: executeThenFail, forgetful: true}))
+			err := units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+				u.ProvedBy(func(context.Context, bun.IDB, string) (bool, error) {
+					if looks++; looks == 1 {
+						return false, &pgconn.PgError{Severity: "ERROR", Code: code}
+					}
+					return true, nil
+				})
+				return note(ctx, u, code)
+			}, uow.WithoutRetry())
+			if again {
+				require.NoError(t, err)
+				require.Equal(t, 2, looks)
+			} else {
+				require.ErrorIs(t, err, uow.ErrCommitUnknown)
+				require.Equal(t, 1, looks)
+			}
+		})
+	}
+}
+
 // slowCommit makes COMMIT wait for a lock that the test holds, and returns how to let it go on.
 func (s *service) slowCommit(t *testing.T) (release func()) {
 	t.Helper()

@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// status tells what became of a transaction: committed, aborted, in progress, or NULL when the server has forgotten it. It is NULL
-	// as well where the server may have given the id to another transaction: where neither its mark is the one of the session, nor
-	// the session goes on.
+	// status tells what became of a transaction: committed, aborted, in progress, or NULL if the server cannot know. It is also NULL where
+	// the id may be that of another transaction by now: where the server's mark is not the one that the session saw, and the session
+	// has ended.
 	status = `
 SELECT pg_is_in_recovery(), coalesce(mark, ''), CASE WHEN same THEN pg_xact_status($1::text::xid8) END` + fromMark
 
-	// terminate ends the session of a transaction that is in progress still. It leaves a session alone that may be waiting for the
-	// synchronous standby: to end it would end the wait, and others would see a transaction that no standby has. Where a lock is
-	// waited for, or what the client sends next, COMMIT has not come so far.
+	// terminate ends the session of a transaction that is still in progress, unless it may be waiting for the synchronous standby: that
+	// would end the wait, and others would see a transaction that no standby has. A session that waits for a lock, or for its client, has
+	// not come to that point of COMMIT.
 	terminate = `
 SELECT count(pg_terminate_backend(a.pid))` + fromMark + ` JOIN pg_stat_activity a ON same
 WHERE a.backend_xid::text = mod($1::text::numeric, 4294967296)::text AND a.pid <> pg_backend_pid()
@@ -36,14 +36,13 @@ WHERE a.backend_xid::text = mod($1::text::numeric, 4294967296)::text AND a.pid <
 FROM (SELECT mark, coalesce(mark = $2::text, false)
 		OR EXISTS (SELECT FROM pg_stat_get_activity($3::int) WHERE backend_start = $4::timestamptz) AS same
 	FROM (SELECT ` + pgsql.Mark + ` AS mark) now) server`
-
-	// confirm waits for the synchronous standby, if there is one, until it has all that is committed now. A transaction that writes
-	// nothing would not wait.
-	confirm = `SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'oncebox', '') END`
 )
 
-// Proof looks for a row that only the transaction with the id xid can have written, once it may have committed. It must not
-// have to search a table for it. false: it is not there, or cannot be told from one of another transaction.
+// Proof looks for a row that only the transaction with the id xid can have written. It is called when the answer to COMMIT was lost, and
+// should find the row by an index. false: there is no such row, or it could be one of another transaction.
+//
+// A row that was written within a savepoint, so in a unit within the unit, proves nothing: its xmin is the id of the savepoint, and not
+// xid (PostgreSQL, "Subtransactions").
 type Proof func(ctx context.Context, db bun.IDB, xid string) (bool, error)
 
 // proofs are ways to find rows of a unit.
@@ -54,12 +53,12 @@ type proofs struct {
 
 // resolve finds out on another connection what became of the transaction.
 //
-// Its id tells as long as the server has lived on. After a crash, ids whose transactions did not reach the disk are given to
-// others: "committed" would be said of somebody else's work, and to end what is in progress would end somebody else's session.
-// Then only a row counts that nobody else can have written.
+// As long as the server has not crashed, the transaction's id tells. After a crash, the server gives the ids of transactions that did
+// not reach the disk to other transactions. Then "committed" may be true of somebody else's work, and the session that is in progress
+// may be somebody else's. So after a crash only a row counts that nobody else can have written.
 //
-// While the transaction is in progress its backend has not noticed that the client is gone, or is still committing. It is told to
-// end, or it could stay so, with all its locks, until TCP gives up; if it is past the point of no return it commits first.
+// If the transaction is in progress, its backend is still committing, or has not noticed that its client is gone. Left alone, the
+// latter would keep all its locks until TCP gives up. So the backend is told to end. If it is already committing, it commits first.
 func (r *root) resolve(ctx context.Context, lost error, p proofs) error {
 	ctx, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
 	defer cancel()
@@ -76,7 +75,7 @@ func (r *root) resolve(ctx context.Context, lost error, p proofs) error {
 			return r.unknown(errors.Join(lost, err))
 		case isOpen:
 		}
-		if reason == nil || ctx.Err() == nil { // that the time is up says less than what was wrong before
+		if reason == nil || ctx.Err() == nil { // what was wrong before says more than that the time is up
 			reason = err
 		}
 		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second))) != nil {
@@ -89,16 +88,16 @@ func (r *root) resolve(ctx context.Context, lost error, p proofs) error {
 type fate int
 
 const (
-	isOpen fate = iota // it may be told later
+	isOpen fate = iota // ask again
 	isCommitted
 	isAborted
-	isUnknown // it will not be told later either
+	isUnknown // nobody can tell, now or later
 )
 
-// codeFutureXID is the answer to status on a server that has not come that far: not the one we were on.
+// codeFutureXID is the answer to status of a server that has not given out the id yet: another server than the transaction's.
 const codeFutureXID = "22023"
 
-// inquire asks once. All questions go to one session: another one of the pool may be that of another server.
+// inquire asks once. All its questions go to one session, because other connections of the pool may lead to another server.
 func (r *root) inquire(ctx context.Context, p proofs) (fate, error) {
 	conn, err := r.manager.db.Conn(ctx)
 	if err != nil {
@@ -116,11 +115,11 @@ func (r *root) inquire(ctx context.Context, p proofs) (fate, error) {
 	case outcome != "": // in progress
 		return isOpen, r.terminate(ctx, conn)
 	}
-	found, notFound := r.found(ctx, conn, p)
+	found, later, notFound := r.found(ctx, conn, p)
 	switch {
 	case found:
 		return confirmed(ctx, conn)
-	case notFound != nil && pgsql.Code(notFound) == "":
+	case later:
 		return isOpen, notFound
 	}
 	return isUnknown, errors.Join(fmt.Errorf("%w (mark %q, and %q when the session began)", errForgotten, mark, r.session.Mark), err, notFound)
@@ -155,30 +154,39 @@ func (r *root) subject() []any {
 	return []any{r.xid, r.session.Mark, r.session.PID, r.session.Start}
 }
 
-// found looks for a row of the unit.
-func (r *root) found(ctx context.Context, conn bun.Conn, p proofs) (bool, error) {
-	var errs []error
+// found looks for a row of the unit. later: a look failed in a way that need not last.
+func (r *root) found(ctx context.Context, conn bun.Conn, p proofs) (found, later bool, err error) {
+	looks := make([]func() (bool, error), 0, len(p.rows)+len(r.manager.sinks))
 	for _, find := range p.rows {
-		is, err := find(ctx, conn, r.xid)
-		if is {
-			return true, nil
-		}
-		errs = append(errs, err)
+		looks = append(looks, func() (bool, error) { return find(ctx, conn, r.xid) })
 	}
-	own := r.own(p.events)
-	for _, s := range r.manager.sinks {
-		if sink, ok := s.(FindSink); ok && len(own) > 0 {
-			is, err := sink.Find(ctx, conn, own)
-			if is {
-				return true, nil
+	if own := r.own(p.events); len(own) > 0 {
+		for _, s := range r.manager.sinks {
+			if sink, ok := s.(FindSink); ok {
+				looks = append(looks, func() (bool, error) { return sink.Find(ctx, conn, own) })
 			}
-			errs = append(errs, err)
 		}
 	}
-	return false, errors.Join(errs...)
+	for _, look := range looks {
+		is, failure := look()
+		if is {
+			return true, false, nil
+		}
+		later = later || failure != nil && passes(failure)
+		err = errors.Join(err, failure)
+	}
+	return false, later, err
 }
 
-// own returns the events whose ids were made for this try: of the others there may be rows of other units.
+// passes tells whether an error of a look says nothing about the next look: it is about the connection, or the server is short of
+// something, shuts down or starts, or broke off the statement in favour of another one (PostgreSQL, Appendix A). Other errors of the
+// server, a missing table for example, stay.
+func passes(err error) bool {
+	code := pgsql.Code(err)
+	return code == "" || slices.ContainsFunc([]string{"08", "40", "53", "55", "57"}, func(class string) bool { return strings.HasPrefix(code, class) })
+}
+
+// own returns the events whose ids were made for this try. Rows with the other ids may be those of other units.
 func (r *root) own(events []event.Envelope) (own []event.Envelope) {
 	for i := range events {
 		if _, named := r.named[events[i].ID]; !named && events[i].Delivery.DedupKey == "" {
@@ -190,23 +198,10 @@ func (r *root) own(events []event.Envelope) (own []event.Envelope) {
 
 // confirmed waits until what was found committed is confirmed as the unit's own COMMIT would have been.
 func confirmed(ctx context.Context, conn bun.Conn) (fate, error) {
-	watch := func(fn func(*pgx.Conn, *pgsql.Trouble)) {
-		_, _ = pgsql.Native(ctx, conn, func(c *pgx.Conn) error {
-			fn(c, pgsql.TroubleOf(c))
-			return nil
-		})
-	}
-	watch(func(c *pgx.Conn, t *pgsql.Trouble) { t.Forget(c) })
-	if _, err := conn.Conn.ExecContext(ctx, confirm); err != nil {
+	if err := pgsql.AwaitStandby(ctx, conn); err != nil {
 		return isOpen, err
 	}
-	became, err := isCommitted, error(nil)
-	watch(func(_ *pgx.Conn, t *pgsql.Trouble) {
-		if t.Unconfirmed() {
-			became, err = isOpen, errUnconfirmed
-		}
-	})
-	return became, err
+	return isCommitted, nil
 }
 
 func (r *root) unknown(err error) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// ErrPooler means that prepared statements are lost between transactions.
+// ErrPooler means that a statement that one transaction has prepared is unknown to the next one.
 var ErrPooler = errors.New("a transaction-mode pooler stands before the database, which loses prepared statements: " +
 	"set ONCEBOX_POOLER=true (Config.Pooler)")
 
@@ -21,15 +21,16 @@ const (
 	probeRounds = 4
 )
 
-// CheckSession returns [ErrPooler] if transactions of one connection run in several sessions of the server and a prepared statement is not
-// carried from one to the other. It costs a round trip where there is no pooler. It says nothing about drivers other than pgx.
+// CheckSession returns [ErrPooler] if a pooler runs the transactions of one connection in several sessions of the server, and does not
+// carry prepared statements from one session to the next. Without a pooler it costs a round trip. With a driver other than pgx it
+// returns nil.
 func CheckSession(ctx context.Context, db bun.IDB) error {
 	_, err := Native(ctx, db, func(conn *pgx.Conn) error {
 		var session uint32
 		if err := conn.QueryRow(ctx, askSession, pgx.QueryExecModeExec).Scan(&session); err != nil {
 			return err
 		}
-		if session == conn.PgConn().PID() { // a pooler tells its clients numbers of its own
+		if session == conn.PgConn().PID() { // poolers make up the process ids that they tell their clients
 			return nil
 		}
 		return checkPooler(ctx, conn)
@@ -40,9 +41,12 @@ func CheckSession(ctx context.Context, db bun.IDB) error {
 	return err
 }
 
-// checkPooler tells a pooler of transactions from one of sessions, and from one that carries prepared statements along. Poolers
-// prefer the session that was used last, so a lone client may stay in one for long: another client is the one to find its
-// statement there.
+// checkPooler returns [ErrPooler] for a pooler of transactions, and nil for a pooler of sessions or one that carries prepared statements
+// along.
+//
+// It prepares a statement on one connection, and then looks for it from a second one. A pooler gives a transaction the session that
+// was used last. So with a pooler of transactions the second connection gets the session of the first, and finds its statement there.
+// The first connection alone might stay in one session for long, and notice nothing.
 func checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	other, err := pgx.ConnectConfig(ctx, ConfigOf(conn))
 	if err != nil {
