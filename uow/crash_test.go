@@ -18,7 +18,7 @@ import (
 )
 
 // lazyLog keeps the log in memory until somebody commits, so that a crash forgets what nobody has waited for.
-var lazyLog = map[string]string{"wal_writer_delay": "10s", "wal_writer_flush_after": "0", "bgwriter_lru_maxpages": "0", "autovacuum": "off"}
+var lazyLog = map[string]string{"wal_writer_delay": "10s", "wal_writer_flush_after": "1TB", "bgwriter_lru_maxpages": "0", "autovacuum": "off"}
 
 // crashed is a unit whose server crashes instead of committing it.
 type crashed struct {

@@ -19,7 +19,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// crashes is how many crashes there are.
+// crashes is how many crashes there are. Three show that the run works: the load goes on after a crash, and what is missing is counted.
+// They rarely find a defect: with the proof by rows taken out, 40 crashes of a session lost 13 answers. To find one, set ENDURANCE_LONG.
 func crashes(t *testing.T) int {
 	t.Helper()
 	if text := os.Getenv("ENDURANCE_CRASHES"); text != "" {
