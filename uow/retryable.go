@@ -129,7 +129,7 @@ func (r *root) swallowed(err error) error {
 
 // onPgx calls fn, unless the connection is not one of pgx, or no connection any more.
 func (r *root) onPgx(fn func(*pgx.Conn, *pgsql.Trouble)) {
-	_, _ = pgsql.Native(context.Background(), r.conn, func(c *pgx.Conn) error {
+	_, _ = pgsql.NativeConn(r.conn, func(c *pgx.Conn) error {
 		fn(c, pgsql.TroubleOf(c))
 		return nil
 	})

@@ -105,7 +105,7 @@ func (m *Manager) connection(ctx context.Context, ping bool) (bun.Conn, error) {
 }
 
 func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
-	_, _ = pgsql.Native(ctx, conn, func(c *pgx.Conn) error { // a connection that is broken shows at BEGIN
+	_, _ = pgsql.NativeConn(conn, func(c *pgx.Conn) error { // a connection that is broken shows at BEGIN
 		pgsql.TroubleOf(c).Forget(c)
 		s = pgsql.SessionOf(ctx, c)
 		return nil
@@ -118,7 +118,7 @@ func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
 func sharesDatabase(ctx context.Context, conn bun.Conn) bool {
 	return find(ctx, func(u *level) (shares bool) {
 		if u.parent == nil { // of savepoints, the transaction around them is asked for
-			_, _ = pgsql.Native(ctx, conn, func(c *pgx.Conn) error {
+			_, _ = pgsql.NativeConn(conn, func(c *pgx.Conn) error {
 				shares = u.root.session.Beside(ctx, c)
 				return nil
 			})

@@ -16,18 +16,23 @@ import (
 //
 // A panic of fn closes the connection, as database/sql does.
 func Native(ctx context.Context, db bun.IDB, fn func(*pgx.Conn) error) (ok bool, err error) {
-	var conn bun.Conn
 	switch v := db.(type) {
 	case *bun.DB:
-		if conn, err = v.Conn(ctx); err != nil {
+		conn, err := v.Conn(ctx)
+		if err != nil {
 			return false, fmt.Errorf("get a connection to the database: %w", err)
 		}
 		defer func() { _ = conn.Close() }()
+		return NativeConn(conn, fn)
 	case bun.Conn:
-		conn = v
+		return NativeConn(v, fn)
 	default:
 		return false, nil
 	}
+}
+
+// NativeConn is [Native] for a connection. Units of work call it several times each: a bun.Conn as a bun.IDB is one object more.
+func NativeConn(conn bun.Conn, fn func(*pgx.Conn) error) (ok bool, err error) {
 	err = conn.Raw(func(driver any) error {
 		beneath, is := driver.(interface{ Conn() *pgx.Conn })
 		if !is {

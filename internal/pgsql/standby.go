@@ -20,24 +20,24 @@ const awaitStandby = `SELECT CASE WHEN current_setting('synchronous_standby_name
 // AwaitStandby waits until the synchronous standby, if there is one, has confirmed all that is committed now. [ErrUnconfirmed]: this
 // wait was ended as well.
 func AwaitStandby(ctx context.Context, conn bun.Conn) error {
-	onTrouble(ctx, conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) })
+	onTrouble(conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) })
 	if _, err := conn.Conn.ExecContext(ctx, awaitStandby); err != nil {
 		return err
 	}
-	if unconfirmed(ctx, conn) {
+	if unconfirmed(conn) {
 		return ErrUnconfirmed
 	}
 	return nil
 }
 
-func unconfirmed(ctx context.Context, conn bun.Conn) (is bool) {
-	onTrouble(ctx, conn, func(_ *pgx.Conn, t *Trouble) { is = t.Unconfirmed() })
+func unconfirmed(conn bun.Conn) (is bool) {
+	onTrouble(conn, func(_ *pgx.Conn, t *Trouble) { is = t.Unconfirmed() })
 	return is
 }
 
 // onTrouble calls fn, unless the connection is broken or not one of pgx.
-func onTrouble(ctx context.Context, conn bun.Conn, fn func(*pgx.Conn, *Trouble)) {
-	_, _ = Native(ctx, conn, func(c *pgx.Conn) error {
+func onTrouble(conn bun.Conn, fn func(*pgx.Conn, *Trouble)) {
+	_, _ = NativeConn(conn, func(c *pgx.Conn) error {
 		fn(c, TroubleOf(c))
 		return nil
 	})
@@ -74,7 +74,7 @@ func (r *Runner) aloneOnce(ctx context.Context, pool *bun.DB, fn func(Conn) erro
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	onTrouble(ctx, conn, func(c *pgx.Conn, t *Trouble) {
+	onTrouble(conn, func(c *pgx.Conn, t *Trouble) {
 		t.Forget(c)
 		t.Committing(true)
 	})
@@ -83,8 +83,8 @@ func (r *Runner) aloneOnce(ctx context.Context, pool *bun.DB, fn func(Conn) erro
 	} else {
 		err = fn(conn.Conn)
 	}
-	ended := unconfirmed(ctx, conn)
-	onTrouble(ctx, conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) }) // a cancel request may be sent again, if this was answered
+	ended := unconfirmed(conn)
+	onTrouble(conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) }) // a cancel request may be sent again, if this was answered
 	if ended && err == nil {
 		err = AwaitStandby(ctx, conn)
 	}
