@@ -4,14 +4,16 @@ package idempotency_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
-	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -23,8 +25,9 @@ func TestAnswerThatTheStandbyDoesNotConfirm(t *testing.T) {
 	primary := pgtest.Start(t, nil)
 	primary.Standby(t)
 	base := primary.Migrated(t)
-	db, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: primary.URL, Schema: base.Schema})
+	cfg, err := pgx.ParseConfig(base.DSN)
 	require.NoError(t, err)
+	db := bun.NewDB(sql.OpenDB(pgsql.NewConnector(*cfg)), pgdialect.New())
 	defer db.Close()
 	store := idempotency.NewStore(&idempotency.Config{Schema: base.Schema})
 	key, err := store.Key(idempotency.Scope{Tenant: "t", Anonymous: true, Method: "POST", Path: "/", Key: "k"})

@@ -32,6 +32,7 @@ func (m *mute) Write(p []byte) (int, error) {
 
 // The host behind a connection of the pool has vanished. The caller has minutes, and gets another connection long before.
 func TestConnectionThatDoesNotAnswerIsReplaced(t *testing.T) {
+	t.Parallel()
 	cfg, err := pgx.ParseConfig(pgtest.Open(t).DSN)
 	require.NoError(t, err)
 	dial := cfg.DialFunc
@@ -48,7 +49,7 @@ func TestConnectionThatDoesNotAnswerIsReplaced(t *testing.T) {
 			},
 		} {
 			t.Run(name+" "+use, func(t *testing.T) {
-				t.Parallel() // each waits for a second
+				t.Parallel() // each case waits for a second
 				pool := sql.OpenDB(connector)
 				defer pool.Close()
 				pool.SetMaxOpenConns(1)
