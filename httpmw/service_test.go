@@ -113,7 +113,12 @@ func (s *safeBuffer) String() string {
 
 func newService(t *testing.T) *service {
 	t.Helper()
-	s := &service{t: t, db: pgtest.Migrated(t), sink: &sink{}, log: &safeBuffer{}, reader: sdkmetric.NewManualReader()}
+	return newServiceOn(t, pgtest.Migrated(t))
+}
+
+func newServiceOn(t *testing.T, db *pgtest.DB) *service {
+	t.Helper()
+	s := &service{t: t, db: db, sink: &sink{}, log: &safeBuffer{}, reader: sdkmetric.NewManualReader()}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))
 	_, err := s.db.ExecContext(t.Context(), "CREATE TABLE payments (id bigserial PRIMARY KEY, note text); CREATE TABLE emitted (id text PRIMARY KEY)")
