@@ -19,6 +19,8 @@ type probe struct {
 	began time.Time
 	done  chan struct{}
 
+	generation int // of the mark when the row was read, as in unsettled
+
 	errs   map[int]error
 	failed error // the publisher panicked
 }
@@ -32,7 +34,7 @@ func (w *worker) probe(ctx context.Context, group []*lane) (moved int, err error
 		if !slices.ContainsFunc(group, func(l *lane) bool { return l.knows(topic) }) || !w.r.topics.probe(topic) {
 			continue
 		}
-		p := &probe{topic: topic, done: make(chan struct{})}
+		p := &probe{topic: topic, done: make(chan struct{}), generation: w.generation}
 		moved, err = w.oldest(ctx, group, p)
 		switch {
 		case err != nil || p.queue == nil && moved == 0:
@@ -181,7 +183,9 @@ func (w *worker) awaitProbe(ctx context.Context) {
 	}
 }
 
-// probed writes down what became of a probe that has ended, and what that says of its topic.
+// probed writes down what became of a probe that has ended, and what that says of its topic. It looks at the sequence first: a
+// server that came after the row was read may have given its number to another one. Then nothing is written, and the row is
+// sent again if it is still there.
 func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	p := w.trial
 	if p == nil {
@@ -192,6 +196,11 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	default:
 		return 0, nil
 	}
+	ctx, cancel := w.r.begun(ctx)
+	defer cancel()
+	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+		return 0, err // the next pass asks again
+	}
 	w.trial = nil
 	defer func() { // the topic comes back when the row has gone
 		if pause := w.r.topics.probed(p.topic, w.conclude(p)); pause > 0 {
@@ -201,8 +210,9 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	if p.failed != nil {
 		return 0, p.failed
 	}
-	ctx, cancel := w.r.begun(ctx)
-	defer cancel()
+	if now, _ := w.r.mark.generation(); now != p.generation {
+		return 0, nil
+	}
 	if !p.fresh {
 		return w.settleQueue(ctx, p.queue, p.errs)
 	}

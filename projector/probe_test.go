@@ -283,3 +283,32 @@ func TestHeldRowsOfATopicInTroubleStarveNoOther(t *testing.T) {
 	f.pub.refuseWith(nil)
 	f.eventually("all are sent", func() bool { return f.pub.total() == rows+1 })
 }
+
+// While a row is on its way to try a topic, the server crashes and gives the row's number to another one. That one is published,
+// and not taken for the row that was.
+func TestProbeSettlesNothingOnAnotherServer(t *testing.T) {
+	f := newFixture(t)
+	f.add("a", "first")
+	calls, crashed := 0, make(chan struct{})
+	onItsWay := make(chan struct{})
+	f.pub.refuseWith(func(e event.Envelope) error {
+		switch calls++; calls {
+		case 1:
+			return &messaging.TopicError{Topic: e.Topic, Err: errors.New("not now")}
+		case 2:
+			close(onItsWay)
+			<-crashed
+		}
+		return nil
+	})
+	cfg := quick()
+	cfg.Workers = 1
+	f.run(f.projector(cfg))
+	<-onItsWay
+	_, err := f.db.Exec("WITH e AS (DELETE FROM outbox_incarnation) UPDATE outbox SET id = gen_random_uuid(), event_type = 'second'")
+	require.NoError(t, err)
+	f.eventually("the worker has looked", func() bool { return f.rows("outbox_incarnation") == 1 })
+	close(crashed)
+	f.eventually("all are settled", func() bool { return f.rows("outbox") == 0 })
+	require.Equal(t, []string{"first", "second"}, f.pub.types())
+}

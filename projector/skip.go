@@ -66,6 +66,9 @@ type picked struct {
 func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, which func(*lane) *skip) (p picked, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
+	if same, err := w.isSameServer(ctx); !same {
+		return p, err
+	}
 	low := w.r.mark.current() // before the scan begins, see watermark
 	byLane := map[int16]*lane{}
 	cursors := make([]outbox.Cursor, len(group))

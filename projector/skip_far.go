@@ -24,6 +24,9 @@ const (
 func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
+	if same, err := w.isSameServer(ctx); !same {
+		return 0, err
+	}
 	low := w.r.mark.current()
 	byLane := map[int16]*lane{}
 	var cursors []outbox.Cursor

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,4 +144,39 @@ func TestLateCommitsAreNotSkipped(t *testing.T) {
 		version[m.AggregateID] = m.AggregateVersion
 	}
 	require.ElementsMatch(t, committed, sent)
+}
+
+// A settle that is refused puts its lane in doubt. The rest of the pass goes on with the other lanes: here a held row is published
+// before the next fetch.
+func TestLaneInDoubtStopsNoOther(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+		VALUES (gen_random_uuid(), now(), 3, 'a', 'order', 'held too', 'test', 'x'), (gen_random_uuid(), now(), 4, 'a', 'order', 'held', 'test', 'x')`)
+	require.NoError(t, err)
+	_, err = f.db.Exec(`WITH gone AS (DELETE FROM outbox RETURNING *) INSERT INTO outbox_held SELECT *, now() FROM gone`)
+	require.NoError(t, err)
+	_, err = f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+		VALUES (gen_random_uuid(), now(), 3, 'a', 'order', 'fresh', 'test', 'x')`)
+	require.NoError(t, err)
+	var fetches, before atomic.Int32
+	store := f.through(func(statement string, _ bool) {
+		if strings.Contains(statement, "claimed_seq < x.hi") {
+			fetches.Add(1)
+		}
+	}, nil)
+	f.pub.refuse = func(e event.Envelope) error {
+		switch e.Type {
+		case "held":
+			before.Store(fetches.Load())
+		case "fresh":
+			_, err := f.db.Exec("UPDATE outbox_lane SET epoch = epoch + 1 WHERE lane = 3")
+			return err
+		}
+		return nil
+	}
+	cfg := quick()
+	cfg.Workers = 1
+	require.NoError(t, f.relay(f.pub, cfg, store).RunOnce(t.Context()))
+	require.Contains(t, f.pub.types(), "held")
+	require.EqualValues(t, 1, before.Load())
 }

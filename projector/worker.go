@@ -158,6 +158,19 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 	return lanes, w.load(ctx, lanes)
 }
 
+// isSameServer looks at the sequence unless that was done a moment before, because a pass may take long. It tells whether the
+// cursors still hold. If not, the next pass comes at once and begins at the heads.
+func (w *worker) isSameServer(ctx context.Context) (bool, error) {
+	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+		return false, err
+	}
+	now, _ := w.r.mark.generation()
+	if now != w.generation {
+		w.nudge()
+	}
+	return now == w.generation, nil
+}
+
 // prove has the next renewal store how far the lanes are empty.
 func (w *worker) prove(lanes []*lane) {
 	w.mu.Lock()
@@ -249,7 +262,7 @@ func (w *worker) tidy(ctx context.Context) error {
 // ready returns the lanes whose leases last long enough for a batch, in order. Those whose blocks are not those of the
 // database are returned too; load comes next.
 func (w *worker) ready() []*lane {
-	out := w.stillReady(w.mine())
+	out := w.usable(w.mine())
 	slices.SortFunc(out, func(a, b *lane) int { return int(a.lease.Lane) - int(b.lease.Lane) })
 	return out
 }
@@ -261,8 +274,12 @@ func (w *worker) mine() []*lane {
 }
 
 // stillReady returns those of the lanes whose leases last long enough for a batch that begins now, and whose blocks were
-// not put in doubt by what came before in this pass.
+// not put in doubt by what came before in this pass: publish sends nothing of any lane if one of them is in doubt.
 func (w *worker) stillReady(lanes []*lane) []*lane {
+	return slices.DeleteFunc(w.usable(lanes), func(l *lane) bool { return l.loaded < 0 })
+}
+
+func (w *worker) usable(lanes []*lane) []*lane {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
