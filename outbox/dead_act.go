@@ -57,7 +57,7 @@ func (s *Store) DiscardAll(ctx context.Context, filter DeadFilter, by By, bulk *
 type deed struct {
 	action, move string
 	by           By
-	alone        bool // of several letters, none is meant
+	alone        bool // it is for one letter: if there are several, it does nothing
 }
 
 const (
@@ -67,7 +67,8 @@ SELECT d.lane, d.seq, coalesce(d.ordering_key, '') FROM {schema}.outbox_dead d
 WHERE %s ORDER BY d.lane, d.seq LIMIT %s`
 
 	// touchLanes locks the lanes, in their order as everybody else does, and tells their owners that the blocks they know
-	// are not those of the database any more. From here on nobody else changes blocks, held or dead rows of these lanes.
+	// are not those of the database any more. Until the transaction
+	// ends, no other one changes the blocks, held or dead rows of these lanes.
 	touchLanes = `
 WITH mine AS MATERIALIZED (
 	SELECT lane FROM {schema}.outbox_lane WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR NO KEY UPDATE)
@@ -83,9 +84,9 @@ noted AS (` + noteDeed + `)`
 
 	// replayDead puts dead letters among the held rows, where wakeHeads makes the first one of each key due.
 	//
-	// A block whose head is another dead letter stays: that one is still to be decided. The row that was the head until now
-	// and comes after a replayed one goes back to waiting; due, but not the head, it would be looked at and passed over
-	// again and again.
+	// A block whose head is another dead letter stays, because nobody has decided about that letter yet. A held row was the first
+	// of its key until now; if it comes after a replayed one, it waits again. If it stayed due, it would be read and passed
+	// over with each look.
 	replayDead = takeDead + `,
 keys AS MATERIALIZED (
 	SELECT lane, ordering_key, min(seq) AS first FROM d WHERE ordering_key IS NOT NULL GROUP BY lane, ordering_key),
@@ -116,9 +117,9 @@ block AS (
 	WHERE b.lane = d.lane AND b.ordering_key = d.ordering_key AND b.state = 'dead' AND b.head_seq = d.seq)
 SELECT count(*) FROM d`
 
-	// wakeHeads makes the first held row of each key due, unless a dead letter blocks the key. What is asked of the rows is
-	// asked where they are looked up, so that the UPDATE goes by the primary key: asked there, retry_after would have it
-	// read all the waiting rows of the lane.
+	// wakeHeads makes the first held row of each key due, unless a dead letter blocks the key. The condition on retry_after
+	// stands in the search for the rows and not in the UPDATE. There the planner would choose the index on retry_after and read
+	// all waiting rows of the lane; without it, the UPDATE uses the primary key.
 	wakeHeads = `
 WITH k AS (SELECT DISTINCT lane, ordering_key FROM unnest($1::smallint[], $2::text[]) u(lane, ordering_key)),
 heads AS MATERIALIZED (
@@ -128,9 +129,9 @@ heads AS MATERIALIZED (
 UPDATE {schema}.outbox_held h SET retry_after = greatest(clock_timestamp(), h.not_before)
 FROM heads f WHERE h.lane = f.lane AND h.seq = f.seq`
 
-	// headOfKey finds the first held row of key k, or of a later key. A comparison of rows has one index that fits, whatever
-	// the planner believes of a table that was empty a moment ago; with equality instead, 50,000 replays took three times as
-	// long.
+	// headOfKey finds the first held row of key k, or of a later key if k has none. It compares rows, because only one index
+	// fits such a comparison, also when the planner takes the table for empty. With equality, 50,000 replays took three times
+	// as long.
 	headOfKey = `
 		SELECT x.lane, x.ordering_key, x.seq, x.retry_after FROM {schema}.outbox_held x
 		WHERE (x.lane, x.ordering_key, x.seq) >= (k.lane, k.ordering_key, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1`
@@ -218,8 +219,8 @@ type batch struct {
 	moved int64
 }
 
-// act treats the first n dead letters for which the conditions hold, in one transaction. Somebody else may be faster with
-// some of them between the look and the lock; those are not in the count, and have no audit row of this deed.
+// act treats the first n dead letters for which the conditions hold, in one transaction. Another process may treat some of them
+// after they were chosen and before their lanes are locked. Those are not counted and get no entry in the audit.
 func (s *Store) act(ctx context.Context, d deed, w *pgsql.Where, n int) (b batch, err error) {
 	run := s.adHoc()
 	// Each statement after the lock has to see what was committed before the lock was given, whatever the server's

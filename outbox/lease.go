@@ -11,8 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// ErrFenced means that a lane belongs to somebody else by now, or that an operator changed it meanwhile. Nothing was
-// written.
+// ErrFenced means that another projector has the lane now, or that an operator changed it meanwhile. Nothing was written.
 var ErrFenced = errors.New("outbox: the lane was lost or changed")
 
 // Lease is the right to publish the rows of one lane. Owner and epoch are the fence of everything that is written.
@@ -28,7 +27,7 @@ type Lease struct {
 	Incarnation string
 }
 
-// Suspects are rows that one of which may have killed the projector that had them on their way.
+// Suspects are rows that were on their way when a projector died. One of them may be the reason.
 type Suspects struct {
 	// UpTo: every row up to this sequence. 0: the lane was free, or handed back.
 	UpTo int64
@@ -52,11 +51,12 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 		SELECT lease_until AS until FROM {schema}.outbox_lane WHERE grp = $2 AND owner <> $1
 		UNION ALL SELECT seen_until FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1) x
 		WHERE until > clock_timestamp()), 0)::float8`
-	// farewell also buries those that never said it.
+	// farewell also deletes the heartbeats of projectors that vanished more than a day ago.
 	farewell = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
-	// claim takes free lanes. It must be committed before the blocks are loaded, and they before the first fetch: an old
-	// owner that is still writing holds the lane's row, so its hold is either seen by the load or fenced by the epoch.
+	// claim takes free lanes. The claim is committed first, then the blocks are loaded, then the first fetch begins. A former
+	// owner that still writes to a lane holds the lane's row meanwhile. So what it holds is either seen by the load, or
+	// refused because of the epoch.
 	claim = `
 WITH free AS MATERIALIZED (
 	SELECT lane, owner AS prev FROM {schema}.outbox_lane
@@ -70,8 +70,9 @@ RETURNING l.lane, l.epoch, free.prev IS NOT NULL, l.claimed_seq, coalesce(array_
 
 	// renew locks in the order of the lanes, as every other statement over several lanes does.
 	//
-	// What it stores of a lane was settled before, so the log has it behind the settles: a server that forgets one of those in
-	// a crash forgets this as well. What the owner knows of another incarnation is not stored: there it may be wrong.
+	// It stores how far a lane is empty after the rows up to there were settled. So it stands behind the settles in the log, and a
+	// crash that makes the server forget one of them makes it forget this too. What the owner learned from the server before a
+	// crash is not stored, because it may be wrong now.
 	renew = `
 WITH mine AS MATERIALIZED (
 	SELECT l.lane, c.empty_to, c.incarnation FROM {schema}.outbox_lane l
@@ -90,14 +91,14 @@ UPDATE {schema}.outbox_lane l SET owner = NULL, lease_until = '-infinity'
 FROM mine WHERE l.lane = mine.lane`
 )
 
-// Attendance is who serves which lanes.
+// Attendance says how many projectors share how many lanes.
 type Attendance struct {
-	// Alive is how many projectors of the group are, this one included, and Lanes how many lanes they share.
+	// Alive is the number of projectors of the group that are alive, with this one. Lanes is the number of lanes they share.
 	Alive, Lanes int
 	// Unserved are the other groups that no projector serves.
 	Unserved []int64
-	// NextFree is how long it is until lanes may be had of others: one that they hold is free, or one of them counts as alive
-	// no more, so that the shares grow. Unless they renew it. 0: there are no others.
+	// NextFree is how long it is until the lease or the heartbeat of another projector ends, unless it is renewed. Then there may
+	// be lanes to claim. 0: there are no other projectors.
 	NextFree time.Duration
 }
 
@@ -157,8 +158,8 @@ func parseInts(list string) []int64 {
 	return out
 }
 
-// Renew extends the leases and stores how far their lanes are empty. It returns, for each lane that is still held, how often an operator changed it; a lane
-// that is missing in the answer is lost.
+// Renew extends the leases and stores how far their lanes are empty. It returns, for each lane that is still held, how often an
+// operator changed it. A lane that is missing in the answer is lost.
 func (s *Store) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
 	owner, lanes, epochs := split(leases)
 	empty, incarnations := make([]int64, len(leases)), make([]string, len(leases))

@@ -9,13 +9,13 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// leaseEnd is how long after the end of one lease the others of its owner, which were renewed by the same statement, have
-// ended too.
+// leaseEnd is how long to wait after one lease has ended until the other leases of its owner have ended too. One statement
+// renews them all, but a moment apart.
 const leaseEnd = 50 * time.Millisecond
 
-// beat keeps, and waits until it is time to do so again: for Config.Renew, or less if another projector has not renewed its
-// leases for so long that they end before, or has handed lanes back. Its lanes are then taken at once and not up to Renew
-// later. A relay that does not hear of lanes which are handed back asks often while others have lanes of its share.
+// beat calls keep once, and waits until it is time for the next call. That is Config.Renew, but less in three cases, so that free
+// lanes are taken at once: the lease of another projector ends earlier; another projector hands lanes back; or others have lanes
+// of this relay's share and it cannot hear of lanes that are handed back.
 func (r *relay) beat(ctx context.Context) error {
 	r.short = false
 	if err := r.kept.after(r.keep)(ctx); err != nil {
@@ -48,13 +48,13 @@ func (r *relay) hurry() {
 
 // keep renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
 //
-// The end of a lease is counted from before it was asked for, by the monotonic clock: whatever the delay, this process
-// stops earlier than the database lets others in.
+// A lease is counted from the moment before it was asked for, by the monotonic clock. So this process always stops before the
+// database gives the lane to another one.
 //
-// Each statement has a third of the lease, as in internal/lease: one that hangs is given up while there is time for another
-// try, or a single connection that fell silent would cost all lanes.
+// Each statement has a third of the lease, as in internal/lease. If a connection hangs, the statement is given up while there is
+// time to try again, and no lane is lost.
 func (r *relay) keep(ctx context.Context) error {
-	// Before the heartbeat: whoever is alive has a share of the lanes, and these would have no owner.
+	// Before the heartbeat: a projector that is alive has a share of the lanes, and this one would leave its share unserved.
 	if err := r.answered(ctx, r.store.Deployed); err != nil {
 		return errors.Join(err, r.leave(ctx, err))
 	}
@@ -94,8 +94,8 @@ func (r *relay) heartbeat(ctx context.Context) (all outbox.Attendance, err error
 	return all, err
 }
 
-// leave gives all lanes back because the database is another deployment's, and takes the heartbeat back, so that the others
-// share the lanes out without this projector.
+// leave gives all lanes back because the database belongs to another deployment. It also deletes the heartbeat, so that the
+// others share the lanes among themselves.
 func (r *relay) leave(ctx context.Context, why error) error {
 	if !errors.Is(why, outbox.ErrElsewhere) {
 		return nil
@@ -109,7 +109,7 @@ func (r *relay) leave(ctx context.Context, why error) error {
 	return r.answered(ctx, func(ctx context.Context) error { return r.store.Farewell(ctx, r.p.cfg.Name) })
 }
 
-// reportUnserved warns of groups whose events nobody publishes, once they have been the same for two heartbeats: others may
+// reportUnserved warns of groups without a projector when they have been the same for two heartbeats. A projector for them may
 // be about to start.
 func (r *relay) reportUnserved(ctx context.Context, groups []int64) {
 	if !slices.Equal(groups, r.unserved) {
@@ -148,8 +148,8 @@ func (r *relay) renew(ctx context.Context) (held int, err error) {
 	return held, nil
 }
 
-// claim takes free lanes. The claim is committed when it returns, so the blocks that the workers load before their first
-// fetch include all that the former owner wrote; whatever it tries to write from now on is fenced.
+// claim takes free lanes. The claim is committed when it returns. So the workers, which load the blocks before their first fetch,
+// see all that the former owner wrote, and what it tries to write from now on is refused.
 func (r *relay) claim(ctx context.Context, n int) error {
 	until := time.Now().Add(r.p.cfg.Lease)
 	var leases []outbox.Lease
