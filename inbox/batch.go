@@ -36,11 +36,12 @@ func (i *Inbox) WrapBatch(consumer string, next BatchFunc, opts ...Option) messa
 	return i.wrap(consumer, &wrapped{next: alone, bulk: next}, opts)
 }
 
-// enterAll is enter for several messages of one consumer: which are fresh, the others are duplicates, and which keys do not flow.
+// enterAll is enter for several messages of one consumer. It returns the fresh ones, and the keys that do not flow. The other
+// messages are duplicates.
 const enterAll = `
 SELECT entered, tenant, origin, stopped, xid FROM {schema}.inbox_enter_batch($1::uuid[], $2::text, $3::text[], $4::text[], $5::bigint[], $6::integer)`
 
-// batch is what one unit of work treats.
+// batch is the messages of one unit of work, with what became of each.
 type batch struct {
 	msgs   []*messaging.Message
 	ids    []identity
@@ -113,7 +114,8 @@ func (w *wrapped) handlePortion(ctx context.Context, msgs []*messaging.Message, 
 	return nil
 }
 
-// batch refuses messages of which one needs care of its own.
+// batch returns the messages as one batch. ok is false if there is only one message, or if one of them has to be handled alone:
+// it is invalid, or its try must be counted before it is made.
 func (w *wrapped) batch(ctx context.Context, msgs []*messaging.Message) (b *batch, ok bool) {
 	b = &batch{msgs: msgs, ids: make([]identity, len(msgs)), became: make([]entry, len(msgs))}
 	for n, m := range msgs {
@@ -216,9 +218,9 @@ func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *enter
 	return rows.Err()
 }
 
-// outcomes are what became of a batch.
+// outcomes are the failures of a batch.
 type outcomes struct {
-	failed map[int]error   // by their place
+	failed map[int]error   // by place of the message in the batch
 	stuck  map[string]bool // keys of which a message failed
 }
 
@@ -237,7 +239,7 @@ func (w *wrapped) keyOf(m *messaging.Message) string {
 	return m.OrderingKey()
 }
 
-// oneByOne handles each message as if it had come alone. What is behind a failed one in its key has to wait for it.
+// oneByOne handles each message as if it had come alone. Messages behind a failed one of the same key are not handled.
 func (w *wrapped) oneByOne(ctx context.Context, msgs []*messaging.Message, at int, done *outcomes) {
 	for n, m := range msgs {
 		key := w.keyOf(m)

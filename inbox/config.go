@@ -38,9 +38,9 @@ type Config struct {
 	// is 400 days.
 	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
 
-	// Tries is how often a message is tried with its key held, in the process that received it, before it is parked, at
-	// least 1. The pauses between these tries are the consumer's. It is parked earlier if what is behind it keeps other keys
-	// out ([messaging.Message.Crowded]). Default: 3.
+	// Tries is how often a message is tried in the process that received it, while the later messages of its key wait there, before it
+	// is parked. At least 1. The pauses between these tries are the consumer's. The message is parked earlier if the messages behind it
+	// fill the queue of the consumer ([messaging.Message.Crowded]). Default: 3.
 	Tries int `env:"TRIES"`
 	// MaxAttempts is how often a message is tried in all before it becomes a dead letter; -1: without end. Tries that were
 	// interrupted by the death of their process count. Default: 10.
@@ -58,12 +58,13 @@ type Config struct {
 	// DeadLetsPass says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
 	// and the dead letter out of order when it is replayed. Default: false, they wait until somebody replays or discards it.
 	DeadLetsPass bool `env:"DEAD_LETS_PASS"`
-	// Suspects is how many messages after the start of a process may be those that were being handled when another one
-	// died: their tries are counted before their handler runs, so that a message that kills its process does not do so for
-	// ever. It should be what one consumer may have at once; more if [AtOnce] says so; -1: none. Default: 128.
+	// Suspects is for how many messages after the start of a process the try is counted before the handler runs. One of them may have
+	// killed the process before this one, and would kill one process after the other if its tries were not counted. It should be the
+	// number of messages that one consumer may have at once; [AtOnce] raises it to that. -1: none. Default: 128.
 	Suspects int `env:"SUSPECTS"`
 	// HandlerTimeout is how long one call of a handler may take, also when it gets several messages ([BatchFunc]). The messages of
-	// a batch whose handler gets one message have it each, in one transaction. When it is over, the context of the handler is cancelled, what it did is undone, and the try counts as failed. [HandlerTimeout] says otherwise for one consumer. -1: no limit.
+	// a batch whose handler gets one message have it each, in one transaction. When it is over, the context of the handler is cancelled,
+	// what it did is undone, and the try counts as failed. [HandlerTimeout] says otherwise for one consumer. -1: no limit.
 	// Default: 5m.
 	HandlerTimeout time.Duration `env:"HANDLER_TIMEOUT"`
 	// LockTimeout is how long a message waits for another one of its key, or a copy of itself, that is being handled by another

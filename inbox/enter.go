@@ -30,10 +30,11 @@ const (
 // enter takes the lock of the message's key, if it has one, enters the message, and looks whether its key flows: in one
 // round trip, which BEGIN shares.
 //
-// The look needs a snapshot that is younger than the lock. Otherwise a message that waited for the one before it would not
-// see that this one was parked, and would overtake it. Hence a function, whose statements have snapshots of their own at
-// READ COMMITTED (PostgreSQL 38.7, Function Volatility Categories). The entry needs no such care: the unique index sees what was
-// committed meanwhile. A copy that is being handled right now is waited for, by the lock or by the index.
+// Whether the key flows must be read with a snapshot that is taken after the lock was acquired. Otherwise message 2, which waited for
+// the lock while message 1 was handled, would not see that message 1 was parked, and would overtake it. Hence a function: at READ COMMITTED
+// each of its statements has a snapshot of its own (PostgreSQL 38.7, Function Volatility Categories). The entry needs no young snapshot:
+// the unique index knows what was committed meanwhile. While a copy of the message is being handled, the lock or the index makes this
+// one wait.
 func (i *Inbox) enter(ctx context.Context, u *uow.Unit, id identity) (entry, error) {
 	n, err := i.countRows(ctx, u, enterOne, id.key.String(), id.consumer, id.tenant, id.source, id.lock, i.lockTimeout())
 	if err != nil {
@@ -45,9 +46,9 @@ func (i *Inbox) enter(ctx context.Context, u *uow.Unit, id identity) (entry, err
 	return entry(n), nil
 }
 
-// proof looks for the entry as the unit's own transaction left it: a copy of the message that another process handled
-// meanwhile is entered by another one. Where after a crash that one has the same id by chance, the message was handled once
-// all the same, which is what a unit of the inbox has to answer for.
+// proof looks for the entry that the unit's own transaction made. A copy of the message that another process handled meanwhile was
+// entered by another transaction. After a crash of the server that transaction may have the same id by chance. Then the answer is
+// wrong about the transaction and right about the message, which was handled once.
 func (i *Inbox) proof(id identity) uow.Proof {
 	return func(ctx context.Context, db bun.IDB, xid string) (found bool, err error) {
 		err = i.sql.QueryRow(ctx, db, isEntered, []any{id.key.String(), id.consumer, id.tenant, id.source, xid}, &found)
@@ -55,14 +56,14 @@ func (i *Inbox) proof(id identity) uow.Proof {
 	}
 }
 
-// errLocked means that a message of the key is being handled for longer than the functions wait: by a copy of this consumer in
-// another process, or by one that hangs. To wait on would keep a slot and a connection busy that other keys can use.
+// errLocked means that another process, which may hang, has handled a message of the key for longer than the functions wait. Waiting
+// longer would occupy a slot and a connection that other keys can use.
 var errLocked = errors.New("a message of its key is being handled elsewhere, which takes long")
 
-// lockTimeout is that of the configuration, as the functions want it.
+// lockTimeout is Config.LockTimeout in milliseconds, at least 1: PostgreSQL takes 0 for no limit.
 func (i *Inbox) lockTimeout() int64 { return max(i.cfg.LockTimeout.Milliseconds(), 1) }
 
-// lockedPause is how long a message is put off then.
+// lockedPause is how long a message is put off after errLocked.
 const lockedPause = 500 * time.Millisecond
 
 // explain tells what the error of a statement means for the message.

@@ -26,7 +26,7 @@ type head struct {
 }
 
 const (
-	// readHead returns nothing if the key is another's by now.
+	// readHead returns no row if another process has the key by now.
 	readHead = `
 SELECT ` + envelopeColumns + `, attempts, seq, parked_at,
 	coalesce(extract(epoch FROM clock_timestamp() - unknown_since), 0)::float8 FROM {schema}.inbox_parked p
@@ -42,15 +42,15 @@ WHERE consumer = $1::text AND key_lock = $2::bigint
 	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
 RETURNING attempts, seq`
 
-	// uncountHead: a try that was not made, or interrupted, has not failed.
+	// uncountHead takes back the count of a try that was not made, or was interrupted.
 	uncountHead = `
 UPDATE {schema}.inbox_parked SET attempts = attempts - 1
 WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint AND attempts > 0`
 
-	// settleHead removes the first message of a key, and the key if nothing is behind it, which is what it returns first. The
-	// entry is for one that has expired since the message was parked. If one of a message without order has, a copy may have been
-	// handled: it has left a younger entry, which is what is returned second. An index tells, and no look: it would lock all
-	// partitions for as long as the handler runs.
+	// settleHead removes the first message of a key, and the key if nothing is behind the message: the first column says so. It enters the
+	// message again if its entry has expired since it was parked. If the entry of a message without order has expired, a copy may have been
+	// handled meanwhile. The copy has left a younger entry: the second column says so. The index finds that entry; a SELECT would
+	// lock all partitions for as long as the handler runs.
 	settleHead = `
 WITH entered AS (
 	INSERT INTO {schema}.inbox AS i (message_key, consumer, tenant_id, source)
@@ -84,17 +84,17 @@ type ran int
 const (
 	ranLast    ran = iota // it was handled, and nothing is behind it
 	ranMore               // it was handled, something is behind it
-	ranFailed             // it was not, and the key was handed back
-	ranNothing            // the key is another's
+	ranFailed             // it was not handled, and the key was handed back
+	ranNothing            // another process has the key
 )
 
 // errOthers rolls back a unit that has nothing to do.
-var errOthers = errors.New("inbox: the key is another's by now")
+var errOthers = errors.New("inbox: another process has the key by now")
 
 // runHead has the first message of a key handled, once.
 //
-// That it happens once rests on the removal of the parked message, which commits with the work, and not on the ownership of
-// the key: a process that was suspended until its lease ended runs into the key's lock, or reads that it owns nothing.
+// The message is handled once because its removal commits with the work of the handler, whoever owns the key. A process that was suspended
+// until its ownership ended waits for the key's lock, or reads that it owns nothing.
 func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	var (
 		counted count
@@ -114,7 +114,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	limit := newLimit(cancel, i.cfg.HandlerTimeout)
 	defer limit.stop()
 	err := i.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
-		// Before the lock of the key, as everybody does.
+		// Before the lock of the key: all transactions take the two in this order.
 		if err = i.gateOf(ctx, u.DB(), k.consumer); err != nil {
 			return err
 		}
@@ -188,8 +188,8 @@ func (h head) try(counted count) int {
 	return h.attempts + 1
 }
 
-// takeHead locks the key and reads its first message. Live messages that are parked behind hold the lock for a moment; whoever
-// holds it for longer is an owner of the key from before, who handles a message.
+// takeHead locks the key and reads its first message. A transaction that parks a live message behind it holds the lock for a moment. An
+// earlier owner of the key, whose handler still runs, holds it for longer.
 func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, err error) {
 	got, err := i.sql.Exec(ctx, tx, waitLockKey, k.lock, i.cfg.LockTimeout)
 	if err != nil {

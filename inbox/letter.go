@@ -101,7 +101,7 @@ func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message,
 			w.settled(ctx, became)
 			return nil
 		}
-		w.acquit()
+		w.survived()
 		w.gaveUp(ctx, l, reason)
 		return nil
 	})

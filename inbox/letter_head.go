@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// takeAwayHead removes the first message of a key, which waits for a decision from then on. It returns no row if the key is
-// another process's by now.
+// takeAwayHead removes the first message of a key, and has the key wait for a decision. It affects no row if another process has the key
+// by now.
 const takeAwayHead = `
 WITH k AS (
 	UPDATE {schema}.inbox_key SET state = 'DEAD', owner = NULL, due_at = 'infinity'

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// answerTimeout is how long each statement of the inbox may take, besides waiting for locks. A host that vanishes, or a proxy that swallows
-// what it acknowledges, never answers: the connection is closed then, and the message is tried again on another one.
+// answerTimeout is how long each statement of the inbox may take, besides waiting for locks. A host that vanishes never answers, and
+// neither does a proxy that takes the statement and passes nothing on. Then the connection is closed, and the message is tried again on
+// another connection.
 const answerTimeout = 15 * time.Second
 
-// patience is answerTimeout and the time that a statement may wait for a lock.
+// patience is the answerTimeout plus the time for which a statement may wait for a lock.
 func (i *Inbox) patience() time.Duration { return i.answer + i.cfg.LockTimeout }
 
-// bounded is for statements that are not run by Inbox.sql, which bounds its own.
+// bounded is for statements that Inbox.sql does not run. Those that it runs have the same limit.
 func (i *Inbox) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, i.patience(), &silentError{i.patience()})
 }
@@ -25,7 +26,7 @@ func (e *silentError) Error() string {
 	return fmt.Sprintf("inbox: the database has not answered for %s", e.timeout)
 }
 
-// timed is for one try of a handler, with all that belongs to its transaction.
+// timed returns the context of one try of a handler and of its transaction.
 func (w *wrapped) timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.timeout < 0 {
 		return context.WithCancel(ctx)
@@ -33,7 +34,7 @@ func (w *wrapped) timed(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(ctx, w.timeout, late(w.timeout))
 }
 
-// lateError is the cause with which the context of a handler is cancelled that takes too long.
+// lateError is the cause with which the context of a handler is cancelled when the handler takes too long.
 type lateError struct{ timeout time.Duration }
 
 func late(timeout time.Duration) error { return &lateError{timeout} }
@@ -46,7 +47,7 @@ func (e *lateError) Error() string {
 // Unwrap makes it a [context.DeadlineExceeded].
 func (*lateError) Unwrap() error { return context.DeadlineExceeded }
 
-// explainLate adds to the error of a try that it took too long, if that is so.
+// explainLate returns err, or, if the try took too long, an error that says so and holds err.
 func explainLate(timed context.Context, err error) error {
 	if cause, ok := context.Cause(timed).(*lateError); ok && err != nil { //nolint:errorlint // the cause itself
 		return fmt.Errorf("%w (it ended with: %w)", cause, err)
@@ -54,7 +55,7 @@ func explainLate(timed context.Context, err error) error {
 	return err
 }
 
-// tooLate is an error if a handler has not ended in time. What it returned may come of the cancellation, and it may have swallowed that.
+// tooLate returns an error if the handler has not ended in time. The handler itself may have returned nil although its context was cancelled.
 func tooLate(ctx context.Context) error {
 	if cause, ok := context.Cause(ctx).(*lateError); ok { //nolint:errorlint // the cause itself
 		return cause
@@ -80,7 +81,7 @@ func (l *limit) stop() {
 	}
 }
 
-// reset begins anew, with another timeout.
+// reset starts the time again.
 func (l *limit) reset(timeout time.Duration) {
 	l.stop()
 	if timeout >= 0 {

@@ -166,7 +166,9 @@ func TestDeadLetterOfAParkedMessageThatIsRefusedIsStoredWithLess(t *testing.T) {
 			places := column[int64](t, w.db.DB, "SELECT seq FROM inbox_parked WHERE message_id IN ('4711', 'Ю') ORDER BY seq")
 			w.exec("UPDATE inbox_key SET due_at = now()")
 			runParked(t, box)
-			require.Eventually(t, func() bool { return w.count("inbox_dead WHERE error_message LIKE '%stored without%'") == 2 }, time.Minute, 5*time.Millisecond)
+			require.Eventually(t, func() bool {
+				return w.count("inbox_dead WHERE error_message LIKE '%stored without%'") == 2
+			}, time.Minute, 5*time.Millisecond)
 			require.Equal(t, places, column[int64](t, w.db.DB, "SELECT seq FROM inbox_dead WHERE error_message LIKE '%stored without%' ORDER BY seq"),
 				"where they stood")
 			require.Equal(t, 1, w.count("inbox_dead WHERE message_id = '4711' AND octet_length(payload) = 64 * 1024 AND holds"))
@@ -186,7 +188,9 @@ func TestParkedMessageThatCannotBeADeadLetterStaysParked(t *testing.T) {
 	require.NoError(t, h.Handle(t.Context(), ordered("a", "o1")))
 	w.exec("UPDATE inbox_key SET due_at = now()")
 	runParked(t, box)
-	require.Eventually(t, func() bool { return w.count("inbox_parked WHERE error_message LIKE '%no dead letters here%'") == 1 }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return w.count("inbox_parked WHERE error_message LIKE '%no dead letters here%'") == 1
+	}, time.Minute, 5*time.Millisecond)
 	require.Equal(t, 1, w.count("inbox_key WHERE owner IS NULL AND due_at > now() + interval '30 minutes'"), "another process may have it, after a pause")
 }
 

@@ -29,7 +29,7 @@ type wrapped struct {
 	atOnce  int           // how many messages the consumer may have
 	timeout time.Duration // of a try; negative: none
 
-	// suspects is how many messages may still be those that another process died of.
+	// suspects is how many more messages have their tries counted beforehand, see Config.Suspects.
 	suspects atomic.Int64
 }
 
@@ -103,8 +103,8 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 	return nil
 }
 
-// mustCount tells whether the try has to be known before it is made: because it is not the first one, or because an earlier
-// one may have taken its process with it. Within a unit around this one nothing can be committed before it.
+// mustCount tells whether the try has to be counted before it is made: because it is not the first try, or because an earlier try may
+// have killed its process. Within a unit of the caller nothing can be committed beforehand.
 func (w *wrapped) mustCount(ctx context.Context, m *messaging.Message) bool {
 	if _, within := uow.FromContext(ctx); within || w.durable {
 		return false
@@ -168,12 +168,12 @@ func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []parking, flo
 func (w *wrapped) settled(ctx context.Context, became entry) {
 	w.count(ctx, w.consumer, w.outcome(became))
 	if became != duplicate {
-		w.acquit()
+		w.survived()
 	}
 }
 
-// acquit counts a message that was not one of those that kill their process.
-func (w *wrapped) acquit() {
+// survived notes that a message did not kill the process.
+func (w *wrapped) survived() {
 	if w.suspects.Load() > 0 {
 		w.suspects.Add(-1)
 	}
@@ -204,7 +204,7 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 	}
 	n, err := w.failAttempt(ctx, id, tried, cause)
 	if err != nil {
-		// It is tried again here: who cannot write that it failed cannot park it either.
+		// It is tried again here: a process that cannot write that the message failed cannot park it either.
 		return errors.Join(cause, err)
 	}
 	if w.tooMany(n) {

@@ -41,7 +41,7 @@ func (e *adminError) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", e.call, e.status, http.StatusText(e.status), e.reason)
 }
 
-// newSubscription is a subscription that is to be made at the earliest message. Without a body it would be the latest.
+// newSubscription is the body of a request for a subscription at the earliest message. Without a body the broker takes the latest.
 type newSubscription struct {
 	LedgerID   int               `json:"ledgerId"`       //nolint:tagliatelle // Pulsar's
 	EntryID    int               `json:"entryId"`        //nolint:tagliatelle // Pulsar's
@@ -49,11 +49,11 @@ type newSubscription struct {
 	Properties map[string]string `json:"properties,omitempty"`
 }
 
-// unbatchedProperty marks subscriptions of ours that need messages without batches. The broker itself knows the type only
-// when a consumer has come, and whoever publishes before that has to know.
+// unbatchedProperty marks subscriptions of ours that need messages without batches. A process that publishes has to know that before the
+// first consumer comes, and until then the broker does not know the type of the subscription.
 const unbatchedProperty = "oncebox.unbatched"
 
-// subscriptionProperties are those of a subscription that is made.
+// subscriptionProperties are the properties that a new subscription of this type gets.
 func subscriptionProperties(t messaging.SubscriptionType) map[string]string {
 	if t != messaging.KeyShared {
 		return nil
@@ -85,8 +85,8 @@ func newAdmin(c *Config) (*admin, error) {
 // maxRedirects is that of net/http.
 const maxRedirects = 10
 
-// stayAuthorized follows a broker to the one that owns the topic, with the same credentials: net/http leaves them out where
-// the host is another one. It does not take them from https to http.
+// stayAuthorized sends the credentials again when a broker redirects a request to the broker that owns the topic. net/http drops them
+// when the host changes. From https to http they are not sent.
 func stayAuthorized(req *http.Request, via []*http.Request) error {
 	before := via[len(via)-1]
 	if len(via) >= maxRedirects {
@@ -153,8 +153,8 @@ func (a *admin) makeTopic(ctx context.Context, topic string, partitions int) (bo
 	return err == nil, err
 }
 
-// makeSubscription makes a subscription at the earliest message. It returns false if the broker did not say that it
-// made it, which may also mean that it is just being made.
+// makeSubscription makes a subscription at the earliest message. It returns false if the broker answers that there is one, or that
+// another request is making it.
 func (a *admin) makeSubscription(ctx context.Context, s messaging.Subscription) (bool, error) {
 	body, err := json.Marshal(newSubscription{-1, -1, -1, subscriptionProperties(s.Type)})
 	if err != nil {
@@ -185,13 +185,13 @@ func (a *admin) subscribed(ctx context.Context, topic string, partitions int, na
 	return true, nil
 }
 
-// subscriptionStats is what is looked at of a subscription.
+// subscriptionStats are the parts of a subscription's statistics that are used here.
 type subscriptionStats struct {
 	Type       string            `json:"type"`                   // "None" until its first consumer
 	Properties map[string]string `json:"subscriptionProperties"` //nolint:tagliatelle // Pulsar's
 }
 
-// isUnbatched tells whether it is one of Key_Shared, or is going to be.
+// isUnbatched tells whether the subscription is Key_Shared, or will be when its first consumer comes.
 func (s *subscriptionStats) isUnbatched() bool {
 	return s.Type == "Key_Shared" || s.Properties[unbatchedProperty] != ""
 }

@@ -61,8 +61,9 @@ type Config struct {
 	// to get the messages still have their subscriptions. -1: only before the first message. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
 	// MaxMessageBytes is the broker's maxMessageSize. A message that may exceed it with its properties is refused for
-	// good. One that comes in chunks and is not larger is a dead letter: it may be the last chunk alone. Where the broker's is below 256 KiB it has to be given here: messages share batches of up to half of this, 128 KiB at
-	// most, and behind a batch that only the broker finds too large the order of a key may break. Default: 5 MiB.
+	// good. One that comes in chunks and is not larger is a dead letter: it may be the last chunk alone. Where the broker's is
+	// below 256 KiB it has to be given here: messages share batches of up to half of this, 128 KiB at most, and behind a batch that only
+	// the broker finds too large the order of a key may break. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 
 	// MaxReceivedBytes is how large a message may be that is received, uncompressed, with its properties. A larger one becomes a

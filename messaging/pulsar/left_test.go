@@ -54,7 +54,7 @@ func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	log := &logbook{}
 	received, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
 	require.NoError(t, err)
-	r := received.(*receiver) //nolint:forcetypeassert // it is this package's
+	r := received.(*receiver)
 	h := &leaver{}
 	c := messaging.NewConsumer(r, h, &messaging.ConsumerConfig{BacklogInterval: 50 * time.Millisecond, Logger: log.logger()})
 	ctx, stop := context.WithCancel(patient(t))

@@ -6,22 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// permitWatch finds out whether a partition has stopped because the client lost its permits, see leak. The client also loses those of
-// a batch that it throws away because it can be neither parsed nor decompressed, and says so only in the log.
+// permitWatch finds out whether a partition has stopped because the client lost its permits. A permit lets the broker send one message.
+// The client loses permits in two cases: with encrypted batches, which leak counts, and with batches that it throws away because it
+// cannot parse or decompress them. It reports the second case only in its log.
 type permitWatch struct {
 	listening atomic.Bool      // Receive waits for a message
 	heard     map[int32]uint64 // messages by partition
 
 	// What was found at the last look.
-	starved  []int32
+	starved  []int32 // partitions whose messages wait without permits
 	atLook   map[int32]uint64
 	last     uint64
 	listened bool
 }
 
-// lookForPermits has the receiver subscribe again if messages of a partition wait at the broker, the broker may send none, and none
-// has come from the client since the last look, although it had occasion: Receive waited all the time, or got more from the other
-// partitions than the client holds of them.
+// lookForPermits has the receiver subscribe again if two looks in a row find a partition that has lost its permits:
+//
+//   - messages of the partition wait at the broker, and the broker has no permit to send them;
+//   - the client has delivered no message of it since the last look, although nothing kept it from doing so. That is known if Receive waited
+//     for a message all the time, or if it got more messages of other partitions than the client can have stored.
 func (r *receiver) lookForPermits(parts []backlogStats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +50,7 @@ func (r *receiver) lookForPermits(parts []backlogStats) {
 	p.atLook = maps.Clone(p.heard)
 }
 
-// mayGetNothing tells whether the broker waits for permits of a consumer.
+// mayGetNothing tells whether the broker has no permit to send messages to a consumer.
 func (s *backlogStats) mayGetNothing(consumer string) bool {
 	for _, c := range s.Consumers {
 		if c.Name == consumer {
