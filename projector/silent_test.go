@@ -132,6 +132,21 @@ func TestSilentTopicStarvesNoOther(t *testing.T) {
 	f.requireUnspent(silent + 1280)
 }
 
+// A topic that was silent for several calls is at the heads of all lanes. Another topic whose events come only then is served all
+// the same.
+func TestSilentTopicStarvesNoOtherThatComesLater(t *testing.T) {
+	f := newFixture(t)
+	f.fill(64*5, "big", "down", "big")
+	m, _ := f.mutely(64, "down")
+	f.eventually("it was tried", func() bool { return m.waited() >= 2 })
+	f.fill(64, "late", "up", "late")
+	f.store.Wake()
+	f.eventually("the other topic is served, or the silent one was tried often", func() bool { return f.pub.total() == 64 || m.waited() >= 6 })
+	require.Equal(t, 64, f.pub.total())
+	m.speak()
+	f.requireUnspent(64*5 + 64)
+}
+
 // Where the broker gives receipts for others in the same call, there is no doubt.
 func TestSilentTopicAmongOthers(t *testing.T) {
 	f := newFixture(t)

@@ -161,6 +161,7 @@ type silence struct {
 	// try stores it once more. So the tries become rare, and small.
 	unknown int
 	quiet   time.Time // until then nothing is sent, but once for the others
+	others  bool      // the last such call was that one for the others
 }
 
 const (
@@ -172,12 +173,14 @@ const (
 // unheard notes a call that may have been carried out.
 func (s *silence) unheard() {
 	s.unknown++
+	s.others = len(s.avoided) > 0
 	s.quiet = time.Now().Add(backoff.Exponential(s.unknown, quietFirst, quietMost))
 }
 
-// isQuiet tells whether nothing is to be sent now. After the first call the others have a try at once: they may be sound.
+// isQuiet tells whether nothing is to be sent now. After each call for the heads of the lanes the others have a try at once: they
+// may be sound, and they may have come since the last try.
 func (s *silence) isQuiet() bool {
-	return time.Now().Before(s.quiet) && (s.unknown > 1 || len(s.avoided) == 0)
+	return time.Now().Before(s.quiet) && (s.others || len(s.avoided) == 0)
 }
 
 // batch is about how many rows of that many lanes are published at once: one of each while no receipt comes.
