@@ -91,11 +91,11 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 func TestMessagesOfABatchHaveTheHandlerTimeoutEach(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.Suspects, c.HandlerTimeout = -1, 5*time.Second })
+	box := w.hasty(func(c *inbox.Config) { c.Suspects, c.HandlerTimeout = -1, 15*time.Second })
 	var calls atomic.Int64
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		calls.Add(1)
-		return backoff.Wait(ctx, 3*time.Second)
+		return backoff.Wait(ctx, 8*time.Second)
 	}))
 	require.NoError(t, h.(messaging.BatchHandler).HandleBatch(t.Context(), []*messaging.Message{ordered("1", "o1"), ordered("2", "o2")}))
 	require.EqualValues(t, 2, calls.Load(), "none was undone and handled again")

@@ -139,6 +139,27 @@ func TestWhatCannotBeStoredAtAllIsLeftAtTheBroker(t *testing.T) {
 	require.Zero(t, w.entries())
 }
 
+// What a trigger raises is about the message, whatever its code is. What is about the database passes, and costs no dead letter.
+func TestCodesThatRefuseAMessage(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'no' USING ERRCODE = (SELECT code FROM refusal); END $$`)
+	w.exec("CREATE TABLE refusal (code text)")
+	w.exec("INSERT INTO refusal VALUES ('')")
+	w.exec("CREATE TRIGGER refuse BEFORE INSERT ON inbox_dead FOR EACH ROW EXECUTE FUNCTION refuse()")
+	h := w.box.Wrap("billing", gaveUp())
+	for code, left := range map[string]bool{
+		"22P02": true, "23514": true, "27000": true, "44000": true, "45000": true, "54000": true, "P0001": true, "ZX001": true,
+		"08006": false, "0A000": false, "25006": false, "28000": false, "3F000": false, "40P01": false, "42501": false, "53100": false,
+		"55000": false, "57014": false, "58030": false, "XX000": false,
+	} {
+		w.exec("UPDATE refusal SET code = '" + code + "'")
+		err := h.Handle(t.Context(), ordered("of "+code, "o"+code))
+		require.Error(t, err, code)
+		require.Equal(t, left, messaging.IsLeft(err), "%s: %v", code, err)
+	}
+}
+
 // failsLaterForGood fails once so that the message is parked, and then for good.
 func failsLaterForGood() messaging.Handler {
 	return messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {

@@ -42,7 +42,10 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 			alone = append(alone, &due[i].Row)
 			continue
 		}
-		left := most - bytes // if there is a bound
+		left := most - bytes
+		if most > 0 {
+			left = max(left, 1) // 0 is no bound
+		}
 		if most > 0 && bytes > 0 && int64(len(due[i].Payload)) > left {
 			seen = max(seen, seenMost)
 			break // the rest is still due

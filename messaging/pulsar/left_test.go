@@ -70,8 +70,12 @@ func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	require.Positive(t, log.count("left at the broker"))
 
 	h.mend()
+	require.Eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.silence.inHand[0] == 0
+	}, hang, 5*time.Millisecond)
 	r.mu.Lock()
-	require.Zero(t, r.silence.inHand[0])
 	r.silence.asked = leftPatience // as after a long silence
 	r.mu.Unlock()
 	r.ask()
