@@ -19,8 +19,9 @@ import (
 // The version of an aggregate is its column "version", or the field with the tag `uow:"version"`, and AggregateVersion
 // has to tell what is stored there. Save adds the number of recorded events to it, on condition that it still is what
 // is stored: if somebody else was faster, the error is a [*ConflictError]. Version 0 is a new aggregate, which is
-// inserted. So a new one needs an event, and a change without an event is not protected. Record first and save last:
-// events that are recorded after the latest Save fail the unit. The version field of the model is set after COMMIT,
+// inserted, so a new one needs an event. A change without an event leaves the version as it is: it is refused if an event came in
+// between, but of two such changes the later one overwrites the earlier one. Record an event for each change that must not be lost.
+// Record first and save last: events that are recorded after the latest Save fail the unit. The version field of the model is set after COMMIT,
 // so that the next unit can save the same instance.
 //
 // An aggregate without a version column is inserted or overwritten, whoever changed it. The model's primary key has to

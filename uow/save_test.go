@@ -190,6 +190,18 @@ func TestSaveConflict(t *testing.T) {
 	})
 }
 
+// A change that nobody hears of leaves the version as it is, and is refused all the same if an event came in between.
+func TestSaveWithoutAnEvent(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		require.NoError(t, s.save(t.Context(), newAccount("a", "one", "two")))
+		require.ErrorIs(t, s.save(t.Context(), &account{ID: "a", Version: 1}), uow.ErrConflict)
+		require.NoError(t, s.save(t.Context(), &account{ID: "a", Version: 2}))
+		require.NoError(t, s.save(t.Context(), &account{ID: "a", Version: 2}), "of two such changes the later one counts")
+		require.Equal(t, []string{"a v2"}, s.accounts(t))
+		require.Len(t, s.sunk(t), 2)
+	})
+}
+
 func TestSaveInASavepoint(t *testing.T) {
 	eachPool(t, func(t *testing.T, s *saver) {
 		dropped, kept := newAccount("dropped", "x"), newAccount("kept", "x")
