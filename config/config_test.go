@@ -1,8 +1,11 @@
 package config_test
 
 import (
+	"maps"
 	"os"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +73,50 @@ func TestRetentionsThatAreNoDurations(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, c.Outbox.Retention)
 	}
+}
+
+// What the page of the variables calls off with -1 can be written so, for every duration.
+func TestDurationsAreOffWithMinusOne(t *testing.T) {
+	page, err := os.ReadFile("../docs/config.md")
+	require.NoError(t, err)
+	tested := 0
+	for variable, field := range durationFields(reflect.TypeFor[config.Config](), "ONCEBOX_", nil) {
+		clean(t)
+		t.Setenv(variable, "-1")
+		c, err := config.FromEnv()
+		require.EqualValues(t, -1, reflect.ValueOf(c).FieldByIndex(field).Int(), "%s: %v", variable, err)
+		row := regexp.MustCompile("(?m)^\\| `" + variable + "` .*$").FindString(string(page))
+		if !strings.Contains(row, "`-1`") {
+			continue
+		}
+		require.NoError(t, err, variable)
+		tested++
+	}
+	require.Greater(t, tested, 10)
+}
+
+// durationFields returns the fields of type time.Duration by their variables.
+func durationFields(of reflect.Type, prefix string, path []int) map[string][]int {
+	out := map[string][]int{}
+	for i := range of.NumField() {
+		f, at := of.Field(i), append(slices.Clone(path), i)
+		switch name, tagged := f.Tag.Lookup("env"); {
+		case tagged && f.Type == reflect.TypeFor[time.Duration]():
+			out[prefix+name] = at
+		case f.Type.Kind() == reflect.Struct:
+			maps.Copy(out, durationFields(f.Type, prefix+f.Tag.Get("envPrefix"), at))
+		}
+	}
+	return out
+}
+
+func TestDurationThatCannotBeReadNamesItsVariable(t *testing.T) {
+	clean(t)
+	t.Setenv("ONCEBOX_INBOX_RETRY_DELAY", "10")
+	t.Setenv("ONCEBOX_OUTBOX_RETRY_DELAY", "soon")
+	_, err := config.FromEnv()
+	require.ErrorContains(t, err, `ONCEBOX_INBOX_RETRY_DELAY is "10": give a duration`)
+	require.ErrorContains(t, err, `ONCEBOX_OUTBOX_RETRY_DELAY is "soon": give a duration`)
 }
 
 func TestFromEnvReportsAllThatIsWrong(t *testing.T) {

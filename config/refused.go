@@ -25,7 +25,7 @@ func advice(code string) string {
 	switch {
 	case code == pgsql.CodeProtocolViolation || code == pgsql.CodeUndefinedObject: // so do poolers, which know few parameters
 		return "refuses a parameter of the session. If it is a pooler of transactions, set ONCEBOX_POOLER=true. If it pools sessions, set " +
-			"ONCEBOX_IDLE_IN_TRANSACTION=-1ns, or have it ignore the parameter (PgBouncer: ignore_startup_parameters)"
+			"ONCEBOX_IDLE_IN_TRANSACTION=-1, or have it ignore the parameter (PgBouncer: ignore_startup_parameters)"
 	case strings.HasPrefix(code, "28") || code == pgsql.CodeInvalidCatalogName:
 		return "refuses user, password or database: correct ONCEBOX_DATABASE_URL, or make what it names"
 	default:

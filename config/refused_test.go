@@ -23,7 +23,7 @@ func TestOpenDBNamesTheSettingsForAPooler(t *testing.T) {
 			_, err := config.OpenDB(t.Context(), cfg)
 			require.ErrorContains(t, err, "idle_in_transaction_session_timeout")
 			require.ErrorContains(t, err, "set ONCEBOX_POOLER=true")
-			require.ErrorContains(t, err, "ONCEBOX_IDLE_IN_TRANSACTION=-1ns")
+			require.ErrorContains(t, err, "ONCEBOX_IDLE_IN_TRANSACTION=-1")
 			require.NotContains(t, err.Error(), "start it", "it has answered")
 
 			cfg.IdleInTransaction = -1
