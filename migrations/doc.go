@@ -8,7 +8,8 @@
 //
 // [Up] is one transaction under an advisory lock: it is applied wholly or not at all, however many processes start at
 // once, and does nothing, and needs no more than SELECT on oncebox_migrations, when the database is up to date. Files
-// that were released never change.
+// that were released never change. [Up] and [Verify] compare the names of files and nothing else: a database that was made from
+// an earlier text of a file counts as up to date. Before the first release files do change; make such a database anew.
 //
 // # Roles
 //
