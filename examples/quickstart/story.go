@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -147,6 +148,7 @@ func (s *story) post(ctx context.Context, order, key, body string) error {
 	if err != nil {
 		return err
 	}
+	answer = bytes.TrimSpace(answer) // JSON's encoder ends it with a line break
 	note := ""
 	if resp.Header.Get("Idempotent-Replayed") != "" {
 		note = "  (the stored answer)"

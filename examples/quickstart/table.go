@@ -31,7 +31,7 @@ func (s *story) print(ctx context.Context, query string) error {
 			return err
 		}
 		for i, v := range values {
-			cells[i] = fmt.Sprint(*v.(*any)) //nolint:forcetypeassert // made so above
+			cells[i] = strings.TrimSpace(fmt.Sprint(*v.(*any))) //nolint:forcetypeassert // made so above
 		}
 		fmt.Fprintln(w, "     "+strings.Join(cells, "\t"))
 	}
