@@ -34,7 +34,7 @@ func FromEnv() (Config, error) {
 }
 
 // Env fills a struct with `env` tags from the variables that begin with prefix. It is how a program configures what it
-// chooses itself, a broker adapter for example.
+// chooses itself, a broker adapter for example. A [time.Duration] may be a plain -1.
 func Env(prefix string, cfg any) error {
 	d := durations{}
 	if err := env.ParseWithOptions(cfg, env.Options{
