@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
 )
 
 // Terms are what is leased, and how it is renewed.
@@ -52,16 +54,24 @@ func (l *Lease) Renew(ctx context.Context) (ours bool, err error) {
 	return true, nil
 }
 
-// Hold calls fn and renews the lease until fn has ended, every third of it: also when ctx is done, because fn may go on for a while, and
-// another process must not begin beside it. A renewal that fails is tried again until the lease ends. A renewal that hangs is given up
-// after a third of the lease, so that there is time for another one. When fn has ended, no renewal is waited for.
-// When the lease is lost, or has ended as far as this process can know, the context of fn is cancelled with the cause Terms.Lost. lost
-// tells so afterwards. A panic goes on.
+// Hold calls fn and renews the lease until fn has ended, every third of it. A renewal that fails is tried again until the lease ends. A
+// renewal that hangs is given up after a third of the lease, so that there is time for another one. When fn has ended, a renewal that is
+// under way has [Grace] to end.
+//
+// When ctx is done, the renewals go on for as long as the lease lasts, Terms.TTL: fn may need a while to end, and another process must not
+// begin beside it. Then they end. So work that ignores its context keeps the lease for about two TTL from there on, and not for ever.
+//
+// When the lease is lost, or has ended as far as this process can know, the context of fn is cancelled with the cause Terms.Lost, and the
+// renewals end. lost tells so afterwards. A panic goes on.
 func (l *Lease) Hold(ctx context.Context, fn func(ctx context.Context) error) (lost bool, err error) {
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithCancelCause(ctx)
+	lose := context.CancelCauseFunc(func(cause error) {
+		cancel(cause)
+		release()
+	})
 	l.lost.Store(false)
-	l.lose.Store(&cancel)
+	l.lose.Store(&lose)
 	end := time.AfterFunc(time.Until(l.since.Add(l.terms.TTL)), l.warnAndLose(ctx))
 	defer end.Stop()
 	var renewing sync.WaitGroup
@@ -69,6 +79,10 @@ func (l *Lease) Hold(ctx context.Context, fn func(ctx context.Context) error) (l
 	defer renewing.Wait()
 	defer release()
 	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		_ = backoff.Wait(held, l.terms.TTL)
+		release()
+	})()
 	err = fn(ctx)
 	return l.lost.Load(), err
 }
@@ -93,17 +107,19 @@ func (l *Lease) keep(ctx context.Context, end *time.Timer) {
 
 // Lose is for work that finds out by itself that another owner has the lease.
 func (l *Lease) Lose() {
-	cancel := l.lose.Load()
-	if cancel == nil {
+	lose := l.lose.Load()
+	if lose == nil {
 		return
 	}
 	l.lost.Store(true)
-	(*cancel)(l.terms.Lost)
+	(*lose)(l.terms.Lost)
 }
 
 func (l *Lease) warnAndLose(ctx context.Context) func() {
 	return func() {
-		l.warn(ctx, "was lost, the work under it is cancelled")
+		if !l.lost.Swap(true) {
+			l.warn(ctx, "was lost, the work under it is cancelled")
+		}
 		l.Lose()
 	}
 }

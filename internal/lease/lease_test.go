@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,6 +220,59 @@ func TestLeaseIsRenewedUntilCancelledWorkHasEnded(t *testing.T) {
 		require.Equal(t, []time.Duration{10, 20, 30}, inSeconds(d.asked))
 		time.Sleep(time.Hour)
 		require.Len(t, d.asked, 3, "it ends with the work")
+	})
+}
+
+// It is cancelled, and another process takes over what it never ends.
+func TestLeaseOfCancelledWorkThatNeverEndsIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		d := &database{answer: ours}
+		lost, err := d.lease().Hold(ctx, stubborn)
+		require.NoError(t, err)
+		require.True(t, lost)
+		require.Equal(t, []time.Duration{10, 20, 30}, inSeconds(d.asked), "the context was done at 5, and a lease has 30")
+		require.Equal(t, 1, d.losses())
+	})
+}
+
+// stubborn is work that does not end when it is told to.
+func stubborn(context.Context) error {
+	time.Sleep(10 * ttl)
+	return nil
+}
+
+// losses is how often it was logged that the lease was lost.
+func (d *database) losses() int {
+	synctest.Wait() // for the timers that write to the log
+	return strings.Count(d.log.String(), "was lost, the work under it is cancelled")
+}
+
+func TestLostLeaseIsNotRenewed(t *testing.T) {
+	another := func(context.Context, int) (bool, error) { return false, nil }
+	for name, answer := range map[string]func(context.Context, int) (bool, error){
+		"another one has it": first(1, ours, another), "it has ended": first(1, ours, broken),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &database{answer: answer}
+			lost, err := d.lease().Hold(t.Context(), stubborn)
+			require.NoError(t, err)
+			require.True(t, lost)
+			require.LessOrEqual(t, d.asked[len(d.asked)-1], 10*time.Second+ttl, name)
+			require.Equal(t, 1, d.losses(), name)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{answer: ours}
+		l := d.lease()
+		lost, err := l.Hold(t.Context(), func(ctx context.Context) error {
+			l.Lose()
+			return stubborn(ctx)
+		})
+		require.NoError(t, err)
+		require.True(t, lost)
+		require.Empty(t, d.asked)
 	})
 }
 
