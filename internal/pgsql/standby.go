@@ -43,6 +43,17 @@ func onTrouble(conn bun.Conn, fn func(*pgx.Conn, *Trouble)) {
 	})
 }
 
+// AwaitStandby is [AwaitStandby] on a connection of the pool, for what is found to be written already: whoever wrote it may have seen
+// the wait end.
+func (r *Runner) AwaitStandby(ctx context.Context, pool *bun.DB) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return AwaitStandby(ctx, conn)
+}
+
 // Confirmed returns a runner for statements that must not be lost in a failover once Exec or QueryRow has said that they are done.
 // Outside of a transaction their COMMIT is like that of a unit of work: it waits for the synchronous standby, and nobody sees it before.
 //
@@ -57,7 +68,8 @@ func (r *Runner) Confirmed() *Runner {
 // alone runs one statement of the pool on a connection of its own, as [Runner.Confirmed] says.
 func (r *Runner) alone(ctx context.Context, pool *bun.DB, fn func(Conn) error) (err error) {
 	for range 3 { // as database/sql does: of several broken connections in the pool each is found out by its use
-		if err = r.aloneOnce(ctx, pool, fn); !errors.Is(err, driver.ErrBadConn) {
+		err = r.aloneOnce(ctx, pool, fn)
+		if !errors.Is(err, driver.ErrBadConn) || errors.Is(err, ErrUnconfirmed) { // committed: the connection broke afterwards
 			break
 		}
 	}

@@ -5,6 +5,8 @@ package pgsql_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,11 +39,14 @@ func newReplicated(t *testing.T) *replicated {
 const insert = "INSERT INTO {schema}.t VALUES ($1)"
 
 // one returns a pool of one connection, and its process at the server.
-func (r *replicated) one(t *testing.T, isolation string) (pool *bun.DB, conn *pgx.Conn) {
+func (r *replicated) one(t *testing.T, isolation string, tracer ...pgx.QueryTracer) (pool *bun.DB, conn *pgx.Conn) {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(r.DSN)
 	require.NoError(t, err)
 	cfg.RuntimeParams["default_transaction_isolation"] = isolation
+	for _, tracer := range tracer {
+		cfg.Tracer = tracer
+	}
 	db := sql.OpenDB(pgsql.Watched(*cfg))
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(1)
@@ -81,6 +86,7 @@ func TestConfirmed(t *testing.T) {
 	r := newReplicated(t)
 	t.Run("given up", r.givenUp)
 	t.Run("wait ended", r.waitEnded)
+	t.Run("wait ended, connection broken", r.waitEndedAndBroken)
 }
 
 // The caller gives up while the statement waits for the standby. Nobody sees it before the standby has it.
@@ -133,5 +139,45 @@ func (r *replicated) waitEnded(t *testing.T) {
 		release()
 		_, err := run.Exec(t.Context(), pool, insert, 3)
 		require.NoError(t, err, "the connection keeps no trouble")
+	}
+}
+
+// The connection breaks when the statement, which is committed, was answered. It must not be run again.
+func (r *replicated) waitEndedAndBroken(t *testing.T) {
+	_, err := r.Exec("TRUNCATE t")
+	require.NoError(t, err)
+	pool, conn := r.one(t, "read committed", breaker{})
+	run := pgsql.New(r.Schema, false).Confirmed()
+	release := r.primary.Stall(t)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := run.Exec(t.Context(), pool, insert, 1)
+		ended <- err
+	}()
+	r.endWait(t, conn, "INSERT%")
+	select {
+	case err = <-ended:
+	case <-time.After(time.Minute):
+		t.Error("it waits for the standby again")
+		release()
+		err = <-ended
+	}
+	require.ErrorIs(t, err, pgsql.ErrUnconfirmed)
+	require.ErrorIs(t, err, driver.ErrBadConn)
+	require.Equal(t, 1, r.rows(t))
+}
+
+// breaker closes a connection when it has inserted a row.
+type breaker struct{}
+
+type insertion struct{}
+
+func (breaker) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
+	return context.WithValue(ctx, insertion{}, strings.HasPrefix(query.SQL, "INSERT"))
+}
+
+func (breaker) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if is, _ := ctx.Value(insertion{}).(bool); is {
+		_ = conn.Close(ctx)
 	}
 }
