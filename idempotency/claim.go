@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -142,13 +143,14 @@ func (r *record) refusal(fp Fingerprint, rest time.Duration) (*Response, error) 
 }
 
 const (
-	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed.
+	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed. $9 is for how long it waits for a lock at the key, "" in the transaction of somebody else.
 	completeClaim = `WITH done AS (
     UPDATE {schema}.idempotency_keys SET state = 'completed', status = $4, headers = $5::json, body = $6, omitted = $7,
         completed_at = t.now, locked_until = NULL,
         expires_at = CASE WHEN $8::float8 < 0 THEN 'infinity' ELSE t.now + make_interval(secs => $8::float8) END
     FROM (SELECT clock_timestamp() AS now) t
     WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed'
+        AND CASE WHEN $9::text <> '' THEN set_config('lock_timeout', $9, true) <> '' ELSE true END
     RETURNING key_hash
 ), steps AS (DELETE FROM {schema}.idempotency_step s USING done WHERE s.key_hash = done.key_hash)
 SELECT true FROM done
@@ -176,12 +178,12 @@ func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 	if err != nil {
 		return err
 	}
-	args := append(c.fence(), resp.Status, headers, body, omitted, c.store.cfg.TTL.Seconds())
+	args := append(c.fence(), resp.Status, headers, body, omitted, c.store.cfg.TTL.Seconds(), c.patience(tx))
+	_, committed := tx.(*bun.DB)
 	write := func(ctx context.Context) error {
 		var done bool
-		return c.store.run.QueryRow(ctx, tx, completeClaim, args, &done)
+		return c.store.confirmed.QueryRow(ctx, tx, completeClaim, args, &done)
 	}
-	_, committed := tx.(*bun.DB)
 	if committed {
 		err = c.insist(ctx, write)
 	} else {
@@ -213,6 +215,15 @@ func (c *Claim) Release(ctx context.Context) error {
 		return fmt.Errorf("idempotency: release the claim of key %s: %w", c.key, ErrLeaseLost)
 	}
 	return nil
+}
+
+// patience is for how long a statement that is confirmed waits for a lock, for lock_timeout: as long as its caller does. It is not
+// cancelled when it is given up, and has to end by itself. "": for as long as the transaction of the caller says.
+func (c *Claim) patience(db bun.IDB) string {
+	if isTx(db) {
+		return ""
+	}
+	return strconv.FormatInt(max(c.ttl.Milliseconds(), 1), 10)
 }
 
 // fence are the first arguments of all that is written under the claim.

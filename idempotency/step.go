@@ -22,10 +22,11 @@ const (
 	loadStep  = `SELECT result FROM {schema}.idempotency_step WHERE key_hash = $1 AND name = $2 AND result IS NOT NULL`
 
 	// storeStep stores nothing for those who have lost the lease. Locking the key makes whoever takes it over wait, and then see
-	// the step. The same owner may store it again: it does not know whether it did.
+	// the step. The same owner may store it again: it does not know whether it did. $6 is as $9 of completeClaim.
 	storeStep = `INSERT INTO {schema}.idempotency_step (key_hash, name, epoch, result)
 SELECT k.key_hash, $4, k.epoch, $5::json FROM {schema}.idempotency_keys k
-WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'claimed' FOR SHARE
+WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'claimed'
+    AND CASE WHEN $6::text <> '' THEN set_config('lock_timeout', $6, true) <> '' ELSE true END FOR SHARE
 ON CONFLICT (key_hash, name) DO UPDATE SET result = excluded.result`
 )
 
@@ -197,7 +198,7 @@ func (c *Claim) stepKey(name string) string {
 }
 
 func (c *Claim) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
-	n, err := c.store.run.Exec(ctx, db, storeStep, append(c.fence(), name, string(result))...)
+	n, err := c.store.confirmed.Exec(ctx, db, storeStep, append(c.fence(), name, string(result), c.patience(db))...)
 	switch {
 	case err != nil:
 		return fmt.Errorf("idempotency: store the result of step %q: %w", name, pgsql.Explain(err))

@@ -65,7 +65,7 @@ func StepOnce[T any](ctx context.Context, name string, fn func(ctx context.Conte
 }
 
 func (c *Claim) beginOnce(ctx context.Context, name string) error {
-	n, err := c.store.run.Exec(ctx, c.db, beginOnce, append(c.fence(), name)...)
+	n, err := c.store.confirmed.Exec(ctx, c.db, beginOnce, append(c.fence(), name)...)
 	switch {
 	case pgsql.Code(err) == pgsql.CodeLockNotAvailable:
 		return fmt.Errorf("idempotency: begin step %q: the key is locked by a transaction that has not ended: "+

@@ -67,10 +67,11 @@ RETURNING pg_current_xact_id()::text`
 
 // Store keeps answers in the table idempotency_keys. It is safe for concurrent use.
 type Store struct {
-	cfg    Config
-	run    *pgsql.Runner
-	recent recent
-	cache  *cache
+	cfg       Config
+	run       *pgsql.Runner
+	confirmed *pgsql.Runner // for what an answer rests on, and what never waits for long
+	recent    recent
+	cache     *cache
 
 	log    *slog.Logger
 	tracer trace.Tracer
@@ -80,8 +81,9 @@ type Store struct {
 // NewStore returns a store. The table is made by package migrations.
 func NewStore(cfg *Config) *Store {
 	c := cfg.withDefaults()
+	run := pgsql.New(c.Schema, c.Pooler)
 	return &Store{
-		cfg: c, run: pgsql.New(c.Schema, c.Pooler).Confirmed(), cache: newCache(c.Cache),
+		cfg: c, run: run, confirmed: run.Confirmed(), cache: newCache(c.Cache),
 		log:    otelx.Logger(c.Logger),
 		tracer: otelx.Tracer(c.TracerProvider, "idempotency"),
 		purged: otelx.Counter(otelx.Meter(c.MeterProvider, "idempotency"), "oncebox.idempotency.purged", "Expired keys that were removed"),
@@ -219,7 +221,7 @@ func (s *Store) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Finge
 	if err != nil {
 		return "", err
 	}
-	if err := s.run.QueryRow(ctx, tx, completeProbe, args, &xid); err != nil {
+	if err := s.confirmed.QueryRow(ctx, tx, completeProbe, args, &xid); err != nil {
 		return "", completionError(key, err)
 	}
 	return xid, nil
