@@ -20,12 +20,6 @@ func isUnstorable(err error) bool {
 	return ok
 }
 
-// aboutDatabase are the classes of errors that say nothing about what was to be stored (PostgreSQL, Appendix A): a lost connection, a
-// statement that cannot be run, a read-only or a broken session, a login, a missing schema or table or right, a victim of a deadlock, too
-// few resources, an object in use, an end that somebody has asked for, the disk, and defects of the server. They pass, or somebody mends
-// them: no message is given up for a full disk.
-var aboutDatabase = []string{"08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "XX"}
-
 // refusesContent tells whether the error of a statement is about its arguments: data exceptions (22), violated constraints (23), limits
 // of a row or an index (54), what triggers raise, with whatever code, and what pgx cannot encode, for which it has no type.
 func refusesContent(err error) bool {
@@ -38,8 +32,16 @@ func refusesContent(err error) bool {
 	case len(code) < 2:
 		return false
 	default:
-		return !slices.Contains(aboutDatabase, code[:2])
+		return !isAboutDatabase(code[:2])
 	}
+}
+
+// isAboutDatabase tells whether a class of errors says nothing about what was to be stored (PostgreSQL, Appendix A): a lost connection, a
+// statement that cannot be run, a read-only or a broken session, a login, a missing schema or table or right, a victim of a deadlock, too
+// few resources, an object in use, an end that somebody has asked for, the disk, and defects of the server. They pass, or somebody mends
+// them: no message is given up for a full disk.
+func isAboutDatabase(class string) bool {
+	return slices.Contains([]string{"08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "XX"}, class)
 }
 
 // storable returns nil for a time that RFC 3339 cannot write.
