@@ -143,7 +143,8 @@ func (r *record) refusal(fp Fingerprint, rest time.Duration) (*Response, error) 
 }
 
 const (
-	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed. $9 is for how long it
+	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed. It tells whether it has
+	// written. $9 is for how long it
 	// waits for a lock at the key, "" in the transaction of somebody else.
 	completeClaim = `WITH done AS (
     UPDATE {schema}.idempotency_keys SET state = 'completed', status = $4, headers = $5::json, body = $6, omitted = $7,
@@ -156,7 +157,7 @@ const (
 ), steps AS (DELETE FROM {schema}.idempotency_step s USING done WHERE s.key_hash = done.key_hash)
 SELECT true FROM done
 UNION ALL
-SELECT true FROM {schema}.idempotency_keys WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'completed'`
+SELECT false FROM {schema}.idempotency_keys WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'completed'`
 
 	// releaseClaim leaves no owner: a renewal that was given up may still be on its way.
 	releaseClaim = `UPDATE {schema}.idempotency_keys k SET locked_until = clock_timestamp(), owner = NULL, state = CASE WHEN EXISTS (
@@ -180,10 +181,14 @@ func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 		return err
 	}
 	args := append(c.fence(), resp.Status, headers, body, omitted, c.store.cfg.TTL.Seconds(), c.patience(tx))
-	_, committed := tx.(*bun.DB)
+	pool, committed := tx.(*bun.DB)
 	write := func(ctx context.Context) error {
-		var done bool
-		return c.store.confirmed.QueryRow(ctx, tx, completeClaim, args, &done)
+		var written bool
+		err := c.store.confirmed.QueryRow(ctx, tx, completeClaim, args, &written)
+		if err == nil && committed && !written {
+			err = c.store.run.AwaitStandby(ctx, pool)
+		}
+		return err
 	}
 	if committed {
 		err = c.insist(ctx, write)

@@ -19,47 +19,82 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
+// replicated is a store in a server whose COMMITs wait for a standby. Its pool has one connection.
+type replicated struct {
+	*idempotency.Store
+
+	primary *pgtest.Own
+	base    *pgtest.DB
+	pool    *bun.DB
+}
+
+func newReplicated(t *testing.T) *replicated {
+	t.Helper()
+	r := &replicated{primary: pgtest.Start(t, nil)}
+	r.primary.Standby(t)
+	r.base = r.primary.Migrated(t)
+	cfg, err := pgx.ParseConfig(r.base.DSN)
+	require.NoError(t, err)
+	r.pool = bun.NewDB(sql.OpenDB(pgsql.NewConnector(*cfg)), pgdialect.New())
+	t.Cleanup(func() { _ = r.pool.Close() })
+	r.pool.SetMaxOpenConns(1)
+	r.Store = idempotency.NewStore(&idempotency.Config{Schema: r.base.Schema})
+	return r
+}
+
+// waits returns how many sessions wait for the standby with a statement like that.
+func (r *replicated) waits(t *testing.T, like string) int {
+	t.Helper()
+	return count(t, r.base, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '"+like+"'")
+}
+
 // An answer is stored without a transaction around it, and the caller gives up while the standby has not confirmed it. Nobody may find
 // it and tell a client: the standby may take over without it.
 func TestAnswerThatTheStandbyDoesNotConfirm(t *testing.T) {
-	primary := pgtest.Start(t, nil)
-	primary.Standby(t)
-	base := primary.Migrated(t)
-	cfg, err := pgx.ParseConfig(base.DSN)
-	require.NoError(t, err)
-	db := bun.NewDB(sql.OpenDB(pgsql.NewConnector(*cfg)), pgdialect.New())
-	defer db.Close()
-	store := idempotency.NewStore(&idempotency.Config{Schema: base.Schema})
-	key, err := store.Key(idempotency.Scope{Tenant: "t", Anonymous: true, Method: "POST", Path: "/", Key: "k"})
-	require.NoError(t, err)
-	db.SetMaxOpenConns(1)
+	r := newReplicated(t)
+	key := keyOf(t, r.Store, "k")
 	var conn *pgconn.PgConn
-	_, err = pgsql.Native(t.Context(), db, func(c *pgx.Conn) error {
+	_, err := pgsql.Native(t.Context(), r.pool, func(c *pgx.Conn) error {
 		conn = c.PgConn()
 		return nil
 	})
 	require.NoError(t, err)
-	var fp idempotency.Fingerprint
 	lookup := func() *idempotency.Response {
-		found, err := store.Lookup(t.Context(), base.DB, key, fp)
+		found, err := r.Lookup(t.Context(), r.base.DB, key, one)
 		require.NoError(t, err)
 		return found
 	}
-	waits := func() (n int) {
-		require.NoError(t, base.NewRaw("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(t.Context(), &n))
-		return n
-	}
 
-	release := primary.Stall(t)
+	release := r.primary.Stall(t)
 	ctx, giveUp := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- store.Complete(ctx, db, key, fp, idempotency.Response{Status: 409}) }()
-	require.Eventually(t, func() bool { return waits() == 1 }, time.Minute, 5*time.Millisecond)
+	go func() { ended <- r.Complete(ctx, r.pool, key, one, idempotency.Response{Status: 409}) }()
+	require.Eventually(t, func() bool { return r.waits(t, "%") == 1 }, time.Minute, 5*time.Millisecond)
 	giveUp()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	<-conn.CleanupDone() // a cancel request would have been sent
 	require.Nil(t, lookup())
-	require.Equal(t, 1, waits())
+	require.Equal(t, 1, r.waits(t, "%"))
 	release()
 	require.Eventually(t, func() bool { return lookup() != nil }, time.Minute, 5*time.Millisecond)
+}
+
+// The session is ended while it waits for the standby. The repeat finds that the answer is written, and says so when the standby has it.
+func TestRepeatedCompleteWaitsForTheStandby(t *testing.T) {
+	r := newReplicated(t)
+	c := claim(t, r.Store, r.pool, keyOf(t, r.Store, "k"), idempotency.WithLease(time.Hour))
+	release := r.primary.Stall(t)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Complete(t.Context(), r.pool, idempotency.Response{Status: 200}) }()
+	require.Eventually(t, func() bool { return r.waits(t, "%") == 1 }, time.Minute, 5*time.Millisecond)
+	require.Equal(t, 1, count(t, r.base, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
+	for r.waits(t, "%pg_logical_emit_message%") == 0 && soon(t.Context()) {
+		select {
+		case err := <-ended:
+			require.Fail(t, "it has not waited", "%v", err)
+		default:
+		}
+	}
+	release()
+	require.NoError(t, <-ended)
 }

@@ -43,6 +43,17 @@ func onTrouble(conn bun.Conn, fn func(*pgx.Conn, *Trouble)) {
 	})
 }
 
+// AwaitStandby is [AwaitStandby] on a connection of the pool, for what is found to be written already: whoever wrote it may have seen
+// the wait end.
+func (r *Runner) AwaitStandby(ctx context.Context, pool *bun.DB) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return AwaitStandby(ctx, conn)
+}
+
 // Confirmed returns a runner for statements that must not be lost in a failover once Exec or QueryRow has said that they are done.
 // Outside of a transaction their COMMIT is like that of a unit of work: it waits for the synchronous standby, and nobody sees it before.
 //
