@@ -16,16 +16,23 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// A transaction has locked the rows. Whoever waits for it and gives up leaves no session at the server, which no limit of the pool
-// would count, and no statement that is carried out when nobody expects it any more.
-func TestStatementThatIsGivenUpLeavesNoSession(t *testing.T) {
-	db := pgtest.Migrated(t)
+// oneConnection returns a pool as config.OpenDB opens it, with one connection, which the server knows by the name of the schema.
+func oneConnection(t *testing.T, db *pgtest.DB) *bun.DB {
+	t.Helper()
 	cfg, err := pgx.ParseConfig(db.DSN)
 	require.NoError(t, err)
 	cfg.RuntimeParams["application_name"] = db.Schema
 	pool := bun.NewDB(sql.OpenDB(pgsql.NewConnector(*cfg)), pgdialect.New())
-	defer pool.Close()
+	t.Cleanup(func() { _ = pool.Close() })
 	pool.SetMaxOpenConns(1)
+	return pool
+}
+
+// A transaction has locked the rows. Whoever waits for it and gives up leaves no session at the server, which no limit of the pool
+// would count, and no statement that is carried out when nobody expects it any more.
+func TestStatementThatIsGivenUpLeavesNoSession(t *testing.T) {
+	db := pgtest.Migrated(t)
+	pool := oneConnection(t, db)
 	store := newStore(t, db, 0)
 	waiting := func() int {
 		return count(t, db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+db.Schema+"' AND wait_event_type = 'Lock'")

@@ -144,8 +144,7 @@ func (r *record) refusal(fp Fingerprint, rest time.Duration) (*Response, error) 
 
 const (
 	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed. It tells whether it has
-	// written. $9 is for how long it
-	// waits for a lock at the key, "" in the transaction of somebody else.
+	// written. $9 is for how long it waits for a lock at the key, "" in the transaction of somebody else.
 	completeClaim = `WITH done AS (
     UPDATE {schema}.idempotency_keys SET state = 'completed', status = $4, headers = $5::json, body = $6, omitted = $7,
         completed_at = t.now, locked_until = NULL,
@@ -186,7 +185,7 @@ func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 		var written bool
 		err := c.store.confirmed.QueryRow(ctx, tx, completeClaim, args, &written)
 		if err == nil && committed && !written {
-			err = c.store.run.AwaitStandby(ctx, pool)
+			err = pgsql.AwaitStandbyOn(ctx, pool)
 		}
 		return err
 	}

@@ -4,7 +4,6 @@ package idempotency_test
 
 import (
 	"context"
-	"database/sql"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -33,11 +31,7 @@ func newReplicated(t *testing.T) *replicated {
 	r := &replicated{primary: pgtest.Start(t, nil)}
 	r.primary.Standby(t)
 	r.base = r.primary.Migrated(t)
-	cfg, err := pgx.ParseConfig(r.base.DSN)
-	require.NoError(t, err)
-	r.pool = bun.NewDB(sql.OpenDB(pgsql.NewConnector(*cfg)), pgdialect.New())
-	t.Cleanup(func() { _ = r.pool.Close() })
-	r.pool.SetMaxOpenConns(1)
+	r.pool = oneConnection(t, r.base)
 	r.Store = idempotency.NewStore(&idempotency.Config{Schema: r.base.Schema})
 	return r
 }

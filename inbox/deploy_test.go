@@ -178,11 +178,16 @@ func TestWhatOnlyALaterBuildKnowsIsNoDeadLetter(t *testing.T) {
 	}
 }
 
-func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
-	for name, wrap := range map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
+// plainAndLeased are the two ways in which a handler of one message is wrapped.
+func plainAndLeased() map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler {
+	return map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
 		"plain":  func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
 		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) },
-	} {
+	}
+}
+
+func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
+	for name, wrap := range plainAndLeased() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			box := w.hasty(func(c *inbox.Config) { c.DeployWait = time.Millisecond })
@@ -200,10 +205,7 @@ func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
 
 // A message may have waited for a week behind another one, or failed for another reason, before a rollback makes it unknown.
 func TestWaitForABuildCountsFromWhenTheMessageWasUnknown(t *testing.T) {
-	for name, wrap := range map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
-		"plain":  func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
-		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) },
-	} {
+	for name, wrap := range plainAndLeased() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			box := w.hasty(func(c *inbox.Config) { c.DeployWait = time.Hour })

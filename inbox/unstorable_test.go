@@ -171,10 +171,7 @@ func failsLaterForGood() messaging.Handler {
 }
 
 func TestDeadLetterOfAParkedMessageThatIsRefusedIsStoredWithLess(t *testing.T) {
-	for name, wrap := range map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
-		"plain":  func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
-		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) },
-	} {
+	for name, wrap := range plainAndLeased() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.refusing("inbox_dead", "octet_length(payload) <= 64 * 1024 AND sequence = 0 AND message_id ~ '^[ -~]*$'")

@@ -67,8 +67,8 @@ SELECT d.lane, d.seq, coalesce(d.ordering_key, '') FROM {schema}.outbox_dead d
 WHERE %s ORDER BY d.lane, d.seq LIMIT %s`
 
 	// touchLanes locks the lanes, in their order as everybody else does, and tells their owners that the blocks they know
-	// are not those of the database any more. Until the transaction
-	// ends, no other one changes the blocks, held or dead rows of these lanes.
+	// are not those of the database any more. Until the transaction ends, no other one changes the blocks, held or dead
+	// rows of these lanes.
 	touchLanes = `
 WITH mine AS MATERIALIZED (
 	SELECT lane FROM {schema}.outbox_lane WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR NO KEY UPDATE)

@@ -198,7 +198,8 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	}
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
-	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+	now, _, err := w.r.mark.latest(ctx, w.r.store)
+	if err != nil {
 		return 0, err // the next pass asks again
 	}
 	w.trial = nil
@@ -210,7 +211,7 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	if p.failed != nil {
 		return 0, p.failed
 	}
-	if now, _ := w.r.mark.generation(); now != p.generation {
+	if now != p.generation {
 		return 0, nil
 	}
 	if !p.fresh {

@@ -77,10 +77,10 @@ func (w *worker) settleOwed(ctx context.Context) (settled int, err error) {
 	if len(w.unsettled) == 0 {
 		return 0, nil
 	}
-	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+	now, _, err := w.r.mark.latest(ctx, w.r.store)
+	if err != nil {
 		return 0, err
 	}
-	now, _ := w.r.mark.generation()
 	all := w.unsettled
 	w.unsettled = nil
 	for i, u := range all {

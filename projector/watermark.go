@@ -79,6 +79,15 @@ func (m *watermark) take(now outbox.Mark) {
 	}
 }
 
+// latest is generation after [watermark.observe]: for what must not rest on a server that has gone.
+func (m *watermark) latest(ctx context.Context, store *outbox.Store) (n int, incarnation string, err error) {
+	if err := m.observe(ctx, store); err != nil {
+		return 0, "", err
+	}
+	n, incarnation = m.generation()
+	return n, incarnation, nil
+}
+
 // generation changes when what the lanes' cursors rest on became void. incarnation is that of the server.
 func (m *watermark) generation() (n int, incarnation string) {
 	m.mu.Lock()

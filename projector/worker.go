@@ -144,10 +144,10 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 		w.due = dueTime{} // unknown when they come back
 		return nil, nil
 	}
-	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+	now, incarnation, err := w.r.mark.latest(ctx, w.r.store)
+	if err != nil {
 		return nil, err
 	}
-	now, incarnation := w.r.mark.generation()
 	for _, l := range w.mine() {
 		if w.generation != now || l.on != incarnation { // or the lane was claimed from a server that has crashed since
 			l.startAnew(incarnation)
@@ -161,10 +161,10 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 // isSameServer looks at the sequence unless that was done a moment before, because a pass may take long. It tells whether the
 // cursors still hold. If not, the next pass comes at once and begins at the heads.
 func (w *worker) isSameServer(ctx context.Context) (bool, error) {
-	if err := w.r.mark.observe(ctx, w.r.store); err != nil {
+	now, _, err := w.r.mark.latest(ctx, w.r.store)
+	if err != nil {
 		return false, err
 	}
-	now, _ := w.r.mark.generation()
 	if now != w.generation {
 		w.nudge()
 	}

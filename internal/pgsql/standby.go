@@ -43,9 +43,9 @@ func onTrouble(conn bun.Conn, fn func(*pgx.Conn, *Trouble)) {
 	})
 }
 
-// AwaitStandby is [AwaitStandby] on a connection of the pool, for what is found to be written already: whoever wrote it may have seen
+// AwaitStandbyOn is [AwaitStandby] on a connection of the pool, for what is found to be written already: whoever wrote it may have seen
 // the wait end.
-func (r *Runner) AwaitStandby(ctx context.Context, pool *bun.DB) error {
+func AwaitStandbyOn(ctx context.Context, pool *bun.DB) error {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return err

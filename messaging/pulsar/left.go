@@ -17,22 +17,26 @@ type entryOf struct {
 // left are the messages that the consumer left at the broker, by entry and place in their batch. The broker counts entries.
 type left map[entryOf]map[int32]struct{}
 
-func (l left) add(rc *receipt) {
+// entry returns where the message is stored, and its place there.
+func (rc *receipt) entry() (e entryOf, place int32) {
 	id := rc.message.ID()
-	e := entryOf{id.PartitionIdx(), id.LedgerID(), id.EntryID()}
+	return entryOf{id.PartitionIdx(), id.LedgerID(), id.EntryID()}, id.BatchIdx()
+}
+
+func (l left) add(rc *receipt) {
+	e, place := rc.entry()
 	if l[e] == nil {
 		l[e] = map[int32]struct{}{}
 	}
-	l[e][id.BatchIdx()] = struct{}{}
+	l[e][place] = struct{}{}
 }
 
 func (l left) remove(rc *receipt) {
 	if len(l) == 0 {
 		return
 	}
-	id := rc.message.ID()
-	e := entryOf{id.PartitionIdx(), id.LedgerID(), id.EntryID()}
-	delete(l[e], id.BatchIdx())
+	e, place := rc.entry()
+	delete(l[e], place)
 	if len(l[e]) == 0 {
 		delete(l, e)
 	}
