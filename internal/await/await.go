@@ -1,0 +1,101 @@
+// Package await waits for events in tests.
+//
+// A wait has no pace: it ends when what is waited for is there, however busy the machine is. Its limit is reached only where
+// something is broken. A test that has waited for a minute prints what it waits for, and once more each minute; under make test
+// and make nightly this is seen at once.
+package await
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+const (
+	// limit is the longest wait.
+	limit = 10 * time.Minute
+	// poll is the time between two looks at a condition.
+	poll = 5 * time.Millisecond
+	// word is the time between two lines about a wait.
+	word = time.Minute
+)
+
+// TB is what is needed of a testing.TB.
+type TB interface {
+	Helper()
+	Name() string
+	Errorf(format string, args ...any)
+	FailNow()
+}
+
+// True waits until ok returns true. It calls ok in the test's own goroutine, so ok may fail the test. What is waited for is said by
+// a format and its arguments.
+func True(t TB, ok func() bool, what string, args ...any) {
+	t.Helper()
+	w := begin(t, what, args)
+	defer w.end()
+	for !ok() {
+		if !w.pause(poll) {
+			w.fail(t)
+		}
+	}
+}
+
+// Receive waits for a value from a channel. A channel that is closed gives the zero value.
+func Receive[T any](t TB, from <-chan T, what string, args ...any) (v T) {
+	t.Helper()
+	w := begin(t, what, args)
+	defer w.end()
+	for {
+		select {
+		case v = <-from:
+			return v
+		case <-w.words.C:
+			w.say()
+		case <-w.limit.C:
+			w.fail(t)
+		}
+	}
+}
+
+type wait struct {
+	test  string
+	what  string
+	since time.Time
+	words *time.Ticker
+	limit *time.Timer
+}
+
+func begin(t TB, what string, args []any) *wait {
+	if len(args) > 0 {
+		what = fmt.Sprintf(what, args...)
+	}
+	return &wait{test: t.Name(), what: what, since: time.Now(), words: time.NewTicker(word), limit: time.NewTimer(limit)}
+}
+
+func (w *wait) end() {
+	w.words.Stop()
+	w.limit.Stop()
+}
+
+// pause returns false when the limit is reached.
+func (w *wait) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-w.words.C:
+		w.say()
+	case <-w.limit.C:
+		return false
+	}
+	return true
+}
+
+func (w *wait) say() {
+	fmt.Fprintf(os.Stderr, "%s has waited %s for: %s\n", w.test, time.Since(w.since).Round(time.Second), w.what)
+}
+
+func (w *wait) fail(t TB) {
+	t.Helper()
+	t.Errorf("waited %s in vain for: %s", limit, w.what)
+	t.FailNow()
+}
