@@ -7,13 +7,16 @@
 //   - Pulsar: PULSAR_URL, with the admin address in PULSAR_ADMIN_URL (port 8080 of the same host); a distribution in the user's cache folder; else the
 //     official one, fetched once (245 MB) with Maven. Java 17 and Maven are installed with apt-get where that is possible.
 //
+// [Start] returns both, for programs that run others.
+//
 // Which one it was is said in one line. A server that was started here has a data folder of its own below the temporary
 // folder and listens on free ports of 127.0.0.1. Durability is as the server's makers set it: PostgreSQL syncs at each
-// commit, a standalone Pulsar does not sync its journal and survives the loss of its process, not of power.
+// commit, unless the caller asks for less ([Options].Volatile); a standalone Pulsar does not sync its journal and survives the
+// loss of its process, not of power.
 //
 // # Guarantees
 //
-// Nothing has to be called before or besides these two functions: no hook in main or TestMain. PostgreSQL refuses to run
+// Nothing has to be called before or besides these functions: no hook in main or TestMain. PostgreSQL refuses to run
 // as root, so for root it runs as nobody.
 //
 // A server never outlives the process that started it, SIGKILL of that process included: a watchdog process waits for the

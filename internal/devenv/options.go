@@ -3,6 +3,7 @@ package devenv
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"time"
 )
@@ -19,6 +20,13 @@ type Options struct {
 	// Out receives one line about the server that was found, and the progress of a download if it is a terminal.
 	// Default: os.Stderr.
 	Out io.Writer
+
+	// Own starts a server also where DATABASE_URL or PULSAR_URL names one: for a test that kills it. Default: false.
+	Own bool
+
+	// Volatile starts a PostgreSQL with fsync and full_page_writes off, which is faster where disks are slow. Its data survives
+	// the kill of its processes, and not that of the machine. Default: false.
+	Volatile bool
 
 	// StartTimeout bounds a start, from the launch of the program to its first answer. Default: 10m.
 	StartTimeout time.Duration
@@ -49,6 +57,16 @@ func withDefaults(o *Options) Options {
 		opts.FetchTimeout = DefaultFetchTimeout
 	}
 	return opts
+}
+
+// settings returns those of PostgreSQL.
+func (o Options) settings() map[string]string {
+	if !o.Volatile {
+		return o.PostgresSettings
+	}
+	settings := map[string]string{"fsync": "off", "full_page_writes": "off"}
+	maps.Copy(settings, o.PostgresSettings)
+	return settings
 }
 
 func (o Options) sayf(format string, args ...any) {

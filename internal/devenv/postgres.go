@@ -30,14 +30,14 @@ type PostgresServer struct {
 // Postgres finds or starts a PostgreSQL. The caller stops it.
 func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
 	opts := withDefaults(options)
-	if dsn := os.Getenv("DATABASE_URL"); dsn != "" {
+	if dsn := os.Getenv("DATABASE_URL"); dsn != "" && !opts.Own {
 		return runningPostgres(ctx, opts, dsn)
 	}
 	as, err := unprivileged()
 	if err != nil {
 		return nil, err
 	}
-	p := &PostgresServer{server: server{name: "postgresql", as: as, timeout: opts.StartTimeout}, settings: opts.PostgresSettings}
+	p := &PostgresServer{server: server{name: "postgresql", as: as, timeout: opts.StartTimeout}, settings: opts.settings()}
 	if err := p.prepare("QUIT"); err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ type PulsarServer struct {
 // Pulsar finds or starts an Apache Pulsar. The caller stops it.
 func Pulsar(ctx context.Context, options *Options) (*PulsarServer, error) {
 	opts := withDefaults(options)
-	if address := os.Getenv("PULSAR_URL"); address != "" {
+	if address := os.Getenv("PULSAR_URL"); address != "" && !opts.Own {
 		return runningPulsar(ctx, opts, address)
 	}
 	java, err := provideJava(ctx, opts)

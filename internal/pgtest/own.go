@@ -19,8 +19,7 @@ type Own struct {
 // Start starts a server with settings, as with postgres -c. It is gone when the test ends.
 func Start(t *testing.T, settings map[string]string) *Own {
 	t.Helper()
-	t.Setenv("DATABASE_URL", "")
-	server, err := devenv.Postgres(context.Background(), &devenv.Options{Out: t.Output(), PostgresSettings: settings})
+	server, err := devenv.Postgres(context.Background(), &devenv.Options{Own: true, Out: t.Output(), PostgresSettings: settings})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {

@@ -27,7 +27,7 @@ func URL(t testing.TB) string {
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
 		// Not t.Context: the server outlives the test that asks first.
-		shared.server, shared.err = devenv.Postgres(context.Background(), nil)
+		shared.server, shared.err = devenv.Postgres(context.Background(), &devenv.Options{Volatile: true})
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)

@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
@@ -38,33 +36,14 @@ func run(ctx context.Context, command []string) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var (
-		postgres *devenv.PostgresServer
-		pulsar   *devenv.PulsarServer
-	)
-	defer func() {
-		if postgres != nil {
-			err = errors.Join(err, postgres.Stop())
-		}
-		if pulsar != nil {
-			err = errors.Join(err, pulsar.Stop())
-		}
-	}()
-	start, startCtx := errgroup.WithContext(ctx)
-	start.Go(func() (err error) {
-		postgres, err = devenv.Postgres(startCtx, nil)
-		return err
-	})
-	start.Go(func() (err error) {
-		pulsar, err = devenv.Pulsar(startCtx, nil)
-		return err
-	})
-	if err := start.Wait(); err != nil {
+	servers, err := devenv.Start(ctx, &devenv.Options{Volatile: true})
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, servers.Stop()) }()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+postgres.URL, "PULSAR_URL="+pulsar.URL, "PULSAR_ADMIN_URL="+pulsar.AdminURL)
+	cmd.Env = append(os.Environ(), servers.Env()...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
 	return cmd.Run()
