@@ -1,20 +1,16 @@
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-TEST_ALL := go test -race -count=1 -timeout 25m -p 2 $$(go list ./... | grep -v /internal/endurance)
-# These provoke races of pulsar-client-go with itself, see messaging/pulsar/trouble_test.go and race_test.go.
-TEST_WITHOUT_RACE := go test -count=1 -timeout 10m -run "^TestTopic.*UnderLoad$$|^TestLoopOutlivesItsTopic$$|^TestConformance$$/^unbatched$$|^TestConformance$$/^batched$$/lost_connection" ./messaging/pulsar
-# Whole services in several processes under load, and a broker that is killed: alone, or they starve.
-TEST_ENDURANCE := go test -count=1 -timeout 20m ./internal/endurance
-
-.PHONY: help test lint fmt bench quickstart
+.PHONY: help test nightly lint fmt bench quickstart
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
-test: ## run all tests with -race, on a PostgreSQL and a Pulsar that are found or started
-	go run ./internal/devenv/withservers sh -c '$(TEST_ALL) && $(TEST_WITHOUT_RACE) && $(TEST_ENDURANCE)'
-	@if [ -f bench/go.mod ]; then echo go -C bench vet ./... && go -C bench vet ./...; fi
+test: ## run all tests, on a PostgreSQL and a Pulsar that are found or started
+	go run ./internal/suite
+
+nightly: ## run all tests at full size, with the race detector and fresh seeds; NIGHTLY_SEED=n repeats a run
+	go run ./internal/suite -nightly
 
 lint: $(GOLANGCI) ## run the linters; each one that is off has its reason in .golangci.yml
 	$(GOLANGCI) run

@@ -1,0 +1,93 @@
+// Command suite runs the tests of this module, and says what it uses, how long it takes and what failed:
+//
+//	go run ./internal/suite            # make test
+//	go run ./internal/suite -nightly   # make nightly
+//
+// It starts one PostgreSQL and one Pulsar for all packages, or uses those of DATABASE_URL and PULSAR_URL. While tests run it
+// prints the package that has ended, the output of each test that failed, what a test waits for after a minute, and each minute
+// the tests that have run for longer than two. At the end stands a table of the packages with their times.
+//
+// A nightly run draws its seed, or takes that of NIGHTLY_SEED, and ends with one line:
+//
+//	nightly seed=8157 rounds=120394 failed=0
+//
+// rounds is how often tests of chance have drawn, failed is the number of tests that failed. The exit code is 1 if there is one.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/devenv"
+)
+
+func main() {
+	nightly := flag.Bool("nightly", false, "all tests at full size, with the race detector and fresh seeds")
+	flag.Parse()
+	if err := run(context.Background(), os.Stdout, *nightly); err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+		os.Exit(1)
+	}
+}
+
+// errFailed means that the run has said all about its failures.
+var errFailed = errors.New("tests failed, see above")
+
+func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	steps := testSteps()
+	var seed string
+	if nightly {
+		if seed = os.Getenv(seedVariable); seed == "" {
+			seed = strconv.FormatUint(rand.Uint64N(1_000_000), 10) // short enough to be typed
+		}
+		steps = nightlySteps(seed)
+	}
+	sayWhatIsUsed(out, steps, seed)
+	begun := time.Now()
+	servers, err := devenv.Start(ctx, &devenv.Options{Out: out, Volatile: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, servers.Stop()) }()
+	fmt.Fprintf(out, "servers are up after %s\n", seconds(time.Since(begun)))
+
+	r := newReport(out)
+	for _, s := range steps {
+		if err := s.run(ctx, servers.Env(), r); err != nil {
+			return err
+		}
+	}
+	r.printTimes(time.Since(begun))
+	if nightly {
+		fmt.Fprintf(out, "nightly seed=%s rounds=%d failed=%d\n", seed, r.rounds, r.failed)
+	}
+	if r.failed > 0 {
+		return errFailed
+	}
+	return nil
+}
+
+func sayWhatIsUsed(out io.Writer, steps []step, seed string) {
+	fmt.Fprintf(out, "%s, %d cores\n", runtime.Version(), runtime.NumCPU())
+	if seed != "" {
+		fmt.Fprintf(out, "seed: %s=%s\n", seedVariable, seed)
+	}
+	for i, s := range steps {
+		fmt.Fprintf(out, "step %d of %d: %s: go %s\n", i+1, len(steps), s.what, strings.Join(s.args, " "))
+	}
+}
+
+func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/nightly"
+)
+
+const (
+	// long is how long a test runs before it is named.
+	long = 2 * time.Minute
+	// lookAround is the time between two lists of such tests.
+	lookAround = time.Minute
+	// failed is an action of go test -json.
+	failed = "fail"
+)
+
+// event is a line of go test -json; see go doc test2json.
+type event struct { //nolint:tagliatelle // the names are those of go test
+	Action     string  `json:"Action"`
+	Package    string  `json:"Package"`
+	ImportPath string  `json:"ImportPath"`
+	Test       string  `json:"Test"`
+	Output     string  `json:"Output"`
+	Elapsed    float64 `json:"Elapsed"`
+	Key        string  `json:"Key"`
+	Value      string  `json:"Value"`
+}
+
+type testID struct{ pkg, test string }
+
+// report says what happens, and counts.
+type report struct {
+	out      io.Writer
+	now      func() time.Time
+	since    map[testID]time.Time
+	output   map[testID][]string
+	packages []pkgTime
+	tests    int
+	rounds   int
+	failed   int
+	failedIn map[string]bool // by package
+}
+
+type pkgTime struct {
+	name string
+	took time.Duration
+}
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, now: time.Now, since: map[testID]time.Time{}, output: map[testID][]string{}, failedIn: map[string]bool{}}
+}
+
+// read reports one call of go test -json, until it ends.
+func (r *report) read(from io.Reader) error {
+	lines := make(chan []byte)
+	read := make(chan error, 1)
+	go func() {
+		in := bufio.NewReader(from)
+		for {
+			line, err := in.ReadBytes('\n')
+			if len(line) > 0 {
+				lines <- line
+			}
+			if err != nil {
+				close(lines)
+				if err == io.EOF {
+					err = nil
+				}
+				read <- err
+				return
+			}
+		}
+	}()
+	tick := time.NewTicker(lookAround)
+	defer tick.Stop()
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return <-read
+			}
+			r.line(line)
+		case <-tick.C:
+			r.sayWhatTakesLong()
+		}
+	}
+}
+
+func (r *report) line(line []byte) {
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		fmt.Fprintf(r.out, "%s", line) // of a command that is no test
+		return
+	}
+	id := testID{short(cmp.Or(e.Package, e.ImportPath)), e.Test}
+	switch e.Action {
+	case "run":
+		r.since[id] = r.now()
+	case "output", "build-output":
+		r.keep(id, e.Output)
+	case "attr":
+		if n, err := strconv.Atoi(e.Value); err == nil && e.Key == nightly.RoundsAttr {
+			r.rounds += n
+		}
+	case "pass", "skip", failed:
+		r.end(id, e)
+	case "build-fail": // its package fails as well
+		fmt.Fprint(r.out, strings.Join(r.output[id], ""))
+	}
+}
+
+// keep keeps what a test says until it has failed; what it waits for is said at once.
+func (r *report) keep(id testID, text string) {
+	if strings.Contains(text, " has waited ") {
+		fmt.Fprintf(r.out, "%s: %s", id.pkg, text)
+	}
+	r.output[id] = append(r.output[id], text)
+}
+
+func (r *report) end(id testID, e event) {
+	delete(r.since, id)
+	took := time.Duration(e.Elapsed * float64(time.Second))
+	switch {
+	case id.test == "" && took > 0:
+		fmt.Fprintf(r.out, "%-5s%8s  %s\n", map[string]string{"pass": "ok", failed: "FAIL", "skip": "-"}[e.Action], seconds(took), id.pkg)
+		r.packages = append(r.packages, pkgTime{id.pkg, took})
+	case id.test != "" && !strings.Contains(id.test, "/"):
+		r.tests++
+	}
+	if e.Action == failed {
+		r.failure(id)
+	} else {
+		delete(r.output, id)
+	}
+}
+
+// failure prints what a test and its sub-tests said. A package fails with its tests, and counts only if none of them did: it may
+// have ended in the middle of one.
+func (r *report) failure(id testID) {
+	if id.test == "" {
+		if r.failedIn[id.pkg] {
+			return
+		}
+	} else if strings.Contains(id.test, "/") {
+		return
+	}
+	r.failedIn[id.pkg] = true
+	r.fail(fmt.Sprintf("%s %s\n%s", id.pkg, id.test, strings.Join(r.said(id), "")))
+}
+
+// said returns the output of a test and its sub-tests that have not passed, or of all such tests of a package.
+func (r *report) said(id testID) (all []string) {
+	var ids []testID
+	for other := range r.output {
+		if other.pkg == id.pkg && (id.test == "" || other.test == id.test || strings.HasPrefix(other.test, id.test+"/")) {
+			ids = append(ids, other)
+		}
+	}
+	slices.SortFunc(ids, func(a, b testID) int { return cmp.Compare(a.test, b.test) })
+	for _, other := range ids {
+		all = append(all, r.output[other]...)
+	}
+	return all
+}
+
+func (r *report) fail(what string) {
+	r.failed++
+	fmt.Fprintln(r.out, "FAIL", what)
+}
+
+func (r *report) sayWhatTakesLong() {
+	now := r.now()
+	for id, since := range r.since {
+		if took := now.Sub(since); took >= long && !strings.Contains(id.test, "/") {
+			fmt.Fprintf(r.out, "... %s has run for %s: %s\n", id.test, took.Round(time.Second), id.pkg)
+		}
+	}
+}
+
+// printTimes prints the packages, the slowest one first.
+func (r *report) printTimes(all time.Duration) {
+	slices.SortStableFunc(r.packages, func(a, b pkgTime) int { return cmp.Compare(b.took, a.took) })
+	fmt.Fprintln(r.out, "\ntime of each package:")
+	for _, p := range r.packages {
+		fmt.Fprintf(r.out, "%9s  %s\n", seconds(p.took), p.name)
+	}
+	fmt.Fprintf(r.out, "%d tests in %s, failed: %d\n", r.tests, seconds(all), r.failed)
+}
+
+// short leaves out what all packages have in common.
+func short(pkg string) string {
+	name := strings.TrimPrefix(pkg, "github.com/oncebox/oncebox")
+	return cmp.Or(strings.TrimPrefix(name, "/"), "oncebox")
+}
