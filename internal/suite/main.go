@@ -53,7 +53,9 @@ func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 		if seed = os.Getenv(seedVariable); seed == "" {
 			seed = strconv.FormatUint(rand.Uint64N(1_000_000), 10) // short enough to be typed
 		}
-		steps = nightlySteps(seed)
+		if steps, err = nightlySteps(ctx, seed); err != nil {
+			return err
+		}
 	}
 	sayWhatIsUsed(out, steps, seed)
 	begun := time.Now()

@@ -24,7 +24,7 @@ const (
 )
 
 // event is a line of go test -json; see go doc test2json.
-type event struct { //nolint:tagliatelle // the names are those of go test
+type event struct {
 	Action     string  `json:"Action"`
 	Package    string  `json:"Package"`
 	ImportPath string  `json:"ImportPath"`

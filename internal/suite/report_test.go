@@ -118,3 +118,12 @@ func TestStep(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, step{args: []string{"version"}}.run(ctx, nil, newReport(&strings.Builder{})), context.Canceled)
 }
+
+func TestFuzzTargetsAreFound(t *testing.T) {
+	t.Chdir("../..")
+	steps, err := fuzzSteps(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, steps, step{what: "event.FuzzDecode", args: []string{
+		"test", "-json", "-run=^$", "-fuzz=^FuzzDecode$", "-fuzztime=30s", "github.com/oncebox/oncebox/event",
+	}})
+}

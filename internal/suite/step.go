@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -13,6 +15,8 @@ const seedVariable = "NIGHTLY_SEED"
 
 const everything = "./..."
 
+var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w*)\(`)
+
 // step is one call of go.
 type step struct {
 	what string
@@ -20,25 +24,56 @@ type step struct {
 	env  []string
 }
 
+func goTest(args ...string) []string { return append([]string{"test", "-json"}, args...) }
+
 // testSteps are those of make test.
 func testSteps() []step {
 	return []step{
 		// More packages than cores: most tests wait.
-		{what: "all packages", args: []string{"test", "-json", "-count=1", "-timeout=25m", "-p=4", everything}},
+		{what: "all packages", args: goTest("-count=1", "-timeout=25m", "-p=4", everything)},
 		{what: "the benchmarks compile", args: []string{"-C", "bench", "vet", everything}},
 	}
 }
 
 // nightlySteps are those of make nightly.
-func nightlySteps(seed string) []step {
+func nightlySteps(ctx context.Context, seed string) ([]step, error) {
 	env := []string{seedVariable + "=" + seed}
-	return []step{
+	fuzz, err := fuzzSteps(ctx)
+	return append([]step{
 		{
 			what: "all packages at full size, with the race detector", env: env,
-			args: []string{"test", "-json", "-race", "-tags=nightly", "-count=1", "-timeout=3h", "-p=2", everything},
+			args: goTest("-race", "-tags=nightly", "-count=1", "-timeout=3h", "-p=2", everything),
 		},
-		{what: "the benchmarks compile", args: []string{"-C", "bench", "vet", everything}},
+	}, fuzz...), err
+}
+
+// fuzzSteps look for input that breaks a function, one step per target: go fuzzes one at a time. What they find is written to
+// testdata/fuzz, and tried by make test from then on.
+func fuzzSteps(ctx context.Context) (steps []step, err error) {
+	list, err := exec.CommandContext(ctx, "go", "list", "-f",
+		`{{$p := .}}{{range .TestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}{{"\n"}}{{end}}`+
+			`{{range .XTestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}{{"\n"}}{{end}}`, everything).Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the files of tests: %w", err)
 	}
+	for line := range strings.Lines(string(list)) {
+		pkg, file, found := strings.Cut(strings.TrimSpace(line), " ")
+		if !found {
+			continue // between two packages
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("look for fuzz targets: %w", err)
+		}
+		for _, target := range fuzzTarget.FindAllSubmatch(text, -1) {
+			name := string(target[1])
+			steps = append(steps, step{
+				what: short(pkg) + "." + name,
+				args: goTest("-run=^$", "-fuzz=^" + name + "$", "-fuzztime=30s", pkg),
+			})
+		}
+	}
+	return steps, nil
 }
 
 // run reports what the tests do, and returns an error if they cannot be run.
