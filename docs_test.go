@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -50,25 +49,40 @@ func TestDocumentationIsCompiled(t *testing.T) {
 	require.NotZero(t, blocks)
 }
 
-// Every test that docs/testing.md names exists.
+// Every test that docs/testing.md names exists, and is run by make test unless the page says (nightly).
 func TestNamedTestsExist(t *testing.T) {
 	page, err := os.ReadFile("docs/testing.md")
 	require.NoError(t, err)
-	named := regexp.MustCompile("`([a-z/]+)\\.(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
+	named := regexp.MustCompile("`([a-z/]+)\\.(Test\\w+)`( \\(nightly)?").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, named)
 	for _, name := range named {
-		folder, test := name[1], name[2]
-		files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-		require.NoError(t, err)
-		found := slices.ContainsFunc(files, func(file string) bool {
-			source, err := os.ReadFile(file)
-			require.NoError(t, err)
-			return strings.Contains(string(source), "\nfunc "+test+"(t *testing.T) {")
-		})
-		if !found {
+		folder, test, marked := name[1], name[2], name[3] != ""
+		source := sourceOf(t, folder, test)
+		onlyNightly := strings.HasPrefix(source, "//go:build") && strings.Contains(strings.SplitN(source, "\n", 2)[0], "nightly")
+		switch {
+		case source == "":
 			t.Errorf("docs/testing.md names %s.%s, which does not exist", folder, test)
+		case onlyNightly && !marked:
+			t.Errorf("docs/testing.md names %s.%s, which only make nightly runs: add (nightly) to it", folder, test)
+		case marked && !onlyNightly && !strings.Contains(source, "nightly."):
+			t.Errorf("docs/testing.md says (nightly) of %s.%s, which is the same in make test", folder, test)
 		}
 	}
+}
+
+// sourceOf returns the file that holds a test, "" if there is none.
+func sourceOf(t *testing.T, folder, test string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if strings.Contains(string(source), "\nfunc "+test+"(t *testing.T) {") {
+			return string(source)
+		}
+	}
+	return ""
 }
 
 // flat drops indentation and empty lines: a block may be a part of a function.
