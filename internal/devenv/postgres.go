@@ -97,7 +97,7 @@ func (p *PostgresServer) listen(as *url.Userinfo) {
 		"-D", p.data, "-p", strconv.Itoa(p.port),
 		"-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories=" + p.folder,
-		"-c", "max_connections=200",
+		"-c", "max_connections=400",
 		"-c", "shared_buffers=128MB",
 		"-c", "max_wal_size=1GB",
 	}

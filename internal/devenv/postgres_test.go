@@ -23,7 +23,7 @@ func TestPostgresServesAndStops(t *testing.T) {
 
 	require.Regexp(t, `\APostgreSQL: (binaries on this machine, .*/bin|binaries in the user's cache folder, [0-9.]+), port \d+\n\z`, said.String())
 	require.Equal(t, "on", queryOne(t, p.URL, "SHOW fsync"))
-	require.Equal(t, "200", queryOne(t, p.URL, "SHOW max_connections"))
+	require.Equal(t, "400", queryOne(t, p.URL, "SHOW max_connections"))
 	require.Equal(t, "127.0.0.1", queryOne(t, p.URL, "SHOW listen_addresses"))
 
 	require.NoError(t, p.Stop())

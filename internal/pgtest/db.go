@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 )
 
-// maxConns is what one test may open, so that tests in parallel stay below the server's 200.
+// maxConns is what one test may open, so that tests in parallel stay below the server's 400.
 const maxConns = 20
 
 // DB is a pool of connections to a schema of its own, which is first in the search path.

@@ -10,10 +10,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/await"
 )
 
 // Crash kills all processes of the server at once, as a crash of its machine does, and starts it again.
@@ -53,11 +54,11 @@ func (s *Own) KillSession(t testing.TB) {
 	victim, other := s.connect(t), s.connect(t)
 	require.NoError(t, syscall.Kill(int(victim.PgConn().PID()), syscall.SIGKILL))
 	// The server ends all other sessions, and then takes none before it has recovered.
-	require.Eventually(t, func() bool { return other.Ping(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool { return other.Ping(t.Context()) != nil }, "the server ends the other sessions")
+	await.True(t, func() bool {
 		conn, err := pgx.Connect(t.Context(), s.URL)
 		return err == nil && conn.Close(t.Context()) == nil
-	}, time.Minute, 20*time.Millisecond)
+	}, "the server has recovered")
 }
 
 // Stall stops what the server sends to its standby: nothing is confirmed until the standby is released, or ever if the server

@@ -3,11 +3,11 @@ package pgtest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
@@ -86,8 +86,8 @@ func (s *Own) exec(t testing.TB, statement string) {
 func (s *Own) await(t testing.TB, question string) {
 	t.Helper()
 	conn := s.connect(t)
-	require.Eventually(t, func() (is bool) {
+	await.True(t, func() (is bool) {
 		return conn.QueryRow(t.Context(), question).Scan(&is) == nil && is
-	}, time.Minute, 20*time.Millisecond, question)
+	}, "%s", question)
 	require.NoError(t, conn.Close(t.Context()))
 }

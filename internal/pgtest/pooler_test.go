@@ -4,12 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -104,7 +104,7 @@ func TestPoolerCancels(t *testing.T) {
 		ended <- err
 	}()
 	const asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE ?"
-	require.Eventually(t, func() bool { return count(t, db, asleep, "%-- "+db.Schema) > 0 }, time.Minute, time.Millisecond)
+	await.True(t, func() bool { return count(t, db, asleep, "%-- "+db.Schema) > 0 }, "the statement runs")
 	require.NoError(t, conn.PgConn().CancelRequest(context.Background()))
 	require.Equal(t, "57014", pgsql.Code(<-ended))
 	require.Equal(t, 1, ask[int](t, conn, "SELECT 1"), "the connection is there still")
