@@ -12,13 +12,14 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // The caller gives up at any point: before, during or after any of the calls to the server. Then either there is an
 // error and nothing is stored, or there is none and all of it is.
 func TestCancelledAnywhere(t *testing.T) {
-	const seeds = 200
 	s := newService(t, nil)
 	f := &faults{}
 	pool := s.broken(t, f)
@@ -41,8 +42,8 @@ func TestCancelledAnywhere(t *testing.T) {
 	total := calls
 
 	committed, failed := 0, 0
-	for seed := range seeds {
-		rng := rand.New(rand.NewPCG(uint64(seed), 0))
+	for seed := range nightly.Seeds(t, 200, 5000) {
+		rng := rand.New(rand.NewPCG(seed, 0))
 		point, when := rng.IntN(total), rng.IntN(3)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var during sync.WaitGroup
@@ -81,7 +82,7 @@ func TestCancelledAnywhere(t *testing.T) {
 	}
 	require.NotZero(t, committed)
 	require.NotZero(t, failed)
-	t.Logf("%d calls to the server; of %d units %d were committed and %d were not", total, seeds, committed, failed)
+	t.Logf("%d calls to the server; of %d units %d were committed and %d were not", total, committed+failed, committed, failed)
 }
 
 func TestCancelledBeforeCommit(t *testing.T) {
@@ -180,7 +181,7 @@ func TestCancelledWhileWaitingForAConnection(t *testing.T) {
 			return nil
 		})
 	}()
-	require.Eventually(t, func() bool { return pool.Stats().WaitCount == 1 }, waitFor, poll)
+	await.True(t, func() bool { return pool.Stats().WaitCount == 1 }, "the unit waits for a connection")
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	require.NoError(t, held.Close())

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -25,11 +27,11 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 	})
 	n.mendWhenAsked(s.service)
 	happened := map[string]int{}
-	for seed := range 500 {
-		rng := rand.New(rand.NewPCG(uint64(seed), 7))
+	for seed := range nightly.Seeds(t, 500, 5000) {
+		rng := rand.New(rand.NewPCG(seed, 7))
 		n.mend()
-		require.Eventually(t, func() bool { return s.pool.PingContext(t.Context()) == nil }, waitFor, poll)
-		id, events := fmt.Sprint("seed ", seed), seed%2
+		await.True(t, func() bool { return s.pool.PingContext(t.Context()) == nil }, "the network is mended")
+		id, events := fmt.Sprint("seed ", seed), int(seed%2)
 		err := s.manager(nil, s.pool, s.batch).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 			b := &pgx.Batch{}
 			var xid string

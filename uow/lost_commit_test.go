@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -346,9 +347,9 @@ func TestOutcomeOnAnotherTimeline(t *testing.T) {
 		pid := c.Conn().PgConn().PID()
 		err := executeThenFail(c, commit)
 		// As long as the session goes on, the server is the one that it was.
-		require.Eventually(t, func() bool {
+		await.True(t, func() bool {
 			return lines(t, s, "SELECT count(*)::text FROM pg_stat_activity WHERE pid = ?", pid)[0] == "0"
-		}, waitFor, poll)
+		}, "the session has ended")
 		return err
 	}}
 	_, err := change(t.Context(), s.manager(nil, s.broken(t, f), s.sink), newAccount("a", "one"), "x")

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -89,9 +90,9 @@ func TestSessionThatWasIdleForTooLong(t *testing.T) {
 			pid := lines(t, u.DB(), "SELECT pg_backend_pid()::text")[0]
 			_, err := u.DB().ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = '10ms'")
 			require.NoError(t, err)
-			require.Eventually(t, func() bool {
+			await.True(t, func() bool {
 				return len(lines(t, s.DB, "SELECT pid::text FROM pg_stat_activity WHERE pid = "+pid)) == 0
-			}, time.Minute, time.Millisecond)
+			}, "the session has ended")
 		}
 		return note(ctx, u, "x")
 	})
@@ -146,9 +147,9 @@ func TestAllConnectionsAreLost(t *testing.T) {
 	list := "{" + strings.Join(pids, ",") + "}"
 	_, err := s.Exec("SELECT pg_terminate_backend(p) FROM unnest(?::int[]) p", list)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		return len(lines(t, s, "SELECT pid::text FROM pg_stat_activity WHERE pid = ANY (?::int[])", list)) == 0
-	}, waitFor, poll)
+	}, "the session has ended")
 	cfg := quick()
 	cfg.Retry.MaxAttempts = 2
 	tries := 0

@@ -9,19 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/uow"
-)
-
-const (
-	waitFor = time.Minute
-	poll    = 5 * time.Millisecond
 )
 
 func TestMain(m *testing.M) { pgtest.MainIgnoring(m, pgtest.LeftByToxiproxy()) }
@@ -133,7 +128,7 @@ func (s *service) requireNothing(t *testing.T) {
 // the background.
 func requireGivenBack(t *testing.T, pool *bun.DB, of string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return pool.Stats().InUse == 0 }, waitFor, poll, "%s: a connection was not given back", of)
+	await.True(t, func() bool { return pool.Stats().InUse == 0 }, "%s: a connection was not given back", of)
 }
 
 // line is how tests see an event: "account 7 v2 hello", or "topic hello" if it is of no aggregate.

@@ -9,16 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // TestModel runs random programs of units, savepoints, aggregates, failures, panics, cancels and retries on PostgreSQL and on
-// a model of a few lines, and compares what is there in the end. -rapid.checks says how many.
+// a model of a few lines, and compares what is there in the end.
 func TestModel(t *testing.T) {
 	s := newService(t, quick())
 	happened := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 5000, func(t *rapid.T) {
 		_, err := s.DB.Exec("TRUNCATE notes, sunk")
 		require.NoError(t, err)
 		s.sink.committed = nil

@@ -19,6 +19,8 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -147,13 +149,15 @@ func TestNetworkCutAnywhere(t *testing.T) {
 	n := s.network(t)
 	n.mendWhenAsked(s)
 	units := s.manager(nil, n.pool, s.sink)
-	committed, failed, seed := 0, 0, 0
-	for ; seed < 120 || s.lost() == 0; seed++ {
-		require.Less(t, seed, 10_000, "no answer to COMMIT was lost")
-		rng := rand.New(rand.NewPCG(uint64(seed), 1))
+	committed, failed := 0, 0
+	for seed := range nightly.Seeds(t, 10_000, 10_000) {
+		if committed+failed >= nightly.N(120, 2000) && s.lost() > 0 {
+			break
+		}
+		rng := rand.New(rand.NewPCG(seed, 1))
 		n.mend()
 		text := fmt.Sprint("seed ", seed)
-		require.Eventually(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, waitFor, poll)
+		await.True(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, "the network is mended")
 		if rng.IntN(2) == 0 {
 			n.cut("downstream", rng.IntN(800))
 		} else {
@@ -173,7 +177,8 @@ func TestNetworkCutAnywhere(t *testing.T) {
 		}
 		require.Zero(t, n.pool.Stats().InUse, "seed %d", seed)
 	}
-	t.Logf("of %d units %d were committed and %d were not; %d answers to COMMIT were lost", seed, committed, failed, s.lost())
+	t.Logf("of %d units %d were committed and %d were not; %d answers to COMMIT were lost", committed+failed, committed, failed, s.lost())
+	require.NotZero(t, s.lost(), "no answer to COMMIT was lost")
 	require.NotZero(t, committed)
 	require.NotZero(t, failed)
 }
@@ -193,14 +198,14 @@ func TestCommitCutAt500Points(t *testing.T) {
 	together.pool = pipelined(t, strings.Replace(s.DSN, n.Upstream, n.Listen, 1))
 	n.mendWhenAsked(s.service)
 	happened := map[string]int{}
-	for seed := range 500 {
-		rng := rand.New(rand.NewPCG(uint64(seed), 3))
+	for seed := range nightly.Seeds(t, 500, 5000) {
+		rng := rand.New(rand.NewPCG(seed, 3))
 		way, direction, bytes := n, []string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(20)
 		if seed%2 == 1 {
 			way, bytes = &together, rng.IntN(120)
 		}
 		n.mend()
-		require.Eventually(t, func() bool { return way.pool.PingContext(t.Context()) == nil }, waitFor, poll)
+		await.True(t, func() bool { return way.pool.PingContext(t.Context()) == nil }, "the network is mended")
 		cut := func() { n.cut(direction, bytes) }
 		sink := uow.Sink(&cutter{&probeSink{tableSink: s.sink}, cut})
 		if way == &together {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -21,11 +23,11 @@ func TestCommitCutBeforeAPooler(t *testing.T) {
 	s.DSN = direct
 	n.mendWhenAsked(s)
 	happened := map[string]int{}
-	for seed := range 120 {
-		rng := rand.New(rand.NewPCG(uint64(seed), 11))
+	for seed := range nightly.Seeds(t, 120, 2000) {
+		rng := rand.New(rand.NewPCG(seed, 11))
 		n.mend()
 		text := fmt.Sprint("seed ", seed)
-		require.Eventually(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, waitFor, poll)
+		await.True(t, func() bool { return n.pool.PingContext(t.Context()) == nil }, "the network is mended")
 		cut := func() { n.cut([]string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(20)) }
 		units := s.manager(nil, n.pool, &cutter{&probeSink{tableSink: s.sink}, cut})
 		_, err := change(t.Context(), units, newAccount(text, "one"), text)

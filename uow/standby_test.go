@@ -17,6 +17,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/uow"
@@ -86,6 +87,7 @@ func (r *replicated) whenAsked(fn func()) {
 // The standby says nothing for longer than the unit waits. Nobody may be told that the transaction is committed, nor see it: the
 // standby may take over without it.
 func TestCommitThatTheStandbyDoesNotConfirm(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t)
 	r.eachPool(t, func(t *testing.T, pool *bun.DB) {
 		patiently(t, time.Second, func(timeout time.Duration) bool {
@@ -98,7 +100,7 @@ func TestCommitThatTheStandbyDoesNotConfirm(t *testing.T) {
 			require.ErrorIs(t, err, uow.ErrCommitUnknown)
 			require.Empty(t, r.accounts(t), "it waits still")
 			release()
-			require.Eventually(t, func() bool { return len(r.accounts(t)) == 1 }, waitFor, poll, "it was not ended")
+			await.True(t, func() bool { return len(r.accounts(t)) == 1 }, "it was not ended")
 			return true
 		})
 	})
@@ -106,6 +108,7 @@ func TestCommitThatTheStandbyDoesNotConfirm(t *testing.T) {
 
 // It is confirmed late, while the unit asks.
 func TestCommitThatTheStandbyConfirmsLate(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t)
 	r.eachPool(t, func(t *testing.T, pool *bun.DB) {
 		patiently(t, time.Second, func(timeout time.Duration) bool {
@@ -124,12 +127,13 @@ func TestCommitThatTheStandbyConfirmsLate(t *testing.T) {
 
 // An administrator ends the wait. PostgreSQL calls the COMMIT a success, with a warning.
 func TestWaitForTheStandbyThatIsEnded(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t)
 	end := func(t *testing.T) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		await.True(t, func() bool {
 			return len(lines(t, r, "SELECT pg_cancel_backend(pid)::text FROM pg_stat_activity WHERE wait_event = 'SyncRep'")) > 0
-		}, waitFor, poll)
+		}, "the wait for the standby is ended")
 	}
 	r.eachPool(t, func(t *testing.T, pool *bun.DB) {
 		for _, confirmed := range []bool{false, true} {
@@ -159,6 +163,7 @@ func TestWaitForTheStandbyThatIsEnded(t *testing.T) {
 
 // The standby takes over without the transaction.
 func TestStandbyTakesOverWithoutTheTransaction(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t)
 	patiently(t, time.Second, func(timeout time.Duration) bool {
 		r.primary.Stall(t)

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/leaktest"
 )
 
@@ -118,11 +118,11 @@ func sharedCopy(t *testing.T) string {
 
 func requireGone(t *testing.T, pid int, folder string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !runs(pid) }, 2*time.Minute, 20*time.Millisecond, "process %d is gone", pid)
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool { return !runs(pid) }, "process %d is gone", pid)
+	await.True(t, func() bool {
 		_, err := os.Stat(folder)
 		return os.IsNotExist(err)
-	}, 2*time.Minute, 20*time.Millisecond, "folder %s is gone", folder)
+	}, "folder %s is gone", folder)
 }
 
 // runs reports whether a process exists that has not ended. In a container nobody may collect what has ended.

@@ -15,9 +15,9 @@ import (
 )
 
 func TestPostgresServesAndStops(t *testing.T) {
-	t.Setenv("DATABASE_URL", "")
+	t.Parallel()
 	var said bytes.Buffer
-	p, err := Postgres(t.Context(), &Options{Out: &said})
+	p, err := Postgres(t.Context(), &Options{Own: true, Out: &said})
 	require.NoError(t, err)
 	defer p.Stop()
 
@@ -33,6 +33,7 @@ func TestPostgresServesAndStops(t *testing.T) {
 }
 
 func TestPostgresKeepsItsDataOverAKill(t *testing.T) {
+	t.Parallel()
 	p := ownPostgres(t)
 	queryOne(t, p.URL, "CREATE TABLE things AS SELECT 'kept' AS name")
 	require.NoError(t, p.Kill())
@@ -46,6 +47,7 @@ func TestPostgresKeepsItsDataOverAKill(t *testing.T) {
 }
 
 func TestPostgresPasswordIsNeeded(t *testing.T) {
+	t.Parallel()
 	p := ownPostgres(t)
 	cfg, err := pgx.ParseConfig(p.URL)
 	require.NoError(t, err)
@@ -55,6 +57,7 @@ func TestPostgresPasswordIsNeeded(t *testing.T) {
 }
 
 func TestFetchedPostgresServes(t *testing.T) {
+	t.Parallel()
 	as, err := unprivileged()
 	require.NoError(t, err)
 	opts := withDefaults(nil)
@@ -71,12 +74,14 @@ func TestFetchedPostgresServes(t *testing.T) {
 }
 
 func TestPostgresEndsWithItsStarter(t *testing.T) {
+	t.Parallel()
 	s := startHelper(t, "postgres", nil)
 	require.NoError(t, s.cmd.Process.Kill())
 	requireGone(t, s.pid, s.folder)
 }
 
 func TestPostgresStartsForANormalUser(t *testing.T) {
+	t.Parallel()
 	nobody, err := unprivileged()
 	require.NoError(t, err)
 	s := startHelper(t, "postgres", nobody)
@@ -87,6 +92,7 @@ func TestPostgresStartsForANormalUser(t *testing.T) {
 }
 
 func TestPostgresThatDoesNotStartShowsItsLog(t *testing.T) {
+	t.Parallel()
 	p := ownPostgres(t)
 	require.NoError(t, p.Kill())
 	command := p.command
@@ -101,6 +107,7 @@ func TestPostgresThatDoesNotStartShowsItsLog(t *testing.T) {
 }
 
 func TestPostgresThatDoesNotAnswerEndsTheWait(t *testing.T) {
+	t.Parallel()
 	p := ownPostgres(t)
 	ready := p.ready
 	var began bool
@@ -118,6 +125,15 @@ func TestPostgresThatDoesNotAnswerEndsTheWait(t *testing.T) {
 			require.ErrorContains(t, err, "database system is ready to accept connections")
 		}
 	}
+}
+
+func TestVolatilePostgresDoesNotSync(t *testing.T) {
+	t.Parallel()
+	p, err := Postgres(t.Context(), &Options{Own: true, Volatile: true, PostgresSettings: map[string]string{"work_mem": "5MB"}})
+	require.NoError(t, err)
+	defer p.Stop()
+	require.Equal(t, "off", queryOne(t, p.URL, "SHOW fsync"))
+	require.Equal(t, "5MB", queryOne(t, p.URL, "SHOW work_mem"))
 }
 
 func TestPostgresOfSomebodyElse(t *testing.T) {
@@ -145,8 +161,7 @@ func TestPostgresOfSomebodyElseDoesNotAnswer(t *testing.T) {
 // ownPostgres starts a server for this test alone.
 func ownPostgres(t *testing.T) *PostgresServer {
 	t.Helper()
-	t.Setenv("DATABASE_URL", "")
-	p, err := Postgres(t.Context(), nil)
+	p, err := Postgres(t.Context(), &Options{Own: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Stop()) })
 	return p
