@@ -129,9 +129,6 @@ func (i *Inbox) actOnOne(ctx context.Context, d deed, key DeadKey) error {
 	if err := errors.Join(d.by.validate(d.action), err); err != nil {
 		return wrapErr(what, err)
 	}
-	if err := i.placeDead(ctx); err != nil {
-		return wrapErr(what, err)
-	}
 	w := &pgsql.Where{}
 	w.Add("d.message_key = %s::uuid AND d.consumer = %s::text AND d.tenant_id = %s::text AND d.source = %s::text", args...)
 	b, err := i.act(ctx, d, w, 1)
@@ -168,9 +165,6 @@ func (i *Inbox) actOnAll(ctx context.Context, d deed, filter DeadFilter, bulk *B
 
 // sweep goes over all that the filter selects, batch by batch.
 func (i *Inbox) sweep(ctx context.Context, d deed, filter DeadFilter, size int, progress func(int64)) (moved int64, err error) {
-	if err := i.placeDead(ctx); err != nil {
-		return 0, wrapErr(d.action+" dead letters", err)
-	}
 	var last *place
 	for {
 		w := filter.where()

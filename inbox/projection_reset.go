@@ -36,7 +36,7 @@ WITH dead AS (
 ), keys AS (
 	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text
 ), both_of_them AS (
-	SELECT ` + movedColumns + `, coalesce(key_lock, hashtextextended(message_key::text, 0)) AS key_lock, coalesce(seq, 0) AS seq FROM dead
+	SELECT ` + movedColumns + `, key_lock, seq FROM dead
 	UNION ALL SELECT ` + movedColumns + `, key_lock, seq FROM parked
 )
 INSERT INTO {schema}.inbox_parked (consumer, ` + movedColumns + `, key_lock)

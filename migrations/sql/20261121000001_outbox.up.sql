@@ -1,27 +1,19 @@
--- The outbox. Unsent rows only live in "outbox": the happy path is one INSERT and one DELETE, never an UPDATE.
--- Every name is unqualified on purpose: the schema is the first one of the search_path.
+-- The outbox: events from the commit that recorded them to the day on which they are forgotten.
+-- Needs 20261121000000_oncebox.up.sql and no other file.
+--
+-- Unsent rows live in outbox only: a row that is published at once costs one INSERT and one DELETE, never an UPDATE. Rows that wait
+-- move to outbox_held, rows that were given up to outbox_dead, published rows to outbox_sent.
 
--- Which files were applied. Each one enters itself at its end, whatever tool applies it.
-CREATE TABLE oncebox_migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
-
--- Makes functions that name the schema: {schema} in the template becomes the first one of the search_path, as an identifier. At
--- the beginning of a literal the quotes that the name may have are doubled.
-CREATE FUNCTION oncebox_create(template text) RETURNS void LANGUAGE plpgsql AS $f$
-DECLARE
-    here CONSTANT text := quote_ident(current_schema()::text);
-BEGIN
-    EXECUTE replace(replace(template, '''{schema}', '''' || replace(here, '''', '''''')), '{schema}', here);
-END $f$;
-
--- One row: what every writer and reader must agree on. Lanes and hash never change under existing rows.
+-- What every writer and reader must agree on. Lanes and hash never change under existing rows.
 CREATE TABLE outbox_layout (
-    only_one      boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
-    lanes         smallint NOT NULL CHECK (lanes > 0 AND lanes & (lanes - 1) = 0),
-    hash_version  smallint NOT NULL CHECK (hash_version > 0),
+    only_one     boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
+    lanes        smallint NOT NULL CHECK (lanes > 0 AND lanes & (lanes - 1) = 0),
+    hash_version smallint NOT NULL CHECK (hash_version > 0),
     -- First half of the keys of the advisory locks that put the commits of one ordering key in order.
-    lock_space    integer  NOT NULL,
-    -- A stored copy of the database that wakes up elsewhere carries the same id.
-    deployment_id uuid     NOT NULL DEFAULT gen_random_uuid()
+    lock_space   integer  NOT NULL,
+    -- Whose database this is: outbox.Config.Deployment. A copy of the database that runs elsewhere carries the name along, and
+    -- projectors of another name publish nothing from it. NULL: no projector has set a name.
+    deployment   text     CHECK (deployment <> '')
 );
 INSERT INTO outbox_layout (lanes, hash_version, lock_space)
 VALUES (64, 1, hashtext('oncebox.outbox.' || current_schema()::text));
@@ -29,24 +21,27 @@ VALUES (64, 1, hashtext('oncebox.outbox.' || current_schema()::text));
 -- CACHE 1: with more, sessions would hand out numbers from blocks of their own and order would be lost.
 CREATE SEQUENCE outbox_seq AS bigint CACHE 1;
 
+-- Events that are not published yet. The only CHECK is that of the lane, because a row in a negative lane would never be seen:
+-- PostgreSQL reads the text of each CHECK anew for every statement that writes a row, and five more would double the cost of the
+-- INSERT. Envelopes are validated before they come here.
 CREATE TABLE outbox (
-    -- The transaction's id is assigned before the number is drawn: whoever sees all transactions up to an id finished
-    -- has therefore seen all numbers drawn by them. The low-water mark of the relay rests on this.
+    -- The transaction's id is assigned before the number is drawn. So a reader that sees all transactions up to an id finished has
+    -- seen all numbers that they drew. The low-water mark of the relay rests on this.
     seq               bigint      NOT NULL DEFAULT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('outbox_seq') END,
     id                uuid        NOT NULL,
     occurred_at       timestamptz NOT NULL,
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     not_before        timestamptz,
     expires_at        timestamptz,
-    aggregate_version bigint      NOT NULL DEFAULT 0 CHECK (aggregate_version >= 0),
-    schema_version    integer     NOT NULL DEFAULT 1 CHECK (schema_version > 0),
+    aggregate_version bigint      NOT NULL DEFAULT 0,
+    schema_version    integer     NOT NULL DEFAULT 1,
     lane              smallint    NOT NULL CHECK (lane >= 0),
-    max_attempts      smallint             CHECK (max_attempts > 0),
-    retry_count       smallint    NOT NULL DEFAULT 0 CHECK (retry_count >= 0), -- refusals by the broker
-    crashes           smallint    NOT NULL DEFAULT 0 CHECK (crashes >= 0),     -- projectors that died over it
+    max_attempts      smallint,                       -- NULL: as configured
+    retry_count       smallint    NOT NULL DEFAULT 0, -- refusals by the broker
+    crashes           smallint    NOT NULL DEFAULT 0, -- crashes of projectors while they published it
     tenant_id         text        NOT NULL,
     topic             text        NOT NULL,
-    ordering_key      text,       -- NULL: unordered
+    ordering_key      text,                           -- NULL: unordered
     aggregate_type    text        NOT NULL DEFAULT '',
     aggregate_id      text        NOT NULL DEFAULT '',
     event_type        text        NOT NULL,
@@ -57,10 +52,11 @@ CREATE TABLE outbox (
     dedup_key         text,
     event_metadata    json        NOT NULL DEFAULT '{}',
     payload           bytea       NOT NULL,
-    PRIMARY KEY (lane, seq) -- the only index: 64 right edges, one per lane, serve insert, fetch and delete
+    -- The only index: its 64 right edges, one per lane, serve insert, fetch and delete.
+    PRIMARY KEY (lane, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
 
--- Who publishes what. Lane numbers are unique over all groups: group g owns the lanes g*64 .. g*64+63.
+-- Which projector publishes what. Lane numbers are unique over all groups: group g owns the lanes g*64 .. g*64+63.
 CREATE TABLE outbox_lane (
     lane        smallint    PRIMARY KEY,
     grp         smallint    NOT NULL DEFAULT 0,
@@ -68,25 +64,13 @@ CREATE TABLE outbox_lane (
     epoch       bigint      NOT NULL DEFAULT 0,           -- counts owners; part of every fence
     lease_until timestamptz NOT NULL DEFAULT '-infinity',
     claimed_seq bigint      NOT NULL DEFAULT 0,           -- rows up to it may be on their way to the broker
+    -- The rows beyond claimed_seq that may be on their way, too: they were taken out of turn, because the rows before them belong
+    -- to a paused topic or to a tenant with a long backlog. The next owner must know them if this one vanishes.
+    picked      bigint[],
     change      bigint      NOT NULL DEFAULT 0,           -- counts what operators did; the owner then reloads its blocks
     empty_to    bigint      NOT NULL DEFAULT 0            -- up to it nothing is unsent, nor ever will be: the next owner begins there
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO outbox_lane (lane) SELECT generate_series(0, 63);
-
--- What becomes of published rows: one row, entered by the first process with a setting. All processes go by it.
-CREATE TABLE outbox_retention (
-    only_one boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
-    is_set   boolean  NOT NULL, -- false: no process has set kept, so the default counts
-    kept     interval,          -- 0: they are deleted on publish; NULL: they are kept for ever
-    archived boolean  NOT NULL  -- processes without outbox.Config.BeforeDrop drop none
-);
-
--- One row, whose id changes when the server crashes and when a standby takes over: both empty all unlogged tables. What the
--- server has committed without waiting for the disk may be forgotten then, and a projector that lives on has to look again.
-CREATE UNLOGGED TABLE outbox_incarnation (
-    only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
-    id       uuid    NOT NULL DEFAULT gen_random_uuid()
-);
 
 -- Projectors that are alive, so that lanes can be shared out evenly.
 CREATE TABLE outbox_projector (
@@ -96,6 +80,13 @@ CREATE TABLE outbox_projector (
     seen_until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
+-- One row, whose id changes when the server crashes and when a standby takes over: both empty all unlogged tables. What the server
+-- has committed without waiting for the disk may be forgotten then, and a projector that lives on has to look again.
+CREATE UNLOGGED TABLE outbox_incarnation (
+    only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+    id       uuid    NOT NULL DEFAULT gen_random_uuid()
+);
+
 -- Rows that wait: refused heads, what follows them under their key, delayed and replayed rows.
 -- A follower has retry_after = infinity: it becomes due when the row before it is settled.
 CREATE TABLE outbox_held (
@@ -104,7 +95,9 @@ CREATE TABLE outbox_held (
     error_message text,
     PRIMARY KEY (lane, seq)
 );
-CREATE INDEX outbox_held_due ON outbox_held (lane, retry_after);
+-- With seq, because a million rows may become due at the same time: a reader that has gone past the rows of a paused topic remembers
+-- the last of them.
+CREATE INDEX outbox_held_due ON outbox_held (lane, retry_after, seq);
 CREATE INDEX outbox_held_key ON outbox_held (lane, ordering_key, seq);
 
 -- The only source of the set of blocked keys.
@@ -119,8 +112,8 @@ CREATE TABLE outbox_block (
     PRIMARY KEY (lane, ordering_key)
 );
 
--- Producers may give one id to several events, so the id is no key. The order of the primary key is that in which many are
--- replayed: of their keys, and of the locks of their lanes.
+-- Dead letters. Producers may give one id to several events, so the id is no key. The primary key is the order in which many dead
+-- letters are replayed: that of their keys, and of the locks of their lanes.
 CREATE TABLE outbox_dead (
     LIKE outbox,
     died_at       timestamptz NOT NULL DEFAULT now(),
@@ -128,24 +121,114 @@ CREATE TABLE outbox_dead (
     PRIMARY KEY (lane, seq)
 );
 CREATE INDEX outbox_dead_id ON outbox_dead (id);
+-- Lists of dead letters, by one property or none, each in the order of its pages.
 CREATE INDEX outbox_dead_order ON outbox_dead (died_at, seq);
+CREATE INDEX outbox_dead_tenant ON outbox_dead (tenant_id, died_at, seq);
+CREATE INDEX outbox_dead_topic ON outbox_dead (topic, died_at, seq);
+CREATE INDEX outbox_dead_type ON outbox_dead (event_type, died_at, seq);
 
--- What was published, in daily partitions (UTC) that are dropped after the retention. The DEFAULT child is there so
--- that no settle can fail for want of a partition.
+-- What was published, in daily partitions (UTC) that are dropped after the retention. The DEFAULT child takes the rows of days
+-- without a partition, so that no settle fails for want of one.
 CREATE TABLE outbox_sent (
     LIKE outbox,
     sent_at timestamptz NOT NULL
 ) PARTITION BY RANGE (sent_at);
 CREATE TABLE outbox_sent_default PARTITION OF outbox_sent DEFAULT;
 
--- Functions that act with the rights of the tables' owner. Three things keep a caller from acting as the owner himself:
--- nobody gets them for free; names are looked up in pg_catalog only, because a function or an operator that somebody planted
--- in another schema wins wherever its arguments fit better, and our own names are qualified; and a table that somebody else
--- made in advance is refused, because it may have triggers. pg_temp is named because unnamed it would come first.
+-- What becomes of published rows: one row, entered by the first process with a setting. All processes go by it.
+CREATE TABLE outbox_retention (
+    only_one boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
+    is_set   boolean  NOT NULL, -- false: no process has set kept, so the default counts
+    kept     interval,          -- 0: they are deleted on publish; NULL: they are kept for ever
+    archived boolean  NOT NULL  -- processes without outbox.Config.BeforeDrop drop none
+);
+
+-- The tenants that have committed an event, entered in the same transaction, until there are 1000: a reader sees the tenants of all
+-- rows that it could have seen before, or that there are many. And which group of lanes, and so of projectors, serves a tenant.
+CREATE TABLE outbox_tenant (
+    tenant_id text        PRIMARY KEY,
+    grp       smallint    NOT NULL DEFAULT 0 CHECK (grp >= 0),
+    since     timestamptz NOT NULL DEFAULT clock_timestamp() -- in this group
+);
+
+-- Counts moves of tenants. A sequence answers as of now and not as of the reader's snapshot: a flush that sees no number here knows
+-- that no tenant ever moved, and does not call outbox_first_lane.
+CREATE SEQUENCE outbox_moves AS bigint;
+
+-- The keys that producers gave their events (event.WithDedupKey), each with the first event of that key. A later event of the same
+-- key is not stored; it is counted here.
+CREATE TABLE outbox_dedup (
+    tenant_id  text        NOT NULL,
+    dedup_key  text        NOT NULL,
+    event_id   uuid        NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    repeats    bigint      NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, dedup_key)
+);
+CREATE INDEX outbox_dedup_age ON outbox_dedup (created_at);
+
+-- What operators did with dead letters, and what the retention removed. Written in the same transaction as the deed.
+CREATE TABLE outbox_audit (
+    id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor      text        NOT NULL CHECK (actor <> ''),
+    action     text        NOT NULL, -- replay, discard, expire
+    event_id   uuid,                 -- NULL: a row of the retention, about as many events as it says
+    events     bigint      NOT NULL DEFAULT 1 CHECK (events > 0),
+    tenant_id  text        NOT NULL,
+    topic      text        NOT NULL,
+    event_type text        NOT NULL,
+    reason     text        NOT NULL DEFAULT ''
+);
+CREATE INDEX outbox_audit_event ON outbox_audit (event_id, id) WHERE event_id IS NOT NULL;
+
+-- All of it as one table, for people and for tools. Names of columns and states are promised.
+-- PUBLISHING is an approximation: the row is one that the owner of a live lease has fetched.
+CREATE VIEW outbox_messages AS
+SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
+       o.payload, o.event_metadata, o.routing_key, o.schema_id, o.schema_version,
+       CASE WHEN (o.seq <= l.claimed_seq OR o.seq = ANY (l.picked)) AND l.owner IS NOT NULL AND l.lease_until > clock_timestamp()
+            THEN 'PUBLISHING' ELSE 'NEW' END AS status,
+       o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message,
+       o.created_at, NULL::timestamptz AS sent_at, o.seq AS sequence
+FROM outbox o LEFT JOIN outbox_lane l ON l.lane = o.lane
+UNION ALL
+SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
+       h.payload, h.event_metadata, h.routing_key, h.schema_id, h.schema_version,
+       CASE WHEN h.retry_count > 0 THEN 'FAILED' ELSE 'NEW' END,
+       h.retry_count, NULLIF(h.retry_after, 'infinity'), h.error_message, h.created_at, NULL, h.seq
+FROM outbox_held h
+UNION ALL
+SELECT d.id, d.tenant_id, d.aggregate_id, d.aggregate_type, d.aggregate_version, d.event_type, d.topic, d.occurred_at,
+       d.payload, d.event_metadata, d.routing_key, d.schema_id, d.schema_version,
+       'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq
+FROM outbox_dead d
+UNION ALL
+SELECT s.id, s.tenant_id, s.aggregate_id, s.aggregate_type, s.aggregate_version, s.event_type, s.topic, s.occurred_at,
+       s.payload, s.event_metadata, s.routing_key, s.schema_id, s.schema_version,
+       'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq
+FROM outbox_sent s;
+
 SELECT oncebox_create($text$
--- Makes the child of one day. false: it was there already, or so many rows of the day lie in the DEFAULT child that they
--- stay there until the retention removes them. wait is the lock_timeout, and the longest stall that waiting here can
--- cause: who waits for a lock on a table makes everybody else wait behind. 55P03: try again.
+-- The first lane of a tenant's group. The caller holds the locks of the ordering keys. A move of the tenant takes them as well, so no
+-- move is under way. VOLATILE gives the look at outbox_tenant a snapshot of its own, taken after the locks. Above READ COMMITTED
+-- there is only the transaction's snapshot; there the row lock fails with 40001 if a tenant moved after that was taken, because each
+-- move updates the row.
+CREATE FUNCTION outbox_first_lane(tenant text) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+DECLARE
+    found integer;
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        PERFORM FROM {schema}.outbox_layout FOR SHARE;
+    END IF;
+    SELECT t.grp * l.lanes INTO found FROM {schema}.outbox_tenant t, {schema}.outbox_layout l WHERE t.tenant_id = tenant;
+    RETURN coalesce(found, 0);
+END $f$;
+
+-- Makes the child of one day. false: it was there already, or so many rows of the day lie in the DEFAULT child that they stay there
+-- until the retention removes them. wait is the lock_timeout, and the longest stall that waiting here can cause: while one session
+-- waits for a lock on a table, all others wait behind it. 55P03: try again.
 CREATE FUNCTION outbox_make_partition(day date, wait interval DEFAULT '50 ms') RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50 ms' AS $f$
 DECLARE
@@ -181,34 +264,31 @@ BEGIN
     EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, child, lo, hi);
     RETURN true;
 END $f$;
-$text$);
-REVOKE ALL ON FUNCTION outbox_make_partition(date, interval) FROM PUBLIC;
 
--- All of it as one table, for people and for tools.
--- PUBLISHING is an approximation: the row is not beyond what the owner of a live lease has fetched last.
-CREATE VIEW outbox_messages AS
-SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
-       o.payload, o.event_metadata, o.routing_key, o.schema_id, o.schema_version,
-       CASE WHEN o.seq <= l.claimed_seq AND l.owner IS NOT NULL AND l.lease_until > clock_timestamp()
-            THEN 'PUBLISHING' ELSE 'NEW' END AS status,
-       o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message,
-       o.created_at, NULL::timestamptz AS sent_at, o.seq AS sequence
-FROM outbox o LEFT JOIN outbox_lane l ON l.lane = o.lane
-UNION ALL
-SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
-       h.payload, h.event_metadata, h.routing_key, h.schema_id, h.schema_version,
-       CASE WHEN h.retry_count > 0 THEN 'FAILED' ELSE 'NEW' END,
-       h.retry_count, NULLIF(h.retry_after, 'infinity'), h.error_message, h.created_at, NULL, h.seq
-FROM outbox_held h
-UNION ALL
-SELECT d.id, d.tenant_id, d.aggregate_id, d.aggregate_type, d.aggregate_version, d.event_type, d.topic, d.occurred_at,
-       d.payload, d.event_metadata, d.routing_key, d.schema_id, d.schema_version,
-       'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq
-FROM outbox_dead d
-UNION ALL
-SELECT s.id, s.tenant_id, s.aggregate_id, s.aggregate_type, s.aggregate_version, s.event_type, s.topic, s.occurred_at,
-       s.payload, s.event_metadata, s.routing_key, s.schema_id, s.schema_version,
-       'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq
-FROM outbox_sent s;
+-- Drops the child of one day. false: there is none. It refuses to touch the last 24 hours, whatever day it is given. See
+-- outbox_make_partition for wait.
+CREATE FUNCTION outbox_drop_partition(day date, wait interval DEFAULT '50 ms') RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50 ms' AS $f$
+DECLARE
+    parent CONSTANT regclass := '{schema}.outbox_sent';
+    child CONSTANT text := '{schema}.outbox_sent_' || to_char(day, 'YYYYMMDD');
+BEGIN
+    IF NOT isfinite(day) OR (day + 1)::timestamp AT TIME ZONE 'UTC' > clock_timestamp() - interval '24 hours' THEN
+        RAISE EXCEPTION 'outbox_drop_partition: % is within the last 24 hours', day USING ERRCODE = '22023';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
+        RETURN false;
+    END IF;
+    PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
+    -- DROP takes this lock as well. Taken first, it makes two that want the same child take turns.
+    LOCK TABLE {schema}.outbox_sent IN ACCESS EXCLUSIVE MODE;
+    IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP TABLE %s', child);
+    RETURN true;
+END $f$;
+$text$);
+REVOKE ALL ON FUNCTION outbox_first_lane(text), outbox_make_partition(date, interval), outbox_drop_partition(date, interval) FROM PUBLIC;
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000001_outbox.up.sql');

@@ -1,0 +1,47 @@
+package migrations_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What no program reads is not made. Statements name what they read as "{schema}.name"; the two names of this package stand
+// in the files and in its own statements.
+func TestEverythingThatIsMadeIsRead(t *testing.T) {
+	comment, made := regexp.MustCompile(`--[^\n]*`), regexp.MustCompile(`(?m)^CREATE (?:UNLOGGED )?(TABLE|VIEW|SEQUENCE|FUNCTION) (\w+)`)
+	var source strings.Builder
+	kinds := map[string]string{}
+	for _, name := range files(t) {
+		sql := comment.ReplaceAllString(text(t, name), "")
+		source.WriteString(sql)
+		for _, m := range made.FindAllStringSubmatch(sql, -1) {
+			require.Empty(t, kinds[m[2]], "%s is made twice, or is one name for two functions", m[2])
+			kinds[m[2]] = m[1]
+		}
+	}
+	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		code, err := os.ReadFile(path)
+		source.Write(code)
+		return err
+	}))
+	require.Greater(t, len(kinds), 40)
+	for name, kind := range kinds {
+		reader := regexp.MustCompile(`\{schema\}\.` + name + `\b`)
+		switch {
+		case strings.HasPrefix(name, "oncebox_"):
+			reader = regexp.MustCompile(`SELECT ` + name + `\(|FROM %s\.` + name)
+		case kind == "SEQUENCE":
+			reader = regexp.MustCompile(`\{schema\}\.` + name + `\b|nextval\('` + name + `'\)`)
+		}
+		require.True(t, reader.MatchString(source.String()), "nothing reads %s %s", kind, name)
+	}
+}
