@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/oncebox/oncebox/migrations"
@@ -22,8 +21,8 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
 	}
-	// Run has logged what Verify warns of.
-	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	// Run has compared the tables.
+	if err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
 		return fmt.Errorf("oncebox: not ready: %w", err)
 	}
 	if err := a.writable.check(ctx, a.db); err != nil {

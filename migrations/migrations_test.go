@@ -157,13 +157,63 @@ func TestOneOfManyApplies(t *testing.T) {
 
 func TestFailedUpLeavesNothingBehind(t *testing.T) {
 	opened := pgtest.Open(t)
-	exec(t, opened, "CREATE TABLE inbox (mine int)")
+	exec(t, opened, "CREATE TYPE inbox AS ENUM ('mine')") // each table has a type of its name
 	err := migrations.Up(t.Context(), opened.DB, &migrations.Config{Schema: opened.Schema})
 	require.ErrorContains(t, err, "migrations: apply 20261121000002_inbox.up.sql to schema \""+opened.Schema+"\"")
-	require.Equal(t, 1, relations(t, opened, opened.Schema), "the table that was in the way, and nothing of the first file")
+	require.Zero(t, relations(t, opened, opened.Schema), "nothing of the files before it")
 
-	exec(t, opened, "DROP TABLE inbox")
+	exec(t, opened, "DROP TYPE inbox")
 	require.NoError(t, migrations.Up(t.Context(), opened.DB, quiet()), "and it can be tried again")
+}
+
+// Tables of somebody else's are told before anything is made.
+func TestNamesThatAreTaken(t *testing.T) {
+	opened := pgtest.Open(t)
+	for _, c := range []struct{ make, says, rename string }{
+		{"CREATE TABLE inbox (mine int)", "table inbox.", "ALTER TABLE " + opened.Schema + ".inbox RENAME TO mine"},
+		{"CREATE VIEW outbox AS SELECT 1 AS one", "view outbox.", "ALTER VIEW " + opened.Schema + ".outbox RENAME TO my_view"},
+		{"CREATE TABLE other (id int); CREATE INDEX outbox_dead_id ON other (id)", "index outbox_dead_id.",
+			"ALTER INDEX " + opened.Schema + ".outbox_dead_id RENAME TO my_index"},
+		{"CREATE FUNCTION inbox_enter(int) RETURNS int LANGUAGE sql AS 'SELECT 1'", "function inbox_enter.",
+			"ALTER FUNCTION " + opened.Schema + ".inbox_enter(integer) RENAME TO my_function"},
+	} {
+		exec(t, opened, c.make)
+		before := relations(t, opened, opened.Schema)
+		err := migrations.Up(t.Context(), opened.DB, &migrations.Config{Schema: opened.Schema})
+		require.ErrorContains(t, err, `migrations: schema "`+opened.Schema+`" has names that oncebox needs`)
+		require.ErrorContains(t, err, c.says)
+		require.ErrorContains(t, err, "Config.Schema, ONCEBOX_SCHEMA")
+		statement, _, _ := strings.Cut(c.rename, " RENAME TO ")
+		require.ErrorContains(t, err, statement)
+		require.Equal(t, before, relations(t, opened, opened.Schema))
+		exec(t, opened, c.rename)
+	}
+	require.NoError(t, migrations.Up(t.Context(), opened.DB, quiet()))
+	require.NoError(t, migrations.Verify(t.Context(), opened.DB, nil))
+}
+
+// A table that was renamed keeps the names of its indexes, which are those of our primary keys.
+func TestTableThatWasRenamed(t *testing.T) {
+	opened := pgtest.Open(t)
+	exec(t, opened, "CREATE TABLE outbox (id int PRIMARY KEY)")
+	exec(t, opened, "ALTER TABLE outbox RENAME TO my_outbox")
+	require.NoError(t, migrations.Up(t.Context(), opened.DB, quiet()))
+	require.Equal(t, "outbox_pkey1", scan[string](t, opened, "SELECT conname FROM pg_constraint WHERE conrelid = 'outbox'::regclass AND contype = 'p'"))
+	require.NoError(t, migrations.Verify(t.Context(), opened.DB, nil))
+}
+
+// Files that this program does not have, beside files that it lacks: these are the tables of another program.
+func TestTablesOfOtherFiles(t *testing.T) {
+	opened := pgtest.Open(t)
+	exec(t, opened, "CREATE TABLE oncebox_migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())")
+	exec(t, opened, "INSERT INTO oncebox_migrations VALUES ('20261121000001_outbox.up.sql'), ('20261121000004_outbox_audit.up.sql')")
+	for _, err := range []error{migrations.Verify(t.Context(), opened.DB, nil), migrations.Up(t.Context(), opened.DB, quiet())} {
+		var missing *migrations.MissingError
+		require.ErrorAs(t, err, &missing)
+		require.Equal(t, []string{"20261121000004_outbox_audit.up.sql"}, missing.Unknown)
+		require.ErrorContains(t, err, "Make its tables anew in an empty schema")
+	}
+	require.Equal(t, 2, relations(t, opened, opened.Schema), "nothing was made beside the table and its index")
 }
 
 func TestCancelledUpLeavesNothingBehind(t *testing.T) {
@@ -202,9 +252,10 @@ func TestVerifySaysWhatToDo(t *testing.T) {
 	require.Equal(t, []string{last}, missing.Missing, "only what is missing")
 }
 
-// An older program meets the tables of a newer one.
+// An older program meets the tables of a newer one, whose files may have changed anything.
 func TestNewerDatabaseIsFine(t *testing.T) {
 	opened := pgtest.Migrated(t)
+	exec(t, opened, "DROP INDEX outbox_held_due")
 	exec(t, opened, "INSERT INTO oncebox_migrations VALUES ('29990101000000_newer.up.sql')")
 	require.NoError(t, migrations.Verify(t.Context(), opened.DB, nil))
 	require.NoError(t, migrations.Up(t.Context(), opened.DB, nil))

@@ -35,7 +35,9 @@ func TestUpToDateNeedsNoRights(t *testing.T) {
 		require.NoError(t, migrations.Verify(t.Context(), db, cfg))
 		require.NoError(t, migrations.Up(t.Context(), db, cfg))
 	}
-	exec(t, opened, "DELETE FROM oncebox_migrations WHERE name LIKE '%inbox%'")
+	exec(t, opened, "DELETE FROM oncebox_migrations WHERE name LIKE '%idempotency%'")
+	exec(t, opened, "DROP TABLE idempotency_step, idempotency_keys, idempotency_audit")
+	exec(t, opened, "DROP FUNCTION idempotency_claim, idempotency_settle_step, idempotency_taken")
 	err := migrations.Up(t.Context(), db, &migrations.Config{Schema: opened.Schema})
 	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "%v", err)
 }

@@ -1,0 +1,157 @@
+package migrations
+
+import (
+	"slices"
+	"strings"
+)
+
+// comparison finds the differences of one schema.
+type comparison struct {
+	place
+
+	sources   map[string]source
+	want, got map[string]fact // by kind and name
+	found     []Difference
+}
+
+// compare returns how a schema differs from what it should be: what is missing or other first, and then what should not be there.
+// What somebody added and what refuses no row of ours is none: a plain index, a column that may be NULL or has a default.
+func compare(p place, made map[string]source, want, got []fact) []Difference {
+	c := &comparison{place: p, sources: made, want: byName(want), got: byName(got)}
+	c.sameConstraints()
+	for _, w := range want {
+		g, there := c.got[key(w)]
+		switch {
+		case w.kind == "option" && there: // its value is the operator's business
+		case there && g.definition == w.definition:
+		case w.kind == "body" && c.got["function "+w.name].definition != c.want["function "+w.name].definition: // told, and mended, with the rest of it
+		case w.kind == "column" && there:
+			c.column(w, g)
+		case there:
+			c.add(w, problem(w, g), c.replace(w, g))
+		case c.lost(w):
+		case w.kind == "reads":
+			c.add(w, "reads nothing of "+w.part()+", should read "+w.definition, c.replace(w, g))
+		default:
+			c.add(w, "is missing", c.create(w))
+		}
+	}
+	for _, g := range got {
+		if _, ours := c.want[key(g)]; !ours {
+			c.extra(g)
+		}
+	}
+	return c.found
+}
+
+func (c *comparison) add(f fact, problem, mend string) {
+	// What one statement mends is told once: a view may have several facts that differ.
+	if !slices.ContainsFunc(c.found, func(d Difference) bool { return d.Object == object(f) && d.Mend == mend }) {
+		c.found = append(c.found, Difference{Object: object(f), Problem: problem, Mend: mend})
+	}
+}
+
+func key(f fact) string { return f.kind + " " + f.name }
+
+func byName(list []fact) map[string]fact {
+	m := map[string]fact{}
+	for _, f := range list {
+		m[key(f)] = f
+	}
+	return m
+}
+
+// sameConstraints takes constraints of one meaning for the same, whatever they are called: PostgreSQL gives a primary key another name
+// where an index has it already, and a table of somebody else's that was renamed keeps the names of its indexes.
+func (c *comparison) sameConstraints() {
+	for k, w := range c.want {
+		if _, there := c.got[k]; there || w.kind != "constraint" {
+			continue
+		}
+		for other, g := range c.got {
+			_, ours := c.want[other]
+			if !ours && g.kind == w.kind && g.relation() == w.relation() && g.definition == w.definition {
+				delete(c.got, other)
+				c.got[k], c.want[other] = w, g
+				break
+			}
+		}
+	}
+}
+
+// lost says that there is nothing to say of a part, because what it belongs to is missing, which is said already.
+func (c *comparison) lost(w fact) bool {
+	var whole string
+	switch w.kind {
+	case "table", "view", "sequence", "function":
+		return false
+	case "reads":
+		whole = "view " + w.relation()
+	case "partition":
+		if _, there := c.got["table "+w.part()]; !there {
+			return true
+		}
+		fallthrough
+	default:
+		whole = "table " + w.relation()
+	}
+	_, there := c.got[whole]
+	return !there
+}
+
+// extra looks at what is there and not ours.
+func (c *comparison) extra(g fact) {
+	if c.detached(g) {
+		return
+	}
+	on := c.ident + "." + g.relation()
+	switch g.kind {
+	case "column":
+		if strings.Contains(g.definition, " NOT NULL") && !hasValue(g) {
+			c.add(g, "is not ours and refuses rows without it", "ALTER TABLE "+on+" ALTER COLUMN "+g.part()+" DROP NOT NULL")
+		}
+	case "constraint":
+		c.add(g, "is not ours and may refuse rows, "+g.definition, "ALTER TABLE "+on+" DROP CONSTRAINT "+g.part())
+	case "index":
+		if strings.HasPrefix(g.definition, "CREATE UNIQUE ") {
+			c.add(g, "is not ours and may refuse rows, because it is unique", "DROP INDEX "+c.ident+"."+g.part())
+		}
+	case "trigger", "rule":
+		c.add(g, "is not ours", "DROP "+strings.ToUpper(g.kind)+" "+g.part()+" ON "+on)
+	case "security":
+		c.add(g, "hides rows", "ALTER TABLE "+on+" DISABLE ROW LEVEL SECURITY")
+	case "option":
+		if strings.HasSuffix(g.name, ".autovacuum_enabled") && !slices.Contains([]string{"true", "on", "yes", "1"}, g.definition) {
+			c.add(g, "is "+g.definition+", so dead rows stay", "ALTER TABLE "+on+" RESET (autovacuum_enabled)")
+		}
+	case "function":
+		c.add(g, "is not ours, and may be called in place of the function of this name", "DROP FUNCTION "+c.ident+"."+g.name)
+	case "public":
+		if _, ours := c.want["function "+g.name]; ours {
+			c.add(g, "may be called by every role, with the rights of its owner", "REVOKE ALL ON FUNCTION "+c.ident+"."+g.name+" FROM PUBLIC")
+		}
+	case "owner":
+		c.owner(g)
+	}
+}
+
+// detached says that the fact is about a child without its parent. That is told; what the child has then is its own.
+func (c *comparison) detached(g fact) bool {
+	for k, w := range c.want {
+		if _, there := c.got[k]; !there && w.kind == "partition" && w.part() == g.relation() {
+			return true
+		}
+	}
+	return false
+}
+
+// owner: the name has the kind before it, the definition the two roles.
+func (c *comparison) owner(g fact) {
+	kind, name, _ := strings.Cut(g.name, " ")
+	is, should, _ := strings.Cut(g.definition, "\x01") // which names of roles do not have
+	c.found = append(c.found, Difference{
+		Object:  strings.ToLower(kind) + " " + name,
+		Problem: "belongs to " + is + ", the others to " + should,
+		Mend:    "ALTER " + kind + " " + c.ident + "." + name + " OWNER TO " + should,
+	})
+}

@@ -1,0 +1,159 @@
+package migrations
+
+import (
+	"regexp"
+	"strings"
+)
+
+// object names what a fact is about.
+func object(f fact) string {
+	switch f.kind {
+	case "index":
+		return "index " + f.part()
+	case "constraint", "option", "partition":
+		return f.kind + " " + f.part() + " of " + f.relation()
+	case "trigger", "rule":
+		return f.kind + " " + f.part() + " on " + f.relation()
+	case "body", "public":
+		return "function " + f.name
+	case "reads":
+		return "view " + f.relation()
+	case "partitioned", "security":
+		return "table " + f.name
+	default:
+		return f.kind + " " + f.name
+	}
+}
+
+// problem says how what is there differs from what should be.
+func problem(w, g fact) string {
+	switch {
+	case w.kind == "body":
+		return "has another body"
+	case w.kind == "view":
+		return "has other columns"
+	case w.kind == "reads":
+		return "reads " + g.definition + " of " + w.part() + ", should read " + w.definition
+	case g.definition == w.definition+invalid:
+		return "is not valid"
+	default:
+		return "is " + g.definition + ", should be " + w.definition
+	}
+}
+
+// invalid marks an index whose CREATE INDEX CONCURRENTLY failed.
+const invalid = " INVALID"
+
+const anew = "no statement mends that: restore it with its rows from a backup, or make the tables anew in an empty schema"
+
+// create is the statement that makes what is missing.
+func (c *comparison) create(w fact) string {
+	on := c.ident + "." + w.relation()
+	switch w.kind {
+	case "column":
+		return "ALTER TABLE " + on + " ADD COLUMN " + w.part() + " " + w.definition
+	case "constraint":
+		return "ALTER TABLE " + on + " ADD CONSTRAINT " + w.part() + " " + w.definition
+	case "index":
+		return w.definition
+	case "option":
+		return "ALTER TABLE " + on + " SET (" + w.part() + " = " + w.definition + ")"
+	case "partition":
+		return "ALTER TABLE " + on + " ATTACH PARTITION " + c.ident + "." + w.part() + " " + w.definition
+	case "view":
+		return "CREATE VIEW " + c.text(w)
+	case "function":
+		return "CREATE FUNCTION " + c.text(w) + c.revoke(w)
+	default:
+		return anew
+	}
+}
+
+// replace is the statement that makes what is there what it should be.
+func (c *comparison) replace(w, g fact) string {
+	on := c.ident + "." + w.relation()
+	switch w.kind {
+	case "table":
+		return "ALTER TABLE " + on + " SET " + map[string]string{"permanent": "LOGGED", "unlogged": "UNLOGGED"}[w.definition]
+	case "partition":
+		return "ALTER TABLE " + on + " DETACH PARTITION " + c.ident + "." + w.part() + "; " + c.create(w)
+	case "constraint":
+		return "ALTER TABLE " + on + " DROP CONSTRAINT " + w.part() + ", ADD CONSTRAINT " + w.part() + " " + w.definition
+	case "index":
+		if g.definition == w.definition+invalid {
+			return "REINDEX INDEX " + c.ident + "." + w.part()
+		}
+		return "DROP INDEX " + c.ident + "." + w.part() + "; " + w.definition
+	case "sequence":
+		return "ALTER SEQUENCE " + on + " " + w.definition
+	case "view", "reads":
+		return "DROP VIEW " + on + "; CREATE VIEW " + c.text(w)
+	case "function":
+		// CREATE OR REPLACE keeps the owner and the grants, and changes neither names of arguments nor the result.
+		if signature(w) != signature(g) {
+			return "DROP FUNCTION " + c.ident + "." + w.name + "; " + c.create(w)
+		}
+		return "CREATE OR REPLACE FUNCTION " + c.text(w)
+	case "body":
+		return "CREATE OR REPLACE FUNCTION " + c.text(w)
+	default:
+		return anew
+	}
+}
+
+// text is the statement that makes a function or a view, without its first words.
+func (c *comparison) text(w fact) string { return c.sources[function(w.relation())].statement(c.place) }
+
+func (c *comparison) revoke(w fact) string {
+	if !strings.Contains(w.definition, " SECURITY DEFINER") {
+		return ""
+	}
+	return "\nREVOKE ALL ON FUNCTION " + c.ident + "." + w.name + " FROM PUBLIC"
+}
+
+func signature(f fact) string {
+	before, _, _ := strings.Cut(f.definition, " LANGUAGE ")
+	return before
+}
+
+// columnParts are type, NOT NULL, and how the value is made where none is given.
+var columnParts = regexp.MustCompile(`^(.*?)( NOT NULL)?( (?:DEFAULT|GENERATED) .*)?$`)
+
+func hasValue(f fact) bool { return columnParts.FindStringSubmatch(f.definition)[3] != "" }
+
+// column tells the differences of a column apart.
+func (c *comparison) column(w, g fact) {
+	want, got := columnParts.FindStringSubmatch(w.definition), columnParts.FindStringSubmatch(g.definition)
+	table := "ALTER TABLE " + c.ident + "." + w.relation()
+	alter := table + " ALTER COLUMN " + w.part()
+	if want[1] != got[1] {
+		c.add(w, "is "+got[1]+", should be "+want[1], alter+" TYPE "+want[1]+" USING "+w.part()+"::"+want[1])
+	}
+	if want[2] != got[2] && want[2] == "" {
+		c.add(w, "refuses NULL, and should not", alter+" DROP NOT NULL")
+	}
+	if want[2] != got[2] && want[2] != "" {
+		c.add(w, "may be NULL, and should not", alter+" SET NOT NULL")
+	}
+	if want[3] == got[3] {
+		return
+	}
+	mend := table + " DROP COLUMN " + w.part() + ", ADD COLUMN " + w.part() + " " + w.definition
+	wantDefault, gotDefault := strings.HasPrefix(want[3], " DEFAULT"), strings.HasPrefix(got[3], " DEFAULT")
+	switch {
+	case want[3] == "" && gotDefault:
+		mend = alter + " DROP DEFAULT"
+	case wantDefault && (gotDefault || got[3] == ""):
+		mend = alter + " SET" + want[3]
+	case strings.HasSuffix(want[3], "AS IDENTITY") && got[3] == "":
+		mend = alter + " ADD" + want[3]
+	}
+	c.add(w, "has "+orNoDefault(got[3])+", should have "+orNoDefault(want[3]), mend)
+}
+
+func orNoDefault(value string) string {
+	if value == "" {
+		return "no default"
+	}
+	return strings.TrimPrefix(value, " ")
+}

@@ -1,0 +1,58 @@
+package migrations
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// shownNames is how many names an error has.
+const shownNames = 5
+
+// listTaken says which of the names $2 other relations of the schema have, and which of the names $3 its functions.
+const listTaken = `
+SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index' WHEN 'I' THEN 'index'
+	WHEN 'f' THEN 'foreign table' WHEN 'c' THEN 'type' ELSE 'table' END AS kind, c.relname::text AS name, quote_ident($1) || '.' || c.relname
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2::text[])
+UNION ALL SELECT 'function', p.proname::text, quote_ident($1) || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')'
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND p.proname = ANY ($3::text[])
+ORDER BY kind DESC, name`
+
+// free returns an error if something in the schema has a name that the missing files need. It is asked for before anything is made.
+func free(ctx context.Context, db querier, s *state) error {
+	var relations, functions []string
+	for _, file := range s.missing {
+		for _, m := range makes(file) {
+			if m.kind == "function" {
+				functions = append(functions, m.name)
+			} else {
+				relations = append(relations, m.name)
+			}
+		}
+	}
+	rows, err := db.QueryContext(ctx, listTaken, s.schema, relations, functions)
+	if err != nil {
+		return wrap("look for names that are taken", err)
+	}
+	defer rows.Close()
+	var taken []string
+	var rename string
+	for rows.Next() {
+		var kind, name, whole string
+		if err := rows.Scan(&kind, &name, &whole); err != nil {
+			return wrap("look for names that are taken", err)
+		}
+		if taken = append(taken, kind+" "+name); len(taken) == 1 {
+			rename = strings.ToUpper(kind) + " " + whole
+		}
+	}
+	if err := rows.Err(); err != nil || len(taken) == 0 {
+		return wrap("look for names that are taken", err)
+	}
+	if more := len(taken) - shownNames; more > 0 {
+		taken = append(taken[:shownNames], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("migrations: schema %q has names that oncebox needs, and migrations.Up did not make what they stand for: %s. "+
+		"Nothing was changed. Give oncebox a schema of its own (Config.Schema, ONCEBOX_SCHEMA), or rename what is there: ALTER %s RENAME TO ...",
+		s.schema, strings.Join(taken, ", "), rename)
+}

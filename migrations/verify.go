@@ -1,0 +1,162 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+)
+
+// MissingError means that files were not applied.
+type MissingError struct {
+	Schema string
+	// Missing are the files of this program that were not applied.
+	Missing []string
+	// Unknown are files that were applied and that this program does not have.
+	Unknown []string
+}
+
+func (e *MissingError) Error() string {
+	if len(e.Unknown) > 0 {
+		return fmt.Sprintf("migrations: schema %q was made from other files than those of this program: it lacks %s and has %s. "+
+			"Make its tables anew in an empty schema, or run the program that they belong to",
+			e.Schema, strings.Join(e.Missing, ", "), strings.Join(e.Unknown, ", "))
+	}
+	return fmt.Sprintf("migrations: schema %q lacks %s: call migrations.Up (App.Migrate), or apply the files of migrations.FS",
+		e.Schema, strings.Join(e.Missing, ", "))
+}
+
+// Verify returns a [*MissingError] unless every file was applied, and a [*DifferenceError] if something is not as the files made it
+// since: somebody dropped an index, altered a column, replaced a function, or may call one that is not for everybody. It asks
+// PostgreSQL's catalog, which every role may read, and takes some ten milliseconds: call it at start. For probes there is [Applied].
+//
+// No difference are daily partitions, and what is added without harm: a plain index, a column that rows need not have, another value of
+// a storage parameter, objects of other names. A database to which a newer program has applied files of its own is not compared.
+//
+// It logs a warning if PUBLIC may create objects in the schema: a function that somebody adds there may be called in place of the
+// one that a statement means, with the rights of its caller (PostgreSQL, 10.3 and 5.9.6).
+func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
+	s, err := look(ctx, db.DB, cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.complete(); err != nil {
+		return err
+	}
+	var open bool
+	if err := db.DB.QueryRowContext(ctx, isOpen, s.schema).Scan(&open); err != nil {
+		return wrap("ask for the rights of PUBLIC", err)
+	}
+	if open {
+		cfg.logger().WarnContext(ctx, "oncebox: every role may create objects in the schema of the tables, and so run code as others: "+
+			"REVOKE CREATE ON SCHEMA ... FROM PUBLIC, or use a schema of its own", "schema", s.schema)
+	}
+	if len(s.unknown) > 0 {
+		return nil // a later file may have changed anything
+	}
+	facts, made := parse(tables), sources()
+	relations, functions := ours(facts)
+	p, got, err := read(ctx, db, s.schema, relations, functions)
+	if err != nil {
+		return err
+	}
+	if list := compare(p, made, p.of(facts, made), got); len(list) > 0 {
+		return &DifferenceError{Schema: s.schema, Differences: list}
+	}
+	return nil
+}
+
+// Applied returns a [*MissingError] unless every file was applied. It compares nothing else, so that probes can ask for it often.
+func Applied(ctx context.Context, db *bun.DB, cfg *Config) error {
+	s, err := look(ctx, db.DB, cfg)
+	if err != nil {
+		return err
+	}
+	return s.complete()
+}
+
+// ours are the names of the relations and functions that facts are about.
+func ours(facts []fact) (relations, functions []string) {
+	for _, f := range facts {
+		switch f.kind {
+		case "table", "view", "sequence":
+			relations = append(relations, f.name)
+		case "function":
+			functions = append(functions, function(f.name))
+		}
+	}
+	return relations, functions
+}
+
+// state says which files were applied to a schema.
+type state struct {
+	schema  string
+	missing []string // ours that were not applied
+	unknown []string // applied and not ours
+}
+
+// complete returns nil if nothing is missing.
+func (s *state) complete() error {
+	if len(s.missing) == 0 {
+		return nil
+	}
+	return &MissingError{Schema: s.schema, Missing: s.missing, Unknown: s.unknown}
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+const (
+	resolveSchema = `SELECT coalesce(nullif($1, ''), current_schema())`
+	// Not to_regclass, which answers from what the session remembers, and that may be older than a lock that was waited for.
+	tableExists = `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'oncebox_migrations')`
+	listApplied = `SELECT name FROM %s.oncebox_migrations`
+	isOpen      = `SELECT has_schema_privilege('public', $1, 'CREATE')`
+)
+
+// look asks which files were applied.
+func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	configured := ""
+	if cfg != nil {
+		configured = cfg.Schema
+	}
+	var schema sql.NullString
+	if err := db.QueryRowContext(ctx, resolveSchema, configured).Scan(&schema); err != nil {
+		return nil, fmt.Errorf("migrations: ask the database for its schema: %w", err)
+	}
+	if !schema.Valid {
+		return nil, errors.New("migrations: the search_path names no existing schema: create one, or set Config.Schema")
+	}
+	s := &state{schema: schema.String, missing: names()}
+	var exists bool
+	if err := db.QueryRowContext(ctx, tableExists, s.schema).Scan(&exists); err != nil || !exists {
+		return s, wrap("look for oncebox_migrations", err)
+	}
+	rows, err := db.QueryContext(ctx, fmt.Sprintf(listApplied, quote(s.schema)))
+	if err != nil {
+		return nil, wrap("read oncebox_migrations", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, wrap("read oncebox_migrations", err)
+		}
+		if n := slices.Index(s.missing, name); n >= 0 {
+			s.missing = slices.Delete(s.missing, n, n+1)
+		} else {
+			s.unknown = append(s.unknown, name)
+		}
+	}
+	slices.Sort(s.unknown)
+	return s, wrap("read oncebox_migrations", rows.Err())
+}
