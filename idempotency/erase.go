@@ -41,7 +41,7 @@ func (s *Store) Erase(ctx context.Context, db bun.IDB, tenant, principal string)
 // principalHash finds the answers of a principal, whose name is stored nowhere. All zero: there is none.
 type principalHash [16]byte
 
-// hashPrincipal must never change: rows of earlier versions are found by it.
+// hashPrincipal must never change: the rows that are stored are found by it.
 func hashPrincipal(tenant, principal string) (h principalHash) {
 	if principal != "" {
 		sum := hashOf("oncebox.idempotency.principal.1", tenant, principal)

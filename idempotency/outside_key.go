@@ -57,7 +57,7 @@ func CallKey(ctx context.Context, base string, name ...string) (string, error) {
 	return derive(append([]string{"oncebox.idempotency.call.1", base, step, strconv.Itoa(nth)}, name...)...), nil
 }
 
-// derive must never change: other services know calls of earlier versions by what it returns.
+// derive must never change: other services know the calls that they have had by what it returns.
 func derive(parts ...string) string {
 	sum := hashOf(parts...)
 	return hex.EncodeToString(sum[:16])

@@ -80,7 +80,7 @@ func (s *Scope) validate() error {
 	return nil
 }
 
-// hash must never change: rows of earlier versions are found by it.
+// hash must never change: the rows that are stored are found by it.
 func (s *Scope) hash() [sha256.Size]byte {
 	anonymous := "0"
 	if s.Anonymous {

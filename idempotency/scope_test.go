@@ -43,7 +43,7 @@ func TestKeyRefusesScopesThatCannotBeTold(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The hash of a scope is how the rows of earlier versions are found.
+// The hash of a scope is how the rows that are stored are found.
 func TestKeyHashIsFrozen(t *testing.T) {
 	for want, scope := range map[string]idempotency.Scope{
 		"3a9f9861c84639fc": {Tenant: "acme", Principal: "u1", Method: "POST", Path: "/payments", Key: "8e03"},

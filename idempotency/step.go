@@ -192,7 +192,7 @@ func (c *Claim) loadSteps(ctx context.Context) error {
 	return nil
 }
 
-// stepKey must never change: the other side knows the calls of earlier versions by it.
+// stepKey must never change: the other side knows the calls that it has had by it.
 func (c *Claim) stepKey(name string) string {
 	return derive("oncebox.idempotency.step.1", string(c.key.hash[:]), name)
 }

@@ -126,7 +126,7 @@ func TestKeysForTheOtherSide(t *testing.T) {
 	require.Regexp(t, "^[0-9a-f]{32}$", d.keys[0])
 	require.NotEqual(t, d.keys[0], d.keys[1])
 	require.NotEqual(t, d.keys[0], d.keys[4])
-	require.Equal(t, "da4f3e5edea9d504998bfba93c375f46", d.keys[0], "the other side knows it from earlier versions")
+	require.Equal(t, "da4f3e5edea9d504998bfba93c375f46", d.keys[0], "the other side knows it from the calls before")
 }
 
 // A process is suspended until another one has taken its request over, and then goes on.
