@@ -31,7 +31,8 @@ const (
 //	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 //
 // It returns an error at once when the tables are missing, a part is unknown, or a pooler that Config.Pooler does not know of loses
-// prepared statements.
+// prepared statements. Tables that are not as Migrate made them are told in the log, each difference with the statement that mends it;
+// to refuse them, call [migrations.Verify] before.
 func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
@@ -41,7 +42,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 			return fmt.Errorf("oncebox: Run: there is no part %d", part)
 		}
 	}
-	if err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.log}); err != nil && ctx.Err() == nil {
+	if err := a.verify(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("oncebox: Run: %w", err)
 	}
 	if !a.cfg.Outbox.Pooler || !a.cfg.Inbox.Pooler || !a.cfg.Idempotency.Pooler {
@@ -72,6 +73,21 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("oncebox: Run: %w", err)
+	}
+	return nil
+}
+
+// verify returns an error if tables are missing. With tables that differ a process goes on, loudly: they served until it was
+// started again, and a service that is down because somebody dropped an index helps nobody.
+func (a *App) verify(ctx context.Context) error {
+	err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.log})
+	found, differs := errors.AsType[*migrations.DifferenceError](err)
+	if !differs {
+		return err
+	}
+	for _, d := range found.Differences {
+		a.log.ErrorContext(ctx, "oncebox: the tables are not as Migrate made them",
+			"schema", found.Schema, "object", d.Object, "problem", d.Problem, "mend", d.Mend)
 	}
 	return nil
 }

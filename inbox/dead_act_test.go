@@ -329,7 +329,8 @@ func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 	runParked(t, box)
 	n, err := w.operator().ReplayAll(t.Context(), inbox.DeadFilter{}, ann, &inbox.Bulk{BatchSize: 1, Progress: func(done int64) {
 		require.Eventually(t, func() bool { return w.count("inbox_dead WHERE event_type <> 'late'") == 3 }, time.Minute, time.Millisecond, "it is dead again")
-		w.exec(`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, content_type, payload, error_message, key_lock, seq)
+		w.exec(`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, content_type, payload, error_message,
+				key_lock, seq)
 			VALUES (gen_random_uuid(), 'late', 't', 's', '1', 'late', 'order', 'text/plain', 'x', 'no', 9223372036854775000 + ?, 1)`, done)
 		require.Less(t, done, int64(10))
 	}})

@@ -22,15 +22,15 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 	for _, w := range want {
 		g, there := c.got[key(w)]
 		switch {
-		case w.kind == "option" && there: // its value is the operator's business
+		case w.kind == optionFact && there: // its value is the operator's business
 		case there && g.definition == w.definition:
-		case w.kind == "body" && c.got["function "+w.name].definition != c.want["function "+w.name].definition: // told, and mended, with the rest of it
-		case w.kind == "column" && there:
+		case w.kind == bodyFact && c.differs(functionFact+" "+w.name): // told, and mended, with the rest of the function
+		case w.kind == columnFact && there:
 			c.column(w, g)
 		case there:
 			c.add(w, problem(w, g), c.replace(w, g))
 		case c.lost(w):
-		case w.kind == "reads":
+		case w.kind == readsFact:
 			c.add(w, "reads nothing of "+w.part()+", should read "+w.definition, c.replace(w, g))
 		default:
 			c.add(w, "is missing", c.create(w))
@@ -43,6 +43,8 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 	}
 	return c.found
 }
+
+func (c *comparison) differs(key string) bool { return c.got[key].definition != c.want[key].definition }
 
 func (c *comparison) add(f fact, problem, mend string) {
 	// What one statement mends is told once: a view may have several facts that differ.
@@ -65,7 +67,7 @@ func byName(list []fact) map[string]fact {
 // where an index has it already, and a table of somebody else's that was renamed keeps the names of its indexes.
 func (c *comparison) sameConstraints() {
 	for k, w := range c.want {
-		if _, there := c.got[k]; there || w.kind != "constraint" {
+		if _, there := c.got[k]; there || w.kind != constraintFact {
 			continue
 		}
 		for other, g := range c.got {
@@ -83,17 +85,17 @@ func (c *comparison) sameConstraints() {
 func (c *comparison) lost(w fact) bool {
 	var whole string
 	switch w.kind {
-	case "table", "view", "sequence", "function":
+	case tableFact, viewFact, sequenceFact, functionFact:
 		return false
-	case "reads":
-		whole = "view " + w.relation()
-	case "partition":
-		if _, there := c.got["table "+w.part()]; !there {
+	case readsFact:
+		whole = viewFact + " " + w.relation()
+	case partitionFact:
+		if _, there := c.got[tableFact+" "+w.part()]; !there {
 			return true
 		}
 		fallthrough
 	default:
-		whole = "table " + w.relation()
+		whole = tableFact + " " + w.relation()
 	}
 	_, there := c.got[whole]
 	return !there
@@ -106,31 +108,31 @@ func (c *comparison) extra(g fact) {
 	}
 	on := c.ident + "." + g.relation()
 	switch g.kind {
-	case "column":
+	case columnFact:
 		if strings.Contains(g.definition, " NOT NULL") && !hasValue(g) {
 			c.add(g, "is not ours and refuses rows without it", "ALTER TABLE "+on+" ALTER COLUMN "+g.part()+" DROP NOT NULL")
 		}
-	case "constraint":
+	case constraintFact:
 		c.add(g, "is not ours and may refuse rows, "+g.definition, "ALTER TABLE "+on+" DROP CONSTRAINT "+g.part())
-	case "index":
+	case indexFact:
 		if strings.HasPrefix(g.definition, "CREATE UNIQUE ") {
 			c.add(g, "is not ours and may refuse rows, because it is unique", "DROP INDEX "+c.ident+"."+g.part())
 		}
-	case "trigger", "rule":
+	case triggerFact, ruleFact:
 		c.add(g, "is not ours", "DROP "+strings.ToUpper(g.kind)+" "+g.part()+" ON "+on)
-	case "security":
-		c.add(g, "hides rows", "ALTER TABLE "+on+" DISABLE ROW LEVEL SECURITY")
-	case "option":
+	case securityFact:
+		c.add(g, "has row level security, which may hide rows", "ALTER TABLE "+on+" DISABLE ROW LEVEL SECURITY")
+	case optionFact:
 		if strings.HasSuffix(g.name, ".autovacuum_enabled") && !slices.Contains([]string{"true", "on", "yes", "1"}, g.definition) {
 			c.add(g, "is "+g.definition+", so dead rows stay", "ALTER TABLE "+on+" RESET (autovacuum_enabled)")
 		}
-	case "function":
+	case functionFact:
 		c.add(g, "is not ours, and may be called in place of the function of this name", "DROP FUNCTION "+c.ident+"."+g.name)
-	case "public":
-		if _, ours := c.want["function "+g.name]; ours {
+	case publicFact:
+		if _, ours := c.want[functionFact+" "+g.name]; ours {
 			c.add(g, "may be called by every role, with the rights of its owner", "REVOKE ALL ON FUNCTION "+c.ident+"."+g.name+" FROM PUBLIC")
 		}
-	case "owner":
+	case ownerFact:
 		c.owner(g)
 	}
 }
@@ -138,7 +140,7 @@ func (c *comparison) extra(g fact) {
 // detached says that the fact is about a child without its parent. That is told; what the child has then is its own.
 func (c *comparison) detached(g fact) bool {
 	for k, w := range c.want {
-		if _, there := c.got[k]; !there && w.kind == "partition" && w.part() == g.relation() {
+		if _, there := c.got[k]; !there && w.kind == partitionFact && w.part() == g.relation() {
 			return true
 		}
 	}

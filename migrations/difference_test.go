@@ -23,6 +23,7 @@ var differences = []struct {
 		"CREATE INDEX outbox_held_due ON {schema}.outbox_held USING btree (lane, retry_after, seq)"}},
 	{"UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_held_due'::regclass", []string{"index outbox_held_due is not valid"}},
 	{"CREATE UNIQUE INDEX mine ON outbox (topic)", []string{"index mine is not ours and may refuse rows, because it is unique"}},
+	{"CREATE UNIQUE INDEX mine ON inbox (message_key, consumer)", []string{"index mine is not ours and may refuse rows, because it is unique"}},
 	{"ALTER TABLE outbox_lane DROP COLUMN picked CASCADE", []string{"column outbox_lane.picked is missing", "view outbox_messages is missing"}},
 	{"ALTER TABLE outbox_audit ALTER COLUMN events TYPE integer", []string{"column outbox_audit.events is integer, should be bigint"}},
 	{"ALTER TABLE inbox_dead ALTER COLUMN key_lock DROP NOT NULL", []string{"column inbox_dead.key_lock may be NULL, and should not"}},
@@ -42,24 +43,29 @@ var differences = []struct {
 	{"ALTER TABLE outbox_incarnation SET LOGGED", []string{"table outbox_incarnation is permanent, should be unlogged"}},
 	{"ALTER TABLE outbox RESET (autovacuum_vacuum_threshold)", []string{"option autovacuum_vacuum_threshold of outbox is missing"}},
 	{"ALTER TABLE outbox SET (autovacuum_enabled = off)", []string{"option autovacuum_enabled of outbox is off, so dead rows stay"}},
-	{"ALTER TABLE inbox ENABLE ROW LEVEL SECURITY", []string{"table inbox hides rows"}},
+	{"ALTER TABLE inbox ENABLE ROW LEVEL SECURITY", []string{"table inbox has row level security, which may hide rows"}},
 	{"ALTER SEQUENCE outbox_seq CACHE 20", []string{"sequence outbox_seq is " +
 		"AS bigint INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 CACHE 20 NO CYCLE, should be " +
 		"AS bigint INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 CACHE 1 NO CYCLE"}},
 	{"CREATE TABLE copies AS SELECT * FROM outbox; CREATE RULE mine AS ON INSERT TO outbox DO ALSO NOTHING", []string{"rule mine on outbox is not ours"}},
 	{"CREATE TRIGGER mine BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
 		[]string{"trigger mine on outbox is not ours"}},
+	{"CREATE TRIGGER mine BEFORE UPDATE ON inbox FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+		[]string{"trigger mine on inbox is not ours"}},
 	{"CREATE OR REPLACE VIEW outbox_messages AS SELECT id, tenant_id, aggregate_id, aggregate_type, aggregate_version, event_type, topic, occurred_at, " +
 		"payload, event_metadata, routing_key, schema_id, schema_version, 'NEW' AS status, retry_count::integer, NULL::timestamptz AS retry_after, " +
 		"NULL::text AS error_message, created_at, NULL::timestamptz AS sent_at, seq AS sequence FROM outbox",
 		[]string{"view outbox_messages reads aggregate_id, aggregate_type"}},
-	{"DROP VIEW outbox_messages; CREATE VIEW outbox_messages AS SELECT 1 AS one", []string{"view outbox_messages reads nothing of outbox, should read aggregate_id"}},
+	{"DROP VIEW outbox_messages; CREATE VIEW outbox_messages AS SELECT 1 AS one",
+		[]string{"view outbox_messages reads nothing of outbox, should read aggregate_id"}},
 	{"CREATE OR REPLACE FUNCTION idempotency_taken() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN 'fine'; END $$",
 		[]string{"function idempotency_taken() has another body"}},
 	{"ALTER FUNCTION outbox_first_lane(text) SECURITY INVOKER", []string{"function outbox_first_lane(text) is (tenant text) RETURNS integer LANGUAGE plpgsql " +
-		"VOLATILE SET search_path=pg_catalog, pg_temp, should be (tenant text) RETURNS integer LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path=pg_catalog, pg_temp"}},
+		"VOLATILE SET search_path=pg_catalog, pg_temp, should be (tenant text) RETURNS integer LANGUAGE plpgsql " +
+		"VOLATILE SECURITY DEFINER SET search_path=pg_catalog, pg_temp"}},
 	{"DROP FUNCTION inbox_gate; CREATE FUNCTION inbox_gate(text, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
-		[]string{"function inbox_gate(text, bigint) is (text, bigint) RETURNS boolean LANGUAGE sql VOLATILE, should be (p_name text, p_generation bigint) RETURNS SETOF boolean"}},
+		[]string{"function inbox_gate(text, bigint) is (text, bigint) RETURNS boolean LANGUAGE sql VOLATILE, " +
+			"should be (p_name text, p_generation bigint) RETURNS SETOF boolean"}},
 	{"DROP FUNCTION outbox_drop_partition", []string{"function outbox_drop_partition(date, interval) is missing"}},
 	{"CREATE FUNCTION inbox_enter(text) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
 		[]string{"function inbox_enter(text) is not ours, and may be called in place of the function of this name"}},
@@ -108,7 +114,9 @@ func TestEachDifferenceIsNamedWithItsMend(t *testing.T) {
 // A service does not start on tables that have lost an index.
 func TestAllDifferencesAreNamedAtOnce(t *testing.T) {
 	opened := pgtest.Migrated(t)
-	for _, change := range []string{"DROP INDEX inbox_dead_key", "DROP TABLE outbox_dedup", "DROP SEQUENCE outbox_moves", "ALTER TABLE outbox ALTER COLUMN id DROP NOT NULL"} {
+	for _, change := range []string{
+		"DROP INDEX inbox_dead_key", "DROP TABLE outbox_dedup", "DROP SEQUENCE outbox_moves", "ALTER TABLE outbox ALTER COLUMN id DROP NOT NULL",
+	} {
 		exec(t, opened, change)
 	}
 	err := migrations.Verify(t.Context(), opened.DB, nil)
@@ -157,7 +165,8 @@ func TestSettingsOfTheSessionAreNoDifference(t *testing.T) {
 	exec(t, opened, "CREATE SEQUENCE "+other+".outbox_seq")
 	for _, settings := range []map[string]string{
 		{"search_path": ""}, {"search_path": other}, {"search_path": opened.Schema + "," + other}, {"IntervalStyle": "iso_8601"}, {"DateStyle": "German"},
-		{"quote_all_identifiers": "on"}, {"default_transaction_isolation": "serializable"}, {"default_transaction_read_only": "on"}, {"TimeZone": "Pacific/Kiritimati"},
+		{"quote_all_identifiers": "on"}, {"default_transaction_isolation": "serializable"}, {"default_transaction_read_only": "on"},
+		{"TimeZone": "Pacific/Kiritimati"},
 		{"default_query_exec_mode": "simple_protocol"}, {"default_query_exec_mode": "cache_statement"},
 	} {
 		db := pool(t, opened, settings)

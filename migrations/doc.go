@@ -1,22 +1,30 @@
-// Package migrations holds the tables as numbered SQL files and brings a database up to them.
+// Package migrations holds the tables as SQL files, one per table family, and brings a database up to them.
 //
-// The files name no schema: [Up] runs them with the search_path set to the one that is configured, and so can psql or
-// any other tool that applies the files of [FS] in the order of their names. Each file enters itself in the table
-// oncebox_migrations, so that [Up] and [Verify] know of it whoever applied it.
+// The families are outbox, inbox and idempotency. Each file says why its tables are as they are, and needs no other file than that of
+// oncebox. The files name no schema: [Up] runs them with the search_path set to the one that is configured, and so can psql or any
+// other tool that applies the files of [FS] in the order of their names. Each file enters itself in the table oncebox_migrations, so that
+// [Up] and [Verify] know of it whatever tool applied it.
 //
 // # Guarantees
 //
-// [Up] is one transaction under an advisory lock: it is applied wholly or not at all, however many processes start at
-// once, and does nothing, and needs no more than SELECT on oncebox_migrations, when the database is up to date. Files
-// that were released never change. [Up] and [Verify] compare the names of files and nothing else: a database that was made from
-// an earlier text of a file counts as up to date. Before the first release files do change; make such a database anew.
+// [Up] is one transaction under an advisory lock: it is applied wholly or not at all, however many processes start at once, and does
+// nothing, and needs no more than SELECT on oncebox_migrations, when the database is up to date. Where a table of somebody else's has a
+// name that it needs it says so, and makes nothing.
+//
+// [Verify] compares what is there with what the files make: columns, constraints, indexes, sequences, functions with their bodies and
+// rights, partitions, the view, owners. It names each difference and the statement that mends it. What it compares with is tables.txt,
+// one line per fact, which a test writes from a database that [Up] has made. [Applied] asks for the names of the files only.
+//
+// Until the first release the files change. A database that was made from an earlier text of them is named by [Verify], as one with
+// differences or as one that was made from other files: make its tables anew. From then on files that were released never change, and
+// an older program accepts a database to which a newer one has applied files of its own.
 //
 // # Roles
 //
 // The role that runs [Up] owns the tables. A service may run as it; one that does not needs, on top of USAGE on the
 // schema:
 //
-//	-- whoever commits events
+//	-- a service that commits events
 //	GRANT SELECT, INSERT ON outbox TO app;
 //	GRANT SELECT ON outbox_layout, oncebox_migrations TO app;
 //	GRANT SELECT, INSERT ON outbox_tenant TO app;
@@ -24,7 +32,7 @@
 //	GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app;
 //	GRANT EXECUTE ON FUNCTION outbox_first_lane TO app;
 //
-//	-- whoever relays, handles messages, keeps idempotency keys or cleans up
+//	-- a service that relays, handles messages, keeps idempotency keys or cleans up
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay;
 //	GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves, inbox_seq TO relay;
 //	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition,
@@ -36,10 +44,10 @@
 //
 // Give the tables a schema in which only their owner may create objects. In others (public is one up to PostgreSQL 14) any role
 // may add a function that a statement then calls in place of the one that it means, and [Verify] warns. Nor grant TRIGGER on
-// the tables: triggers run with the rights of whoever writes.
+// the tables: triggers run with the rights of the role that writes.
 //
 // # Errors
 //
-// [Verify] returns [*MissingError] when the tables are not there or not up to date; it names the call that makes them.
-// Nothing is left behind by an [Up] that failed.
+// [Verify] returns [*MissingError] when files were not applied; it names the call that applies them. It returns [*DifferenceError] when
+// something is not as they made it, with a line for each difference. Nothing is left behind by an [Up] that failed.
 package migrations

@@ -14,6 +14,27 @@ import (
 //go:embed tables.txt
 var tables string
 
+// Kinds of facts. The last five are of what should not be there.
+const (
+	tableFact       = "table"
+	viewFact        = "view"
+	sequenceFact    = "sequence"
+	functionFact    = "function"
+	bodyFact        = "body"
+	columnFact      = "column"
+	constraintFact  = "constraint"
+	indexFact       = "index"
+	optionFact      = "option"
+	partitionedFact = "partitioned"
+	partitionFact   = "partition"
+	readsFact       = "reads"
+	triggerFact     = "trigger"
+	ruleFact        = "rule"
+	securityFact    = "security"
+	publicFact      = "public"
+	ownerFact       = "owner"
+)
+
 // fact is one thing that can be said about the tables.
 type fact struct {
 	kind string
@@ -51,7 +72,7 @@ type place struct {
 // fill replaces {schema} as oncebox_create does.
 func (p place) fill(text string) string {
 	literal := "'" + strings.ReplaceAll(p.ident, "'", "''")
-	return strings.NewReplacer("'{schema}", literal, "{schema}", p.ident).Replace(text)
+	return strings.NewReplacer("'{schema}.", literal+".", "{schema}.", p.ident+".").Replace(text)
 }
 
 // parse reads the lines of tables.txt.
@@ -68,8 +89,8 @@ func parse(text string) (list []fact) {
 func (p place) of(facts []fact, made map[string]source) (list []fact) {
 	for _, f := range facts {
 		list = append(list, fact{f.kind, f.name, p.fill(f.definition)})
-		if f.kind == "function" {
-			list = append(list, fact{"body", f.name, made[function(f.name)].bodyIn(p)})
+		if f.kind == functionFact {
+			list = append(list, fact{bodyFact, f.name, made[function(f.name)].bodyIn(p)})
 		}
 	}
 	return list
@@ -85,8 +106,7 @@ WITH s AS MATERIALIZED (
 SELECT quote_ident(schema) FROM s`
 
 // listFacts says of the relations $2 and the functions $3 of the schema $1 what there is. It asks pg_catalog only, which every role
-// may read. What is made for each day is left out, as is what a child has from its parent. The kinds from "overload" on are those
-// that should not be there at all.
+// may read. What is made for each day is left out, as is what a child has from its parent.
 const listFacts = `
 WITH schema AS MATERIALIZED (
 	SELECT oid FROM pg_namespace WHERE nspname = $1
@@ -153,7 +173,7 @@ UNION ALL
 UNION ALL
 	SELECT 'security', r.name, 'on' FROM rel r WHERE r.relrowsecurity
 UNION ALL
-	SELECT 'trigger', r.name || '.' || quote_ident(t.tgname), '' FROM rel r JOIN pg_trigger t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
+	SELECT 'trigger', r.name || '.' || quote_ident(t.tgname), '' FROM rel r JOIN pg_trigger t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal AND t.tgparentid = 0
 UNION ALL
 	SELECT 'rule', r.name || '.' || quote_ident(w.rulename), '' FROM rel r JOIN pg_rewrite w ON w.ev_class = r.oid WHERE w.rulename <> '_RETURN'
 UNION ALL

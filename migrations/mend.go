@@ -8,17 +8,17 @@ import (
 // object names what a fact is about.
 func object(f fact) string {
 	switch f.kind {
-	case "index":
+	case indexFact:
 		return "index " + f.part()
-	case "constraint", "option", "partition":
+	case constraintFact, optionFact, partitionFact:
 		return f.kind + " " + f.part() + " of " + f.relation()
-	case "trigger", "rule":
+	case triggerFact, ruleFact:
 		return f.kind + " " + f.part() + " on " + f.relation()
-	case "body", "public":
+	case bodyFact, publicFact:
 		return "function " + f.name
-	case "reads":
+	case readsFact:
 		return "view " + f.relation()
-	case "partitioned", "security":
+	case partitionedFact, securityFact:
 		return "table " + f.name
 	default:
 		return f.kind + " " + f.name
@@ -28,11 +28,11 @@ func object(f fact) string {
 // problem says how what is there differs from what should be.
 func problem(w, g fact) string {
 	switch {
-	case w.kind == "body":
+	case w.kind == bodyFact:
 		return "has another body"
-	case w.kind == "view":
+	case w.kind == viewFact:
 		return "has other columns"
-	case w.kind == "reads":
+	case w.kind == readsFact:
 		return "reads " + g.definition + " of " + w.part() + ", should read " + w.definition
 	case g.definition == w.definition+invalid:
 		return "is not valid"
@@ -50,19 +50,19 @@ const anew = "no statement mends that: restore it with its rows from a backup, o
 func (c *comparison) create(w fact) string {
 	on := c.ident + "." + w.relation()
 	switch w.kind {
-	case "column":
+	case columnFact:
 		return "ALTER TABLE " + on + " ADD COLUMN " + w.part() + " " + w.definition
-	case "constraint":
+	case constraintFact:
 		return "ALTER TABLE " + on + " ADD CONSTRAINT " + w.part() + " " + w.definition
-	case "index":
+	case indexFact:
 		return w.definition
-	case "option":
+	case optionFact:
 		return "ALTER TABLE " + on + " SET (" + w.part() + " = " + w.definition + ")"
-	case "partition":
+	case partitionFact:
 		return "ALTER TABLE " + on + " ATTACH PARTITION " + c.ident + "." + w.part() + " " + w.definition
-	case "view":
+	case viewFact:
 		return "CREATE VIEW " + c.text(w)
-	case "function":
+	case functionFact:
 		return "CREATE FUNCTION " + c.text(w) + c.revoke(w)
 	default:
 		return anew
@@ -73,28 +73,28 @@ func (c *comparison) create(w fact) string {
 func (c *comparison) replace(w, g fact) string {
 	on := c.ident + "." + w.relation()
 	switch w.kind {
-	case "table":
+	case tableFact:
 		return "ALTER TABLE " + on + " SET " + map[string]string{"permanent": "LOGGED", "unlogged": "UNLOGGED"}[w.definition]
-	case "partition":
+	case partitionFact:
 		return "ALTER TABLE " + on + " DETACH PARTITION " + c.ident + "." + w.part() + "; " + c.create(w)
-	case "constraint":
+	case constraintFact:
 		return "ALTER TABLE " + on + " DROP CONSTRAINT " + w.part() + ", ADD CONSTRAINT " + w.part() + " " + w.definition
-	case "index":
+	case indexFact:
 		if g.definition == w.definition+invalid {
 			return "REINDEX INDEX " + c.ident + "." + w.part()
 		}
 		return "DROP INDEX " + c.ident + "." + w.part() + "; " + w.definition
-	case "sequence":
+	case sequenceFact:
 		return "ALTER SEQUENCE " + on + " " + w.definition
-	case "view", "reads":
+	case viewFact, readsFact:
 		return "DROP VIEW " + on + "; CREATE VIEW " + c.text(w)
-	case "function":
+	case functionFact:
 		// CREATE OR REPLACE keeps the owner and the grants, and changes neither names of arguments nor the result.
 		if signature(w) != signature(g) {
 			return "DROP FUNCTION " + c.ident + "." + w.name + "; " + c.create(w)
 		}
 		return "CREATE OR REPLACE FUNCTION " + c.text(w)
-	case "body":
+	case bodyFact:
 		return "CREATE OR REPLACE FUNCTION " + c.text(w)
 	default:
 		return anew

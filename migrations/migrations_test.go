@@ -180,7 +180,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 		exec(t, opened, c.make)
 		before := relations(t, opened, opened.Schema)
 		err := migrations.Up(t.Context(), opened.DB, &migrations.Config{Schema: opened.Schema})
-		require.ErrorContains(t, err, `migrations: schema "`+opened.Schema+`" has names that oncebox needs`)
+		require.ErrorContains(t, err, `migrations: names that oncebox needs in schema "`+opened.Schema+`" are taken`)
 		require.ErrorContains(t, err, c.says)
 		require.ErrorContains(t, err, "Config.Schema, ONCEBOX_SCHEMA")
 		statement, _, _ := strings.Cut(c.rename, " RENAME TO ")

@@ -45,3 +45,17 @@ func TestEverythingThatIsMadeIsRead(t *testing.T) {
 		require.True(t, reader.MatchString(source.String()), "nothing reads %s %s", kind, name)
 	}
 }
+
+// A service that needs one family may apply its file alone.
+func TestFamiliesNeedNoOther(t *testing.T) {
+	ours := regexp.MustCompile(`\b(outbox|inbox|idempotency|oncebox)(_\w+)?\b`)
+	for _, name := range files(t) {
+		_, family, _ := strings.Cut(strings.TrimSuffix(name, ".up.sql"), "_")
+		for line := range strings.Lines(text(t, name)) {
+			code, _, _ := strings.Cut(line, "--")
+			for _, m := range ours.FindAllStringSubmatch(code, -1) {
+				require.Contains(t, []string{family, "oncebox"}, m[1], "%s: %s", name, line)
+			}
+		}
+	}
+}

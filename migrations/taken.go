@@ -23,7 +23,7 @@ func free(ctx context.Context, db querier, s *state) error {
 	var relations, functions []string
 	for _, file := range s.missing {
 		for _, m := range makes(file) {
-			if m.kind == "function" {
+			if m.kind == functionFact {
 				functions = append(functions, m.name)
 			} else {
 				relations = append(relations, m.name)
@@ -52,7 +52,7 @@ func free(ctx context.Context, db querier, s *state) error {
 	if more := len(taken) - shownNames; more > 0 {
 		taken = append(taken[:shownNames], fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Errorf("migrations: schema %q has names that oncebox needs, and migrations.Up did not make what they stand for: %s. "+
-		"Nothing was changed. Give oncebox a schema of its own (Config.Schema, ONCEBOX_SCHEMA), or rename what is there: ALTER %s RENAME TO ...",
+	return fmt.Errorf("migrations: names that oncebox needs in schema %q are taken by what migrations.Up did not make: %s. Nothing was changed. "+
+		"Give oncebox a schema of its own (Config.Schema, ONCEBOX_SCHEMA), or rename what is there: ALTER %s RENAME TO another name",
 		s.schema, strings.Join(taken, ", "), rename)
 }

@@ -31,8 +31,8 @@ func (e *MissingError) Error() string {
 }
 
 // Verify returns a [*MissingError] unless every file was applied, and a [*DifferenceError] if something is not as the files made it
-// since: somebody dropped an index, altered a column, replaced a function, or may call one that is not for everybody. It asks
-// PostgreSQL's catalog, which every role may read, and takes some ten milliseconds: call it at start. For probes there is [Applied].
+// since: an index was dropped, a column altered, a function replaced or granted to every role. It asks PostgreSQL's catalog, which every
+// role may read, and takes some ten milliseconds: call it at start or in a deployment. For probes there is [Applied].
 //
 // No difference are daily partitions, and what is added without harm: a plain index, a column that rows need not have, another value of
 // a storage parameter, objects of other names. A database to which a newer program has applied files of its own is not compared.
@@ -83,9 +83,9 @@ func Applied(ctx context.Context, db *bun.DB, cfg *Config) error {
 func ours(facts []fact) (relations, functions []string) {
 	for _, f := range facts {
 		switch f.kind {
-		case "table", "view", "sequence":
+		case tableFact, viewFact, sequenceFact:
 			relations = append(relations, f.name)
-		case "function":
+		case functionFact:
 			functions = append(functions, function(f.name))
 		}
 	}
@@ -115,7 +115,8 @@ type querier interface {
 const (
 	resolveSchema = `SELECT coalesce(nullif($1, ''), current_schema())`
 	// Not to_regclass, which answers from what the session remembers, and that may be older than a lock that was waited for.
-	tableExists = `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'oncebox_migrations')`
+	tableExists = `
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'oncebox_migrations')`
 	listApplied = `SELECT name FROM %s.oncebox_migrations`
 	isOpen      = `SELECT has_schema_privilege('public', $1, 'CREATE')`
 )

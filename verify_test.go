@@ -1,0 +1,35 @@
+package oncebox_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging/memory"
+)
+
+// Tables that differ are told in the log, and the process works. Tables that are missing end it.
+func TestRunTellsHowTheTablesDiffer(t *testing.T) {
+	db := pgtest.Migrated(t)
+	_, err := db.ExecContext(t.Context(), "DROP INDEX outbox_held_due")
+	require.NoError(t, err)
+	var log bytes.Buffer
+	cfg := quickConfig()
+	cfg.Schema, cfg.Logger = db.Schema, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	app, err := oncebox.New(db.DB, memory.New(nil), cfg)
+	require.NoError(t, err)
+	stop := run(t, app, oncebox.Relay)
+	eventually(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil })
+	stop()
+	require.Contains(t, log.String(), `level=ERROR msg="oncebox: the tables are not as Migrate made them" schema=`+db.Schema+
+		` object="index outbox_held_due" problem="is missing" mend="CREATE INDEX outbox_held_due ON `+db.Schema+".outbox_held ")
+
+	_, err = db.ExecContext(t.Context(), "DELETE FROM oncebox_migrations WHERE name LIKE '%outbox%'")
+	require.NoError(t, err)
+	require.ErrorContains(t, app.Run(t.Context(), oncebox.Relay), "oncebox: Run: migrations: schema")
+}
