@@ -14,7 +14,7 @@ import (
 // exampleDB opens a database with this module's tables and one more.
 func exampleDB(table string) (db *bun.DB, done func()) {
 	tb := &exampleTB{}
-	opened := pgtest.Migrated(tb)
+	opened := pgtest.Migrated(tb, pgtest.Outbox, pgtest.Idempotency)
 	if _, err := opened.Exec(table); err != nil {
 		panic(err)
 	}

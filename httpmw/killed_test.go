@@ -80,7 +80,7 @@ func TestKilledAtEachPoint(t *testing.T) {
 		"lease, with pooler":  {Pool: "pooled", Lease: true},
 	} {
 		t.Run(mode, func(t *testing.T) {
-			db := pgtest.Migrated(t)
+			db := pgtest.Migrated(t, pgtest.Outbox, pgtest.Idempotency)
 			_, err := db.ExecContext(t.Context(), `CREATE TABLE payments (id bigserial PRIMARY KEY, note text, key text UNIQUE);
 				CREATE TABLE emitted (id text PRIMARY KEY)`)
 			require.NoError(t, err)

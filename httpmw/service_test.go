@@ -113,7 +113,7 @@ func (s *safeBuffer) String() string {
 
 func newService(t *testing.T) *service {
 	t.Helper()
-	return newServiceOn(t, pgtest.Migrated(t))
+	return newServiceOn(t, pgtest.Migrated(t, pgtest.Outbox, pgtest.Idempotency))
 }
 
 func newServiceOn(t *testing.T, db *pgtest.DB) *service {

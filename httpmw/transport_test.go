@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -217,7 +218,7 @@ func TestTransportLeavesTheRequestAsItIs(t *testing.T) {
 
 // The handler of a message sends the same keys in every try, and others in another step.
 func TestOutgoingKeysOfMessages(t *testing.T) {
-	s, b := newService(t), newBank(t)
+	s, b := newServiceOn(t, pgtest.Migrated(t)), newBank(t)
 	client := newClient(t, &httpmw.Transport{Key: inbox.Key})
 	box := inbox.New(s.units, &inbox.Config{Schema: s.db.Schema})
 	inUnit := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {

@@ -31,7 +31,7 @@ func oneConnection(t *testing.T, db *pgtest.DB) *bun.DB {
 // A transaction has locked the rows. Whoever waits for it and gives up leaves no session at the server, which no limit of the pool
 // would count, and no statement that is carried out when nobody expects it any more.
 func TestStatementThatIsGivenUpLeavesNoSession(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	pool := oneConnection(t, db)
 	store := newStore(t, db, 0)
 	waiting := func() int {

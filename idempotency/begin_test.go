@@ -33,7 +33,7 @@ func queued(t *testing.T, db *pgtest.DB, store *idempotency.Store, key idempoten
 
 // An id is taken by those who are about to work, and by nobody who is sent away: retries, conflicts, and each look of those who wait.
 func TestOnlyNewKeysTakeAnIDOfATransaction(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	resp := idempotency.Response{Status: 201, Header: map[string][]string{}, Body: []byte("b")}
 	complete(t, store, db.DB, keyOf(t, store, "done"), resp)
@@ -85,7 +85,7 @@ func TestOnlyNewKeysTakeAnIDOfATransaction(t *testing.T) {
 
 func TestIdleTimeoutIsThatOfTheTransaction(t *testing.T) {
 	for _, pooler := range []bool{false, true} {
-		db := pgtest.Migrated(t)
+		db := pgtest.Migrated(t, pgtest.Idempotency)
 		db.SetMaxOpenConns(1)
 		store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Pooler: pooler})
 		show := func(tx bun.IDB) (value string) {
@@ -112,7 +112,7 @@ func TestIdleTimeoutIsThatOfTheTransaction(t *testing.T) {
 
 // The server hears nothing of a machine that has vanished.
 func TestKeyIsFreeAfterItsTransactionWasIdle(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	var frozen bun.Tx

@@ -21,7 +21,7 @@ func found(t *testing.T, store *idempotency.Store, db bun.IDB, key idempotency.K
 
 // What was looked up is given from memory, to the same request and to no other one, until it is released.
 func TestAnswerIsCached(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	complete(t, store, db.DB, key, idempotency.Response{Status: 201, Body: []byte("x")})
@@ -43,7 +43,7 @@ func TestAnswerIsCached(t *testing.T) {
 
 // In a transaction it is released when that is committed, and until then others read it.
 func TestReleaseInATransaction(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	complete(t, store, db.DB, key, idempotency.Response{Status: 201})
@@ -58,7 +58,7 @@ func TestReleaseInATransaction(t *testing.T) {
 
 // A store is not bound to a database.
 func TestAnswersOfTwoDatabases(t *testing.T) {
-	first, second := pgtest.Migrated(t), pgtest.Migrated(t)
+	first, second := pgtest.Migrated(t, pgtest.Idempotency), pgtest.Migrated(t, pgtest.Idempotency)
 	store := idempotency.NewStore(nil)
 	key := keyOf(t, store, "k")
 	complete(t, store, first.DB, key, idempotency.Response{Status: 201})
@@ -68,7 +68,7 @@ func TestAnswersOfTwoDatabases(t *testing.T) {
 
 // What expires before the cache forgets it stays out of it.
 func TestAnswerThatExpiresSoonIsNotCached(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, time.Minute)
 	key := keyOf(t, store, "k")
 	complete(t, store, db.DB, key, idempotency.Response{Status: 201})
@@ -79,7 +79,7 @@ func TestAnswerThatExpiresSoonIsNotCached(t *testing.T) {
 
 // A transaction sees what it has written, and nobody else may: it can still be rolled back.
 func TestAnswerThatIsNotCommittedIsNotCached(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	require.ErrorIs(t, transact(t, db.DB, func(tx bun.IDB) error {

@@ -36,7 +36,7 @@ func soon(ctx context.Context) bool {
 
 // Whoever found out something before, or waited for a connection, begins with a lease that is nearly as good as new.
 func TestRunBeginsWithARenewalWhenMuchOfTheLeaseIsGone(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	const grown = "SELECT count(*) FROM idempotency_keys k, first f WHERE k.locked_until > f.locked_until AND k.key_hash = f.key_hash"
 	for name, keep := range map[string]func(c *idempotency.Claim, fn func(context.Context) error) error{
@@ -55,7 +55,7 @@ func TestRunBeginsWithARenewalWhenMuchOfTheLeaseIsGone(t *testing.T) {
 }
 
 func TestNothingRunsUnderALeaseThatIsAnothers(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	c := claim(t, store, db.DB, key, idempotency.WithLease(time.Minute))
@@ -72,7 +72,7 @@ func TestNothingRunsUnderALeaseThatIsAnothers(t *testing.T) {
 
 // A lease that has ended and that nobody wants is renewed as any other.
 func TestEndedLeaseIsRenewedWhenRunBegins(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	c := claim(t, store, db.DB, key, idempotency.WithLease(time.Minute))
@@ -89,7 +89,7 @@ func TestEndedLeaseIsRenewedWhenRunBegins(t *testing.T) {
 // One that failed is not the third part of a lease that is gone.
 func TestRenewalThatFailsIsTriedAgainSoon(t *testing.T) {
 	patiently(t, 4*time.Second, func(lease time.Duration) bool {
-		db := pgtest.Migrated(t)
+		db := pgtest.Migrated(t, pgtest.Idempotency)
 		store := newStore(t, db, 0)
 		c := claim(t, store, db.DB, keyOf(t, store, "k"), idempotency.WithLease(lease))
 		exec(t, db, `CREATE SEQUENCE tries;
@@ -106,7 +106,7 @@ func TestRenewalThatFailsIsTriedAgainSoon(t *testing.T) {
 // A renewal that hangs is given up in time for another one.
 func TestRenewalThatHangsIsTriedAgain(t *testing.T) {
 	patiently(t, 9*time.Second, func(lease time.Duration) bool {
-		db := pgtest.Migrated(t)
+		db := pgtest.Migrated(t, pgtest.Idempotency)
 		store := newStore(t, db, 0)
 		c := claim(t, store, db.DB, keyOf(t, store, "k"), idempotency.WithLease(lease))
 		exec(t, db, `CREATE SEQUENCE tries;
@@ -132,7 +132,7 @@ func TestRenewalThatHangsIsTriedAgain(t *testing.T) {
 // Renewals succeed for a while and then fail: whoever runs is told when the last one ends, and not when it believes it to.
 func TestLostLeaseIsTheOneOfTheLastRenewal(t *testing.T) {
 	patiently(t, 3*time.Second, func(lease time.Duration) bool {
-		db := pgtest.Migrated(t)
+		db := pgtest.Migrated(t, pgtest.Idempotency)
 		store := newStore(t, db, 0)
 		key := keyOf(t, store, "k")
 		c := claim(t, store, db.DB, key, idempotency.WithLease(lease))
@@ -168,7 +168,7 @@ func TestLostLeaseIsTheOneOfTheLastRenewal(t *testing.T) {
 
 // The answer of a function that has ended needs no lease any more.
 func TestRunDoesNotWaitForARenewalThatHangs(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	var log bytes.Buffer
 	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	pool := db.Another(t)

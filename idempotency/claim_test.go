@@ -34,7 +34,7 @@ func endLeases(t *testing.T, db *pgtest.DB) {
 
 func TestClaimIsCompletedAndAnswersFromThenOn(t *testing.T) {
 	for _, pooler := range []bool{false, true} {
-		db := pgtest.Migrated(t)
+		db := pgtest.Migrated(t, pgtest.Idempotency)
 		if pooler {
 			db = db.Pooled(t)
 		}
@@ -72,7 +72,7 @@ func TestClaimIsCompletedAndAnswersFromThenOn(t *testing.T) {
 }
 
 func TestClaimedKey(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	c := claim(t, store, db.DB, key, idempotency.WithLease(time.Hour))
@@ -126,7 +126,7 @@ func TestUnknownKeyForATransaction(t *testing.T) {
 func TestOfManyClaimsOneIsMade(t *testing.T) {
 	for _, isolation := range []string{"read committed", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
-			db := pgtest.Migrated(t)
+			db := pgtest.Migrated(t, pgtest.Idempotency)
 			db.DSN += "&default_transaction_isolation=" + url.PathEscape(isolation)
 			store, pool := newStore(t, db, 0), db.Another(t)
 			for _, what := range []string{"a new key", "a takeover"} {
@@ -152,7 +152,7 @@ func TestOfManyClaimsOneIsMade(t *testing.T) {
 }
 
 func TestEndedLeaseIsTakenOverAndItsOwnerIsRefused(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	late := claim(t, store, db.DB, key, idempotency.WithLease(time.Hour))
@@ -175,7 +175,7 @@ func TestEndedLeaseIsTakenOverAndItsOwnerIsRefused(t *testing.T) {
 
 // Nobody has taken it: what the owner has done is not lost because it was slow.
 func TestEndedLeaseThatNobodyTookIsStillOnes(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	c := claim(t, store, db.DB, keyOf(t, store, "k"))
 	endLeases(t, db)
@@ -183,7 +183,7 @@ func TestEndedLeaseThatNobodyTookIsStillOnes(t *testing.T) {
 }
 
 func TestReleaseLetsTheNextOneGoOnAtOnce(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	c := claim(t, store, db.DB, key, idempotency.WithLease(time.Hour))
@@ -197,7 +197,7 @@ func TestReleaseLetsTheNextOneGoOnAtOnce(t *testing.T) {
 
 // Such as a renewal that nobody waits for any more, and that the network has held up.
 func TestNothingIsWrittenUnderAClaimThatWasReleased(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	c := claim(t, store, db.DB, keyOf(t, store, "k"), idempotency.WithLease(time.Minute))
 	require.NoError(t, c.Release(t.Context()))
@@ -213,7 +213,7 @@ func TestNothingIsWrittenUnderAClaimThatWasReleased(t *testing.T) {
 
 func TestRunRenewsTheLease(t *testing.T) {
 	patiently(t, time.Second, func(lease time.Duration) bool {
-		db := pgtest.Migrated(t)
+		db := pgtest.Migrated(t, pgtest.Idempotency)
 		store := newStore(t, db, time.Microsecond) // the lease counts as well
 		key := keyOf(t, store, "k")
 		c := claim(t, store, db.DB, key, idempotency.WithLease(lease))
@@ -262,7 +262,7 @@ func TestRunIsCancelledWhenTheLeaseIsLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := pgtest.Migrated(t)
+			db := pgtest.Migrated(t, pgtest.Idempotency)
 			store := newStore(t, db, 0)
 			key := keyOf(t, store, "k")
 			pool := db.Another(t)
@@ -280,7 +280,7 @@ func TestRunIsCancelledWhenTheLeaseIsLost(t *testing.T) {
 }
 
 func TestRunReturnsWhatItsFunctionReturns(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	c := claim(t, store, db.DB, keyOf(t, store, "k"))
 	boom := errors.New("boom")
@@ -290,7 +290,7 @@ func TestRunReturnsWhatItsFunctionReturns(t *testing.T) {
 }
 
 func TestExpiredClaimIsANewKey(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	c := claim(t, store, db.DB, key)
@@ -306,7 +306,7 @@ func TestExpiredClaimIsANewKey(t *testing.T) {
 }
 
 func TestPurgeRemovesStepsWithTheirKeys(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	for _, k := range []string{"old", "new"} {
 		require.NoError(t, claim(t, store, db.DB, keyOf(t, store, k)).Run(t.Context(), func(ctx context.Context) error {
@@ -322,7 +322,7 @@ func TestPurgeRemovesStepsWithTheirKeys(t *testing.T) {
 }
 
 func TestClaimIsCompletedInTheTransactionOfTheWork(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	c := claim(t, store, db.DB, key)
@@ -337,7 +337,7 @@ func TestClaimIsCompletedInTheTransactionOfTheWork(t *testing.T) {
 }
 
 func TestClaimRefusesATransaction(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	require.ErrorContains(t, transact(t, db.DB, func(tx bun.IDB) error {
 		_, _, err := store.Claim(t.Context(), tx, keyOf(t, store, "k"), one)
@@ -354,7 +354,7 @@ func TestClaimWithoutTablesNamesTheCallThatMakesThem(t *testing.T) {
 
 // However short the TTL is, a claim is remembered for as long as its lease.
 func TestClaimDoesNotExpireBeforeItsLease(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, time.Microsecond)
 	key := keyOf(t, store, "k")
 	c := claim(t, store, db.DB, key)

@@ -34,7 +34,7 @@ type cashier struct {
 
 func newCashier(t *testing.T) *cashier {
 	t.Helper()
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE payments (number serial, cents int)")
 	require.NoError(t, err)
 	return &cashier{t: t, db: db, units: uow.New(db.DB, &uow.Config{Source: "test"}), store: newStore(t, db, 0)}

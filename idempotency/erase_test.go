@@ -13,7 +13,7 @@ import (
 
 // Of a principal who is erased the keys are left, so that nothing is done again, and none of the answers.
 func TestErase(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	scopes := map[string]idempotency.Scope{
 		"one":              {Tenant: "acme", Principal: "u1", Key: "1"},
@@ -80,7 +80,7 @@ func TestErase(t *testing.T) {
 
 // The next version of this package has to find what this one has stored.
 func TestEraseFindsRowsOfEarlierVersions(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	complete(t, store, db.DB, keyOf(t, store, "k"), idempotency.Response{Status: 201})
 	var hash []byte

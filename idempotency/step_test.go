@@ -28,7 +28,7 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, time.Hour)
 	return &desk{t: t, db: db, store: store, key: keyOf(t, store, "k")}
 }

@@ -53,7 +53,7 @@ func complete(t *testing.T, store *idempotency.Store, db *bun.DB, key idempotenc
 }
 
 func TestAnswerIsStoredAsItIs(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	for name, resp := range map[string]idempotency.Response{
 		"text":       {Status: 201, Header: map[string][]string{"Location": {"/payments/1"}, "Link": {"a", "b"}}, Body: []byte(`{"id": 1}`)},
 		"all bytes":  {Status: 200, Header: map[string][]string{}, Body: []byte("\x00\xff\xfe\r\n\\x00")},
@@ -80,7 +80,7 @@ func TestAnswerIsStoredAsItIs(t *testing.T) {
 }
 
 func TestStatementsRunBehindAPooler(t *testing.T) {
-	db := pgtest.Migrated(t).Pooled(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency).Pooled(t)
 	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Pooler: true})
 	resp := idempotency.Response{Status: 200, Header: map[string][]string{}, Body: []byte("b")}
 	key := keyOf(t, store, "k")
@@ -93,7 +93,7 @@ func TestStatementsRunBehindAPooler(t *testing.T) {
 }
 
 func TestAnotherRequestIsAMismatch(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	complete(t, store, db.DB, key, idempotency.Response{Status: 200})
@@ -113,7 +113,7 @@ func TestAnotherRequestIsAMismatch(t *testing.T) {
 }
 
 func TestSecondTransactionIsToldAtOnce(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 
@@ -142,7 +142,7 @@ func TestSecondTransactionIsToldAtOnce(t *testing.T) {
 // Two retries at once: one has the lock, and only because it reads. The other one is not told to wait for an answer that
 // is there.
 func TestRetriesDoNotStandInEachOthersWay(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	complete(t, store, db.DB, key, idempotency.Response{Status: 200})
@@ -166,7 +166,7 @@ func TestRetriesDoNotStandInEachOthersWay(t *testing.T) {
 
 // As two versions of this package might do, which make their locks in different ways.
 func TestPrimaryKeyIsTheLastWord(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	err := transact(t, db.DB, func(tx bun.IDB) error {
@@ -187,7 +187,7 @@ func TestPrimaryKeyIsTheLastWord(t *testing.T) {
 // PostgreSQL writes the errors of a busy key to its log, and shows what it says to whoever reads that.
 func TestErrorOfATakenKeyHasNoAnswerInIt(t *testing.T) {
 	for _, pooler := range []bool{false, true} {
-		db := pgtest.Migrated(t)
+		db := pgtest.Migrated(t, pgtest.Idempotency)
 		store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Pooler: pooler})
 		key := keyOf(t, store, "k")
 		secret := idempotency.Response{Status: 201, Header: map[string][]string{"Location": {"/planted"}}, Body: []byte("planted")}
@@ -215,7 +215,7 @@ func TestErrorOfATakenKeyHasNoAnswerInIt(t *testing.T) {
 }
 
 func TestSchemasDoNotShareLocks(t *testing.T) {
-	a, b := pgtest.Migrated(t), pgtest.Migrated(t)
+	a, b := pgtest.Migrated(t, pgtest.Idempotency), pgtest.Migrated(t, pgtest.Idempotency)
 	require.NoError(t, transact(t, a.DB, func(txA bun.IDB) error {
 		return transact(t, b.DB, func(txB bun.IDB) error {
 			storeA, storeB := newStore(t, a, 0), newStore(t, b, 0)
@@ -227,7 +227,7 @@ func TestSchemasDoNotShareLocks(t *testing.T) {
 }
 
 func TestRollbackLeavesNothing(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	boom := errors.New("boom")
@@ -242,7 +242,7 @@ func TestRollbackLeavesNothing(t *testing.T) {
 }
 
 func TestExpiredKeyIsANewOne(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, time.Hour)
 	key := keyOf(t, store, "k")
 	complete(t, store, db.DB, key, idempotency.Response{Status: 200, Body: []byte("old")})
@@ -261,7 +261,7 @@ func TestExpiredKeyIsANewOne(t *testing.T) {
 }
 
 func TestPurgeTakesWhatExpiredAndNothingElse(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, PurgeBatch: 3})
 	forever := newStore(t, db, idempotency.KeepForever)
 	complete(t, forever, db.DB, keyOf(t, forever, "forever"), idempotency.Response{Status: 200})
@@ -281,7 +281,7 @@ func TestPurgeTakesWhatExpiredAndNothingElse(t *testing.T) {
 
 // A purge neither waits for a request that is just replacing an expired row, nor for another purge.
 func TestPurgeLeavesLockedRowsAlone(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	for _, k := range []string{"a", "b"} {
 		complete(t, store, db.DB, keyOf(t, store, k), idempotency.Response{Status: 200})
@@ -301,7 +301,7 @@ func TestPurgeLeavesLockedRowsAlone(t *testing.T) {
 }
 
 func TestReleaseForgetsTheAnswer(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	complete(t, store, db.DB, key, idempotency.Response{Status: 200})
@@ -330,7 +330,7 @@ func TestReleaseLeavesClaimsAlone(t *testing.T) {
 
 // Outside of a transaction a lock ends with its statement, and two would work at once.
 func TestWhatNeedsATransactionTakesNothingElse(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
@@ -360,7 +360,7 @@ func TestMissingTableNamesTheCallThatMakesIt(t *testing.T) {
 }
 
 func TestRecentIsAHintOnlyForKeysThatWereSeen(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store, another := newStore(t, db, 0), newStore(t, db, 0)
 	key := keyOf(t, store, "k")
 	require.False(t, store.Recent(key))
@@ -402,7 +402,7 @@ func TestRecentOutlivesThousandsOfKeys(t *testing.T) {
 }
 
 func TestKeyAndPrincipalAreNotInTheTable(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key, err := store.Key(idempotency.Scope{Tenant: "acme", Principal: "planted-principal", Method: "POST", Path: "/planted-path", Key: "planted-key"})
 	require.NoError(t, err)
@@ -415,7 +415,7 @@ func TestKeyAndPrincipalAreNotInTheTable(t *testing.T) {
 }
 
 func TestRowsThatCannotBe(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Idempotency)
 	for name, change := range map[string]string{
 		"completed without a status":    "status = NULL",
 		"completed without headers":     "headers = NULL",

@@ -29,7 +29,7 @@ type world struct {
 
 func newWorld(t *testing.T, sinks ...uow.Sink) *world {
 	t.Helper()
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Inbox, pgtest.Outbox)
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE effects (what text NOT NULL, nth serial)")
 	require.NoError(t, err)
 	units := uow.New(db.DB, &uow.Config{Source: "test", Logger: quiet()}, sinks...)

@@ -15,7 +15,7 @@ import (
 
 // An entry proves the transaction that wrote it, and no other one.
 func TestEntryProvesTheTransactionThatWroteIt(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Inbox)
 	box := New(uow.New(db.DB, &uow.Config{Source: "test"}), nil)
 	m := messaging.NewMessage(event.Envelope{ID: uuid.Must(uuid.NewV7()).String(), Source: "test", Topic: "t"}, 1, nil)
 	id := identify("c", m)

@@ -16,7 +16,7 @@ import (
 
 // Rows are read in two ways: from the binary protocol, and through database/sql behind a pooler. They must not differ.
 func TestFetchReadsTheSameInBothWays(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	ctx := event.WithMetadata(t.Context(), event.Metadata{"correlation_id": `a "quoted" \ ü✓ id`, "x": ""})
 	soon := time.Date(2400, time.February, 29, 12, 30, 15, 123_456_000, time.UTC) // further away than a Duration reaches
 	binary, text := outbox.NewStore(db.DB, &outbox.Config{Source: "test"}), outbox.NewStore(db.DB, &outbox.Config{Source: "test", Pooler: true})

@@ -15,7 +15,7 @@ import (
 func TestOneDeploymentNamesADatabase(t *testing.T) {
 	for mine, want := range map[string]string{"production": "", "staging": `it is "production", Config.Deployment is "staging"`} {
 		t.Run(mine, func(t *testing.T) {
-			db := pgtest.Migrated(t)
+			db := pgtest.Migrated(t, pgtest.Outbox)
 			first, err := db.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			defer func() { _ = first.Rollback() }()

@@ -23,7 +23,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, cfg *outbox.Config) *fixture {
 	t.Helper()
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	if cfg == nil {
 		cfg = &outbox.Config{}
 	}

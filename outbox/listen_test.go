@@ -86,7 +86,7 @@ func shout(t *testing.T, db bun.IDB, payload string) {
 }
 
 func TestACommittedUnitIsAnnounced(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	ear := listenTo(t, db)
 	units := uow.New(db.DB, &uow.Config{Source: "test"}, outbox.NewStore(db.DB, &outbox.Config{Schema: db.Schema}))
 	require.NotEmpty(t, ear.hears(func() {
@@ -95,7 +95,7 @@ func TestACommittedUnitIsAnnounced(t *testing.T) {
 }
 
 func TestManyCommitsAreAnnouncedTogether(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	ear := listenTo(t, db)
 	pool := db.Another(t)
 	store := outbox.NewStore(pool, nil)
@@ -113,7 +113,7 @@ func TestManyCommitsAreAnnouncedTogether(t *testing.T) {
 
 // The store's pool is closed, so it can notify nobody; units run on another one.
 func TestACommitDoesNotFailBecauseNobodyCanBeNotified(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	broken := db.Another(t)
 	require.NoError(t, broken.Close())
 	units := uow.New(db.DB, &uow.Config{Source: "test"}, outbox.NewStore(broken, &outbox.Config{Logger: slog.New(slog.DiscardHandler)}))
@@ -153,7 +153,7 @@ func await[T any](t *testing.T, c <-chan T, what string) (v T) {
 }
 
 func TestAStoreHearsOthersAndNotItself(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	ear := listenTo(t, db)
 	// One finds its tables by name, the other by search_path: they meet all the same.
 	mine, other := outbox.NewStore(db.DB, nil), outbox.NewStore(db.Another(t), &outbox.Config{Schema: db.Schema})
@@ -171,7 +171,7 @@ func TestAStoreHearsOthersAndNotItself(t *testing.T) {
 }
 
 func TestListenTakesNoConnectionOfThePool(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	pool := db.Another(t)
 	pool.SetMaxOpenConns(1)
 	woken, _ := listening(t, outbox.NewStore(pool, nil))
@@ -181,7 +181,7 @@ func TestListenTakesNoConnectionOfThePool(t *testing.T) {
 }
 
 func TestStoresThatCannotListenSaySo(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	for _, cfg := range []*outbox.Config{{Pooler: true}, {PollOnly: true}} {
 		err := outbox.NewStore(db.DB, cfg).Listen(t.Context(), func() { t.Error("it listens") }, func() {})
 		require.ErrorIs(t, err, outbox.ErrCannotListen)
@@ -191,7 +191,7 @@ func TestStoresThatCannotListenSaySo(t *testing.T) {
 // A firewall that forgets a connection tells neither side. Without a probe, Listen would wait for ever.
 func TestAConnectionThatWentSilentIsGivenUp(t *testing.T) {
 	t.Parallel() // it does little but wait
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	through := newSwallower(t, db.DSN)
 	pool := through.open(t)
 	store := outbox.NewStore(pool, nil)

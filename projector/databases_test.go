@@ -25,7 +25,7 @@ func newPair(t *testing.T) *pair {
 	of := func(db *pgtest.DB, source string) *fixture {
 		return &fixture{t: t, db: db, store: outbox.NewStore(db.DB, &outbox.Config{Source: source}), pub: pub}
 	}
-	return &pair{here: of(pgtest.Migrated(t), "here"), there: of(away.DB, "there"), away: away, pub: pub}
+	return &pair{here: of(pgtest.Migrated(t, pgtest.Outbox), "here"), there: of(away.DB, "there"), away: away, pub: pub}
 }
 
 func (p *pair) projector(t *testing.T) *projector.Projector {

@@ -89,7 +89,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	return &fixture{
 		t: t, db: db, store: outbox.NewStore(db.DB, &outbox.Config{Source: "test"}), pub: &recorder{},
 	}

@@ -23,7 +23,7 @@ func (c *counter) Publish(_ context.Context, msgs []event.Envelope) error {
 // A search beyond a backlog goes on for long. Each part of it asks which server there is, and ends if the cursors do not hold
 // there.
 func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
-	db := pgtest.Migrated(t)
+	db := pgtest.Migrated(t, pgtest.Outbox)
 	store := outbox.NewStore(db.DB, &outbox.Config{Source: "test"})
 	pub := &counter{}
 	p, err := New(pub, &Config{Workers: 1, Lease: 3 * time.Minute, PublishTimeout: time.Minute}, store)

@@ -70,7 +70,7 @@ func pools() []string { return []string{"pipelined", "pooled", "plain"} }
 
 func newService(t *testing.T, pool string) *service {
 	t.Helper()
-	s := &service{db: pgtest.Migrated(t), quiet: slog.New(slog.DiscardHandler), pool: pool}
+	s := &service{db: pgtest.Migrated(t, pgtest.Outbox, pgtest.Idempotency), quiet: slog.New(slog.DiscardHandler), pool: pool}
 	for _, statement := range []string{
 		"CREATE SEQUENCE executions", // counts those that were rolled back as well
 		"CREATE TABLE payments (id bigint PRIMARY KEY)",

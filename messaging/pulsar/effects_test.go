@@ -31,7 +31,7 @@ type effects struct {
 
 func newEffects(t *testing.T, cfg *Config, n *pulsartest.Namespace) *effects {
 	t.Helper()
-	e := &effects{t: t, db: pgtest.Migrated(t), namespace: n, broker: connect(t, cfg)}
+	e := &effects{t: t, db: pgtest.Migrated(t, pgtest.Inbox), namespace: n, broker: connect(t, cfg)}
 	_, err := e.db.Exec("CREATE TABLE effect (id bigint GENERATED ALWAYS AS IDENTITY, key text, n bigint)")
 	require.NoError(t, err)
 	quiet := slog.New(slog.DiscardHandler)
