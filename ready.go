@@ -21,7 +21,7 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
 	}
-	// Run has told how the tables differ.
+	// Run has logged how the tables differ.
 	if err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
 		return fmt.Errorf("oncebox: not ready: %w", err)
 	}

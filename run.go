@@ -31,8 +31,8 @@ const (
 //	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 //
 // It returns an error at once when the tables are missing, a part is unknown, or a pooler that Config.Pooler does not know of loses
-// prepared statements. Tables that are not as Migrate made them are told in the log, each difference with the statement that mends it;
-// to refuse them, call [migrations.Verify] before.
+// prepared statements. It logs how the tables differ from what Migrate makes, each difference with the statement that mends
+// it, and goes on; to refuse such tables, call [migrations.Verify] before.
 func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
@@ -77,8 +77,8 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	return nil
 }
 
-// verify returns an error if tables are missing. With tables that differ a process goes on, loudly: they served until it was
-// started again, and a service that is down because somebody dropped an index helps nobody.
+// verify returns an error if tables are missing. It logs how they differ, and the process goes on: the tables served until it was
+// started again, and a service that is down because somebody dropped an index is worse than a slow one.
 func (a *App) verify(ctx context.Context) error {
 	err := migrations.Verify(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.log})
 	found, differs := errors.AsType[*migrations.DifferenceError](err)

@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 )
 
-// Tables that differ are told in the log, and the process works. Tables that are missing end it.
-func TestRunTellsHowTheTablesDiffer(t *testing.T) {
+// With tables that differ the process works. Where tables are missing it ends.
+func TestRunLogsHowTheTablesDiffer(t *testing.T) {
 	db := pgtest.Migrated(t)
 	_, err := db.ExecContext(t.Context(), "DROP INDEX outbox_held_due")
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 		switch {
 		case w.kind == optionFact && there: // its value is the operator's business
 		case there && g.definition == w.definition:
-		case w.kind == bodyFact && c.differs(functionFact+" "+w.name): // told, and mended, with the rest of the function
+		case w.kind == bodyFact && c.differs(functionFact+" "+w.name): // reported, and mended, with the rest of the function
 		case w.kind == columnFact && there:
 			c.column(w, g)
 		case there:
@@ -47,7 +47,7 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 func (c *comparison) differs(key string) bool { return c.got[key].definition != c.want[key].definition }
 
 func (c *comparison) add(f fact, problem, mend string) {
-	// What one statement mends is told once: a view may have several facts that differ.
+	// What one statement mends is reported once: a view may have several facts that differ.
 	if !slices.ContainsFunc(c.found, func(d Difference) bool { return d.Object == object(f) && d.Mend == mend }) {
 		c.found = append(c.found, Difference{Object: object(f), Problem: problem, Mend: mend})
 	}
@@ -137,7 +137,7 @@ func (c *comparison) extra(g fact) {
 	}
 }
 
-// detached says that the fact is about a child without its parent. That is told; what the child has then is its own.
+// detached says that the fact is about a child that is detached from its parent. That is reported; what the child has by itself is not.
 func (c *comparison) detached(g fact) bool {
 	for k, w := range c.want {
 		if _, there := c.got[k]; !there && w.kind == partitionFact && w.part() == g.relation() {

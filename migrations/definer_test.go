@@ -76,7 +76,7 @@ func TestPlantedFunctionsAreNotCalled(t *testing.T) {
 	require.Zero(t, scan[int](t, caller, "SELECT outbox_first_lane('t'::text)"))
 }
 
-// The triggers of a table run with the rights of whoever writes to it, here the owner of ours.
+// The triggers of a table run with the rights of the role that writes to it, here the owner of ours.
 func TestChildOfAnotherRoleIsRefused(t *testing.T) {
 	forBoth(t, func(t *testing.T, opened *pgtest.DB, p partitioned) {
 		_, attacker := role(t, opened, "attacker")

@@ -11,8 +11,8 @@ type Difference struct {
 	Object string
 	// Problem is what is wrong with it: "is missing", "is integer, should be smallint".
 	Problem string
-	// Mend is the SQL that puts it right, to be run by the owner of the tables. Where no statement can, because rows are lost, it
-	// says what to do instead.
+	// Mend is the SQL that puts it right, to be run by the owner of the tables. A function that it makes anew has to be granted again.
+	// Where no statement puts it right, because rows are lost, Mend says what to do instead.
 	Mend string
 }
 

@@ -101,7 +101,8 @@ func (p place) of(facts []fact, made map[string]source) (list []fact) {
 const settle = `
 WITH s AS MATERIALIZED (
 	SELECT $1::text AS schema, set_config('search_path', 'pg_catalog', true), set_config('IntervalStyle', 'postgres', true),
-		set_config('quote_all_identifiers', 'off', true), set_config('standard_conforming_strings', 'on', true)
+		set_config('quote_all_identifiers', 'off', true), set_config('standard_conforming_strings', 'on', true),
+		set_config('jit', 'off', true) -- compiling the query would take longer than it does
 )
 SELECT quote_ident(schema) FROM s`
 

@@ -121,7 +121,7 @@ var columnParts = regexp.MustCompile(`^(.*?)( NOT NULL)?( (?:DEFAULT|GENERATED) 
 
 func hasValue(f fact) bool { return columnParts.FindStringSubmatch(f.definition)[3] != "" }
 
-// column tells the differences of a column apart.
+// column reports type, NOT NULL and default of a column each by itself.
 func (c *comparison) column(w, g fact) {
 	want, got := columnParts.FindStringSubmatch(w.definition), columnParts.FindStringSubmatch(g.definition)
 	table := "ALTER TABLE " + c.ident + "." + w.relation()

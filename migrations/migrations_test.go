@@ -166,7 +166,7 @@ func TestFailedUpLeavesNothingBehind(t *testing.T) {
 	require.NoError(t, migrations.Up(t.Context(), opened.DB, quiet()), "and it can be tried again")
 }
 
-// Tables of somebody else's are told before anything is made.
+// Up names what is in its way before it makes anything.
 func TestNamesThatAreTaken(t *testing.T) {
 	opened := pgtest.Open(t)
 	for _, c := range []struct{ make, says, rename string }{
@@ -190,6 +190,9 @@ func TestNamesThatAreTaken(t *testing.T) {
 	}
 	require.NoError(t, migrations.Up(t.Context(), opened.DB, quiet()))
 	require.NoError(t, migrations.Verify(t.Context(), opened.DB, nil))
+
+	exec(t, opened, "DELETE FROM oncebox_migrations WHERE name LIKE '%outbox%'")
+	require.ErrorContains(t, migrations.Up(t.Context(), opened.DB, quiet()), " more. Nothing was changed", "five of all of them")
 }
 
 // A table that was renamed keeps the names of its indexes, which are those of our primary keys.

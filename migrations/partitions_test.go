@@ -294,7 +294,7 @@ func TestCallerCannotStandInForTables(t *testing.T) {
 		tx, err := callers.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		defer tx.Rollback()
-		// A decoy with a child of a far day, found first by whoever does not say where to look.
+		// A decoy with a child of a far day, found first where a name is not qualified.
 		exec(t, tx, "CREATE TEMP TABLE "+p.table+" (tenant_id text, sent_at timestamptz, message_key uuid) PARTITION BY RANGE (tenant_id)")
 		exec(t, tx, "CREATE TEMP TABLE "+p.table+"_20200102 PARTITION OF "+p.table+" FOR VALUES FROM ('a') TO ('b')")
 		exec(t, tx, "CREATE TEMP TABLE "+p.table+"_default PARTITION OF "+p.table+" DEFAULT")
@@ -315,7 +315,7 @@ func TestCallerCannotStandInForTables(t *testing.T) {
 	})
 }
 
-// Whoever waits for a lock on these tables makes every settle and every handler wait behind it, so they wait shortly.
+// A session that waits for a lock on these tables makes every settle and every handler wait behind it, so it waits shortly.
 func TestLockTimeout(t *testing.T) {
 	forBoth(t, func(t *testing.T, db *pgtest.DB, p partitioned) {
 		require.True(t, p.make(t, db, "2020-01-01"))

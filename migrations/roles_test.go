@@ -112,7 +112,7 @@ func TestDocumentedGrants(t *testing.T) {
 		ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = outbox_dedup.repeats + 1`)
 	require.NoError(t, migrations.Up(t.Context(), appDB, nil))
 	_, err := appDB.ExecContext(t.Context(), "DELETE FROM outbox")
-	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "whoever commits events cannot take them back")
+	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "a service that commits events cannot take them back")
 
 	require.EqualValues(t, 2, scan[int64](t, relayDB, insert))
 	for _, query := range append(partitionCalls,

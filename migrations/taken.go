@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// shownNames is how many names an error has.
-const shownNames = 5
-
 // listTaken says which of the names $2 other relations of the schema have, and which of the names $3 its functions.
 const listTaken = `
 SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index' WHEN 'I' THEN 'index'
@@ -49,10 +46,18 @@ func free(ctx context.Context, db querier, s *state) error {
 	if err := rows.Err(); err != nil || len(taken) == 0 {
 		return wrap("look for names that are taken", err)
 	}
-	if more := len(taken) - shownNames; more > 0 {
-		taken = append(taken[:shownNames], fmt.Sprintf("and %d more", more))
-	}
 	return fmt.Errorf("migrations: names that oncebox needs in schema %q are taken by what migrations.Up did not make: %s. Nothing was changed. "+
 		"Give oncebox a schema of its own (Config.Schema, ONCEBOX_SCHEMA), or rename what is there: ALTER %s RENAME TO another name",
-		s.schema, strings.Join(taken, ", "), rename)
+		s.schema, few(taken), rename)
+}
+
+// shownNames is how many names an error has.
+const shownNames = 5
+
+// few lists names, the first ones if there are many.
+func few(names []string) string {
+	if more := len(names) - shownNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shownNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }

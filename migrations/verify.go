@@ -24,7 +24,7 @@ func (e *MissingError) Error() string {
 	if len(e.Unknown) > 0 {
 		return fmt.Sprintf("migrations: schema %q was made from other files than those of this program: it lacks %s and has %s. "+
 			"Make its tables anew in an empty schema, or run the program that they belong to",
-			e.Schema, strings.Join(e.Missing, ", "), strings.Join(e.Unknown, ", "))
+			e.Schema, few(e.Missing), few(e.Unknown))
 	}
 	return fmt.Sprintf("migrations: schema %q lacks %s: call migrations.Up (App.Migrate), or apply the files of migrations.FS",
 		e.Schema, strings.Join(e.Missing, ", "))
