@@ -12,6 +12,7 @@ import (
 )
 
 func TestWhoAndWhyAreAskedFor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.kill(w.box, "billing", ordered("a", "o1"))[0]
 	all := func(dry bool, by inbox.By) (replay, discard error) {
@@ -38,6 +39,7 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 }
 
 func TestAuditIsListedNewestFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := newID(t), newID(t)
 	keys := w.kill(w.box, "billing", ordered(a, "o1"), ordered(b, "o2"), unordered("c"))
@@ -81,6 +83,7 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 
 // Without the entry there is no deed, and the other way round.
 func TestDeedAndEntryAreOneTransaction(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o1"))[0]
 	head := w.failed("f", "o2")
@@ -105,6 +108,7 @@ func TestDeedAndEntryAreOneTransaction(t *testing.T) {
 }
 
 func TestOldAuditIsForgotten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, key := range w.kill(w.box, "billing", unordered("a"), unordered("b")) {
 		require.NoError(t, w.box.Discard(t.Context(), key, ann))
@@ -117,6 +121,7 @@ func TestOldAuditIsForgotten(t *testing.T) {
 }
 
 func TestOldAuditIsDeletedInBatches(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.exec(`INSERT INTO inbox_audit (at, actor, action, messages, consumer, tenant_id, topic, event_type)
 		SELECT now() - CASE WHEN n = 1 THEN interval '1 day' ELSE interval '500 days' END, 'ann', 'discard', 1, 'c', 't', 'order', 'e'

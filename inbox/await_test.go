@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -50,7 +52,7 @@ func TestAwait(t *testing.T) {
 		looks := 0
 		cfg, err := pgx.ParseConfig(w.db.DSN)
 		require.NoError(t, err)
-		cfg.Tracer = looking(func() {
+		cfg.Tracer = looking(func(string) {
 			if looks++; looks > 2 {
 				cancel()
 			}
@@ -59,11 +61,15 @@ func TestAwait(t *testing.T) {
 		defer pool.Close()
 		return newBox(uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Logger: quiet()}), nil).Await(ctx, "summary", token, topics...)
 	}
-	bounded, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	err := w.box.Await(bounded, "summary", token)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "summary has handled 0 of 3 events")
+	bound := 50 * time.Millisecond
+	await.True(t, func() bool {
+		bound *= 2 // until it is enough for a look
+		bounded, cancel := context.WithTimeout(t.Context(), bound)
+		defer cancel()
+		err := w.box.Await(bounded, "summary", token)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		return strings.Contains(err.Error(), "summary has handled 0 of 3 events")
+	}, "what was handled so far")
 
 	require.NoError(t, once.Handle(t.Context(), sink.message(0)))
 	require.NoError(t, w.box.Wrap("another", messaging.HandlerFunc(w.effect)).Handle(t.Context(), sink.message(1)))
@@ -79,10 +85,10 @@ func TestAwait(t *testing.T) {
 }
 
 // looking is called before each statement.
-type looking func()
+type looking func(sql string)
 
-func (l looking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	l()
+func (l looking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	l(q.SQL)
 	return ctx
 }
 func (looking) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
@@ -102,6 +108,7 @@ func TestAwaitOfWhatNeverComes(t *testing.T) {
 
 // Who gives up waiting within a unit can go on with it, as always.
 func TestAwaitWithinAUnitLeavesItsTransactionAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, &wire{})
 	token := announce(t, w)
 	lock, err := w.db.BeginTx(t.Context(), nil)
@@ -112,9 +119,9 @@ func TestAwaitWithinAUnitLeavesItsTransactionAlone(t *testing.T) {
 		bounded, cancel := context.WithCancel(ctx)
 		waiting := make(chan error)
 		go func() { waiting <- w.box.Await(bounded, "summary", token) }()
-		require.Eventually(t, func() bool {
+		await.True(t, func() bool {
 			return column[int](t, w.db.DB, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'inbox'::regclass")[0] == 1
-		}, time.Minute, time.Millisecond)
+		}, "a statement that waits for the lock of the inbox")
 		cancel()
 		require.NoError(t, lock.Rollback())
 		require.ErrorIs(t, <-waiting, context.Canceled)

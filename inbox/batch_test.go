@@ -32,6 +32,7 @@ func (b *batches) note(msgs []*messaging.Message) {
 }
 
 func TestBatchIsOneUnitOfWhatIsFresh(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.settledBox()
 	var seen batches
@@ -57,6 +58,7 @@ func TestBatchIsOneUnitOfWhatIsFresh(t *testing.T) {
 }
 
 func TestFailedBatchIsHandledOneByOne(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.settledBox()
 	handle := func(ctx context.Context, m *messaging.Message) error {
@@ -92,6 +94,7 @@ func TestFailedBatchIsHandledOneByOne(t *testing.T) {
 }
 
 func TestBatchParksWhatIsBehind(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.settledBox()
 	fail := true
@@ -110,6 +113,7 @@ func TestBatchParksWhatIsBehind(t *testing.T) {
 }
 
 func TestMessagesOfABatchHaveContextsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.settledBox().Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		in, _ := messaging.FromContext(ctx)
@@ -124,6 +128,7 @@ func TestMessagesOfABatchHaveContextsOfTheirOwn(t *testing.T) {
 
 // Two processes have batches of the same keys, in opposite orders, and wait for a third one that is in the middle of them.
 func TestBatchesDoNotLockEachOtherOut(t *testing.T) {
+	t.Parallel()
 	for name, message := range map[string]func(n int) *messaging.Message{
 		"keys":    func(n int) *messaging.Message { return ordered(fmt.Sprintf("m%02d", n), fmt.Sprint("o", n)) },
 		"entries": func(n int) *messaging.Message { return unordered(fmt.Sprintf("m%02d", n)) },
@@ -163,6 +168,7 @@ func TestBatchesDoNotLockEachOtherOut(t *testing.T) {
 }
 
 func TestDurableMessagesAreStoredFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.settledBox()
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect), inbox.Durable()).(messaging.BatchHandler)
@@ -189,6 +195,7 @@ func TestDurableMessagesAreStoredFirst(t *testing.T) {
 
 // However many keys a batch has, a transaction takes few locks: those of all transactions share a table of the server.
 func TestBatchOfManyKeysTakesFewLocksAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const many, most = 220, 100
 	var got []string

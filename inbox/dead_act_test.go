@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -47,6 +48,7 @@ func (w *world) count(from string) int {
 
 // The operator's program knows no handler: the service finds the message where it stood, before those behind it.
 func TestReplayedMessageIsHandledByTheService(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered(newID(t), "o1")
 	m.Payload = []byte("\x00\xff")
@@ -77,6 +79,7 @@ func TestReplayedMessageIsHandledByTheService(t *testing.T) {
 }
 
 func TestReplayedMessageThatFailsAgainIsDeadAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(nil)
 	key := w.kill(box, "billing", ordered("a", "o1"), ordered("b", "o1"))[0]
@@ -84,7 +87,7 @@ func TestReplayedMessageThatFailsAgainIsDeadAgain(t *testing.T) {
 	runParked(t, box)
 	for n := 1; n <= 2; n++ {
 		require.NoError(t, w.operator().Replay(t.Context(), key, ann))
-		require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, 5*time.Millisecond)
+		await.True(t, func() bool { return len(w.dead()) == 1 }, "the message is dead again")
 		require.Equal(t, seq, column[int64](t, w.db.DB, "SELECT seq FROM inbox_dead"), "at its place")
 		require.Equal(t, []string{"DEAD"}, w.keys())
 		require.Equal(t, []string{"b"}, w.parked())
@@ -93,6 +96,7 @@ func TestReplayedMessageThatFailsAgainIsDeadAgain(t *testing.T) {
 }
 
 func TestDiscardLetsWhatIsBehindRun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	keys := w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o1"), ordered("alone", "o2"), unordered("free"))
 	keys = append(keys, w.kill(w.box, "shipping", ordered("a", "o1"))...)
@@ -116,6 +120,7 @@ func TestDiscardLetsWhatIsBehindRun(t *testing.T) {
 // A message parks behind a dead letter while that is discarded. If the key were freed between its look and its COMMIT,
 // nothing would ever run it.
 func TestMessageIsNotStrandedByADiscard(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.kill(w.box, "billing", ordered("a", "o1"))[0]
 	box := w.hasty(nil)
@@ -155,6 +160,7 @@ func (w *world) arriving(h messaging.Handler, m *messaging.Message) (commit func
 // Dead letters let pass, so the key may be busy when one of it is replayed: it waits for its turn, and what comes later waits
 // for it.
 func TestReplayWaitsForTheHandlerOfItsKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.DeadLetsPass = true })
 	key := w.kill(box, "billing", ordered("a", "o1"))[0]
@@ -175,6 +181,7 @@ func TestReplayWaitsForTheHandlerOfItsKey(t *testing.T) {
 
 // The key of a dead letter that holds nothing does not flow for another reason: nothing of that changes.
 func TestReplayLeavesAFailedKeyAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.DeadLetsPass = true })
 	key := w.kill(box, "billing", ordered("a", "o1"))[0]
@@ -198,6 +205,7 @@ func TestReplayLeavesAFailedKeyAlone(t *testing.T) {
 
 // One dead letter of a key holds it, another one, which died while they let pass, comes before or after it.
 func TestReplayWaitsForTheDeadLetterThatHolds(t *testing.T) {
+	t.Parallel()
 	for _, discard := range []bool{false, true} {
 		w := newWorld(t)
 		passing := w.kill(newBox(w.units, &inbox.Config{DeadLetsPass: true}), "billing", ordered("a", "o1"))[0]
@@ -224,6 +232,7 @@ func TestReplayWaitsForTheDeadLetterThatHolds(t *testing.T) {
 
 // The discard of a dead letter that holds nothing does not free the key for the one that does.
 func TestDiscardOfAnotherDeadLetterFreesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	passing := w.kill(newBox(w.units, &inbox.Config{DeadLetsPass: true}), "billing", ordered("a", "o1"))[0]
 	w.kill(w.box, "billing", ordered("b", "o1"))
@@ -233,6 +242,7 @@ func TestDiscardOfAnotherDeadLetterFreesNothing(t *testing.T) {
 
 // The entry has expired. A copy that comes between the replay and its turn is a copy still.
 func TestReplayedMessageMeetsItsCopy(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]*messaging.Message{"ordered": ordered("a", "o1"), "unordered": unordered("a")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -253,6 +263,7 @@ func TestReplayedMessageMeetsItsCopy(t *testing.T) {
 
 // Names that cannot be stored are stored readable, under a key of their own.
 func TestReplayOfAMessageWithInvalidNames(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered("x\x00", "o\xff")
 	m.TenantID, m.Source = "t\xff", "s\xff"
@@ -262,7 +273,7 @@ func TestReplayOfAMessageWithInvalidNames(t *testing.T) {
 	box.Wrap("billing", gaveUp())
 	stop := runParked(t, box)
 	require.NoError(t, w.operator().Replay(t.Context(), key, ann))
-	require.Eventually(t, func() bool { return len(w.dead()) == 1 && len(w.keys()) == 0 }, time.Minute, 5*time.Millisecond, "nobody waits for it")
+	await.True(t, func() bool { return len(w.dead()) == 1 && len(w.keys()) == 0 }, "it is dead again, and no key waits for it")
 	stop()
 	require.False(t, w.dead()[0].Holds)
 
@@ -276,6 +287,7 @@ func TestReplayOfAMessageWithInvalidNames(t *testing.T) {
 }
 
 func TestReplayOfManyKeepsTheOrderOfEachKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	passing := w.hasty(func(c *inbox.Config) { c.DeadLetsPass = true })
 	h := passing.Wrap("billing", gaveUp())
@@ -310,6 +322,7 @@ func TestReplayOfManyKeepsTheOrderOfEachKey(t *testing.T) {
 }
 
 func TestDryRunOnlyCounts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.kill(w.box, "billing", ordered("a", "o1"), unordered("u"))
 	for _, act := range []func(context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error){w.box.ReplayAll, w.box.DiscardAll} {
@@ -323,12 +336,13 @@ func TestDryRunOnlyCounts(t *testing.T) {
 
 // What dies while a replay runs, perhaps because of it, is not its business, or it might never end.
 func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(nil)
 	w.kill(box, "billing", ordered("a", "o1"), ordered("b", "o2"), ordered("c", "o3"))
 	runParked(t, box)
 	n, err := w.operator().ReplayAll(t.Context(), inbox.DeadFilter{}, ann, &inbox.Bulk{BatchSize: 1, Progress: func(done int64) {
-		require.Eventually(t, func() bool { return w.count("inbox_dead WHERE event_type <> 'late'") == 3 }, time.Minute, time.Millisecond, "it is dead again")
+		await.True(t, func() bool { return w.count("inbox_dead WHERE event_type <> 'late'") == 3 }, "it is dead again")
 		w.exec(`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, content_type, payload, error_message,
 				key_lock, seq)
 			VALUES (gen_random_uuid(), 'late', 't', 's', '1', 'late', 'order', 'text/plain', 'x', 'no', 9223372036854775000 + ?, 1)`, done)
@@ -342,6 +356,7 @@ func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 // The entry of a dead letter that holds its key has expired, and its consumer keeps no order any more. When it dies again it
 // still is what the key waits for.
 func TestDeadLetterThatDiesAgainKeepsItsPlace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o1"))[0]
 	w.exec("DELETE FROM inbox WHERE message_key = (SELECT message_key FROM inbox_dead)")
@@ -366,6 +381,7 @@ SELECT gen_random_uuid(), 'billing', 't', 's', n::text, 'e', 'order', 'k' || n %
 FROM generate_series(0, %d - 1) n`
 
 func TestOperatorsShareTheWork(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.exec(fmt.Sprintf(deadRows, 2000))
 	w.exec(`INSERT INTO inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at)
@@ -414,13 +430,14 @@ func TestTenThousandAreReplayed(t *testing.T) {
 	require.EqualValues(t, 10_000, n)
 	require.Len(t, progress, 100)
 	require.True(t, slices.IsSorted(progress))
-	require.Eventually(t, func() bool { return w.count("inbox_parked") == 0 }, 10*time.Minute, 20*time.Millisecond)
+	await.True(t, func() bool { return w.count("inbox_parked") == 0 }, "all parked messages have been handled")
 	stop() // what the last handler wrote is seen for sure only when it has ended
 	require.Equal(t, 10_000, handled, "each once, in order")
 	require.Empty(t, w.keys())
 }
 
 func TestExpiredDeadLettersFreeTheirKeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o1"), ordered("c", "o2"), ordered("d", "o3"))
 	w.exec("UPDATE inbox_dead SET died_at = now() - interval '3 days' WHERE message_id <> 'd'")
@@ -445,6 +462,7 @@ func TestExpiredDeadLettersFreeTheirKeys(t *testing.T) {
 }
 
 func TestReplayRefusesWhatIsNoKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	require.ErrorContains(t, w.box.Replay(t.Context(), inbox.DeadKey{MessageKey: "4711"}, ann), "not a UUID")
 	require.ErrorIs(t, w.box.Replay(t.Context(), inbox.DeadKey{MessageKey: newID(t), Consumer: "billing"}, ann), inbox.ErrNotDead)
@@ -456,6 +474,7 @@ func TestReplayRefusesWhatIsNoKey(t *testing.T) {
 
 // The entry of a dead letter whose key flows has expired, its message came again, and was handled: nobody remembered that it is dead.
 func TestReplayOfWhatWasHandledSinceDoesNothing(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]*messaging.Message{"ordered": ordered("a", "o1"), "unordered": unordered("a")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -477,6 +496,7 @@ func TestReplayOfWhatWasHandledSinceDoesNothing(t *testing.T) {
 
 // The copy failed as well, or waits behind others: it is the dead letter that stands for it, and that was not handled.
 func TestReplayOfWhatCameAgainAndWasNotHandled(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]*messaging.Message{"ordered": ordered("a", "o1"), "unordered": unordered("a"), "behind": ordered("a", "o2")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -24,6 +24,7 @@ func gaveUp() messaging.Handler {
 }
 
 func TestPermanentMakesADeadLetterWithTheExactBytes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered(newID(t), "o1")
 	m.Payload = []byte("\x00\xff{\"a\": \"\\u0000\"}\n")
@@ -59,6 +60,7 @@ type known struct {
 func (known) EventType() string { return "known" }
 
 func TestWhatCannotBeDecodedIsKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	registry := event.NewRegistry()
 	event.Register[known](registry)
@@ -85,6 +87,7 @@ func TestWhatCannotBeDecodedIsKept(t *testing.T) {
 }
 
 func TestErrorTextFits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 		return messaging.Permanent(errors.New("a\x00b\xff" + strings.Repeat("é", 2000)))
@@ -99,6 +102,7 @@ func TestErrorTextFits(t *testing.T) {
 
 // PostgreSQL would refuse these, or an encoder would make two of them one.
 func TestInvalidIdentifiersMakeDeadLettersUnderReadableNames(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	long := strings.Repeat("x", 300)
@@ -134,6 +138,7 @@ func TestInvalidIdentifiersMakeDeadLettersUnderReadableNames(t *testing.T) {
 
 // Between the handler that gave up and its dead letter, another process handles the message.
 func TestDeadLetterIsNotMadeOfWhatAnotherProcessSettled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	other := newBox(w.units, nil).Wrap("billing", messaging.HandlerFunc(w.effect))
 	otherDone := make(chan error, 1)
@@ -150,6 +155,7 @@ func TestDeadLetterIsNotMadeOfWhatAnotherProcessSettled(t *testing.T) {
 }
 
 func TestMessageIsNotSettledIfItsDeadLetterCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.db.ExecContext(t.Context(), "ALTER TABLE inbox_dead RENAME TO hidden")
 	require.NoError(t, err)
@@ -161,6 +167,7 @@ func TestMessageIsNotSettledIfItsDeadLetterCannotBeWritten(t *testing.T) {
 
 // The entry has expired, the dead letter not, and a copy comes.
 func TestDeadLetterOfAnExpiredEntryIsUpdated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.box.Wrap("billing", gaveUp())
 	for range 2 {
@@ -173,6 +180,7 @@ func TestDeadLetterOfAnExpiredEntryIsUpdated(t *testing.T) {
 }
 
 func TestDeadPages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for n := range 5 {
 		for _, consumer := range []string{"billing", "shipping"} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -169,7 +170,7 @@ func TestWhatOnlyALaterBuildKnowsIsNoDeadLetter(t *testing.T) {
 			}
 			runParked(t, box)
 			const several = 10
-			require.Eventually(t, func() bool { return calls.Load() > several }, time.Minute, time.Millisecond)
+			await.True(t, func() bool { return calls.Load() > several }, "%d calls of the handler", several+1)
 			require.Empty(t, w.dead())
 			require.Equal(t, []string{"1", "2", "1 of another key"}, w.parked())
 			require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "once for the type and the version, and not for each try:\n%s", log.String())
@@ -187,6 +188,7 @@ func plainAndLeased() map[string]func(*inbox.Inbox, messaging.Handler) messaging
 }
 
 func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
+	t.Parallel()
 	for name, wrap := range plainAndLeased() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -196,7 +198,7 @@ func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
 			require.NoError(t, wrap(box, router(firstRelease(w))).Handle(t.Context(), m))
 			require.Equal(t, []string{"1"}, w.parked())
 			runParked(t, box)
-			require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, 5*time.Millisecond)
+			await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
 			require.Contains(t, w.dead()[0].Error, "Config.DeployWait")
 			require.Contains(t, w.dead()[0].Error, messaging.ErrNoHandler.Error())
 		})
@@ -205,6 +207,7 @@ func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
 
 // A message may have waited for a week behind another one, or failed for another reason, before a rollback makes it unknown.
 func TestWaitForABuildCountsFromWhenTheMessageWasUnknown(t *testing.T) {
+	t.Parallel()
 	for name, wrap := range plainAndLeased() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -217,10 +220,10 @@ func TestWaitForABuildCountsFromWhenTheMessageWasUnknown(t *testing.T) {
 			w.exec("UPDATE inbox SET processed_at = processed_at - interval '30 days'")
 			w.exec("UPDATE inbox_parked SET parked_at = parked_at - interval '30 days'")
 			runParked(t, box)
-			require.Eventually(t, func() bool { return calls.Load() > 3 || len(w.dead()) > 0 }, time.Minute, 5*time.Millisecond)
+			await.True(t, func() bool { return calls.Load() > 3 || len(w.dead()) > 0 }, "four calls of the handler, or a dead letter")
 			require.Empty(t, w.dead())
 			w.exec("UPDATE inbox_parked SET unknown_since = unknown_since - interval '1 hour'")
-			require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, 5*time.Millisecond)
+			await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
 			require.Contains(t, w.dead()[0].Error, "Config.DeployWait")
 		})
 	}
@@ -229,6 +232,7 @@ func TestWaitForABuildCountsFromWhenTheMessageWasUnknown(t *testing.T) {
 // ErrUnknownType may also be about an event of the handler's own, which no deployment of somebody else's mends, and a handler that calls
 // an error permanent means it.
 func TestWhatAHandlerCannotEmitIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	for name, h := range map[string]messaging.HandlerFunc{
 		"not registered": func(ctx context.Context, _ *messaging.Message) error {
 			u, _ := uow.FromContext(ctx)
@@ -243,9 +247,9 @@ func TestWhatAHandlerCannotEmitIsNotWaitedFor(t *testing.T) {
 			w := newWorld(t, &committed{})
 			box := w.hasty(func(c *inbox.Config) { c.MaxAttempts = 2 })
 			wrapped, m := box.Wrap("billing", h), ordered("1", "o1")
-			require.Eventually(t, func() bool { return wrapped.Handle(t.Context(), m) == nil }, time.Minute, time.Millisecond)
+			await.True(t, func() bool { return wrapped.Handle(t.Context(), m) == nil }, "the message is settled")
 			runParked(t, box)
-			require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, time.Millisecond)
+			await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
 			require.Contains(t, w.dead()[0].Error, event.ErrUnknownType.Error())
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -183,8 +183,7 @@ func TestEmittedEventsAreTiedToTheMessageOnEveryPath(t *testing.T) {
 			e := newEmitting(t)
 			msgs := []*messaging.Message{about(1), about(2)}
 			run(t, e, msgs)
-			require.Eventually(t, func() bool { return len(e.sink.all()) == 10 }, time.Minute, 5*time.Millisecond,
-				"each message emits one event in each way, and the rule one for each of the aggregates'")
+			await.True(t, func() bool { return len(e.sink.all()) == 10 }, "ten events: each message emits one in each way, and the rule one for each of the aggregates'")
 			for _, got := range e.sink.all() {
 				m := msgs[0]
 				if got.TenantID == msgs[1].TenantID {
@@ -210,6 +209,7 @@ func (e *emitting) step() messaging.Handler {
 // What a bulk writer emits for nobody in particular would be of the default tenant. It is refused; the messages are then
 // handled one by one, each of them under its own tenant.
 func TestBulkWriterHasToSayWhoseEventsAre(t *testing.T) {
+	t.Parallel()
 	for name, emit := range map[string]func(*uow.Unit) error{
 		"Add":   func(u *uow.Unit) error { return u.Add("by-hand", map[string]int{"total": 1}) },
 		"Track": func(u *uow.Unit) error { u.Track(newInvoice("1")); return nil },

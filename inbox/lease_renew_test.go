@@ -39,6 +39,7 @@ func (w *world) awaitTrue(ctx context.Context, question string) {
 }
 
 func TestRenewalThatHangsDoesNotLoseTheLease(t *testing.T) {
+	t.Parallel()
 	withinALease(t, func(w *world, ttl time.Duration) bool {
 		w.hang("nth = 1")
 		h := w.process(func(c *inbox.Config) { c.LeaseTTL = ttl }).WrapLeased("billing",
@@ -57,6 +58,7 @@ func TestRenewalThatHangsDoesNotLoseTheLease(t *testing.T) {
 
 // A message that was handled needs no lease any more.
 func TestHandledMessageIsSettledWhileARenewalHangs(t *testing.T) {
+	t.Parallel()
 	withinALease(t, func(w *world, ttl time.Duration) bool {
 		w.hang("true")
 		var log lines

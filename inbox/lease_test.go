@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -66,17 +67,7 @@ func (w *world) process(change func(*inbox.Config)) *inbox.Inbox {
 // patiently is settleLater for messages that may have to wait for a lease.
 func patiently(t *testing.T, h messaging.Handler, m *messaging.Message) {
 	t.Helper()
-	for began := time.Now(); ; {
-		err := h.Handle(t.Context(), m)
-		if err == nil {
-			return
-		}
-		if time.Since(began) > time.Minute {
-			t.Errorf("message %s is never settled: %v", m.ID, err)
-			return
-		}
-		<-time.After(5 * time.Millisecond) // slow on purpose: it may ask for a pause
-	}
+	await.True(t, func() bool { return h.Handle(t.Context(), m) == nil }, "message %s is settled", m.ID)
 }
 
 func (w *world) leases() int {
@@ -98,6 +89,7 @@ func (w *world) nothingLeft() {
 }
 
 func TestLeasedHandlerRunsOnceAndWithoutATransaction(t *testing.T) {
+	t.Parallel()
 	for _, m := range []*messaging.Message{ordered(newID(t), "o1"), unordered("4711")} {
 		w := newWorld(t)
 		var o outside
@@ -117,6 +109,7 @@ func TestLeasedHandlerRunsOnceAndWithoutATransaction(t *testing.T) {
 }
 
 func TestConcurrentCopiesOfALeasedMessageRunOnce(t *testing.T) {
+	t.Parallel()
 	for _, m := range []*messaging.Message{ordered(newID(t), "o1"), unordered("4711")} {
 		w := newWorld(t)
 		var runs atomic.Int64
@@ -137,6 +130,7 @@ func TestConcurrentCopiesOfALeasedMessageRunOnce(t *testing.T) {
 }
 
 func TestSecondMessageOfALeasedKeyWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began, release := make(chan struct{}), make(chan struct{})
 	slow := w.process(nil).WrapLeased("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
@@ -174,6 +168,7 @@ func TestSecondMessageOfALeasedKeyWaits(t *testing.T) {
 
 // A release makes a leased handler of one that ran in a unit: while both are there, a message still waits for the one before it.
 func TestLeasedMessageWaitsForOneInATransaction(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began, release, done := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	before := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
@@ -194,6 +189,7 @@ func TestLeasedMessageWaitsForOneInATransaction(t *testing.T) {
 }
 
 func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	other := w.process(nil).WrapLeased("billing", messaging.HandlerFunc(w.effect))
 	h := w.process(renewedSoon).WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
@@ -206,29 +202,28 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	w.nothingLeft()
 }
 
-// renewedSoon is for leases that are renewed in the test: after four seconds, and a busy machine may take eight for it.
-func renewedSoon(c *inbox.Config) { c.LeaseTTL = 12 * time.Second }
+// renewedSoon is for leases that are renewed in the test: after three seconds, and a busy machine may take six for it.
+func renewedSoon(c *inbox.Config) { c.LeaseTTL = 9 * time.Second }
 
 // awaitRenewal returns when a lease that has ended was renewed.
 func (w *world) awaitRenewal() {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool {
+	await.True(w.t, func() bool {
 		return column[bool](w.t, w.db.DB, "SELECT lease_until > clock_timestamp() FROM inbox_lease")[0]
-	}, time.Minute, 10*time.Millisecond, "it is not renewed")
+	}, "the lease is renewed")
 }
 
 // takeOver has h handle a message of which another process has the lease. It ends the lease again if that renews it meanwhile.
 func (w *world) takeOver(h messaging.Handler, m *messaging.Message) {
 	w.t.Helper()
-	for began := time.Now(); ; {
+	await.True(w.t, func() bool {
 		w.endLeases()
 		err := h.Handle(w.t.Context(), m)
-		if err == nil {
-			return
+		if err != nil {
+			require.ErrorIs(w.t, err, inbox.ErrLeased)
 		}
-		require.ErrorIs(w.t, err, inbox.ErrLeased)
-		require.Less(w.t, time.Since(began), time.Minute, "it is not taken over")
-	}
+		return err == nil
+	}, "message %s is taken over", m.ID)
 }
 
 // endLeases makes it so that the leases have ended without a word from those who hold them.
@@ -239,6 +234,7 @@ func (w *world) endLeases() {
 
 // A process is suspended in a handler until another one has taken its message over, and then goes on.
 func TestLateProcessIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, ending := range map[string]error{
 		"it succeeds": nil, "it fails": errNotNow, "it gives up": messaging.Permanent(errNotNow),
 		"it asks for a pause": messaging.RetryAfter(time.Hour, errNotNow),
@@ -300,6 +296,7 @@ func TestLateProcessIsRefused(t *testing.T) {
 
 // The handler of the process that lost the lease is told so without asking.
 func TestHandlerIsCancelledWhenItsLeaseIsLost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered("m", "o1")
 	other := w.process(nil).WrapLeased("billing", messaging.HandlerFunc(w.effect))
@@ -316,6 +313,7 @@ func TestHandlerIsCancelledWhenItsLeaseIsLost(t *testing.T) {
 
 // Whoever cannot reach the database cannot know that he has the lease.
 func TestHandlerIsCancelledWhenItsLeaseCannotBeRenewed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	pool := w.db.Another(t)
 	box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), &inbox.Config{LeaseTTL: time.Second})
@@ -336,6 +334,7 @@ func TestHandlerIsCancelledWhenItsLeaseCannotBeRenewed(t *testing.T) {
 }
 
 func TestFailedLeasedMessageIsParkedAndItsKeyWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.process(nil)
 	var o outside
@@ -371,13 +370,14 @@ func TestFailedLeasedMessageIsParkedAndItsKeyWaits(t *testing.T) {
 
 	mended.Store(true)
 	runParked(t, box)
-	require.Eventually(t, func() bool { return len(w.keys()) == 0 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return len(w.keys()) == 0 }, "no key stands still")
 	require.Equal(t, []string{"bad", "other key", "other key done", "bad done", "next", "next done"}, o.list(), "each step once")
 	require.Equal(t, 3, w.entries())
 	w.nothingLeft()
 }
 
 func TestUnorderedLeasedMessageIsParkedAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.process(func(c *inbox.Config) { c.Tries = 1 })
 	var tries atomic.Int64
@@ -401,6 +401,7 @@ func TestUnorderedLeasedMessageIsParkedAlone(t *testing.T) {
 
 // A panic is a failure like any other, for messages that come and for those that were parked.
 func TestLeasedMessageIsGivenUpAfterItsAttempts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.process(func(c *inbox.Config) { c.MaxAttempts = 5 })
 	var tries atomic.Int64
@@ -419,7 +420,7 @@ func TestLeasedMessageIsGivenUpAfterItsAttempts(t *testing.T) {
 	settleLater(t, h, ordered("bad", "o1"))
 	require.NoError(t, h.Handle(t.Context(), ordered("next", "o1")))
 	stop := runParked(t, box)
-	require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
 	stop()
 	require.EqualValues(t, 5, tries.Load())
 	require.Equal(t, 5, w.dead()[0].Attempts)
@@ -429,6 +430,7 @@ func TestLeasedMessageIsGivenUpAfterItsAttempts(t *testing.T) {
 }
 
 func TestPermanentErrorOfALeasedHandlerMakesADeadLetter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.process(nil).WrapLeased("billing", gaveUp())
 	m := ordered("m", "o1")
@@ -441,6 +443,7 @@ func TestPermanentErrorOfALeasedHandlerMakesADeadLetter(t *testing.T) {
 }
 
 func TestLeasedMessageThatKillsItsProcessIsGivenUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered("deadly", "o1")
 	runs := 0
@@ -464,6 +467,7 @@ func TestLeasedMessageThatKillsItsProcessIsGivenUp(t *testing.T) {
 }
 
 func TestInterruptedLeasedMessageHasNotFailed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var interrupt bool
@@ -484,6 +488,7 @@ func TestInterruptedLeasedMessageHasNotFailed(t *testing.T) {
 }
 
 func TestDurableLeasedHandler(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.process(nil)
 	var o outside
@@ -495,13 +500,14 @@ func TestDurableLeasedHandler(t *testing.T) {
 	}
 	require.Equal(t, []string{"a", "b", "c"}, w.parked())
 	runParked(t, box)
-	require.Eventually(t, func() bool { return len(w.keys()) == 0 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return len(w.keys()) == 0 }, "no key stands still")
 	require.Equal(t, []string{"a", "b", "c"}, o.list())
 	w.nothingLeft()
 }
 
 // Two processes believe that they have the key: the lease lets one of them run its head, and the other one tries later.
 func TestHeadWaitsForItsLease(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	storing := w.process(nil).WrapLeased("billing", messaging.HandlerFunc(w.effect), inbox.Durable())
 	require.NoError(t, storing.Handle(t.Context(), ordered("m", "o1")))
@@ -525,17 +531,18 @@ func TestHeadWaitsForItsLease(t *testing.T) {
 	taken := func() bool {
 		return column[int](t, w.db.DB, "SELECT count(*) FROM inbox_key WHERE owner IS NOT NULL")[0] == 1
 	}
-	require.Eventually(t, taken, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { return !taken() }, time.Minute, time.Millisecond, "it gives the key back")
+	await.True(t, taken, "the second process takes the key")
+	await.True(t, func() bool { return !taken() }, "it gives the key back")
 	require.Equal(t, []int{1}, column[int](t, w.db.DB, "SELECT attempts FROM inbox_parked"))
 	close(release)
-	require.Eventually(t, func() bool { return len(w.keys()) == 0 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return len(w.keys()) == 0 }, "no key stands still")
 	require.Equal(t, []string{"m"}, o.list())
 	w.nothingLeft()
 }
 
 // While a parked message runs, somebody takes it away: what he decided holds.
 func TestHeadThatWasTakenAwayMeanwhileIsNotSettled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.process(nil)
 	done := make(chan struct{})
@@ -554,6 +561,7 @@ func TestHeadThatWasTakenAwayMeanwhileIsNotSettled(t *testing.T) {
 }
 
 func TestLeasedHandlerWithinAUnitIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.box.WrapLeased("billing", messaging.HandlerFunc(w.effect))
 	err := w.units.Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error { return h.Handle(ctx, ordered("m", "o1")) })
@@ -566,6 +574,7 @@ func TestLeasedHandlerWithinAUnitIsRefused(t *testing.T) {
 // Processes with the same messages, handlers that fail, keys that stop and flow, leases that end without a word: each step is
 // done once, except those that a lost lease has cut, and in the order of its key.
 func TestStepsAreDoneOnceAndInOrderWhileLeasesAreLost(t *testing.T) {
+	t.Parallel()
 	const keys, perKey, processes = 4, 12, 3
 	w := newWorld(t)
 	var o outside
@@ -600,7 +609,7 @@ func TestStepsAreDoneOnceAndInOrderWhileLeasesAreLost(t *testing.T) {
 		for n := 0; n < 200 && stopped.Err() == nil; n++ { // without end nobody might get done on a slow machine
 			_, err := w.db.ExecContext(t.Context(), "UPDATE inbox_lease SET lease_until = clock_timestamp() - interval '1 s'")
 			require.NoError(t, err)
-			<-time.After(time.Millisecond)
+			<-time.After(time.Millisecond) // so that handlers get on between two ends
 		}
 	})
 	working.Wait()
@@ -613,12 +622,13 @@ func TestStepsAreDoneOnceAndInOrderWhileLeasesAreLost(t *testing.T) {
 		last[effect[0]] = effect
 	}
 	require.Len(t, w.effects(), keys*perKey)
-	require.Eventually(t, func() bool { return w.leases() == 0 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return w.leases() == 0 }, "no lease is left")
 	require.Empty(t, w.steps())
 }
 
 // A lease that ends this moment is not asked for again at once, nor after a pause that grows.
 func TestWaitForALeaseIsNeverNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began, release := make(chan struct{}), make(chan struct{})
 	box := newBox(w.units, nil)

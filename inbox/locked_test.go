@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -41,16 +42,11 @@ func within(t *testing.T, fn func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(time.Minute):
-		t.Fatal("it waits for a process that hangs")
-		return nil
-	}
+	return await.Receive(t, done, "an end, although another process hangs")
 }
 
 func TestKeyThatIsHeldElsewhereIsPutOff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box, letGo := w.held(ordered("hangs", "o1"))
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
@@ -70,6 +66,7 @@ func TestKeyThatIsHeldElsewhereIsPutOff(t *testing.T) {
 }
 
 func TestBatchGoesOnWithoutAKeyThatIsHeldElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box, letGo := w.held(ordered("hangs", "o1"))
 	h := box.WrapBatch("billing", func(ctx context.Context, msgs []*messaging.Message) error {
@@ -95,6 +92,7 @@ func TestBatchGoesOnWithoutAKeyThatIsHeldElsewhere(t *testing.T) {
 
 // A copy of a message without order waits for the index, and for no key.
 func TestCopyThatIsHeldElsewhereIsPutOff(t *testing.T) {
+	t.Parallel()
 	for name, h := range map[string]func(box *inbox.Inbox, h messaging.Handler) messaging.Handler{
 		"without a key": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
 		"unordered": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
@@ -127,6 +125,7 @@ func TestCopyThatIsHeldElsewhereIsPutOff(t *testing.T) {
 
 // The functions leave the session as it was: what a handler waits for is its own business.
 func TestEnteringLeavesTheLockTimeoutAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.settledBox()
 	var got []string

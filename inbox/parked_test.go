@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -46,6 +47,7 @@ func (w *world) listParked(filter inbox.ParkedFilter, limit int) (list []inbox.P
 }
 
 func TestParkedMessagesAreFilteredAndPaged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for key := range 4 {
 		w.failed(fmt.Sprint(key, "/0"), fmt.Sprint("o", key))
@@ -103,6 +105,7 @@ func TestParkedMessagesAreFilteredAndPaged(t *testing.T) {
 }
 
 func TestRetryNow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.failed("a", "o1")
 	box := w.hasty(nil)
@@ -122,6 +125,7 @@ func TestRetryNow(t *testing.T) {
 }
 
 func TestGiveUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.failed("a", "o1")
 	box := w.hasty(nil)
@@ -147,6 +151,7 @@ func TestGiveUp(t *testing.T) {
 }
 
 func TestGiveUpLetsPass(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.failed("a", "o1")
 	alone := w.box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
@@ -168,11 +173,12 @@ func TestGiveUpLetsPass(t *testing.T) {
 // awaitUnparked returns when the message has left the table of parked ones.
 func (w *world) awaitUnparked(id string) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool { return w.count(fmt.Sprintf("inbox_parked WHERE message_id = '%s'", id)) == 0 }, time.Minute, 5*time.Millisecond)
+	await.True(w.t, func() bool { return w.count(fmt.Sprintf("inbox_parked WHERE message_id = '%s'", id)) == 0 }, "message %s is parked no more", id)
 }
 
 // Who parks behind a message and who gives it up take turns, as all do who change a key.
 func TestGiveUpWaitsForWhatParksBehindIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	key := w.failed("a", "o1")
 	commit := w.arriving(w.box.Wrap("billing", messaging.HandlerFunc(w.effect)), ordered("b", "o1"))
@@ -187,6 +193,7 @@ func TestGiveUpWaitsForWhatParksBehindIt(t *testing.T) {
 
 // A handler that is just trying the message decides. Without its lock the message would be handled and dead as well.
 func TestGiveUpWaitsForTheHandler(t *testing.T) {
+	t.Parallel()
 	for _, fails := range []bool{false, true} {
 		w := newWorld(t)
 		key := w.failed("a", "o1")

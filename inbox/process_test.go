@@ -96,6 +96,7 @@ func (w *world) await(said *bufio.Reader, beginning string) string {
 }
 
 func TestProcessThatIsKilledBetweenTwoSteps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	process, _, _ := w.start(time.Hour)
 	require.NoError(t, process.Process.Kill())
@@ -110,6 +111,7 @@ func TestProcessThatIsKilledBetweenTwoSteps(t *testing.T) {
 
 // The process wakes up when another one is in the middle of its message: it makes no call any more, and settles nothing.
 func TestProcessThatIsSuspendedForLongerThanItsLease(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	process, said, goOn := w.start(time.Second)
 	require.NoError(t, process.Process.Signal(syscall.SIGSTOP))

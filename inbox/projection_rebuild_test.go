@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/outbox"
@@ -158,7 +159,7 @@ func (b *bank) handled() int {
 // check waits until everything was handled and compares the read model.
 func (b *bank) check(events int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.handled() >= events && len(b.parked()) == 0 }, 10*time.Minute, 10*time.Millisecond)
+	await.True(b.t, func() bool { return b.handled() >= events && len(b.parked()) == 0 }, "%d events are handled, and no message is parked", events)
 	require.Equal(b.t, events, b.handled(), "once each")
 	require.Empty(b.t, column[string](b.t, b.db.DB, "SELECT account || ' ' || nth FROM disorder"))
 	got := map[string]int{}
@@ -177,9 +178,9 @@ func TestRebuildWhileMessagesGoOn(t *testing.T) {
 	b := newBank(t)
 	here, there := b.process(1), b.process(20)
 	b.deposit(accounts, 15, 1)
-	require.Eventually(t, func() bool { // else the source ends before it is broken off
+	await.True(t, func() bool { // else the source ends before it is broken off
 		return column[int](t, b.db.DB, "SELECT count(*)::int FROM outbox_sent")[0] == 15*accounts
-	}, time.Minute, 10*time.Millisecond)
+	}, "all events so far are published")
 	var traffic sync.WaitGroup
 	traffic.Go(func() { b.deposit(accounts, 25, 16) })
 	source := inbox.Source(b.store.Kept(outbox.SentFilter{Topic: "account"}))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -81,6 +82,7 @@ func byKey(ids []string) (of [2][]string) {
 }
 
 func TestRebuildPutsLiveMessagesBehindWhatIsKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(nil)
 	p := box.Projection("balances", messaging.HandlerFunc(w.effect))
@@ -127,6 +129,7 @@ func TestRebuildPutsLiveMessagesBehindWhatIsKept(t *testing.T) {
 
 // A handler that has begun before the reset writes into the old read model, or not at all.
 func TestResetWaitsForHandlersAtWork(t *testing.T) {
+	t.Parallel()
 	for name, batch := range map[string]bool{"alone": false, "in a batch": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -152,9 +155,7 @@ func TestResetWaitsForHandlersAtWork(t *testing.T) {
 			}()
 			<-began
 			go func() { rebuilt <- p.Rebuild(t.Context(), w.clear, kept(9, nil, a...), nil) }()
-			require.Eventually(t, func() bool {
-				return column[int](t, w.db.DB, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")[0] > 0 || len(rebuilt) > 0
-			}, time.Minute, time.Millisecond)
+			await.True(t, func() bool { return w.waiters() > 0 || len(rebuilt) > 0 }, "the rebuild waits for the handler")
 			close(release)
 			require.NoError(t, <-handled)
 			require.NoError(t, <-rebuilt)
@@ -165,6 +166,7 @@ func TestResetWaitsForHandlersAtWork(t *testing.T) {
 
 // Another process has known the projection before the reset.
 func TestProcessRunsAcrossAReset(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	there := w.hasty(nil)
 	here, other := w.box.Projection("balances", messaging.HandlerFunc(w.effect)), there.Projection("balances", messaging.HandlerFunc(w.effect))
@@ -188,6 +190,7 @@ func TestProcessRunsAcrossAReset(t *testing.T) {
 
 // A process that nothing comes to finds what was parked in a generation that it has not heard of.
 func TestIdleProcessHearsOfARebuild(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	idle := w.hasty(nil)
 	handleAll(t, idle.Projection("balances", messaging.HandlerFunc(w.effect)))
@@ -200,6 +203,7 @@ func TestIdleProcessHearsOfARebuild(t *testing.T) {
 }
 
 func TestReplayedMessageThatFailsIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.RetryDelay = 50 * time.Millisecond })
 	tries := 0
@@ -221,13 +225,14 @@ func TestReplayedMessageThatFailsIsWaitedFor(t *testing.T) {
 	require.Len(t, w.dead(), 1)
 	require.Equal(t, "balances@1", w.dead()[0].Key.Consumer)
 	runParked(t, box)
-	require.Eventually(t, func() bool { return len(w.effects()) == 4 }, time.Minute, time.Millisecond)
+	await.True(t, func() bool { return len(w.effects()) == 4 }, "four effects")
 	require.Equal(t, []string{"a1", "a2", "a3", "a4"}, w.effects())
 	require.Equal(t, []string{"b2", "b3"}, w.parked())
 }
 
 // What had failed before the reset is not lost, whether the source brings it or not, and goes to its place if it does.
 func TestWhatWasParkedBeforeTheReset(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.Tries = 1 })
 	broken := true
@@ -268,6 +273,7 @@ func TestWhatWasParkedBeforeTheReset(t *testing.T) {
 }
 
 func TestResetIsAllOrNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.box.Projection("balances", messaging.HandlerFunc(w.effect))
 	a := some("a", 1, 2)
@@ -287,6 +293,7 @@ func TestResetIsAllOrNothing(t *testing.T) {
 
 // One of several rebuilds runs, and goes on elsewhere when its process has died.
 func TestRebuildIsTakenOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	here, there := w.box.Projection("balances", messaging.HandlerFunc(w.effect)), w.hasty(nil).Projection("balances", messaging.HandlerFunc(w.effect))
 	a := some("a", 1, 4)
@@ -333,6 +340,7 @@ func (s *keepingSink) Flush(_ context.Context, _ bun.IDB, events []event.Envelop
 }
 
 func TestNamesOfGenerationsAreTaken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := messaging.HandlerFunc(w.effect)
 	require.Panics(t, func() { w.box.Projection("balances@1", h) })
@@ -343,6 +351,7 @@ func TestNamesOfGenerationsAreTaken(t *testing.T) {
 
 // What was parked waits at the gate while the reset is at work, with no row in hand that the reset needs.
 func TestParkedMessagesWaitForAReset(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(nil)
 	p := box.Projection("balances", messaging.HandlerFunc(w.effect), inbox.Durable())
@@ -350,9 +359,7 @@ func TestParkedMessagesWaitForAReset(t *testing.T) {
 	handleAll(t, p, a...)
 	require.NoError(t, p.Rebuild(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 		runParked(t, box)
-		require.Eventually(t, func() bool {
-			return column[int](t, w.db.DB, "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'")[0] > 0
-		}, time.Minute, time.Millisecond)
+		w.awaitWaiters(1)
 		return w.clear(ctx, u)
 	}, kept(1, nil, a...), nil))
 	handleAll(t, p, some("b", 1, 1)...)

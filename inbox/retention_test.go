@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -55,6 +56,7 @@ func awayFromMidnight() {
 }
 
 func TestEntriesLieInTheChildOfTheirDay(t *testing.T) {
+	t.Parallel()
 	awayFromMidnight()
 	w := newWorld(t)
 	require.NoError(t, w.box.EnsurePartitions(t.Context()))
@@ -84,6 +86,7 @@ func TestEntriesLieInTheChildOfTheirDay(t *testing.T) {
 
 // Foreign ids may be many, and must not slow down what is done to the DEFAULT child.
 func TestForeignIDsHaveAChildOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	for range 2 {
@@ -95,6 +98,7 @@ func TestForeignIDsHaveAChildOfTheirOwn(t *testing.T) {
 
 // A consumer was started before the partitions, or its clock and that of a sender differ.
 func TestEntriesThatWereFasterThanTheirChildAreFound(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	m := ordered(newID(t), "o1")
@@ -106,6 +110,7 @@ func TestEntriesThatWereFasterThanTheirChildAreFound(t *testing.T) {
 }
 
 func TestCleanDropsWhatIsOlderThanTheRetention(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	now := time.Now()
 	h := w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
@@ -148,6 +153,7 @@ func TestCleanDropsWhatIsOlderThanTheRetention(t *testing.T) {
 
 // A consumer that was down for days handles old messages; their copies may still come for as long as any others.
 func TestCleanKeepsAChildInWhichAnEntryIsYoung(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	old, older := time.Now().Add(-20*day), time.Now().Add(-21*day)
 	w.exec("SELECT inbox_make_partition(?)", old.UTC().Format(time.DateOnly))
@@ -166,6 +172,7 @@ func TestCleanKeepsAChildInWhichAnEntryIsYoung(t *testing.T) {
 
 // A consumer that was away for longer than the retention gets what it acknowledged in its last moments again, when it comes back.
 func TestCleanWaitsForAConsumerThatIsAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	days := []time.Time{time.Now().Add(-42 * day), time.Now().Add(-41 * day), time.Now().Add(-20 * day)}
 	for _, d := range days {
@@ -197,18 +204,20 @@ func TestCleanWaitsForAConsumerThatIsAway(t *testing.T) {
 }
 
 func TestConsumersThatRunAreNoted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	w.box.Wrap("shipping", messaging.HandlerFunc(w.effect))
 	w.exec("INSERT INTO inbox_consumer (consumer, beat_at) VALUES ('billing', now() - interval '1 year')")
 	runParked(t, w.box)
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		return len(column[string](t, w.db.DB, "SELECT consumer FROM inbox_consumer WHERE beat_at > now() - interval '1 hour'")) == 2
-	}, time.Minute, 5*time.Millisecond)
+	}, "both consumers are noted")
 }
 
 // It runs again, the cleaner comes by, and then the broker brings what it had acknowledged before it went.
 func TestEntriesOfAConsumerThatIsBackAreKeptForADay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	last := time.Now().Add(-12 * day)
 	w.exec("SELECT inbox_make_partition(?)", last.UTC().Format(time.DateOnly))
@@ -223,9 +232,9 @@ func TestEntriesOfAConsumerThatIsBackAreKeptForADay(t *testing.T) {
 		t.Helper()
 		w.exec("UPDATE inbox_consumer SET beat_at = beat_at - interval '2 minutes'")
 		stop := runParked(t, w.box)
-		require.Eventually(t, func() bool {
+		await.True(t, func() bool {
 			return column[bool](t, w.db.DB, "SELECT beat_at > now() - interval '1 minute' FROM inbox_consumer")[0]
-		}, time.Minute, 5*time.Millisecond)
+		}, "the consumer is noted again")
 		stop()
 		require.NoError(t, w.box.Clean(t.Context()))
 	}
@@ -243,6 +252,7 @@ func TestEntriesOfAConsumerThatIsBackAreKeptForADay(t *testing.T) {
 }
 
 func TestCleanDeletesInBatches(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.exec(`INSERT INTO inbox SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'c', 't', 's', now() - interval '11 days'
 		FROM generate_series(1, 12000) n`)
@@ -251,6 +261,7 @@ func TestCleanDeletesInBatches(t *testing.T) {
 }
 
 func TestKeepForever(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.exec("SELECT inbox_make_partition('2020-01-01')")
 	for _, day := range []string{"2020-01-01", "2019-01-01"} {
@@ -263,6 +274,7 @@ func TestKeepForever(t *testing.T) {
 // A handler of a message of that day holds a lock that emptying its child has to wait for. It gives up soon, because others would
 // have to wait behind it.
 func TestCleanGivesWayToHandlers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.box.EnsurePartitions(t.Context()))
 	for _, day := range []string{"2020-01-01", "2020-01-02"} {
@@ -283,12 +295,13 @@ func TestCleanGivesWayToHandlers(t *testing.T) {
 }
 
 func TestRunCleansUntilItIsStopped(t *testing.T) {
+	t.Parallel()
 	awayFromMidnight()
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.box.Run(ctx) }()
-	require.Eventually(t, func() bool { return len(w.children()) == 9 }, time.Minute, 10*time.Millisecond)
+	await.True(t, func() bool { return len(w.children()) == 9 }, "nine children")
 	cancel()
 	require.NoError(t, <-done)
 }
@@ -305,6 +318,7 @@ func TestConfigValidate(t *testing.T) {
 
 // Some handler always runs, and each holds a lock of the table.
 func TestCleanFreesSpaceWhileHandlersRun(t *testing.T) {
+	t.Parallel()
 	awayFromMidnight()
 	w := newWorld(t)
 	old := time.Now().Add(-20 * day)
@@ -335,6 +349,7 @@ func TestCleanFreesSpaceWhileHandlersRun(t *testing.T) {
 
 // The entry of a message of that day is made while the cleaner looks.
 func TestEntryThatIsMadeWhileItsChildIsEmptiedStays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	old := time.Now().Add(-20 * day)
 	date := old.UTC().Format(time.DateOnly)
@@ -357,9 +372,9 @@ func TestEntryThatIsMadeWhileItsChildIsEmptiedStays(t *testing.T) {
 		}
 		emptied <- ok
 	}()
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		return column[bool](t, w.db.DB, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = ?::regclass AND NOT granted)", child(old))[0]
-	}, time.Minute, 5*time.Millisecond)
+	}, "the cleaner waits for the handler")
 	close(end)
 	require.NoError(t, <-handled)
 	require.False(t, <-emptied)
@@ -371,6 +386,7 @@ func TestEntryThatIsMadeWhileItsChildIsEmptiedStays(t *testing.T) {
 
 // The look takes as long as the child is large, and must keep nobody from reading.
 func TestChildIsReadWhileTheCleanerLooks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	old := time.Now().Add(-20 * day)
 	date := old.UTC().Format(time.DateOnly)
@@ -390,7 +406,7 @@ func TestChildIsReadWhileTheCleanerLooks(t *testing.T) {
 		return column[string](t, w.db.DB, `SELECT mode FROM pg_locks WHERE relation = ?::regclass AND granted = ? AND mode LIKE '%Exclusive%'`,
 			child(old), granted)
 	}
-	require.Eventually(t, func() bool { return len(modes(false)) == 1 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return len(modes(false)) == 1 }, "the cleaner waits for the reader")
 	require.Equal(t, []string{"AccessExclusiveLock"}, modes(false), "only to empty it")
 	require.Contains(t, modes(true), "ShareRowExclusiveLock", "the look is behind it")
 	require.NoError(t, reader.Rollback())

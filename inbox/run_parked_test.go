@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
 
 // A consumer whose parked messages take for ever, and are more than a process works on at once, keeps no other one waiting.
 func TestParkedMessagesOfOneConsumerDelayNoOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.ParkedConcurrency = 2 })
 	end := make(chan struct{})
@@ -31,13 +32,13 @@ func TestParkedMessagesOfOneConsumerDelayNoOther(t *testing.T) {
 	goOn := sync.OnceFunc(func() { close(end) })
 	defer goOn()
 	owned := func() int { return w.count("inbox_key WHERE consumer = 'accounts' AND owner IS NOT NULL") }
-	require.Eventually(t, func() bool { return owned() == 2 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return owned() == 2 }, "two keys of the first consumer are taken")
 	for n := range many {
 		require.NoError(t, last.Handle(t.Context(), ordered(fmt.Sprint("quick ", n), fmt.Sprint("o", n))))
 	}
-	require.Eventually(t, func() bool { return len(w.effects()) == many }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return len(w.effects()) == many }, "the messages of the other consumer are handled")
 	require.Equal(t, 2, owned(), "and no more of its own are taken")
 	goOn()
-	require.Eventually(t, func() bool { return len(w.parked()) == 0 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return len(w.parked()) == 0 }, "no message is parked")
 	stop()
 }

@@ -11,10 +11,12 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
 
 func TestStats(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stats, err := w.box.Stats(t.Context())
 	require.NoError(t, err)
@@ -41,6 +43,7 @@ func TestStats(t *testing.T) {
 }
 
 func TestStateIsShownAsMetrics(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.failed("a", "o1")
 	w.kill(w.box, "shipping", unordered("u"))
@@ -49,10 +52,10 @@ func TestStateIsShownAsMetrics(t *testing.T) {
 	box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return errNotNow }))
 	runParked(t, box)
 	var got map[string]int64
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		got = gauges(t, reader)
 		return len(got) > 0
-	}, time.Minute, 5*time.Millisecond)
+	}, "the gauges show something")
 	require.EqualValues(t, 1, got["oncebox.inbox.parked billing"])
 	require.EqualValues(t, 1, got["oncebox.inbox.keys billing failed"])
 	require.EqualValues(t, 0, got["oncebox.inbox.keys billing dead"])

@@ -19,6 +19,7 @@ type receipt struct {
 }
 
 func TestRetrySkipsTheStepsThatAreDone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	want := receipt{1<<62 + 1, "a\x00\u2028<ü"}
 	var o outside
@@ -49,6 +50,7 @@ func TestRetrySkipsTheStepsThatAreDone(t *testing.T) {
 }
 
 func TestStepsOfOneMessageAreNotThoseOfAnother(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var o outside
 	failing := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
@@ -71,6 +73,7 @@ func TestStepsOfOneMessageAreNotThoseOfAnother(t *testing.T) {
 
 // The other side takes two calls for one if they have the same key.
 func TestKeysForTheOtherSide(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	seen := map[string]string{} // key -> what it is for
 	note := func(what, key string) {
@@ -117,6 +120,7 @@ func TestKeysForTheOtherSide(t *testing.T) {
 
 // The key is part of what others have stored. It never changes.
 func TestKeyStaysTheSameOverReleases(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var key, step string
 	h := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) (err error) {
@@ -130,6 +134,7 @@ func TestKeyStaysTheSameOverReleases(t *testing.T) {
 }
 
 func TestKeyOfParkedMessagesAndOfBatches(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.Tries = 1 })
 	keys := make(chan string, 2)
@@ -163,6 +168,7 @@ func TestKeyOfParkedMessagesAndOfBatches(t *testing.T) {
 }
 
 func TestStepIsRefusedWhereItCannotKeepItsPromise(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	never := func(context.Context, string) (int, error) {
 		require.Fail(t, "it was called")
@@ -206,6 +212,7 @@ func TestStepIsRefusedWhereItCannotKeepItsPromise(t *testing.T) {
 
 // A goroutine that the handler has left behind, or a context that it gave away.
 func TestStepAfterTheHandlerIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	kept := make(chan context.Context, 1)
 	h := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
@@ -219,6 +226,7 @@ func TestStepAfterTheHandlerIsRefused(t *testing.T) {
 }
 
 func TestResultThatIsNoJSONIsNotTriedAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var o outside
 	h := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
@@ -235,6 +243,7 @@ func TestResultThatIsNoJSONIsNotTriedAgainAndAgain(t *testing.T) {
 
 // A release has changed the type of a result while a message was between two tries.
 func TestResultOfAnotherTypeMakesADeadLetter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered("m", "o1")
 	before := w.box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
@@ -253,6 +262,7 @@ func TestResultOfAnotherTypeMakesADeadLetter(t *testing.T) {
 
 // The call was made, and then every connection breaks: its result must not be lost with them.
 func TestResultIsStoredOverABrokenConnection(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var o outside
 	pool := w.db.Another(t)
@@ -308,6 +318,7 @@ func TestStepInUnitCommitsItsEffectsWithItsMark(t *testing.T) {
 
 // A unit that takes longer than the lease is no reason to lose it, and one whose lease is lost meanwhile is rolled back.
 func TestLongStepInUnit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	other := w.process(nil).WrapLeased("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
 	for _, lose := range []bool{false, true} {
@@ -337,6 +348,7 @@ func TestLongStepInUnit(t *testing.T) {
 }
 
 func TestCleanRemovesStepsThatNobodyNeeds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var o outside
 	box := w.process(func(c *inbox.Config) { c.Tries = 1 })

@@ -18,6 +18,7 @@ import (
 // Two processes get the same messages at the same time, as at a takeover that takes for ever, and handlers fail now and
 // then: every effect once, in the order of its key.
 func TestTwoConsumersOfTheSameMessages(t *testing.T) {
+	t.Parallel()
 	const keys, perKey = 8, 15
 	w := newWorld(t)
 	broker := memory.New(nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -76,7 +78,7 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 				}))
 				runParked(t, box)
 				settleLater(t, h, ordered("slow", "o1"))
-				require.Eventually(t, func() bool { return len(w.dead()) == 1 }, time.Minute, 5*time.Millisecond)
+				await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
 				require.Equal(t, 3, w.dead()[0].Attempts)
 				require.Contains(t, w.dead()[0].Error, "Config.HandlerTimeout")
 				if name != "leased" && name != "leased, parked" {
@@ -91,17 +93,23 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 func TestMessagesOfABatchHaveTheHandlerTimeoutEach(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.Suspects, c.HandlerTimeout = -1, 15*time.Second })
+	const messages, each, timeout = 12, 500 * time.Millisecond, 5 * time.Second // all together take longer than the timeout
+	box := w.hasty(func(c *inbox.Config) { c.Suspects, c.HandlerTimeout = -1, timeout })
 	var calls atomic.Int64
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		calls.Add(1)
-		return backoff.Wait(ctx, 8*time.Second)
+		return backoff.Wait(ctx, each)
 	}))
-	require.NoError(t, h.(messaging.BatchHandler).HandleBatch(t.Context(), []*messaging.Message{ordered("1", "o1"), ordered("2", "o2")}))
-	require.EqualValues(t, 2, calls.Load(), "none was undone and handled again")
+	var batch []*messaging.Message
+	for n := range messages {
+		batch = append(batch, ordered(fmt.Sprint(n), fmt.Sprint("o", n)))
+	}
+	require.NoError(t, h.(messaging.BatchHandler).HandleBatch(t.Context(), batch))
+	require.EqualValues(t, messages, calls.Load(), "none was undone and handled again")
 }
 
 func TestHandlersOfParkedMessagesEndWhenTheyHaveHadTheDrainTimeout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.DrainTimeout = -1 })
 	began, cancelled := make(chan struct{}), make(chan bool, 1)
@@ -185,11 +193,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 					_ = backoff.Wait(t.Context(), 10*time.Millisecond) // the loop looks at it
 				}
 			}()
-			select {
-			case <-handled:
-			case <-time.After(time.Minute):
-				t.Fatal("the consumer hangs")
-			}
+			await.Receive(t, handled, "the message is handled")
 			w.awaitEffects(1)
 			require.Equal(t, []string{"m"}, w.effects())
 			require.True(t, line.fell.Load(), "the statement never came")

@@ -14,11 +14,13 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
 
 // A column of 32 bits takes no number of 64.
 func TestNumbersThatNoColumnTakesAreClamped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(nil)
 	message := func(id string) *messaging.Message {
@@ -52,6 +54,7 @@ func large(m *messaging.Message) *messaging.Message {
 }
 
 func TestDeadLetterThatIsRefusedIsStoredWithLess(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.refusing("inbox_dead", "octet_length(payload) <= 64 * 1024 AND sequence = 0")
 	h := w.box.Wrap("billing", gaveUp())
@@ -73,11 +76,12 @@ func TestDeadLetterThatIsRefusedIsStoredWithLess(t *testing.T) {
 	box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	require.NoError(t, w.operator().Replay(t.Context(), d.Key, ann))
 	runParked(t, box)
-	require.Eventually(t, func() bool { return w.count("inbox_dead WHERE error_message LIKE '%cannot be read%'") == 1 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return w.count("inbox_dead WHERE error_message LIKE '%cannot be read%'") == 1 }, "a dead letter that cannot be read")
 	require.Empty(t, w.effects())
 }
 
 func TestNamesThatAreRefusedAreStoredInASCII(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.refusing("inbox", "tenant_id ~ '^[ -~]*$'")
 	h := w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
@@ -97,6 +101,7 @@ func TestNamesThatAreRefusedAreStoredInASCII(t *testing.T) {
 }
 
 func TestMessageThatCannotBeParkedIsADeadLetter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.refusing("inbox_parked", "octet_length(payload) < 1000")
 	box := w.hasty(func(cfg *inbox.Config) { cfg.Tries = 1 })
@@ -130,6 +135,7 @@ func (w *world) refuseDeadLetters() {
 }
 
 func TestWhatCannotBeStoredAtAllIsLeftAtTheBroker(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.refuseDeadLetters()
 	err := w.box.Wrap("billing", gaveUp()).Handle(t.Context(), ordered("a", "o1"))
@@ -141,6 +147,7 @@ func TestWhatCannotBeStoredAtAllIsLeftAtTheBroker(t *testing.T) {
 
 // What a trigger raises is about the message, whatever its code is. What is about the database passes, and costs no dead letter.
 func TestCodesThatRefuseAMessage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		RAISE EXCEPTION 'no' USING ERRCODE = (SELECT code FROM refusal); END $$`)
@@ -171,6 +178,7 @@ func failsLaterForGood() messaging.Handler {
 }
 
 func TestDeadLetterOfAParkedMessageThatIsRefusedIsStoredWithLess(t *testing.T) {
+	t.Parallel()
 	for name, wrap := range plainAndLeased() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -184,9 +192,9 @@ func TestDeadLetterOfAParkedMessageThatIsRefusedIsStoredWithLess(t *testing.T) {
 			places := column[int64](t, w.db.DB, "SELECT seq FROM inbox_parked WHERE message_id IN ('4711', 'Ю') ORDER BY seq")
 			w.exec("UPDATE inbox_key SET due_at = now()")
 			runParked(t, box)
-			require.Eventually(t, func() bool {
+			await.True(t, func() bool {
 				return w.count("inbox_dead WHERE error_message LIKE '%stored without%'") == 2
-			}, time.Minute, 5*time.Millisecond)
+			}, "two dead letters with less than there was")
 			require.Equal(t, places, column[int64](t, w.db.DB, "SELECT seq FROM inbox_dead WHERE error_message LIKE '%stored without%' ORDER BY seq"),
 				"where they stood")
 			require.Equal(t, 1, w.count("inbox_dead WHERE message_id = '4711' AND octet_length(payload) = 64 * 1024 AND holds"))
@@ -199,6 +207,7 @@ func TestDeadLetterOfAParkedMessageThatIsRefusedIsStoredWithLess(t *testing.T) {
 }
 
 func TestParkedMessageThatCannotBeADeadLetterStaysParked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.refuseDeadLetters()
 	box := w.hasty(func(cfg *inbox.Config) { cfg.RetryMaxDelay = time.Hour })
@@ -206,14 +215,15 @@ func TestParkedMessageThatCannotBeADeadLetterStaysParked(t *testing.T) {
 	require.NoError(t, h.Handle(t.Context(), ordered("a", "o1")))
 	w.exec("UPDATE inbox_key SET due_at = now()")
 	runParked(t, box)
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		return w.count("inbox_parked WHERE error_message LIKE '%no dead letters here%'") == 1
-	}, time.Minute, 5*time.Millisecond)
+	}, "the message is parked with the error of the dead letter")
 	require.Equal(t, 1, w.count("inbox_key WHERE owner IS NULL AND due_at > now() + interval '30 minutes'"), "another process may have it, after a pause")
 }
 
 // What the database cannot do now it may do later: the message waits, whole.
 func TestTroubleOfTheDatabaseCostsNoPayload(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.exec(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN RAISE EXCEPTION 'the disk is full' USING ERRCODE = 'disk_full'; END $$`)
@@ -230,6 +240,7 @@ func TestTroubleOfTheDatabaseCostsNoPayload(t *testing.T) {
 
 // What a handler's own statement was refused for is the handler's error.
 func TestRefusalOfAHandlersStatementIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	err := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		_, err := w.units.DB(ctx).NewRaw("INSERT INTO effects (what) VALUES (NULL)").Exec(ctx)
@@ -240,6 +251,7 @@ func TestRefusalOfAHandlersStatementIsTriedAgain(t *testing.T) {
 }
 
 func TestUnreadableMessagesReachNoHandler(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	reached := errors.New("the handler was called")
 	never := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return messaging.Permanent(reached) })

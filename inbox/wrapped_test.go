@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -22,6 +23,7 @@ var errNotNow = errors.New("not now")
 
 // The copies meet in the lock of their key, or, without one, in the unique index.
 func TestConcurrentCopiesRunOnce(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]*messaging.Message{
 		"ordered": ordered(newID(t), "o1"), "unordered": unordered(newID(t)), "foreign id": unordered("4711/7"),
 	} {
@@ -44,6 +46,7 @@ func TestConcurrentCopiesRunOnce(t *testing.T) {
 // A copy that comes while the first one is being handled must not be settled before it is: it would be acknowledged and
 // lost if the first one fails.
 func TestCopyWaitsForTheFirstAndRunsIfThatFails(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]*messaging.Message{"ordered": ordered(newID(t), "o1"), "unordered": unordered(newID(t))} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -72,21 +75,27 @@ func TestCopyWaitsForTheFirstAndRunsIfThatFails(t *testing.T) {
 	}
 }
 
-// awaitWaiters returns once n statements on this test's inbox wait for a lock.
+// awaitWaiters returns once n statements wait for locks of sessions that are at work on this test's tables.
 func (w *world) awaitWaiters(n int) {
 	w.t.Helper()
-	const waiting = `WITH RECURSIVE held AS (
-			SELECT DISTINCT pid FROM pg_locks WHERE relation = 'inbox'::regclass AND granted
+	await.True(w.t, func() bool { return w.waiters() >= n }, "%d statements that wait for a lock", n)
+}
+
+func (w *world) waiters() int {
+	w.t.Helper()
+	return column[int](w.t, w.db.DB, `WITH RECURSIVE held AS (
+			SELECT DISTINCT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+			WHERE c.relnamespace = current_schema()::regnamespace AND l.granted
 		), waits AS (
 			SELECT a.pid FROM pg_stat_activity a WHERE pg_blocking_pids(a.pid) && (SELECT array_agg(pid) FROM held)
 			UNION
 			SELECT a.pid FROM waits w JOIN pg_stat_activity a ON w.pid = ANY (pg_blocking_pids(a.pid))
-		) SELECT count(*) FROM waits`
-	require.Eventually(w.t, func() bool { return column[int](w.t, w.db.DB, waiting)[0] >= n }, time.Minute, 5*time.Millisecond)
+		) SELECT count(*) FROM waits`)[0]
 }
 
 // Two processes were given the same key, as at a takeover: the second message must see what the first one did.
 func TestMessagesOfOneKeyWaitForEachOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -124,6 +133,7 @@ func TestMessagesOfOneKeyWaitForEachOther(t *testing.T) {
 }
 
 func TestKeyIsConsumerTenantSourceAndID(t *testing.T) {
+	t.Parallel()
 	for _, id := range []string{newID(t), "4711"} {
 		w := newWorld(t)
 		handle := func(consumer string, change func(*messaging.Message)) {
@@ -153,6 +163,7 @@ func TestKeyIsConsumerTenantSourceAndID(t *testing.T) {
 }
 
 func TestFailureLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered(newID(t), "o1")
 	fails := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
@@ -169,6 +180,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 }
 
 func TestPanicLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		require.NoError(t, w.effect(ctx, m))
@@ -181,6 +193,7 @@ func TestPanicLeavesNothing(t *testing.T) {
 
 // PostgreSQL answers COMMIT of such a transaction with a rollback; a consumer that did not notice would acknowledge.
 func TestSwallowedErrorOfAStatementIsNotSettled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		require.NoError(t, w.effect(ctx, m))
@@ -194,6 +207,7 @@ func TestSwallowedErrorOfAStatementIsNotSettled(t *testing.T) {
 
 // The connection dies after the handler has done its work and before COMMIT, as when the server or the process is killed.
 func TestKilledBeforeCommitIsHandledAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered(newID(t), "o1")
 	killed := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
@@ -257,6 +271,7 @@ func TestEmittedEventsAreTiedToTheMessageAndCommitWithIt(t *testing.T) {
 
 // What somebody between consumer and inbox has put on the context stays there.
 func TestContextOfTheConsumerIsKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered(newID(t), "o1")
 	h := w.box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
@@ -269,6 +284,7 @@ func TestContextOfTheConsumerIsKept(t *testing.T) {
 
 // A default of the server or of the user must not take away what lock and index rest on.
 func TestIsolationIsReadCommittedWhateverTheDefaultIs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	pool, err := sql.Open("pgx", w.db.DSN+"&default_transaction_isolation=serializable")
 	require.NoError(t, err)
@@ -284,6 +300,7 @@ func TestIsolationIsReadCommittedWhateverTheDefaultIs(t *testing.T) {
 }
 
 func TestWithinAnotherUnitItCommitsWithIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := ordered(newID(t), "o1")
 	h := w.box.Wrap("billing", messaging.HandlerFunc(w.effect))
@@ -297,6 +314,7 @@ func TestWithinAnotherUnitItCommitsWithIt(t *testing.T) {
 }
 
 func TestWithAPooler(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.units = uow.New(w.db.Pooled(t).DB, &uow.Config{Source: "test", Logger: quiet()})
 	m := ordered(newID(t), "o1")
@@ -311,6 +329,7 @@ func TestWithAPooler(t *testing.T) {
 }
 
 func TestMissingTablesAreNamed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.db.ExecContext(t.Context(), "DROP TABLE inbox")
 	require.NoError(t, err)
@@ -319,6 +338,7 @@ func TestMissingTablesAreNamed(t *testing.T) {
 }
 
 func TestMessageWithoutAnIDIsAnError(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	err := w.box.Wrap("billing", messaging.HandlerFunc(w.effect)).Handle(t.Context(), unordered(""))
 	require.True(t, messaging.IsPermanent(err))
