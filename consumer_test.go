@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -31,12 +31,6 @@ func place(t *testing.T, app *oncebox.App, ids ...string) {
 	}
 }
 
-// eventually waits for what has to happen some time.
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, 2*time.Minute, 5*time.Millisecond)
-}
-
 func TestPauseAndResume(t *testing.T) {
 	db := pgtest.Migrated(t)
 	broker := memory.New(nil)
@@ -52,14 +46,14 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	require.ErrorContains(t, app.Pause("three"), `no consumer "three"`)
 	run(t, app)
-	eventually(t, func() bool { return app.Ready(context.Background()) == nil })
+	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
 	require.NoError(t, app.Pause("one"))
 	place(t, app, "a", "b", "c")
-	eventually(t, func() bool { return two.Load() == 3 && len(broker.Messages("order")) == 3 })
+	await.True(t, func() bool { return two.Load() == 3 && len(broker.Messages("order")) == 3 }, "the other consumer has three messages")
 	require.Zero(t, one.Load())
 	require.NoError(t, app.Ready(t.Context()), "it is on purpose")
 	require.NoError(t, app.Resume("one"))
-	eventually(t, func() bool { return one.Load() == 3 })
+	await.True(t, func() bool { return one.Load() == 3 }, "the consumer has three messages")
 }
 
 func TestPauseWithoutABroker(t *testing.T) {
@@ -150,7 +144,7 @@ func TestConsumersOfEveryKind(t *testing.T) {
 				require.NoError(t, db.NewRaw("SELECT consumer || ' ' || id FROM handled ORDER BY 1").Scan(t.Context(), &rows))
 				return rows
 			}
-			eventually(t, func() bool { return len(handled()) >= 9 })
+			await.True(t, func() bool { return len(handled()) >= 9 }, "nine are handled")
 			stop()
 			require.Equal(t, []string{
 				"batches a", "batches b", "batches c", "bulk a", "bulk b", "bulk c", "leased a", "leased b", "leased c",

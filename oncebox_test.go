@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -89,7 +90,7 @@ func TestRoundTrip(t *testing.T) {
 				require.NoError(t, db.NewRaw("SELECT consumer || order_id || correlation FROM handled ORDER BY 1").Scan(t.Context(), &rows))
 				return rows
 			}
-			eventually(t, func() bool { return len(handled()) >= 6 })
+			await.True(t, func() bool { return len(handled()) >= 6 }, "six are handled")
 			stop()
 			require.Equal(t, []string{"oneac-1", "onebc-1", "onecc-1", "twoac-1", "twobc-1", "twocc-1"}, handled())
 		})

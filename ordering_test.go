@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -45,11 +46,11 @@ func TestOrderingKeyOrdersSeveralAggregates(t *testing.T) {
 				}))
 			}
 			run(t, app)
-			eventually(t, func() bool {
+			await.True(t, func() bool {
 				mu.Lock()
 				defer mu.Unlock()
 				return len(handled) == 2
-			})
+			}, "both are handled")
 			require.Equal(t, []string{"from", "to"}, handled)
 			for _, key := range keys {
 				require.Equal(t, "default|transfer-1 transfer-1 transfer-1", key, "at the first try, and when it was parked")

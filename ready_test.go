@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -26,7 +27,7 @@ func TestReadyNamesWhatStandsInTheWay(t *testing.T) {
 	require.NoError(t, app.Ready(t.Context(), oncebox.Cleaner), "a process that only writes needs the tables only")
 
 	stop := run(t, app)
-	eventually(t, func() bool { return app.Ready(context.Background()) == nil })
+	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
 	stop()
 	require.ErrorContains(t, app.Ready(t.Context()), "the relay does not get on")
 	require.ErrorContains(t, app.Ready(t.Context()), "is not subscribed")
@@ -52,7 +53,7 @@ func TestReadyWantsEveryConsumerSubscribed(t *testing.T) {
 	require.NoError(t, err)
 	app.Consume("order", "one", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
 	run(t, app)
-	eventually(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil })
+	await.True(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil }, "the relay is ready")
 	require.ErrorContains(t, app.Ready(t.Context()), "consumer one is not subscribed")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
@@ -34,7 +35,7 @@ func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
 	}
 	run(t, app)
 	place(t, app, "a", "b")
-	eventually(t, func() bool { return warned() == 1 && sent() })
+	await.True(t, func() bool { return warned() == 1 && sent() }, "the events are sent, with a warning")
 
 	// A subscription is ended without its consumer.
 	both := []inbox.Subscription{{Topic: "order", Consumer: "audit"}, {Topic: "invoice", Consumer: "audit"}}
@@ -85,17 +86,17 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 				require.NoError(t, db.NewRaw("SELECT count(*) FROM inbox_subscription").Scan(t.Context(), &n))
 				return n
 			}
-			eventually(t, func() bool { return subscribed() == 1 })
+			await.True(t, func() bool { return subscribed() == 1 }, "the newer build has subscribed")
 			old := start(func(app *oncebox.App, note func(string) messaging.Handler) {
 				app.Consume("order", "billing", note("billing"))
 			})
-			eventually(t, func() bool { return subscribed() == 2 })
+			await.True(t, func() bool { return subscribed() == 2 }, "the older build has subscribed")
 			place(t, old, "a", "b", "c")
-			eventually(t, func() bool {
+			await.True(t, func() bool {
 				mu.Lock()
 				defer mu.Unlock()
 				return len(handled["audit"]) >= 3 && len(handled["billing"]) >= 3
-			})
+			}, "both consumers have three messages")
 			mu.Lock()
 			require.ElementsMatch(t, []string{"a", "b", "c"}, handled["audit"])
 			require.ElementsMatch(t, []string{"a", "b", "c"}, handled["billing"])

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -23,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -99,12 +99,7 @@ func TestTraceFromRequestToTheLastHandler(t *testing.T) {
 	defer server.Close()
 	post(t, server.URL)
 
-	var end received
-	select {
-	case end = <-last:
-	case <-time.After(time.Minute):
-		t.Fatal("the last handler was not called")
-	}
+	end := await.Receive(t, last, "the last handler")
 	stop()
 	chainOf := tellChain(t, spans.GetSpans())
 	require.Equal(t, []string{

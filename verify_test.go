@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging/memory"
 )
@@ -24,7 +25,7 @@ func TestRunLogsHowTheTablesDiffer(t *testing.T) {
 	app, err := oncebox.New(db.DB, memory.New(nil), cfg)
 	require.NoError(t, err)
 	stop := run(t, app, oncebox.Relay)
-	eventually(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil })
+	await.True(t, func() bool { return app.Ready(context.Background(), oncebox.Relay) == nil }, "the relay is ready")
 	stop()
 	require.Contains(t, log.String(), `level=ERROR msg="oncebox: the tables are not as Migrate made them" schema=`+db.Schema+
 		` object="index outbox_held_due" problem="is missing" mend="CREATE INDEX outbox_held_due ON `+db.Schema+".outbox_held ")

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -26,12 +27,12 @@ func TestReadyNoticesADatabaseThatIsReadOnly(t *testing.T) {
 	}
 	require.NoError(t, ready())
 	db.ReadOnly(t)
-	eventually(t, func() bool { // connections that were ended tell of that first
+	await.True(t, func() bool { // connections that were ended tell of that first
 		err := ready()
 		return err != nil && strings.Contains(err.Error(), "takes no writes: it is read-only")
-	})
+	}, "the app says that the database is read-only")
 	db.Writable(t)
-	eventually(t, func() bool { return ready() == nil })
+	await.True(t, func() bool { return ready() == nil }, "the app is ready again")
 }
 
 // Whatever asks for room gets the error of a full disk.
