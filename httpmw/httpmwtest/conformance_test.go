@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/await"
 )
 
 var (
@@ -20,9 +21,13 @@ var (
 
 // TestTarget runs the suite against a service that runs somewhere, or against its own with each kind of pool.
 func TestTarget(t *testing.T) {
+	t.Parallel()
 	if *urlFlag == "" {
 		for _, pool := range pools() {
-			t.Run(pool, func(t *testing.T) { Run(t, newService(t, pool).start(t, fault{})) })
+			t.Run(pool, func(t *testing.T) {
+				t.Parallel()
+				Run(t, newService(t, pool).start(t, fault{}))
+			})
 		}
 		return
 	}
@@ -34,20 +39,23 @@ func TestTarget(t *testing.T) {
 
 // A target says no more than it has to.
 func TestTargetWithTheLeast(t *testing.T) {
+	t.Parallel()
 	target := newService(t, "plain").start(t, fault{})
 	Run(t, Target{URL: target.URL, Create: target.Create, ChangedBody: target.ChangedBody})
 }
 
 // What a target says otherwise is what is asked of it.
 func TestTargetThatDiffers(t *testing.T) {
-	s := newService(t, "pipelined")
+	t.Parallel()
 	t.Run("another status of keys that are used again", func(t *testing.T) {
-		target := s.start(t, fault{config: func(c *httpmw.IdempotencyConfig) { c.ReusedStatus = http.StatusConflict }})
+		t.Parallel()
+		target := newService(t, "pipelined").start(t, fault{config: func(c *httpmw.IdempotencyConfig) { c.ReusedStatus = http.StatusConflict }})
 		target.ReusedStatus = http.StatusConflict
 		Run(t, target)
 	})
 	t.Run("a slow handler under a lease, and effects that are told", func(t *testing.T) {
-		all := s.start(t, fault{})
+		t.Parallel()
+		all := newService(t, "pipelined").start(t, fault{})
 		Run(t, Target{
 			URL: all.URL, Create: all.Create, ChangedBody: all.ChangedBody, Slow: all.Leased, SlowLeased: true, Answers: all.Answers,
 			EffectsAt: &Count{Request: Request{Path: "/count"}, Pointer: "/payments/0/committed"},
@@ -73,14 +81,17 @@ type broken struct {
 	says string
 }
 
-// patience is less where the complaint is that something never came: all others wait for what comes, at times late.
-func (b broken) patience() time.Duration {
+// serve serves it. The target's patience is less where the complaint is that something never came: all others wait for what comes, at
+// times late.
+func (b broken) serve(t *testing.T, s *service) Target {
+	t.Helper()
+	target := s.start(t, b.fault)
 	for _, never := range []string{"never came true", "one waited for the other", "the connection stays open"} {
 		if strings.Contains(b.says, never) {
-			return 2 * time.Second
+			target.Patience = 1500 * time.Millisecond
 		}
 	}
-	return defaultPatience
+	return target
 }
 
 func brokenServices() map[string][]broken {
@@ -96,20 +107,29 @@ func brokenServices() map[string][]broken {
 
 // Each row fails for each service that breaks its rule, and for the reason that is expected.
 func TestBrokenServicesFail(t *testing.T) {
+	t.Parallel()
 	all := brokenServices()
-	s := newService(t, "pipelined")
+	const rows = 4 // at once, each with tables of its own, because it counts what was committed in them
+	services := make(chan *service, rows)
+	for range rows {
+		services <- newService(t, "pipelined")
+	}
 	for _, c := range cases() {
 		t.Run(c.promise, func(t *testing.T) {
+			t.Parallel()
 			require.NotEmpty(t, all[c.promise], "there is no service that fails this row")
+			s := <-services
+			t.Cleanup(func() { services <- s })
 			for _, b := range all[c.promise] {
 				t.Run(b.name, func(t *testing.T) {
 					require.NotEmpty(t, b.says)
 					said := ""
 					// A client that goes away may have been answered just before, and clients at once may have come one by one. Then
 					// nothing was wrong.
-					for end := time.Now().Add(time.Minute); said == "" && time.Now().Before(end); {
-						said = watch(t, s.start(t, b.fault), c, b.patience())
-					}
+					await.True(t, func() bool {
+						said = watch(t, b.serve(t, s), c)
+						return said != ""
+					}, "a complaint: %s", b.says)
 					require.Contains(t, said, b.says)
 				})
 			}

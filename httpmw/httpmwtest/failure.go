@@ -107,7 +107,7 @@ func (s *session) truncated(key string, frame func(body string) string) (status 
 
 func testPanics(s *session) {
 	key, before := newKey(), s.effects()
-	ctx, cancel := context.WithTimeout(s.t.Context(), s.patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), s.target.Patience)
 	defer cancel()
 	got, err := s.attempt(ctx, *s.target.Panics, key)
 	require.NoError(s.t, ctx.Err(), "a panic was not answered, and the connection stays open")

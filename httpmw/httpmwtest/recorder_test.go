@@ -2,21 +2,16 @@ package httpmwtest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/watched"
 )
 
-// watch runs a row with so much patience and returns what it complained of, "" if it passed.
-func watch(t *testing.T, target Target, c testCase, patience time.Duration) string {
+// watch runs a row and returns what it complained of, "" if it passed.
+func watch(t *testing.T, target Target, c testCase) string {
 	t.Helper()
-	return watched.Run(t.Context(), func(by *watched.T) {
-		s := open(by, target)
-		s.patience = patience
-		c.run(s)
-	})
+	return watched.Run(t.Context(), func(by *watched.T) { c.run(open(by, target)) })
 }
 
 func TestRecorder(t *testing.T) {
@@ -25,7 +20,7 @@ func TestRecorder(t *testing.T) {
 		s.t.Cleanup(func() { cleaned = true })
 		require.FailNow(s.t, "the complaint")
 		require.FailNow(s.t, "never reached")
-	}}, defaultPatience)
+	}})
 	require.True(t, cleaned)
 	require.Contains(t, said, "the complaint")
 	require.NotContains(t, said, "never reached", "it stops at the first failure")

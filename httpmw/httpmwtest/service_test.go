@@ -59,7 +59,7 @@ const (
 	maxAnswer = 1 << 10
 	maxHeld   = 2 << 10
 	minKey    = 20
-	slowness  = 300 * time.Millisecond
+	slowness  = 100 * time.Millisecond // the suite tries until it meets such a request in flight
 
 	extraHeader = "X-Payment-State"
 	noTenant    = "-"
@@ -348,7 +348,7 @@ func (s *service) lost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, err := s.db.ExecContext(r.Context(), `UPDATE idempotency_keys SET owner = gen_random_uuid(), epoch = epoch + 1,
-		locked_until = clock_timestamp() + interval '1 s' WHERE state = 'claimed'`); err != nil {
+		locked_until = clock_timestamp() + interval '600 ms' WHERE state = 'claimed'`); err != nil {
 		panic(err)
 	}
 }

@@ -18,7 +18,8 @@ const (
 	jsonMedia   = "application/json"
 )
 
-// defaultPatience is how long the suite waits for what has to come, and for each answer.
+// defaultPatience is [Target.Patience] where the target says nothing, and how long the suite waits for each answer: a service that is slow
+// today is not broken.
 const defaultPatience = 30 * time.Second
 
 // tester is what a row needs of a [testing.T]. Tests of the suite itself put something else in its place, to watch rows
@@ -37,13 +38,10 @@ type session struct {
 	client *http.Transport
 	// flights is how many keys were used by fly. Each is executed once, also if it was not met in flight.
 	flights int
-
-	// patience is how long it waits for what has to come. Answers have the default one: a service that is slow today is not broken.
-	patience time.Duration
 }
 
 func open(t tester, target Target) *session {
-	s := &session{t: t, target: target, patience: defaultPatience, client: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}
+	s := &session{t: t, target: target, client: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}
 	t.Cleanup(s.client.CloseIdleConnections)
 	return s
 }
@@ -176,7 +174,7 @@ func (s *session) problem(got reply, media string, status int, kind string, retr
 // eventually sends the request until its answer is the one that is waited for.
 func (s *session) eventually(what string, done func(reply) bool, q Request, lines ...string) reply {
 	s.t.Helper()
-	end := time.Now().Add(s.patience)
+	end := time.Now().Add(s.target.Patience)
 	for {
 		got := s.send(q, lines...)
 		if done(got) {
@@ -187,9 +185,9 @@ func (s *session) eventually(what string, done func(reply) bool, q Request, line
 	}
 }
 
-// tries yields until the session's patience is over, and ten times at least: for what takes a moment that may be missed.
+// tries yields until the target's patience is over, and ten times at least: for what takes a moment that may be missed.
 func (s *session) tries(yield func(int) bool) {
-	end := time.Now().Add(s.patience)
+	end := time.Now().Add(s.target.Patience)
 	for n := 0; n < 10 || time.Now().Before(end); n++ {
 		if !yield(n) {
 			return

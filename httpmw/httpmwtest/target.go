@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"time"
 )
 
 // Request is what is sent. The suite adds the key.
@@ -53,6 +54,9 @@ type Target struct {
 	ProblemBase string `json:"problem_base"`
 	// ReusedStatus answers a key that was used with another request. Default: 422.
 	ReusedStatus int `json:"reused_status"`
+	// Patience is how long the suite waits for what has to come, such as the end of a lease, and how long it tries to meet a request
+	// in flight. Default: 30 seconds.
+	Patience time.Duration `json:"-"`
 
 	// Required is a request that is refused without a key.
 	Required *Request `json:"required"`
@@ -165,6 +169,9 @@ func (t Target) withDefaults() Target {
 	}
 	if t.ReusedStatus == 0 {
 		t.ReusedStatus = http.StatusUnprocessableEntity
+	}
+	if t.Patience == 0 {
+		t.Patience = defaultPatience
 	}
 	if t.Create.Method == "" {
 		t.Create.Method = http.MethodPost
