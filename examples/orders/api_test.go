@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,11 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -124,9 +123,13 @@ func orderBody(id, status string, total, version int) string {
 	return fmt.Sprintf(`{"id":"%s","status":"%s","total_cents":%d,"version":%d}`, id, status, total, version)
 }
 
-func TestLifeOfAnOrder(t *testing.T) { testLifeOfAnOrder(t, openShop(t)) }
+func TestLifeOfAnOrder(t *testing.T) {
+	t.Parallel()
+	testLifeOfAnOrder(t, openShop(t))
+}
 
 func TestLifeOfAnOrderBehindAPooler(t *testing.T) {
+	t.Parallel()
 	testLifeOfAnOrder(t, openShopAs(t, RoleAll, config.Config{Pooler: true}))
 }
 
@@ -161,16 +164,11 @@ func testLifeOfAnOrder(t *testing.T, s *shop) {
 // requireSummary waits until the read model says what it should.
 func (s *shop) requireSummary(customer, tenant, want string) {
 	s.t.Helper()
-	require.NoError(s.t, await(s.t.Context(), "the summary of "+customer, 2*time.Minute, func(context.Context) error {
-		r := s.do(http.MethodGet, "/customers/"+customer+"/summary", "", "X-Tenant-ID", tenant)
-		if r.status != http.StatusOK || r.body != want {
-			return fmt.Errorf("want %s, got %d %s", want, r.status, r.body)
-		}
-		return nil
-	}))
+	s.requireAnswer("/customers/"+customer+"/summary", http.StatusOK, want, "X-Tenant-ID", tenant)
 }
 
 func TestRetryGetsTheSameBytes(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	id := s.place("k1")
 	for _, c := range []struct{ key, path, body string }{
@@ -196,6 +194,7 @@ func TestRetryGetsTheSameBytes(t *testing.T) {
 
 // Whoever is refused finds out why.
 func TestProblemsAreExplained(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	refused := s.do(http.MethodPost, "/orders", placeBody)
 	var problem struct {
@@ -215,6 +214,7 @@ func (s *shop) count(query string, args ...any) (n int) {
 }
 
 func TestTwoClientsWithOneKeyPlaceOneOrder(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	const clients = 8
 	replies := make([]reply, clients)
@@ -235,6 +235,7 @@ func TestTwoClientsWithOneKeyPlaceOneOrder(t *testing.T) {
 }
 
 func TestKeyInFlightIsAConflict(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	id := s.place("k1")
 	// Holds the order, so that the request stays where it is until the row is let go.
@@ -246,13 +247,10 @@ func TestKeyInFlightIsAConflict(t *testing.T) {
 
 	first := make(chan reply, 1)
 	go func() { first <- s.post("k2", "/orders/"+id+"/cancel", "") }()
-	require.NoError(t, await(t.Context(), "the request to wait for the row", 30*time.Second, func(context.Context) error {
-		if s.count(`SELECT count(*) FROM pg_locks waits JOIN pg_locks holds USING (pid)
-			WHERE NOT waits.granted AND holds.granted AND holds.relation = 'orders'::regclass`) == 0 {
-			return errors.New("nobody waits")
-		}
-		return nil
-	}))
+	await.True(t, func() bool {
+		return s.count(`SELECT count(*) FROM pg_locks waits JOIN pg_locks holds USING (pid)
+			WHERE NOT waits.granted AND holds.granted AND holds.relation = 'orders'::regclass`) > 0
+	}, "the request to wait for the row")
 	second := s.post("k2", "/orders/"+id+"/cancel", "")
 	require.Equal(t, http.StatusConflict, second.status)
 	require.NotEmpty(t, second.header.Get("Retry-After"))
@@ -265,6 +263,7 @@ func TestKeyInFlightIsAConflict(t *testing.T) {
 
 // Different requests for one order meet each other's versions. Both are done, one after the other, and nobody is told.
 func TestConcurrentChangesOfOneOrderAllCount(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	id := s.place("k1")
 	const changes = 12
@@ -286,6 +285,7 @@ func TestConcurrentChangesOfOneOrderAllCount(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	id, cancelled := s.place("k1"), s.place("k2")
 	require.Equal(t, http.StatusOK, s.post("k3", "/orders/"+cancelled+"/cancel", "").status)
@@ -331,6 +331,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	require.Equal(t, 400, s.do(http.MethodPost, "/orders", placeBody).status, "missing")
 	require.Equal(t, 400, s.post(strings.Repeat("k", 256), "/orders", placeBody).status, "too long")
@@ -341,6 +342,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestTenantsDoNotMeet(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	id := s.place("k1")
 	other := s.place("k1", "X-Tenant-ID", "acme") // the same key
@@ -357,6 +359,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 }
 
 func TestCustomerIDMayBeAnyText(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	r := s.post("k1", "/orders", `{"customer_id":"a/b ü?","items":[{"sku":"a","qty":1,"price_cents":5}]}`)
 	require.Equal(t, 201, r.status, r.body)
@@ -366,26 +369,26 @@ func TestCustomerIDMayBeAnyText(t *testing.T) {
 
 func (s *shop) requireReady() {
 	s.t.Helper()
-	require.NoError(s.t, await(s.t.Context(), "readiness", 2*time.Minute, func(context.Context) error {
-		if r := s.do(http.MethodGet, "/readyz", ""); r.status != http.StatusOK {
-			return errors.New(r.body)
-		}
-		return nil
-	}))
+	s.requireAnswer("/readyz", http.StatusOK, "ready")
 }
 
 // requireAnswer waits until a page says so.
-func (s *shop) requireAnswer(path string, status int, text string) {
+func (s *shop) requireAnswer(path string, status int, text string, header ...string) {
 	s.t.Helper()
-	require.NoError(s.t, await(s.t.Context(), text+" at "+path, 2*time.Minute, func(context.Context) error {
-		if r := s.do(http.MethodGet, path, ""); r.status != status || !strings.Contains(r.body, text) {
-			return fmt.Errorf("%d %s", r.status, r.body)
+	var last reply
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("%s said at last: %d %s", path, last.status, last.body)
 		}
-		return nil
-	}))
+	}()
+	await.True(s.t, func() bool {
+		last = s.do(http.MethodGet, path, "", header...)
+		return last.status == status && strings.Contains(last.body, text)
+	}, "%d %s at %s", status, text, path)
 }
 
 func TestHealthAndMetrics(t *testing.T) {
+	t.Parallel()
 	s := openShop(t)
 	require.Equal(t, 200, s.do(http.MethodGet, "/healthz", "").status)
 	s.requireReady()
@@ -406,12 +409,10 @@ func TestHealthAndMetrics(t *testing.T) {
 	s.requireAnswer("/readyz", http.StatusServiceUnavailable, "not ready")
 	r := s.do(http.MethodGet, "/readyz", "")
 	require.Equal(t, "not ready: the log of this process says why\n", r.body)
-	require.NoError(t, await(t.Context(), "the reason in the log", time.Minute, func(context.Context) error {
+	await.True(t, func() bool {
 		s.do(http.MethodGet, "/readyz", "") // a probe that took too long tells of that only
-		if text := s.log.String(); !strings.Contains(text, "tables are missing") || !strings.Contains(text, "customer_summary") {
-			return errors.New(text)
-		}
-		return nil
-	}))
+		text := s.log.String()
+		return strings.Contains(text, "tables are missing") && strings.Contains(text, "customer_summary")
+	}, "the reason in the log")
 	require.Equal(t, 200, s.do(http.MethodGet, "/healthz", "").status)
 }

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// await looks again and again until look returns nil. After the limit it returns what look said last.
-func await(ctx context.Context, what string, limit time.Duration, look func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+// eventually looks again and again until look returns nil. It is await.True for goroutines that cannot end the test: where ctx ends
+// first, it returns what look said last.
+func eventually(ctx context.Context, what string, look func(context.Context) error) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -20,7 +19,7 @@ func await(ctx context.Context, what string, limit time.Duration, look func(cont
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waited %s for %s: %w", limit, what, err)
+			return fmt.Errorf("waited in vain for %s: %w", what, err)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,6 +29,14 @@ type breakage struct {
 	// says is part of what the rule's row complains of.
 	says  string
 	front func(next http.Handler) http.Handler
+}
+
+// patience is that of the suite: less where the complaint is that something never came, and its default elsewhere.
+func (b breakage) patience() time.Duration {
+	if strings.Contains(b.says, "never came true") || strings.Contains(b.says, "one waited for the other") {
+		return 3 * time.Second
+	}
+	return 0
 }
 
 // broken returns the handler, or one that lacks the rule that the environment names.

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	pulsarlog "github.com/apache/pulsar-client-go/pulsar/log"
@@ -145,7 +144,7 @@ func (e *evidence) readSummaries(ctx context.Context, c *client) error {
 
 // awaitDrained waits until nothing is on its way any more: no row in the outbox, no message that is not acknowledged.
 func awaitDrained(ctx context.Context, db bun.IDB, ns *pulsartest.Namespace) error {
-	return await(ctx, "the outbox and the subscription to be empty", 2*time.Minute, func(ctx context.Context) error {
+	return eventually(ctx, "the outbox and the subscription to be empty", func(ctx context.Context) error {
 		var rows int
 		err := db.NewRaw(`SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_held)`).Scan(ctx, &rows)
 		if err != nil || rows > 0 {

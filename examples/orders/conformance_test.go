@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +19,13 @@ import (
 )
 
 // TestConformance also runs in processes of TestConformanceOfACopyWithoutARule, with something broken.
-func TestConformance(t *testing.T) { testConformance(t, openShop(t)) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	testConformance(t, openShop(t))
+}
 
 func TestConformanceBehindAPooler(t *testing.T) {
+	t.Parallel()
 	testConformance(t, openShopAs(t, RoleAll, config.Config{Pooler: true}))
 }
 
@@ -28,7 +33,7 @@ func testConformance(t *testing.T, s *shop) {
 	t.Helper()
 	target, err := httpmwtest.ReadTarget("testdata/conformance.json")
 	require.NoError(t, err)
-	target.URL = s.url
+	target.URL, target.Patience = s.url, breakages()[os.Getenv(brokenVariable)].patience()
 	target.Effects = func() (n int, err error) {
 		err = s.db.NewRaw("SELECT sum(version) FROM orders").Scan(t.Context(), &n)
 		return n, err
@@ -87,6 +92,9 @@ func (s *shop) failOnce(t *testing.T, q httpmwtest.Request, when, condition stri
 	require.NoError(t, err)
 }
 
+// holdTime is about how long a change of an order takes while slowDown is at work. The suite tries until it meets one in flight.
+const holdTime = 200 * time.Millisecond
+
 // slowDown holds all orders most of the time, so that changes of them take a while, until it is told to end.
 func (s *shop) slowDown() (end func()) {
 	stop, ended := make(chan struct{}), make(chan error, 1)
@@ -99,7 +107,7 @@ func (s *shop) slowDown() (end func()) {
 		_, err = tx.Exec("SELECT FROM orders FOR UPDATE")
 		select {
 		case <-stop:
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(holdTime):
 		}
 		return err
 	}

@@ -29,8 +29,8 @@ func TestEndToEnd(t *testing.T) {
 		"ONCEBOX_SCHEMA=" + db.Schema,
 		"ONCEBOX_PULSAR_URL=" + ns.URL, "ONCEBOX_PULSAR_ADMIN_URL=" + ns.AdminURL, "ONCEBOX_PULSAR_NAMESPACE=" + strings.TrimPrefix(ns.Name, "public/"),
 		"ONCEBOX_PULSAR_CONNECT_TIMEOUT=2m", // a broker that has just started answers slowly where many tests run
-		// Half of the usual, so that takeovers take less of the test's time.
-		"ONCEBOX_OUTBOX_LEASE=5s", "ONCEBOX_OUTBOX_RENEW=1s", "ONCEBOX_OUTBOX_PUBLISH_TIMEOUT=2s",
+		// Less than half of the usual, so that takeovers take less of the test's time.
+		"ONCEBOX_OUTBOX_LEASE=4s", "ONCEBOX_OUTBOX_RENEW=500ms", "ONCEBOX_OUTBOX_PUBLISH_TIMEOUT=2s",
 	})
 	built := time.Since(began)
 	require.NoError(t, f.startAll(ctx))
@@ -58,12 +58,10 @@ func TestEndToEnd(t *testing.T) {
 
 	v := e.judge()
 	t.Logf("orders e2e orders=%d events=%d keys=%d posts=%d kills_api=%d kills_projector=%d kills_consumer=%d "+
-		"mid_request=%d mid_publish=%d mid_handler=%d lanes_taken_over=%d "+
-		"lost=%d ghosts=%d order_violations=%d effects_twice=%d answers_differ=%d wrong=%d wire_duplicates=%d "+
+		"lanes_taken_over=%d lost=%d ghosts=%d order_violations=%d effects_twice=%d answers_differ=%d wrong=%d wire_duplicates=%d "+
 		"answers_lost_and_replayed=%d connection_errors=%d conflicts=%d unavailable=%d build=%s total=%s",
 		len(e.orders), len(e.sent), len(c.results), c.tally.posts, f.killed[RoleAPI], f.killed[RoleProjector], f.killed[RoleConsumer],
-		k.midRequest, k.midPublish, k.midHandler, k.takeovers,
-		v.lost, v.ghosts, v.disorder, v.twice, v.differing, v.wrong, v.duplicates,
+		k.takeovers, v.lost, v.ghosts, v.disorder, v.twice, v.differing, v.wrong, v.duplicates,
 		c.tally.replayed-2*len(c.results), c.tally.refused, c.tally.inFlight, c.tally.unavailable,
 		built.Round(time.Second), time.Since(began).Round(time.Second))
 
@@ -76,9 +74,7 @@ func TestEndToEnd(t *testing.T) {
 	for place, role := range fleetPlaces {
 		require.Equal(t, role == RoleProjector, k.owners[place], place+" was seen owning lanes")
 	}
-	// What was done was hard enough to prove something.
-	require.Positive(t, k.midRequest, "the api was killed in the middle of requests")
-	require.Positive(t, k.midPublish, "a projector was killed while rows were on their way")
-	require.Positive(t, k.midHandler, "a consumer was killed in the middle of handlers")
+	// What was done was hard enough to prove something, beside what each round waits for before it kills.
 	require.Positive(t, c.tally.refused, "clients met a killed api")
+	require.Positive(t, v.duplicates, "rows of killed projectors were published again")
 }

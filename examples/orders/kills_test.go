@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
-// killRounds is how often each role is killed.
-const killRounds = 5
+// killRounds is how often each role is killed. Even rounds differ from odd ones.
+var killRounds = nightly.N(2, 5)
 
 // heldBacklog is how many messages pile up behind handlers that are held, before their process is killed: some hundred
 // milliseconds of the load.
@@ -30,96 +31,114 @@ type kills struct {
 
 	takeovers int             // lanes that went from a killed owner to another one because their lease ran out
 	owners    map[string]bool // places that were seen owning lanes
-
-	midRequest, midPublish, midHandler int // kills that are known to have hit somebody at work
 }
 
 // run is one round after the other. The load goes on all the time; it has to wait only when it is a whole round ahead.
 func (k *kills) run(ctx context.Context) error {
 	each := planOrders / killRounds
 	for round := range killRounds {
-		begin := round * each
-		k.load.open(begin + each)
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return k.after(ctx, begin+each/8, round, k.api) })
-		group.Go(func() error { return k.after(ctx, begin+each/4, round, k.projector) })
-		group.Go(func() error { return k.after(ctx, begin+each/2, round, k.consumer) })
-		if err := group.Wait(); err != nil {
+		if err := k.round(ctx, round, each); err != nil {
 			return fmt.Errorf("round %d: %w", round+1, err)
 		}
 	}
 	return nil
 }
 
-func (k *kills) after(ctx context.Context, plans, round int, kill func(ctx context.Context, round int) error) error {
-	if err := k.load.awaitDone(ctx, plans); err != nil {
-		return err
-	}
-	return kill(ctx, round)
-}
-
-// api is killed at any moment in even rounds, so that some answers are lost after their COMMIT, and in odd ones while
-// requests are in the middle of their transactions.
-func (k *kills) api(ctx context.Context, round int) error {
-	const name = "api"
-	release := func() {}
+// round kills one process of each role. Tables are held before the round's load begins: processes that have to write to them come to
+// the lock for certain, and are killed there.
+func (k *kills) round(ctx context.Context, round, each int) error {
+	tables := []string{"outbox_sent", "customer_summary"}
 	if round%2 == 1 {
-		var err error
-		if release, err = k.hold(ctx, "orders"); err != nil {
+		tables[1] = "orders"
+	}
+	held := holds{}
+	defer held.releaseAll()
+	for _, table := range tables {
+		if err := held.hold(ctx, k.db, table); err != nil {
 			return err
 		}
-		if k.awaitHeld(ctx, name, "orders") {
-			k.midRequest++
-		}
 	}
-	_, err := k.fleet.kill(name)
-	release()
+	begin := round * each
+	k.load.open(begin + each)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return k.api(ctx, round, begin+each/8, held) })
+	group.Go(func() error { return k.projector(ctx, round, begin+each/4, held) })
+	group.Go(func() error { return k.consumer(ctx, round, begin+each/2, held) })
+	return group.Wait()
+}
+
+// api is killed in even rounds after so many plans, at any moment, so that some answers are lost after their COMMIT, and in odd
+// ones while requests are in the middle of their transactions.
+func (k *kills) api(ctx context.Context, round, plans int, held holds) error {
+	const name = "api"
+	var err error
+	if round%2 == 0 {
+		err = k.load.awaitDone(ctx, plans)
+	} else {
+		err = k.awaitHeld(ctx, name, "orders")
+	}
+	if err != nil {
+		return err
+	}
+	_, err = k.fleet.kill(name)
+	held.release("orders")
 	if err != nil {
 		return err
 	}
 	return k.fleet.start(ctx, name)
 }
 
-// consumer kills one of the two, in even rounds while handlers are at work and messages pile up behind them: long enough
-// that an acknowledgement that was given before its handler had ended would have left the client.
-func (k *kills) consumer(ctx context.Context, round int) error {
+// consumer kills one of the two, in odd rounds after so many plans, and in even ones while handlers are at work and messages pile up
+// behind them: long enough that an acknowledgement that was given before its handler had ended would have left the client.
+func (k *kills) consumer(ctx context.Context, round, plans int, held holds) error {
 	name := fmt.Sprintf("consumer-%d", round/2%2)
-	release := func() {}
-	if round%2 == 0 {
-		var err error
-		if release, err = k.hold(ctx, "customer_summary"); err != nil {
-			return err
-		}
-		if k.awaitHeld(ctx, name, "customer_summary") && k.awaitBacklog(ctx) {
-			k.midHandler++
-		}
+	var err error
+	if round%2 == 1 {
+		err = k.load.awaitDone(ctx, plans)
+	} else if err = k.awaitHeld(ctx, name, "customer_summary"); err == nil {
+		err = k.awaitBacklog(ctx)
 	}
-	_, err := k.fleet.kill(name)
-	release()
+	if err != nil {
+		return err
+	}
+	_, err = k.fleet.kill(name)
+	held.release("customer_summary")
 	if err != nil {
 		return err
 	}
 	return k.fleet.start(ctx, name)
 }
+
+// holds are transactions by the tables that they hold.
+type holds map[string]bun.Tx
 
 // hold stops everybody who writes to the table until it is released.
-func (k *kills) hold(ctx context.Context, table string) (release func(), err error) {
-	tx, err := k.db.BeginTx(ctx, nil)
+func (h holds) hold(ctx context.Context, db *bun.DB, table string) error {
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	release = func() { _ = tx.Rollback() }
-	if _, err := tx.ExecContext(ctx, "LOCK TABLE ? IN SHARE MODE", bun.Ident(table)); err != nil {
-		release()
-		return nil, err
-	}
-	return release, nil
+	h[table] = tx
+	_, err = tx.ExecContext(ctx, "LOCK TABLE ? IN SHARE MODE", bun.Ident(table))
+	return err
 }
 
-// awaitHeld waits until the process of a place is stopped by the lock. false: it had nothing to do, and the kill is one
-// at any moment.
-func (k *kills) awaitHeld(ctx context.Context, name, table string) bool {
-	return nil == await(ctx, name+" to be held", 5*time.Second, func(ctx context.Context) error {
+// release does nothing for a table that is not held.
+func (h holds) release(table string) {
+	if tx, held := h[table]; held {
+		_ = tx.Rollback()
+	}
+}
+
+func (h holds) releaseAll() {
+	for table := range h {
+		h.release(table)
+	}
+}
+
+// awaitHeld waits until the process of a place is stopped by the lock.
+func (k *kills) awaitHeld(ctx context.Context, name, table string) error {
+	return eventually(ctx, name+" to be held at "+table, func(ctx context.Context) error {
 		var n int
 		err := k.db.NewRaw(`SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 			WHERE NOT l.granted AND l.relation = to_regclass(?) AND a.application_name = ?`, table, name).Scan(ctx, &n)
@@ -130,27 +149,31 @@ func (k *kills) awaitHeld(ctx context.Context, name, table string) bool {
 	})
 }
 
-func (k *kills) awaitBacklog(ctx context.Context) bool {
-	return nil == await(ctx, "messages to pile up", 5*time.Second, func(ctx context.Context) error {
+func (k *kills) awaitBacklog(ctx context.Context) error {
+	return eventually(ctx, "messages to pile up", func(ctx context.Context) error {
 		n, err := k.backlog(ctx)
 		if err == nil && n < heldBacklog {
-			err = fmt.Errorf("%d", n)
+			err = fmt.Errorf("there are %d", n)
 		}
 		return err
 	})
 }
 
-// projector kills one of the two while it has rows on their way, and waits until others own its lanes. In odd rounds it
-// is back before that and takes its share, in even ones the survivor has to take all.
-func (k *kills) projector(ctx context.Context, round int) error {
+// projector kills one of the two after so many plans, when it has published rows and not settled them, and waits until others own its
+// lanes. In odd rounds it is back before that and takes its share, in even ones the survivor has to take all.
+func (k *kills) projector(ctx context.Context, round, plans int, held holds) error {
 	name := fmt.Sprintf("projector-%d", round%2)
 	if err := k.awaitOwning(ctx, name); err != nil {
 		return err
 	}
-	if k.awaitPublishing(ctx, k.fleet.at(name)) {
-		k.midPublish++
+	if err := k.load.awaitDone(ctx, plans); err != nil {
+		return err
+	}
+	if err := k.awaitHeld(ctx, name, "outbox_sent"); err != nil {
+		return err
 	}
 	dead, err := k.fleet.kill(name)
+	held.release("outbox_sent")
 	if err != nil {
 		return err
 	}
@@ -180,7 +203,7 @@ func (k *kills) projector(ctx context.Context, round int) error {
 }
 
 func (k *kills) awaitOwning(ctx context.Context, name string) error {
-	err := await(ctx, name+" to own lanes", time.Minute, func(ctx context.Context) error {
+	err := eventually(ctx, name+" to own lanes", func(ctx context.Context) error {
 		lanes, err := k.lanes(ctx, k.fleet.at(name))
 		if err == nil && len(lanes) == 0 {
 			err = errors.New("it owns none")
@@ -193,23 +216,9 @@ func (k *kills) awaitOwning(ctx context.Context, name string) error {
 	return err
 }
 
-// awaitPublishing waits until rows in the process's lanes are on their way. false: the moment was missed again and
-// again, because the relay is faster than the look.
-func (k *kills) awaitPublishing(ctx context.Context, p *process) bool {
-	return nil == await(ctx, "rows on their way", 3*time.Second, func(ctx context.Context) error {
-		var n int
-		err := k.db.NewRaw(`SELECT count(*) FROM outbox o JOIN outbox_lane l USING (lane) WHERE l.owner LIKE ? AND o.seq <= l.claimed_seq`,
-			p.owner()).Scan(ctx, &n)
-		if err == nil && n == 0 {
-			err = errors.New("there are none")
-		}
-		return err
-	})
-}
-
 // awaitTakeover waits until every lane has an owner again, and is certain that it was taken from the dead one.
 func (k *kills) awaitTakeover(ctx context.Context, dead *process, orphans map[int16]int64) error {
-	return await(ctx, "the lanes of "+dead.name+" to be taken over", time.Minute, func(ctx context.Context) error {
+	return eventually(ctx, "the lanes of "+dead.name+" to be taken over", func(ctx context.Context) error {
 		var now []struct {
 			Lane  int16
 			Epoch int64

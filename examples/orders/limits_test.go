@@ -14,12 +14,14 @@ import (
 
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
 // Everything that a client can make the server wait for ends, and the last answer of all fits in: that of a request that came slowly,
 // worked for long, and whose COMMIT was given up and then looked for in vain.
 func TestServerIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, set := range []time.Duration{0, time.Minute} {
 		cfg := config.Config{DatabaseURL: pgtest.URL(t), Schema: pgtest.Open(t).Schema}
 		cfg.UoW.CommitTimeout = set
@@ -38,6 +40,7 @@ func TestServerIsBounded(t *testing.T) {
 
 // A client that sends a part of its body and stops is not waited for.
 func TestHalfABody(t *testing.T) {
+	t.Parallel()
 	s, err := newService(t.Context(), RoleAll, config.Config{DatabaseURL: pgtest.URL(t), Schema: pgtest.Open(t).Schema})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -69,6 +72,7 @@ func TestHalfABody(t *testing.T) {
 
 // A database that takes no writes is out of order, and no mistake of the service: clients come again, and probes know.
 func TestReadOnlyDatabase(t *testing.T) {
+	t.Parallel()
 	db := pgtest.OpenApart(t)
 	s := openShopOn(t, db.DB, db.URL, RoleAll, config.Config{})
 	s.requireReady()
@@ -86,10 +90,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 
 	db.Writable(t)
 	s.requireReady()
-	require.NoError(t, await(t.Context(), "the item", time.Minute, func(context.Context) error {
-		if r := s.post("k2", "/orders/"+id+"/items", itemBody); r.status != http.StatusOK {
-			return fmt.Errorf("%d %s", r.status, r.body) // connections that were ended are used once more
-		}
-		return nil
-	}))
+	await.True(t, func() bool { // connections that were ended are used once more
+		return s.post("k2", "/orders/"+id+"/items", itemBody).status == http.StatusOK
+	}, "the item")
 }

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
-// Size of the run.
-const (
-	planOrders    = 2000
-	planCustomers = 200
-)
+// Size of the run: each customer of each tenant has an order at least.
+var planOrders = nightly.N(600, 2000)
+
+const planCustomers = 200
 
 var planTenants = []string{"acme", "globex", "initech"}
 

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // process is one run of the binary.
@@ -93,7 +92,7 @@ func (p *process) owner() string { return fmt.Sprintf("%%-%d-%%", p.pid()) }
 
 // awaitReady waits until the process says that it can do its work.
 func (p *process) awaitReady(ctx context.Context) error {
-	return await(ctx, p.name+" to be ready", 3*time.Minute, func(ctx context.Context) error {
+	return eventually(ctx, p.name+" to be ready", func(ctx context.Context) error {
 		select {
 		case <-p.exited:
 			return errors.New("it exited")
