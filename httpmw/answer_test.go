@@ -18,6 +18,7 @@ import (
 
 // An answer that was held looks like one that was not, and so does its replay.
 func TestHeldAnswersLookTheSame(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	for name, h := range map[string]http.HandlerFunc{
 		"nothing":      func(http.ResponseWriter, *http.Request) {},
@@ -114,6 +115,7 @@ func mustBe(err, want error) {
 
 // Nothing reaches the client before COMMIT, whatever the handler tries.
 func TestHandlerCannotGetAtTheConnection(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		_, flusher := w.(http.Flusher)
@@ -142,6 +144,7 @@ func TestHandlerCannotGetAtTheConnection(t *testing.T) {
 }
 
 func TestInvalidStatusPanics(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	h := s.middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }))
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/payments", nil)
@@ -151,6 +154,7 @@ func TestInvalidStatusPanics(t *testing.T) {
 }
 
 func TestLargeAnswers(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.MaxAnswer, s.cfg.MaxHeld = 1000, 2000
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -201,6 +205,7 @@ func TestLargeAnswers(t *testing.T) {
 
 // An answer that is not what the handler meant to send is neither sent nor stored.
 func TestAnswersThatCannotBeHeld(t *testing.T) {
+	t.Parallel()
 	for name, h := range map[string]http.HandlerFunc{
 		"cut off": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
@@ -241,6 +246,7 @@ func TestAnswersThatCannotBeHeld(t *testing.T) {
 }
 
 func TestHeaderThatIsNotText(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/caf\xe9")
@@ -278,6 +284,7 @@ func (z *zipping) Write(p []byte) (int, error) { return z.to.Write(p) }
 
 // Compression further out belongs to each answer anew: its length is not that of the body, and its encoding is not stored.
 func TestCompressionFurtherOut(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	long := strings.Repeat("x", 1000)
 	write := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -317,6 +324,7 @@ func TestCompressionFurtherOut(t *testing.T) {
 
 // An encoding that the handler has made is a part of its answer.
 func TestCompressionOfTheHandler(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.serve(s.middleware(gzipped(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }))))
 	first, again := s.post("k", "{}", header("Accept-Encoding", "gzip")), s.post("k", "{}", header("Accept-Encoding", "gzip"))

@@ -10,71 +10,87 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // Clients close their connection at a random byte of what they send or of what they get, and send the request again.
 func TestConnectionIsCutAtAnyByte(t *testing.T) {
-	times := 200
-	if os.Getenv("ENDURANCE_LONG") != "" {
-		times = 1000
-	}
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
 		t.Run(mode, func(t *testing.T) {
-			s := newService(t)
-			s.cfg.Lease = lease
-			s.start(s.echo)
-			whole, err := s.cut(cutKey(times), math.MaxInt)
-			require.NoError(t, err)
-			var sending, receiving atomic.Int64
-			var group sync.WaitGroup
-			errs := make([]error, 8)
-			for i := range errs {
-				group.Go(func() {
-					for n := i; n < times; n += len(errs) {
-						key := cutKey(n)
-						at := whole.sent // the end of the request, while it is executed
-						switch n % 3 {
-						case 0:
-							at = rand.IntN(whole.sent)
-							sending.Add(1)
-						case 1:
-							at += 1 + rand.IntN(whole.got)
-							receiving.Add(1)
-						}
-						if _, errs[i] = s.cut(key, at); errs[i] != nil {
-							return
-						}
-						if errs[i] = s.insistOn(key); errs[i] != nil {
-							return
-						}
-					}
-				})
+			for seed := range nightly.Seeds(t, 1, 10) {
+				s := newService(t)
+				s.cfg.Lease = lease
+				s.cutOften(seed, 100)
 			}
-			group.Wait()
-			for _, err := range errs {
-				require.NoError(t, err)
-			}
-			require.EqualValues(t, times+1, s.runs.Load(), "runs: nobody's work ends with the connection")
-			require.Equal(t, times+1, s.payments())
-			require.Equal(t, times+1, s.count("SELECT count(DISTINCT note) FROM payments"), "executions")
-			require.Equal(t, times+1, s.stored())
-			require.Equal(t, 1, s.count("SELECT count(DISTINCT length(body)) FROM idempotency_keys WHERE state = 'completed'"), "no answer was cut off")
-			t.Logf("cut mode=%s times=%d while_sending=%d while_receiving=%d between=%d runs=%d executions=%d", mode, times, sending.Load(), receiving.Load(),
-				int64(times)-sending.Load()-receiving.Load(),
-				s.runs.Load(), s.payments()-1)
 		})
 	}
+}
+
+// cutOften cuts so many requests. What is drawn for each depends on the seed alone.
+func (s *service) cutOften(seed uint64, times int) {
+	s.t.Helper()
+	s.start(s.echo)
+	whole, err := s.cut(cutKey(times), cut{after: math.MaxInt})
+	require.NoError(s.t, err)
+	var group sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		group.Go(func() {
+			for n := i; n < times; n += len(errs) {
+				key := cutKey(n)
+				if _, errs[i] = s.cut(key, drawCut(seed, n, whole)); errs[i] != nil {
+					return
+				}
+				if errs[i] = s.insistOn(key); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		group.Wait()
+	}()
+	await.Receive(s.t, answered, "answers to all whose connection was cut")
+	for _, err := range errs {
+		require.NoError(s.t, err)
+	}
+	require.EqualValues(s.t, times+1, s.runs.Load(), "runs: nobody's work ends with the connection")
+	require.Equal(s.t, times+1, s.payments())
+	require.Equal(s.t, times+1, s.count("SELECT count(DISTINCT note) FROM payments"), "executions")
+	require.Equal(s.t, times+1, s.stored())
+	require.Equal(s.t, 1, s.count("SELECT count(DISTINCT length(body)) FROM idempotency_keys WHERE state = 'completed'"), "no answer was cut off")
+}
+
+// cut is where a connection is closed.
+type cut struct {
+	after int           // bytes of both ways
+	pause time.Duration // after the last byte of the request: it is executed
+	reset bool          // and no goodbye
+}
+
+// drawCut draws the nth cut: one third each while the request is sent, while the answer is sent, and in between.
+func drawCut(seed uint64, n int, whole exchanged) cut {
+	random := rand.New(rand.NewPCG(seed, uint64(n)))
+	c := cut{after: whole.sent, pause: time.Duration(random.Int64N(int64(5 * time.Millisecond))), reset: random.IntN(2) == 0}
+	switch n % 3 {
+	case 0:
+		c.after = random.IntN(whole.sent)
+	case 1:
+		c.after += 1 + random.IntN(whole.got)
+	}
+	return c
 }
 
 // cutKey returns a key; all are of one length, and so are bodies and answers.
@@ -103,8 +119,8 @@ func (s *service) echo(w http.ResponseWriter, r *http.Request) {
 // exchanged is how many bytes went each way.
 type exchanged struct{ sent, got int }
 
-// cut sends a request and closes the connection after so many bytes of both ways.
-func (s *service) cut(key string, after int) (e exchanged, err error) {
+// cut sends a request and closes the connection.
+func (s *service) cut(key string, at cut) (e exchanged, err error) {
 	r, err := s.cutRequest(key)
 	if err != nil {
 		return e, err
@@ -119,18 +135,18 @@ func (s *service) cut(key string, after int) (e exchanged, err error) {
 		return e, err
 	}
 	defer conn.Close()
-	if rand.IntN(2) == 0 {
-		_ = conn.(*net.TCPConn).SetLinger(0) // a reset, and not a goodbye
+	if at.reset {
+		_ = conn.(*net.TCPConn).SetLinger(0)
 	}
-	e.sent, err = conn.Write(request[:min(after, len(request))])
-	if err != nil || after < len(request) {
+	e.sent, err = conn.Write(request[:min(at.after, len(request))])
+	if err != nil || at.after < len(request) {
 		return e, err
 	}
-	if after == len(request) {
-		<-time.After(rand.N(5 * time.Millisecond))
+	if at.after == len(request) {
+		<-time.After(at.pause)
 		return e, nil
 	}
-	n, err := io.CopyN(io.Discard, conn, int64(after-e.sent))
+	n, err := io.CopyN(io.Discard, conn, int64(at.after-e.sent))
 	e.got = int(n)
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -150,7 +166,6 @@ func (s *service) cutRequest(key string) (*http.Request, error) {
 
 // insistOn sends the request until it is answered, with what it should be.
 func (s *service) insistOn(key string) error {
-	end := time.Now().Add(time.Minute)
 	for {
 		r, err := s.cutRequest(key)
 		if err != nil {
@@ -160,8 +175,8 @@ func (s *service) insistOn(key string) error {
 		switch {
 		case err != nil:
 			return err
-		case got.status == http.StatusConflict && time.Now().Before(end):
-			<-time.After(10 * time.Millisecond)
+		case got.status == http.StatusConflict && s.t.Context().Err() == nil:
+			<-time.After(10 * time.Millisecond) // as clients do that come again
 		case got.status != http.StatusCreated || got.body != cutBody(key):
 			return fmt.Errorf("%s: %d with %d bytes where there should have been %d: %.200s", key, got.status, len(got.body), len(cutBody(key)), got.body)
 		default:

@@ -11,6 +11,7 @@ import (
 
 // A request whose answer was erased is not executed again.
 func TestErasedAnswer(t *testing.T) {
+	t.Parallel()
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
 		t.Run(mode, func(t *testing.T) {
 			s := newService(t)

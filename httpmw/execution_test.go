@@ -20,10 +20,12 @@ import (
 
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/uow"
 )
 
 func TestManyClientsOneExecution(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(s.pay)
 	const clients = 50
@@ -69,6 +71,7 @@ func TestManyClientsOneExecution(t *testing.T) {
 }
 
 func TestInFlight(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.RetryAfter = 1500 * time.Millisecond
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -99,6 +102,7 @@ func TestInFlight(t *testing.T) {
 
 // A replay of a key that was seen lately begins no transaction.
 func TestReplayCostsNoTransaction(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(s.pay)
 	s.post("k", "{}")
@@ -112,6 +116,7 @@ func TestReplayCostsNoTransaction(t *testing.T) {
 
 // The handler hides an error of a statement and answers 2xx. Its work is gone, and the client must not believe it.
 func TestSwallowedError(t *testing.T) {
+	t.Parallel()
 	for name, wrap := range map[string]func(s *service, h http.Handler) http.Handler{
 		"Idempotency": func(s *service, h http.Handler) http.Handler { return s.middleware(h) },
 		"UnitOfWork":  func(s *service, h http.Handler) http.Handler { return httpmw.UnitOfWork(s.units)(h) },
@@ -147,6 +152,7 @@ func TestSwallowedError(t *testing.T) {
 
 // What happens between the handler's answer and COMMIT. Nothing is stored and nothing promised; the retry is executed.
 func TestCommitFails(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		breakIt func(t *testing.T, s *service, r *http.Request)
 		repair  func(t *testing.T, s *service)
@@ -213,6 +219,7 @@ func TestCommitFails(t *testing.T) {
 }
 
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		value  any
 		answer int // 0: the connection is closed
@@ -245,6 +252,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestClientThatGoesAway(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	begun, gone, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -266,7 +274,7 @@ func TestClientThatGoesAway(t *testing.T) {
 	_, err := send(s.request("k", "{}").WithContext(ctx))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, <-done, "the handler goes on")
-	eventually(t, func() bool { return s.stored() == 1 })
+	await.True(t, func() bool { return s.stored() == 1 }, "the answer to be stored")
 	got := s.post("k", "{}")
 	require.Equal(t, http.StatusCreated, got.status)
 	require.Equal(t, "true", got.header.Get("Idempotent-Replayed"))
@@ -274,6 +282,7 @@ func TestClientThatGoesAway(t *testing.T) {
 }
 
 func TestWorkHasATimeoutOfItsOwn(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	key, got := s.timeOut(func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
@@ -291,6 +300,7 @@ func TestWorkHasATimeoutOfItsOwn(t *testing.T) {
 // Two requests lock two rows in opposite order. PostgreSQL fails one of them, whose handler answers 500; it is run again
 // with the same body, and both clients are served.
 func TestDeadlockRunsTheHandlerAgain(t *testing.T) {
+	t.Parallel()
 	for _, once := range []bool{false, true} {
 		t.Run(fmt.Sprintf("RunOnce %t", once), func(t *testing.T) {
 			s := newService(t)
@@ -349,6 +359,7 @@ func TestDeadlockRunsTheHandlerAgain(t *testing.T) {
 
 // An answer that was made of a conflict is not stored, however it looks and however often the handler was run.
 func TestConflictThatStays(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.units = uow.New(s.db.DB, &uow.Config{Retry: uow.RetryConfig{MaxAttempts: 3, Delay: time.Microsecond}})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -365,6 +376,7 @@ func TestConflictThatStays(t *testing.T) {
 }
 
 func TestStoreIsDown(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	pool, err := sql.Open("pgx", s.db.DSN)
 	require.NoError(t, err)
@@ -384,6 +396,7 @@ func TestStoreIsDown(t *testing.T) {
 
 // The look-up after the lock must see what was committed meanwhile, whatever the database's default is.
 func TestTransactionIsReadCommitted(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	pool, err := sql.Open("pgx", s.db.DSN+"&default_transaction_isolation=serializable")
 	require.NoError(t, err)
@@ -400,6 +413,7 @@ func TestTransactionIsReadCommitted(t *testing.T) {
 }
 
 func TestMissingTable(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.keys = idempotency.NewStore(&idempotency.Config{Schema: "nowhere"})
 	s.start(s.pay)
@@ -409,6 +423,7 @@ func TestMissingTable(t *testing.T) {
 
 // With a single connection, a client that is slow to send or to read must not keep it from others.
 func TestSlowClientsHoldNoConnection(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.pool.SetMaxOpenConns(1)
 	large := strings.Repeat("x", 15<<20) // more than the buffers of a socket
@@ -448,6 +463,7 @@ func TestSlowClientsHoldNoConnection(t *testing.T) {
 }
 
 func TestBodyThatEndsEarly(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	h := s.middleware(http.HandlerFunc(s.pay))
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/payments", io.MultiReader(strings.NewReader("half"), failing{}))
@@ -464,6 +480,7 @@ func TestBodyThatEndsEarly(t *testing.T) {
 
 // What says that it is too large is not read at all.
 func TestTooLargeBodyIsNotRead(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.MaxBody = 10
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/payments", failing{})
@@ -481,6 +498,7 @@ func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // Nothing that identifies a caller, and nothing of a body, gets into logs.
 func TestSecretsStayOutOfLogs(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = s.units.DB(r.Context()).ExecContext(r.Context(), "SELECT 'planted'::int")

@@ -15,6 +15,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -54,10 +55,10 @@ func TestKeyOfAMachineThatVanishes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newService(t)
-			s.cfg.Timeout = 10 * time.Second // the handler has to be reached within it, also on a machine that pauses
 			end, begun, vanished := make(chan struct{}), make(chan struct{}), new(atomic.Bool)
 			cfg, err := pgx.ParseConfig(s.db.DSN)
 			require.NoError(t, err)
+			cfg.RuntimeParams["application_name"] = s.db.Schema
 			cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 				return &silent{conn, vanished, end}, err
@@ -67,31 +68,40 @@ func TestKeyOfAMachineThatVanishes(t *testing.T) {
 
 			alive, frozen := s.units, uow.New(bun.NewDB(pool, pgdialect.New()), &s.unitConfig)
 			s.units = frozen
-			s.start(func(w http.ResponseWriter, r *http.Request) {
-				vanished.Store(true)
-				close(begun)
-				<-end
-				w.WriteHeader(http.StatusCreated)
-			})
-			lost := make(chan struct{})
-			r := s.request("k", "{}")
-			go func() {
-				defer close(lost)
-				got, err := send(r)
-				noError(t, err)
-				if got.status != http.StatusServiceUnavailable {
-					t.Errorf("who has vanished commits nothing: %d", got.status)
+			var lost chan struct{}
+			reached := func() bool {
+				s.start(func(w http.ResponseWriter, _ *http.Request) {
+					vanished.Store(true)
+					close(begun)
+					<-end
+					w.WriteHeader(http.StatusCreated)
+				})
+				lost = make(chan struct{})
+				r := s.request("k", "{}")
+				go func() {
+					defer close(lost)
+					got, err := send(r)
+					noError(t, err)
+					if got.status != http.StatusServiceUnavailable {
+						t.Errorf("who has vanished commits nothing: %d", got.status)
+					}
+				}()
+				select {
+				case <-begun:
+					return true
+				case <-lost:
+					return vanished.Load()
 				}
-			}()
-			select {
-			case <-begun:
-			case <-lost:
-				t.Fatal("the handler was not reached")
+			}
+			for s.cfg.Timeout = time.Second; !reached(); s.cfg.Timeout *= 2 { // a machine that pauses does not reach it within a second
 			}
 			s.units, s.cfg.Timeout = alive, 0
 			s.start(s.pay)
 			require.Equal(t, http.StatusConflict, s.post("k", "{}").status)
-			require.Eventually(t, func() bool { return s.post("k", "{}").status == http.StatusCreated }, 2*time.Minute, 50*time.Millisecond)
+			await.True(t, func() bool {
+				return s.count("SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.db.Schema+"'") == 0
+			}, "the server to end the session of the machine that vanished")
+			require.Equal(t, http.StatusCreated, s.post("k", "{}").status)
 			close(end)
 			<-lost
 			require.Equal(t, 1, s.payments())

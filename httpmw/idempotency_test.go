@@ -23,6 +23,7 @@ import (
 
 // What is refused is refused before anything is executed, with a problem that says what to do.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Required, s.cfg.MaxBody = true, 64
 	s.start(s.pay)
@@ -68,6 +69,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestScopeFunctionThatFails(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.serve(httpmw.Idempotency(s.units, s.keys, func(*http.Request) (idempotency.Scope, error) {
 		return idempotency.Scope{}, errors.New("directory is down")
@@ -81,6 +83,7 @@ func TestScopeFunctionThatFails(t *testing.T) {
 
 // Without a key, or with another method, the handler is on its own.
 func TestUntouched(t *testing.T) {
+	t.Parallel()
 	for name, changes := range map[string][]change{
 		"no key":                              {},
 		"GET":                                 {header("Idempotency-Key", "k"), method(http.MethodGet)},
@@ -111,6 +114,7 @@ func TestUntouched(t *testing.T) {
 }
 
 func TestMethodsAreConfigured(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Methods = []string{http.MethodPut}
 	s.start(s.pay)
@@ -123,6 +127,7 @@ func TestMethodsAreConfigured(t *testing.T) {
 }
 
 func TestRetryGetsTheSameAnswer(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Headers = []string{"x-payment-version"}
 	body := "\x00\xff any bytes \r\n" + strings.Repeat("x", 100_000)
@@ -178,6 +183,7 @@ func newKeys(s *service) *idempotency.Store {
 
 // Which answers are stored, and what becomes of the work.
 func TestStatuses(t *testing.T) {
+	t.Parallel()
 	const (
 		kept    = "work kept, answer stored"
 		dropped = "work dropped, answer stored"
@@ -224,6 +230,7 @@ func TestStatuses(t *testing.T) {
 }
 
 func TestHooksRunOnlyAfterCommit(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	var hooks []string
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -239,6 +246,7 @@ func TestHooksRunOnlyAfterCommit(t *testing.T) {
 }
 
 func TestSameKeyForAnotherRequest(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(s.pay)
 	first := s.post("k", `{"amount": 1, "to": "a"}`)
@@ -275,6 +283,7 @@ func TestSameKeyForAnotherRequest(t *testing.T) {
 
 // The tenant that the middleware further out has found is that of the key, so that one user of two tenants has two keys.
 func TestTenantOfTheRequestIsThatOfTheKey(t *testing.T) {
+	t.Parallel()
 	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil })
 	for name, scope := range map[string]httpmw.ScopeFunc{
 		"a user":    func(*http.Request) (idempotency.Scope, error) { return idempotency.Scope{Principal: "u1"}, nil },
@@ -306,6 +315,7 @@ func TestTenantOfTheRequestIsThatOfTheKey(t *testing.T) {
 
 // A scope function that sets the path, to a template for example, has not said anything about the method, and the other way round.
 func TestMethodAndPathAreFilledInEach(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		scope     idempotency.Scope
 		elsewhere change
@@ -328,6 +338,7 @@ func TestMethodAndPathAreFilledInEach(t *testing.T) {
 
 // Everybody gets an answer of their own: users, tenants, methods, paths and anonymous callers never meet.
 func TestScopesNeverCross(t *testing.T) {
+	t.Parallel()
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
 		t.Run(mode, func(t *testing.T) {
 			s := newService(t)
@@ -368,6 +379,7 @@ func TestScopesNeverCross(t *testing.T) {
 
 // The same at once: each caller's clients get what was done for this caller, and nobody else's.
 func TestCallersAtOnceNeverMeet(t *testing.T) {
+	t.Parallel()
 	const clients = 10
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
 		t.Run(mode, func(t *testing.T) {
@@ -409,6 +421,7 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 
 // Mounted inside of a router, around it, or without one, the handler sees the same request.
 func TestRouters(t *testing.T) {
+	t.Parallel()
 	for name, mount := range map[string]func(s *service, h http.Handler) http.Handler{
 		"chi With": func(s *service, h http.Handler) http.Handler {
 			r := chi.NewRouter()
@@ -490,6 +503,7 @@ func TestRouters(t *testing.T) {
 }
 
 func TestWiringMistakesPanic(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	for name, wire := range map[string]func(){
 		"manager": func() { httpmw.Idempotency(nil, s.keys, byHeader, nil) },
@@ -522,6 +536,7 @@ func TestConfigValidateNamesTheField(t *testing.T) {
 
 // Who wants a key wants to know of a route where none is asked for.
 func TestMethodThatIsNotProtected(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Required = true
 	s.start(s.pay)
@@ -540,6 +555,7 @@ func TestMethodThatIsNotProtected(t *testing.T) {
 }
 
 func TestMountedWithinATransaction(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.serve(httpmw.UnitOfWork(s.units)(s.middleware(http.HandlerFunc(s.pay))))
 	got := s.post("k", "{}")
@@ -550,6 +566,7 @@ func TestMountedWithinATransaction(t *testing.T) {
 }
 
 func TestContextOfTheHandlerIsThatOfTheRequest(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.serve(httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil })(
 		httpmw.Metadata()(s.middleware(http.HandlerFunc(s.pay)))))
@@ -568,6 +585,7 @@ func TestContextOfTheHandlerIsThatOfTheRequest(t *testing.T) {
 
 // The inner one would meet the claim, or the transaction, of the outer one.
 func TestMountedTwice(t *testing.T) {
+	t.Parallel()
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
 		t.Run(mode, func(t *testing.T) {
 			s := newService(t)
@@ -588,6 +606,7 @@ func TestMountedTwice(t *testing.T) {
 
 // A handler that hands a request of its own to the same routes is not the same request.
 func TestRequestWithinARequest(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Lease = &httpmw.LeaseConfig{}
 	var routes http.Handler

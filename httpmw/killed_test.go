@@ -20,6 +20,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -46,6 +48,7 @@ func startDoomed(t *testing.T, d doom) *process {
 	require.NoError(t, p.cmd.Start())
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.in.Close() }) // it ends then, if it has not come to its point
 	p.url = "http://" + strings.TrimSpace(addr)
 	return p
 }
@@ -54,8 +57,9 @@ func startDoomed(t *testing.T, d doom) *process {
 func (p *process) killed(t *testing.T) {
 	t.Helper()
 	var exit *exec.ExitError
-	defer time.AfterFunc(time.Minute, func() { _ = p.in.Close() }).Stop() // it never came to its point
-	require.ErrorAs(t, p.cmd.Wait(), &exit)
+	ended := make(chan error, 1)
+	go func() { ended <- p.cmd.Wait() }()
+	require.ErrorAs(t, await.Receive(t, ended, "a process to come to the point at which it kills itself"), &exit)
 	require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
 	_ = p.in.Close()
 }
@@ -68,10 +72,8 @@ func (p *process) stop() {
 // A process is killed while it executes a request: at each point, in each mode, with each kind of pool. Another one is there for
 // the retries.
 func TestKilledAtEachPoint(t *testing.T) {
-	rounds := 6
-	if os.Getenv("ENDURANCE_LONG") != "" {
-		rounds = 200
-	}
+	t.Parallel()
+	rounds := nightly.N(6, 200) // one for each point at least
 	for mode, d := range map[string]doom{
 		"atomic":              {Pool: "pipelined"},
 		"atomic, plain":       {Pool: "plain"},
@@ -80,6 +82,7 @@ func TestKilledAtEachPoint(t *testing.T) {
 		"lease, with pooler":  {Pool: "pooled", Lease: true},
 	} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			db := pgtest.Migrated(t, pgtest.Outbox, pgtest.Idempotency)
 			_, err := db.ExecContext(t.Context(), `CREATE TABLE payments (id bigserial PRIMARY KEY, note text, key text UNIQUE);
 				CREATE TABLE emitted (id text PRIMARY KEY)`)
@@ -141,10 +144,15 @@ func (s *siege) round(point string, n int) {
 		FROM idempotency_keys`).Scan(&longest))
 	require.LessOrEqual(s.t, longest, shortLease.Seconds(), "a key is locked for longer than its lease")
 	url.Store(s.alive.url)
-	group.Wait()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		group.Wait()
+	}()
+	await.Receive(s.t, answered, "answers to all clients of %s: nobody may be locked out", key)
 	s.slowest = max(s.slowest, time.Since(killed))
 
-	require.NoError(s.t, errors.Join(errs...), "%s: nobody may be locked out", key)
+	require.NoError(s.t, errors.Join(errs...), key)
 	for _, got := range answers {
 		require.Equal(s.t, http.StatusCreated, got.status, "%s: %s", key, got.body)
 		require.Equal(s.t, answers[0].body, got.body, "%s: the answers differ", key)
@@ -158,8 +166,7 @@ func (s *siege) round(point string, n int) {
 
 // insist sends the request until it is answered, to whoever is there.
 func (s *siege) insist(url *atomic.Value, key string) (reply, error) {
-	end := time.Now().Add(time.Minute)
-	for {
+	for s.t.Context().Err() == nil {
 		r, err := http.NewRequest(http.MethodPost, url.Load().(string)+"/payments", strings.NewReader(key))
 		if err != nil {
 			return reply{}, err
@@ -178,9 +185,7 @@ func (s *siege) insist(url *atomic.Value, key string) (reply, error) {
 			}
 			return got, nil
 		}
-		if time.Now().After(end) {
-			return got, fmt.Errorf("%s was not answered: %d %s %w", key, got.status, got.body, err)
-		}
-		<-time.After(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond) // as clients do that come again
 	}
+	return reply{}, s.t.Context().Err()
 }

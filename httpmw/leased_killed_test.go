@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -119,8 +119,10 @@ func TestKilledProcess(t *testing.T) {
 
 // The process dies of kill -9; another one goes on with its request when the lease has ended.
 func TestKilledUnderALease(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{beforeSteps, stepCalled, stepStored, onceBegun, onceStored, txOpen, txCommitted} {
 		t.Run(at, func(t *testing.T) {
+			t.Parallel()
 			s := newService(t)
 			s.exec("CREATE TABLE outside (what text)")
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledProcess$")
@@ -139,12 +141,12 @@ func TestKilledUnderALease(t *testing.T) {
 			require.Equal(t, http.StatusConflict, transferOnce(h).Code, "nobody knows yet that it is dead")
 
 			var answer string
-			require.Eventually(t, func() bool {
+			await.True(t, func() bool {
 				s.endLeases() // each time: what it had sent before it died, the server may do only now
 				got := transferOnce(h)
 				answer = got.Body.String()
 				return got.Code == http.StatusOK
-			}, 2*time.Minute, 20*time.Millisecond, "the lease has ended")
+			}, "an answer, now that the lease has ended")
 			again := transferOnce(h)
 			require.Equal(t, "true", again.Header().Get("Idempotent-Replayed"))
 			require.Equal(t, answer, again.Body.String())

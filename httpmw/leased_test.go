@@ -18,6 +18,7 @@ import (
 
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -78,6 +79,7 @@ func (s *service) kind(got reply, status int) string {
 }
 
 func TestLeasedRequestRunsOnceAndWithoutATransaction(t *testing.T) {
+	t.Parallel()
 	for _, pooler := range []bool{false, true} {
 		t.Run(fmt.Sprintf("pooler %t", pooler), func(t *testing.T) {
 			s := newLeased(t)
@@ -114,6 +116,7 @@ func TestLeasedRequestRunsOnceAndWithoutATransaction(t *testing.T) {
 }
 
 func TestLeasedRequestInFlight(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	begun, finish := make(chan struct{}), make(chan struct{})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -140,6 +143,7 @@ func TestLeasedRequestInFlight(t *testing.T) {
 
 // Who is silent for longer than between two renewals is dead, most likely.
 func TestRetryAfterTheLeaseOfADeadProcess(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		rest       string
 		retryAfter time.Duration
@@ -168,6 +172,7 @@ func TestRetryAfterTheLeaseOfADeadProcess(t *testing.T) {
 }
 
 func TestLeasedRequestThatIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	s.cfg.Wait = time.Minute
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -193,6 +198,7 @@ func TestLeasedRequestThatIsWaitedFor(t *testing.T) {
 }
 
 func TestWhatBecomesOfALeasedKey(t *testing.T) {
+	t.Parallel()
 	for status, kept := range map[int]bool{200: true, 204: true, 303: true, 404: true, 422: true, 409: false, 429: false, 500: false, 503: false} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			s := newLeased(t)
@@ -222,6 +228,7 @@ func TestWhatBecomesOfALeasedKey(t *testing.T) {
 }
 
 func TestPanicUnderALease(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	var b teller
 	s.serve(middleware.Recoverer(s.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -238,6 +245,7 @@ func TestPanicUnderALease(t *testing.T) {
 }
 
 func TestClientThatGoesAwayUnderALease(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	begun, gone, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -259,13 +267,14 @@ func TestClientThatGoesAwayUnderALease(t *testing.T) {
 	_, err := send(s.request("k", "{}").WithContext(ctx))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, <-done, "the handler goes on")
-	eventually(t, func() bool { return s.count("SELECT count(*) FROM idempotency_keys WHERE state = 'completed'") == 1 })
+	await.True(t, func() bool { return s.count("SELECT count(*) FROM idempotency_keys WHERE state = 'completed'") == 1 }, "the answer to be stored")
 	require.Equal(t, "true", s.post("k", "{}").header.Get("Idempotent-Replayed"))
 	require.Equal(t, 1, s.payments())
 }
 
 // What the handler has done is stored although its time is over.
 func TestTimeoutUnderALease(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	key, got := s.timeOut(func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
@@ -278,6 +287,7 @@ func TestTimeoutUnderALease(t *testing.T) {
 
 // A process is suspended in the handler until another one has taken its request over, and then goes on.
 func TestLateHandler(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			s := newLeased(t)
@@ -321,6 +331,7 @@ func TestLateHandler(t *testing.T) {
 
 // The handler was told to end, so nobody knows what its answer is worth, also if nobody has taken the request over after all.
 func TestAnswerAfterTheLeaseWasLost(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		if s.runs.Load() == 1 {
@@ -358,6 +369,7 @@ func begunOnce(s *service, b *teller) {
 }
 
 func TestUnknownStepWithoutARecoverHook(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	var b teller
 	begunOnce(s, &b)
@@ -383,6 +395,7 @@ func TestUnknownStepWithoutARecoverHook(t *testing.T) {
 
 // A key does not become free because its route has no leases any more, and nobody who retries can do anything about it.
 func TestUnknownStepOnARouteThatBecameAtomic(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	begunOnce(s, &teller{})
 	s.cfg.Lease = nil
@@ -397,6 +410,7 @@ func TestUnknownStepOnARouteThatBecameAtomic(t *testing.T) {
 }
 
 func TestRecoverHook(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		hook   func() (idempotency.Outcome, error)
 		status int
@@ -440,14 +454,26 @@ func TestRecoverHook(t *testing.T) {
 
 // However long it takes to ask the other side, nobody else asks or works meanwhile.
 func TestLeaseIsRenewedWhileAnOutcomeIsFoundOut(t *testing.T) {
+	t.Parallel()
+	// Two thirds of the lease are for a machine that pauses. One that pauses for longer loses it, as it should.
+	for ttl := 1500 * time.Millisecond; !renewedWhileAnOutcomeIsFoundOut(t, ttl); ttl *= 2 {
+		require.Less(t, ttl, time.Minute, "not once, however long the lease")
+	}
+}
+
+// renewedWhileAnOutcomeIsFoundOut returns false if the lease was lost.
+func renewedWhileAnOutcomeIsFoundOut(t *testing.T, ttl time.Duration) bool {
+	t.Helper()
 	s := newLeased(t)
-	s.cfg.Lease.TTL = 15 * time.Second // of which a third passes; a machine that pauses has the rest
+	s.cfg.Lease.TTL = ttl
+	lost := false
 	s.cfg.Lease.Recover = func(ctx context.Context, _ *http.Request, _ idempotency.Unknown) (idempotency.Outcome, error) {
 		s.exec("CREATE TABLE first AS SELECT locked_until FROM idempotency_keys")
 		for s.count("SELECT count(*) FROM idempotency_keys k, first f WHERE k.locked_until > f.locked_until") == 0 {
-			if ctx.Err() != nil {
+			if lost = ctx.Err() != nil; lost {
 				return idempotency.Outcome{}, context.Cause(ctx)
 			}
+			<-time.After(10 * time.Millisecond) // between two looks
 		}
 		got := s.post("k", "{}")
 		if kind, _ := got.problem(t); kind != "idempotency-key-in-progress" {
@@ -457,12 +483,18 @@ func TestLeaseIsRenewedWhileAnOutcomeIsFoundOut(t *testing.T) {
 	}
 	var b teller
 	begunOnce(s, &b)
-	require.Equal(t, http.StatusCreated, s.post("k", "{}").status)
+	got := s.post("k", "{}")
+	if lost {
+		return false
+	}
+	require.Equal(t, http.StatusCreated, got.status)
 	require.Empty(t, b.called())
+	return true
 }
 
 // A handler that overlooks that a step is unknown does not get away with it.
 func TestAnswerInSpiteOfAnUnknownStep(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		_, err := idempotency.StepOnce(r.Context(), "pay", func(context.Context) (string, error) { return "", io.ErrUnexpectedEOF })
@@ -479,6 +511,7 @@ func TestAnswerInSpiteOfAnUnknownStep(t *testing.T) {
 
 // The work cannot be undone, so an answer that cannot be kept must not lead to a second run.
 func TestAnswersThatAreNotKeptUnderALease(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		handler http.HandlerFunc
 		first   int
@@ -526,6 +559,7 @@ func TestAnswersThatAreNotKeptUnderALease(t *testing.T) {
 }
 
 func TestAnswerThatCannotBeStoredUnderALease(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	var b teller
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -542,6 +576,7 @@ func TestAnswerThatCannotBeStoredUnderALease(t *testing.T) {
 }
 
 func TestManyLeasedRequestsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	s.start(s.pay)
 	var group sync.WaitGroup
@@ -567,6 +602,7 @@ func TestManyLeasedRequestsAtOnce(t *testing.T) {
 }
 
 func TestStoreIsDownUnderALease(t *testing.T) {
+	t.Parallel()
 	s := newLeased(t)
 	s.keys = idempotency.NewStore(&idempotency.Config{Schema: "nowhere"})
 	s.start(s.pay)
@@ -575,6 +611,7 @@ func TestStoreIsDownUnderALease(t *testing.T) {
 }
 
 func TestLeaseConfig(t *testing.T) {
+	t.Parallel()
 	for _, ttl := range []time.Duration{-1, time.Millisecond} {
 		cfg := &httpmw.IdempotencyConfig{Lease: &httpmw.LeaseConfig{TTL: ttl}}
 		require.ErrorContains(t, cfg.Validate(), "IdempotencyConfig.Lease.TTL")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -102,10 +103,7 @@ func TestHundredClientsOnEachKey(t *testing.T) {
 		"that refuses": {func(s *service) http.HandlerFunc { return s.refuse }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			keys := 40
-			if os.Getenv("ENDURANCE_LONG") != "" {
-				keys = 1000
-			}
+			keys := nightly.N(10, 1000)
 			s := newService(t)
 			s.start(tc.handler(s))
 			twin := s.twin()
@@ -146,7 +144,12 @@ func hundredClients(t *testing.T, keys int, urls []string) {
 			})
 		}
 		close(start)
-		group.Wait()
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			group.Wait()
+		}()
+		await.Receive(t, answered, "answers to a hundred clients of %s", key)
 		var history []porcupine.Operation
 		for i := range clients {
 			require.NoError(t, errs[i])
@@ -191,7 +194,7 @@ func insist(transport *http.Transport, url, key string, client int, began time.T
 		if got.status != http.StatusConflict {
 			return history, nil
 		}
-		<-time.After(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond) // as clients do that come again
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/await"
 )
 
 // ask sends a request and does not wait for its answer.
@@ -27,6 +28,7 @@ func (s *service) ask(key string) <-chan reply {
 
 // A second request with the same key waits for the first one, holds no connection while it does, and gets the answer.
 func TestWaitForTheAnswer(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Wait = time.Minute
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -39,8 +41,8 @@ func TestWaitForTheAnswer(t *testing.T) {
 	<-begun
 	waiting := []<-chan reply{s.ask("k"), s.ask("k")}
 	// Each look is a unit that is rolled back, so it has looked several times, and between them given back its connection.
-	eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 6 })
-	eventually(t, func() bool { return s.pool.Stats().InUse == 1 }) // only that of the handler
+	await.True(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 6 }, "six looks")
+	await.True(t, func() bool { return s.pool.Stats().InUse == 1 }, "connections to be given back, but for that of the handler")
 	for _, answer := range waiting {
 		require.Empty(t, answer)
 	}
@@ -59,6 +61,7 @@ func TestWaitForTheAnswer(t *testing.T) {
 
 // The first one frees the key: one of those who wait is executed.
 func TestWaitForAKeyThatIsFreed(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Wait = time.Minute
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -74,7 +77,7 @@ func TestWaitForAKeyThatIsFreed(t *testing.T) {
 	first := s.ask("k")
 	<-begun
 	second := s.ask("k")
-	eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 1 })
+	await.True(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 1 }, "a look")
 	close(finish)
 	require.Equal(t, http.StatusCreated, (<-second).status)
 	require.Equal(t, http.StatusBadGateway, (<-first).status)
@@ -83,6 +86,7 @@ func TestWaitForAKeyThatIsFreed(t *testing.T) {
 }
 
 func TestWaitEnds(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Wait = 100 * time.Millisecond
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -104,6 +108,7 @@ func TestWaitEnds(t *testing.T) {
 
 // A client that goes away waits no longer, and is not executed when the key becomes free.
 func TestWaitEndsWithTheClient(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Wait = time.Hour
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -121,16 +126,17 @@ func TestWaitEndsWithTheClient(t *testing.T) {
 		_, err := send(r)
 		gone <- err
 	}()
-	eventually(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 1 })
+	await.True(t, func() bool { return s.counter("oncebox.uow.units")["rolled_back"] >= 1 }, "a look")
 	cancel()
 	require.ErrorIs(t, <-gone, context.Canceled)
-	eventually(t, func() bool { return s.counter("oncebox.idempotency.requests")["in_progress"] == 1 })
+	await.True(t, func() bool { return s.counter("oncebox.idempotency.requests")["in_progress"] == 1 }, "the end of the request")
 	close(finish)
 	require.Equal(t, http.StatusBadGateway, (<-first).status)
 	require.EqualValues(t, 1, s.runs.Load())
 }
 
 func TestExcludedMembers(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Exclude = []string{"/sent_at", "/client/trace~1id"}
 	s.start(s.pay)
@@ -160,6 +166,7 @@ func TestExcludedMembers(t *testing.T) {
 }
 
 func TestAPIVersionIsPartOfTheRequest(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.APIVersion = func(r *http.Request) string { return r.Header.Get("Api-Version") }
 	s.start(s.pay)
@@ -170,6 +177,7 @@ func TestAPIVersionIsPartOfTheRequest(t *testing.T) {
 
 // A deployment that changes what is compared serves the retries of what was done before it.
 func TestFingerprintsOfTwoConfigurationsAreNotCompared(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	excluded := [][]string{nil, {"/at"}, {"/at", "/by"}}
 	for before, exclude := range excluded {
@@ -189,6 +197,7 @@ func TestFingerprintsOfTwoConfigurationsAreNotCompared(t *testing.T) {
 
 // Which refusals are stored is configured; that their work is dropped, and that success is kept, is not.
 func TestKeep(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	var asked atomic.Int64
 	s.cfg.Keep = func(status int) bool {
@@ -215,6 +224,7 @@ func TestKeep(t *testing.T) {
 }
 
 func TestRulesForKeys(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.StrictKey, s.cfg.MinKey = true, 4
 	s.start(s.pay)
@@ -231,6 +241,7 @@ func TestRulesForKeys(t *testing.T) {
 }
 
 func TestReusedStatus(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.ReusedStatus = http.StatusBadRequest
 	s.start(s.pay)
@@ -242,6 +253,7 @@ func TestReusedStatus(t *testing.T) {
 }
 
 func TestMissingKeyIsTold(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Required = true
 	s.start(s.pay)
@@ -251,6 +263,7 @@ func TestMissingKeyIsTold(t *testing.T) {
 
 // A problem is JSON of the type that the client takes, and what a handler answers is left alone.
 func TestProblemsAsPlainJSON(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -272,6 +285,7 @@ func TestProblemsAsPlainJSON(t *testing.T) {
 
 // Under a lease the key is not locked but claimed. Who waits for it gets the answer all the same.
 func TestWaitForTheAnswerUnderALease(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Wait, s.cfg.Lease = time.Minute, &httpmw.LeaseConfig{}
 	begun, finish := make(chan struct{}), make(chan struct{})

@@ -26,6 +26,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 
 // The type of a problem is an address that tells more about it, however the policy is mounted.
 func TestTypesOfProblemsLeadToTheirPages(t *testing.T) {
+	t.Parallel()
 	for name, mount := range map[string]func(base string, policy, api http.Handler) http.Handler{
 		"ServeMux": func(base string, policy, api http.Handler) http.Handler {
 			mux := http.NewServeMux()

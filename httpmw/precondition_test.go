@@ -23,6 +23,7 @@ func (s *service) edit(w http.ResponseWriter, r *http.Request) {
 
 // A client that was told to add a precondition, or that its own was false, adds another one under the same key.
 func TestPreconditionThatIsAdded(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(s.edit)
 	require.Equal(t, http.StatusPreconditionRequired, s.post("k", "{}").status)
@@ -37,6 +38,7 @@ func TestPreconditionThatIsAdded(t *testing.T) {
 
 // What was done under one precondition is not the answer to a request with another one.
 func TestPreconditionsArePartOfTheRequest(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(s.pay)
 	first := s.post("k", "{}", header("If-Match", `"1", "2"`))
@@ -66,6 +68,7 @@ func TestPreconditionsArePartOfTheRequest(t *testing.T) {
 
 // In lease mode a key stays that of its request.
 func TestPreconditionThatIsAddedUnderALease(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Lease = &httpmw.LeaseConfig{}
 	s.start(s.edit)

@@ -16,6 +16,7 @@ import (
 
 // What a middleware further out has read is gone, and must not make two requests look the same.
 func TestBodyThatWasReadBefore(t *testing.T) {
+	t.Parallel()
 	var form bytes.Buffer
 	parts := multipart.NewWriter(&form)
 	require.NoError(t, parts.WriteField("amount", "10"))
@@ -106,6 +107,7 @@ func TestBodyThatWasReadBefore(t *testing.T) {
 
 // A unit of work compares nothing, and leaves bodies to its handler as they are.
 func TestBodyThatWasReadBeforeAUnitOfWork(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	units := httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.PostFormValue("amount"))

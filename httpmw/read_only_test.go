@@ -18,6 +18,7 @@ import (
 // On a server that takes no writes, nothing is executed for good, every client is asked to come again, and retries get the answers that
 // are stored.
 func TestReadOnlyServer(t *testing.T) {
+	t.Parallel()
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
 		t.Run(mode, func(t *testing.T) {
 			s := newService(t)

@@ -56,6 +56,7 @@ func refuseUntil(s *service, gap func(), then http.HandlerFunc) {
 // The work of a refusal is undone before its answer is stored. In between, a request with the same key may come, find that the
 // reason is gone, and pay.
 func TestRefusalGivesWayToAnAnswerThatIsStored(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	other := make(chan reply, 1)
 	refuseUntil(s, func() { other <- s.post("k", `{"a":1}`) }, s.pay)
@@ -70,6 +71,7 @@ func TestRefusalGivesWayToAnAnswerThatIsStored(t *testing.T) {
 
 // The same, but the request in between is not finished when the refusal is stored. Its work cannot be committed then.
 func TestRefusalIsTheLastWord(t *testing.T) {
+	t.Parallel()
 	for name, wait := range map[string]time.Duration{"at once": 0, "after a while": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t)
@@ -110,6 +112,7 @@ func TestRefusalIsTheLastWord(t *testing.T) {
 // A refusal that could not be stored is not sent: its client would take it for the last word, and the next request with the key may
 // pay.
 func TestRefusalThatIsNotStoredIsNotSent(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		gap       func(s *service) // once the work of the refusal was undone
 		kind      string
@@ -171,6 +174,7 @@ func (*counted) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryD
 func (*counted) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 func TestRequestCostsTwoRoundTripsBesideItsHandler(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	var sent counted
 	s.watch(&sent)
@@ -186,6 +190,7 @@ func TestRequestCostsTwoRoundTripsBesideItsHandler(t *testing.T) {
 
 // Pools that were not opened by config.OpenDB send each statement by itself.
 func TestWithAPoolOfAnyKind(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.units = uow.New(s.db.DB, &uow.Config{Source: "test"}, s.sink)
 	s.start(func(w http.ResponseWriter, r *http.Request) {

@@ -15,6 +15,7 @@ import (
 // A http.TimeoutHandler between a router of chi and the middleware has the router return, and use its chi.Context for another
 // request, while this one waits for a connection. Neither may see the other's path.
 func TestRouterThatIsGone(t *testing.T) {
+	t.Parallel()
 	type middleware = func(http.Handler) http.Handler
 	for name, mount := range map[string]func(r chi.Router, timed, once middleware, h http.HandlerFunc){
 		"With": func(r chi.Router, timed, once middleware, h http.HandlerFunc) {
@@ -73,6 +74,7 @@ func TestRouterThatIsGone(t *testing.T) {
 
 // Middlewares further out find the route that was taken within, for their metrics and logs.
 func TestRouteForMiddlewaresFurtherOut(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	var route, id string
 	r := chi.NewRouter()
@@ -91,6 +93,7 @@ func TestRouteForMiddlewaresFurtherOut(t *testing.T) {
 
 // What connects a router with one that is mounted within the middleware is kept in chi.Context, and not exported.
 func TestRouterThatIsMountedWithin(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	inner := chi.NewRouter()
 	inner.Post("/{id}/refunds", s.pay)
@@ -102,6 +105,7 @@ func TestRouterThatIsMountedWithin(t *testing.T) {
 
 // Of several routes, the log tells which one failed.
 func TestRouteIsLogged(t *testing.T) {
+	t.Parallel()
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
 		t.Run(mode, func(t *testing.T) {
 			s := newService(t)

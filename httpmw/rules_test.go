@@ -26,6 +26,7 @@ func (*payer) AggregateVersion() int64 { return 0 }
 
 // What a rule says comes back to the handler, as it does without a middleware: the answer is the handler's.
 func TestRuleRefusesWhileTheHandlerCanAnswer(t *testing.T) {
+	t.Parallel()
 	errLimit := errors.New("over the limit")
 	for name, c := range map[string]struct {
 		mount func(*service, http.Handler) http.Handler

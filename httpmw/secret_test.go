@@ -24,6 +24,7 @@ const secret = "planted"
 // The secret is in all that a client sends, but its tenant: key, principal, path, query, other headers, body; and in the errors
 // and panics that handlers make of the body. Neither logs at their most talkative, nor spans, metrics or tables have it.
 func TestSecretsGoNowhere(t *testing.T) {
+	t.Parallel()
 	lease := &httpmw.LeaseConfig{Recover: func(_ context.Context, r *http.Request, _ idempotency.Unknown) (idempotency.Outcome, error) {
 		body, _ := io.ReadAll(r.Body)
 		return idempotency.Outcome{}, errors.New(string(body))

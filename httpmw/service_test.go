@@ -224,17 +224,11 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// eventually waits for what has to happen some time.
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, 2*time.Minute, time.Millisecond)
-}
-
 // timeOut sends a request with a timeout that ends in its handler, which waits for that. A timeout that has ended before is followed
 // by one that is twice as long, with another key. Then there is none any more.
 func (s *service) timeOut(h http.HandlerFunc) (key string, got reply) {
 	s.t.Helper()
-	for s.cfg.Timeout = time.Second; s.runs.Load() == 0; s.cfg.Timeout *= 2 {
+	for s.cfg.Timeout = 200 * time.Millisecond; s.runs.Load() == 0; s.cfg.Timeout *= 2 {
 		key = "within " + s.cfg.Timeout.String()
 		s.start(h)
 		got = s.post(`"`+key+`"`, "{}")

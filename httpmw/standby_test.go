@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -27,9 +28,9 @@ func TestRefusalThatTheStandbyDoesNotConfirm(t *testing.T) {
 	answer := make(chan reply, 1)
 	go func() { answer <- s.post("k", "{}") }()
 	for _, statement := range []string{"INSERT%", "%pg_logical_emit_message%"} {
-		eventually(t, func() bool {
+		await.True(t, func() bool {
 			return s.count("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '"+statement+"'") > 0
-		})
+		}, "a wait for the standby in %s", statement)
 	}
 	got := <-answer
 	require.Equal(t, 2, s.stored())

@@ -11,6 +11,7 @@ import (
 // What the answer says about its body, about the resource and to caches comes again; what belongs to one moment or one caller does not,
 // whatever is configured.
 func TestHeadersOfReplays(t *testing.T) {
+	t.Parallel()
 	kept := strings.Fields(`Accept Accept-Encoding Accept-Patch Accept-Post Allow Cache-Control Content-Digest Content-Disposition
 		Content-Encoding Content-Language Content-Location Content-Range Content-Security-Policy Content-Type Etag Expires Last-Modified Link
 		Location Preference-Applied Repr-Digest Vary X-Content-Type-Options X-Payment-State`)
@@ -38,6 +39,7 @@ func TestHeadersOfReplays(t *testing.T) {
 
 // Vary names all that the answer depends on: that of the handler then, and that of middlewares further out now.
 func TestVaryOfReplays(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", r.Header.Get("X-Vary"))
@@ -52,6 +54,7 @@ func TestVaryOfReplays(t *testing.T) {
 
 // A 401 says how to authenticate (RFC 9110, section 11.6.1).
 func TestChallenge(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	nobody := header("X-Principal")
 	s.start(s.pay)

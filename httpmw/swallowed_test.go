@@ -21,6 +21,7 @@ import (
 
 // A handler that works with units.DB alone and makes what it likes of a deadlock is run again as well.
 func TestDeadlockThatNoUnitSees(t *testing.T) {
+	t.Parallel()
 	for name, status := range map[string]int{"500": http.StatusInternalServerError, "404": http.StatusNotFound, "swallowed": http.StatusOK} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t)
@@ -69,6 +70,7 @@ func TestDeadlockThatNoUnitSees(t *testing.T) {
 
 // A handler that takes every error of its SELECT for "there is none" has not found out that there is none.
 func TestNothingIsStoredOfASessionThatDied(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		pool   func(*service) *bun.DB
 		status int // of the first request
@@ -112,6 +114,7 @@ func TestNothingIsStoredOfASessionThatDied(t *testing.T) {
 
 // A statement that the handler gave too little time is no accident: it is not run again, and what it says of it is not final.
 func TestStatementThatTheHandlerCancelled(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Wait = 2 * time.Minute // the server may not have heard of it yet
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -132,6 +135,7 @@ func TestStatementThatTheHandlerCancelled(t *testing.T) {
 
 // What a handler has mended itself is no reason to run it again.
 func TestConflictThatTheHandlerMended(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		for tries := range 2 {

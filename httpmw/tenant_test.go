@@ -12,6 +12,7 @@ import (
 
 // A service that forgets its Tenant, or mounts it too far in, must not put the keys of all tenants into one.
 func TestTenantIsRequired(t *testing.T) {
+	t.Parallel()
 	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil })
 	s := newService(t)
 	s.cfg.RequireTenant = true
@@ -49,6 +50,7 @@ func TestTenantIsRequired(t *testing.T) {
 
 // Tenant inside of Idempotency comes too late for the key: two tenants would get one answer.
 func TestTenantWithinIdempotency(t *testing.T) {
+	t.Parallel()
 	for mode, lease := range map[string]*httpmw.LeaseConfig{"atomic": nil, "lease": {}} {
 		t.Run(mode, func(t *testing.T) {
 			s := newService(t)

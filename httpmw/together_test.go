@@ -9,6 +9,7 @@ import (
 
 // An answer leaves in one packet with the events and COMMIT, so that events cost a request no round trip.
 func TestEventsAnswerAndCommitLeaveTogether(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	var sent counted
 	s.watch(&sent)

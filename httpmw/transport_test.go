@@ -78,6 +78,7 @@ func newClient(t *testing.T, transport *httpmw.Transport) *http.Client {
 
 // However often a request is executed, the other side is sent the same keys, and two calls are never taken for one.
 func TestOutgoingKeys(t *testing.T) {
+	t.Parallel()
 	s, b := newService(t), newBank(t)
 	client := newClient(t, &httpmw.Transport{})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -111,6 +112,7 @@ func TestOutgoingKeys(t *testing.T) {
 
 // A key that is free again may come with another request. The other side must not take that for the first one.
 func TestOutgoingKeysOfAnotherRequestWithTheKey(t *testing.T) {
+	t.Parallel()
 	s, b := newService(t), newBank(t)
 	client := newClient(t, &httpmw.Transport{})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
@@ -126,6 +128,7 @@ func TestOutgoingKeysOfAnotherRequestWithTheKey(t *testing.T) {
 
 // Under a lease a step that is done is not run again. What is sent outside of it keeps its keys.
 func TestOutgoingKeysUnderALease(t *testing.T) {
+	t.Parallel()
 	s, b := newService(t), newBank(t)
 	s.cfg.Lease = &httpmw.LeaseConfig{}
 	client := newClient(t, &httpmw.Transport{})
@@ -149,6 +152,7 @@ func TestOutgoingKeysUnderALease(t *testing.T) {
 }
 
 func TestRequestsThatKeepTheirHeaders(t *testing.T) {
+	t.Parallel()
 	s, b := newService(t), newBank(t)
 	client := newClient(t, &httpmw.Transport{})
 	s.start(func(_ http.ResponseWriter, r *http.Request) {
@@ -218,6 +222,7 @@ func TestTransportLeavesTheRequestAsItIs(t *testing.T) {
 
 // The handler of a message sends the same keys in every try, and others in another step.
 func TestOutgoingKeysOfMessages(t *testing.T) {
+	t.Parallel()
 	s, b := newServiceOn(t, pgtest.Migrated(t)), newBank(t)
 	client := newClient(t, &httpmw.Transport{Key: inbox.Key})
 	box := inbox.New(s.units, &inbox.Config{Schema: s.db.Schema})

@@ -14,6 +14,7 @@ import (
 )
 
 func TestUnitOfWorkFollowsTheAnswer(t *testing.T) {
+	t.Parallel()
 	for path, want := range map[string]struct{ status, rows int }{
 		"/200": {200, 1}, "/303": {303, 1}, "/400": {400, 0}, "/409": {409, 0}, "/500": {500, 0},
 	} {
@@ -38,6 +39,7 @@ func TestUnitOfWorkFollowsTheAnswer(t *testing.T) {
 }
 
 func TestUnitOfWorkPanic(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.pay(w, r)
@@ -49,6 +51,7 @@ func TestUnitOfWorkPanic(t *testing.T) {
 }
 
 func TestUnitOfWorkRunsAgainAfterAConflict(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	runs := 0
 	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,6 +72,7 @@ func TestUnitOfWorkRunsAgainAfterAConflict(t *testing.T) {
 }
 
 func TestUnitOfWorkRefusesWhatItCannotHold(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(s.pay)))
 	got := s.post("", strings.Repeat("x", httpmw.DefaultMaxBody+1))
@@ -80,6 +84,7 @@ func TestUnitOfWorkRefusesWhatItCannotHold(t *testing.T) {
 }
 
 func TestUnitOfWorkCommitUnknown(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.sink.fail = &uow.CommitUnknownError{XID: "1"}
 	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(s.pay)))
@@ -91,6 +96,7 @@ func TestUnitOfWorkCommitUnknown(t *testing.T) {
 }
 
 func TestUnitOfWorkWithinIdempotency(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.serve(s.middleware(httpmw.UnitOfWork(s.units)(http.HandlerFunc(s.pay))))
 	first, second := s.post("k", "{}"), s.post("k", "{}")

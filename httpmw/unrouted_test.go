@@ -14,6 +14,7 @@ import (
 // A route that is missing today is there tomorrow, and then a retry is to be executed. What a handler did not find is an answer like
 // others.
 func TestMissingRouteIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	notFound := func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no such payment", http.StatusNotFound) }
 	inner := func(use ...func(http.Handler) http.Handler) chi.Router {
 		r := chi.NewRouter()
@@ -84,6 +85,7 @@ func TestMissingRouteIsNoAnswer(t *testing.T) {
 
 // Under a lease the key is released: it stays that of its request.
 func TestMissingRouteUnderALease(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	s.cfg.Lease = &httpmw.LeaseConfig{}
 	version := func() chi.Router {
