@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
 // An answer that was held looks like one that was not, and so does its replay.
@@ -206,6 +207,7 @@ func TestLargeAnswers(t *testing.T) {
 // An answer that is not what the handler meant to send is neither sent nor stored.
 func TestAnswersThatCannotBeHeld(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Migrated(t)
 	for name, h := range map[string]http.HandlerFunc{
 		"cut off": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
@@ -226,7 +228,7 @@ func TestAnswersThatCannotBeHeld(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newService(t)
+			s := newServiceOn(t, db)
 			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, err := s.insert(r.Context())
 				noError(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -84,6 +85,7 @@ func TestScopeFunctionThatFails(t *testing.T) {
 // Without a key, or with another method, the handler is on its own.
 func TestUntouched(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Migrated(t)
 	for name, changes := range map[string][]change{
 		"no key":                              {},
 		"GET":                                 {header("Idempotency-Key", "k"), method(http.MethodGet)},
@@ -93,7 +95,7 @@ func TestUntouched(t *testing.T) {
 		"a malformed key that does not count": {header("Idempotency-Key", "a", "b"), method(http.MethodPut)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newService(t)
+			s := newServiceOn(t, db)
 			s.start(func(w http.ResponseWriter, r *http.Request) {
 				_, inUnit := uow.FromContext(r.Context())
 				_, flusher := w.(http.Flusher)

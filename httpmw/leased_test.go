@@ -19,13 +19,20 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // newLeased is newService in lease mode.
 func newLeased(t *testing.T) *service {
 	t.Helper()
-	s := newService(t)
+	return newLeasedOn(t, pgtest.Migrated(t))
+}
+
+// newLeasedOn is newServiceOn in lease mode.
+func newLeasedOn(t *testing.T, db *pgtest.DB) *service {
+	t.Helper()
+	s := newServiceOn(t, db)
 	s.cfg.Lease = &httpmw.LeaseConfig{}
 	return s
 }
@@ -144,6 +151,7 @@ func TestLeasedRequestInFlight(t *testing.T) {
 // Who is silent for longer than between two renewals is dead, most likely.
 func TestRetryAfterTheLeaseOfADeadProcess(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Migrated(t)
 	for _, c := range []struct {
 		rest       string
 		retryAfter time.Duration
@@ -152,7 +160,7 @@ func TestRetryAfterTheLeaseOfADeadProcess(t *testing.T) {
 	}{
 		{"40 s", time.Second, 40, true}, {"39.5 s", time.Second, 40, true}, {"20 s", 30 * time.Second, 30, false}, {"80 s", time.Second, 1, false},
 	} {
-		s := newLeased(t)
+		s := newLeasedOn(t, db)
 		s.cfg.RetryAfter = c.retryAfter
 		s.start(func(w http.ResponseWriter, r *http.Request) {
 			s.exec("UPDATE idempotency_keys SET locked_until = clock_timestamp() + interval '" + c.rest + "'")
@@ -199,9 +207,10 @@ func TestLeasedRequestThatIsWaitedFor(t *testing.T) {
 
 func TestWhatBecomesOfALeasedKey(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Migrated(t)
 	for status, kept := range map[int]bool{200: true, 204: true, 303: true, 404: true, 422: true, 409: false, 429: false, 500: false, 503: false} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
-			s := newLeased(t)
+			s := newLeasedOn(t, db)
 			var b teller
 			s.start(func(w http.ResponseWriter, r *http.Request) {
 				noError(t, b.step(r.Context(), "charge"))
@@ -411,6 +420,7 @@ func TestUnknownStepOnARouteThatBecameAtomic(t *testing.T) {
 
 func TestRecoverHook(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Migrated(t)
 	for name, tc := range map[string]struct {
 		hook   func() (idempotency.Outcome, error)
 		status int
@@ -423,7 +433,7 @@ func TestRecoverHook(t *testing.T) {
 		"a panic":         {func() (idempotency.Outcome, error) { panic("boom") }, http.StatusInternalServerError, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newLeased(t)
+			s := newLeasedOn(t, db)
 			var b teller
 			asked := 0
 			s.cfg.Lease.Recover = func(ctx context.Context, r *http.Request, u idempotency.Unknown) (idempotency.Outcome, error) {
@@ -512,6 +522,7 @@ func TestAnswerInSpiteOfAnUnknownStep(t *testing.T) {
 // The work cannot be undone, so an answer that cannot be kept must not lead to a second run.
 func TestAnswersThatAreNotKeptUnderALease(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Migrated(t)
 	for name, tc := range map[string]struct {
 		handler http.HandlerFunc
 		first   int
@@ -530,7 +541,7 @@ func TestAnswersThatAreNotKeptUnderALease(t *testing.T) {
 		}, http.StatusGone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newLeased(t)
+			s := newLeasedOn(t, db)
 			s.cfg.MaxAnswer, s.cfg.MaxHeld = 10, 100
 			s.start(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Location", "/1")

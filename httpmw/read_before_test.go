@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
 // What a middleware further out has read is gone, and must not make two requests look the same.
@@ -35,6 +36,7 @@ func TestBodyThatWasReadBefore(t *testing.T) {
 		}
 	}
 	chunked := func(r *http.Request) { r.ContentLength, r.Body = -1, io.NopCloser(r.Body) }
+	db := pgtest.Migrated(t)
 	for name, tc := range map[string]struct {
 		before        func(*http.Request)
 		contentType   string
@@ -68,7 +70,7 @@ func TestBodyThatWasReadBefore(t *testing.T) {
 		"files, in a stream":             {before: stream, contentType: parts.FormDataContentType(), body: form.String()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newService(t)
+			s := newServiceOn(t, db)
 			once := s.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, err := s.insert(r.Context())
 				noError(t, err)

@@ -116,12 +116,15 @@ func newService(t *testing.T) *service {
 	return newServiceOn(t, pgtest.Migrated(t, pgtest.Outbox, pgtest.Idempotency))
 }
 
+// newServiceOn is newService on tables that may have served an earlier one. Nothing is left in them.
 func newServiceOn(t *testing.T, db *pgtest.DB) *service {
 	t.Helper()
 	s := &service{t: t, db: db, sink: &sink{}, log: &safeBuffer{}, reader: sdkmetric.NewManualReader()}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))
-	_, err := s.db.ExecContext(t.Context(), "CREATE TABLE payments (id bigserial PRIMARY KEY, note text); CREATE TABLE emitted (id text PRIMARY KEY)")
+	_, err := s.db.ExecContext(t.Context(), `CREATE TABLE IF NOT EXISTS payments (id bigserial PRIMARY KEY, note text);
+		CREATE TABLE IF NOT EXISTS emitted (id text PRIMARY KEY);
+		TRUNCATE payments, emitted, idempotency_keys, idempotency_step RESTART IDENTITY CASCADE`)
 	require.NoError(t, err)
 	s.unitConfig = uow.Config{Source: "test", Logger: logger, MeterProvider: meters}
 	s.watch(nil)

@@ -10,16 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/uow"
 )
 
 func TestUnitOfWorkFollowsTheAnswer(t *testing.T) {
 	t.Parallel()
+	db := pgtest.Migrated(t)
 	for path, want := range map[string]struct{ status, rows int }{
 		"/200": {200, 1}, "/303": {303, 1}, "/400": {400, 0}, "/409": {409, 0}, "/500": {500, 0},
 	} {
 		t.Run(path, func(t *testing.T) {
-			s := newService(t)
+			s := newServiceOn(t, db)
 			s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, err := s.insert(r.Context())
 				noError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
 // A route that is missing today is there tomorrow, and then a retry is to be executed. What a handler did not find is an answer like
@@ -23,6 +24,7 @@ func TestMissingRouteIsNoAnswer(t *testing.T) {
 		return r
 	}
 	type once = func(http.Handler) http.Handler
+	db := pgtest.Migrated(t)
 	for name, mount := range map[string]func(once) http.Handler{
 		"chi": func(once once) http.Handler {
 			r := chi.NewRouter()
@@ -54,7 +56,7 @@ func TestMissingRouteIsNoAnswer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newService(t)
+			s := newServiceOn(t, db)
 			s.cfg.Methods = []string{http.MethodPost, http.MethodPut}
 			s.serve(mount(httpmw.Idempotency(s.units, s.keys, byHeader, &s.cfg)))
 			send := func(key string, changes ...change) reply { return s.post(key, "{}", changes...) }
