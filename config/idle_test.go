@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -17,6 +19,7 @@ import (
 
 // A process is frozen while it handles a message, and has the lock of the message's key. The broker gives the message to another one.
 func TestKeyOfAFrozenProcessFlowsAgain(t *testing.T) {
+	t.Parallel()
 	base := pgtest.Migrated(t)
 	_, err := base.ExecContext(t.Context(), "CREATE TABLE effects (what text)")
 	require.NoError(t, err)
@@ -33,10 +36,12 @@ func TestKeyOfAFrozenProcessFlowsAgain(t *testing.T) {
 			return handler(ctx, units)
 		}))
 	}
-	frozen, thaw := make(chan struct{}, 9), make(chan struct{})
+	frozen, frozenFor := make(chan struct{}, 9), make(chan struct{})
+	thaw := sync.OnceFunc(func() { close(frozenFor) })
+	defer thaw()
 	first := open(300*time.Millisecond, func(context.Context, *uow.Manager) error {
 		frozen <- struct{}{}
-		<-thaw
+		<-frozenFor
 		return nil
 	})
 	second := open(0, func(context.Context, *uow.Manager) error { return nil })
@@ -47,16 +52,10 @@ func TestKeyOfAFrozenProcessFlowsAgain(t *testing.T) {
 	}
 	woken := make(chan error, 1)
 	go func() { woken <- first.Handle(t.Context(), message()) }()
-	<-frozen
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for err = second.Handle(ctx, message()); err != nil && ctx.Err() == nil; {
-		err = second.Handle(ctx, message())
-	}
-	close(thaw)
-	late := <-woken
-	require.NoError(t, err, "the other process waits for the key")
-	require.NoError(t, late, "its session is gone, and when it runs again it is too late")
+	await.Receive(t, frozen, "a process that is frozen")
+	await.True(t, func() bool { return second.Handle(t.Context(), message()) == nil }, "the other process to get the key")
+	thaw()
+	require.NoError(t, <-woken, "its session is gone, and when it runs again it is too late")
 	require.Equal(t, 1, pgCount(t, base))
 }
 

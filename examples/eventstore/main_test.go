@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -154,9 +154,9 @@ func (s *service) rows(t *testing.T) map[string]string {
 // drained waits until the consumer has handled every event.
 func (s *service) drained(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		var left int
 		err := s.db.NewRaw(`SELECT (SELECT count(*) FROM stream_events) - (SELECT count(*) FROM inbox)`).Scan(t.Context(), &left)
 		return err == nil && left == 0
-	}, 2*time.Minute, 10*time.Millisecond)
+	}, "all events to be handled")
 }
