@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -406,8 +407,9 @@ func TestOperatorsShareTheWork(t *testing.T) {
 }
 
 func TestTenThousandAreReplayed(t *testing.T) {
+	many := nightly.N(2000, 10_000)
 	w := newWorld(t)
-	w.exec(fmt.Sprintf(deadRows, 10_000))
+	w.exec(fmt.Sprintf(deadRows, many))
 	box := w.hasty(func(c *inbox.Config) { c.ParkedConcurrency = 16 })
 	var mu sync.Mutex
 	last, handled := map[string]int64{}, 0
@@ -427,12 +429,12 @@ func TestTenThousandAreReplayed(t *testing.T) {
 	var progress []int64
 	n, err := w.operator().ReplayAll(t.Context(), inbox.DeadFilter{}, ann, &inbox.Bulk{Progress: func(done int64) { progress = append(progress, done) }})
 	require.NoError(t, err)
-	require.EqualValues(t, 10_000, n)
-	require.Len(t, progress, 100)
+	require.EqualValues(t, many, n)
+	require.Len(t, progress, many/100)
 	require.True(t, slices.IsSorted(progress))
 	await.True(t, func() bool { return w.count("inbox_parked") == 0 }, "all parked messages have been handled")
 	stop() // what the last handler wrote is seen for sure only when it has ended
-	require.Equal(t, 10_000, handled, "each once, in order")
+	require.Equal(t, many, handled, "each once, in order")
 	require.Empty(t, w.keys())
 }
 

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -45,7 +46,7 @@ func TestOtherIDsAreHashedWithTheirSource(t *testing.T) {
 }
 
 func TestIdentifierFitsWhateverComes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
 		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 		if rapid.Bool().Draw(t, "long") {
 			s = strings.Repeat(s+"é", 200)

@@ -29,7 +29,11 @@ type world struct {
 
 func newWorld(t *testing.T, sinks ...uow.Sink) *world {
 	t.Helper()
-	db := pgtest.Migrated(t, pgtest.Inbox, pgtest.Outbox)
+	return newWorldIn(t, pgtest.Migrated(t, pgtest.Inbox), sinks...)
+}
+
+func newWorldIn(t *testing.T, db *pgtest.DB, sinks ...uow.Sink) *world {
+	t.Helper()
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE effects (what text NOT NULL, nth serial)")
 	require.NoError(t, err)
 	units := uow.New(db.DB, &uow.Config{Source: "test", Logger: quiet()}, sinks...)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/outbox"
@@ -50,12 +51,16 @@ type bank struct {
 	broker *memory.Broker
 	totals map[string]int // what the read model has to say in the end: a fold of all events
 
-	failures atomic.Int64
+	mu       sync.Mutex
+	rng      *rand.Rand
+	failures int
 }
 
-func newBank(t *testing.T) *bank {
+func newBank(t *testing.T, seed uint64) *bank {
 	t.Helper()
-	b := &bank{world: newWorld(t), broker: memory.New(&memory.Config{Logger: quiet()}), totals: map[string]int{}}
+	b := &bank{
+		world: newWorldIn(t, pgtest.Migrated(t)), broker: memory.New(&memory.Config{Logger: quiet()}), totals: map[string]int{}, rng: rand.New(rand.NewPCG(seed, 0)),
+	}
 	t.Cleanup(func() { require.NoError(t, b.broker.Close()) })
 	b.store = outbox.NewStore(b.db.DB, &outbox.Config{Logger: quiet()})
 	registry := event.NewRegistry()
@@ -94,7 +99,7 @@ func (b *bank) deposit(accounts, n, from int) {
 			require.NoError(b.t, b.units.Do(b.t.Context(), func(_ context.Context, u *uow.Unit) error {
 				for a := first; a < min(first+10, accounts); a++ {
 					a := &account{id: fmt.Sprintf("account-%02d", a), version: int64(nth)}
-					cents := rand.IntN(1000)
+					cents := b.draw(1000)
 					a.Record(deposited{nth, cents})
 					u.Track(a)
 					b.totals[a.id] += cents
@@ -123,11 +128,20 @@ func (b *bank) add(ctx context.Context, m *messaging.Message) error {
 			return err
 		}
 	}
-	if rand.IntN(100) == 0 {
-		b.failures.Add(1)
+	if b.draw(100) == 0 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.failures++
 		return errNotNow
 	}
 	return nil
+}
+
+// draw draws a number below n.
+func (b *bank) draw(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rng.IntN(n)
 }
 
 // process is one that consumes, works on what is parked, and may rebuild.
@@ -174,8 +188,16 @@ func (b *bank) check(events int) {
 // Messages come, handlers fail now and then, and meanwhile the projection is rebuilt: begun twice, cancelled in the middle,
 // broken off by a panic, gone on with by another process, and done once more from the start.
 func TestRebuildWhileMessagesGoOn(t *testing.T) {
-	const accounts, events = 50, 2000
-	b := newBank(t)
+	for seed := range nightly.Seeds(t, 1, 3) {
+		newBank(t, seed).rebuildWhileMessagesGoOn()
+	}
+}
+
+func (b *bank) rebuildWhileMessagesGoOn() {
+	t := b.t
+	t.Helper()
+	accounts := nightly.N(25, 50)
+	portion, events := 4*accounts, 40*accounts
 	here, there := b.process(1), b.process(20)
 	b.deposit(accounts, 15, 1)
 	await.True(t, func() bool { // else the source ends before it is broken off
@@ -188,7 +210,7 @@ func TestRebuildWhileMessagesGoOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := here.Rebuild(ctx, b.clear, small(source), func(done inbox.RebuildProgress) {
 		require.ErrorIs(t, there.Rebuild(t.Context(), b.clear, source, nil), inbox.ErrRebuilding)
-		if done.Events >= 200 {
+		if done.Events >= int64(portion) {
 			cancel()
 		}
 	})
@@ -200,7 +222,7 @@ func TestRebuildWhileMessagesGoOn(t *testing.T) {
 	require.PanicsWithValue(t, "broken", func() {
 		_ = there.Resume(t.Context(), small(source), func(done inbox.RebuildProgress) {
 			require.Greater(t, done.Events, cut.Events)
-			if done.Events >= cut.Events+200 {
+			if done.Events >= cut.Events+int64(portion) {
 				panic("broken")
 			}
 		})
@@ -212,7 +234,9 @@ func TestRebuildWhileMessagesGoOn(t *testing.T) {
 	traffic.Wait()
 	b.check(events)
 	require.EqualValues(t, 2, b.status(there).Generation)
-	require.Positive(t, b.failures.Load())
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Positive(t, b.failures)
 }
 
 // small cuts the portions of a source.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 )
@@ -19,15 +20,26 @@ import (
 // then: every effect once, in the order of its key.
 func TestTwoConsumersOfTheSameMessages(t *testing.T) {
 	t.Parallel()
+	for seed := range nightly.Seeds(t, 1, 10) {
+		newWorld(t).twoConsumers(rand.New(rand.NewPCG(seed, 0)))
+	}
+}
+
+func (w *world) twoConsumers(rng *rand.Rand) {
+	t := w.t
+	t.Helper()
 	const keys, perKey = 8, 15
-	w := newWorld(t)
 	broker := memory.New(nil)
 	defer broker.Close()
 	var msgs []event.Envelope
+	failures := map[string]int{} // how many tries of a message fail in each process
 	for n := range perKey {
 		for key := range keys {
 			m := ordered(fmt.Sprintf("%d/%02d", key, n), strconv.Itoa(key))
 			msgs = append(msgs, m.Envelope)
+			if rng.IntN(5) == 0 {
+				failures[m.ID] = 1 + rng.IntN(4)
+			}
 		}
 	}
 	require.NoError(t, broker.Publish(t.Context(), msgs))
@@ -39,13 +51,16 @@ func TestTwoConsumersOfTheSameMessages(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		var mu sync.Mutex
-		settled := map[string]bool{}
+		settled, tries := map[string]bool{}, map[string]int{}
 		box := w.hasty(nil) // what fails several times is parked
 		once := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
-			if err := w.effect(ctx, m); err != nil || rand.IntN(10) == 0 {
+			err := w.effect(ctx, m)
+			mu.Lock()
+			defer mu.Unlock()
+			if tries[m.ID]++; tries[m.ID] <= failures[m.ID] {
 				return errNotNow
 			}
-			return nil
+			return err
 		}))
 		runParked(t, box)
 		counted := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {

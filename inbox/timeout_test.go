@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 func TestMessagesOfABatchHaveTheHandlerTimeoutEach(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const messages, each, timeout = 12, 500 * time.Millisecond, 5 * time.Second // all together take longer than the timeout
+	const messages, each, timeout = 14, 300 * time.Millisecond, 4 * time.Second // all together take longer than the timeout
 	box := w.hasty(func(c *inbox.Config) { c.Suspects, c.HandlerTimeout = -1, timeout })
 	var calls atomic.Int64
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
@@ -168,9 +169,9 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 			units := uow.New(line.pool(t, w.db), &uow.Config{Source: "test", Logger: quiet()})
 			box := newBox(units, &inbox.Config{
 				RetryDelay: time.Millisecond, RetryMaxDelay: 5 * time.Millisecond, PollInterval: 20 * time.Millisecond, Tries: 1, Suspects: -1,
-				HandlerTimeout: 2 * time.Second, LockTimeout: time.Second, ParkedLease: 2 * time.Second, LeaseTTL: 2 * time.Second,
+				HandlerTimeout: time.Second, LockTimeout: 500 * time.Millisecond, ParkedLease: 2 * time.Second, LeaseTTL: 2 * time.Second,
 			})
-			box.AnswersWithin(time.Second)
+			box.AnswersWithin(500 * time.Millisecond)
 			var failed atomic.Bool
 			h := c.wrap(box, messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 				if c.fails && failed.CompareAndSwap(false, true) {
@@ -205,6 +206,9 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 type line struct {
 	until string
 	fell  atomic.Bool
+
+	mu    sync.Mutex
+	mutes []*mute
 }
 
 // pool is one as config.OpenDB makes it.
@@ -216,10 +220,21 @@ func (l *line) pool(t *testing.T, db *pgtest.DB) *bun.DB {
 	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		nobody, _ := net.Pipe()
-		return &mute{Conn: c, line: l, nobody: nobody}, err
+		m := &mute{Conn: c, line: l, nobody: nobody}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.mutes = append(l.mutes, m)
+		return m, err
 	}
 	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
-	t.Cleanup(func() { _ = pool.Close() })
+	t.Cleanup(func() {
+		_ = pool.Close()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, m := range l.mutes {
+			_ = m.nobody.Close() // or pgx waits for its last words
+		}
+	})
 	return bun.NewDB(pool, pgdialect.New())
 }
 
