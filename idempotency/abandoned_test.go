@@ -7,21 +7,27 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
 // oneConnection returns a pool as config.OpenDB opens it, with one connection, which the server knows by the name of the schema.
-func oneConnection(t *testing.T, db *pgtest.DB) *bun.DB {
+// dial may be nil.
+func oneConnection(t *testing.T, db *pgtest.DB, dial pgconn.DialFunc) *bun.DB {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(db.DSN)
 	require.NoError(t, err)
 	cfg.RuntimeParams["application_name"] = db.Schema
+	if dial != nil {
+		cfg.DialFunc = dial
+	}
 	pool := bun.NewDB(sql.OpenDB(pgsql.NewConnector(*cfg)), pgdialect.New())
 	t.Cleanup(func() { _ = pool.Close() })
 	pool.SetMaxOpenConns(1)
@@ -31,8 +37,9 @@ func oneConnection(t *testing.T, db *pgtest.DB) *bun.DB {
 // A transaction has locked the rows. Whoever waits for it and gives up leaves no session at the server, which no limit of the pool
 // would count, and no statement that is carried out when nobody expects it any more.
 func TestStatementThatIsGivenUpLeavesNoSession(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
-	pool := oneConnection(t, db)
+	pool := oneConnection(t, db, nil)
 	store := newStore(t, db, 0)
 	waiting := func() int {
 		return count(t, db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+db.Schema+"' AND wait_event_type = 'Lock'")
@@ -51,16 +58,18 @@ func TestStatementThatIsGivenUpLeavesNoSession(t *testing.T) {
 			defer close(ended)
 			fn(ctx)
 		}()
-		for waited = false; !waited && soon(t.Context()); waited = waiting() > 0 {
+		await.True(t, func() bool {
 			select {
 			case <-ended:
-				return false
+				return true
 			default:
+				waited = waiting() > 0
+				return waited
 			}
-		}
+		}, "%s to wait for the lock", name)
 		giveUp()
-		<-ended
-		require.Eventually(t, func() bool { return waiting() == 0 }, 20*time.Second, 10*time.Millisecond, name)
+		await.Receive(t, ended, "%s to be given up", name)
+		await.True(t, func() bool { return waiting() == 0 }, "the server to end the statement of %s", name)
 		return waited
 	}
 
@@ -107,7 +116,7 @@ func TestStatementThatIsGivenUpLeavesNoSession(t *testing.T) {
 			return c.Complete(ctx, pool, idempotency.Response{Status: 200})
 		},
 	} {
-		patiently(t, time.Second, func(lease time.Duration) bool {
+		patiently(t, 600*time.Millisecond, func(lease time.Duration) bool {
 			endLeases(t, db)
 			c := claim(t, store, pool, key, idempotency.WithLease(lease))
 			return under(name, func(ctx context.Context) {

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -33,6 +34,7 @@ func queued(t *testing.T, db *pgtest.DB, store *idempotency.Store, key idempoten
 
 // An id is taken by those who are about to work, and by nobody who is sent away: retries, conflicts, and each look of those who wait.
 func TestOnlyNewKeysTakeAnIDOfATransaction(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	resp := idempotency.Response{Status: 201, Header: map[string][]string{}, Body: []byte("b")}
@@ -84,6 +86,7 @@ func TestOnlyNewKeysTakeAnIDOfATransaction(t *testing.T) {
 }
 
 func TestIdleTimeoutIsThatOfTheTransaction(t *testing.T) {
+	t.Parallel()
 	for _, pooler := range []bool{false, true} {
 		db := pgtest.Migrated(t, pgtest.Idempotency)
 		db.SetMaxOpenConns(1)
@@ -112,6 +115,7 @@ func TestIdleTimeoutIsThatOfTheTransaction(t *testing.T) {
 
 // The server hears nothing of a machine that has vanished.
 func TestKeyIsFreeAfterItsTransactionWasIdle(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -130,6 +134,6 @@ func TestKeyIsFreeAfterItsTransactionWasIdle(t *testing.T) {
 		_, err := store.Begin(t.Context(), tx, key, one)
 		return err
 	}
-	require.Eventually(t, func() bool { return transact(t, db.DB, begin) == nil }, time.Minute, 10*time.Millisecond)
+	await.True(t, func() bool { return transact(t, db.DB, begin) == nil }, "the server to end the transaction that is idle")
 	require.Error(t, store.Complete(t.Context(), frozen, key, one, idempotency.Response{Status: 200}))
 }

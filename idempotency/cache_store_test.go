@@ -21,6 +21,7 @@ func found(t *testing.T, store *idempotency.Store, db bun.IDB, key idempotency.K
 
 // What was looked up is given from memory, to the same request and to no other one, until it is released.
 func TestAnswerIsCached(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -43,6 +44,7 @@ func TestAnswerIsCached(t *testing.T) {
 
 // In a transaction it is released when that is committed, and until then others read it.
 func TestReleaseInATransaction(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -58,6 +60,7 @@ func TestReleaseInATransaction(t *testing.T) {
 
 // A store is not bound to a database.
 func TestAnswersOfTwoDatabases(t *testing.T) {
+	t.Parallel()
 	first, second := pgtest.Migrated(t, pgtest.Idempotency), pgtest.Migrated(t, pgtest.Idempotency)
 	store := idempotency.NewStore(nil)
 	key := keyOf(t, store, "k")
@@ -68,6 +71,7 @@ func TestAnswersOfTwoDatabases(t *testing.T) {
 
 // What expires before the cache forgets it stays out of it.
 func TestAnswerThatExpiresSoonIsNotCached(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, time.Minute)
 	key := keyOf(t, store, "k")
@@ -79,6 +83,7 @@ func TestAnswerThatExpiresSoonIsNotCached(t *testing.T) {
 
 // A transaction sees what it has written, and nobody else may: it can still be rolled back.
 func TestAnswerThatIsNotCommittedIsNotCached(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")

@@ -33,6 +33,7 @@ func endLeases(t *testing.T, db *pgtest.DB) {
 }
 
 func TestClaimIsCompletedAndAnswersFromThenOn(t *testing.T) {
+	t.Parallel()
 	for _, pooler := range []bool{false, true} {
 		db := pgtest.Migrated(t, pgtest.Idempotency)
 		if pooler {
@@ -72,6 +73,7 @@ func TestClaimIsCompletedAndAnswersFromThenOn(t *testing.T) {
 }
 
 func TestClaimedKey(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -102,6 +104,7 @@ func TestClaimedKey(t *testing.T) {
 
 // A transaction learns that a key is stuck as a claim does, also while another one has its lock.
 func TestUnknownKeyForATransaction(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.unknown("pay")
 	_, _, err := d.store.Claim(t.Context(), d.db.DB, d.key, one)
@@ -124,6 +127,7 @@ func TestUnknownKeyForATransaction(t *testing.T) {
 }
 
 func TestOfManyClaimsOneIsMade(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []string{"read committed", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
 			db := pgtest.Migrated(t, pgtest.Idempotency)
@@ -152,6 +156,7 @@ func TestOfManyClaimsOneIsMade(t *testing.T) {
 }
 
 func TestEndedLeaseIsTakenOverAndItsOwnerIsRefused(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -175,6 +180,7 @@ func TestEndedLeaseIsTakenOverAndItsOwnerIsRefused(t *testing.T) {
 
 // Nobody has taken it: what the owner has done is not lost because it was slow.
 func TestEndedLeaseThatNobodyTookIsStillOnes(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	c := claim(t, store, db.DB, keyOf(t, store, "k"))
@@ -183,6 +189,7 @@ func TestEndedLeaseThatNobodyTookIsStillOnes(t *testing.T) {
 }
 
 func TestReleaseLetsTheNextOneGoOnAtOnce(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -197,6 +204,7 @@ func TestReleaseLetsTheNextOneGoOnAtOnce(t *testing.T) {
 
 // Such as a renewal that nobody waits for any more, and that the network has held up.
 func TestNothingIsWrittenUnderAClaimThatWasReleased(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	c := claim(t, store, db.DB, keyOf(t, store, "k"), idempotency.WithLease(time.Minute))
@@ -212,6 +220,7 @@ func TestNothingIsWrittenUnderAClaimThatWasReleased(t *testing.T) {
 }
 
 func TestRunRenewsTheLease(t *testing.T) {
+	t.Parallel()
 	patiently(t, time.Second, func(lease time.Duration) bool {
 		db := pgtest.Migrated(t, pgtest.Idempotency)
 		store := newStore(t, db, time.Microsecond) // the lease counts as well
@@ -245,6 +254,7 @@ func TestRunRenewsTheLease(t *testing.T) {
 }
 
 func TestRunIsCancelledWhenTheLeaseIsLost(t *testing.T) {
+	t.Parallel()
 	boom := errors.New("boom")
 	for name, tc := range map[string]func(t *testing.T, db *pgtest.DB, pool *bun.DB, store *idempotency.Store, key idempotency.Key){
 		"to another one": func(t *testing.T, db *pgtest.DB, _ *bun.DB, store *idempotency.Store, key idempotency.Key) {
@@ -266,7 +276,7 @@ func TestRunIsCancelledWhenTheLeaseIsLost(t *testing.T) {
 			store := newStore(t, db, 0)
 			key := keyOf(t, store, "k")
 			pool := db.Another(t)
-			c := claim(t, store, pool, key, idempotency.WithLease(3*time.Second))
+			c := claim(t, store, pool, key, idempotency.WithLease(time.Second))
 			err := c.Run(t.Context(), func(ctx context.Context) error {
 				tc(t, db, pool, store, key)
 				<-ctx.Done()
@@ -280,6 +290,7 @@ func TestRunIsCancelledWhenTheLeaseIsLost(t *testing.T) {
 }
 
 func TestRunReturnsWhatItsFunctionReturns(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	c := claim(t, store, db.DB, keyOf(t, store, "k"))
@@ -290,6 +301,7 @@ func TestRunReturnsWhatItsFunctionReturns(t *testing.T) {
 }
 
 func TestExpiredClaimIsANewKey(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -306,6 +318,7 @@ func TestExpiredClaimIsANewKey(t *testing.T) {
 }
 
 func TestPurgeRemovesStepsWithTheirKeys(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	for _, k := range []string{"old", "new"} {
@@ -322,6 +335,7 @@ func TestPurgeRemovesStepsWithTheirKeys(t *testing.T) {
 }
 
 func TestClaimIsCompletedInTheTransactionOfTheWork(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -337,6 +351,7 @@ func TestClaimIsCompletedInTheTransactionOfTheWork(t *testing.T) {
 }
 
 func TestClaimRefusesATransaction(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	require.ErrorContains(t, transact(t, db.DB, func(tx bun.IDB) error {
@@ -346,6 +361,7 @@ func TestClaimRefusesATransaction(t *testing.T) {
 }
 
 func TestClaimWithoutTablesNamesTheCallThatMakesThem(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Open(t)
 	store := newStore(t, db, 0)
 	_, _, err := store.Claim(t.Context(), db.DB, keyOf(t, store, "k"), one)
@@ -354,6 +370,7 @@ func TestClaimWithoutTablesNamesTheCallThatMakesThem(t *testing.T) {
 
 // However short the TTL is, a claim is remembered for as long as its lease.
 func TestClaimDoesNotExpireBeforeItsLease(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, time.Microsecond)
 	key := keyOf(t, store, "k")

@@ -12,6 +12,7 @@ import (
 
 // A stored answer proves a transaction only if it is the very one that it has stored.
 func TestAnswerProvesTheTransactionThatStoredIt(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	header := map[string][]string{"Location": {"/payments/1"}}

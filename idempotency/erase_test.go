@@ -13,6 +13,7 @@ import (
 
 // Of a principal who is erased the keys are left, so that nothing is done again, and none of the answers.
 func TestErase(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	scopes := map[string]idempotency.Scope{
@@ -80,6 +81,7 @@ func TestErase(t *testing.T) {
 
 // The next version of this package has to find what this one has stored.
 func TestEraseFindsRowsOfEarlierVersions(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	complete(t, store, db.DB, keyOf(t, store, "k"), idempotency.Response{Status: 201})

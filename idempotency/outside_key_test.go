@@ -38,6 +38,7 @@ func TestCallKeys(t *testing.T) {
 
 // A step that was done is not run again, and the calls outside of it keep their keys.
 func TestCallKeysOfSteps(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	inTransaction := func(ctx context.Context, name string, fn func(ctx context.Context) (string, error)) (result string, err error) {
 		err = transact(t, d.db.DB, func(tx bun.IDB) error {

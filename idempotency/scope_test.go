@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
 func TestKeyRefusesScopesThatCannotBeTold(t *testing.T) {
@@ -75,7 +76,7 @@ func TestDifferentScopesHaveDifferentKeys(t *testing.T) {
 		}
 		return s
 	})
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
 		a, b := scope.Draw(t, "a"), scope.Draw(t, "b")
 		keyA, err := store.Key(a)
 		require.NoError(t, err)

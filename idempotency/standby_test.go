@@ -3,17 +3,19 @@
 package idempotency_test
 
 import (
+	"bytes"
 	"context"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -24,6 +26,35 @@ type replicated struct {
 	primary *pgtest.Own
 	base    *pgtest.DB
 	pool    *bun.DB
+	network *network // of the pool
+}
+
+// network is that of one connection.
+type network struct {
+	dials   atomic.Int64  // of cancel requests as well
+	goodbye chan struct{} // closed when the client gives the connection up, which is after any cancel request
+	once    sync.Once
+}
+
+func (n *network) dial(ctx context.Context, how, addr string) (net.Conn, error) {
+	n.dials.Add(1)
+	conn, err := new(net.Dialer).DialContext(ctx, how, addr)
+	return &watchedConn{conn, n}, err
+}
+
+type watchedConn struct {
+	net.Conn
+
+	network *network
+}
+
+// Write looks for the message Terminate (PostgreSQL 55.7, Message Formats).
+func (c *watchedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if bytes.HasPrefix(p, []byte("X\x00\x00\x00\x04")) {
+		c.network.once.Do(func() { close(c.network.goodbye) })
+	}
+	return n, err
 }
 
 func newReplicated(t *testing.T) *replicated {
@@ -31,7 +62,8 @@ func newReplicated(t *testing.T) *replicated {
 	r := &replicated{primary: pgtest.Start(t, nil)}
 	r.primary.Standby(t)
 	r.base = r.primary.Migrated(t)
-	r.pool = oneConnection(t, r.base)
+	r.network = &network{goodbye: make(chan struct{})}
+	r.pool = oneConnection(t, r.base, r.network.dial)
 	r.Store = idempotency.NewStore(&idempotency.Config{Schema: r.base.Schema})
 	return r
 }
@@ -47,12 +79,7 @@ func (r *replicated) waits(t *testing.T, like string) int {
 func TestAnswerThatTheStandbyDoesNotConfirm(t *testing.T) {
 	r := newReplicated(t)
 	key := keyOf(t, r.Store, "k")
-	var conn *pgconn.PgConn
-	_, err := pgsql.Native(t.Context(), r.pool, func(c *pgx.Conn) error {
-		conn = c.PgConn()
-		return nil
-	})
-	require.NoError(t, err)
+	require.NoError(t, r.pool.PingContext(t.Context()))
 	lookup := func() *idempotency.Response {
 		found, err := r.Lookup(t.Context(), r.base.DB, key, one)
 		require.NoError(t, err)
@@ -63,14 +90,15 @@ func TestAnswerThatTheStandbyDoesNotConfirm(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Complete(ctx, r.pool, key, one, idempotency.Response{Status: 409}) }()
-	require.Eventually(t, func() bool { return r.waits(t, "%") == 1 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return r.waits(t, "%") == 1 }, "the answer to wait for the standby")
 	giveUp()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	<-conn.CleanupDone() // a cancel request would have been sent
+	await.Receive(t, r.network.goodbye, "the connection to be given up")
+	require.EqualValues(t, 1, r.network.dials.Load(), "a cancel request has a connection of its own")
 	require.Nil(t, lookup())
 	require.Equal(t, 1, r.waits(t, "%"))
 	release()
-	require.Eventually(t, func() bool { return lookup() != nil }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return lookup() != nil }, "the answer to be there for all to see")
 }
 
 // The session is ended while it waits for the standby. The repeat finds that the answer is written, and says so when the standby has it.
@@ -80,15 +108,16 @@ func TestRepeatedCompleteWaitsForTheStandby(t *testing.T) {
 	release := r.primary.Stall(t)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Complete(t.Context(), r.pool, idempotency.Response{Status: 200}) }()
-	require.Eventually(t, func() bool { return r.waits(t, "%") == 1 }, time.Minute, 5*time.Millisecond)
+	await.True(t, func() bool { return r.waits(t, "%") == 1 }, "the answer to wait for the standby")
 	require.Equal(t, 1, count(t, r.base, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
-	for r.waits(t, "%pg_logical_emit_message%") == 0 && soon(t.Context()) {
+	await.True(t, func() bool {
 		select {
 		case err := <-ended:
 			require.Fail(t, "it has not waited", "%v", err)
 		default:
 		}
-	}
+		return r.waits(t, "%pg_logical_emit_message%") > 0
+	}, "the repeat to wait for the standby")
 	release()
 	require.NoError(t, <-ended)
 }

@@ -57,6 +57,7 @@ func (d *desk) once(ctx context.Context, name string, fail error) (string, error
 }
 
 func TestNextRunSkipsTheStepsThatAreDone(t *testing.T) {
+	t.Parallel()
 	for name, call := range map[string]func(d *desk, ctx context.Context, name string, fail error) (string, error){
 		"Step": (*desk).step, "StepOnce": (*desk).once,
 	} {
@@ -88,6 +89,7 @@ type receipt struct {
 }
 
 func TestResultsComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	want := &receipt{1<<62 + 1, "a\x00\u2028<ü"}
 	for range 2 {
@@ -108,6 +110,7 @@ func TestResultsComeBackAsTheyWere(t *testing.T) {
 }
 
 func TestKeysForTheOtherSide(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	for range 2 {
 		require.ErrorIs(t, d.run(func(ctx context.Context) error {
@@ -131,6 +134,7 @@ func TestKeysForTheOtherSide(t *testing.T) {
 
 // A process is suspended until another one has taken its request over, and then goes on.
 func TestLateProcessStoresNothing(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	exec(t, d.db, "CREATE TABLE effects (what text)")
 	late := claim(t, d.store, d.db.DB, d.key, idempotency.WithLease(time.Hour))
@@ -164,6 +168,7 @@ func TestLateProcessStoresNothing(t *testing.T) {
 
 // The fence of each statement, without the context that would have stopped the caller before.
 func TestResultOfALateStepIsRefused(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	late := claim(t, d.store, d.db.DB, d.key, idempotency.WithLease(time.Hour))
 	_ = late.Run(t.Context(), func(ctx context.Context) error {
@@ -179,6 +184,7 @@ func TestResultOfALateStepIsRefused(t *testing.T) {
 }
 
 func TestLateStepOnceIsNotBegun(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	late := claim(t, d.store, d.db.DB, d.key, idempotency.WithLease(time.Hour))
 	require.ErrorIs(t, late.Run(t.Context(), func(ctx context.Context) error {
@@ -192,6 +198,7 @@ func TestLateStepOnceIsNotBegun(t *testing.T) {
 }
 
 func TestStepTxHappensOnce(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	exec(t, d.db, "CREATE TABLE effects (what text)")
 	book := func(ctx context.Context, fail error) (got int, err error) {
@@ -227,6 +234,7 @@ func TestStepTxHappensOnce(t *testing.T) {
 }
 
 func TestResultIsStoredAlsoIfTheCallerIsToldToEnd(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	c := claim(t, d.store, d.db.DB, d.key)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -245,6 +253,7 @@ func TestResultIsStoredAlsoIfTheCallerIsToldToEnd(t *testing.T) {
 }
 
 func TestMisuseOfSteps(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	_, err := d.step(t.Context(), "a", nil)
 	require.ErrorContains(t, err, "not that of Claim.Run")
@@ -264,6 +273,7 @@ func TestMisuseOfSteps(t *testing.T) {
 }
 
 func TestStepsAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	require.NoError(t, d.run(func(ctx context.Context) error {
 		var group sync.WaitGroup
@@ -287,6 +297,7 @@ func TestStepsAtTheSameTime(t *testing.T) {
 }
 
 func TestCallsOfAStepHaveKeysOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	var seen [2][]string
 	for i := range seen {
@@ -310,6 +321,7 @@ func TestCallsOfAStepHaveKeysOfTheirOwn(t *testing.T) {
 
 // It waits for its own transaction, and nobody else can see that.
 func TestStepOnceWithinTheTransactionOfAStepTx(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	require.NoError(t, d.run(func(ctx context.Context) error {
 		require.NoError(t, transact(t, d.db.DB, func(tx bun.IDB) error {

@@ -37,6 +37,7 @@ func (d *desk) recovering() *idempotency.Claim {
 }
 
 func TestStepThatWasBegunMakesTheKeyUnknown(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.unknown("pay")
 	for range 2 {
@@ -54,6 +55,7 @@ func TestStepThatWasBegunMakesTheKeyUnknown(t *testing.T) {
 
 // A call that was not answered may have been heard.
 func TestErrorOfAStepOnceIsAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	c := claim(t, d.store, d.db.DB, d.key)
 	err := c.Run(t.Context(), func(ctx context.Context) error {
@@ -72,6 +74,7 @@ func TestErrorOfAStepOnceIsAnUnknownOutcome(t *testing.T) {
 }
 
 func TestOwnerFindsOut(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		outcome idempotency.Outcome
 		calls   []string
@@ -117,6 +120,7 @@ func TestOwnerFindsOut(t *testing.T) {
 
 // What was found out about one beginning of a step says nothing about a later one.
 func TestOutcomeThatComesTooLate(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.unknown("pay")
 	slow := d.recovering()
@@ -136,6 +140,7 @@ func TestOutcomeThatComesTooLate(t *testing.T) {
 }
 
 func TestOperatorResolves(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.unknown("pay")
 	list := func(tenant string) []idempotency.Unknown {
@@ -166,6 +171,7 @@ func TestOperatorResolves(t *testing.T) {
 }
 
 func TestOperatorLeavesARunningStepAlone(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	require.NoError(t, d.run(func(ctx context.Context) error {
 		_, err := idempotency.StepOnce(ctx, "pay", func(context.Context) (string, error) {
@@ -184,6 +190,7 @@ func TestOperatorLeavesARunningStepAlone(t *testing.T) {
 }
 
 func TestKeyStaysUnknownUntilAllIsResolved(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	c := claim(t, d.store, d.db.DB, d.key)
 	_ = c.Run(t.Context(), func(ctx context.Context) error {
@@ -205,6 +212,7 @@ func TestKeyStaysUnknownUntilAllIsResolved(t *testing.T) {
 
 // Who has done it knows best, however late.
 func TestLateResultEndsTheDoubt(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	late := claim(t, d.store, d.db.DB, d.key, idempotency.WithLease(time.Hour))
 	err := late.Run(t.Context(), func(ctx context.Context) error {
@@ -228,6 +236,7 @@ func TestLateResultEndsTheDoubt(t *testing.T) {
 
 // Who said so, and why, is written down together with what was said.
 func TestAuditOfWhatOperatorsResolve(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	const audit = "SELECT count(*) FROM idempotency_audit a WHERE a.key_hash = (SELECT key_hash FROM idempotency_keys) AND tenant_id = 'acme' AND step = 'pay'"
 	resolve := func(db bun.IDB, outcome idempotency.Outcome, by ...idempotency.By) bool {

@@ -53,6 +53,7 @@ func complete(t *testing.T, store *idempotency.Store, db *bun.DB, key idempotenc
 }
 
 func TestAnswerIsStoredAsItIs(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	for name, resp := range map[string]idempotency.Response{
 		"text":       {Status: 201, Header: map[string][]string{"Location": {"/payments/1"}, "Link": {"a", "b"}}, Body: []byte(`{"id": 1}`)},
@@ -80,6 +81,7 @@ func TestAnswerIsStoredAsItIs(t *testing.T) {
 }
 
 func TestStatementsRunBehindAPooler(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency).Pooled(t)
 	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Pooler: true})
 	resp := idempotency.Response{Status: 200, Header: map[string][]string{}, Body: []byte("b")}
@@ -93,6 +95,7 @@ func TestStatementsRunBehindAPooler(t *testing.T) {
 }
 
 func TestAnotherRequestIsAMismatch(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -113,6 +116,7 @@ func TestAnotherRequestIsAMismatch(t *testing.T) {
 }
 
 func TestSecondTransactionIsToldAtOnce(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -142,6 +146,7 @@ func TestSecondTransactionIsToldAtOnce(t *testing.T) {
 // Two retries at once: one has the lock, and only because it reads. The other one is not told to wait for an answer that
 // is there.
 func TestRetriesDoNotStandInEachOthersWay(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -166,6 +171,7 @@ func TestRetriesDoNotStandInEachOthersWay(t *testing.T) {
 
 // As two versions of this package might do, which make their locks in different ways.
 func TestPrimaryKeyIsTheLastWord(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -186,6 +192,7 @@ func TestPrimaryKeyIsTheLastWord(t *testing.T) {
 
 // PostgreSQL writes the errors of a busy key to its log, and shows what it says to whoever reads that.
 func TestErrorOfATakenKeyHasNoAnswerInIt(t *testing.T) {
+	t.Parallel()
 	for _, pooler := range []bool{false, true} {
 		db := pgtest.Migrated(t, pgtest.Idempotency)
 		store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Pooler: pooler})
@@ -215,6 +222,7 @@ func TestErrorOfATakenKeyHasNoAnswerInIt(t *testing.T) {
 }
 
 func TestSchemasDoNotShareLocks(t *testing.T) {
+	t.Parallel()
 	a, b := pgtest.Migrated(t, pgtest.Idempotency), pgtest.Migrated(t, pgtest.Idempotency)
 	require.NoError(t, transact(t, a.DB, func(txA bun.IDB) error {
 		return transact(t, b.DB, func(txB bun.IDB) error {
@@ -227,6 +235,7 @@ func TestSchemasDoNotShareLocks(t *testing.T) {
 }
 
 func TestRollbackLeavesNothing(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -242,6 +251,7 @@ func TestRollbackLeavesNothing(t *testing.T) {
 }
 
 func TestExpiredKeyIsANewOne(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, time.Hour)
 	key := keyOf(t, store, "k")
@@ -261,6 +271,7 @@ func TestExpiredKeyIsANewOne(t *testing.T) {
 }
 
 func TestPurgeTakesWhatExpiredAndNothingElse(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, PurgeBatch: 3})
 	forever := newStore(t, db, idempotency.KeepForever)
@@ -281,6 +292,7 @@ func TestPurgeTakesWhatExpiredAndNothingElse(t *testing.T) {
 
 // A purge neither waits for a request that is just replacing an expired row, nor for another purge.
 func TestPurgeLeavesLockedRowsAlone(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	for _, k := range []string{"a", "b"} {
@@ -301,6 +313,7 @@ func TestPurgeLeavesLockedRowsAlone(t *testing.T) {
 }
 
 func TestReleaseForgetsTheAnswer(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -315,6 +328,7 @@ func TestReleaseForgetsTheAnswer(t *testing.T) {
 
 // What is being worked on, and what nobody knows the outcome of, is not forgotten by mistake.
 func TestReleaseLeavesClaimsAlone(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.unknown("pay")
 	const steps = "SELECT count(*) FROM idempotency_step"
@@ -330,6 +344,7 @@ func TestReleaseLeavesClaimsAlone(t *testing.T) {
 
 // Outside of a transaction a lock ends with its statement, and two would work at once.
 func TestWhatNeedsATransactionTakesNothingElse(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	conn, err := db.Conn(t.Context())
@@ -353,6 +368,7 @@ func TestWhatNeedsATransactionTakesNothingElse(t *testing.T) {
 }
 
 func TestMissingTableNamesTheCallThatMakesIt(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Open(t)
 	store := newStore(t, db, 0)
 	_, err := store.Lookup(t.Context(), db.DB, keyOf(t, store, "k"), one)
@@ -360,6 +376,7 @@ func TestMissingTableNamesTheCallThatMakesIt(t *testing.T) {
 }
 
 func TestRecentIsAHintOnlyForKeysThatWereSeen(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store, another := newStore(t, db, 0), newStore(t, db, 0)
 	key := keyOf(t, store, "k")
@@ -402,6 +419,7 @@ func TestRecentOutlivesThousandsOfKeys(t *testing.T) {
 }
 
 func TestKeyAndPrincipalAreNotInTheTable(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store := newStore(t, db, 0)
 	key, err := store.Key(idempotency.Scope{Tenant: "acme", Principal: "planted-principal", Method: "POST", Path: "/planted-path", Key: "planted-key"})
@@ -415,6 +433,7 @@ func TestKeyAndPrincipalAreNotInTheTable(t *testing.T) {
 }
 
 func TestRowsThatCannotBe(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	for name, change := range map[string]string{
 		"completed without a status":    "status = NULL",
