@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
 func TestOrderingKey(t *testing.T) {
@@ -66,7 +67,7 @@ func (k keyed) orderingKey() string {
 }
 
 func TestDistinctPartsGiveDistinctOrderingKeys(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
 		a, b := drawKeyed(t, "a"), drawKeyed(t, "b")
 		require.Equal(t, a == b, a.orderingKey() == b.orderingKey(), "%+v and %+v: %s", a, b, a.orderingKey())
 	})

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
 func TestExponentialDoublesUpToTheLimit(t *testing.T) {
@@ -26,7 +27,7 @@ func TestExponentialDoublesUpToTheLimit(t *testing.T) {
 }
 
 func TestExponentialIsMonotoneAndCapped(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
 		base := time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "base"))
 		limit := time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "limit"))
 		attempt := rapid.IntRange(1, 1_000_000).Draw(t, "attempt")
@@ -49,7 +50,7 @@ func TestExponentialWithoutABaseEnds(t *testing.T) {
 }
 
 func TestJitterStaysBetweenHalfAndWhole(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "d"))
 		j := backoff.Jitter(d)
 		require.GreaterOrEqual(t, j, d/2)

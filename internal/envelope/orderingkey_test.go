@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
 func TestExplicitKeyIsReadBack(t *testing.T) {
@@ -17,7 +18,7 @@ func TestExplicitKeyIsReadBack(t *testing.T) {
 		require.Equal(t, want, envelope.ExplicitKey(key), key)
 	}
 	part := rapid.StringOfN(rapid.RuneFrom([]rune(`ab|\ü`)), 0, 5, -1)
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
 		e := event.Envelope{TenantID: part.Draw(t, "tenant"), AggregateType: part.Draw(t, "type"), AggregateID: part.Draw(t, "id")}
 		require.Empty(t, envelope.ExplicitKey(e.OrderingKey()))
 		e.Delivery.OrderingKey = "k" + part.Draw(t, "key")
