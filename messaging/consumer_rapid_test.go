@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -86,7 +87,7 @@ func (r *hostileReceiver) Ack(ctx context.Context, m *messaging.Message) error {
 // Whatever broker and handlers do: every message is handled, for the first time in the order of its key, and none is
 // acknowledged without having been handled.
 func TestConsumerAgainstAHostileBroker(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	nightly.Check(t, 100, 5_000, func(rt *rapid.T) {
 		p := drawPlan(rt)
 		var wrong []string
 		synctest.Test(t, func(*testing.T) { wrong = p.run() })

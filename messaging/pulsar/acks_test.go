@@ -13,6 +13,7 @@ import (
 // Acknowledgements are sent and forgotten. After the commit all that the client says is lost, until the connection is: the
 // messages come again, and have their effects once.
 func TestAcknowledgementsAreLost(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	e := newEffects(t, declared(n, "order", "s"), n)
 	const keys, perKey = 10, 20
@@ -40,6 +41,7 @@ func TestAcknowledgementsAreLost(t *testing.T) {
 
 // A batch of which some messages are acknowledged comes again as a whole. All of it can be settled then.
 func TestPartlyAcknowledgedBatchComesAgain(t *testing.T) {
+	t.Parallel()
 	s := messaging.Subscription{Topic: "order", Name: "s"}
 	for name, again := range map[string]func(*testing.T, *effects, messaging.Receiver) messaging.Receiver{
 		"to the same consumer": func(t *testing.T, e *effects, r messaging.Receiver) messaging.Receiver {
@@ -54,6 +56,7 @@ func TestPartlyAcknowledgedBatchComesAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := pulsartest.Open(t)
 			cfg := declared(n, "order", "s")
 			cfg.Partitions = 1

@@ -61,6 +61,7 @@ func TestAdminGivesUpOnACircle(t *testing.T) {
 }
 
 func TestPasswordOfTheAdminURLIsNotTold(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "me" || password != "secret" {
 			w.WriteHeader(http.StatusUnauthorized)

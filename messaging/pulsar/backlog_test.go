@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -15,15 +16,16 @@ func backlogOf(t *testing.T, r messaging.Receiver, want int64) messaging.Backlog
 	t.Helper()
 	ctx := patient(t)
 	var b messaging.Backlog
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		var err error
 		b, err = r.(messaging.BacklogReceiver).Backlog(ctx)
 		return err == nil && b.Messages == want
-	}, hang, 50*time.Millisecond, "%d", want)
+	}, "a backlog of %d", want)
 	return b
 }
 
 func TestBacklog(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]messaging.SubscriptionType{"failover": messaging.Failover, "key_shared": messaging.KeyShared} {
 		t.Run(name, func(t *testing.T) {
 			n := pulsartest.Open(t)
@@ -48,6 +50,7 @@ func TestBacklog(t *testing.T) {
 
 // A consumer that has no partition is not told what the others have before them.
 func TestBacklogOfAStandby(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := declared(n, "order", "s")
 	cfg.DisableBatching, cfg.Partitions = true, 1
@@ -61,7 +64,7 @@ func TestBacklogOfAStandby(t *testing.T) {
 	require.NoError(t, b.Publish(patient(t), series("order", 3, 1)))
 	ctx := patient(t)
 	var sum, most int64
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		sum, most = 0, 0
 		for _, r := range all {
 			b, err := r.(messaging.BacklogReceiver).Backlog(ctx)
@@ -71,10 +74,11 @@ func TestBacklogOfAStandby(t *testing.T) {
 			sum, most = sum+b.Messages, max(most, b.Messages)
 		}
 		return most == 3 && sum == most // both may be told at first, or neither
-	}, hang, 50*time.Millisecond)
+	}, "one of them, and only one, is told the backlog")
 }
 
 func TestBacklogOfATopicWithoutPartitions(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	cfg.AdminURL, cfg.AdminTimeout, cfg.DisableBatching = "http://127.0.0.1:1", time.Millisecond, true

@@ -10,6 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -50,6 +51,7 @@ func TestConnectWithBadConfig(t *testing.T) {
 
 // A call that is under way when the broker is closed gets the time it needs.
 func TestCloseWaitsForPublish(t *testing.T) {
+	t.Parallel()
 	b := connect(t, config(pulsartest.Open(t)))
 	msgs := series("order", 50, 20)
 	started, published := make(chan struct{}), make(chan error, 1)
@@ -67,6 +69,7 @@ func TestCloseWaitsForPublish(t *testing.T) {
 
 // One that does not end is told to.
 func TestCloseEndsPublish(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	cfg.CloseTimeout, cfg.PublishTimeout = time.Second, time.Hour
@@ -85,12 +88,7 @@ func TestCloseEndsPublish(t *testing.T) {
 	if err := b.Close(); err != nil {
 		require.ErrorContains(t, err, "did not confirm it within 1s", "a second may be too short for the broker")
 	}
-	select {
-	case err := <-published:
-		require.ErrorIs(t, err, messaging.ErrUnknown)
-	case <-time.After(hang):
-		require.Fail(t, "it goes on after Close")
-	}
+	require.ErrorIs(t, await.Receive(t, published, "the call of Publish ends with Close"), messaging.ErrUnknown)
 }
 
 // starts tells of spans when they start.

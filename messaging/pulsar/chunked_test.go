@@ -13,6 +13,7 @@ import (
 
 // The client hands out the last chunk as the whole if the sender did not say how large the whole is.
 func TestChunkedMessageIsWholeOrADeadLetter(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	cfg.Topics, cfg.Partitions = []string{"order"}, 1

@@ -10,9 +10,16 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	t.Run("batched", func(t *testing.T) { messagingtest.Run(t, conformance(t, false)) })
+	t.Parallel()
+	t.Run("batched", func(t *testing.T) {
+		t.Parallel()
+		messagingtest.Run(t, conformance(t, false))
+	})
 	if !raced {
-		t.Run("unbatched", func(t *testing.T) { messagingtest.Run(t, conformance(t, true)) })
+		t.Run("unbatched", func(t *testing.T) {
+			t.Parallel()
+			messagingtest.Run(t, conformance(t, true))
+		})
 	}
 }
 

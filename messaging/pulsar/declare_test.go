@@ -25,6 +25,7 @@ func declared(n *pulsartest.Namespace, topic, name string) *Config {
 
 // Many processes start at once. What is published as soon as one of them is ready reaches a consumer that comes later.
 func TestDeclareByManyAtOnce(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	brokers := make([]*Broker, 8)
 	var starting sync.WaitGroup
@@ -53,6 +54,7 @@ func TestDeclareByManyAtOnce(t *testing.T) {
 }
 
 func TestDeclareUsesWhatExists(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	require.NoError(t, n.Admin(t.Context(), http.MethodPut, "/persistent/"+n.Name+"/two/partitions", "2"))
 	require.NoError(t, n.Admin(t.Context(), http.MethodPut, "/persistent/"+n.Name+"/none", ""))
@@ -73,6 +75,7 @@ func TestDeclareUsesWhatExists(t *testing.T) {
 
 // Names that the client and the admin API have to spell in the same way.
 func TestDeclareOddNames(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	topic, name := "Bestellung ü:&?#=,;", "Rechnung ß / 1"
 	b := connect(t, declared(n, topic, name))
@@ -86,6 +89,7 @@ func TestDeclareOddNames(t *testing.T) {
 }
 
 func TestDeclareInAMissingNamespace(t *testing.T) {
+	t.Parallel()
 	cfg := declared(pulsartest.Open(t), "order", "billing")
 	cfg.Namespace = "nowhere"
 	_, err := Connect(t.Context(), cfg)
@@ -94,6 +98,7 @@ func TestDeclareInAMissingNamespace(t *testing.T) {
 }
 
 func TestDeclareRefusesBadNames(t *testing.T) {
+	t.Parallel()
 	b := connect(t, config(pulsartest.Open(t)))
 	require.ErrorContains(t, b.Declare(t.Context(), []string{"a/b"}, nil), `topic "a/b"`)
 	require.ErrorContains(t, b.Declare(t.Context(), nil, []messaging.Subscription{{Topic: "a"}}), "Subscription.Name is empty")
@@ -102,6 +107,7 @@ func TestDeclareRefusesBadNames(t *testing.T) {
 
 // Without the admin API everything works that can work, and the log says once what is missing.
 func TestDeclareWithoutAdmin(t *testing.T) {
+	t.Parallel()
 	notPulsar := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(notPulsar.Close)
 	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -111,6 +117,7 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 	t.Cleanup(forbidden.Close)
 	for name, url := range map[string]string{"nobody": "http://" + nobody, "not Pulsar": notPulsar.URL, "forbidden": forbidden.URL} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var log logbook
 			n := pulsartest.Open(t)
 			n.Retain(t)
@@ -132,6 +139,7 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 
 // One may look but not make: what exists is enough.
 func TestDeclareWithoutRightsToMake(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	connect(t, declared(n, "order", "billing"))
 	reading := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

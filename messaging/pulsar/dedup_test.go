@@ -17,6 +17,7 @@ import (
 // A broker that deduplicates answers a lower sequence id than the last of a producer as a success, and drops the message.
 // Events that commit late, and copies after a takeover, have lower sequences: nothing of them may be dropped.
 func TestNamespaceThatDeduplicatesDropsNothing(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	require.NoError(t, n.Admin(t.Context(), http.MethodPost, "/namespaces/"+n.Name+"/deduplication", "true"))
 	cfg := declared(n, "order", "s")
@@ -57,6 +58,7 @@ func (p mistaken) SendAsync(ctx context.Context, m *pulsarclient.ProducerMessage
 
 // What the broker throws away as a duplicate is not reported as sent, although the client says so.
 func TestReceiptOfADuplicateIsNone(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	require.NoError(t, n.Admin(t.Context(), http.MethodPost, "/namespaces/"+n.Name+"/deduplication", "true"))
 	cfg := declared(n, "order", "s")

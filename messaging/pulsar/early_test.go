@@ -13,6 +13,7 @@ import (
 // A broker throws away what no subscription waits for. Events that are published long before their first consumer
 // starts are kept for it all the same, because its subscription was declared.
 func TestEventsWaitForTheirFirstConsumer(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := declared(n, "order", "billing")
 	cfg.Partitions = 2

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
@@ -76,7 +77,7 @@ func (e *effects) count() (n int) {
 
 func (e *effects) eventually(what string, ok func() bool) {
 	e.t.Helper()
-	require.Eventually(e.t, ok, 5*time.Minute, 20*time.Millisecond, what)
+	await.True(e.t, ok, what)
 }
 
 // requireOnceInOrder demands that each message of each key had its effect once, in order.

@@ -31,6 +31,7 @@ func encrypting(t *testing.T) *pulsarclient.ProducerEncryptionInfo {
 }
 
 func TestEncryptedMessageStopsNobody(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	cfg.Topics, cfg.Partitions = []string{"order"}, 1
@@ -54,6 +55,7 @@ func TestEncryptedMessageStopsNobody(t *testing.T) {
 
 // The broker takes a permit for each message of a batch, and the client gives back one.
 func TestEncryptedBatchesStopNobody(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	cfg.Topics, cfg.Partitions = []string{"order"}, 1

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -371,7 +372,7 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 		tooLarge
 		panics
 	)
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 3_000, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "messages")
 		batched := rapid.Bool().Draw(t, "batched")
 		ids := make([]string, n)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +20,8 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
@@ -267,7 +268,7 @@ const goodKeys = 4
 func (w *target) follow(sent int) {
 	w.t.Helper()
 	const few = 100
-	require.Eventually(w.t, func() bool { return w.count("inbox") >= sent-few }, 10*time.Minute, 10*time.Millisecond, "messages are settled")
+	await.True(w.t, func() bool { return w.count("inbox") >= sent-few }, "all but %d of %d messages are settled", few, sent)
 }
 
 func (w *target) count(query string) (n int) {
@@ -277,18 +278,16 @@ func (w *target) count(query string) (n int) {
 }
 
 // Whatever comes over the wire, each message is settled and remembered, what nobody can handle is stored, and good messages of
-// other keys are handled meanwhile. HOSTILE_SEED repeats a run.
+// other keys are handled meanwhile.
 func TestHostileMessagesStopNobody(t *testing.T) {
-	messages, seed := 150, uint64(1)
-	if os.Getenv("ENDURANCE_LONG") != "" {
-		messages, seed = 10_000, rand.Uint64()
+	t.Parallel()
+	for seed := range nightly.Seeds(t, 1, 3) {
+		sendHostileMessages(t, seed, nightly.N(150, 3_000))
 	}
-	if given := os.Getenv("HOSTILE_SEED"); given != "" {
-		var err error
-		seed, err = strconv.ParseUint(given, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("HOSTILE_SEED=%d, %d messages", seed, messages)
+}
+
+func sendHostileMessages(t *testing.T, seed uint64, messages int) {
+	t.Helper()
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	cfg.Topics, cfg.Partitions = []string{"order"}, 1
@@ -314,8 +313,8 @@ func TestHostileMessagesStopNobody(t *testing.T) {
 	}
 	goods++
 	w.good(goods)
-	require.Eventually(t, func() bool { return w.count("effect") == goods*goodKeys }, 10*time.Minute, 50*time.Millisecond, "good messages are handled")
-	require.Eventually(t, func() bool { return w.count("inbox") >= sent+goods*goodKeys }, 10*time.Minute, 50*time.Millisecond, "all others are settled")
+	await.True(t, func() bool { return w.count("effect") == goods*goodKeys }, "good messages are handled")
+	await.True(t, func() bool { return w.count("inbox") >= sent+goods*goodKeys }, "all others are settled")
 	require.Equal(t, sent+goods*goodKeys, w.count("inbox"), "each once")
 	(&effects{t: t, db: w.db, broker: w.broker}).settled("order", "s")
 	(&effects{t: t, db: w.db}).requireOnceInOrder(goodKeys, goods)

@@ -8,20 +8,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 )
 
 func TestKeeps(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	b := connect(t, declared(n, "order", "s"))
 	require.NoError(t, b.Declare(t.Context(), []string{"order"}, nil))
 	requireKept := func(want time.Duration) {
 		t.Helper()
 		for _, topic := range []string{"order", "not made yet"} {
-			require.Eventually(t, func() bool {
+			await.True(t, func() bool {
 				kept, err := b.Keeps(t.Context(), topic)
 				return err == nil && kept == want
-			}, hang, 20*time.Millisecond, topic)
+			}, "%s is kept for %s", topic, want)
 		}
 	}
 	set := func(policy, value string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -47,6 +48,7 @@ func (l *leaver) has(id string) bool {
 // What is left at the broker is in the way of nothing: what comes later is handled, the process is ready and says how much is left,
 // what looks after a silent partition does so, and the next time that the message comes it is handled.
 func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := declared(n, "order", "s")
 	cfg.Partitions = 1
@@ -64,23 +66,23 @@ func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	bad, good, later := envelope("order", "a", 1), envelope("order", "b", 1), envelope("order", "a", 2)
 	bad.Type = "bad"
 	require.NoError(t, b.Publish(ctx, []event.Envelope{bad, good, later}))
-	require.Eventually(t, func() bool { return h.has(good.ID) && h.has(later.ID) }, hang, 5*time.Millisecond)
-	require.Eventually(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 1 }, hang, 5*time.Millisecond)
+	await.True(t, func() bool { return h.has(good.ID) && h.has(later.ID) }, "what came later is handled")
+	await.True(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 1 }, "the consumer says that one is left")
 	require.Zero(t, c.Progress().Standstill)
 	require.Positive(t, log.count("left at the broker"))
 
 	h.mend()
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.silence.inHand[0] == 0
-	}, hang, 5*time.Millisecond)
+	}, "nothing is in hand")
 	r.mu.Lock()
 	r.silence.asked = leftPatience // as after a long silence
 	r.mu.Unlock()
 	r.ask()
-	require.Eventually(t, func() bool { return h.has(bad.ID) }, hang, 5*time.Millisecond, "it has come again")
-	require.Eventually(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 0 }, hang, 5*time.Millisecond)
+	await.True(t, func() bool { return h.has(bad.ID) }, "what was left has come again")
+	await.True(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 0 }, "the consumer says that none is left")
 	stop()
 	require.NoError(t, <-done)
 }

@@ -3,6 +3,7 @@ package pulsar
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,12 +23,21 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	waitAtOnce()
 	// When the broker says that a topic is gone, the client closes its producers and forgets the goroutine of each that
 	// reconnects; a later Close does nothing. The one that sends would still show a producer that nobody closes.
 	forgotten := goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).runEventsLoop.func1")
 	// For each message in chunks it has one that waits for a minute.
 	chunked := goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire")
 	pgtest.MainIgnoring(m, []goleak.Option{forgotten, chunked}, pulsartest.Stop)
+}
+
+// waitAtOnce has more tests run at once than there are cores: they mostly wait for the broker. The command line is read later, so
+// its -parallel wins.
+func waitAtOnce() {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 }
 
 // config is that of a namespace. What only stops a hang is long: a machine may stand still.

@@ -15,6 +15,7 @@ import (
 // The client loses messages of producers that are closed in trouble. If it counted memory, these would count for ever, and
 // once its default of 64 MiB is lost no topic would ever get a message again.
 func TestMessagesThatTheClientLostTakeNoRoom(t *testing.T) {
+	t.Parallel()
 	b := connect(t, declared(pulsartest.Open(t), "order", "s"))
 	top := b.topic("order")
 	large := envelope("order", "a", 1)

@@ -17,6 +17,7 @@ import (
 
 // What ends a consumer for good is mended without a restart of the process.
 func TestLoopOutlivesItsTopic(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	forbidAutoCreation(t, n)
 	s := messaging.Subscription{Topic: "order", Name: "s"}

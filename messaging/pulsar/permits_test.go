@@ -15,6 +15,7 @@ import (
 
 // The client throws away a batch that it cannot decompress, and gives back one permit for all of it.
 func TestPermitsThatTheClientLostAreNoticed(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	cfg.Topics, cfg.Partitions = []string{"order"}, 1

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -52,6 +53,7 @@ func publishTo(t *testing.T, b *Broker, topic string) {
 // A firewall swallows what is sent to the admin API: one question, and everything goes on without it. When it is there
 // after all, the background finds it.
 func TestAdminThatNeverAnswers(t *testing.T) {
+	t.Parallel()
 	var log logbook
 	n := pulsartest.Open(t)
 	h := newHole(t, n)
@@ -69,15 +71,16 @@ func TestAdminThatNeverAnswers(t *testing.T) {
 	require.Equal(t, 1, log.count("ONCEBOX_PULSAR_ADMIN_URL"))
 
 	h.shut.Store(false)
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		aMinuteLater(b) // each time: it may have been too slow
 		publishTo(t, b, "two")
 		return log.count(`declare the subscription (Config.Subscriptions)" topic=`+b.fullName("two")) == 1
-	}, hang, 10*time.Millisecond)
+	}, "the background finds the admin API")
 }
 
 // It may also fall silent later. The first message to a topic waits for it once.
 func TestAdminThatAnswersNoMore(t *testing.T) {
+	t.Parallel()
 	var log logbook
 	n := pulsartest.Open(t)
 	h := newHole(t, n)

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -42,6 +43,7 @@ func forbidAutoCreation(t *testing.T, n *pulsartest.Namespace) {
 }
 
 func TestPublishToATopicInTrouble(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	forbidAutoCreation(t, n)
 	b := connect(t, declared(n, "good", "s"))
@@ -65,6 +67,7 @@ func TestPublishToATopicInTrouble(t *testing.T) {
 
 // A call may be larger than what the client queues for a partition.
 func TestPublishMoreThanTheQueueHolds(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	b := connect(t, declared(n, "order", "s"))
 	sent := series("order", 1, 5000)
@@ -79,6 +82,7 @@ func TestPublishMoreThanTheQueueHolds(t *testing.T) {
 // The broker's limit is lower than the configured one. A payload above it, and one just below it that only the broker
 // can find too large, are given up within two calls, never at the expense of others, and nothing of the key is stored before.
 func TestPublishOverTheBrokersLimit(t *testing.T) {
+	t.Parallel()
 	const brokersLimit = 5 << 20
 	for name, payload := range map[string]int{"above": brokersLimit + 1, "just below": brokersLimit - 20} {
 		for mode, unbatched := range map[string]bool{" batched": false, " unbatched": true} {
@@ -131,6 +135,7 @@ func same(a event.Envelope) func(event.Envelope) bool {
 }
 
 func TestPublishRefusesByTheSizeOfProperties(t *testing.T) {
+	t.Parallel()
 	cfg := declared(pulsartest.Open(t), "order", "s")
 	cfg.MaxMessageBytes = 64 << 10
 	b := connect(t, cfg)
@@ -157,6 +162,7 @@ func batchSizes(t *testing.T, b *Broker, s messaging.Subscription, n int) int {
 
 // Key_Shared consumers lose the order of keys that share a batch.
 func TestPublishDoesNotBatchForKeyShared(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	plain := messaging.Subscription{Topic: "plain", Name: "s"}
 	cfg := config(n)
@@ -190,6 +196,7 @@ func TestPublishDoesNotBatchForKeyShared(t *testing.T) {
 
 // A process that only publishes, and begins before any consumer has come, does not learn it from the broker's statistics.
 func TestKeySharedIsKnownBeforeItsFirstConsumer(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	s := messaging.Subscription{Topic: "order", Name: "s", Type: messaging.KeyShared}
 	cfg := config(n)
@@ -202,6 +209,7 @@ func TestKeySharedIsKnownBeforeItsFirstConsumer(t *testing.T) {
 
 // Without the admin API the program still knows what it subscribes to itself.
 func TestKeySharedWithoutAdminGetsNoBatches(t *testing.T) {
+	t.Parallel()
 	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"reason":"no"}`))
@@ -219,6 +227,7 @@ func TestKeySharedWithoutAdminGetsNoBatches(t *testing.T) {
 }
 
 func TestKeySharedNoticesBatches(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	var log logbook
 	cfg := declared(n, "order", "s")
@@ -231,6 +240,7 @@ func TestKeySharedNoticesBatches(t *testing.T) {
 
 // What nobody waits for may be gone at any moment; that is said once.
 func TestPublishToATopicThatNobodyWatches(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	var log logbook
 	reader := sdkmetric.NewManualReader()
@@ -258,6 +268,7 @@ func TestPublishToATopicThatNobodyWatches(t *testing.T) {
 
 // The broker makes a deleted topic again for the next message, without those who were to get it, and says that all is well.
 func TestSubscriptionThatIsGone(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	var log logbook
 	cfg := declared(n, "order", "s")
@@ -265,9 +276,9 @@ func TestSubscriptionThatIsGone(t *testing.T) {
 	b := connect(t, cfg)
 	said := func(what string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		await.True(t, func() bool {
 			return b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}) == nil && log.count(what) == 1
-		}, hang, 10*time.Millisecond, what)
+		}, "the log says: %s", what)
 	}
 	require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}))
 	require.NoError(t, n.Admin(t.Context(), http.MethodDelete, "/persistent/"+n.Name+"/order/subscription/s?force=true", ""))
@@ -298,6 +309,7 @@ func counters(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
 
 // More callers than producers take turns.
 func TestPublishWaitsForAProducer(t *testing.T) {
+	t.Parallel()
 	cfg := declared(pulsartest.Open(t), "order", "s")
 	cfg.Producers = 1
 	b := connect(t, cfg)

@@ -163,6 +163,7 @@ func TestRedeliverInOrder(t *testing.T) {
 
 // The client gives up on a topic that is gone. A receiver that just waited on would look idle.
 func TestReceiverReportsItsEnd(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	b := connect(t, declared(n, "order", "s"))
 	r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
@@ -180,6 +181,7 @@ func TestReceiverReportsItsEnd(t *testing.T) {
 }
 
 func TestSubscribeToATopicInTrouble(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	b := connect(t, declared(n, "order", "s"))
 	first, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
@@ -116,7 +117,7 @@ func (r *rig) eventually(what string, ok func() bool) {
 			r.t.Logf("log:\n%s", r.log.tail(40))
 		}
 	}()
-	require.Eventually(r.t, ok, 3*time.Minute, 20*time.Millisecond, what)
+	await.True(r.t, ok, what)
 }
 
 func (r *rig) count(query string, args ...any) (n int) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -24,7 +25,7 @@ func (e *effects) publishOn(keys, from, to int) (published <-chan error) {
 				done <- err
 				return
 			}
-			<-time.After(10 * time.Millisecond) // not all at once
+			<-time.After(10 * time.Millisecond) // or all is out before anything happens to the consumers
 		}
 		done <- nil
 	}()
@@ -34,11 +35,13 @@ func (e *effects) publishOn(keys, from, to int) (published <-chan error) {
 // Consumers of a Failover subscription join and are killed, again and again. Whoever was killed does not know: its handlers
 // go on beside those of its successor, with the same messages: each has some in hand when it is killed.
 func TestConsumersAreAddedAndKilled(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	e := newEffects(t, declared(n, "order", "s"), n)
 	const keys, half, kills = 20, 15, 3
 	const perKey = 2 * half * kills
 	handle := e.handler
+	var ends []func()
 	join := func(i int) *mortal {
 		m := &mortal{proxy: newProxy(t, n.URL)}
 		e.handler = messaging.HandlerFunc(func(ctx context.Context, msg *messaging.Message) error {
@@ -52,8 +55,11 @@ func TestConsumersAreAddedAndKilled(t *testing.T) {
 		cfg.URL, cfg.CloseTimeout = m.proxy.url(), time.Second
 		b, err := Connect(t.Context(), cfg)
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = b.Close() }) // it has nobody to take leave of
-		e.consume(b, messaging.Subscription{Topic: "order", Name: "s", Consumer: fmt.Sprintf("c%d", i%3)})
+		_, stop := e.consume(b, messaging.Subscription{Topic: "order", Name: "s", Consumer: fmt.Sprintf("c%d", i%3)})
+		ends = append(ends, func() {
+			stop()
+			_ = b.Close() // a killed one has no connection to close
+		})
 		return m
 	}
 	alive := []*mortal{join(0)}
@@ -68,11 +74,19 @@ func TestConsumersAreAddedAndKilled(t *testing.T) {
 		release := sync.OnceFunc(dying.held.Unlock)
 		t.Cleanup(release)
 		published = e.publishOn(keys, (2*i+1)*half, (2*i+2)*half)
-		require.Eventually(t, func() bool { return dying.waiting.Load() > 0 }, hang, time.Millisecond)
+		await.True(t, func() bool { return dying.waiting.Load() > 0 }, "the consumer that will die has messages in hand")
 		dying.proxy.kill()
 		release()
 		require.NoError(t, <-published)
 	}
+	// All at once: the client of a consumer that was killed needs seconds to give up.
+	t.Cleanup(func() {
+		var ending sync.WaitGroup
+		for _, end := range ends {
+			ending.Go(end)
+		}
+		ending.Wait()
+	})
 	e.eventually("all have their effect", func() bool { return e.count() >= keys*perKey })
 	e.settled("order", "s")
 	e.requireOnceInOrder(keys, perKey)
@@ -89,6 +103,7 @@ type mortal struct {
 // The three consumers of a Key_Shared subscription are restarted one after the other, twice. No message is received for the
 // first time before an earlier one of its key was, whoever receives it.
 func TestRollingRestartOfKeyShared(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	s := messaging.Subscription{Topic: "order", Name: "s", Type: messaging.KeyShared}
 	cfg := config(n)

@@ -2,7 +2,8 @@
 
 // When the broker takes a topic away, the client closes its channels in one goroutine while others send into them. That
 // ends in a panic that the product catches (flight.handOver, flight.flush, topic.retire), or in nothing at all; the race
-// detector reports both. So these tests run without it, `make test` sees to that.
+// detector reports both. So these tests are built without it only: race_test.go says
+// which runs that are.
 
 package pulsar_test
 
@@ -86,6 +87,7 @@ func spoils() []spoil {
 // A topic takes nothing any more, under load. Others go on, nothing counts as sent that is not, and when it is mended
 // everything arrives in order.
 func TestTopicInTroubleUnderLoad(t *testing.T) {
+	t.Parallel()
 	for _, s := range spoils() {
 		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
 			n := pulsartest.Open(t)

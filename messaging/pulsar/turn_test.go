@@ -11,6 +11,7 @@ import (
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -18,6 +19,7 @@ import (
 // A partition moves while the broker is writing to the consumer that had it, and that write ends before the broker goes
 // back: it reads on where it was, for the other one, which must not see that.
 func TestPartitionMovesDuringAWrite(t *testing.T) {
+	t.Parallel()
 	const small, large, queue = 10, 30, 1000
 	msgs := series("order", 1, small+large) // more than the sockets hold
 	for i := range msgs[small:] {
@@ -25,6 +27,7 @@ func TestPartitionMovesDuringAWrite(t *testing.T) {
 	}
 	for name, returns := range map[string]bool{"to a new consumer": false, "to one that was away": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n := pulsartest.Open(t)
 			cfg := declared(n, "order", "s")
 			cfg.Partitions, cfg.DisableBatching = 1, true
@@ -69,13 +72,13 @@ func TestPartitionMovesDuringAWrite(t *testing.T) {
 				}
 			})
 			require.NoError(t, b.Publish(patient(t), msgs[small:]))
-			require.Eventually(t, func() bool { return permits(t, b)["b"] < queue-small }, hang, time.Millisecond)
+			await.True(t, func() bool { return permits(t, b)["b"] < queue-small }, "the broker writes to the second consumer")
 			if returns {
 				way.closed.Store(false)
 			} else {
 				first, _ = join("a")
 			}
-			require.Eventually(t, func() bool { return permits(t, b)["a"] > 0 }, hang, time.Millisecond)
+			await.True(t, func() bool { return permits(t, b)["a"] > 0 }, "the first consumer asks for messages")
 			slow.choked.Unlock()
 			choked = false
 			receive(first, small+large)

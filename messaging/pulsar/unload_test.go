@@ -21,6 +21,7 @@ import (
 // again what it has no receipt for. Nothing is lost and the first copies of a key are in order; also if the broker
 // deduplicates, and answers some of what comes again with the receipt of a duplicate.
 func TestTopicIsUnloadedUnderLoad(t *testing.T) {
+	t.Parallel()
 	for name, deduplicates := range map[string]string{"plain": "false", "deduplicating": "true"} {
 		t.Run(name, func(t *testing.T) {
 			n := pulsartest.Open(t)
@@ -48,7 +49,7 @@ func unloadUnderLoad(t *testing.T, n *pulsartest.Namespace) {
 				t.Error(err)
 				return
 			}
-			<-time.After(200 * time.Millisecond) // something is sent meanwhile
+			<-time.After(200 * time.Millisecond) // the spacing of the unloads: something is sent between them
 		}
 	})
 	busy, committed := true, perKey

@@ -17,6 +17,7 @@ import (
 
 // What is small on the wire can be large here: 16 MiB of zeros take 66 kB.
 func TestDecompressionBombIsADeadLetterOfItsBeginning(t *testing.T) {
+	t.Parallel()
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	cfg.Topics, cfg.Partitions, cfg.MaxReceivedBytes = []string{"order"}, 1, 6<<20

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
 // wireMessage is a message as it comes out of the broker.
@@ -84,7 +85,7 @@ func TestWireRoundTrip(t *testing.T) {
 		"ce_correlationid", "correlation_id", "causation_id", "ce_causationid", "tracestate", "meta-correlation_id", "ce_specversion", "ce_time",
 	}))
 	micros := rapid.Int64Range(time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC).UnixMicro(), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).UnixMicro())
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 100_000, func(t *rapid.T) {
 		sent := event.Envelope{
 			ID: "1" + text.Draw(t, "id"), Type: text.Draw(t, "type"), Source: text.Draw(t, "source"), SchemaID: text.Draw(t, "schema"),
 			SchemaVersion: rapid.IntRange(0, 1<<30).Draw(t, "version"), TenantID: text.Draw(t, "tenant"),

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package pulsar_test
 
 import (
