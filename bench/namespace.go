@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
@@ -48,8 +45,8 @@ func newNamespace(ctx context.Context, server *devenv.PulsarServer) (*namespace,
 // close leaves nothing behind on a server of somebody else's, even when the program is told to stop.
 func (n *namespace) close(ctx context.Context) {
 	n.client.Close()
-	if err := n.admin(context.WithoutCancel(ctx), http.MethodDelete, "/namespaces/public/"+n.name+"?force=true", ""); err != nil {
-		progressf("the namespace public/%s stays: %v", n.name, err)
+	if err := n.server.RemoveNamespace(context.WithoutCancel(ctx), "public/"+n.name); err != nil {
+		progressf("%v", err)
 	}
 }
 
@@ -86,24 +83,6 @@ func (n *namespace) read(ctx context.Context, name string, take func(pulsar.Mess
 
 // admin sends a request with a JSON body, if there is one, to a path below /admin/v2.
 func (n *namespace) admin(ctx context.Context, method, path, body string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, n.server.AdminURL+"/admin/v2"+path, strings.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("ask Pulsar: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask Pulsar: %w", err)
-	}
-	defer resp.Body.Close()
-	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-	if err == nil && resp.StatusCode/100 != 2 {
-		err = errors.New(resp.Status + ": " + string(reason))
-	}
-	if err != nil {
-		return fmt.Errorf("ask Pulsar: %s %s: %w", method, path, err)
-	}
-	return nil
+	_, err := n.server.Admin(ctx, method, path, body)
+	return err
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/devenv"
 )
 
 // Namespace is a namespace of its own on the shared server.
@@ -23,6 +24,8 @@ type Namespace struct {
 
 	// Name is the namespace with its tenant, public/test-...
 	Name string
+
+	server *devenv.PulsarServer
 }
 
 // Open makes a namespace with the server's default policies. It is removed with its topics when the test ends.
@@ -33,9 +36,10 @@ func Open(t testing.TB) *Namespace {
 		URL:      server.URL,
 		AdminURL: server.AdminURL,
 		Name:     "public/test-" + strings.ToLower(rand.Text()[:16]),
+		server:   server,
 	}
 	require.NoError(t, n.Admin(t.Context(), http.MethodPut, "/namespaces/"+n.Name, ""))
-	t.Cleanup(func() { n.remove(t) })
+	t.Cleanup(n.remove)
 	return n
 }
 
@@ -54,40 +58,14 @@ func (n *Namespace) Retain(t testing.TB) {
 // Admin sends a request with a JSON body, if there is one, to a path below /admin/v2. An answer other than 2xx is an error
 // with the broker's reason.
 func (n *Namespace) Admin(ctx context.Context, method, path, body string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, n.AdminURL+"/admin/v2"+path, strings.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("pulsartest: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Close = true // leaves no connection and no goroutine behind
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("pulsartest: %w", err)
-	}
-	defer resp.Body.Close()
-	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-	if err != nil {
-		return fmt.Errorf("pulsartest: %s %s: %w", method, path, err)
-	}
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("pulsartest: %s %s: %s: %s", method, path, resp.Status, reason)
-	}
-	return nil
+	_, err := n.server.Admin(ctx, method, path, body)
+	return err
 }
 
-// remove does its best: a client that the test left behind can make a topic again at any moment, and a namespace that stays
-// on a server of somebody else's who forbids its removal is no reason to fail the test.
-func (n *Namespace) remove(t testing.TB) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var err error
-	for range 3 {
-		if err = n.Admin(ctx, http.MethodDelete, "/namespaces/"+n.Name+"?force=true", ""); err == nil {
-			return
-		}
+// remove does its best: a namespace that stays on a server of somebody else's who forbids its removal is no reason to fail the test.
+// The reason is said once.
+func (n *Namespace) remove() {
+	if err := n.server.RemoveNamespace(context.Background(), n.Name); err != nil {
+		stays.Do(func() { fmt.Fprintln(os.Stderr, err) })
 	}
-	t.Logf("the namespace %s stays: %v", n.Name, err)
 }

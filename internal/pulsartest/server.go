@@ -15,6 +15,9 @@ var shared struct {
 	err    error
 }
 
+// stays has the reason why namespaces stay said once in this test process.
+var stays sync.Once
+
 // Server returns the server that the tests of this process share. The first call starts it. A test that kills a server
 // starts one of its own.
 func Server(t testing.TB) *devenv.PulsarServer {
