@@ -1,7 +1,9 @@
 // Package endurance holds the tests that treat consumers badly: as processes of their own that are killed, frozen and scaled,
 // with a broker that is killed, with handlers that fail. Each ends with one line that says what was counted:
 //
-//	go test ./internal/endurance -v
+//	go test -tags nightly ./internal/endurance -v
+//
+// Only make nightly runs them: the test files have the build tag nightly.
 //
 // Effects are rows in PostgreSQL, which say in their order which message was handled when. What is counted is counted there
 // and not by the consumers.
@@ -11,7 +13,5 @@
 // are parked), or commit (a message is acknowledged when it comes, and not when its handler has committed).
 //
 // The tests of crashes run examples/orders on a PostgreSQL of their own that they kill, and hold what clients were told against the
-// tables. ENDURANCE_CRASHES says how often.
-//
-// ENDURANCE_LONG=1 makes all of it longer.
+// tables.
 package endurance

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && nightly
 
 package endurance
 
@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/await"
 )
 
 // process is a consumer in a process of its own: this test's program once more.
@@ -67,12 +69,8 @@ func (p *process) kill() {
 func (p *process) stop() {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
-	select {
-	case <-p.exited:
-		require.NoError(p.t, p.err, "%s did not end cleanly", p.name)
-	case <-time.After(patience):
-		require.Fail(p.t, "SIGTERM did not end "+p.name)
-	}
+	await.Receive(p.t, p.exited, "SIGTERM ends %s", p.name)
+	require.NoError(p.t, p.err, "%s did not end cleanly", p.name)
 }
 
 // freeze stops it in the middle of whatever it does. It goes on when thaw is called, or when the test has gone.

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && nightly
 
 package endurance
 
@@ -23,6 +23,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/await"
 )
 
 const (
@@ -80,12 +82,7 @@ func openShop(t *testing.T, database string, env ...string) *shop {
 			}
 		}
 	}()
-	select {
-	case addr := <-listening:
-		s.url = "http://" + addr
-	case <-time.After(patience):
-		require.Fail(t, "orders did not start", s.log.String())
-	}
+	s.url = "http://" + await.Receive(t, listening, "orders listens")
 	return s
 }
 
@@ -137,7 +134,7 @@ func (s *shop) place(ctx context.Context) {
 			s.unsure.Add(1)
 		}
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond): // as clients do before they try again
 		case <-ctx.Done():
 		}
 	}
@@ -163,7 +160,7 @@ func (s *shop) post(ctx context.Context, key, body string) (status int, answer [
 func (s *shop) moreAnswers(n int64) {
 	s.t.Helper()
 	upTo := s.count.Load() + n
-	require.Eventually(s.t, func() bool { return s.count.Load() >= upTo }, patience, 5*time.Millisecond, "orders are answered")
+	await.True(s.t, func() bool { return s.count.Load() >= upTo }, "%d orders are answered", upTo)
 }
 
 var unknownUnits = regexp.MustCompile(`oncebox_uow_units_total\{[^}]*outcome="unknown"[^}]*\} ([0-9]+)`)

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && nightly
 
 package endurance
 
@@ -11,17 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 )
 
 // rounds is how many rounds of trouble there are.
-func rounds() int {
-	if os.Getenv("ENDURANCE_LONG") != "" {
-		return 10
-	}
-	return 1
-}
+const rounds = 5
 
 // Consumers as processes, with some handlers that fail: they are killed, and there are one, four and two of them. Every effect
 // is there once, in the order of its key.
@@ -29,7 +25,7 @@ func TestConsumersAreKilledAndScaled(t *testing.T) {
 	f := newFleet(t, pulsartest.Server(t))
 	f.add(1)
 	f.add(3)
-	for range rounds() {
+	for range rounds {
 		f.kill()
 		f.add(1)
 	}
@@ -49,7 +45,7 @@ func TestConsumersAreFrozenAndTheirBrokerIsKilled(t *testing.T) {
 	t.Run("freeze", func(t *testing.T) {
 		f := newFleet(t, server)
 		f.add(2)
-		for range rounds() {
+		for range rounds {
 			f.freeze()
 		}
 		f.finish("freeze")
@@ -57,7 +53,7 @@ func TestConsumersAreFrozenAndTheirBrokerIsKilled(t *testing.T) {
 	t.Run("broker", func(t *testing.T) {
 		f := newFleet(t, server)
 		f.add(2)
-		for range rounds() {
+		for range rounds {
 			f.goesOn("", 5*backlog)
 			require.NoError(t, server.Kill())
 			require.NoError(t, server.Restart(t.Context()))
@@ -133,9 +129,9 @@ func (f *fleet) freeze() {
 	its := f.mustCount("SELECT count(DISTINCT key) FROM effects e WHERE process = ? AND nth = (SELECT max(nth) FROM effects l WHERE l.key = e.key)", p.name)
 	f.eventually("others have got all keys of "+p.name, its*9/10, `SELECT count(DISTINCT key) FROM effects e WHERE process <> ? AND nth > ?
 		AND (SELECT process FROM effects l WHERE l.key = e.key AND nth <= ? ORDER BY nth DESC LIMIT 1) = ?`, p.name, last, last, p.name)
-	require.Eventually(f.t, func() bool {
+	await.True(f.t, seldom(func() bool {
 		return f.mustCount("SELECT count(*) FROM inbox_key WHERE owner IS NOT NULL AND due_at < clock_timestamp() - ?::interval", parkedLease.String()) == 0
-	}, patience, 50*time.Millisecond, "others have got what it had parked")
+	}), "others have got what it had parked")
 	thaw()
 	f.goesOn(p.name, 50)
 	f.frozen++
