@@ -12,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -100,7 +101,7 @@ func TestRenewalThatFailsIsTriedAgainSoon(t *testing.T) {
 			CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('tries'); RAISE 'not now'; END $$;
 			CREATE TRIGGER refuse BEFORE UPDATE ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION refuse()`)
 		require.ErrorIs(t, c.Run(t.Context(), func(ctx context.Context) error {
-			<-ctx.Done()
+			await.Receive(t, ctx.Done(), "the function to be told")
 			return context.Cause(ctx)
 		}), idempotency.ErrLeaseLost)
 		return count(t, db, "SELECT last_value FROM tries") > 3 // of about seven that a lease has time for
@@ -164,7 +165,7 @@ func TestLostLeaseIsTheOneOfTheLastRenewal(t *testing.T) {
 			case <-ctx.Done():
 				inTime = true
 			case <-time.After(lease / 6): // another one works already
-				<-ctx.Done()
+				await.Receive(t, ctx.Done(), "the function to be told")
 			}
 			return ctx.Err()
 		}), idempotency.ErrLeaseLost)

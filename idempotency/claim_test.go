@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -279,7 +280,7 @@ func TestRunIsCancelledWhenTheLeaseIsLost(t *testing.T) {
 			c := claim(t, store, pool, key, idempotency.WithLease(time.Second))
 			err := c.Run(t.Context(), func(ctx context.Context) error {
 				tc(t, db, pool, store, key)
-				<-ctx.Done()
+				await.Receive(t, ctx.Done(), "the function to be told")
 				require.ErrorIs(t, context.Cause(ctx), idempotency.ErrLeaseLost)
 				return boom
 			})

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -45,7 +44,7 @@ func (c *client) send(ctx context.Context, s step) (result, error) {
 		if !retry {
 			return r, err
 		}
-		pause := time.NewTimer(time.Duration(10+rand.IntN(40)) * time.Millisecond)
+		pause := time.NewTimer(25 * time.Millisecond) // as clients do that come again
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

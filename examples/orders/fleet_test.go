@@ -6,9 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os/exec"
-	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +18,6 @@ import (
 
 // fleet is the service as processes: one place for each, in which another process follows one that was killed.
 type fleet struct {
-	binary   string
 	database *url.URL
 	env      []string
 	leash    *leash
@@ -35,23 +31,13 @@ var fleetPlaces = map[string]Role{
 	"api": RoleAPI, "projector-0": RoleProjector, "projector-1": RoleProjector, "consumer-0": RoleConsumer, "consumer-1": RoleConsumer,
 }
 
-// openFleet builds the binary. Whatever happens, no process is left when the test has ended.
+// openFleet starts no process yet. Whatever happens, no process is left when the test has ended.
 func openFleet(t *testing.T, database string, env []string) *fleet {
 	t.Helper()
-	f := &fleet{
-		binary: filepath.Join(t.TempDir(), "orders"), env: env, places: map[string]*process{}, killed: map[Role]int{},
-	}
+	f := &fleet{env: env, places: map[string]*process{}, killed: map[Role]int{}}
 	var err error
 	f.database, err = url.Parse(database)
 	require.NoError(t, err)
-	args := []string{"build", "-o", f.binary}
-	// As this test was built, so that the packages are compiled already, and races in the service show.
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race")
-	}
-	out, err := exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput()
-	require.NoError(t, err, string(out))
-
 	f.leash, err = newLeash()
 	require.NoError(t, err)
 	t.Cleanup(func() { f.close(t) })
@@ -75,7 +61,7 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	query.Set("application_name", name)
 	database.RawQuery = query.Encode()
 	env := append(slices.Clone(f.env), "ONCEBOX_DATABASE_URL="+database.String())
-	p, err := launch(f.leash, f.binary, name, fleetPlaces[name], env)
+	p, err := launch(f.leash, name, fleetPlaces[name], env)
 	if err != nil {
 		return err
 	}
@@ -114,7 +100,7 @@ func (f *fleet) apiAddr() string { return f.at("api").output.address() }
 
 // stopAll stops all processes as an orchestrator does.
 func (f *fleet) stopAll(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // reached only if one does not stop
 	defer cancel()
 	var all errgroup.Group
 	for name := range fleetPlaces {

@@ -17,7 +17,7 @@ import (
 	"syscall"
 )
 
-// process is one run of the binary.
+// process is one of the service: this program once more.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
@@ -66,11 +66,15 @@ func (o *output) address() string {
 	return o.addr
 }
 
-// launch starts the binary.
-func launch(l *leash, binary, name string, role Role, env []string) (*process, error) {
+// launch starts a process, which shows its races where this one does.
+func launch(l *leash, name string, role Role, env []string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
 	p := &process{name: name, output: &output{}, exited: make(chan struct{})}
-	p.cmd = exec.Command(binary, "-role", string(role))
-	p.cmd.Env = append(os.Environ(), append(env, "HTTP_ADDR=127.0.0.1:0")...)
+	p.cmd = exec.Command(self, "-role", string(role))
+	p.cmd.Env = append(os.Environ(), append(env, serviceVariable+"=1", "HTTP_ADDR=127.0.0.1:0")...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.cmd.Start(); err != nil {
