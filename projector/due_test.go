@@ -67,9 +67,9 @@ func TestACommitCostsOneFetch(t *testing.T) {
 		f.add("a", name)
 		store.Wake()
 		f.eventually(name+" is settled", func() bool { return f.statuses()[name] == "SENT" })
-		<-time.After(20 * time.Millisecond) // seldom enough to be waited for
+		<-time.After(20 * time.Millisecond) // rows come so seldom that the worker waits to hear of them
 	}
-	// One more each time a busy machine makes two rows follow each other closely; else it would be two for each.
-	require.LessOrEqual(t, fetches.Load(), int32(rows+rows/2), "fetches")
-	require.LessOrEqual(t, looks.Load(), int32(rows/2), "looks at what is held")
+	// One more each time a busy machine makes two rows follow each other closely; else it would be two for each, and a look.
+	require.Less(t, fetches.Load(), int32(2*rows), "fetches")
+	require.Less(t, looks.Load(), int32(rows), "looks at what is held")
 }

@@ -1,5 +1,13 @@
 package projector
 
+import "time"
+
+// Hasten makes the pauses after failures short, before p runs.
+func Hasten(p *Projector) {
+	short := doubling{10 * time.Millisecond, 50 * time.Millisecond}
+	p.pauses = pauses{loop: short, topic: short, silent: short}
+}
+
 // Mark returns the low-water mark of p's first store.
 func Mark(p *Projector) int64 {
 	p.mu.Lock()

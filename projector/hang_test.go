@@ -37,7 +37,7 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 			}, func(u *url.URL) { u.Host = wire.Listen })
 			log := &chronicle{}
 			cfg := quick()
-			cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 10*time.Second, 200*time.Millisecond, 100*time.Millisecond
+			cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 2*time.Second, 200*time.Millisecond, 100*time.Millisecond
 			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 			p := f.relay(f.pub, cfg, store)
 			f.run(p)
@@ -63,7 +63,7 @@ func TestRenewalThatHangsLosesNoLane(t *testing.T) {
 	}, func(u *url.URL) { u.Host = wire.Listen })
 	log := &chronicle{}
 	cfg := quick()
-	cfg.Name, cfg.Lease, cfg.Renew, cfg.PublishTimeout = "hangs", 30*time.Second, 200*time.Millisecond, 5*time.Second
+	cfg.Name, cfg.Lease, cfg.Renew, cfg.PublishTimeout = "hangs", 12*time.Second, 200*time.Millisecond, time.Second
 	other := cfg
 	other.Name = "other"
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -79,7 +79,7 @@ func TestRenewalThatHangsLosesNoLane(t *testing.T) {
 	f.eventually("the renewal is given up", func() bool { return silent.Load() && log.count("keeper failed") > 0 })
 	wire.mend()
 	f.eventually("the leases are renewed", func() bool {
-		return f.rows("outbox_lane WHERE owner = 'hangs' AND lease_until > clock_timestamp() + interval '25 s'") == 32
+		return f.rows("outbox_lane WHERE owner = 'hangs' AND lease_until > clock_timestamp() + interval '10 s'") == 32
 	})
 	require.NoError(t, f.db.QueryRow(epochs).Scan(&after))
 	require.Equal(t, before, after, "lanes were lost")
@@ -115,12 +115,12 @@ func TestOneLookAtTheSequenceAtATime(t *testing.T) {
 			return
 		}
 		defer looking.Unlock()
-		<-time.After(500 * time.Millisecond) // longer than the time between two looks
+		<-time.After(300 * time.Millisecond) // a slow answer: it takes longer than the time between two looks
 		looks.Add(1)
 	}, nil)
 	cfg := quick()
 	p := f.relay(f.pub, cfg, store)
 	f.run(p)
-	f.eventually("it was looked at", func() bool { return looks.Load() >= 4 })
+	f.eventually("it was looked at", func() bool { return looks.Load() >= 3 })
 	require.Zero(t, together.Load())
 }

@@ -109,7 +109,7 @@ func TestABeatThatHasBegunEndsBeforeTheFarewell(t *testing.T) {
 			"AND a.query LIKE '%INSERT INTO%outbox_projector%'") == 1
 	})
 	cancel()
-	<-time.After(100 * time.Millisecond) // long enough to break it off
+	<-time.After(100 * time.Millisecond) // a slow beat: a projector that breaks it off has done so by then
 	require.NoError(t, busy.Rollback())
 	require.NoError(t, <-done)
 	require.Equal(t, 1, f.rows("beats"))

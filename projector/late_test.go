@@ -4,9 +4,9 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +56,8 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 			f := newFixture(t)
 			c.before(f)
 			log := &chronicle{}
+			lost := make(chan struct{})
+			sayLost := sync.OnceFunc(func() { close(lost) })
 			var late, back atomic.Bool
 			store := f.tapped(&tap{ended: func(statement string) {
 				if !strings.Contains(statement, c.statement) || !late.CompareAndSwap(false, true) {
@@ -73,14 +75,20 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 				if err := f.projector(next).RunOnce(t.Context()); err != nil {
 					t.Error(err)
 				}
-				for log.count("lanes were lost") == 0 && t.Context().Err() == nil {
-					<-time.After(time.Millisecond)
+				select {
+				case <-lost:
+				case <-t.Context().Done():
 				}
 				back.Store(true)
 			}}, nil)
 			cfg := quick()
 			cfg.Name, cfg.Workers, cfg.Renew = "late", 1, cfg.SleepIdle
-			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+			cfg.Logger = slog.New(mender(func(message string) {
+				_, _ = log.Write([]byte(message)) // it never fails
+				if strings.Contains(message, "lanes were lost") {
+					sayLost()
+				}
+			}))
 			p := f.relay(f.pub, cfg, store)
 			f.run(p)
 			if name == "pick" {

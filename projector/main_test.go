@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
@@ -100,7 +101,7 @@ func (f *fixture) projector(cfg projector.Config) *projector.Projector {
 	return f.relay(f.pub, cfg, f.store)
 }
 
-// relay makes a projector whose log is shown if the test fails.
+// relay makes a projector with short pauses after failures, whose log is shown if the test fails.
 func (f *fixture) relay(pub messaging.Publisher, cfg projector.Config, stores ...*outbox.Store) *projector.Projector {
 	f.t.Helper()
 	if cfg.Logger == nil {
@@ -108,6 +109,7 @@ func (f *fixture) relay(pub messaging.Publisher, cfg projector.Config, stores ..
 	}
 	p, err := projector.New(pub, &cfg, stores...)
 	require.NoError(f.t, err)
+	projector.Hasten(p)
 	return p
 }
 
@@ -148,7 +150,7 @@ func (f *fixture) run(p *projector.Projector) (stop func()) {
 
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.t.Helper()
-	require.Eventually(f.t, ok, 5*time.Minute, 5*time.Millisecond, what)
+	await.True(f.t, ok, "%s", what)
 }
 
 // changeLanes changes all lanes. It locks them in their order, as everybody does, or one of two would be the victim of a

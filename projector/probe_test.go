@@ -112,7 +112,7 @@ func TestHangingTopicIsProbedAlone(t *testing.T) {
 	log := &chronicle{}
 	cfg := quick()
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
-	cfg.PublishTimeout = time.Second
+	cfg.PublishTimeout = 200 * time.Millisecond
 	p := f.relay(s, cfg, f.store)
 	f.fill(640, "acme", "down", "bad")
 	f.fill(640, "acme", "up", "good")
@@ -250,7 +250,7 @@ func TestProbeEndsBeforeItsLaneIsHandedBack(t *testing.T) {
 		alone, _, n := s.state()
 		return n == 1 && len(alone) > 0
 	})
-	time.AfterFunc(300*time.Millisecond, s.drain) // long enough for a farewell that does not wait
+	time.AfterFunc(300*time.Millisecond, s.drain) // a slow probe: a farewell that does not wait for it comes first
 	stop()
 	require.Positive(t, farewells.Load())
 	require.Zero(t, hanging.Load())

@@ -22,6 +22,7 @@ import (
 type Projector struct {
 	pub    messaging.Publisher
 	cfg    Config
+	pauses pauses
 	stores []*outbox.Store
 	log    *slog.Logger
 	tracer trace.Tracer
@@ -47,7 +48,7 @@ func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projec
 	}
 	meter := otelx.Meter(c.MeterProvider, "projector")
 	p := &Projector{
-		pub: pub, cfg: c, stores: stores,
+		pub: pub, cfg: c, pauses: defaultPauses(), stores: stores,
 		log: otelx.Logger(c.Logger), tracer: otelx.Tracer(c.TracerProvider, "projector"),
 		published:   otelx.Counter(meter, "oncebox.projector.published", "Rows that the broker confirmed"),
 		refused:     otelx.Counter(meter, "oncebox.projector.refused", "Refusals of single rows"),

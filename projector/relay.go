@@ -40,7 +40,7 @@ type relay struct {
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
-	r := &relay{p: p, store: s, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
+	r := &relay{p: p, store: s, topics: pausedTopics{pause: p.pauses.topic}, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
 	for range p.cfg.Workers {
 		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})
 	}
@@ -159,7 +159,7 @@ func (r *relay) supervise(ctx context.Context, name string, every time.Duration,
 		pause := every
 		if err := guard(ctx, step); err != nil && ctx.Err() == nil {
 			failures++
-			pause = backoff.Jitter(backoff.Exponential(failures, 100*time.Millisecond, 2*time.Second))
+			pause = backoff.Jitter(r.p.pauses.loop.after(failures))
 			r.p.log.WarnContext(ctx, "oncebox: projector "+name+" failed, trying again", "error", err, "pause", pause, "failures", failures)
 		} else {
 			failures = 0

@@ -71,8 +71,8 @@ func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
 // may have said that it is alive and not have come to renew them.
 func TestLanesAreTakenWhenTheirLeasesEnd(t *testing.T) {
 	for name, c := range map[string]struct{ seen, lease time.Duration }{
-		"seen for longer":   {2 * time.Second, time.Second},
-		"leased for longer": {time.Second, 2 * time.Second},
+		"seen for longer":   {time.Second, 500 * time.Millisecond},
+		"leased for longer": {500 * time.Millisecond, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

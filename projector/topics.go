@@ -16,6 +16,8 @@ import (
 // pausedTopics are topics in trouble. All leave them alone until one row of such a topic, sent alone after a while that
 // grows with each failure, was taken: see probe.
 type pausedTopics struct {
+	pause doubling
+
 	mu    sync.Mutex
 	byKey map[string]topicPause
 	heard time.Time // when the latest call that brought a receipt began
@@ -30,8 +32,8 @@ type topicPause struct {
 // forgotten is how long after its pause a topic is taken for sound of which nobody has a row to try it with.
 const forgotten = time.Minute
 
-// pause begins to leave a topic alone. It returns for how long, and whether that was news.
-func (t *pausedTopics) pause(topic string) (time.Duration, bool) {
+// begin begins to leave a topic alone. It returns for how long, and whether that was news.
+func (t *pausedTopics) begin(topic string) (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.byKey[topic]; p.probed || time.Now().Before(p.until) {
@@ -45,7 +47,7 @@ func (t *pausedTopics) prolong(topic string, failures int) time.Duration {
 		t.byKey = map[string]topicPause{}
 	}
 	failures += t.byKey[topic].failures
-	d := backoff.Jitter(backoff.Exponential(failures, 500*time.Millisecond, 30*time.Second))
+	d := backoff.Jitter(t.pause.after(failures))
 	t.byKey[topic] = topicPause{failures: failures, until: time.Now().Add(d)}
 	return d
 }
@@ -164,17 +166,11 @@ type silence struct {
 	others  bool      // the last such call was that one for the others
 }
 
-const (
-	// quietFirst and quietMost bound the pause after a call without a receipt, which doubles from one to the next.
-	quietFirst = time.Second
-	quietMost  = 15 * time.Second
-)
-
 // unheard notes a call that may have been carried out.
-func (s *silence) unheard() {
+func (s *silence) unheard(pause doubling) {
 	s.unknown++
 	s.others = len(s.avoided) > 0
-	s.quiet = time.Now().Add(backoff.Exponential(s.unknown, quietFirst, quietMost))
+	s.quiet = time.Now().Add(pause.after(s.unknown))
 }
 
 // isQuiet tells whether nothing is to be sent now. After each call for the heads of the lanes the others have a try at once: they
@@ -244,7 +240,7 @@ func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[
 	case !topics.answers(began):
 		w.silence.topics = slices.Collect(maps.Keys(silent))
 		if unknown {
-			w.silence.unheard()
+			w.silence.unheard(w.r.p.pauses.silent)
 		}
 		return
 	}
@@ -262,7 +258,7 @@ func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[
 var errSilent = errors.New("projector: the topic gave no answer, others did")
 
 func (w *worker) leaveAlone(ctx context.Context, topic string, reason error) {
-	if pause, news := w.r.topics.pause(topic); news {
+	if pause, news := w.r.topics.begin(topic); news {
 		w.reportPause(ctx, topic, pause, reason)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -43,13 +43,10 @@ func (r *recorder) copies() map[string]int {
 	return n
 }
 
-// outage is how long a settle fails: until it was tried a few times, or for two minutes.
+// outage is how long a settle fails: until it was tried again and again.
 func outage(f *fixture, tries *atomic.Int32) {
-	if os.Getenv("ENDURANCE_LONG") != "" {
-		<-time.After(2 * time.Minute)
-	}
-	before := tries.Load()
-	f.eventually("the settle was tried again and again", func() bool { return tries.Load() >= before+12 })
+	enough := tries.Load() + nightly.N[int32](12, 1000)
+	f.eventually("the settle was tried again and again", func() bool { return tries.Load() >= enough })
 }
 
 // failuresOf is a logger that counts failures of workers.

@@ -1,0 +1,29 @@
+package projector
+
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+)
+
+// pauses are how long the relay waits after failures.
+type pauses struct {
+	loop   doubling // a loop, after a step that failed
+	topic  doubling // a topic in trouble, until a row of it is tried
+	silent doubling // a worker, after a call without a receipt
+}
+
+// doubling is a pause that doubles with each failure in a row, up to the longest one.
+type doubling struct{ first, longest time.Duration }
+
+func (d doubling) after(failures int) time.Duration {
+	return backoff.Exponential(failures, d.first, d.longest)
+}
+
+func defaultPauses() pauses {
+	return pauses{
+		loop:   doubling{100 * time.Millisecond, 2 * time.Second},
+		topic:  doubling{500 * time.Millisecond, 30 * time.Second},
+		silent: doubling{time.Second, 15 * time.Second},
+	}
+}
