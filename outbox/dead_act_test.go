@@ -6,11 +6,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -286,10 +286,10 @@ func TestLanesAreLockedInTheirOrder(t *testing.T) {
 		_, err := f.ReplayAll(context.WithoutCancel(t.Context()), outbox.DeadFilter{}, ann, nil)
 		done <- err
 	}()
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		return f.count(`pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%outbox_lane%'
 			AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'outbox_lane'::regclass)`) > 0
-	}, 2*time.Minute, 10*time.Millisecond)
+	}, "the replay waits for lane 0")
 	require.Equal(t, 63, f.free(), "the other lanes are free while it waits")
 	require.Equal(t, 64, f.count("outbox_dead"))
 	require.NoError(t, tx.Rollback())

@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
@@ -139,10 +140,10 @@ func (f *fixture) addOnce(name, key string, opts ...event.AddOption) (id string)
 // waitForLock returns when a flush waits for another one's key.
 func (f *fixture) waitForLock() {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool {
+	await.True(f.t, func() bool {
 		return f.count(`pg_stat_activity WHERE wait_event_type = 'Lock'
 			AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'outbox_dedup'::regclass)`) == 1
-	}, time.Minute, time.Millisecond)
+	}, "a flush waits for a key")
 }
 
 // A unit whose flush shares a round trip with COMMIT takes the keys before it, and commits what else it did even if all its

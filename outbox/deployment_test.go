@@ -3,10 +3,10 @@ package outbox_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -25,10 +25,10 @@ func TestOneDeploymentNamesADatabase(t *testing.T) {
 			store := outbox.NewStore(db.Another(t), &outbox.Config{Deployment: mine})
 			late := make(chan error, 1)
 			go func() { late <- store.Deployed(context.Background()) }()
-			require.Eventually(t, func() bool {
+			await.True(t, func() bool {
 				n, err := db.NewSelect().Table("pg_stat_activity").Where("? = ANY (pg_blocking_pids(pid))", pid).Count(t.Context())
 				return err == nil && n == 1
-			}, time.Minute, time.Millisecond, "the claim waits for the first one")
+			}, "the claim waits for the first one")
 			require.NoError(t, first.Commit())
 			err = <-late
 			if want == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
@@ -106,7 +107,7 @@ func TestManyCommitsAreAnnouncedTogether(t *testing.T) {
 	require.NotEmpty(t, ear.hears(store.Wake))
 	// Each NOTIFY but the first is 5 ms after the one before, and one is perhaps on its way: however slow this machine is.
 	atMost := int(time.Since(start)/(5*time.Millisecond)) + 2
-	require.Eventually(t, func() bool { return pool.Stats().InUse == 0 }, time.Minute, time.Millisecond)
+	await.True(t, func() bool { return pool.Stats().InUse == 0 }, "no NOTIFY is on its way")
 	shout(t, db, "end")
 	require.LessOrEqual(t, 1+ear.count("end"), atMost)
 }
@@ -142,31 +143,21 @@ func listening(t *testing.T, store *outbox.Store) (woken chan struct{}, ended ch
 	return woken, ended
 }
 
-func await[T any](t *testing.T, c <-chan T, what string) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(2 * time.Minute):
-		require.Fail(t, "nothing came", what)
-	}
-	return v
-}
-
 func TestAStoreHearsOthersAndNotItself(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Outbox)
 	ear := listenTo(t, db)
 	// One finds its tables by name, the other by search_path: they meet all the same.
 	mine, other := outbox.NewStore(db.DB, nil), outbox.NewStore(db.Another(t), &outbox.Config{Schema: db.Schema})
 	woken, _ := listening(t, mine)
-	await(t, woken, "at the start, for what was committed before")
+	await.Receive(t, woken, "at the start, for what was committed before")
 
 	for range 20 {
 		ear.hears(mine.Wake) // it is sent; what comes later is behind it
 	}
 	ear.hears(other.Wake)
-	await(t, woken, "the other store's")
+	await.Receive(t, woken, "the other store's")
 	shout(t, db, "")
-	await(t, woken, "the operator's")
+	await.Receive(t, woken, "the operator's")
 	require.Empty(t, woken, "nobody is woken twice by one commit")
 }
 
@@ -175,7 +166,7 @@ func TestListenTakesNoConnectionOfThePool(t *testing.T) {
 	pool := db.Another(t)
 	pool.SetMaxOpenConns(1)
 	woken, _ := listening(t, outbox.NewStore(pool, nil))
-	await(t, woken, "at the start")
+	await.Receive(t, woken, "at the start")
 	require.NoError(t, pool.PingContext(t.Context()))
 	require.Zero(t, pool.Stats().InUse)
 }
@@ -197,10 +188,10 @@ func TestAConnectionThatWentSilentIsGivenUp(t *testing.T) {
 	store := outbox.NewStore(pool, nil)
 	store.ProbeAfter(50 * time.Millisecond)
 	woken, ended := listening(t, store)
-	await(t, woken, "at the start")
-	await(t, woken, "after a probe that was answered")
+	await.Receive(t, woken, "at the start")
+	await.Receive(t, woken, "after a probe that was answered")
 	through.swallow.Store(true)
-	require.ErrorContains(t, await(t, ended, "the end of Listen"), "outbox: listen")
+	require.ErrorContains(t, await.Receive(t, ended, "the end of Listen"), "outbox: listen")
 }
 
 // swallower stands before PostgreSQL and can stop passing on what comes, without a word.

@@ -13,6 +13,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -196,10 +197,10 @@ func TestBusyDayIsNotArchivedTwice(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- f.DropExpired(t.Context()) }()
 	// The first try is over when its transaction is idle in between, after a savepoint was rolled back.
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		return f.count(`pg_stat_activity WHERE state = 'idle in transaction' AND query ILIKE 'ROLLBACK TO SAVEPOINT%'
 			AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'archive'::regclass)`) > 0
-	}, 2*time.Minute, 5*time.Millisecond)
+	}, "the first try is rolled back")
 	require.NoError(t, reader.Rollback())
 	require.NoError(t, <-done)
 	require.Equal(t, 1, calls)

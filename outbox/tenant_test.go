@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -47,13 +48,13 @@ func (f *fixture) flush(tenant string, n int) {
 // move moves a tenant of which nothing is unpublished. That fails if it takes a second because the machine stands still.
 func (f *fixture) move(tenant string, group int16) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool {
+	await.True(f.t, func() bool {
 		err := f.MoveTenant(f.t.Context(), tenant, group, ann)
 		if !errors.Is(err, outbox.ErrTenantBusy) {
 			require.NoError(f.t, err)
 		}
 		return err == nil
-	}, 2*time.Minute, time.Millisecond)
+	}, "%s is moved", tenant)
 }
 
 func TestTenantsAreMoved(t *testing.T) {
@@ -124,11 +125,11 @@ func TestBusyTenantIsNotMoved(t *testing.T) {
 	f := newFixture(t, nil)
 	refused := func(why string) {
 		t.Helper()
-		require.Eventually(t, func() bool { // a machine that stands still is a reason of its own
+		await.True(t, func() bool { // a machine that stands still is a reason of its own
 			err := f.MoveTenant(ctx, "default", 1, ann)
 			require.ErrorIs(t, err, outbox.ErrTenantBusy)
 			return strings.Contains(err.Error(), why)
-		}, 2*time.Minute, time.Millisecond, why)
+		}, "the move is refused, because %s", why)
 	}
 	tx, err := f.db.BeginTx(ctx, nil)
 	require.NoError(t, err)
@@ -162,12 +163,12 @@ func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
 		defer close(flushed)
 		f.flush("big", 1)
 	}()
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		var n int
 		err := f.db.QueryRow(`SELECT count(*) FROM pg_locks, outbox_layout
 			WHERE locktype = 'advisory' AND NOT granted AND classid = (lock_space::bigint & 4294967295)::oid`).Scan(&n)
 		return err == nil && n == 1
-	}, 2*time.Minute, 5*time.Millisecond)
+	}, "the flush waits for the move")
 	_, err = tx.Exec("INSERT INTO outbox_tenant VALUES ('big', 1)")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
