@@ -33,6 +33,7 @@ func (w *weighing) Publish(ctx context.Context, msgs []event.Envelope) error {
 
 // A publication is bounded in bytes, however many rows wait: fresh ones, those behind a topic in trouble, and held ones.
 func TestPublicationIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
 	const rows, each, bound = 300, 10_000, 100_000
 	for _, kind := range []string{"fresh", "behind a topic in trouble", "held"} {
 		t.Run(kind, func(t *testing.T) {
@@ -87,6 +88,7 @@ func TestPublicationIsBoundedInBytes(t *testing.T) {
 
 // Held rows that may have killed a projector go together at first, and within the bound too.
 func TestHeldRowsOfAKilledProjectorAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const rows, each, bound = 60, 10_000, 100_000
 	_, err := f.db.Exec(`WITH row AS (
@@ -107,6 +109,7 @@ func TestHeldRowsOfAKilledProjectorAreBoundedInBytes(t *testing.T) {
 
 // A bound of fewer bytes than a worker has lanes is a bound.
 func TestSmallBoundInBytesIsABound(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for n := range 100 {
 		f.add(fmt.Sprint("k", n), "12345")

@@ -16,6 +16,7 @@ import (
 // The process's clock is wrong by ten minutes in either direction, seen from the database, whose functions are shifted
 // here. Leases keep others out for as long as they should, and what waits leaves when it should.
 func TestClockOfTheProcessDecidesNothing(t *testing.T) {
+	t.Parallel()
 	for _, shift := range []string{"-10 minutes", "10 minutes"} {
 		t.Run(shift, func(t *testing.T) {
 			f := newFixture(t)

@@ -90,6 +90,7 @@ func TestServerThatCrashesForgetsSettles(t *testing.T) {
 
 // A crash, as the server leaves the tables behind: the rows of forgotten settles are back, and the incarnation is gone.
 func TestRowsOfForgottenSettlesArePublishedAgain(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	cfg := quick()
 	cfg.Renew = 20 * time.Millisecond
@@ -114,6 +115,7 @@ func TestRowsOfForgottenSettlesArePublishedAgain(t *testing.T) {
 
 // While one worker waits for the answer to its look at the sequence, no other one fetches: the server may be another one by now.
 func TestNothingIsFetchedWhileALookIsUnanswered(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.countBeats()
 	answer := make(chan struct{})
@@ -148,6 +150,7 @@ func TestNothingIsFetchedWhileALookIsUnanswered(t *testing.T) {
 // Of a lane that changes hands the next owner fetches from where it is known to be empty. A row that was put below by hand
 // is nobody's until the reconciler finds it.
 func TestNextOwnerBeginsWhereTheLaneIsEmpty(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	cfg := quick()
 	cfg.Renew, cfg.CleanInterval = 20*time.Millisecond, -1

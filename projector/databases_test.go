@@ -72,6 +72,7 @@ func (p *pair) took(t *testing.T, source string) (events int) {
 
 // The keys and tenants of both are the same, and so are their lanes: nothing of one is taken for the other's.
 func TestOneProcessRelaysTwoDatabases(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	addMany(p.here, 0, 10)
 	addMany(p.there, 0, 20)
@@ -84,6 +85,7 @@ func TestOneProcessRelaysTwoDatabases(t *testing.T) {
 }
 
 func TestDatabaseThatGoesAwayStopsNoOther(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.here.run(p.projector(t))
 	addMany(p.here, 0, 5)
@@ -105,6 +107,7 @@ func TestDatabaseThatGoesAwayStopsNoOther(t *testing.T) {
 
 // A process that is started meanwhile relays the others, and this one when it is back.
 func TestDatabaseThatIsAwayAtTheStart(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	addMany(p.here, 0, 5)
 	addMany(p.there, 0, 5)

@@ -14,6 +14,7 @@ import (
 
 // Operators replay in small batches while the relay runs and rows are added: per key everything leaves in its order.
 func TestReplayOfManyWhileTheRelayRunsKeepsOrder(t *testing.T) {
+	t.Parallel()
 	const keys, rows = 12, 5
 	f := newFixture(t)
 	f.pub.refuse = func(event.Envelope) error { return messaging.Permanent(errors.New("never")) }

@@ -14,6 +14,7 @@ import (
 
 // A copy of a database carries the name of the installation that it was made from.
 func TestCopyOfADatabasePublishesNothing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.add("a", "a1")
 	at := func(name string) (*outbox.Store, *projector.Projector) {
@@ -59,6 +60,7 @@ func (f *fixture) beats(name string, more int) {
 
 // A projector that is refused, because it has the settings of another deployment, leaves all lanes to the others.
 func TestRefusedProjectorHasNoShareOfTheLanes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.countBeats()
 	f.run(f.deployed("right", "production"))
@@ -89,6 +91,7 @@ func TestRefusedProjectorHasNoShareOfTheLanes(t *testing.T) {
 // A name is introduced by a canary. Processes without a name may restart until the last one has ended; then the database has
 // the name.
 func TestNameIsIntroducedProcessByProcess(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	stopOld, stopOther := f.run(f.deployed("old", "")), f.run(f.deployed("other", ""))
 	f.owns("old", 32)

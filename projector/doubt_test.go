@@ -41,6 +41,7 @@ func (f *fixture) refused(keys ...string) {
 
 // Rows that somebody made due by hand although their keys wait for an operator stay where they are, and keep nobody busy.
 func TestDueRowsUnderADeadBlockAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.refused(f.neighbours()[:2]...)
 	_, err := f.db.Exec("UPDATE outbox_block SET state = 'dead'; UPDATE outbox_held SET retry_after = now()")
@@ -67,6 +68,7 @@ func TestDueRowsUnderADeadBlockAreLeftAlone(t *testing.T) {
 // An operator comes while a worker reads the blocks of a lane. The worker does not go on with those that it has seen until
 // then: a key that it does not know to be blocked would be overtaken.
 func TestBlocksThatChangeWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
 	for name, swap := range map[string]bool{"one": false, "the other": true} { // they are read in any order
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

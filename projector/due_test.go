@@ -14,6 +14,7 @@ import (
 
 // A projector that polls once an hour knows when what it holds is due.
 func TestWhatIsDueIsSentBetweenPolls(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var refusals atomic.Int32
 	f.pub.refuseWith(func(e event.Envelope) error {

@@ -87,6 +87,7 @@ func TestRenewalThatHangsLosesNoLane(t *testing.T) {
 
 // A server that is silent from the start is an error that says so.
 func TestAStartDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	wire := f.wire()
 	store := f.through(func(string, bool) { wire.hush() }, func(u *url.URL) { u.Host = wire.Listen })
@@ -103,6 +104,7 @@ func TestAStartDoesNotWaitForEver(t *testing.T) {
 // A database that is slow to answer is not asked by one worker while another still waits: the answers could be taken in the
 // wrong order, and look as if the sequence had gone back.
 func TestOneLookAtTheSequenceAtATime(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var looking sync.Mutex
 	var looks, together atomic.Int32

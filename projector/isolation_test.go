@@ -16,6 +16,7 @@ import (
 // A database whose transactions are stricter by default would refuse whatever waited for a lock: settles, and rows would be
 // published again and again. All that the relay, its keeping and its operators write is READ COMMITTED.
 func TestDefaultIsolationOfTheDatabaseIsNotTakenOver(t *testing.T) {
+	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			f := newFixture(t)

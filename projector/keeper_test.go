@@ -45,6 +45,7 @@ func (f *fixture) owns(name string, lanes int) {
 
 // Projectors that renew once an hour have the lanes of one that stopped, all the same; nothing else makes them beat.
 func TestLanesThatAreHandedBackAreTakenByABeatThatComesAtOnce(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.countBeats()
 	stop := f.run(f.keeping("first", time.Hour))
@@ -67,6 +68,7 @@ func TestLanesThatAreHandedBackAreTakenByABeatThatComesAtOnce(t *testing.T) {
 
 // Whoever has just started has its share as soon as those who had too much have given it back.
 func TestSurplusLanesAreTakenByABeatThatComesAtOnce(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.countBeats()
 	f.run(f.keeping("first", 20*time.Millisecond))
@@ -80,6 +82,7 @@ func TestSurplusLanesAreTakenByABeatThatComesAtOnce(t *testing.T) {
 
 // So it has if it hears of nothing.
 func TestSurplusLanesAreTakenBehindAPooler(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.run(f.keeping("first", 20*time.Millisecond))
 	f.owns("first", 64)
@@ -93,6 +96,7 @@ func TestSurplusLanesAreTakenBehindAPooler(t *testing.T) {
 // A heartbeat that is under way when a projector is told to stop must not come after its farewell: the others would leave
 // lanes to it until its lease ends.
 func TestABeatThatHasBegunEndsBeforeTheFarewell(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.countBeats()
 	busy, err := f.db.BeginTx(t.Context(), nil)

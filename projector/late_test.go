@@ -17,6 +17,7 @@ import (
 // While the database takes long over a statement, the lanes are lost. What comes after the statement is not published: the
 // next owner has done it.
 func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		statement string // what only this statement contains
 		before    func(f *fixture)

@@ -64,6 +64,7 @@ func (f *fixture) listener() int {
 
 // Each row comes when the one before it has been published and nothing is left to do but to sleep for an hour.
 func TestACommitOfAnotherProcessIsPublishedWithoutAPoll(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.run(f.projector(sleepy()))
 	f.listener()
@@ -78,6 +79,7 @@ func TestACommitOfAnotherProcessIsPublishedWithoutAPoll(t *testing.T) {
 
 // What is committed while nobody listens is announced to nobody. Here, nobody announces it at all.
 func TestAfterAReconnectThereIsOnePollAndThenTheProjectorListensAgain(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.run(f.projector(sleepy()))
 	other := f.another()
@@ -99,6 +101,7 @@ func TestAfterAReconnectThereIsOnePollAndThenTheProjectorListensAgain(t *testing
 }
 
 func TestBehindAPoolerPollingAloneDelivers(t *testing.T) {
+	t.Parallel()
 	for _, cfg := range []*outbox.Config{{Source: "test", Pooler: true}, {Source: "test", PollOnly: true}} {
 		f := newFixture(t)
 		if cfg.Pooler {

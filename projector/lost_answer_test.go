@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -10,11 +11,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
 // The connection breaks after a settle or a hold was sent and before its answer is back, again and again. Whatever the
 // database made of it, nothing is lost and no key is overtaken.
 func TestLostAnswersOfSettleAndHold(t *testing.T) {
+	for seed := range nightly.Seeds(t, 1, 3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { loseAnswers(t, seed) })
+	}
+}
+
+func loseAnswers(t *testing.T, seed uint64) {
 	f := newFixture(t)
 	wire := f.wire()
 	kinds := map[string]string{ // what only this statement contains
@@ -36,7 +45,7 @@ func TestLostAnswersOfSettleAndHold(t *testing.T) {
 			wire.loseAnswers()
 		}
 	}, func(u *url.URL) { u.Host = wire.Listen })
-	pub := newHarsh(f.pub, 10, 0)
+	pub := newHarsh(f.pub, throws(seed, 0), 10, 0)
 	cfg := quick()
 	cfg.MaxRetryAttempts, cfg.Workers, cfg.BatchSize = -1, 1, 20
 	cfg.RetryDelay, cfg.MaxRetryDelay = 20*time.Millisecond, 50*time.Millisecond
@@ -52,11 +61,11 @@ func TestLostAnswersOfSettleAndHold(t *testing.T) {
 	p := f.relay(pub, cfg, store)
 	f.run(p)
 
-	w := &writers{f: f, keys: 6}
+	w := &writers{f: f, dice: throws(seed, 1), keys: 6}
 	enough := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return min(lost["settle"], lost["hold"], lost["settle held"]) >= 6
+		return min(lost["settle"], lost["hold"], lost["settle held"]) >= nightly.N(4, 20)
 	}
 	for round := 0; !enough(); round++ {
 		require.Less(t, round, 1000)

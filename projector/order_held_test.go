@@ -15,6 +15,7 @@ import (
 // A row that has expired or must wait says nothing before the row in front of it under its key has left. Held or dead
 // earlier, it would block that one, which then waits behind its own successor.
 func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		later   event.AddOption
 		suspect bool
@@ -72,6 +73,7 @@ func (f *fixture) sequenceOf(name string) (seq int64) {
 
 // Of two rows of a key that both die, the second one is not dead before somebody has decided about the first.
 func TestRowsOfOneKeyDieOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.pub.refuse = func(e event.Envelope) error {
 		if e.Type == "too large" {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -39,7 +38,9 @@ func (d *dice) below(n int) int {
 	return d.rng.IntN(n)
 }
 
-func (d *dice) millis(n int) time.Duration { return time.Duration(d.below(n)) * time.Millisecond }
+func (d *dice) upTo(longest time.Duration) time.Duration { return time.Duration(d.below(int(longest))) }
+
+func (d *dice) millis(n int) time.Duration { return d.upTo(time.Duration(n) * time.Millisecond) }
 
 // departures is how events leave: published, for the first time, or discarded by an operator.
 type departures struct {
@@ -186,21 +187,17 @@ func (s *scribe) operate(left *departures) (discarded int, err error) {
 // other, and an operator who discards and replays, all at once. The events of each key leave in the order of their commits,
 // whether they are published or discarded, none leaves before its time, and no repair is needed at any moment.
 //
-// ORDER_SEED repeats what each writer writes, and what the broker and the operator decide one after the other. Which of their
+// A seed repeats what each writer writes, and what the broker and the operator decide one after the other. Which of their
 // decisions meets which event depends on who comes first, and is another one in each run.
 func TestEventsOfAKeyLeaveInOrderHoweverTheyLeave(t *testing.T) {
+	for seed := range nightly.Seeds(t, 1, 3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { leaveInOrder(t, seed) })
+	}
+}
+
+func leaveInOrder(t *testing.T, seed uint64) {
 	const writers = 4
-	each := 150
-	if os.Getenv("ENDURANCE_LONG") != "" {
-		each = 5000
-	}
-	seed := rand.Uint64()
-	if given := os.Getenv("ORDER_SEED"); given != "" {
-		var err error
-		seed, err = strconv.ParseUint(given, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("ORDER_SEED=%d", seed)
+	each := nightly.N(100, 2000)
 	f := newFixture(t)
 	require.NoError(t, f.store.EnsurePartitions(t.Context()))
 	operator, broker := throws(seed, 0), throws(seed, 1)

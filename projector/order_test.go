@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,22 +12,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
 // harsh is a publisher that refuses some messages and is slow with some calls.
 type harsh struct {
 	*recorder
 
+	dice    *dice
 	refused atomic.Int64
 	slow    time.Duration
 }
 
 var errNotNow = errors.New("not now")
 
-func newHarsh(r *recorder, refuseOneOf int, slow time.Duration) *harsh {
-	h := &harsh{recorder: r, slow: slow}
+func newHarsh(r *recorder, d *dice, refuseOneOf int, slow time.Duration) *harsh {
+	h := &harsh{recorder: r, dice: d, slow: slow}
 	r.refuseWith(func(event.Envelope) error {
-		if rand.IntN(refuseOneOf) > 0 {
+		if !d.oneOf(refuseOneOf) {
 			return nil
 		}
 		h.refused.Add(1)
@@ -38,8 +39,8 @@ func newHarsh(r *recorder, refuseOneOf int, slow time.Duration) *harsh {
 }
 
 func (h *harsh) Publish(ctx context.Context, msgs []event.Envelope) error {
-	if h.slow > 0 && rand.IntN(4) == 0 {
-		<-time.After(rand.N(h.slow))
+	if h.slow > 0 && h.dice.oneOf(4) {
+		<-time.After(h.dice.upTo(h.slow))
 	}
 	return h.recorder.Publish(ctx, msgs)
 }
@@ -85,8 +86,10 @@ func (r *recorder) distinct() int {
 
 // writers commits events of hot keys from several goroutines, some of them long after they got their numbers.
 type writers struct {
-	f    *fixture
-	keys int
+	f      *fixture
+	dice   *dice
+	keys   int
+	lateBy time.Duration // at most; 0: none commits late
 
 	mu        sync.Mutex
 	committed []string
@@ -115,18 +118,18 @@ func (w *writers) write(i int) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect after the commit
-	key := fmt.Sprint("k", rand.IntN(w.keys))
+	key := fmt.Sprint("k", w.dice.below(w.keys))
 	id, err := w.f.store.Add(ctx, tx, "order", []byte("x"), event.WithAggregate("order", key, 1), event.WithType("hot"))
 	if err != nil {
 		return err
 	}
 	late := false
-	if i%15 == 0 {
+	if i%15 == 0 && w.lateBy > 0 {
 		var seq int64
 		if err := tx.NewRaw("SELECT seq FROM outbox WHERE id = ?", id).Scan(ctx, &seq); err != nil {
 			return err
 		}
-		<-time.After(rand.N(600 * time.Millisecond)) // while others commit higher numbers
+		<-time.After(w.dice.upTo(w.lateBy)) // while others commit higher numbers
 		late = w.f.pub.highest() > seq
 	}
 	if err := tx.Commit(); err != nil {
@@ -156,6 +159,12 @@ func (f *fixture) vanish(name string) error {
 // Hot keys, two projectors that take lanes from each other in the middle of batches, refusals, and transactions that
 // commit late, all at once. It proves something only if each of these happened.
 func TestOrderUnderTakeoversHoldsAndLateCommits(t *testing.T) {
+	for seed := range nightly.Seeds(t, 1, 3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { orderUnderTakeovers(t, seed) })
+	}
+}
+
+func orderUnderTakeovers(t *testing.T, seed uint64) {
 	f := newFixture(t)
 	_, err := f.db.Exec(`
 		CREATE TABLE takeover (lane smallint);
@@ -163,7 +172,7 @@ func TestOrderUnderTakeoversHoldsAndLateCommits(t *testing.T) {
 		CREATE TRIGGER note_takeover AFTER UPDATE ON outbox_lane FOR EACH ROW
 			WHEN (OLD.owner <> NEW.owner) EXECUTE FUNCTION note_takeover()`)
 	require.NoError(t, err)
-	pub := newHarsh(f.pub, 15, 150*time.Millisecond)
+	pub := newHarsh(f.pub, throws(seed, 0), 15, 150*time.Millisecond)
 	names := []string{"one", "two"}
 	for _, name := range names {
 		cfg := quick()
@@ -173,11 +182,12 @@ func TestOrderUnderTakeoversHoldsAndLateCommits(t *testing.T) {
 		f.run(p)
 	}
 
-	w := &writers{f: f, keys: 100}
+	each := nightly.N(75, 150)
+	w := &writers{f: f, dice: throws(seed, 1), keys: 100, lateBy: 400 * time.Millisecond}
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		w.run(8, 150)
+		w.run(8, each)
 	}()
 	for round := 0; ; round++ {
 		select {
@@ -190,7 +200,7 @@ func TestOrderUnderTakeoversHoldsAndLateCommits(t *testing.T) {
 		}
 		break
 	}
-	require.Len(t, w.committed, 8*150)
+	require.Len(t, w.committed, 8*each)
 	f.eventually("all are sent", func() bool { return f.pub.distinct() == len(w.committed) })
 	f.pub.requireOrder(t, w.committed)
 

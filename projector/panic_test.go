@@ -15,6 +15,7 @@ import (
 
 // Wherever a step of a loop panics, that loop and all the others go on.
 func TestPanicEndsNoLoop(t *testing.T) {
+	t.Parallel()
 	for name, statement := range map[string]string{ // what only this statement contains
 		"publish":     "",
 		"heartbeat":   "INSERT INTO outbox_projector",

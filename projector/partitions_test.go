@@ -8,6 +8,7 @@ import (
 
 // Somebody reads the published rows for long, so no partition can be made. What is to be published is published.
 func TestRunOncePublishesBesideALongReader(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	tx, err := f.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)

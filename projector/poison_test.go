@@ -15,6 +15,7 @@ import (
 // Whichever row of its key is the bad one: what is in front of it leaves, what is behind it waits until the bad one is
 // replayed or discarded, and other keys do not notice.
 func TestPoisonAnywhereInItsKey(t *testing.T) {
+	t.Parallel()
 	const rows = 5
 	for name, bad := range map[string]int{"head": 0, "middle": 2, "tail": rows - 1} {
 		for _, replay := range []bool{true, false} {

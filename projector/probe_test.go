@@ -107,6 +107,7 @@ func (s *swamp) state() (alone [][]string, mixed, hanging int) {
 // A topic that hangs is found out once, by each worker at most. From then on one row of it is tried alone from time to
 // time, and nothing else waits for that. When it takes that row, everything is sent, in order.
 func TestHangingTopicIsProbedAlone(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := newSwamp(f.pub)
 	log := &chronicle{}
@@ -138,6 +139,7 @@ func TestHangingTopicIsProbedAlone(t *testing.T) {
 
 // While a probe hangs, every lane goes on, that of the probe as well, and there is no other probe.
 func TestProbeHoldsUpNoLane(t *testing.T) {
+	t.Parallel()
 	for name, held := range map[string]bool{"fresh": false, "held": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -195,6 +197,7 @@ func (f *fixture) holdAll() {
 // What a probe hears of its own row alone says nothing of the topic: the next row is tried at once. What needs no broker,
 // because it has expired or waits for its time, is moved out of the way.
 func TestProbeOfARowThatCannotBeSent(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var down sync.Map
 	down.Store("down", true)
@@ -228,6 +231,7 @@ func TestProbeOfARowThatCannotBeSent(t *testing.T) {
 
 // A projector that is told to stop waits for its probe before it gives its lanes away: the next owner may send that row.
 func TestProbeEndsBeforeItsLaneIsHandedBack(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := newSwamp(f.pub)
 	s.shallow = true
@@ -261,6 +265,7 @@ func TestProbeEndsBeforeItsLaneIsHandedBack(t *testing.T) {
 
 // Held rows are passed by as well, behind more rows of a topic in trouble than a look sees, all due at the same time.
 func TestHeldRowsOfATopicInTroubleStarveNoOther(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.pub.refuse = func(e event.Envelope) error {
 		if e.Topic == "down" {
@@ -287,6 +292,7 @@ func TestHeldRowsOfATopicInTroubleStarveNoOther(t *testing.T) {
 // While a row is on its way to try a topic, the server crashes and gives the row's number to another one. That one is published,
 // and not taken for the row that was.
 func TestProbeSettlesNothingOnAnotherServer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.add("a", "first")
 	calls, crashed := 0, make(chan struct{})

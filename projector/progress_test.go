@@ -11,6 +11,7 @@ import (
 )
 
 func TestProgressTellsWhetherTheRelayGetsOn(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	cfg := quick()
 	cfg.Renew = 10 * time.Millisecond // it comes round all the time

@@ -33,6 +33,7 @@ func TestProjectorThatHasEndedIsForgottenByItsStores(t *testing.T) {
 }
 
 func TestRunOncePublishesInOrderPerKey(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for n := range 50 {
 		for key := range 20 {
@@ -54,6 +55,7 @@ func TestRunOncePublishesInOrderPerKey(t *testing.T) {
 }
 
 func TestRefusedRowHoldsItsKeyOnly(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	refusals := 0
 	f.pub.refuse = func(e event.Envelope) error {
@@ -74,6 +76,7 @@ func TestRefusedRowHoldsItsKeyOnly(t *testing.T) {
 }
 
 func TestDeadRowBlocksItsKeyUntilReplayed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.pub.refuse = func(e event.Envelope) error {
 		if e.Type == "a1" {
@@ -102,6 +105,7 @@ func TestDeadRowBlocksItsKeyUntilReplayed(t *testing.T) {
 }
 
 func TestAttemptsEndInDead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.pub.refuse = func(event.Envelope) error { return errors.New("no") }
 	f.add("a", "a1")
@@ -116,6 +120,7 @@ func TestAttemptsEndInDead(t *testing.T) {
 }
 
 func TestOutageSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
 	for name, outage := range map[string]error{
 		"broker": messaging.ErrBrokerDown, "unknown": messaging.ErrUnknown,
 		"topic": &messaging.TopicError{Topic: "order", Err: errors.New("terminated")},
@@ -157,6 +162,7 @@ func (g *gate) Publish(ctx context.Context, msgs []event.Envelope) error {
 }
 
 func TestAllFiveStatusesOfARunningRelay(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.pub.refuse = func(e event.Envelope) error {
 		switch e.Type {
@@ -192,6 +198,7 @@ func TestAllFiveStatusesOfARunningRelay(t *testing.T) {
 }
 
 func TestLanesAreSharedAndHandedBack(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	cfg := quick()
 	cfg.Lease, cfg.Renew, cfg.PublishTimeout = 4e9, 50e6, 1e9
@@ -219,6 +226,7 @@ func TestLanesAreSharedAndHandedBack(t *testing.T) {
 
 // Events of one ordering key that go to different topics leave one after the other, also while a topic is in trouble.
 func TestPausedTopicIsNotOvertakenUnderItsKeys(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.pub.refuse = func(e event.Envelope) error {
 		if e.Topic == "down" {
@@ -246,6 +254,7 @@ func TestPausedTopicIsNotOvertakenUnderItsKeys(t *testing.T) {
 
 // An error of one message that wraps the end of some context is about that message, not about the broker.
 func TestHandlersOwnTimeoutCostsAttempts(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.pub.refuse = func(event.Envelope) error { return fmt.Errorf("call a service: %w", context.DeadlineExceeded) }
 	f.add("a", "a1")
@@ -256,6 +265,7 @@ func TestHandlersOwnTimeoutCostsAttempts(t *testing.T) {
 }
 
 func TestHeldRowThatExpiredIsDead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var calls int
 	f.pub.refuse = func(event.Envelope) error { calls++; return errors.New("not now") }
@@ -272,6 +282,7 @@ func TestHeldRowThatExpiredIsDead(t *testing.T) {
 
 // A standby took over that had not seen the last numbers: they are given out again, below the cursors of the lanes.
 func TestNumbersThatAreGivenOutAgain(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	p := f.projector(quick())
 	f.run(p)
@@ -289,6 +300,7 @@ func TestNumbersThatAreGivenOutAgain(t *testing.T) {
 
 // Of a key whose events go to one place, to another and to the first one again, none may be sent before the one in front.
 func TestKeyThatComesBackToAPlace(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for i, route := range []string{"here", "there", "here", "there"} {
 		f.add("a", fmt.Sprint("a", i), event.WithRoutingKey(route))

@@ -13,6 +13,7 @@ import (
 // A projector dies in the middle of a batch: before the broker has it, or after, and before that is written down. Its
 // successor sends all of it: nothing is lost, and what the broker has twice has the same id both times.
 func TestKilledBeforeAndAfterTheReceipt(t *testing.T) {
+	t.Parallel()
 	for name, copies := range map[string]int{"before": 1, "after": 2} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

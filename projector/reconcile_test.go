@@ -4,19 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
 
 // A row that waits for a head which is gone leaves without anybody's help, and the order of its key stays.
 func TestProjectorReconciles(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.pub.refuse = func(e event.Envelope) error {
 		if e.Type == "a1" {
@@ -45,10 +46,16 @@ func TestProjectorReconciles(t *testing.T) {
 // Two projectors, refusals, dead letters and operators: whatever the moment, nothing looks wrong, and the lanes of a
 // pass that found nothing were not touched.
 func TestReconcileFindsNothingWrongBesideBusyProjectors(t *testing.T) {
+	for seed := range nightly.Seeds(t, 1, 3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { reconcileBesideProjectors(t, throws(seed, 0)) })
+	}
+}
+
+func reconcileBesideProjectors(t *testing.T, d *dice) {
 	f := newFixture(t)
 	require.NoError(t, f.store.EnsurePartitions(t.Context()))
 	f.pub.refuse = func(event.Envelope) error {
-		switch n := rand.IntN(20); {
+		switch n := d.below(20); {
 		case n == 0:
 			return messaging.Permanent(errNotNow)
 		case n < 4:
@@ -63,7 +70,7 @@ func TestReconcileFindsNothingWrongBesideBusyProjectors(t *testing.T) {
 		f.run(f.projector(cfg))
 	}
 	by := outbox.By{Actor: "ann", Reason: "a test"}
-	const n = 1500
+	n := nightly.N(500, 1500)
 	passes, dead, held := 0, 0, 0
 	for i := range n {
 		f.add(fmt.Sprint(i%40), fmt.Sprint(i))

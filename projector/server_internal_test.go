@@ -23,6 +23,7 @@ func (c *counter) Publish(_ context.Context, msgs []event.Envelope) error {
 // A search beyond a backlog goes on for long. Each part of it asks which server there is, and ends if the cursors do not hold
 // there.
 func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
+	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Outbox)
 	store := outbox.NewStore(db.DB, &outbox.Config{Source: "test"})
 	pub := &counter{}

@@ -117,6 +117,7 @@ func (f *fixture) requireUnspent(rows int) {
 // A topic that hangs looks like a broker that is away when a call has nothing else. Others are served all the same, even
 // if whole batches from the heads of the lanes belong to the one that hangs.
 func TestSilentTopicStarvesNoOther(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const silent = 64 * 40 // some batches
 	f.fill(silent, "big", "down", "big")
@@ -135,6 +136,7 @@ func TestSilentTopicStarvesNoOther(t *testing.T) {
 // A topic that was silent for several calls is at the heads of all lanes. Another topic whose events come only then is served all
 // the same.
 func TestSilentTopicStarvesNoOtherThatComesLater(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.fill(64*5, "big", "down", "big")
 	m, _ := f.mutely(64, "down")
@@ -149,6 +151,7 @@ func TestSilentTopicStarvesNoOtherThatComesLater(t *testing.T) {
 
 // Where the broker gives receipts for others in the same call, there is no doubt.
 func TestSilentTopicAmongOthers(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.fill(64, "big", "down", "big")
 	f.fill(64, "small", "up", "small")
@@ -162,6 +165,7 @@ func TestSilentTopicAmongOthers(t *testing.T) {
 
 // A broker that is away is no trouble of any topic: nobody knows better, so none is paused for longer and longer.
 func TestSilentBrokerPausesNoTopic(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.fill(2000, "big", "one", "big")
 	f.fill(2000, "small", "two", "small")
@@ -176,6 +180,7 @@ func TestSilentBrokerPausesNoTopic(t *testing.T) {
 // What is only held back behind a refused message says nothing about its topic, nor about the broker: neither is left alone,
 // and the worker goes on at once. Here two tenants' orders of one number share a routing key.
 func TestWhatIsBehindARefusedRowIsNoSilence(t *testing.T) {
+	t.Parallel()
 	for name, other := range map[string]string{"receipts of another topic": "up", "no receipt at all": ""} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

@@ -52,6 +52,7 @@ func TestRowsThatCannotLeaveStarveNoOther(t *testing.T) {
 
 // Many held rows have expired. They are dead at once, and a row behind them waits for one look after the other and no pause.
 func TestExpiredRowsDelayNoOther(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const expired = 5 * outbox.MaxDue
 	hold := func(n int, name, until string) {
@@ -75,6 +76,7 @@ func TestExpiredRowsDelayNoOther(t *testing.T) {
 // An operator discards the dead letters of many keys at once. What is published meanwhile does not wait until all of their
 // blocks are lifted.
 func TestDiscardOfManyKeysDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const keys = 3000
 	_, err := f.db.Exec(`WITH row AS (
@@ -102,6 +104,7 @@ func TestDiscardOfManyKeysDelaysNoOther(t *testing.T) {
 
 // One row of a batch that nobody will ever take costs the others nothing, not even a second call.
 func TestOneBadRowOfAHundred(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	var calls atomic.Int64
 	f.pub.refuse = func(e event.Envelope) error {
@@ -127,6 +130,7 @@ func TestOneBadRowOfAHundred(t *testing.T) {
 
 // A row that somebody else wrote, with metadata that we would never write, costs the others nothing and is sent as well.
 func TestRowOfAnotherHand(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for n := range 100 {
 		f.add(fmt.Sprint("k", n), fmt.Sprint("e", n))

@@ -91,6 +91,7 @@ func has(msgs []event.Envelope, name string) bool {
 }
 
 func TestRowThatKillsItsProjectorsIsDeadAndNoOther(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		held bool
@@ -138,6 +139,7 @@ func TestRowThatKillsItsProjectorsIsDeadAndNoOther(t *testing.T) {
 
 // A projector that is killed for other reasons, again and again in the middle of a publication, accuses nobody for good.
 func TestRowsOfKilledProjectorsAreNotAccused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for n := range 40 {
 		f.add(fmt.Sprintf("k%d", n), fmt.Sprintf("e%d", n))
@@ -161,6 +163,7 @@ func TestRowsOfKilledProjectorsAreNotAccused(t *testing.T) {
 
 // An outage is survived by the process, so it accuses nobody, however often the process is started anew in it.
 func TestOutageAccusesNobody(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.add("a", "a1")
 	f.crash(0, quick(), func([]event.Envelope) bool { return true })
@@ -177,6 +180,7 @@ func TestOutageAccusesNobody(t *testing.T) {
 }
 
 func TestContinueAfterDead(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		attempts int
@@ -221,6 +225,7 @@ func lanes() (out []int16) {
 
 // A row that this process has sent alone and lived is acquitted, even if the database does not take what became of it.
 func TestFailedSettleAccusesNobody(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.add("a", "innocent")
 	_, err := f.db.Exec(`
@@ -251,6 +256,7 @@ func TestFailedSettleAccusesNobody(t *testing.T) {
 // A suspect waits for what is in front of it under its key, also if that is none any more: it was sent alone, nobody knows
 // what became of it, and the next time the broker does not take it.
 func TestSuspectWaitsForWhatIsInFrontOfIt(t *testing.T) {
+	t.Parallel()
 	for name, second := range map[string]error{"refused": errors.New("no"), "topic": &messaging.TopicError{Topic: "order", Err: errors.New("fenced")}} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -296,6 +302,7 @@ const deadOwner = `UPDATE outbox_lane l SET owner = 'dead', lease_until = now() 
 
 // What a vanished projector had on its way, and what was due when it vanished, takes its successor no longer than other rows.
 func TestSuspectsGoTogetherAtFirst(t *testing.T) {
+	t.Parallel()
 	for _, held := range []bool{false, true} {
 		t.Run(fmt.Sprintf("held %t", held), func(t *testing.T) {
 			f := newFixture(t)
@@ -324,6 +331,7 @@ func TestSuspectsGoTogetherAtFirst(t *testing.T) {
 
 // A worker that has to leave its suspects, because another one sends some, goes on as soon as that is over.
 func TestSuspectsOfOneWorkerDoNotMakeAnotherSleep(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const rows = 40
 	for n := range rows {

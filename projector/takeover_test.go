@@ -3,7 +3,6 @@ package projector_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -39,6 +39,7 @@ func counter(t *testing.T, r metric.Reader, name string) (sum int64) {
 // A projector that hangs in the broker for longer than its lease finds its lanes taken: what it settles then is fenced,
 // and what it had on the way is sent a second time, under the same id.
 func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	g := &gate{recorder: f.pub, entered: make(chan struct{}, 1), open: make(chan struct{})}
 	id := f.add("a", "slow")
@@ -70,6 +71,7 @@ func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
 // A projector that renews once an hour takes the lanes of another when their leases end, not at its next renewal. The other
 // may have said that it is alive and not have come to renew them.
 func TestLanesAreTakenWhenTheirLeasesEnd(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ seen, lease time.Duration }{
 		"seen for longer":   {time.Second, 500 * time.Millisecond},
 		"leased for longer": {500 * time.Millisecond, time.Second},
@@ -94,6 +96,12 @@ func TestLanesAreTakenWhenTheirLeasesEnd(t *testing.T) {
 // Writers that hold their rows for a while before they commit, or roll back, while a relay with a low-water mark runs:
 // what was committed is sent, all of it and nothing else, in order per key.
 func TestLateCommitsAreNotSkipped(t *testing.T) {
+	for seed := range nightly.Seeds(t, 1, 3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { commitLate(t, throws(seed, 0)) })
+	}
+}
+
+func commitLate(t *testing.T, d *dice) {
 	f := newFixture(t)
 	cfg := quick()
 	cfg.BatchSize = 20
@@ -112,10 +120,10 @@ func TestLateCommitsAreNotSkipped(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if rand.IntN(2) == 0 {
-			<-time.After(time.Duration(rand.IntN(300)) * time.Millisecond) // while others commit higher numbers
+		if d.oneOf(2) {
+			<-time.After(d.upTo(300 * time.Millisecond)) // while others commit higher numbers
 		}
-		if rand.IntN(10) == 0 {
+		if d.oneOf(10) {
 			return tx.Rollback()
 		}
 		mu.Lock()
@@ -126,7 +134,7 @@ func TestLateCommitsAreNotSkipped(t *testing.T) {
 	var writers errgroup.Group
 	for writer := range 6 {
 		writers.Go(func() error {
-			for n := range 40 {
+			for n := range nightly.N(15, 40) {
 				if err := write(fmt.Sprintf("w%d-%d", writer, n%5), int64(n+1)); err != nil {
 					return err
 				}
@@ -149,6 +157,7 @@ func TestLateCommitsAreNotSkipped(t *testing.T) {
 // A settle that is refused puts its lane in doubt. The rest of the pass goes on with the other lanes: here a held row is published
 // before the next fetch.
 func TestLaneInDoubtStopsNoOther(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 		VALUES (gen_random_uuid(), now(), 3, 'a', 'order', 'held too', 'test', 'x'), (gen_random_uuid(), now(), 4, 'a', 'order', 'held', 'test', 'x')`)

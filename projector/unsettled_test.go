@@ -60,6 +60,7 @@ func failuresOf(n *atomic.Int32) *slog.Logger {
 
 // While published rows cannot be moved to the archive, they are not published once more.
 func TestRowsThatCannotBeSettledArePublishedOnce(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"fresh", "held"} {
 		t.Run(kind, func(t *testing.T) {
 			f := newFixture(t)
@@ -96,6 +97,7 @@ func TestRowsThatCannotBeSettledArePublishedOnce(t *testing.T) {
 // A projector that ends while nothing can be settled hands its lanes on; its successor knows of nothing, and publishes what
 // was not settled once more, once.
 func TestRowsThatCannotBeSettledAreHandedOn(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	empty := f.fillDisk()
 	var committed []string
@@ -144,6 +146,7 @@ func (s *speechless) Publish(ctx context.Context, msgs []event.Envelope) error {
 
 // What brings no receipt may be stored all the same. It is tried with a row of each lane until a receipt comes.
 func TestTriesWithoutAReceiptAreSmall(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	const rows = 3000
 	f.fill(rows, "big", "one", "big")
