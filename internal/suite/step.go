@@ -44,6 +44,11 @@ func nightlySteps(ctx context.Context, seed string) ([]step, error) {
 			what: "all packages at full size, with the race detector", env: env,
 			args: goTest("-race", "-tags=nightly", "-count=1", "-timeout=3h", "-p=2", everything),
 		},
+		{
+			// Some of its tests make pulsar-client-go race with itself, and are not built with the race detector.
+			what: "messaging/pulsar without the race detector", env: env,
+			args: goTest("-tags=nightly", "-count=1", "-timeout=1h", "./messaging/pulsar"),
+		},
 	}, fuzz...), err
 }
 
