@@ -63,7 +63,7 @@ func visitTables(ctx context.Context, store *outbox.Store) error {
 	_, renew := store.Renew(ctx, leases, time.Minute)
 	_, blocks := store.Blocks(ctx, numbers)
 	_, _, due := store.Due(ctx, numbers, 0)
-	_, _, next := store.NextDue(ctx, numbers, time.Second)
+	_, next := store.NextDue(ctx, numbers, time.Time{})
 	_, settle := store.Settle(ctx, leases, []outbox.RowID{{Lane: numbers[0], Seq: 0}}) // nobody's
 	errs := []error{renew, blocks, due, next, settle}
 	for _, quota := range []int32{32, 128, outbox.MaxFetch} { // each has a statement of its own

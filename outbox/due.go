@@ -126,18 +126,32 @@ func (s *Store) PickDue(ctx context.Context, ids []RowID, bytes int64) ([]Held, 
 
 // nextDue looks at one index entry per lane.
 const nextDue = `
-SELECT extract(epoch FROM min(h.retry_after) - clock_timestamp())::float8
+SELECT extract(epoch FROM min(h.retry_after) - clock_timestamp())::float8, clock_timestamp()
 FROM unnest($1::smallint[]) c(lane) CROSS JOIN LATERAL (
 	SELECT retry_after FROM {schema}.outbox_held h
-	WHERE h.lane = c.lane AND h.retry_after > (SELECT clock_timestamp() - $2 * interval '1 second')
-		AND h.retry_after < 'infinity' ORDER BY h.retry_after LIMIT 1) h`
+	WHERE h.lane = c.lane AND h.retry_after > $2::timestamptz AND h.retry_after < 'infinity'
+	ORDER BY h.retry_after LIMIT 1) h`
 
-// NextDue returns how long it is until the next held row of the lanes becomes due, and whether there is one. Rows that
-// became due within the time since the caller looked for them with [Store.Due] count; the answer then is not positive.
-func (s *Store) NextDue(ctx context.Context, lanes []int16, since time.Duration) (time.Duration, bool, error) {
-	var seconds *float64
-	if err := s.sql.QueryRow(ctx, s.db, nextDue, []any{lanes, since.Seconds()}, &seconds); err != nil || seconds == nil {
-		return 0, false, wrap("find the next due row", err)
+// Upcoming is when the next held row of some lanes becomes due.
+type Upcoming struct {
+	Some  bool          // a row becomes due
+	In    time.Duration // until then; not positive: it is due already
+	Asked time.Time     // when that was found out, by the clock of the database
+}
+
+// NextDue says when the next held row of the lanes becomes due. Rows count that became due after a moment of the database's clock.
+// Give it Asked of the question before the last [Store.Due], or the zero time: what became due between Due and this question must
+// not be left out, however long the two were on their way.
+func (s *Store) NextDue(ctx context.Context, lanes []int16, after time.Time) (Upcoming, error) {
+	var (
+		next    Upcoming
+		seconds *float64
+	)
+	if err := s.sql.QueryRow(ctx, s.db, nextDue, []any{lanes, after}, &seconds, &next.Asked); err != nil {
+		return Upcoming{}, wrap("find the next due row", err)
 	}
-	return time.Duration(*seconds * float64(time.Second)), true, nil
+	if seconds != nil {
+		next.Some, next.In = true, time.Duration(*seconds*float64(time.Second))
+	}
+	return next, nil
 }

@@ -68,26 +68,23 @@ func TestNextDueCountsWhatCameSinceTheLastLook(t *testing.T) {
 	f := newFixture(t, nil)
 	f.add("key", "e")
 	row := f.fetch()[0]
-	lanes := []int16{row.Lane}
-	none := func(since time.Duration) bool {
+	next := func(after time.Time) outbox.Upcoming {
 		t.Helper()
-		_, some, err := f.NextDue(t.Context(), lanes, since)
+		next, err := f.NextDue(t.Context(), []int16{row.Lane}, after)
 		require.NoError(t, err)
-		return !some
+		return next
 	}
-	require.True(t, none(time.Hour), "nothing is held")
+	require.False(t, next(time.Time{}).Some, "nothing is held")
 
 	lease := f.leases[row.Lane]
 	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Wait: time.Hour, Error: "no"}}))
-	next, some, err := f.NextDue(t.Context(), lanes, 0)
-	require.NoError(t, err)
-	require.True(t, some)
-	require.InDelta(t, time.Hour, next, float64(10*time.Minute))
+	first := next(time.Time{})
+	require.True(t, first.Some)
+	require.InDelta(t, time.Hour, first.In, float64(10*time.Minute))
 
 	require.NoError(t, f.RetryHeld(t.Context(), lease, 0, row.Sequence, -time.Minute, "no"))
-	require.True(t, none(0), "it was due before the last look")
-	next, some, err = f.NextDue(t.Context(), lanes, time.Hour)
-	require.NoError(t, err)
-	require.True(t, some)
-	require.LessOrEqual(t, next, time.Duration(0))
+	require.False(t, next(first.Asked).Some, "it was due before the last question")
+	due := next(first.Asked.Add(-time.Hour))
+	require.True(t, due.Some)
+	require.LessOrEqual(t, due.In, time.Duration(0))
 }

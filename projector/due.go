@@ -14,6 +14,7 @@ type dueTime struct {
 	last  time.Time // when it looked
 	known bool
 	next  time.Time // if known: when the next one becomes due; zero: there is none
+	asked time.Time // of the database, when it was last asked for the next one
 }
 
 // isToBeChecked: something is due, or the last look is longer ago than every.
@@ -32,12 +33,14 @@ func (w *worker) untilDue(ctx context.Context) (time.Duration, error) {
 	if !w.due.known && !w.due.last.IsZero() { // else the lanes were not ready for a look
 		ctx, cancel := w.r.bounded(ctx)
 		defer cancel()
-		next, ok, err := w.r.store.NextDue(ctx, w.numbers(), time.Since(w.due.last))
+		// The last look came after the question before. What is due since that question and was left alone costs one look more.
+		next, err := w.r.store.NextDue(ctx, w.numbers(), w.due.asked)
 		if err != nil {
 			return 0, err
 		}
-		if w.due.known, w.due.next = true, (time.Time{}); ok {
-			w.due.next = time.Now().Add(max(next, 0) + time.Millisecond)
+		w.due.known, w.due.next, w.due.asked = true, time.Time{}, next.Asked
+		if next.Some {
+			w.due.next = time.Now().Add(max(next.In, 0) + time.Millisecond)
 		}
 	}
 	if w.due.next.IsZero() {

@@ -37,6 +37,31 @@ func TestWhatIsDueIsSentBetweenPolls(t *testing.T) {
 	}
 }
 
+// A row becomes due after the look for such rows, while the question when the next one is due is on its way for long.
+func TestRowThatBecomesDueDuringTheQuestionIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var asked, refused atomic.Bool
+	store := f.through(func(statement string, _ bool) {
+		if strings.Contains(statement, "min(h.retry_after)") && refused.Load() && asked.CompareAndSwap(false, true) {
+			<-time.After(time.Second) // a slow question: longer than the row waits, and than the look took
+		}
+	}, nil)
+	f.pub.refuseWith(func(event.Envelope) error {
+		if refused.CompareAndSwap(false, true) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	cfg := sleepy()
+	cfg.Workers, cfg.CleanInterval = 1, -1
+	cfg.RetryDelay, cfg.MaxRetryDelay = 300*time.Millisecond, 300*time.Millisecond
+	f.run(f.relay(f.pub, cfg, store))
+	f.add("a", "e")
+	store.Wake()
+	f.eventually("it is published", f.published("e"))
+}
+
 // Rows that come one by one cost a fetch and a settle each: nobody asks the database again and again whether there is more,
 // or whether something held has become due.
 func TestACommitCostsOneFetch(t *testing.T) {
