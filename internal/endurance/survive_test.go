@@ -36,9 +36,8 @@ func TestConsumersAreKilledAndScaled(t *testing.T) {
 // Consumers are frozen for longer than every lease, and the broker is killed: one that misses those who are silent for 10 to
 // 15 seconds, of the test's own.
 func TestConsumersAreFrozenAndTheirBrokerIsKilled(t *testing.T) {
-	t.Setenv("PULSAR_URL", "")
 	server, err := devenv.Pulsar(t.Context(), &devenv.Options{
-		StartTimeout: 10 * time.Minute, PulsarSettings: map[string]string{"keepAliveIntervalSeconds": "5"},
+		Own: true, PulsarSettings: map[string]string{"keepAliveIntervalSeconds": "5"},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })

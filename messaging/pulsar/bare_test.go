@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,8 +46,8 @@ func (m pb) text(field protowire.Number, s string) pb { return m.bytes(field, []
 
 // properties are key-value pairs.
 func (m pb) properties(field protowire.Number, properties map[string]string) pb {
-	for name, value := range properties {
-		m = m.bytes(field, pb{}.text(1, name).text(2, value))
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		m = m.bytes(field, pb{}.text(1, name).text(2, properties[name]))
 	}
 	return m
 }

@@ -50,7 +50,7 @@ func config(n *pulsartest.Namespace) *Config {
 }
 
 // hang is what takes longer than anything that works.
-const hang = 2 * time.Minute
+const hang = 5 * time.Minute
 
 // connect connects to a namespace and closes with the test. What is published waits for the admin API for as long as that
 // takes: what a test expects of the first look must not depend on the machine.

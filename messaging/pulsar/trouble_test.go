@@ -110,6 +110,8 @@ func TestTopicInTroubleUnderLoad(t *testing.T) {
 			require.Zero(t, r.spy.confirmedNow("bad"), "what was handed over since then")
 			r.requireReceipts()
 			t.Logf("in trouble: %s", r.spy.summary())
+			r.spy.begin()
+			r.eventually("each call ends while the trouble lasts", func() bool { return r.spy.earlierOnes() == 0 })
 
 			var before []message
 			if !s.gone {

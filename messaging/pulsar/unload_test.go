@@ -38,27 +38,37 @@ func unloadUnderLoad(t *testing.T, n *pulsartest.Namespace) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
-	const keys, perKey, unloads = 10, 100, 8
+	const keys, perKey, unloads, sentBetween = 10, 100, 8, 200
 	out := &relay{broker: b, deadline: 2 * time.Second, waiting: series("order", keys, perKey), down: map[string]int{}}
 	var operator sync.WaitGroup
-	unloaded := make(chan struct{})
+	more, unloaded := make(chan struct{}, 1), make(chan struct{})
 	operator.Go(func() {
 		defer close(unloaded)
 		for range unloads {
+			select {
+			case <-more: // something was sent since the last one
+			case <-ctx.Done():
+			}
 			if err := n.Admin(ctx, http.MethodPut, "/persistent/"+n.Name+"/order/unload", ""); err != nil {
 				t.Error(err)
 				return
 			}
-			<-time.After(200 * time.Millisecond) // the spacing of the unloads: something is sent between them
 		}
 	})
-	busy, committed := true, perKey
+	busy, committed, noted := true, perKey, 0
 	for busy || len(out.waiting) > 0 {
 		if busy && len(out.waiting) < 2*keys {
 			out.waiting = append(out.waiting, series("order", keys, committed+perKey)[keys*committed:]...)
 			committed += perKey
 		}
 		require.NoError(t, out.round(ctx))
+		if out.confirmed-noted > sentBetween {
+			select {
+			case more <- struct{}{}:
+				noted = out.confirmed
+			default: // an unload is due already
+			}
+		}
 		select {
 		case <-unloaded:
 			busy = false
