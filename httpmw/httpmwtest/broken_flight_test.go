@@ -84,7 +84,7 @@ func withClient(inside func(client context.Context, w http.ResponseWriter, r *ht
 // leases is a proxy that makes all leases end then.
 func leases(end string) fault {
 	return answers(func(s *service, _ *http.Request, _ *httptest.ResponseRecorder) {
-		_, _ = s.db.Exec("UPDATE idempotency_keys SET locked_until = " + end + " WHERE state = 'claimed'")
+		s.exec("UPDATE idempotency_keys SET locked_until = " + end + " WHERE state = 'claimed'")
 	})
 }
 
@@ -121,7 +121,7 @@ func brokenFlights() map[string][]broken {
 			inFlight("to come again at once", func(a *httptest.ResponseRecorder) { a.Header().Set("Retry-After", "0") }, "Retry-After"),
 			{"not to come again", promising("key-in-progress", false), "whether the problem is retryable"},
 			{"forgets the answer", answers(func(s *service, _ *http.Request, _ *httptest.ResponseRecorder) {
-				_, _ = s.db.Exec("DELETE FROM idempotency_keys")
+				s.exec("DELETE FROM idempotency_keys")
 			}), "executed again, or changed"},
 		},
 		"another content in flight": {

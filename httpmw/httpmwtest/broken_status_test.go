@@ -15,12 +15,12 @@ func brokenStatuses() map[string][]broken {
 		"answers that stay the same are kept": {
 			{"success only", answers(func(s *service, _ *http.Request, a *httptest.ResponseRecorder) {
 				if a.Code >= http.StatusBadRequest {
-					_, _ = s.db.Exec("DELETE FROM idempotency_keys WHERE status >= 400")
+					s.exec("DELETE FROM idempotency_keys WHERE status >= 400")
 				}
 			}), "was executed again"},
 			{"no redirects", answers(func(s *service, _ *http.Request, a *httptest.ResponseRecorder) {
 				if a.Code >= http.StatusMultipleChoices {
-					_, _ = s.db.Exec("DELETE FROM idempotency_keys WHERE status BETWEEN 300 AND 399")
+					s.exec("DELETE FROM idempotency_keys WHERE status BETWEEN 300 AND 399")
 				}
 			}), "was executed again"},
 			{"with another body", replays(func(_ *http.Request, a *httptest.ResponseRecorder) { a.Body.WriteByte(' ') }), "the retry's body"},
@@ -46,7 +46,7 @@ func brokenStatuses() map[string][]broken {
 			},
 			{"all work is undone", answers(func(s *service, _ *http.Request, a *httptest.ResponseRecorder) {
 				if a.Code < http.StatusBadRequest {
-					_, _ = s.db.Exec("DELETE FROM payments WHERE id = (SELECT max(id) FROM payments)")
+					s.exec("DELETE FROM payments WHERE id = (SELECT max(id) FROM payments)")
 				}
 			}), "committed executions"},
 		},
