@@ -155,7 +155,7 @@ func TestResetWaitsForHandlersAtWork(t *testing.T) {
 			}()
 			<-began
 			go func() { rebuilt <- p.Rebuild(t.Context(), w.clear, kept(9, nil, a...), nil) }()
-			await.True(t, func() bool { return w.waiters() > 0 || len(rebuilt) > 0 }, "the rebuild waits for the handler")
+			await.True(t, func() bool { return w.waitsAtTheGate("balances") || len(rebuilt) > 0 }, "the rebuild waits for the handler")
 			close(release)
 			require.NoError(t, <-handled)
 			require.NoError(t, <-rebuilt)
@@ -359,10 +359,17 @@ func TestParkedMessagesWaitForAReset(t *testing.T) {
 	handleAll(t, p, a...)
 	require.NoError(t, p.Rebuild(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 		runParked(t, box)
-		w.awaitWaiters(1)
+		await.True(t, func() bool { return w.waitsAtTheGate("balances") }, "the parked message waits at the gate")
 		return w.clear(ctx, u)
 	}, kept(1, nil, a...), nil))
 	handleAll(t, p, some("b", 1, 1)...)
 	w.awaitEffects(2)
 	require.ElementsMatch(t, []string{"a1", "b1"}, w.effects())
+}
+
+// waitsAtTheGate says whether anything waits for the gate of a projection of this test.
+func (w *world) waitsAtTheGate(projection string) bool {
+	w.t.Helper()
+	return column[bool](w.t, w.db.DB, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1
+		AND (classid::bigint << 32) | objid::bigint = hashtextextended(?, 'inbox_projection'::regclass::oid::bigint))`, projection)[0]
 }

@@ -75,22 +75,17 @@ func TestCopyWaitsForTheFirstAndRunsIfThatFails(t *testing.T) {
 	}
 }
 
-// awaitWaiters returns once n statements wait for locks of sessions that are at work on this test's tables.
+// awaitWaiters returns once n statements on this test's inbox wait for a lock.
 func (w *world) awaitWaiters(n int) {
 	w.t.Helper()
-	await.True(w.t, func() bool { return w.waiters() >= n }, "%d statements that wait for a lock", n)
-}
-
-func (w *world) waiters() int {
-	w.t.Helper()
-	return column[int](w.t, w.db.DB, `WITH RECURSIVE held AS (
-			SELECT DISTINCT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-			WHERE c.relnamespace = current_schema()::regnamespace AND l.granted
+	const waiting = `WITH RECURSIVE held AS (
+			SELECT DISTINCT pid FROM pg_locks WHERE relation = 'inbox'::regclass AND granted
 		), waits AS (
 			SELECT a.pid FROM pg_stat_activity a WHERE pg_blocking_pids(a.pid) && (SELECT array_agg(pid) FROM held)
 			UNION
 			SELECT a.pid FROM waits w JOIN pg_stat_activity a ON w.pid = ANY (pg_blocking_pids(a.pid))
-		) SELECT count(*) FROM waits`)[0]
+		) SELECT count(*) FROM waits`
+	await.True(w.t, func() bool { return column[int](w.t, w.db.DB, waiting)[0] >= n }, "%d statements that wait for a lock", n)
 }
 
 // Two processes were given the same key, as at a takeover: the second message must see what the first one did.
