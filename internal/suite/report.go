@@ -103,8 +103,10 @@ func (r *report) line(line []byte) {
 	}
 	id := testID{short(cmp.Or(e.Package, e.ImportPath)), e.Test}
 	switch e.Action {
-	case "run":
+	case "run", "cont":
 		r.since[id] = r.now()
+	case "pause": // until it is its turn beside others
+		delete(r.since, id)
 	case "output", "build-output":
 		r.keep(id, e.Output)
 	case "attr":

@@ -74,10 +74,12 @@ func TestTestsThatTakeLongAreNamed(t *testing.T) {
 	r := newReport(&out)
 	now := time.Now()
 	r.now = func() time.Time { return now }
-	feed(t, r, [4]string{"run", "inbox", "TestSlow"}, [4]string{"run", "inbox", "TestSlow/case"})
+	feed(t, r, [4]string{"run", "inbox", "TestSlow"}, [4]string{"run", "inbox", "TestSlow/case"},
+		[4]string{"run", "inbox", "TestThatWaitsForItsTurn"}, [4]string{"pause", "inbox", "TestThatWaitsForItsTurn"})
 	now = now.Add(time.Minute)
 	feed(t, r, [4]string{"run", "inbox", "TestQuick"})
 	now = now.Add(time.Minute)
+	feed(t, r, [4]string{"cont", "inbox", "TestThatWaitsForItsTurn"})
 	r.sayWhatTakesLong()
 	require.Equal(t, "... TestSlow has run for 2m0s: inbox\n", out.String())
 }
