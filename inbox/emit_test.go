@@ -183,7 +183,8 @@ func TestEmittedEventsAreTiedToTheMessageOnEveryPath(t *testing.T) {
 			e := newEmitting(t)
 			msgs := []*messaging.Message{about(1), about(2)}
 			run(t, e, msgs)
-			await.True(t, func() bool { return len(e.sink.all()) == 10 }, "ten events: one of each way to emit, and one of the rule for each aggregate")
+			await.True(t, func() bool { return len(e.sink.all()) == 10 },
+				"ten events: each message emits one in each way, and the rule one for each of the aggregates'")
 			for _, got := range e.sink.all() {
 				m := msgs[0]
 				if got.TenantID == msgs[1].TenantID {

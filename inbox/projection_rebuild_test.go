@@ -59,7 +59,8 @@ type bank struct {
 func newBank(t *testing.T, seed uint64) *bank {
 	t.Helper()
 	b := &bank{
-		world: newWorldIn(t, pgtest.Migrated(t)), broker: memory.New(&memory.Config{Logger: quiet()}), totals: map[string]int{}, rng: rand.New(rand.NewPCG(seed, 0)),
+		world: newWorldIn(t, pgtest.Migrated(t)), broker: memory.New(&memory.Config{Logger: quiet()}),
+		totals: map[string]int{}, rng: rand.New(rand.NewPCG(seed, 0)),
 	}
 	t.Cleanup(func() { require.NoError(t, b.broker.Close()) })
 	b.store = outbox.NewStore(b.db.DB, &outbox.Config{Logger: quiet()})
