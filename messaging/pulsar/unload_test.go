@@ -39,7 +39,7 @@ func unloadUnderLoad(t *testing.T, n *pulsartest.Namespace) {
 	defer cancel()
 
 	const keys, perKey, unloads, sentBetween = 10, 100, 8, 200
-	out := &relay{broker: b, deadline: 2 * time.Second, waiting: series("order", keys, perKey), down: map[string]int{}}
+	out := &relay{broker: b, waiting: series("order", keys, perKey), down: map[string]int{}}
 	var operator sync.WaitGroup
 	more, unloaded := make(chan struct{}, 1), make(chan struct{})
 	operator.Go(func() {
@@ -56,10 +56,14 @@ func unloadUnderLoad(t *testing.T, n *pulsartest.Namespace) {
 		}
 	})
 	busy, committed, noted := true, perKey, 0
-	for busy || len(out.waiting) > 0 {
+	for round := 0; busy || len(out.waiting) > 0; round++ {
 		if busy && len(out.waiting) < 2*keys {
 			out.waiting = append(out.waiting, series("order", keys, committed+perKey)[keys*committed:]...)
 			committed += perKey
+		}
+		out.deadline = hang
+		if round%2 == 0 {
+			out.deadline = 20 * time.Millisecond // an unload outlasts it
 		}
 		require.NoError(t, out.round(ctx))
 		if out.confirmed-noted > sentBetween {
