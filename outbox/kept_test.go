@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -87,9 +88,17 @@ func TestKeptWaitsForWhatIsOnItsWay(t *testing.T) {
 	}
 	require.True(t, said)
 
+	one := f.db.Another(t)
+	one.SetMaxOpenConns(1) // so that its last statement is known
+	var pid int
+	require.NoError(t, one.QueryRow("SELECT pg_backend_pid()").Scan(&pid))
+	source = outbox.NewStore(one, nil).Kept(outbox.SentFilter{})
 	done := make(chan error, 1)
 	go func() { done <- source(t.Context(), "", to) }()
-	<-time.After(20 * time.Millisecond)
+	await.True(t, func() bool {
+		return f.count("pg_stat_activity WHERE pid = ? AND query LIKE '%o.seq <= c.value%'", pid) == 1
+	},
+		"it has looked what is on its way")
 	lease := f.leases[rows[0].Lane]
 	_, err := f.Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
 	require.NoError(t, err)

@@ -109,7 +109,7 @@ func (s *Store) awaitNotification(ctx context.Context, conn *pgx.Conn) (by strin
 	case waiting.Err() == nil || ctx.Err() != nil || conn.IsClosed():
 		return "", err
 	}
-	probing, cancel := context.WithTimeout(ctx, listenTimeout)
+	probing, cancel := context.WithTimeout(ctx, s.answer)
 	defer cancel()
 	return "", conn.Ping(probing)
 }

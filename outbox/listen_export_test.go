@@ -2,5 +2,5 @@ package outbox
 
 import "time"
 
-// ProbeAfter sets after how much silence the listening connection is probed.
-func (s *Store) ProbeAfter(d time.Duration) { s.probe = d }
+// ProbeAfter sets after how much silence the listening connection is probed, and how long the probe may take.
+func (s *Store) ProbeAfter(silence, answer time.Duration) { s.probe, s.answer = silence, answer }

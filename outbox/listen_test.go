@@ -184,12 +184,15 @@ func TestAConnectionThatWentSilentIsGivenUp(t *testing.T) {
 	t.Parallel() // it does little but wait
 	db := pgtest.Migrated(t, pgtest.Outbox)
 	through := newSwallower(t, db.DSN)
-	pool := through.open(t)
-	store := outbox.NewStore(pool, nil)
-	store.ProbeAfter(50 * time.Millisecond)
-	woken, ended := listening(t, store)
+	patient, hasty := outbox.NewStore(through.open(t), nil), outbox.NewStore(through.open(t), nil)
+	patient.ProbeAfter(50*time.Millisecond, time.Hour)
+	woken, _ := listening(t, patient)
 	await.Receive(t, woken, "at the start")
 	await.Receive(t, woken, "after a probe that was answered")
+
+	hasty.ProbeAfter(50*time.Millisecond, 200*time.Millisecond)
+	woken, ended := listening(t, hasty)
+	await.Receive(t, woken, "at the start")
 	through.swallow.Store(true)
 	require.ErrorContains(t, await.Receive(t, ended, "the end of Listen"), "outbox: listen")
 }

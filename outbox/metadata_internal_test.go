@@ -8,10 +8,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
 )
 
 func TestFlatMetadataIsThatOfJSON(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
 		text := rapid.StringMatching(`[a-z":,{}\\ü\n]{0,6}`)
 		want := event.Metadata(rapid.MapOf(text, text).Draw(t, "metadata"))
 		written, err := json.Marshal(want)

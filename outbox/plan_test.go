@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgplan"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -89,7 +90,7 @@ func TestPlansOfALongQueue(t *testing.T) {
 // were seen, and reads no more of them than it looks at.
 func TestPlansOfAPausedTopic(t *testing.T) {
 	f := newFixture(t, nil)
-	for _, rows := range []int{50_000, 950_000} {
+	for _, rows := range []int{50_000, nightly.N(150_000, 950_000)} {
 		f.portions(rows, `WITH row AS (INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 			SELECT gen_random_uuid(), now(), i % 4, 'a', 'down', 't', 'test', 'x' FROM generate_series(1, ?) i RETURNING *)
 			INSERT INTO outbox_held SELECT *, '2026-01-01' FROM row`)

@@ -34,7 +34,8 @@ type Store struct {
 
 	id       string // among the stores that notify each other
 	notifier notifier
-	probe    time.Duration
+	probe    time.Duration // after how much silence, see listenProbe
+	answer   time.Duration // how long a probe may take
 
 	mu     sync.Mutex
 	wakers []*func()
@@ -45,7 +46,8 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.withDefaults()
 	s := &Store{
 		ownRetention: cfg != nil && cfg.Retention != 0,
-		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(), probe: listenProbe,
+		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(),
+		probe: listenProbe, answer: listenTimeout,
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 			Tracer: otelx.Tracer(c.TracerProvider, "outbox"),
