@@ -115,7 +115,14 @@ func (p *pooler) take() (*poolerServer, error) {
 	if s != nil {
 		_ = s.conn.Close() // it was ended while nobody used it
 	}
-	opened, err := pgconn.ConnectConfig(context.Background(), p.server)
+	// Not the connection itself: where a write was slow, pgx may still be reading from it in the background.
+	var from io.Reader
+	cfg := p.server.Copy()
+	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		from = r
+		return pgproto3.NewFrontend(r, w)
+	}
+	opened, err := pgconn.ConnectConfig(context.Background(), cfg)
 	if err != nil {
 		p.servers <- nil
 		return nil, err
@@ -126,12 +133,12 @@ func (p *pooler) take() (*poolerServer, error) {
 		return nil, err
 	}
 	s = &poolerServer{conn: hijacked.Conn, cancel: pgproto3.CancelRequest{ProcessID: hijacked.PID, SecretKey: hijacked.SecretKey}}
-	s.messages = p.read(s.conn)
+	s.messages = p.read(from)
 	return s, nil
 }
 
 // read reads messages until the connection ends.
-func (p *pooler) read(conn net.Conn) <-chan []byte {
+func (p *pooler) read(conn io.Reader) <-chan []byte {
 	messages := make(chan []byte, 4096) // or both sides could wait until somebody reads what they have sent
 	p.tasks.Go(func() {
 		defer close(messages)
