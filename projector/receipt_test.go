@@ -40,10 +40,7 @@ func TestKilledBeforeAndAfterTheReceipt(t *testing.T) {
 }
 
 func (f *fixture) allSent() bool {
-	for _, status := range f.statuses() {
-		if status != outbox.StatusSent {
-			return false
-		}
-	}
-	return true
+	unsent, err := f.db.NewSelect().Model((*outbox.Record)(nil)).Where("status <> ?", outbox.StatusSent).Count(f.t.Context())
+	require.NoError(f.t, err)
+	return unsent == 0
 }
