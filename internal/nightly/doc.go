@@ -1,7 +1,7 @@
 // Package nightly holds what differs between make test and make nightly.
 //
 // make test is short and does the same each time: few rounds, and seeds that are always the same. make nightly is built with the
-// tag nightly: many rounds, seeds that are drawn anew, the race detector in every package, and the files that only it builds.
+// tag nightly: many rounds, seeds that are drawn anew, and the files that only it builds.
 // Both run the seeds that have failed once, from testdata/seeds.
 //
 //	for seed := range nightly.Seeds(t, 20, 500) { ... }

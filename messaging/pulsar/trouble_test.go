@@ -2,8 +2,8 @@
 
 // When the broker takes a topic away, the client closes its channels in one goroutine while others send into them. That
 // ends in a panic that the product catches (flight.handOver, flight.flush, topic.retire), or in nothing at all; the race
-// detector reports both. So these tests are built without it only: race_test.go says
-// which runs that are.
+// detector reports both. So these tests are built without it only: internal/suite/step.go
+// names them.
 
 package pulsar_test
 
