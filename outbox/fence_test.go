@@ -63,9 +63,10 @@ func TestOpenHoldKeepsTheLane(t *testing.T) {
 
 	tx, err := f.db.DB.DB.BeginTx(ctx, nil)
 	require.NoError(t, err)
+	defer tx.Rollback()
 	var moved int
 	require.NoError(t, tx.QueryRowContext(ctx, f.Text(outbox.HoldRows), lease.Owner, lease.Lane, lease.Epoch,
-		[]int64{rows[0].Sequence}, []int16{1}, []time.Duration{0}, []string{"no"}).Scan(new(int), &moved))
+		[]int64{rows[0].Sequence}, []int16{1}, []time.Duration{0}, []string{"no"}).Scan(new(int), new(int), &moved))
 	require.Equal(t, 1, moved)
 
 	taken, err := f.Claim(ctx, "successor", 0, 64, time.Minute)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -98,6 +99,40 @@ func TestFollowerDoesNotWaitForALaterRow(t *testing.T) {
 	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Delayed}}))
 	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Follower}}))
 	require.Equal(t, []string{"a1"}, f.due())
+}
+
+// An owner that waits for the lane while an operator frees the key sees afterwards what the operator did: the row is the head.
+func TestHoldThatWaitedForAnOperatorSeesWhatChanged(t *testing.T) {
+	f := newFixture(t, nil)
+	letter := f.add("a", "a1")
+	f.add("a", "a2")
+	rows := f.fetch()
+	lease := f.leases[rows[0].Lane]
+	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Dead, Error: "bad"}}))
+
+	tx, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	_, err = tx.Exec("SELECT FROM outbox_dead FOR UPDATE") // the operator has the lane, and waits for the letter
+	require.NoError(t, err)
+	waiting := func(n int) func() bool {
+		return func() bool {
+			return f.count(`pg_stat_activity WHERE wait_event_type = 'Lock'
+				AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'outbox_lane'::regclass)`) == n
+		}
+	}
+	discarded, held := make(chan error, 1), make(chan error, 1)
+	go func() { discarded <- f.Discard(t.Context(), letter, ann) }()
+	await.True(t, waiting(1), "the operator has the lane")
+	go func() {
+		held <- f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Follower}})
+	}()
+	await.True(t, waiting(2), "the owner waits for the lane")
+	require.NoError(t, tx.Rollback())
+	require.NoError(t, <-discarded)
+	require.NoError(t, <-held)
+	require.Equal(t, []string{"a2"}, f.due())
+	require.Zero(t, f.reconcile().Stuck)
 }
 
 // What was refused or must wait has no time of its own while an earlier row of its key is held: an operator replayed that

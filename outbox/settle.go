@@ -81,9 +81,14 @@ type Outcome struct {
 	Error   string        // Refused, Dead, Abandoned: why
 }
 
-const laneFence = `
+// holdFence also compares the operators' counter with that of the statement's snapshot. An owner that waited for the lane's row sees the
+// row afresh and everything else as it was before: a key that an operator has freed meanwhile would look blocked, and what is
+// held then would wait for nothing.
+const holdFence = `
 WITH lane AS MATERIALIZED (
-	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 FOR NO KEY UPDATE)`
+	SELECT l.lane FROM {schema}.outbox_lane l
+	WHERE l.lane = $2 AND l.owner = $1 AND l.epoch = $3 AND l.change = (SELECT o.change FROM {schema}.outbox_lane o WHERE o.lane = $2)
+	FOR NO KEY UPDATE)`
 
 // holdRows takes fresh rows out of the lane, into held or dead, and blocks their keys, all or nothing.
 // Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed, 5 abandoned.
@@ -95,7 +100,7 @@ WITH lane AS MATERIALIZED (
 // head, an earlier row of the key that is held, or one of this statement. A follower with none of them is the head itself,
 // because the block that its owner knew was lifted or drained meanwhile: it is due as soon as it may be, under a block of
 // its own.
-const holdRows = laneFence + `,
+const holdRows = holdFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o
 	USING unnest($4::bigint[], $5::smallint[], $6::interval[], $7::text[]) a(seq, verdict, wait, err), lane
@@ -121,7 +126,8 @@ held AS (
 	FROM gone g WHERE verdict NOT IN (3, 5)),
 dead AS (
 	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict IN (3, 5))
-SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM gone)`
+SELECT (SELECT count(*) FROM lane),
+	(SELECT count(*) FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3), (SELECT count(*) FROM gone)`
 
 // countedColumns is columns with one more refusal where there was one. A refusal acquits: somebody lived to hear it.
 const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
@@ -137,15 +143,20 @@ func (s *Store) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error
 		seqs[i], verdicts[i], waits[i] = o.Seq, int16(o.Verdict), o.Wait
 		texts[i] = nullable(cleanText(o.Error))
 	}
-	var fence, moved int
-	err := s.sql.QueryRow(ctx, s.db, holdRows, []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts}, &fence, &moved)
-	if err != nil {
-		return wrap("hold rows", err)
+	for {
+		var fence, mine, moved int
+		args := []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts}
+		if err := s.sql.QueryRow(ctx, s.db, holdRows, args, &fence, &mine, &moved); err != nil {
+			return wrap("hold rows", err)
+		}
+		switch {
+		case fence > 0:
+			return nil
+		case mine == 0:
+			return ErrFenced
+		}
+		// It waited while an operator changed the lane, and did nothing. It looks again.
 	}
-	if fence == 0 {
-		return ErrFenced
-	}
-	return nil
 }
 
 // maxErrorText bounds a stored error, in bytes.
