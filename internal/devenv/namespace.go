@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// adminPatience is how long one request to the admin API may take on a busy machine.
+	// adminPatience is how long one request to the admin API may take. On a slow machine each health check that is given up goes on
+	// in the broker, and the next ones queue behind it.
 	adminPatience = time.Minute
 	// removals is how often a namespace is emptied before its removal is given up: a client that is left can make a topic again.
 	removals = 5

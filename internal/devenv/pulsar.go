@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -170,37 +169,13 @@ func loopbackInterface() (string, error) {
 
 // healthy is nil when a message went round and the default namespace is there: it is made after the broker says ok.
 func (p *PulsarServer) healthy(ctx context.Context) error {
-	body, err := p.get(ctx, "/admin/v2/brokers/health")
+	answer, err := p.Admin(ctx, http.MethodGet, "/brokers/health", "")
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(body) != "ok" {
-		return fmt.Errorf("devenv: Pulsar's health check says %q", body)
+	if text := strings.TrimSpace(string(answer)); text != "ok" {
+		return fmt.Errorf("devenv: Pulsar's health check says %q", text)
 	}
-	_, err = p.get(ctx, "/admin/v2/namespaces/public/default")
+	_, err = p.Admin(ctx, http.MethodGet, "/namespaces/public/default", "")
 	return err
-}
-
-func (p *PulsarServer) get(ctx context.Context, path string) (string, error) {
-	// Patiently: on a slow machine each health check that is given up goes on in the broker, and the next ones queue behind.
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.AdminURL+path, nil)
-	if err != nil {
-		return "", fmt.Errorf("devenv: ask Pulsar: %w", err)
-	}
-	req.Close = true // leaves no connection and no goroutine behind
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("devenv: ask Pulsar: %w", err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-	if err != nil {
-		return "", fmt.Errorf("devenv: ask Pulsar: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("devenv: ask Pulsar: GET %s: %s: %s", path, resp.Status, body)
-	}
-	return string(body), nil
 }

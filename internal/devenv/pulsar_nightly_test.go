@@ -17,11 +17,12 @@ func TestPulsarServesKeepsItsDataOverAKillAndStops(t *testing.T) {
 	defer p.Stop()
 	require.Regexp(t, `Pulsar: distribution .*, pulsar://127.0.0.1:\d+, admin http://127.0.0.1:\d+\n\z`, said.String())
 
-	put(t, p.AdminURL+"/admin/v2/namespaces/public/kept")
+	_, err = p.Admin(t.Context(), http.MethodPut, "/namespaces/public/kept", "")
+	require.NoError(t, err)
 	require.NoError(t, p.Kill())
 	require.Error(t, p.healthy(t.Context()))
 	require.NoError(t, p.Restart(t.Context()))
-	_, err = p.get(t.Context(), "/admin/v2/namespaces/public/kept")
+	_, err = p.Admin(t.Context(), http.MethodGet, "/namespaces/public/kept", "")
 	require.NoError(t, err)
 
 	t.Run("found by others", func(t *testing.T) {
@@ -46,15 +47,4 @@ func TestPulsarEndsWithItsStarter(t *testing.T) {
 	s := startHelper(t, "pulsar", nil)
 	require.NoError(t, s.cmd.Process.Kill())
 	requireGone(t, s.pid, s.folder)
-}
-
-func put(t *testing.T, url string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, http.NoBody)
-	require.NoError(t, err)
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, http.StatusNoContent, resp.StatusCode)
 }
