@@ -75,7 +75,7 @@ func TestDedupKeyOfATransactionThatRolledBackIsFree(t *testing.T) {
 	go func() {
 		second <- f.addOnce("kept", "k")
 	}()
-	f.waitForLock() // it does not know yet whether it is the second
+	f.waitForLocks("outbox_dedup", 1, "a flush waits for a key") // it does not know yet whether it is the second
 	require.NoError(t, tx.Rollback())
 	require.NotEqual(t, lost, <-second)
 	require.Equal(t, map[string]string{"kept": "NEW/0"}, f.statuses())
@@ -92,7 +92,7 @@ func TestSecondEventWaitsForTheFirstOnesCommit(t *testing.T) {
 	go func() {
 		second <- f.addOnce("second", "k")
 	}()
-	f.waitForLock()
+	f.waitForLocks("outbox_dedup", 1, "a flush waits for a key")
 	require.NoError(t, tx.Commit())
 	require.Equal(t, first, <-second)
 	require.Equal(t, map[string]string{"first": "NEW/0"}, f.statuses())
@@ -137,13 +137,13 @@ func (f *fixture) addOnce(name, key string, opts ...event.AddOption) (id string)
 	return id
 }
 
-// waitForLock returns when a flush waits for another one's key.
-func (f *fixture) waitForLock() {
+// waitForLocks returns when n sessions that have used a table wait for a lock.
+func (f *fixture) waitForLocks(table string, n int, what string) {
 	f.t.Helper()
 	await.True(f.t, func() bool {
 		return f.count(`pg_stat_activity WHERE wait_event_type = 'Lock'
-			AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'outbox_dedup'::regclass)`) == 1
-	}, "a flush waits for a key")
+			AND pid IN (SELECT pid FROM pg_locks WHERE relation = ?::regclass)`, table) == n
+	}, what)
 }
 
 // A unit whose flush shares a round trip with COMMIT takes the keys before it, and commits what else it did even if all its

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -115,19 +114,13 @@ func TestHoldThatWaitedForAnOperatorSeesWhatChanged(t *testing.T) {
 	defer tx.Rollback()
 	_, err = tx.Exec("SELECT FROM outbox_dead FOR UPDATE") // the operator has the lane, and waits for the letter
 	require.NoError(t, err)
-	waiting := func(n int) func() bool {
-		return func() bool {
-			return f.count(`pg_stat_activity WHERE wait_event_type = 'Lock'
-				AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'outbox_lane'::regclass)`) == n
-		}
-	}
 	discarded, held := make(chan error, 1), make(chan error, 1)
 	go func() { discarded <- f.Discard(t.Context(), letter, ann) }()
-	await.True(t, waiting(1), "the operator has the lane")
+	f.waitForLocks("outbox_lane", 1, "the operator has the lane")
 	go func() {
 		held <- f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Follower}})
 	}()
-	await.True(t, waiting(2), "the owner waits for the lane")
+	f.waitForLocks("outbox_lane", 2, "the owner waits for the lane")
 	require.NoError(t, tx.Rollback())
 	require.NoError(t, <-discarded)
 	require.NoError(t, <-held)
