@@ -188,6 +188,9 @@ func orderUnderTakeovers(t *testing.T, seed uint64) {
 	go func() {
 		defer close(written)
 		w.run(8, each)
+		for w.late == 0 && !t.Failed() { // none was late: the machine stood still for as long as the pauses last
+			w.run(8, 1)
+		}
 	}()
 	for round := 0; ; round++ {
 		select {
@@ -200,7 +203,7 @@ func orderUnderTakeovers(t *testing.T, seed uint64) {
 		}
 		break
 	}
-	require.Len(t, w.committed, 8*each)
+	require.GreaterOrEqual(t, len(w.committed), 8*each)
 	f.eventually("all are sent", func() bool { return f.pub.distinct() == len(w.committed) })
 	f.pub.requireOrder(t, w.committed)
 
