@@ -170,7 +170,10 @@ func TestWhatOnlyALaterBuildKnowsIsNoDeadLetter(t *testing.T) {
 			}
 			runParked(t, box)
 			const several = 10
-			await.True(t, func() bool { return calls.Load() > several }, "%d calls of the handler", several+1)
+			await.True(t, func() bool {
+				require.Empty(t, w.dead())
+				return calls.Load() > several
+			}, "%d calls of the handler", several+1)
 			require.Empty(t, w.dead())
 			require.Equal(t, []string{"1", "2", "1 of another key"}, w.parked())
 			require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "once for the type and the version, and not for each try:\n%s", log.String())

@@ -41,6 +41,13 @@ func (t *tap) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.Trac
 	t.seen[conn][data.SQL] = true
 	t.mu.Unlock()
 	if t.on != nil {
+		// A driver that panics keeps the pool from ever closing the connection.
+		defer func() {
+			if p := recover(); p != nil {
+				_ = conn.PgConn().Conn().Close()
+				panic(p)
+			}
+		}()
 		t.on(data.SQL, prepared)
 	}
 	return context.WithValue(ctx, t, data.SQL)
