@@ -169,6 +169,11 @@ func TestEndedLeaseIsTakenOverAndItsOwnerIsRefused(t *testing.T) {
 	next := claim(t, store, db.DB, key)
 	require.Equal(t, 2, count(t, db, "SELECT epoch FROM idempotency_keys"))
 	require.ErrorIs(t, late.Complete(t.Context(), db.DB, idempotency.Response{Status: 500}), idempotency.ErrLeaseLost)
+	late.Age(40 * time.Minute) // it is renewed before anything runs
+	require.ErrorIs(t, late.Keep(t.Context(), func(context.Context) error {
+		t.Error("it was called")
+		return nil
+	}), idempotency.ErrLeaseLost)
 	require.ErrorIs(t, late.Release(t.Context()), idempotency.ErrLeaseLost)
 	_, _, err = store.Claim(t.Context(), db.DB, key, one)
 	require.ErrorIs(t, err, idempotency.ErrInProgress, "it did not end the lease of the other one")
