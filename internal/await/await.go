@@ -6,6 +6,7 @@
 package await
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -56,6 +57,25 @@ func Receive[T any](t TB, from <-chan T, what string, args ...any) (v T) {
 			w.fail(t)
 		}
 	}
+}
+
+// Context returns a context for calls that wait by themselves. It has the limit of a wait, and ends with done.
+func Context(parent context.Context, t TB, what string, args ...any) (ctx context.Context, done context.CancelFunc) {
+	t.Helper()
+	w := begin(t, what, args)
+	ctx, done = context.WithTimeout(parent, limit)
+	go func() {
+		defer w.end()
+		for {
+			select {
+			case <-w.words.C:
+				w.say()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, done
 }
 
 type wait struct {

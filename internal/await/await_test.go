@@ -1,6 +1,7 @@
 package await_test
 
 import (
+	"context"
 	"io"
 	"os"
 	"strings"
@@ -56,6 +57,15 @@ func TestLongWaitSaysWhatItWaitsFor(t *testing.T) {
 		time.AfterFunc(61*time.Second, func() { close(ch) })
 		text = printed(t, func() { await.Receive(t, ch, "the end") })
 		require.Equal(t, t.Name()+" has waited 1m0s for: the end\n", text)
+
+		text = printed(t, func() {
+			ctx, done := await.Context(t.Context(), t, "an answer")
+			time.Sleep(61 * time.Second)
+			done()
+			synctest.Wait()
+			require.ErrorIs(t, ctx.Err(), context.Canceled)
+		})
+		require.Equal(t, t.Name()+" has waited 1m0s for: an answer\n", text)
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
@@ -93,7 +94,8 @@ func series(topic string, keys, n int) []event.Envelope {
 // receiveAll receives n different messages and settles them.
 func receiveAll(t *testing.T, r messaging.Receiver, n int) []*messaging.Message {
 	t.Helper()
-	ctx := patient(t)
+	ctx, done := await.Context(t.Context(), t, "%d messages", n)
+	defer done()
 	seen := map[string]bool{}
 	var msgs []*messaging.Message
 	for len(msgs) < n {
