@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,20 +44,18 @@ type report struct {
 	now      func() time.Time
 	since    map[testID]time.Time
 	output   map[testID][]string
-	packages []pkgTime
+	packages map[string]time.Duration // over all steps
 	tests    int
 	rounds   int
 	failed   int
 	failedIn map[string]bool // by package
 }
 
-type pkgTime struct {
-	name string
-	took time.Duration
-}
-
 func newReport(out io.Writer) *report {
-	return &report{out: out, now: time.Now, since: map[testID]time.Time{}, output: map[testID][]string{}, failedIn: map[string]bool{}}
+	return &report{
+		out: out, now: time.Now, since: map[testID]time.Time{}, output: map[testID][]string{},
+		packages: map[string]time.Duration{}, failedIn: map[string]bool{},
+	}
 }
 
 // read reports one call of go test -json, until it ends.
@@ -134,7 +133,7 @@ func (r *report) end(id testID, e event) {
 	switch {
 	case id.test == "" && took > 0:
 		fmt.Fprintf(r.out, "%-5s%8s  %s\n", map[string]string{"pass": "ok", failed: "FAIL", "skip": "-"}[e.Action], seconds(took), id.pkg)
-		r.packages = append(r.packages, pkgTime{id.pkg, took})
+		r.packages[id.pkg] += took
 	case id.test != "" && !strings.Contains(id.test, "/"):
 		r.tests++
 	}
@@ -190,10 +189,12 @@ func (r *report) sayWhatTakesLong() {
 
 // printTimes prints the packages, the slowest one first.
 func (r *report) printTimes(all time.Duration) {
-	slices.SortStableFunc(r.packages, func(a, b pkgTime) int { return cmp.Compare(b.took, a.took) })
+	names := slices.SortedFunc(maps.Keys(r.packages), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.packages[b], r.packages[a]), cmp.Compare(a, b))
+	})
 	fmt.Fprintln(r.out, "\ntime of each package:")
-	for _, p := range r.packages {
-		fmt.Fprintf(r.out, "%9s  %s\n", seconds(p.took), p.name)
+	for _, name := range names {
+		fmt.Fprintf(r.out, "%9s  %s\n", seconds(r.packages[name]), name)
 	}
 	fmt.Fprintf(r.out, "%d tests in %s, failed: %d\n", r.tests, seconds(all), r.failed)
 }

@@ -39,6 +39,7 @@ func TestReportOfARun(t *testing.T) {
 		[4]string{"fail", "outbox", "TestBad"},
 		[4]string{"fail", "outbox", ""},
 	)
+	feed(t, r, [4]string{"pass", "inbox", ""}) // in another step
 	r.printTimes(time.Minute)
 	require.Equal(t, `ok       1.5s  inbox
 outbox: TestBad has waited 1m0s for: rain
@@ -47,9 +48,10 @@ TestBad has waited 1m0s for: rain
 no rain
 
 FAIL     1.5s  outbox
+ok       1.5s  inbox
 
 time of each package:
-     1.5s  inbox
+       3s  inbox
      1.5s  outbox
 2 tests in 1m0s, failed: 1
 `, out.String())
