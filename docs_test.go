@@ -49,11 +49,12 @@ func TestDocumentationIsCompiled(t *testing.T) {
 	require.NotZero(t, blocks)
 }
 
-// Every test that docs/testing.md names exists, and is run by make test unless the page says (nightly).
+// Every test that docs/testing.md names exists, and is run by make test unless the page says (nightly). A name without a package is
+// one of the root's.
 func TestNamedTestsExist(t *testing.T) {
 	page, err := os.ReadFile("docs/testing.md")
 	require.NoError(t, err)
-	named := regexp.MustCompile("`([a-z/]+)\\.(Test\\w+)`( \\(nightly)?").FindAllStringSubmatch(string(page), -1)
+	named := regexp.MustCompile("`(?:([a-z/]+)\\.)?(Test\\w+)(?:/[^`]*)?`( \\(nightly)?").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, named)
 	for _, name := range named {
 		folder, test, marked := name[1], name[2], name[3] != ""

@@ -98,7 +98,7 @@ func ExampleInbox_Await() {
 	var token uow.Token
 	must(units.Do(ctx, func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }, uow.WithToken(&token)))
 
-	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	must(box.Await(bounded, "summary", token))
 	var orders int

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -92,8 +91,8 @@ func (w *world) awaitWaiters(n int) {
 func TestMessagesOfOneKeyWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx, done := await.Context(t.Context(), t, "the messages of one key")
+	defer done()
 	_, err := w.db.ExecContext(t.Context(), "CREATE TABLE orders (id text PRIMARY KEY, placed bool NOT NULL)")
 	require.NoError(t, err)
 	m1, m2, other := ordered(newID(t), "o1"), ordered(newID(t), "o1"), ordered(newID(t), "o2")

@@ -44,8 +44,8 @@ func listenTo(t *testing.T, db *pgtest.DB) *ear {
 // hear returns the payload of the next notification.
 func (e *ear) hear() string {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx, done := await.Context(e.t.Context(), e.t, "a notification")
+	defer done()
 	n, err := e.conn.WaitForNotification(ctx)
 	require.NoError(e.t, err)
 	return n.Payload

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -168,7 +169,11 @@ func failedOnce(t testing.TB) (seeds []uint64) {
 // report says with which seed a test failed, and in a nightly run writes it down.
 func report(t testing.TB, seed uint64) {
 	t.Helper()
-	t.Logf("the seed is %d: run it again with %s=%d go test -run '^%s$'", seed, oneVariable, seed, t.Name())
+	tag := ""
+	if On {
+		tag = "-tags nightly "
+	}
+	t.Logf("the seed is %d: in this package's folder, %s=%d go test %s-run '^%s$' runs it again", seed, oneVariable, seed, tag, t.Name())
 	if !On || os.Getenv(oneVariable) != "" {
 		return
 	}
@@ -179,6 +184,9 @@ func report(t testing.TB, seed uint64) {
 
 func writeDown(t testing.TB, seed uint64) error {
 	t.Helper()
+	if slices.Contains(failedOnce(t), seed) {
+		return nil
+	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}

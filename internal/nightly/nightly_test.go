@@ -91,9 +91,11 @@ func TestFailedSeedIsSaid(t *testing.T) {
 	cmd.Env = append(os.Environ(), badSeed+"=2", "NIGHTLY_SEED=77")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err, "%s", out)
-	said := regexp.MustCompile(`the seed is (\d+): run it again with SEED=(\d+) go test -run '\^TestBadRound\$'`).FindStringSubmatch(string(out))
-	require.Len(t, said, 3, "%s", out)
+	said := regexp.MustCompile(`the seed is (\d+): in this package's folder, SEED=(\d+) go test (-tags nightly )?-run '\^TestBadRound\$' runs it again`).
+		FindStringSubmatch(string(out))
+	require.Len(t, said, 4, "%s", out)
 	require.Equal(t, said[1], said[2])
+	require.Equal(t, nightly.On, said[3] != "", "the size is the same again")
 	kept, err := os.ReadFile(filepath.Join(cmd.Dir, "testdata/seeds/TestBadRound"))
 	if !nightly.On {
 		require.ErrorIs(t, err, os.ErrNotExist)
@@ -102,4 +104,12 @@ func TestFailedSeedIsSaid(t *testing.T) {
 	}
 	require.NoError(t, err)
 	require.Equal(t, said[1]+"\n", string(kept))
+
+	again := exec.Command(os.Args[0], "-test.run", "^TestBadRound$")
+	again.Dir, again.Env = cmd.Dir, append(os.Environ(), badSeed+"=1", "NIGHTLY_SEED=77") // the one that was written down
+	out, err = again.CombinedOutput()
+	require.Error(t, err, "%s", out)
+	kept, err = os.ReadFile(filepath.Join(cmd.Dir, "testdata/seeds/TestBadRound"))
+	require.NoError(t, err)
+	require.Equal(t, said[1]+"\n", string(kept), "once")
 }

@@ -67,14 +67,16 @@ func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 	fmt.Fprintf(out, "servers are up after %s\n", seconds(time.Since(begun)))
 
 	r := newReport(out)
+	defer func() { // also of a run that was interrupted
+		r.printTimes(time.Since(begun))
+		if nightly {
+			fmt.Fprintf(out, "nightly seed=%s rounds=%d failed=%d\n", seed, r.rounds, r.failed)
+		}
+	}()
 	for _, s := range steps {
 		if err := s.run(ctx, servers.Env(), r); err != nil {
 			return err
 		}
-	}
-	r.printTimes(time.Since(begun))
-	if nightly {
-		fmt.Fprintf(out, "nightly seed=%s rounds=%d failed=%d\n", seed, r.rounds, r.failed)
 	}
 	if r.failed > 0 {
 		return errFailed

@@ -20,8 +20,9 @@ const (
 	long = 2 * time.Minute
 	// lookAround is the time between two lists of such tests.
 	lookAround = time.Minute
-	// failed is an action of go test -json.
-	failed = "fail"
+	// failed and skipped are actions of go test -json.
+	failed  = "fail"
+	skipped = "skip"
 )
 
 // event is a line of go test -json; see go doc test2json.
@@ -46,6 +47,7 @@ type report struct {
 	output   map[testID][]string
 	packages map[string]time.Duration // over all steps
 	tests    int
+	skipped  int
 	rounds   int
 	failed   int
 	failedIn map[string]bool // by package
@@ -112,7 +114,7 @@ func (r *report) line(line []byte) {
 		if n, err := strconv.Atoi(e.Value); err == nil && e.Key == nightly.RoundsAttr {
 			r.rounds += n
 		}
-	case "pass", "skip", failed:
+	case "pass", skipped, failed:
 		r.end(id, e)
 	case "build-fail": // its package fails as well
 		fmt.Fprint(r.out, strings.Join(r.output[id], ""))
@@ -132,10 +134,14 @@ func (r *report) end(id testID, e event) {
 	took := time.Duration(e.Elapsed * float64(time.Second))
 	switch {
 	case id.test == "" && took > 0:
-		fmt.Fprintf(r.out, "%-5s%8s  %s\n", map[string]string{"pass": "ok", failed: "FAIL", "skip": "-"}[e.Action], seconds(took), id.pkg)
+		fmt.Fprintf(r.out, "%-5s%8s  %s\n", map[string]string{"pass": "ok", failed: "FAIL", skipped: "-"}[e.Action], seconds(took), id.pkg)
 		r.packages[id.pkg] += took
 	case id.test != "" && !strings.Contains(id.test, "/"):
 		r.tests++
+	}
+	if e.Action == skipped && id.test != "" {
+		r.skipped++
+		fmt.Fprintf(r.out, "skipped: %s %s\n", id.pkg, id.test)
 	}
 	if e.Action == failed {
 		r.failure(id)
@@ -196,7 +202,7 @@ func (r *report) printTimes(all time.Duration) {
 	for _, name := range names {
 		fmt.Fprintf(r.out, "%9s  %s\n", seconds(r.packages[name]), name)
 	}
-	fmt.Fprintf(r.out, "%d tests in %s, failed: %d\n", r.tests, seconds(all), r.failed)
+	fmt.Fprintf(r.out, "%d tests in %s, skipped: %d, failed: %d\n", r.tests, seconds(all), r.skipped, r.failed)
 }
 
 // short leaves out what all packages have in common.

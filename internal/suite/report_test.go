@@ -39,7 +39,7 @@ func TestReportOfARun(t *testing.T) {
 		[4]string{"fail", "outbox", "TestBad"},
 		[4]string{"fail", "outbox", ""},
 	)
-	feed(t, r, [4]string{"pass", "inbox", ""}) // in another step
+	feed(t, r, [4]string{"skip", "inbox", "TestElsewhere"}, [4]string{"pass", "inbox", ""}) // in another step
 	r.printTimes(time.Minute)
 	require.Equal(t, `ok       1.5s  inbox
 outbox: TestBad has waited 1m0s for: rain
@@ -48,12 +48,13 @@ TestBad has waited 1m0s for: rain
 no rain
 
 FAIL     1.5s  outbox
+skipped: inbox TestElsewhere
 ok       1.5s  inbox
 
 time of each package:
        3s  inbox
      1.5s  outbox
-2 tests in 1m0s, failed: 1
+3 tests in 1m0s, skipped: 1, failed: 1
 `, out.String())
 	require.Equal(t, 42, r.rounds)
 	require.Equal(t, 1, r.failed)

@@ -168,8 +168,8 @@ func (r *rig) read(topic string) []message {
 	})
 	require.NoError(r.t, err)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
+	ctx, done := await.Context(r.t.Context(), r.t, "all that topic %s holds", topic)
+	defer done()
 	var out []message
 	for p := range rigPartitions { // the client's reader of several leaves goroutines behind
 		reader, err := client.CreateReader(pulsarclient.ReaderOptions{
