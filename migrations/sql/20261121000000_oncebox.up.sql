@@ -11,8 +11,8 @@ CREATE TABLE oncebox_migrations (
 -- Makes functions whose text names the schema: each {schema} in the template becomes the first schema of the search_path, as an
 -- identifier. Where {schema} begins a literal, quotes within the name are doubled.
 --
--- Some of these functions act with the rights of the owner of the tables. Three things keep a caller from acting as the owner
--- himself: the functions are revoked from PUBLIC; they search pg_catalog only and qualify our own names, because a function or an
+-- Some of these functions act with the rights of the owner of the tables. Three things keep a caller from acting as the
+-- owner: the functions are revoked from PUBLIC; they search pg_catalog only and qualify our own names, because a function or an
 -- operator that somebody planted in another schema is preferred wherever its arguments fit better; and they refuse a table that
 -- another role made in advance, because it may have triggers. pg_temp is named because it would come first otherwise.
 CREATE FUNCTION oncebox_create(template text) RETURNS void LANGUAGE plpgsql AS $f$

@@ -52,7 +52,7 @@ CREATE TABLE outbox (
     dedup_key         text,
     event_metadata    json        NOT NULL DEFAULT '{}',
     payload           bytea       NOT NULL,
-    -- The only index: its 64 right edges, one per lane, serve insert, fetch and delete.
+    -- The only index: its right edges, one per lane, serve insert, fetch and delete.
     PRIMARY KEY (lane, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
 
@@ -173,7 +173,7 @@ CREATE TABLE outbox_audit (
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     actor      text        NOT NULL CHECK (actor <> ''),
     action     text        NOT NULL, -- replay, discard, expire
-    event_id   uuid,                 -- NULL: a row of the retention, about as many events as it says
+    event_id   uuid,                 -- NULL: a row of the retention, for approximately so many events
     events     bigint      NOT NULL DEFAULT 1 CHECK (events > 0),
     tenant_id  text        NOT NULL,
     topic      text        NOT NULL,

@@ -40,7 +40,7 @@ CREATE TABLE inbox_subscription (
     PRIMARY KEY (topic, consumer)
 );
 
--- Places of messages in their keys.
+-- Places of messages in their keys. CACHE is 1, as of outbox_seq: with more, sessions would draw places in another order than they park.
 CREATE SEQUENCE inbox_seq;
 
 -- Messages that wait in the database and not at the broker: a message that failed, those behind it in its key, and all that a
@@ -194,7 +194,7 @@ CREATE TABLE inbox_audit (
     actor       text        NOT NULL CHECK (actor <> ''),
     action      text        NOT NULL, -- replay, discard, retry, give_up, expire
     consumer    text        NOT NULL,
-    message_key uuid,                 -- NULL: a row of the retention, about as many messages as it says
+    message_key uuid,                 -- NULL: a row of the retention, for approximately so many messages
     messages    bigint      NOT NULL DEFAULT 1 CHECK (messages > 0),
     tenant_id   text        NOT NULL,
     source      text        NOT NULL DEFAULT '',

@@ -12,9 +12,9 @@ CREATE TABLE idempotency_keys (
     -- A claim that outlives its transaction, for work that no transaction can undo. The lease and the expiry are different things:
     -- one says how long to wait for the owner, the other how long to remember the answer.
     locked_until    timestamptz,
-    owner           uuid,
+    owner           uuid,                           -- of the claim; NULL: it was released, or there is none
     epoch           integer     NOT NULL DEFAULT 0, -- counts owners; part of every fence
-    status          smallint,
+    status          smallint,                       -- of the answer, with headers and body; NULL: there is none yet
     key_hash        bytea       PRIMARY KEY,        -- of tenant, principal, method, path and key
     tenant_id       text        NOT NULL,
     principal_hash  bytea,                          -- whose answer it is, so that it can be erased; NULL: anonymous
@@ -64,7 +64,7 @@ CREATE FUNCTION idempotency_taken() RETURNS text
 LANGUAGE plpgsql AS $f$
 BEGIN
     RAISE EXCEPTION 'oncebox: the idempotency key was completed by another request meanwhile' USING ERRCODE = 'OB001',
-        HINT = 'Nothing is wrong: the work of this one is undone, and its client gets the answer of the other one.';
+        HINT = 'Nothing is wrong: the work of this request is undone, and its client gets the answer of the other request.';
 END $f$;
 
 SELECT oncebox_create($text$
