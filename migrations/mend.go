@@ -1,9 +1,6 @@
 package migrations
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
 // object names what a fact is about.
 func object(f fact) string {
@@ -114,46 +111,4 @@ func (c *comparison) revoke(w fact) string {
 func signature(f fact) string {
 	before, _, _ := strings.Cut(f.definition, " LANGUAGE ")
 	return before
-}
-
-// columnParts are type, NOT NULL, and how the value is made where none is given.
-var columnParts = regexp.MustCompile(`^(.*?)( NOT NULL)?( (?:DEFAULT|GENERATED) .*)?$`)
-
-func hasValue(f fact) bool { return columnParts.FindStringSubmatch(f.definition)[3] != "" }
-
-// column reports type, NOT NULL and default of a column each by itself.
-func (c *comparison) column(w, g fact) {
-	want, got := columnParts.FindStringSubmatch(w.definition), columnParts.FindStringSubmatch(g.definition)
-	table := "ALTER TABLE " + c.ident + "." + w.relation()
-	alter := table + " ALTER COLUMN " + w.part()
-	if want[1] != got[1] {
-		c.add(w, "is "+got[1]+", should be "+want[1], alter+" TYPE "+want[1]+" USING "+w.part()+"::"+want[1])
-	}
-	if want[2] != got[2] && want[2] == "" {
-		c.add(w, "refuses NULL, and should not", alter+" DROP NOT NULL")
-	}
-	if want[2] != got[2] && want[2] != "" {
-		c.add(w, "may be NULL, and should not", alter+" SET NOT NULL")
-	}
-	if want[3] == got[3] {
-		return
-	}
-	mend := table + " DROP COLUMN " + w.part() + ", ADD COLUMN " + w.part() + " " + w.definition
-	wantDefault, gotDefault := strings.HasPrefix(want[3], " DEFAULT"), strings.HasPrefix(got[3], " DEFAULT")
-	switch {
-	case want[3] == "" && gotDefault:
-		mend = alter + " DROP DEFAULT"
-	case wantDefault && (gotDefault || got[3] == ""):
-		mend = alter + " SET" + want[3]
-	case strings.HasSuffix(want[3], "AS IDENTITY") && got[3] == "":
-		mend = alter + " ADD" + want[3]
-	}
-	c.add(w, "has "+orNoDefault(got[3])+", should have "+orNoDefault(want[3]), mend)
-}
-
-func orNoDefault(value string) string {
-	if value == "" {
-		return "no default"
-	}
-	return strings.TrimPrefix(value, " ")
 }

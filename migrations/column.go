@@ -1,0 +1,106 @@
+package migrations
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// columnParts are type, NOT NULL, and how the value is made where none is given.
+var columnParts = regexp.MustCompile(`^(.*?)( NOT NULL)?( (?:DEFAULT|GENERATED) .*)?$`)
+
+func hasValue(f fact) bool { return value(f) != "" }
+
+// value is how the value of a column is made where none is given: " DEFAULT 0", " GENERATED ALWAYS AS IDENTITY".
+func value(f fact) string { return columnParts.FindStringSubmatch(f.definition)[3] }
+
+func isDefault(value string) bool { return strings.HasPrefix(value, " DEFAULT") }
+
+func isIdentity(value string) bool { return strings.HasSuffix(value, " AS IDENTITY") }
+
+func isComputed(value string) bool { return strings.HasPrefix(value, " GENERATED ALWAYS AS (") }
+
+// column reports type, NOT NULL and default of a column each by itself.
+func (c *comparison) column(w, g fact) {
+	want, got := columnParts.FindStringSubmatch(w.definition), columnParts.FindStringSubmatch(g.definition)
+	alter := "ALTER TABLE " + c.ident + "." + w.relation() + " ALTER COLUMN " + w.part()
+	if isComputed(got[3]) { // the type of a computed column cannot be altered with USING
+		c.value(w, g)
+	}
+	if want[1] != got[1] && !isComputed(want[3]) {
+		c.add(w, "is "+got[1]+", should be "+want[1], c.retype(w, g))
+	}
+	if want[2] != got[2] && want[2] == "" {
+		c.add(w, "refuses NULL, and should not", alter+" DROP NOT NULL")
+	}
+	if want[2] != got[2] && want[2] != "" {
+		c.add(w, "may be NULL, and should not", alter+" SET NOT NULL")
+	}
+	if !isComputed(got[3]) {
+		c.value(w, g)
+	}
+}
+
+// retype is the statement that gives a column its type. A default may not fit the other type, so it goes before and comes after.
+func (c *comparison) retype(w, g fact) string {
+	kind := columnParts.FindStringSubmatch(w.definition)[1]
+	column := " ALTER COLUMN " + w.part()
+	mend := "ALTER TABLE " + c.ident + "." + w.relation()
+	if isDefault(value(g)) {
+		mend += column + " DROP DEFAULT,"
+	}
+	mend += column + " TYPE " + kind + " USING " + w.part() + "::" + kind
+	if isDefault(value(g)) && isDefault(value(w)) {
+		mend += "," + column + " SET" + value(w)
+	}
+	// PostgreSQL alters no column that a view reads.
+	for _, r := range c.got {
+		if r.kind == readsFact && r.part() == w.relation() && slices.Contains(strings.Split(r.definition, ", "), w.part()) {
+			mend = "DROP VIEW IF EXISTS " + c.ident + "." + r.relation() + "; " + mend + "; CREATE VIEW " + c.text(r)
+		}
+	}
+	return mend
+}
+
+// value reports how the value of a column is made, if that differs. No mend loses values that are stored.
+func (c *comparison) value(w, g fact) {
+	want, got := value(w), value(g)
+	if want == got && !(isComputed(want) && w.definition != g.definition) {
+		return
+	}
+	table := c.ident + "." + w.relation()
+	alter := "ALTER TABLE " + table + " ALTER COLUMN " + w.part()
+	var steps []string
+	switch {
+	case isComputed(want):
+		steps = append(steps, "ALTER TABLE "+table+" DROP COLUMN "+w.part()+", ADD COLUMN "+w.part()+" "+w.definition)
+	case isIdentity(want) && isIdentity(got):
+		steps = append(steps, alter+" SET"+strings.TrimSuffix(want, " AS IDENTITY"))
+	default:
+		switch {
+		case isIdentity(got):
+			steps = append(steps, alter+" DROP IDENTITY")
+		case isComputed(got):
+			steps = append(steps, alter+" DROP EXPRESSION")
+		case isDefault(got) && !isDefault(want):
+			steps = append(steps, alter+" DROP DEFAULT")
+		}
+		switch {
+		case isDefault(want):
+			steps = append(steps, alter+" SET"+want)
+		case isIdentity(want): // its sequence would begin at 1 although there are rows
+			steps = append(steps, alter+" ADD"+want, "SELECT setval(pg_get_serial_sequence("+literal(table)+", "+literal(w.part())+
+				"), coalesce(max("+w.part()+"), 0) + 1, false) FROM "+table)
+		}
+	}
+	c.add(w, "has "+orNoDefault(got)+", should have "+orNoDefault(want), strings.Join(steps, "; "))
+}
+
+func orNoDefault(value string) string {
+	if value == "" {
+		return "no default"
+	}
+	return strings.TrimPrefix(value, " ")
+}
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
