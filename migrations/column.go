@@ -20,6 +20,9 @@ func isIdentity(value string) bool { return strings.HasSuffix(value, " AS IDENTI
 
 func isComputed(value string) bool { return strings.HasPrefix(value, " GENERATED ALWAYS AS (") }
 
+// needsValue says that the column can be added to no table with rows.
+func needsValue(f fact) bool { return strings.Contains(f.definition, " NOT NULL") && !hasValue(f) }
+
 // column reports type, NOT NULL and default of a column each by itself.
 func (c *comparison) column(w, g fact) {
 	want, got := columnParts.FindStringSubmatch(w.definition), columnParts.FindStringSubmatch(g.definition)
@@ -55,7 +58,7 @@ func (c *comparison) retype(w, g fact) string {
 	}
 	// PostgreSQL alters no column that a view reads.
 	for _, r := range c.got {
-		if r.kind == readsFact && r.part() == w.relation() && slices.Contains(strings.Split(r.definition, ", "), w.part()) {
+		if r.kind == readsFact && r.part() == w.relation() && slices.Contains(columnsOf(r), w.part()) {
 			mend = "DROP VIEW IF EXISTS " + c.ident + "." + r.relation() + "; " + mend + "; CREATE VIEW " + c.text(r)
 		}
 	}

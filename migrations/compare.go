@@ -15,21 +15,25 @@ type comparison struct {
 }
 
 // compare returns how a schema differs from what it should be: what is missing or other first, and then what should not be there.
+// What depends on something that is missing is compared when that is there again.
 // What somebody added and what refuses no row of ours is none: a plain index, a column that may be NULL or has a default.
 func compare(p place, made map[string]source, want, got []fact) []Difference {
 	c := &comparison{place: p, sources: made, want: byName(want), got: byName(got)}
 	c.sameConstraints()
-	for _, w := range want {
+	c.renamedColumns()
+	for _, w := range causesFirst(want) {
 		g, there := c.got[key(w)]
 		switch {
 		case w.kind == optionFact && there: // its value is the operator's business
-		case there && g.definition == w.definition:
+		case there && (g.definition == w.definition || c.waits(w)):
 		case w.kind == bodyFact && c.differs(functionFact+" "+w.name): // reported, and mended, with the rest of the function
 		case w.kind == columnFact && there:
 			c.column(w, g)
 		case there:
 			c.add(w, problem(w, g), c.replace(w, g))
-		case c.lost(w):
+		case c.lost(w) || c.waits(w):
+		case c.taken(w.name) != "":
+			c.add(w, "is a "+c.taken(w.name)+", should be a "+w.kind, c.makeRoom(w))
 		case w.kind == readsFact:
 			c.add(w, "reads nothing of "+w.part()+", should read "+w.definition, c.replace(w, g))
 		default:
@@ -103,13 +107,13 @@ func (c *comparison) lost(w fact) bool {
 
 // extra looks at what is there and not ours.
 func (c *comparison) extra(g fact) {
-	if c.detached(g) {
+	if c.detached(g) || c.taken(g.relation()) != "" {
 		return
 	}
 	on := c.ident + "." + g.relation()
 	switch g.kind {
 	case columnFact:
-		if strings.Contains(g.definition, " NOT NULL") && !hasValue(g) {
+		if needsValue(g) {
 			c.add(g, "is not ours and refuses rows without it", "ALTER TABLE "+on+" ALTER COLUMN "+g.part()+" DROP NOT NULL")
 		}
 	case constraintFact:
@@ -127,13 +131,15 @@ func (c *comparison) extra(g fact) {
 			c.add(g, "is "+g.definition+", so dead rows stay", "ALTER TABLE "+on+" RESET (autovacuum_enabled)")
 		}
 	case functionFact:
-		c.add(g, "is not ours, and may be called in place of the function of this name", "DROP FUNCTION "+c.ident+"."+g.name)
+		c.add(g, "is not ours, and may be called in place of the function of this name", "DROP ROUTINE "+c.ident+"."+g.name)
 	case publicFact:
 		if _, ours := c.want[functionFact+" "+g.name]; ours {
-			c.add(g, "may be called by every role, with the rights of its owner", "REVOKE ALL ON FUNCTION "+c.ident+"."+g.name+" FROM PUBLIC")
+			c.add(g, "may be called by every role, with the rights of its owner", "REVOKE ALL ON ROUTINE "+c.ident+"."+g.name+" FROM PUBLIC")
 		}
 	case ownerFact:
 		c.owner(g)
+	case rightFact:
+		c.right(g)
 	}
 }
 
@@ -154,6 +160,18 @@ func (c *comparison) owner(g fact) {
 	c.found = append(c.found, Difference{
 		Object:  strings.ToLower(kind) + " " + name,
 		Problem: "belongs to " + is + ", the others to " + should,
-		Mend:    "ALTER " + kind + " " + c.ident + "." + name + " OWNER TO " + should,
+		Mend:    "ALTER " + strings.Replace(kind, "FUNCTION", "ROUTINE", 1) + " " + c.ident + "." + name + " OWNER TO " + should,
+	})
+}
+
+// right: the name has the kind before it, the definition the rights that the owner lacks, and the owner.
+func (c *comparison) right(g fact) {
+	kind, name, _ := strings.Cut(g.name, " ")
+	rights, owner, _ := strings.Cut(g.definition, "\x01")
+	c.found = append(c.found, Difference{
+		Object:  strings.ToLower(kind) + " " + name,
+		Problem: "its owner may not " + rights,
+		Mend: "GRANT " + rights + " ON " + strings.NewReplacer("FUNCTION", "ROUTINE", "VIEW", "TABLE").Replace(kind) + " " + c.ident + "." + name +
+			" TO " + owner,
 	})
 }

@@ -92,6 +92,23 @@ var differences = []struct {
 		[]string{"function inbox_enter(text) is not ours, and may be called in place of the function of this name"}},
 	{"GRANT EXECUTE ON FUNCTION outbox_make_partition TO PUBLIC",
 		[]string{"function outbox_make_partition(date, interval) may be called by every role, with the rights of its owner"}},
+	{"ALTER TABLE outbox_audit RENAME COLUMN actor TO who", []string{"column outbox_audit.actor is called who"}},
+	{`ALTER TABLE outbox RENAME COLUMN tenant_id TO "Customer"`, []string{`column outbox.tenant_id is called "Customer"`}},
+	{"ALTER VIEW outbox_messages RENAME TO mine; CREATE TABLE outbox_messages (id int PRIMARY KEY)",
+		[]string{"view outbox_messages is a table, should be a view"}},
+	{"DROP VIEW outbox_messages, mine; DROP TABLE outbox_messages_other; CREATE MATERIALIZED VIEW outbox_messages AS SELECT 1 AS one",
+		[]string{"view outbox_messages is a materialized view, should be a view"}},
+	{"DROP FUNCTION inbox_gate; CREATE PROCEDURE inbox_gate(text, bigint) LANGUAGE sql AS 'SELECT true'",
+		[]string{"function inbox_gate(text, bigint) is "}},
+	{"CREATE PROCEDURE inbox_enter(text) LANGUAGE sql AS 'SELECT true'",
+		[]string{"function inbox_enter(text) is not ours, and may be called in place of the function of this name"}},
+	{"CREATE AGGREGATE inbox_enter(int) (SFUNC = int4pl, STYPE = int)",
+		[]string{"function inbox_enter(integer) is not ours, and may be called in place of the function of this name"}},
+	{"REVOKE UPDATE, DELETE ON outbox FROM {owner}", []string{"table outbox its owner may not DELETE, UPDATE"}},
+	{"REVOKE SELECT ON outbox_messages FROM {owner}", []string{"view outbox_messages its owner may not SELECT"}},
+	{"REVOKE USAGE ON SEQUENCE outbox_seq FROM {owner}", []string{"sequence outbox_seq its owner may not USAGE"}},
+	{"REVOKE EXECUTE ON FUNCTION outbox_make_partition FROM {owner}",
+		[]string{"function outbox_make_partition(date, interval) its owner may not EXECUTE"}},
 	{"ALTER TABLE outbox_block OWNER TO {other}", []string{"table outbox_block belongs to {other}, the others to {owner}"}},
 	{"ALTER FUNCTION inbox_enter OWNER TO {other}",
 		[]string{"function inbox_enter(uuid, text, text, text, bigint, integer) belongs to {other}, the others to {owner}"}},
@@ -164,7 +181,7 @@ func TestEachDifferenceIsNamedWithItsMend(t *testing.T) {
 	require.Equal(t, 3, id, "numbers go on behind those of the rows")
 }
 
-// A service does not start on tables that have lost an index.
+// App.Run logs them all when it starts.
 func TestAllDifferencesAreNamedAtOnce(t *testing.T) {
 	opened := pgtest.Migrated(t)
 	for _, change := range []string{
@@ -176,14 +193,47 @@ func TestAllDifferencesAreNamedAtOnce(t *testing.T) {
 	var found *migrations.DifferenceError
 	require.ErrorAs(t, err, &found)
 	require.Equal(t, opened.Schema, found.Schema)
-	const lost = ": no statement mends that: restore it with its rows from a backup, or make the tables anew in an empty schema"
+	const lost = ": no statement mends that: give it its name back if it was renamed, restore it with its rows from a backup, or make the tables anew in an empty schema"
 	require.Equal(t, []string{
 		fmt.Sprintf(`migrations: schema %q is not as migrations.Up made it; have the owner of its tables run what follows each colon:`, opened.Schema),
-		"\tcolumn outbox.id may be NULL, and should not: ALTER TABLE " + opened.Schema + ".outbox ALTER COLUMN id SET NOT NULL",
-		"\tindex inbox_dead_key is missing: CREATE INDEX inbox_dead_key ON " + opened.Schema + ".inbox_dead USING btree (key_lock, seq)",
 		"\tsequence outbox_moves is missing" + lost,
 		"\ttable outbox_dedup is missing" + lost,
+		"\tcolumn outbox.id may be NULL, and should not: ALTER TABLE " + opened.Schema + ".outbox ALTER COLUMN id SET NOT NULL",
+		"\tindex inbox_dead_key is missing: CREATE INDEX inbox_dead_key ON " + opened.Schema + ".inbox_dead USING btree (key_lock, seq)",
 	}, strings.Split(err.Error(), "\n"))
+}
+
+// What no statement mends, and what depends on it. {schema} stands for the schema.
+func TestWhatNoStatementMends(t *testing.T) {
+	const lost = "no statement mends that: give it its name back if it was renamed, "
+	for _, c := range []struct{ change, object, problem, mend string }{
+		{"ALTER TABLE outbox RENAME TO outbox_old", "table outbox", "is missing", lost},
+		{"ALTER TABLE idempotency_keys RENAME TO old_keys", "table idempotency_keys", "is missing", lost},
+		{"ALTER TABLE inbox RENAME TO inbox_old", "table inbox", "is missing", lost},
+		{"DROP TABLE outbox_held CASCADE", "table outbox_held", "is missing", lost},
+		{"ALTER SEQUENCE outbox_seq RENAME TO mine", "sequence outbox_seq", "is missing", lost},
+		{"DROP SEQUENCE inbox_seq CASCADE", "sequence inbox_seq", "is missing", lost},
+		{"ALTER TABLE outbox_audit DROP COLUMN action", "column outbox_audit.action", "is missing", "its values are lost: restore them from a backup, " +
+			"or make the tables anew in an empty schema. In a table without rows this makes it: " +
+			"ALTER TABLE {schema}.outbox_audit ADD COLUMN action text NOT NULL"},
+		{"ALTER TABLE outbox_held DROP COLUMN topic CASCADE", "column outbox_held.topic", "is missing", "its values are lost: "},
+		{"ALTER TABLE inbox_dead DROP COLUMN consumer", "column inbox_dead.consumer", "is missing", "its values are lost: "},
+		{"DROP TABLE outbox_dedup; CREATE VIEW outbox_dedup AS SELECT 1 AS one", "table outbox_dedup", "is a view, should be a table",
+			"ALTER VIEW {schema}.outbox_dedup RENAME TO outbox_dedup_other; then: " + lost},
+		{"DROP SEQUENCE outbox_moves; CREATE TABLE outbox_moves (id int PRIMARY KEY)", "sequence outbox_moves", "is a table, should be a sequence",
+			"ALTER TABLE {schema}.outbox_moves RENAME TO outbox_moves_other; then: " + lost},
+	} {
+		t.Run(c.change, func(t *testing.T) {
+			opened := pgtest.Migrated(t)
+			exec(t, opened, c.change)
+			var found *migrations.DifferenceError
+			require.ErrorAs(t, migrations.Verify(t.Context(), opened.DB, nil), &found)
+			require.Len(t, found.Differences, 1, found)
+			require.Equal(t, c.object, found.Differences[0].Object)
+			require.Equal(t, c.problem, found.Differences[0].Problem)
+			require.True(t, strings.HasPrefix(found.Differences[0].Mend, strings.ReplaceAll(c.mend, "{schema}", opened.Schema)), found)
+		})
+	}
 }
 
 // What people add to tables of ours without harm, and what time does to them.

@@ -14,7 +14,7 @@ import (
 //go:embed tables.txt
 var tables string
 
-// Kinds of facts. The last five are of what should not be there.
+// Kinds of facts. Those from triggerFact on are of what should not be there.
 const (
 	tableFact       = "table"
 	viewFact        = "view"
@@ -33,6 +33,8 @@ const (
 	securityFact    = "security"
 	publicFact      = "public"
 	ownerFact       = "owner"
+	rightFact       = "right"
+	otherFact       = "other"
 )
 
 // fact is one thing that can be said about the tables.
@@ -113,7 +115,7 @@ WITH schema AS MATERIALIZED (
 	SELECT oid FROM pg_namespace WHERE nspname = $1
 ), rel AS MATERIALIZED (
 	SELECT c.oid, c.relname::text AS name, c.relkind AS kind, c.relowner, c.relpersistence, c.relispartition, c.relpartbound,
-		c.relrowsecurity, c.reloptions
+		c.relrowsecurity, c.reloptions, c.relacl
 	FROM pg_class c JOIN schema s ON c.relnamespace = s.oid
 	WHERE c.relname = ANY ($2::text[]) AND c.relkind IN ('r', 'p', 'v', 'S')
 ), fn AS MATERIALIZED (
@@ -155,7 +157,8 @@ UNION ALL
 		FROM pg_attribute a WHERE a.attrelid = r.oid AND a.attnum > 0) FROM rel r WHERE r.kind = 'v'
 UNION ALL
 	-- The text of a view differs between releases of PostgreSQL. What it reads does not.
-	SELECT 'reads', r.name || '.' || coalesce(o.name, d.refobjid::regclass::text), string_agg(DISTINCT a.attname, ', ' ORDER BY a.attname)
+	SELECT 'reads', r.name || '.' || coalesce(o.name, d.refobjid::regclass::text),
+		string_agg(DISTINCT quote_ident(a.attname) COLLATE "C", ', ' ORDER BY quote_ident(a.attname) COLLATE "C")
 	FROM rel r JOIN pg_rewrite w ON w.ev_class = r.oid JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
 	JOIN pg_attribute a ON d.refclassid = 'pg_class'::regclass AND a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
 	LEFT JOIN rel o ON o.oid = d.refobjid
@@ -184,6 +187,20 @@ UNION ALL
 	FROM (SELECT name, kind, relowner AS owner FROM rel UNION ALL SELECT name, 'f', proowner FROM fn) o,
 		(SELECT mode() WITHIN GROUP (ORDER BY relowner) AS owner FROM rel) m
 	WHERE o.owner <> m.owner
+UNION ALL
+	-- What an owner has revoked from itself, unless everybody has it.
+	SELECT 'right', o.kind || ' ' || o.name, string_agg(n.privilege, ', ' ORDER BY n.privilege) || chr(1) || quote_ident(pg_get_userbyid(o.owner))
+	FROM (
+		SELECT CASE kind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind, name, relowner AS owner,
+			coalesce(relacl, acldefault(CASE kind WHEN 'S' THEN 's'::"char" ELSE 'r' END, relowner)) AS acl FROM rel
+		UNION ALL SELECT 'FUNCTION', name, proowner, coalesce(proacl, acldefault('f', proowner)) FROM fn
+	) o JOIN (VALUES ('TABLE', 'SELECT'), ('TABLE', 'INSERT'), ('TABLE', 'UPDATE'), ('TABLE', 'DELETE'), ('VIEW', 'SELECT'),
+		('SEQUENCE', 'SELECT'), ('SEQUENCE', 'UPDATE'), ('SEQUENCE', 'USAGE'), ('FUNCTION', 'EXECUTE')) n (kind, privilege) ON n.kind = o.kind
+	WHERE NOT EXISTS (SELECT FROM aclexplode(o.acl) a WHERE a.grantee IN (0, o.owner) AND a.privilege_type = n.privilege)
+	GROUP BY o.kind, o.name, o.owner
+UNION ALL
+	SELECT 'other', c.relname::text, CASE c.relkind WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' WHEN 'c' THEN 'type' ELSE 'index' END
+	FROM pg_class c JOIN schema s ON c.relnamespace = s.oid WHERE c.relname = ANY ($2::text[]) AND c.relkind NOT IN ('r', 'p', 'v', 'S')
 )
 SELECT kind, name, CASE kind WHEN 'body' THEN definition ELSE regexp_replace(definition, '\s+', ' ', 'g') END FROM facts`
 

@@ -41,14 +41,23 @@ func problem(w, g fact) string {
 // invalid marks an index whose CREATE INDEX CONCURRENTLY failed.
 const invalid = " INVALID"
 
-const anew = "no statement mends that: restore it with its rows from a backup, or make the tables anew in an empty schema"
+const (
+	anew = "no statement mends that: give it its name back if it was renamed, restore it with its rows from a backup, " +
+		"or make the tables anew in an empty schema"
+	emptyOnly = "its values are lost: restore them from a backup, or make the tables anew in an empty schema. In a table without rows " +
+		"this makes it: "
+)
 
 // create is the statement that makes what is missing.
 func (c *comparison) create(w fact) string {
 	on := c.ident + "." + w.relation()
 	switch w.kind {
 	case columnFact:
-		return "ALTER TABLE " + on + " ADD COLUMN " + w.part() + " " + w.definition
+		add := "ALTER TABLE " + on + " ADD COLUMN " + w.part() + " " + w.definition
+		if needsValue(w) {
+			return emptyOnly + add
+		}
+		return add
 	case constraintFact:
 		return "ALTER TABLE " + on + " ADD CONSTRAINT " + w.part() + " " + w.definition
 	case indexFact:
@@ -88,7 +97,7 @@ func (c *comparison) replace(w, g fact) string {
 	case functionFact:
 		// CREATE OR REPLACE keeps the owner and the grants, and changes neither names of arguments nor the result.
 		if signature(w) != signature(g) {
-			return "DROP FUNCTION " + c.ident + "." + w.name + "; " + c.create(w)
+			return "DROP ROUTINE " + c.ident + "." + w.name + "; " + c.create(w)
 		}
 		return "CREATE OR REPLACE FUNCTION " + c.text(w)
 	case bodyFact:

@@ -15,7 +15,7 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/migrations"
 )
@@ -157,9 +157,21 @@ func TestOneOfManyApplies(t *testing.T) {
 
 func TestFailedUpLeavesNothingBehind(t *testing.T) {
 	opened := pgtest.Open(t)
-	exec(t, opened, "CREATE TYPE inbox AS ENUM ('mine')") // each table has a type of its name
-	err := migrations.Up(t.Context(), opened.DB, &migrations.Config{Schema: opened.Schema})
-	require.ErrorContains(t, err, "migrations: apply 20261121000002_inbox.up.sql to schema \""+opened.Schema+"\"")
+	// A name that is taken and not seen yet.
+	tx, err := opened.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	exec(t, tx, "CREATE TYPE inbox AS ENUM ('mine')")
+	db := pool(t, opened, map[string]string{"application_name": opened.Schema})
+	done := make(chan error, 1)
+	go func() { done <- migrations.Up(t.Context(), db, &migrations.Config{Schema: opened.Schema}) }()
+	await.True(t, func() bool {
+		return scan[bool](t, opened, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE application_name = ? AND wait_event = 'transactionid')`, opened.Schema)
+	}, "Up to wait for the transaction that makes the type")
+	require.NoError(t, tx.Commit())
+	require.ErrorContains(t, await.Receive(t, done, "Up to fail"),
+		"migrations: apply 20261121000002_inbox.up.sql to schema \""+opened.Schema+"\"")
 	require.Zero(t, relations(t, opened, opened.Schema), "nothing of the files before it")
 
 	exec(t, opened, "DROP TYPE inbox")
@@ -175,7 +187,13 @@ func TestNamesThatAreTaken(t *testing.T) {
 		{"CREATE TABLE other (id int); CREATE INDEX outbox_dead_id ON other (id)", "index outbox_dead_id.",
 			"ALTER INDEX " + opened.Schema + ".outbox_dead_id RENAME TO my_index"},
 		{"CREATE FUNCTION inbox_enter(int) RETURNS int LANGUAGE sql AS 'SELECT 1'", "function inbox_enter.",
-			"ALTER FUNCTION " + opened.Schema + ".inbox_enter(integer) RENAME TO my_function"},
+			"ALTER ROUTINE " + opened.Schema + ".inbox_enter(integer) RENAME TO my_function"},
+		{"CREATE PROCEDURE inbox_gate(int) LANGUAGE sql AS 'SELECT 1'", "function inbox_gate.",
+			"ALTER ROUTINE " + opened.Schema + ".inbox_gate(integer) RENAME TO my_procedure"},
+		{"CREATE TABLE oncebox_migrations (version int)", "table oncebox_migrations.",
+			"ALTER TABLE " + opened.Schema + ".oncebox_migrations RENAME TO my_migrations"},
+		{"CREATE TYPE inbox AS ENUM ('mine')", "type inbox.", "ALTER TYPE " + opened.Schema + ".inbox RENAME TO my_enum"},
+		{"CREATE DOMAIN outbox_dead AS int", "type outbox_dead.", "ALTER TYPE " + opened.Schema + ".outbox_dead RENAME TO my_domain"},
 	} {
 		exec(t, opened, c.make)
 		before := relations(t, opened, opened.Schema)
@@ -183,6 +201,8 @@ func TestNamesThatAreTaken(t *testing.T) {
 		require.ErrorContains(t, err, `migrations: names that oncebox needs in schema "`+opened.Schema+`" are taken`)
 		require.ErrorContains(t, err, c.says)
 		require.ErrorContains(t, err, "Config.Schema, ONCEBOX_SCHEMA")
+		var missing *migrations.MissingError
+		require.ErrorAs(t, migrations.Verify(t.Context(), opened.DB, nil), &missing)
 		statement, _, _ := strings.Cut(c.rename, " RENAME TO ")
 		require.ErrorContains(t, err, statement)
 		require.Equal(t, before, relations(t, opened, opened.Schema))
@@ -230,10 +250,10 @@ func TestCancelledUpLeavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- migrations.Up(ctx, db, nil) }()
-	require.Eventually(t, func() bool {
+	await.True(t, func() bool {
 		return scan[bool](t, opened, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE application_name = ? AND wait_event = 'advisory')`, opened.Schema)
-	}, waitFor, poll)
+	}, "Up to wait for the lock")
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	require.Zero(t, relations(t, opened, opened.Schema))
@@ -325,10 +345,4 @@ func TestFilesNameNoSchema(t *testing.T) {
 			require.NotContains(t, text(t, name), word, name)
 		}
 	}
-}
-
-func TestMissingTableIsExplained(t *testing.T) {
-	opened := pgtest.Open(t)
-	_, err := opened.ExecContext(t.Context(), "SELECT * FROM outbox_messages")
-	require.Equal(t, pgsql.CodeUndefinedTable, pgsql.Code(err))
 }

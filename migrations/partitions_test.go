@@ -6,18 +6,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
-)
-
-const (
-	waitFor = 2 * time.Minute
-	poll    = 10 * time.Millisecond
 )
 
 // partitioned is one of the two tables with daily children.
@@ -186,10 +181,10 @@ func TestManyMakeTheSameChild(t *testing.T) {
 				}
 			})
 		}
-		require.Eventually(t, func() bool {
+		await.True(t, func() bool {
 			return makers == scan[int](t, opened, `SELECT count(*) FROM pg_stat_activity
 				WHERE application_name = ? AND wait_event_type = 'Lock'`, opened.Schema)
-		}, waitFor, poll)
+		}, "%d makers to wait for the reader", makers)
 		require.NoError(t, reader.Rollback())
 		wg.Wait()
 		for _, err := range errs {

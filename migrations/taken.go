@@ -6,13 +6,16 @@ import (
 	"strings"
 )
 
-// listTaken says which of the names $2 other relations of the schema have, and which of the names $3 its functions.
+// listTaken says which of the names $2 other relations and types of the schema have, and which of the names $3 its functions. Each table
+// has a type of its name.
 const listTaken = `
 SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index' WHEN 'I' THEN 'index'
 	WHEN 'f' THEN 'foreign table' WHEN 'c' THEN 'type' ELSE 'table' END AS kind, c.relname::text AS name, quote_ident($1) || '.' || c.relname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2::text[])
 UNION ALL SELECT 'function', p.proname::text, quote_ident($1) || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')'
 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND p.proname = ANY ($3::text[])
+UNION ALL SELECT 'type', t.typname::text, quote_ident($1) || '.' || t.typname
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE n.nspname = $1 AND t.typname = ANY ($2::text[]) AND t.typrelid = 0
 ORDER BY kind DESC, name`
 
 // free returns an error if something in the schema has a name that the missing files need. It is asked for before anything is made.
@@ -40,7 +43,7 @@ func free(ctx context.Context, db querier, s *state) error {
 			return wrap("look for names that are taken", err)
 		}
 		if taken = append(taken, kind+" "+name); len(taken) == 1 {
-			rename = strings.ToUpper(kind) + " " + whole
+			rename = strings.ToUpper(strings.Replace(kind, functionFact, "routine", 1)) + " " + whole
 		}
 	}
 	if err := rows.Err(); err != nil || len(taken) == 0 {

@@ -115,8 +115,10 @@ type querier interface {
 const (
 	resolveSchema = `SELECT coalesce(nullif($1, ''), current_schema())`
 	// Not to_regclass, which answers from what the session remembers, and that may be older than a lock that was waited for.
+	// A table of somebody else's may have the name, and no such column.
 	tableExists = `
-SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'oncebox_migrations')`
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+	WHERE n.nspname = $1 AND c.relname = 'oncebox_migrations' AND a.attname = 'name' AND a.atttypid = 'text'::regtype)`
 	listApplied = `SELECT name FROM %s.oncebox_migrations`
 	isOpen      = `SELECT has_schema_privilege('public', $1, 'CREATE')`
 )

@@ -1,0 +1,119 @@
+package migrations
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// causesFirst puts tables and sequences before what depends on them.
+func causesFirst(want []fact) []fact {
+	causes := func(f fact) bool { return f.kind == tableFact || f.kind == sequenceFact }
+	others := slices.DeleteFunc(slices.Clone(want), causes)
+	return append(slices.DeleteFunc(slices.Clone(want), func(f fact) bool { return !causes(f) }), others...)
+}
+
+// waits says that a mend of w would fail, because it needs something that is missing and that no statement makes.
+func (c *comparison) waits(w fact) bool {
+	for _, m := range c.want {
+		if _, there := c.got[key(m)]; there {
+			continue
+		}
+		switch {
+		case m.kind == tableFact && c.reads(w, m.name, ""):
+			return true
+		case m.kind == tableFact && w.kind == constraintFact && strings.Contains(w.definition, " REFERENCES "+c.ident+"."+m.name+"("):
+			return true
+		case m.kind == sequenceFact && w.kind == columnFact && strings.Contains(value(w), "."+m.name+"'::regclass"):
+			return true
+		case m.kind == columnFact && needsValue(m) && (c.reads(w, m.relation(), m.part()) || c.uses(w, m)):
+			return true
+		}
+	}
+	return false
+}
+
+// reads says that w is about the view, and that the view reads a column of a table, or any where no column is given.
+func (c *comparison) reads(w fact, table, column string) bool {
+	r, ok := c.want[readsFact+" "+w.relation()+"."+table]
+	return ok && (w.kind == viewFact || w.kind == readsFact) && (column == "" || slices.Contains(columnsOf(r), column))
+}
+
+// uses says that w is a constraint or an index on a column.
+func (c *comparison) uses(w, column fact) bool {
+	return (w.kind == constraintFact || w.kind == indexFact) && w.relation() == column.relation() && word(column.part()).MatchString(w.definition)
+}
+
+// columnsOf are the columns of a table that a view reads.
+func columnsOf(reads fact) []string { return strings.Split(reads.definition, ", ") }
+
+func word(name string) *regexp.Regexp {
+	if strings.HasPrefix(name, `"`) {
+		return regexp.MustCompile(regexp.QuoteMeta(name))
+	}
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+}
+
+// renamedColumns finds columns that have another name. The values of those that rows need are in no other place. Two of the same
+// definition could be taken for each other, so then they are missing.
+func (c *comparison) renamedColumns() {
+	missing, others := map[string][]fact{}, map[string][]fact{}
+	for k, w := range c.want {
+		if _, there := c.got[k]; !there && w.kind == columnFact && needsValue(w) {
+			missing[w.relation()+" "+w.definition] = append(missing[w.relation()+" "+w.definition], w)
+		}
+	}
+	for k, g := range c.got {
+		if _, ours := c.want[k]; !ours && g.kind == columnFact {
+			others[g.relation()+" "+g.definition] = append(others[g.relation()+" "+g.definition], g)
+		}
+	}
+	for k, m := range missing {
+		if len(m) == 1 && len(others[k]) == 1 {
+			c.renamed(m[0], others[k][0])
+		}
+	}
+	slices.SortFunc(c.found, func(a, b Difference) int { return strings.Compare(a.Object, b.Object) })
+}
+
+// renamed reports that w is called g, and goes on as if it had its name: definitions follow a column that is renamed.
+func (c *comparison) renamed(w, g fact) {
+	c.add(w, "is called "+g.part(), "ALTER TABLE "+c.ident+"."+w.relation()+" RENAME COLUMN "+g.part()+" TO "+w.part())
+	c.got[key(w)], c.want[key(g)] = w, g
+	for k, f := range c.got {
+		switch {
+		case c.uses(f, g):
+			f.definition = word(g.part()).ReplaceAllLiteralString(f.definition, w.part())
+		case f.kind == readsFact && f.part() == g.relation():
+			columns := strings.Split(word(g.part()).ReplaceAllLiteralString(f.definition, w.part()), ", ")
+			slices.Sort(columns)
+			f.definition = strings.Join(columns, ", ")
+		}
+		c.got[k] = f
+	}
+}
+
+// taken is the kind of a relation that has the name of one of ours of another kind.
+func (c *comparison) taken(name string) string {
+	for _, kind := range []string{tableFact, viewFact, sequenceFact} {
+		_, want := c.want[kind+" "+name]
+		if _, got := c.got[kind+" "+name]; want && !got {
+			for _, other := range []string{tableFact, viewFact, sequenceFact} {
+				if _, there := c.got[other+" "+name]; there {
+					return other
+				}
+			}
+			return c.got[otherFact+" "+name].definition
+		}
+	}
+	return ""
+}
+
+// makeRoom renames what has the name of w, and makes w.
+func (c *comparison) makeRoom(w fact) string {
+	rename := "ALTER " + strings.ToUpper(c.taken(w.name)) + " " + c.ident + "." + w.name + " RENAME TO " + w.name + "_other"
+	if w.kind == viewFact {
+		return rename + "; " + c.create(w)
+	}
+	return rename + "; then: " + anew
+}
