@@ -14,6 +14,8 @@ func hasValue(f fact) bool { return value(f) != "" }
 // value is how the value of a column is made where none is given: " DEFAULT 0", " GENERATED ALWAYS AS IDENTITY".
 func value(f fact) string { return columnParts.FindStringSubmatch(f.definition)[3] }
 
+func typeOf(f fact) string { return columnParts.FindStringSubmatch(f.definition)[1] }
+
 func isDefault(value string) bool { return strings.HasPrefix(value, " DEFAULT") }
 
 func isIdentity(value string) bool { return strings.HasSuffix(value, " AS IDENTITY") }
@@ -46,7 +48,7 @@ func (c *comparison) column(w, g fact) {
 
 // retype is the statement that gives a column its type. A default may not fit the other type, so it goes before and comes after.
 func (c *comparison) retype(w, g fact) string {
-	kind := columnParts.FindStringSubmatch(w.definition)[1]
+	kind := typeOf(w)
 	column := " ALTER COLUMN " + w.part()
 	mend := "ALTER TABLE " + c.ident + "." + w.relation()
 	if isDefault(value(g)) {
@@ -68,7 +70,7 @@ func (c *comparison) retype(w, g fact) string {
 // value reports how the value of a column is made, if that differs. No mend loses values that are stored.
 func (c *comparison) value(w, g fact) {
 	want, got := value(w), value(g)
-	if want == got && !(isComputed(want) && w.definition != g.definition) {
+	if want == got && (!isComputed(want) || typeOf(w) == typeOf(g)) {
 		return
 	}
 	table := c.ident + "." + w.relation()

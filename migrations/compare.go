@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -25,7 +26,7 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 		g, there := c.got[key(w)]
 		switch {
 		case w.kind == optionFact && there: // its value is the operator's business
-		case there && (g.definition == w.definition || c.waits(w)):
+		case there && (same(w, g) || c.waits(w)):
 		case w.kind == bodyFact && c.differs(functionFact+" "+w.name): // reported, and mended, with the rest of the function
 		case w.kind == columnFact && there:
 			c.column(w, g)
@@ -46,6 +47,16 @@ func compare(p place, made map[string]source, want, got []fact) []Difference {
 		}
 	}
 	return c.found
+}
+
+// margin is the space at the beginning of a line. A function that was made by a mend as an error prints it has more.
+var margin = regexp.MustCompile(`(?m)^[ \t]+`)
+
+func same(w, g fact) bool {
+	if w.kind == bodyFact {
+		return margin.ReplaceAllString(w.definition, "") == margin.ReplaceAllString(g.definition, "")
+	}
+	return w.definition == g.definition
 }
 
 func (c *comparison) differs(key string) bool { return c.got[key].definition != c.want[key].definition }

@@ -102,6 +102,6 @@ func TestVerifyWarnsWhereEverybodyMayCreate(t *testing.T) {
 	exec(t, opened, "GRANT CREATE ON SCHEMA "+opened.Schema+" TO PUBLIC")
 	require.NoError(t, migrations.Verify(t.Context(), opened.DB, cfg))
 	require.Contains(t, out.String(), "level=WARN")
-	require.Contains(t, out.String(), "REVOKE CREATE ON SCHEMA")
+	require.Contains(t, out.String(), `REVOKE CREATE ON SCHEMA \"`+opened.Schema+`\" FROM PUBLIC`)
 	require.Contains(t, out.String(), opened.Schema)
 }

@@ -122,7 +122,8 @@ func keep(t *testing.T, conn *sql.Conn, ident string) (rows func() []string) {
 		"DELETE FROM {s}.outbox_audit WHERE actor = 'gone'",
 		"INSERT INTO {s}.outbox_dedup (tenant_id, dedup_key, event_id, repeats) VALUES ('t', 'k', gen_random_uuid(), 3)",
 		"INSERT INTO {s}.inbox_dead (message_key, consumer, tenant_id, source, key_lock, message_id, topic, event_type, content_type, payload, " +
-			"error_message, seq, aggregate_version, ordering_key) VALUES (gen_random_uuid(), 'c', 't', 's', 5, 'm', 'p', 'e', 'text/plain', '', 'failed', 6, 7, 'o')",
+			"error_message, seq, aggregate_version, ordering_key) " +
+			"VALUES (gen_random_uuid(), 'c', 't', 's', 5, 'm', 'p', 'e', 'text/plain', '', 'failed', 6, 7, 'o')",
 		"INSERT INTO {s}.idempotency_keys (key_hash, tenant_id, fingerprint_tag, fingerprint, state, locked_until, expires_at, epoch) " +
 			"VALUES ('k', 't', 'tag', 'f', 'claimed', 'infinity', 'infinity', 8)",
 	} {
@@ -139,7 +140,7 @@ func keep(t *testing.T, conn *sql.Conn, ident string) (rows func() []string) {
 	}
 }
 
-// Each difference is named, and what is printed behind it puts it right. The name of the schema may be any.
+// Each difference is named, and what is printed below it puts it right. The name of the schema may be any.
 func TestEachDifferenceIsNamedWithItsMend(t *testing.T) {
 	opened := pgtest.Open(t)
 	cfg := &migrations.Config{Schema: opened.Schema + ` Ünï'; -- "x" $1 $$ %s\`, Logger: quiet().Logger}
@@ -169,8 +170,9 @@ func TestEachDifferenceIsNamedWithItsMend(t *testing.T) {
 		require.Len(t, found.Differences, len(d.says), "%s: %v", d.change, found)
 		for n, difference := range found.Differences {
 			require.True(t, strings.HasPrefix(difference.Object+" "+difference.Problem, fill.Replace(d.says[n])), "%s: %s", d.change, found)
-			require.Contains(t, found.Error(), "\n\t"+difference.Object+" "+difference.Problem+": ")
-			run(difference.Mend)
+			printed := "\n\t\t" + strings.ReplaceAll(difference.Mend, "\n", "\n\t\t")
+			require.Contains(t, found.Error(), "\n\t"+difference.Object+" "+difference.Problem+printed)
+			run(printed)
 		}
 		require.NoError(t, migrations.Verify(t.Context(), opened.DB, cfg), d.change)
 	}
@@ -193,13 +195,14 @@ func TestAllDifferencesAreNamedAtOnce(t *testing.T) {
 	var found *migrations.DifferenceError
 	require.ErrorAs(t, err, &found)
 	require.Equal(t, opened.Schema, found.Schema)
-	const lost = ": no statement mends that: give it its name back if it was renamed, restore it with its rows from a backup, or make the tables anew in an empty schema"
+	const lost = "\t\tno statement mends that: give it its name back if it was renamed, restore it with its rows from a backup, " +
+		"or make the tables anew in an empty schema"
 	require.Equal(t, []string{
-		fmt.Sprintf(`migrations: schema %q is not as migrations.Up made it; have the owner of its tables run what follows each colon:`, opened.Schema),
-		"\tsequence outbox_moves is missing" + lost,
-		"\ttable outbox_dedup is missing" + lost,
-		"\tcolumn outbox.id may be NULL, and should not: ALTER TABLE " + opened.Schema + ".outbox ALTER COLUMN id SET NOT NULL",
-		"\tindex inbox_dead_key is missing: CREATE INDEX inbox_dead_key ON " + opened.Schema + ".inbox_dead USING btree (key_lock, seq)",
+		fmt.Sprintf(`migrations: schema %q is not as migrations.Up made it. Below each difference is what the owner of its tables has to run:`, opened.Schema),
+		"\tsequence outbox_moves is missing", lost,
+		"\ttable outbox_dedup is missing", lost,
+		"\tcolumn outbox.id may be NULL, and should not", "\t\tALTER TABLE " + opened.Schema + ".outbox ALTER COLUMN id SET NOT NULL",
+		"\tindex inbox_dead_key is missing", "\t\tCREATE INDEX inbox_dead_key ON " + opened.Schema + ".inbox_dead USING btree (key_lock, seq)",
 	}, strings.Split(err.Error(), "\n"))
 }
 

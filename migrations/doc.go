@@ -12,8 +12,12 @@
 // name that it needs it says so, and makes nothing.
 //
 // [Verify] compares what is there with what the files make: columns, constraints, indexes, sequences, functions with their bodies and
-// rights, partitions, the view, owners. It names each difference and the statement that mends it. What it compares with is tables.txt,
+// rights, partitions, the view, owners and their rights. It names each difference and the statement that mends it. What it compares with is tables.txt,
 // one line per fact, which a test writes from a database that [Up] has made. [Applied] asks for the names of the files only.
+// Not compared are the text of the view beyond its columns and what it reads, rows (the lanes, the layout), triggers of foreign keys
+// that are disabled, and children by INHERITS.
+//
+// [Verify], [Applied] and App.Run ask for all files. A service that applies the file of one family alone does not call them.
 //
 // Until the first release the files change. A database that was made from an earlier text of them is named by [Verify], as one with
 // differences or as one that was made from other files: make its tables anew. From then on files that were released never change, and
@@ -49,5 +53,5 @@
 // # Errors
 //
 // [Verify] returns [*MissingError] when files were not applied; it names the call that applies them. It returns [*DifferenceError] when
-// something is not as they made it, with a line for each difference. Nothing is left behind by an [Up] that failed.
+// something is not as they made it, with a line for each difference and its mend below. Nothing is left behind by an [Up] that failed.
 package migrations

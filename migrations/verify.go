@@ -31,11 +31,14 @@ func (e *MissingError) Error() string {
 }
 
 // Verify returns a [*MissingError] unless every file was applied, and a [*DifferenceError] if something is not as the files made it
-// since: an index was dropped, a column altered, a function replaced or granted to every role. It asks PostgreSQL's catalog, which every
-// role may read, and takes some ten milliseconds: call it at start or in a deployment. For probes there is [Applied].
+// since: an index was dropped, a column altered, a function replaced or granted to every role, a right of the owner revoked. It asks
+// PostgreSQL's catalog, which every role may read, and takes some ten milliseconds: call it at start or in a deployment. For probes
+// there is [Applied].
 //
 // No difference are daily partitions, and what is added without harm: a plain index, a column that rows need not have, another value of
-// a storage parameter, objects of other names. A database to which a newer program has applied files of its own is not compared.
+// a storage parameter, objects of other names. Not compared are the text of the view beyond its columns and what it reads, rows (the lanes,
+// the layout), triggers of foreign keys that are disabled, and children by INHERITS. Nor is a database to which a newer program has
+// applied files of its own.
 //
 // It logs a warning if PUBLIC may create objects in the schema: a function that somebody adds there may be called in place of the
 // one that a statement means, with the rights of its caller (PostgreSQL, 10.3 and 5.9.6).
@@ -53,7 +56,7 @@ func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 	}
 	if open {
 		cfg.logger().WarnContext(ctx, "oncebox: every role may create objects in the schema of the tables, and so run code as others: "+
-			"REVOKE CREATE ON SCHEMA ... FROM PUBLIC, or use a schema of its own", "schema", s.schema)
+			"REVOKE CREATE ON SCHEMA "+quote(s.schema)+" FROM PUBLIC, or use a schema of its own", "schema", s.schema)
 	}
 	if len(s.unknown) > 0 {
 		return nil // a later file may have changed anything
