@@ -13,15 +13,14 @@ func causesFirst(want []fact) []fact {
 	return append(slices.DeleteFunc(slices.Clone(want), func(f fact) bool { return !causes(f) }), others...)
 }
 
-// waits says that a mend of w would fail, because it needs something that is missing and that no statement makes.
+// waits says that a mend of w would fail, because it needs something that is missing and that no statement makes. Each table has a
+// column that rows need, so a view waits for a table by its columns.
 func (c *comparison) waits(w fact) bool {
 	for _, m := range c.want {
 		if _, there := c.got[key(m)]; there {
 			continue
 		}
 		switch {
-		case m.kind == tableFact && c.reads(w, m.name, ""):
-			return true
 		case m.kind == tableFact && w.kind == constraintFact && strings.Contains(w.definition, " REFERENCES "+c.ident+"."+m.name+"("):
 			return true
 		case m.kind == sequenceFact && w.kind == columnFact && strings.Contains(value(w), "."+m.name+"'::regclass"):
@@ -33,10 +32,10 @@ func (c *comparison) waits(w fact) bool {
 	return false
 }
 
-// reads says that w is about the view, and that the view reads a column of a table, or any where no column is given.
+// reads says that w is about a view that reads a column of a table.
 func (c *comparison) reads(w fact, table, column string) bool {
 	r, ok := c.want[readsFact+" "+w.relation()+"."+table]
-	return ok && (w.kind == viewFact || w.kind == readsFact) && (column == "" || slices.Contains(columnsOf(r), column))
+	return ok && (w.kind == viewFact || w.kind == readsFact) && slices.Contains(columnsOf(r), column)
 }
 
 // uses says that w is a constraint or an index on a column.
