@@ -181,7 +181,7 @@ func (c *comparison) right(g fact) {
 	rights, owner, _ := strings.Cut(g.definition, "\x01")
 	c.found = append(c.found, Difference{
 		Object:  strings.ToLower(kind) + " " + name,
-		Problem: "its owner may not " + rights,
+		Problem: "denies its owner " + rights,
 		Mend: "GRANT " + rights + " ON " + strings.NewReplacer("FUNCTION", "ROUTINE", "VIEW", "TABLE").Replace(kind) + " " + c.ident + "." + name +
 			" TO " + owner,
 	})

@@ -32,7 +32,7 @@ func (e *MissingError) Error() string {
 
 // Verify returns a [*MissingError] unless every file was applied, and a [*DifferenceError] if something is not as the files made it
 // since: an index was dropped, a column altered, a function replaced or granted to every role, a right of the owner revoked. It asks
-// PostgreSQL's catalog, which every role may read, and takes some ten milliseconds: call it at start or in a deployment. For probes
+// PostgreSQL's catalog, which every role may read, and takes about 15 ms: call it at start or in a deployment. For probes
 // there is [Applied].
 //
 // No difference are daily partitions, and what is added without harm: a plain index, a column that rows need not have, another value of
