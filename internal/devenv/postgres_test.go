@@ -161,7 +161,7 @@ func TestPostgresOfSomebodyElseDoesNotAnswer(t *testing.T) {
 // ownPostgres starts a server for this test alone.
 func ownPostgres(t *testing.T) *PostgresServer {
 	t.Helper()
-	p, err := Postgres(t.Context(), &Options{Own: true, Volatile: true})
+	p, err := Postgres(t.Context(), &Options{Own: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Stop()) })
 	return p
