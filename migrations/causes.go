@@ -8,9 +8,15 @@ import (
 
 // causesFirst puts tables and sequences before what depends on them.
 func causesFirst(want []fact) []fact {
-	causes := func(f fact) bool { return f.kind == tableFact || f.kind == sequenceFact }
-	others := slices.DeleteFunc(slices.Clone(want), causes)
-	return append(slices.DeleteFunc(slices.Clone(want), func(f fact) bool { return !causes(f) }), others...)
+	var causes, others []fact
+	for _, f := range want {
+		if f.kind == tableFact || f.kind == sequenceFact {
+			causes = append(causes, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	return append(causes, others...)
 }
 
 // waits says that a mend of w would fail, because it needs something that is missing and that no statement makes. Each table has a
@@ -94,18 +100,19 @@ func (c *comparison) renamed(w, g fact) {
 
 // taken is the kind of a relation that has the name of one of ours of another kind.
 func (c *comparison) taken(name string) string {
+	lost, is := false, c.got[otherFact+" "+name].definition
 	for _, kind := range []string{tableFact, viewFact, sequenceFact} {
 		_, want := c.want[kind+" "+name]
-		if _, got := c.got[kind+" "+name]; want && !got {
-			for _, other := range []string{tableFact, viewFact, sequenceFact} {
-				if _, there := c.got[other+" "+name]; there {
-					return other
-				}
-			}
-			return c.got[otherFact+" "+name].definition
+		_, got := c.got[kind+" "+name]
+		lost = lost || want && !got
+		if got {
+			is = kind
 		}
 	}
-	return ""
+	if !lost {
+		return ""
+	}
+	return is
 }
 
 // makeRoom renames what has the name of w, and makes w.

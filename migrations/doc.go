@@ -12,10 +12,9 @@
 // name that it needs it says so, and makes nothing.
 //
 // [Verify] compares what is there with what the files make: columns, constraints, indexes, sequences, functions with their bodies and
-// rights, partitions, the view, owners and their rights. It names each difference and the statement that mends it. What it compares with is tables.txt,
-// one line per fact, which a test writes from a database that [Up] has made. [Applied] asks for the names of the files only.
-// Not compared are the text of the view beyond its columns and what it reads, rows (the lanes, the layout), triggers of foreign keys
-// that are disabled, and children by INHERITS.
+// rights, partitions, the view, owners and their rights. It names each difference and the statement that mends it; its comment says
+// what it does not compare. What it compares with is tables.txt, one line per fact, which a test writes from a database that [Up]
+// has made. [Applied] asks for the names of the files only.
 //
 // [Verify], [Applied] and App.Run ask for all files. A service that applies the file of one family alone does not call them.
 //

@@ -199,7 +199,7 @@ UNION ALL
 	WHERE NOT EXISTS (SELECT FROM aclexplode(o.acl) a WHERE a.grantee IN (0, o.owner) AND a.privilege_type = n.privilege)
 	GROUP BY o.kind, o.name, o.owner
 UNION ALL
-	SELECT 'other', c.relname::text, CASE c.relkind WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table' WHEN 'c' THEN 'type' ELSE 'index' END
+	SELECT 'other', c.relname::text, ` + relationKind + `
 	FROM pg_class c JOIN schema s ON c.relnamespace = s.oid WHERE c.relname = ANY ($2::text[]) AND c.relkind NOT IN ('r', 'p', 'v', 'S')
 )
 SELECT kind, name, CASE kind WHEN 'body' THEN definition ELSE regexp_replace(definition, '\s+', ' ', 'g') END FROM facts`

@@ -155,6 +155,14 @@ func TestOneOfManyApplies(t *testing.T) {
 	}
 }
 
+// awaitSessions waits until n sessions of the pool that is named after the schema wait in one way.
+func awaitSessions(t *testing.T, opened *pgtest.DB, n int, waiting, what string) {
+	t.Helper()
+	await.True(t, func() bool {
+		return n == scan[int](t, opened, "SELECT count(*) FROM pg_stat_activity WHERE application_name = ? AND "+waiting, opened.Schema)
+	}, "%s", what)
+}
+
 func TestFailedUpLeavesNothingBehind(t *testing.T) {
 	opened := pgtest.Open(t)
 	// A name that is taken and not seen yet.
@@ -165,10 +173,7 @@ func TestFailedUpLeavesNothingBehind(t *testing.T) {
 	db := pool(t, opened, map[string]string{"application_name": opened.Schema})
 	done := make(chan error, 1)
 	go func() { done <- migrations.Up(t.Context(), db, &migrations.Config{Schema: opened.Schema}) }()
-	await.True(t, func() bool {
-		return scan[bool](t, opened, `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE application_name = ? AND wait_event = 'transactionid')`, opened.Schema)
-	}, "Up to wait for the transaction that makes the type")
+	awaitSessions(t, opened, 1, "wait_event = 'transactionid'", "Up to wait for the transaction that makes the type")
 	require.NoError(t, tx.Commit())
 	require.ErrorContains(t, await.Receive(t, done, "Up to fail"),
 		"migrations: apply 20261121000002_inbox.up.sql to schema \""+opened.Schema+"\"")
@@ -250,10 +255,7 @@ func TestCancelledUpLeavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- migrations.Up(ctx, db, nil) }()
-	await.True(t, func() bool {
-		return scan[bool](t, opened, `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE application_name = ? AND wait_event = 'advisory')`, opened.Schema)
-	}, "Up to wait for the lock")
+	awaitSessions(t, opened, 1, "wait_event = 'advisory'", "Up to wait for the lock")
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	require.Zero(t, relations(t, opened, opened.Schema))

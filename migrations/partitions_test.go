@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -181,10 +180,7 @@ func TestManyMakeTheSameChild(t *testing.T) {
 				}
 			})
 		}
-		await.True(t, func() bool {
-			return makers == scan[int](t, opened, `SELECT count(*) FROM pg_stat_activity
-				WHERE application_name = ? AND wait_event_type = 'Lock'`, opened.Schema)
-		}, "%d makers to wait for the reader", makers)
+		awaitSessions(t, opened, makers, "wait_event_type = 'Lock'", "the makers to wait for the reader")
 		require.NoError(t, reader.Rollback())
 		wg.Wait()
 		for _, err := range errs {

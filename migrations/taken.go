@@ -6,11 +6,14 @@ import (
 	"strings"
 )
 
+// relationKind is what the relation c of pg_class is called.
+const relationKind = `CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index'
+	WHEN 'I' THEN 'index' WHEN 'f' THEN 'foreign table' WHEN 'c' THEN 'type' ELSE 'table' END`
+
 // listTaken says which of the names $2 other relations and types of the schema have, and which of the names $3 its functions. Each table
 // has a type of its name.
 const listTaken = `
-SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index' WHEN 'I' THEN 'index'
-	WHEN 'f' THEN 'foreign table' WHEN 'c' THEN 'type' ELSE 'table' END AS kind, c.relname::text AS name, quote_ident($1) || '.' || c.relname
+SELECT ` + relationKind + ` AS kind, c.relname::text AS name, quote_ident($1) || '.' || c.relname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2::text[])
 UNION ALL SELECT 'function', p.proname::text, quote_ident($1) || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')'
 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND p.proname = ANY ($3::text[])
