@@ -134,7 +134,7 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	var ids []outbox.RowID
 	seen := map[string]bool{}
 	for _, g := range glances {
-		head := g.Key == "" || !seen[g.Key] && !l.topics.waits(maphash.String(w.r.seed, g.Key), g.Seq)
+		head := g.Key == "" || !seen[g.Key] && !l.topics.keys.waits(maphash.String(w.r.seed, g.Key), g.Seq)
 		if seen[g.Key] = true; head && g.Topic == topic {
 			ids = append(ids, g.RowID)
 		}

@@ -16,7 +16,7 @@ import (
 type skip struct {
 	to    int64
 	stuck int64            // the mark at which a search could get no further: it is of no use before the mark has moved
-	keys  map[uint64]int64 // ordering keys of paused rows, hashed, and the first such row: what comes later waits behind it
+	keys  pausedKeys       // what comes later under one of them waits
 	first map[string]int64 // paused topics, and the first row of each that was seen
 }
 
@@ -31,26 +31,7 @@ func (s *skip) saw(topic string, seq int64) {
 }
 
 func (s *skip) clone() skip {
-	return skip{to: s.to, stuck: s.stuck, keys: maps.Clone(s.keys), first: maps.Clone(s.first)}
-}
-
-// mostPausedKeys bounds what is remembered of a lane while a topic is paused, about 1 MiB. Keys beyond share a place, and
-// one that does so with a paused key waits as if it was that one.
-const mostPausedKeys = 1 << 15
-
-func (s *skip) pause(key uint64, seq int64) {
-	key %= mostPausedKeys
-	if s.keys == nil {
-		s.keys = map[uint64]int64{}
-	}
-	if first, ok := s.keys[key]; !ok || seq < first {
-		s.keys[key] = seq
-	}
-}
-
-func (s *skip) waits(key uint64, seq int64) bool {
-	first, ok := s.keys[key%mostPausedKeys]
-	return ok && first < seq
+	return skip{to: s.to, stuck: s.stuck, keys: s.keys.clone(), first: maps.Clone(s.first)}
 }
 
 // picked is what a pick did.
@@ -130,12 +111,12 @@ func (w *worker) choose(glances []outbox.Glance, lanes map[int16]*lane, which fu
 			position.saw(g.Topic, g.Seq)
 		}
 		if g.Paused && g.Key != "" {
-			position.pause(key, g.Seq)
+			position.keys.pause(key, g.Seq)
 		}
 		if full[g.Lane] {
 			continue
 		}
-		if g.Pass && (g.Key == "" || !position.waits(key, g.Seq)) {
+		if g.Pass && (g.Key == "" || !position.keys.waits(key, g.Seq)) {
 			if taken[g.Lane] == part {
 				full[g.Lane] = true
 				seen[g.Lane] = extent{to: g.Seq - 1, more: true}

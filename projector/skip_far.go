@@ -50,7 +50,7 @@ func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) 
 	var ids []outbox.RowID
 	part, taken := w.part(glances), map[int16]int{}
 	for _, g := range glances {
-		behind := g.Key != "" && byLane[g.Lane].topics.waits(maphash.String(w.r.seed, g.Key), g.Seq)
+		behind := g.Key != "" && byLane[g.Lane].topics.keys.waits(maphash.String(w.r.seed, g.Key), g.Seq)
 		if !behind && taken[g.Lane] < part {
 			taken[g.Lane]++
 			ids = append(ids, g.RowID)
