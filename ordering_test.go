@@ -24,7 +24,7 @@ func TestOrderingKeyOrdersSeveralAggregates(t *testing.T) {
 	for name, broker := range map[string]oncebox.Broker{"memory": memory.New(nil), "direct": nil} {
 		t.Run(name, func(t *testing.T) {
 			db, cfg := pgtest.Migrated(t), quickConfig()
-			cfg.Inbox.Tries, cfg.Inbox.RetryDelay, cfg.Inbox.PollInterval = 1, 100*time.Millisecond, 10*time.Millisecond
+			cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay, cfg.Inbox.PollInterval = 1, 100*time.Millisecond, 10*time.Millisecond
 			app, err := oncebox.New(db.DB, broker, cfg)
 			require.NoError(t, err)
 			var mu sync.Mutex

@@ -37,7 +37,7 @@ func TestSchemaOfAnyName(t *testing.T) {
 	cfg := quickConfig()
 	cfg.DatabaseURL = server.DSN
 	cfg.Schema = server.Schema + ` Ünï'; -- "x" $1 $$ %s\`
-	cfg.Inbox.Tries, cfg.Inbox.RetryDelay, cfg.Inbox.PollInterval = 1, 10*time.Millisecond, 10*time.Millisecond
+	cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay, cfg.Inbox.PollInterval = 1, 10*time.Millisecond, 10*time.Millisecond
 	db, err := config.OpenDB(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {

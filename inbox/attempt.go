@@ -12,19 +12,20 @@ import (
 const (
 	// beginAttempt counts a try before it is made, unless the message was handled or parked before: then it returns no row.
 	beginAttempt = `
-INSERT INTO {schema}.inbox_attempt AS a (message_key, consumer, tenant_id, source, attempts)
-SELECT $1::uuid, $2::text, $3::text, $4::text, 1
+INSERT INTO {schema}.inbox_attempt AS a (message_key, consumer, tenant_id, source, attempts, unended)
+SELECT $1::uuid, $2::text, $3::text, $4::text, 1, 1
 WHERE NOT EXISTS (SELECT FROM {schema}.inbox i
 	WHERE i.message_key = $1::uuid AND i.consumer = $2::text AND i.tenant_id = $3::text AND i.source = $4::text)
-ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET attempts = a.attempts + 1, tried_at = clock_timestamp()
-RETURNING attempts`
+ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
+SET attempts = a.attempts + 1, unended = a.unended + 1, tried_at = clock_timestamp()
+RETURNING attempts, unended`
 
 	// failAttempt notes the error of a try, and counts the try if that was not done before it.
 	failAttempt = `
 INSERT INTO {schema}.inbox_attempt AS a (message_key, consumer, tenant_id, source, attempts, error_message)
 VALUES ($1::uuid, $2::text, $3::text, $4::text, 1, $6::text)
 ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
-SET attempts = a.attempts + $5::integer, error_message = excluded.error_message, tried_at = clock_timestamp()
+SET attempts = a.attempts + $5::integer, unended = 0, error_message = excluded.error_message, tried_at = clock_timestamp()
 RETURNING attempts`
 
 	// forgetAttempts goes with what settles a message.
@@ -37,19 +38,23 @@ WITH first AS (
 	DELETE FROM {schema}.inbox_attempt
 	WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text AND attempts = 1
 )
-UPDATE {schema}.inbox_attempt SET attempts = attempts - 1
+UPDATE {schema}.inbox_attempt SET attempts = attempts - 1, unended = greatest(unended - 1, 0)
 WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text AND attempts > 1`
 )
 
 // attempts is what is known of the tries of a message.
 type attempts struct {
-	n     int
-	begun bool // the present one was counted before it was made
+	n       int
+	unended int  // how many of them were begun since one last ended with an error
+	begun   bool // the present one was counted before it was made
 }
+
+// earlier are the attempts before the present one, if that is counted already.
+func (a attempts) earlier() attempts { return attempts{n: a.n - 1, unended: a.unended - 1} }
 
 // beginAttempt counts a try and commits that. fresh is false if the message needs no try any more.
 func (i *Inbox) beginAttempt(ctx context.Context, id identity) (a attempts, fresh bool, err error) {
-	err = i.sql.QueryRow(ctx, i.units.DB(ctx), beginAttempt, id.args(), &a.n)
+	err = i.sql.QueryRow(ctx, i.units.DB(ctx), beginAttempt, id.args(), &a.n, &a.unended)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, false, nil
 	}

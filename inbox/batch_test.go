@@ -17,7 +17,7 @@ import (
 
 // settledBox is an inbox whose first messages are not suspected, so that batches are batches.
 func (w *world) settledBox() *inbox.Inbox {
-	return w.hasty(func(c *inbox.Config) { c.Suspects = -1 })
+	return w.hasty(func(c *inbox.Config) { c.CrashGuard = -1 })
 }
 
 // batches notes the ids that a handler of batches was given.

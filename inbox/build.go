@@ -3,11 +3,8 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -43,41 +40,25 @@ func (i *Inbox) first(line logged) bool {
 }
 
 // noteBuild logs that messages wait for a build that knows them: once for each type and version, because there may be very many.
-func (i *Inbox) noteBuild(ctx context.Context, consumer string, e *event.Envelope, cause error) {
-	if i.first(logged{consumer: consumer, eventType: e.Type, version: e.SchemaVersion}) {
-		i.log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, and what is behind them waits",
-			"consumer", consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", i.cfg.DeployWait, "id", e.ID, "error", cause)
+func (w *wrapped) noteBuild(ctx context.Context, e *event.Envelope, cause error) {
+	if w.first(logged{consumer: w.consumer, eventType: e.Type, version: e.SchemaVersion}) {
+		w.log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, and what is behind them waits",
+			"consumer", w.consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", w.retry.DeployWait, "id", e.ID, "error", cause)
 	}
 }
 
 // awaitBuild parks a message that this build does not know. Its tries do not count.
 func (w *wrapped) awaitBuild(ctx context.Context, id identity, m *messaging.Message, cause error) error {
-	became, err := w.parkFailed(ctx, id, m, 0, w.buildPause(0), cause)
+	became, err := w.parkFailed(ctx, id, m, 0, w.retry.buildPause(0), cause)
 	if err == nil && became != duplicate {
-		w.noteBuild(ctx, w.consumer, &m.Envelope, cause)
+		w.noteBuild(ctx, &m.Envelope, cause)
 	}
 	return err
 }
 
 // awaitBuildHead is awaitBuild for a parked message.
-func (i *Inbox) awaitBuildHead(ctx context.Context, k parkedKey, h head, counted count, cause error) error {
-	i.noteBuild(ctx, k.consumer, &h.envelope, cause)
-	_, err := i.noteFailure(ctx, k, h, h.try(counted)-1, i.buildPause(h.unknown), cause)
+func (w *wrapped) awaitBuildHead(ctx context.Context, k parkedKey, h head, counted count, cause error) error {
+	w.noteBuild(ctx, &h.envelope, cause)
+	_, err := w.noteFailure(ctx, k, h, h.try(counted)-1, w.retry.buildPause(h.unknown), cause)
 	return err
-}
-
-// buildPause is how long a message waits that has waited for so long: as long again, so that it is tried soon after a build that took long,
-// and thousands of them are not tried all the time.
-func (i *Inbox) buildPause(waited time.Duration) time.Duration {
-	return backoff.Jitter(min(max(waited, i.cfg.RetryDelay), max(i.cfg.RetryMaxDelay, i.cfg.RetryDelay)))
-}
-
-// waitsForBuild tells whether the message of cause, which no build has known for so long, goes on waiting for one that does.
-func (i *Inbox) waitsForBuild(unknown time.Duration, cause error) bool {
-	return needsBuild(cause) && (i.cfg.DeployWait < 0 || unknown < i.cfg.DeployWait)
-}
-
-// unbuilt is why a message is given up that has waited for too long.
-func (i *Inbox) unbuilt(cause error) error {
-	return fmt.Errorf("inbox: within %s (Config.DeployWait) no build was deployed that knows it: %w", i.cfg.DeployWait, cause)
 }

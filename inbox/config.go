@@ -38,30 +38,16 @@ type Config struct {
 	// is 400 days.
 	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
 
-	// Tries is how often a message is tried in the process that received it, while the later messages of its key wait there, before it
-	// is parked. At least 1. The pauses between these tries are the consumer's. The message is parked earlier if the messages behind it
-	// fill the queue of the consumer ([messaging.Message.Crowded]). Default: 3.
-	Tries int `env:"TRIES"`
-	// MaxAttempts is how often a message is tried in all before it becomes a dead letter; -1: without end. Tries that were
-	// interrupted by the death of their process count. Default: 10.
-	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// RetryDelay is the pause of a parked message before it is tried again; it doubles, with jitter, up to RetryMaxDelay.
-	// [messaging.RetryAfter] overrides it. Default: 5s.
-	RetryDelay time.Duration `env:"RETRY_DELAY"`
-	// RetryMaxDelay is the longest pause that grew by doubling. Default: 10m.
-	RetryMaxDelay time.Duration `env:"RETRY_MAX_DELAY"`
-	// DeployWait is how long a message stays parked that this build of the program does not know, so that a build that knows it can be
-	// deployed: a message of a newer schema version than is registered, or of a type that is not ([messaging.Router.Strict]). Then it
-	// becomes a dead letter. The time counts from the first try as a parked message that found so. The message is tried again after pauses
-	// from RetryDelay to RetryMaxDelay, which grow with that time; these tries do not count for MaxAttempts. -1: without end. Default: 168h.
-	DeployWait time.Duration `env:"DEPLOY_WAIT"`
-	// DeadLetsPass says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
-	// and the dead letter out of order when it is replayed. Default: false, they wait until somebody replays or discards it.
-	DeadLetsPass bool `env:"DEAD_LETS_PASS"`
-	// Suspects is for how many messages after the start of a process the try is counted before the handler runs. One of them may have
-	// killed the process before this one, and would kill one process after the other if its tries were not counted. It should be the
-	// number of messages that one consumer may have at once; [AtOnce] raises it to that. -1: none. Default: 128.
-	Suspects int `env:"SUSPECTS"`
+	// Retry says how often, and for how long, a message is tried whose handler fails. The option [Retry] says otherwise for one consumer.
+	Retry RetryPolicy
+	// ContinueAfterDead says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
+	// and the dead letter out of order when it is replayed. The option [ContinueAfterDead] says so for one consumer. Default: false, they
+	// wait until somebody replays or discards it.
+	ContinueAfterDead bool `env:"DEAD_LETS_PASS"`
+	// CrashGuard is how many messages after the start of a process have their try recorded before the handler runs. One of them may have
+	// killed the process before this one: its tries are counted, so it becomes a dead letter after RetryPolicy.MaxCrashes of them. It should
+	// be the number of messages that one consumer may have at once; [AtOnce] raises it to that. -1: off. Default: 128.
+	CrashGuard int `env:"SUSPECTS"`
 	// HandlerTimeout is how long one call of a handler may take, also when it gets several messages ([BatchFunc]). The messages of
 	// a batch whose handler gets one message have it each, in one transaction. When it is over, the context of the handler is cancelled,
 	// what it did is undone, and the try counts as failed. [HandlerTimeout] says otherwise for one consumer. -1: no limit.
@@ -106,23 +92,15 @@ func (c *Config) Validate() error {
 	if c.AuditRetention != 0 && c.AuditRetention != KeepForever && c.AuditRetention < 24*time.Hour {
 		errs = append(errs, fmt.Errorf("inbox: Config.AuditRetention is %s: give 24h or more, or KeepForever", c.AuditRetention))
 	}
-	if c.MaxAttempts < -1 {
-		errs = append(errs, fmt.Errorf("inbox: Config.MaxAttempts is %d: give a count of at least 1, or -1 for no end", c.MaxAttempts))
-	}
-	if c.DeployWait < -1 {
-		errs = append(errs, fmt.Errorf("inbox: Config.DeployWait is %s: give a duration, or -1 to wait without end", c.DeployWait))
-	}
+	errs = append(errs, c.Retry.validate("Config.Retry"))
 	if c.HandlerTimeout < -1 || c.DrainTimeout < -1 {
 		errs = append(errs, errors.New("inbox: Config.HandlerTimeout or DrainTimeout is negative: give a duration, or -1 for no limit, and to cancel at once"))
 	}
-	if c.Suspects < -1 {
-		errs = append(errs, fmt.Errorf("inbox: Config.Suspects is %d: give a count, or -1 for none", c.Suspects))
+	if c.CrashGuard < -1 {
+		errs = append(errs, fmt.Errorf("inbox: Config.CrashGuard is %d: give a count, or -1 for none", c.CrashGuard))
 	}
-	if c.Tries < 0 || c.ParkedConcurrency < 0 {
-		errs = append(errs, errors.New("inbox: Config.Tries or Config.ParkedConcurrency is negative: give a count of at least 1"))
-	}
-	if c.RetryDelay < 0 || c.RetryMaxDelay < 0 || c.PollInterval < 0 {
-		errs = append(errs, errors.New("inbox: Config.RetryDelay, RetryMaxDelay or PollInterval is negative"))
+	if c.ParkedConcurrency < 0 || c.PollInterval < 0 {
+		errs = append(errs, errors.New("inbox: Config.ParkedConcurrency or Config.PollInterval is negative"))
 	}
 	if c.LockTimeout != 0 && c.LockTimeout < time.Millisecond {
 		errs = append(errs, fmt.Errorf("inbox: Config.LockTimeout is %s: give 1ms or more", c.LockTimeout))
@@ -142,8 +120,8 @@ func (c *Config) withDefaults() Config {
 		out = *c
 	}
 	for field, value := range map[*time.Duration]time.Duration{
-		&out.Retention: DefaultRetention, &out.RetryDelay: 5 * time.Second, &out.RetryMaxDelay: 10 * time.Minute,
-		&out.AuditRetention: DefaultAuditRetention, &out.DeployWait: 7 * 24 * time.Hour, &out.HandlerTimeout: 5 * time.Minute,
+		&out.Retention:      DefaultRetention,
+		&out.AuditRetention: DefaultAuditRetention, &out.HandlerTimeout: 5 * time.Minute,
 		&out.DrainTimeout: 30 * time.Second,
 		&out.LockTimeout:  250 * time.Millisecond,
 		&out.ParkedLease:  30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
@@ -152,10 +130,11 @@ func (c *Config) withDefaults() Config {
 			*field = value
 		}
 	}
-	for field, value := range map[*int]int{&out.Tries: 3, &out.MaxAttempts: 10, &out.Suspects: 128, &out.ParkedConcurrency: 4} {
+	for field, value := range map[*int]int{&out.CrashGuard: 128, &out.ParkedConcurrency: 4} {
 		if *field == 0 {
 			*field = value
 		}
 	}
+	out.Retry = out.Retry.or(defaultRetry())
 	return out
 }

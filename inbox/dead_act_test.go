@@ -163,7 +163,7 @@ func (w *world) arriving(h messaging.Handler, m *messaging.Message) (commit func
 func TestReplayWaitsForTheHandlerOfItsKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.DeadLetsPass = true })
+	box := w.hasty(func(c *inbox.Config) { c.ContinueAfterDead = true })
 	key := w.kill(box, "billing", ordered("a", "o1"))[0]
 	require.Empty(t, w.keys())
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
@@ -184,7 +184,7 @@ func TestReplayWaitsForTheHandlerOfItsKey(t *testing.T) {
 func TestReplayLeavesAFailedKeyAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.DeadLetsPass = true })
+	box := w.hasty(func(c *inbox.Config) { c.ContinueAfterDead = true })
 	key := w.kill(box, "billing", ordered("a", "o1"))[0]
 	failing := box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 		return messaging.RetryAfter(time.Hour, errNotNow)
@@ -209,7 +209,7 @@ func TestReplayWaitsForTheDeadLetterThatHolds(t *testing.T) {
 	t.Parallel()
 	for _, discard := range []bool{false, true} {
 		w := newWorld(t)
-		passing := w.kill(newBox(w.units, &inbox.Config{DeadLetsPass: true}), "billing", ordered("a", "o1"))[0]
+		passing := w.kill(newBox(w.units, &inbox.Config{ContinueAfterDead: true}), "billing", ordered("a", "o1"))[0]
 		holding := w.kill(w.box, "billing", ordered("b", "o1"))[0]
 		box := w.hasty(nil)
 		h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
@@ -235,7 +235,7 @@ func TestReplayWaitsForTheDeadLetterThatHolds(t *testing.T) {
 func TestDiscardOfAnotherDeadLetterFreesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	passing := w.kill(newBox(w.units, &inbox.Config{DeadLetsPass: true}), "billing", ordered("a", "o1"))[0]
+	passing := w.kill(newBox(w.units, &inbox.Config{ContinueAfterDead: true}), "billing", ordered("a", "o1"))[0]
 	w.kill(w.box, "billing", ordered("b", "o1"))
 	require.NoError(t, w.operator().Discard(t.Context(), passing, ann))
 	require.Equal(t, []string{"DEAD"}, w.keys())
@@ -290,7 +290,7 @@ func TestReplayOfAMessageWithInvalidNames(t *testing.T) {
 func TestReplayOfManyKeepsTheOrderOfEachKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	passing := w.hasty(func(c *inbox.Config) { c.DeadLetsPass = true })
+	passing := w.hasty(func(c *inbox.Config) { c.ContinueAfterDead = true })
 	h := passing.Wrap("billing", gaveUp())
 	want := map[string][]string{}
 	for n := range 5 {
@@ -480,7 +480,7 @@ func TestReplayOfWhatWasHandledSinceDoesNothing(t *testing.T) {
 	for name, m := range map[string]*messaging.Message{"ordered": ordered("a", "o1"), "unordered": unordered("a")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			box := w.hasty(func(c *inbox.Config) { c.DeadLetsPass = true })
+			box := w.hasty(func(c *inbox.Config) { c.ContinueAfterDead = true })
 			key := w.kill(box, "billing", m)[0]
 			w.exec("DELETE FROM inbox")
 			h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
@@ -502,7 +502,7 @@ func TestReplayOfWhatCameAgainAndWasNotHandled(t *testing.T) {
 	for name, m := range map[string]*messaging.Message{"ordered": ordered("a", "o1"), "unordered": unordered("a"), "behind": ordered("a", "o2")} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			box := w.hasty(func(c *inbox.Config) { c.DeadLetsPass, c.Tries, c.Suspects = true, 1, -1 })
+			box := w.hasty(func(c *inbox.Config) { c.ContinueAfterDead, c.Retry.Tries, c.CrashGuard = true, 1, -1 })
 			key := w.kill(box, "billing", m)[0]
 			w.exec("DELETE FROM inbox")
 			failing := box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return errNotNow }))

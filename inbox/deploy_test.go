@@ -35,7 +35,7 @@ func (knownV2) EventType() string { return "known" }
 
 // release is the service's box and handler, over a registry of its own.
 func (w *world) release(register func(*event.Registry, *messaging.Router)) (*inbox.Inbox, messaging.Handler) {
-	box := w.hasty(func(c *inbox.Config) { c.MaxAttempts = 2 })
+	box := w.hasty(func(c *inbox.Config) { c.Retry.MaxAttempts = 2 })
 	return box, box.Wrap("billing", router(register))
 }
 
@@ -155,7 +155,7 @@ func TestWhatOnlyALaterBuildKnowsIsNoDeadLetter(t *testing.T) {
 			w := newWorld(t)
 			var log lines
 			box := inbox.New(w.units, &inbox.Config{
-				MaxAttempts: 1, RetryDelay: time.Millisecond, RetryMaxDelay: 5 * time.Millisecond, PollInterval: 20 * time.Millisecond,
+				Retry: inbox.RetryPolicy{MaxAttempts: 1, Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}, PollInterval: 20 * time.Millisecond,
 				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			var calls atomic.Int64
@@ -183,10 +183,12 @@ func TestWhatOnlyALaterBuildKnowsIsNoDeadLetter(t *testing.T) {
 }
 
 // plainAndLeased are the two ways in which a handler of one message is wrapped.
-func plainAndLeased() map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler {
+func plainAndLeased(opts ...inbox.Option) map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler {
 	return map[string]func(*inbox.Inbox, messaging.Handler) messaging.Handler{
-		"plain":  func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) },
-		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) },
+		"plain": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h, opts...) },
+		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
+			return box.WrapLeased("billing", h, opts...)
+		},
 	}
 }
 
@@ -195,14 +197,14 @@ func TestMessageThatNoBuildKnowsIsADeadLetterInTheEnd(t *testing.T) {
 	for name, wrap := range plainAndLeased() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			box := w.hasty(func(c *inbox.Config) { c.DeployWait = time.Millisecond })
+			box := w.hasty(func(c *inbox.Config) { c.Retry.DeployWait = time.Millisecond })
 			m := ordered("1", "o1")
 			m.Type = "never heard of"
 			require.NoError(t, wrap(box, router(firstRelease(w))).Handle(t.Context(), m))
 			require.Equal(t, []string{"1"}, w.parked())
 			runParked(t, box)
 			await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
-			require.Contains(t, w.dead()[0].Error, "Config.DeployWait")
+			require.Contains(t, w.dead()[0].Error, "RetryPolicy.DeployWait")
 			require.Contains(t, w.dead()[0].Error, messaging.ErrNoHandler.Error())
 		})
 	}
@@ -214,7 +216,7 @@ func TestWaitForABuildCountsFromWhenTheMessageWasUnknown(t *testing.T) {
 	for name, wrap := range plainAndLeased() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			box := w.hasty(func(c *inbox.Config) { c.DeployWait = time.Hour })
+			box := w.hasty(func(c *inbox.Config) { c.Retry.DeployWait = time.Hour })
 			var calls atomic.Int64
 			h := wrap(box, countCalls(&calls, router(firstRelease(w))))
 			m := ordered("1", "o1")
@@ -227,7 +229,7 @@ func TestWaitForABuildCountsFromWhenTheMessageWasUnknown(t *testing.T) {
 			require.Empty(t, w.dead())
 			w.exec("UPDATE inbox_parked SET unknown_since = unknown_since - interval '1 hour'")
 			await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
-			require.Contains(t, w.dead()[0].Error, "Config.DeployWait")
+			require.Contains(t, w.dead()[0].Error, "RetryPolicy.DeployWait")
 		})
 	}
 }
@@ -248,7 +250,7 @@ func TestWhatAHandlerCannotEmitIsNotWaitedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, &committed{})
-			box := w.hasty(func(c *inbox.Config) { c.MaxAttempts = 2 })
+			box := w.hasty(func(c *inbox.Config) { c.Retry.MaxAttempts = 2 })
 			wrapped, m := box.Wrap("billing", h), ordered("1", "o1")
 			await.True(t, func() bool { return wrapped.Handle(t.Context(), m) == nil }, "the message is settled")
 			runParked(t, box)

@@ -16,20 +16,20 @@
 // # What a handler returns
 //
 //   - nil: the message is handled.
-//   - an error: what the handler did is undone. The message is tried again where it is, its key held, [Config.Tries] times in all;
+//   - an error: what the handler did is undone. The message is tried again where it is, its key held, [RetryPolicy.Tries] times in all;
 //     then it is parked: it waits in the table inbox_parked, and at the broker it is settled. A handler that does not end within
 //     [Config.HandlerTimeout] has its context cancelled and has failed, whatever it returns.
-//   - [messaging.RetryAfter]: the same, with a pause of its own. It is parked at once if that is longer than [Config.RetryDelay].
+//   - [messaging.RetryAfter]: the same, with a pause of its own. It is parked at once if that is longer than [RetryPolicy.Delay].
 //   - [event.ErrNewerVersion], [event.ErrUnknownType] or [messaging.ErrNoHandler]: this build of the program does not know the message.
-//     It is parked at once and tried again until a build that knows it is deployed, at most for [Config.DeployWait]; these tries do
+//     It is parked at once and tried again until a build that knows it is deployed, at most for [RetryPolicy.DeployWait]; these tries do
 //     not count. A messaging.Router skips types that it has no handler for, unless it is strict.
 //   - [messaging.Permanent], what cannot be decoded, whose handler returns [event.ErrErased], or whose
 //     identifiers are none: it is a dead letter at once, with its bytes as they were, in the table inbox_dead. So is what has
-//     failed [Config.MaxAttempts] times. A messaging.Router settles events whose key was erased by itself.
+//     failed for [RetryPolicy.GiveUpAfter] or killed [RetryPolicy.MaxCrashes] processes. A messaging.Router settles events whose key was erased by itself.
 //
 // A message that is parked or dead holds its ordering key: later ones are parked behind it, and [Inbox.RunParked] handles them
 // in their order once it was handled, or once an operator has replayed or discarded the dead letter. Other keys go on.
-// [Config.DeadLetsPass] and [Unordered] say otherwise.
+// [Config.ContinueAfterDead] and [Unordered] say otherwise.
 //
 // # What an operator decides
 //
@@ -52,7 +52,7 @@
 // the table once one is parked. A broker that brings a later message first, or a Shared subscription, has it handled first.
 //
 // Tries are counted in the database. That of a first try is written when it fails; a later one, and that of a message that may
-// have been in work when a process died ([Config.Suspects]), before it is made: a message that kills its process is given up in
+// have been in work when a process died ([Config.CrashGuard]), before it is made: a message that kills its process is given up in
 // the end. A try that was interrupted because the process stops does not count.
 //
 // # Calls to the outside

@@ -28,7 +28,7 @@ func TestParkedMessageIsTriedWhenItIsDue(t *testing.T) {
 	w := newWorld(t)
 	var log lines
 	box := inbox.New(w.units, &inbox.Config{
-		Tries: 1, RetryDelay: 300 * time.Millisecond, PollInterval: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Retry: inbox.RetryPolicy{Tries: 1, Delay: 300 * time.Millisecond}, PollInterval: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		if m.Attempt < 3 {

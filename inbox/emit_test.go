@@ -88,7 +88,7 @@ func newEmitting(t *testing.T) *emitting {
 
 func (e *emitting) box(change func(*inbox.Config)) *inbox.Inbox {
 	return e.hasty(func(c *inbox.Config) {
-		c.Suspects, c.TracerProvider = -1, e.tracer
+		c.CrashGuard, c.TracerProvider = -1, e.tracer
 		if change != nil {
 			change(c)
 		}
@@ -218,7 +218,7 @@ func TestBulkWriterHasToSayWhoseEventsAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEmitting(t)
 			var log lines
-			box := inbox.New(e.units, &inbox.Config{Suspects: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			box := inbox.New(e.units, &inbox.Config{CrashGuard: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			var several []error
 			h := box.WrapBatch("billing", func(ctx context.Context, msgs []*messaging.Message) error {
 				u, _ := uow.FromContext(ctx)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -21,6 +22,7 @@ type head struct {
 	attempts int
 	parked   time.Time
 	unknown  time.Duration // for how long no build has known it that tried it, see DeployWait
+	failing  time.Duration // for how long it has failed, see GiveUpAfter
 	key      DeadKey
 	envelope event.Envelope
 }
@@ -29,22 +31,23 @@ const (
 	// readHead returns no row if another process has the key by now.
 	readHead = `
 SELECT ` + envelopeColumns + `, attempts, seq, parked_at,
-	coalesce(extract(epoch FROM clock_timestamp() - unknown_since), 0)::float8 FROM {schema}.inbox_parked p
+	coalesce(extract(epoch FROM clock_timestamp() - unknown_since), 0)::float8,
+	coalesce(extract(epoch FROM clock_timestamp() - failing_since), 0)::float8 FROM {schema}.inbox_parked p
 WHERE consumer = $1::text AND key_lock = $2::bigint
 	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
 ORDER BY seq LIMIT 1`
 
 	// countHead counts a try before it is made.
 	countHead = `
-UPDATE {schema}.inbox_parked p SET attempts = attempts + 1
+UPDATE {schema}.inbox_parked p SET attempts = attempts + 1, unended = unended + 1
 WHERE consumer = $1::text AND key_lock = $2::bigint
 	AND seq = (SELECT min(seq) FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint)
 	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
-RETURNING attempts, seq`
+RETURNING attempts, unended, seq`
 
 	// uncountHead takes back the count of a try that was not made, or was interrupted.
 	uncountHead = `
-UPDATE {schema}.inbox_parked SET attempts = attempts - 1
+UPDATE {schema}.inbox_parked SET attempts = attempts - 1, unended = greatest(unended - 1, 0)
 WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint AND attempts > 0`
 
 	// settleHead removes the first message of a key, and the key if nothing is behind the message: the first column says so. It enters the
@@ -73,7 +76,8 @@ WITH k AS (
 	UPDATE {schema}.inbox_key SET state = 'FAILED', owner = NULL, due_at = clock_timestamp() + $5::interval
 	WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $4::uuid RETURNING consumer, key_lock
 )
-UPDATE {schema}.inbox_parked p SET attempts = $6::integer, error_message = $7::text,
+UPDATE {schema}.inbox_parked p SET attempts = $6::integer, unended = 0, error_message = $7::text,
+	failing_since = CASE WHEN $8::boolean THEN p.failing_since ELSE coalesce(p.failing_since, clock_timestamp()) END,
 	unknown_since = CASE WHEN $8::boolean THEN coalesce(p.unknown_since, clock_timestamp()) ELSE p.unknown_since END
 FROM k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
 )
@@ -104,7 +108,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 		outcome string
 	)
 	if k.doubtful {
-		err := i.sql.QueryRow(ctx, i.units.DB(ctx), countHead, []any{k.consumer, k.lock, i.owner}, &counted.n, &counted.seq)
+		err := i.sql.QueryRow(ctx, i.units.DB(ctx), countHead, []any{k.consumer, k.lock, i.owner}, &counted.n, &counted.unended, &counted.seq)
 		if err != nil {
 			return ranNothing, i.lostKey(ctx, k, counted, err)
 		}
@@ -121,7 +125,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 		if h, err = i.takeHead(ctx, u.DB(), k); err != nil {
 			return err
 		}
-		if w = i.handlerOf(k.consumer, h.envelope.Topic); w == nil || w.leased || i.tooMany(counted.n-1) {
+		if w = i.handlerOf(k.consumer, h.envelope.Topic); w == nil || w.leased || w.retry.isDeadly(counted.earlier()) {
 			return errOthers
 		}
 		var flows, handled bool
@@ -148,7 +152,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 		return ranNothing, i.lostKey(ctx, k, counted, err)
 	case w == nil:
 		i.log.WarnContext(ctx, "oncebox: a parked message waits for a process that handles its topic", "consumer", k.consumer, "topic", h.envelope.Topic)
-		return ranFailed, i.giveBack(ctx, k, counted, i.cfg.RetryDelay)
+		return ranFailed, i.giveBack(ctx, k, counted, i.cfg.Retry.Delay)
 	case w.leased:
 		return w.runLeased(ctx, k, h, counted)
 	case errors.Is(err, errOthers):
@@ -157,26 +161,26 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 		return ranNothing, i.giveBack(context.WithoutCancel(ctx), k, counted, 0)
 	}
 	i.count(ctx, k.consumer, "failed")
-	return ranFailed, i.headFailed(ctx, k, w, h, counted, err)
+	return ranFailed, w.headFailed(ctx, k, h, counted, err)
 }
 
 // headFailed decides what becomes of the first message of a key, whose handler failed.
-func (i *Inbox) headFailed(ctx context.Context, k parkedKey, w *wrapped, h head, counted count, cause error) error {
+func (w *wrapped) headFailed(ctx context.Context, k parkedKey, h head, counted count, cause error) error {
 	n := h.try(counted)
 	switch {
-	case i.waitsForBuild(h.unknown, cause):
-		return i.awaitBuildHead(ctx, k, h, counted, cause)
+	case w.retry.waitsForBuild(h.unknown, cause):
+		return w.awaitBuildHead(ctx, k, h, counted, cause)
 	case needsBuild(cause):
-		return w.giveUpHead(ctx, k, h, n-1, i.unbuilt(cause))
-	case hopeless(cause), i.tooMany(n):
+		return w.giveUpHead(ctx, k, h, n-1, w.retry.unbuilt(cause))
+	case hopeless(cause), w.retry.isExhausted(n, h.failing):
 		return w.giveUpHead(ctx, k, h, n, cause)
 	}
-	return i.failHead(ctx, k, h, n, cause)
+	return w.failHead(ctx, k, h, n, cause)
 }
 
 // count is a try that was counted before it was made. seq 0: it was not.
 type count struct {
-	n   int
+	attempts
 	seq int64
 }
 
@@ -208,9 +212,9 @@ func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, 
 	if !rows.Next() {
 		return h, errors.Join(errOthers, rows.Err())
 	}
-	var unknown float64
-	h.key, h.envelope, err = scanEnvelope(rows.Scan, &h.attempts, &h.seq, &h.parked, &unknown)
-	h.unknown = time.Duration(unknown * float64(time.Second))
+	var unknown, failing float64
+	h.key, h.envelope, err = scanEnvelope(rows.Scan, &h.attempts, &h.seq, &h.parked, &unknown, &failing)
+	h.unknown, h.failing = seconds(unknown), seconds(failing)
 	return h, errors.Join(err, rows.Close())
 }
 
@@ -231,12 +235,19 @@ func (i *Inbox) giveBack(ctx context.Context, k parkedKey, counted count, wait t
 	return errors.Join(err, i.handBackKey(ctx, k, wait))
 }
 
-func (i *Inbox) failHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
-	wait := i.pause(n, cause)
-	if noted, err := i.noteFailure(ctx, k, h, n, wait, cause); err != nil || !noted {
+// loud is the try whose failure is an error in the log. By then the pauses are minutes long.
+const loud = 10
+
+func (w *wrapped) failHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
+	wait := w.retry.pause(n, cause)
+	if noted, err := w.noteFailure(ctx, k, h, n, wait, cause); err != nil || !noted {
 		return err
 	}
-	i.log.WarnContext(ctx, "oncebox: parked message failed again", "consumer", k.consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
+	level, said := slog.LevelWarn, "oncebox: parked message failed again"
+	if n == loud {
+		level, said = slog.LevelError, "oncebox: a message fails again and again, and what is behind it waits; it is tried until it is given up"
+	}
+	w.log.Log(ctx, level, said, "consumer", k.consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
 		"id", h.envelope.ID, "attempts", n, "wait", wait, "error", cause)
 	return nil
 }

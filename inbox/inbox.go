@@ -96,15 +96,15 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{
 		Name: family(consumer), Logger: i.cfg.Logger, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
 	})
-	suspects := i.cfg.Suspects
-	w.timeout = i.cfg.HandlerTimeout
+	guarded := i.cfg.CrashGuard
+	w.timeout, w.retry, w.continueAfterDead = i.cfg.HandlerTimeout, i.cfg.Retry, i.cfg.ContinueAfterDead
 	for _, opt := range opts {
 		opt(w)
 	}
-	if suspects >= 0 {
-		suspects = max(suspects, w.atOnce)
+	if guarded >= 0 {
+		guarded = max(guarded, w.atOnce)
 	}
-	w.suspects.Store(int64(suspects))
+	w.unproved.Store(int64(guarded))
 }
 
 // handlerOf returns the handler of a parked message, nil if it is not in this process.
@@ -115,6 +115,14 @@ func (i *Inbox) handlerOf(consumer, topic string) *wrapped {
 		return w
 	}
 	return i.handlers[handlerKey{consumer, ""}]
+}
+
+// continuesAfterDead tells whether what is behind a dead letter of a consumer does not wait, as far as this process knows.
+func (i *Inbox) continuesAfterDead(consumer, topic string) bool {
+	if w := i.handlerOf(consumer, topic); w != nil {
+		return w.continueAfterDead
+	}
+	return i.cfg.ContinueAfterDead
 }
 
 // consumers returns whose parked messages can be handled here.

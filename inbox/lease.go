@@ -32,7 +32,7 @@ const (
 
 const (
 	takeLease = `
-SELECT outcome, attempts, extract(epoch FROM rest)::float8 FROM {schema}.inbox_take_lease($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::uuid,
+SELECT outcome, attempts, unended, extract(epoch FROM rest)::float8 FROM {schema}.inbox_take_lease($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::uuid,
 	$7::interval, $8::bigint, $9::integer)`
 
 	// renewLease also renews one that has ended, as long as nobody has taken it.
@@ -66,9 +66,9 @@ type lease struct {
 
 // asked is the answer of inbox_take_lease.
 type asked struct {
-	outcome  string
-	attempts int
-	rest     time.Duration
+	outcome string
+	tried   attempts
+	rest    time.Duration
 }
 
 // ask asks for the lease of a message: of a parked one if seq is its place. more is 0 if the try was counted before.
@@ -79,12 +79,13 @@ func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, 
 		rest float64
 	)
 	err := w.sql.QueryRow(ctx, w.units.DB(ctx), takeLease, append(id.args(), lock, l.token, w.cfg.LeaseTTL, seq, more),
-		&a.outcome, &a.attempts, &rest)
+		&a.outcome, &a.tried.n, &a.tried.unended, &rest)
+	a.tried.begun = true
 	if err != nil {
 		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.key, id.consumer, explain(err))
 	}
 	// Whoever has it may be done long before it ends. One that has ended just now is asked for again soon, and not at once.
-	a.rest = min(max(time.Duration(rest*float64(time.Second)), minRest), w.cfg.PollInterval)
+	a.rest = min(max(seconds(rest), minRest), w.cfg.PollInterval)
 	return l, a, nil
 }
 

@@ -55,8 +55,8 @@ func (w *world) process(change func(*inbox.Config)) *inbox.Inbox {
 	w.t.Helper()
 	units := uow.New(w.db.Another(w.t), &uow.Config{Source: "test", Logger: quiet()})
 	cfg := &inbox.Config{
-		LeaseTTL:   time.Minute, // as long as a test needs: endLeases ends it
-		RetryDelay: time.Millisecond, RetryMaxDelay: 5 * time.Millisecond, PollInterval: 20 * time.Millisecond,
+		LeaseTTL: time.Minute, // as long as a test needs: endLeases ends it
+		Retry:    inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}, PollInterval: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(cfg)
@@ -254,7 +254,7 @@ func TestLateProcessIsRefused(t *testing.T) {
 					return o.step(ctx, "second")
 				}))
 				// Its lease is not renewed within this test.
-				late := w.process(func(c *inbox.Config) { c.LeaseTTL, c.Tries = time.Hour, 1 }).WrapLeased("billing",
+				late := w.process(func(c *inbox.Config) { c.LeaseTTL, c.Retry.Tries = time.Hour, 1 }).WrapLeased("billing",
 					messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 						require.NoError(t, o.step(ctx, "first"))
 						w.endLeases()
@@ -379,7 +379,7 @@ func TestFailedLeasedMessageIsParkedAndItsKeyWaits(t *testing.T) {
 func TestUnorderedLeasedMessageIsParkedAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.process(func(c *inbox.Config) { c.Tries = 1 })
+	box := w.process(func(c *inbox.Config) { c.Retry.Tries = 1 })
 	var tries atomic.Int64
 	h := box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		return inbox.StepInUnit(ctx, "effect", func(ctx context.Context, u *uow.Unit) error {
@@ -403,7 +403,7 @@ func TestUnorderedLeasedMessageIsParkedAlone(t *testing.T) {
 func TestLeasedMessageIsGivenUpAfterItsAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.process(func(c *inbox.Config) { c.MaxAttempts = 5 })
+	box := w.process(func(c *inbox.Config) { c.Retry.MaxAttempts = 5 })
 	var tries atomic.Int64
 	var mended atomic.Bool
 	var o outside
@@ -449,7 +449,7 @@ func TestLeasedMessageThatKillsItsProcessIsGivenUp(t *testing.T) {
 	runs := 0
 	for range 3 {
 		pool := w.db.Another(t)
-		box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), &inbox.Config{LeaseTTL: time.Second, MaxAttempts: 3})
+		box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), &inbox.Config{LeaseTTL: time.Second, Retry: inbox.RetryPolicy{MaxCrashes: 3}})
 		h := box.WrapLeased("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 			runs++
 			return pool.Close() // nothing of what happens now is known to others
@@ -458,7 +458,7 @@ func TestLeasedMessageThatKillsItsProcessIsGivenUp(t *testing.T) {
 		require.Equal(t, 1, w.leases())
 		w.endLeases()
 	}
-	require.NoError(t, w.process(func(c *inbox.Config) { c.MaxAttempts = 3 }).WrapLeased("billing", messaging.HandlerFunc(w.effect)).
+	require.NoError(t, w.process(func(c *inbox.Config) { c.Retry.MaxCrashes = 3 }).WrapLeased("billing", messaging.HandlerFunc(w.effect)).
 		Handle(t.Context(), m))
 	require.Equal(t, 3, runs)
 	require.Contains(t, w.dead()[0].Error, "the process died")
@@ -592,7 +592,7 @@ func TestStepsAreDoneOnceAndInOrderWhileLeasesAreLost(t *testing.T) {
 	}
 	var working, ending sync.WaitGroup
 	for range processes {
-		box := w.process(func(c *inbox.Config) { c.Tries, c.MaxAttempts = 1, -1 })
+		box := w.process(func(c *inbox.Config) { c.Retry.Tries, c.Retry.MaxAttempts = 1, -1 })
 		h := box.WrapLeased("billing", messaging.HandlerFunc(handle))
 		runParked(t, box)
 		for key := range keys {

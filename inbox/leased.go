@@ -42,7 +42,7 @@ func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Me
 			w.count(ctx, w.consumer, "leased")
 			return messaging.Wait(a.rest, ErrLeased)
 		case a.outcome == leaseTaken:
-			return l.handle(ctx, m, a.attempts)
+			return l.handle(ctx, m, a.tried)
 		case a.outcome == leaseBehind && id.lock != nil:
 			if err := w.storeBehind(ctx, id, m); !errors.Is(err, errFlows) {
 				return err
@@ -75,16 +75,15 @@ func (w *wrapped) storeBehind(ctx context.Context, id identity, m *messaging.Mes
 	return err
 }
 
-// handle runs the message for the n-th time and settles it.
-func (l *lease) handle(ctx context.Context, m *messaging.Message, n int) error {
+// handle runs the message and settles it.
+func (l *lease) handle(ctx context.Context, m *messaging.Message, tried attempts) error {
 	ctx = l.context(ctx)
 	defer l.free(ctx)
-	tried := attempts{n: n, begun: true}
 	counted := *m
-	counted.Attempt = n // the consumer has counted waiting for the lease as well
-	if l.tooMany(n - 1) {
+	counted.Attempt = tried.n // the consumer has counted waiting for the lease as well
+	if l.retry.isDeadly(tried.earlier()) {
 		counted.Attempt--
-		return l.giveUp(ctx, l.id, &counted, n-1, errDeadly)
+		return l.giveUp(ctx, l.id, &counted, tried.n-1, errDeadly)
 	}
 	err, lost := l.run(ctx, l.next, m)
 	if err == nil {
@@ -107,7 +106,7 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, n int) error {
 	err = l.failed(ctx, l.id, &counted, tried, err)
 	if isUnstorable(err) && !messaging.IsLeft(err) {
 		// Under the lease, or another process could handle the message meanwhile.
-		return l.giveUp(ctx, l.id, &counted, n, err)
+		return l.giveUp(ctx, l.id, &counted, tried.n, err)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 	id := identify(k.consumer, m)
 	var err error
 	if id.key, err = uuid.Parse(h.key.MessageKey); err != nil {
-		return ranNothing, errors.Join(err, w.giveBack(ctx, k, counted, w.cfg.RetryDelay))
+		return ranNothing, errors.Join(err, w.giveBack(ctx, k, counted, w.retry.Delay))
 	}
 	id.tenant, id.source = h.key.TenantID, h.key.Source
 	l, a, err := w.ask(ctx, id, k.lock, &h.seq, more)
@@ -37,8 +37,8 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 	}
 	ctx = l.context(ctx)
 	defer l.free(ctx)
-	if w.tooMany(a.attempts - 1) {
-		return ranFailed, w.giveUpHead(ctx, k, h, a.attempts-1, errDeadly)
+	if w.retry.isDeadly(a.tried.earlier()) {
+		return ranFailed, w.giveUpHead(ctx, k, h, a.tried.n-1, errDeadly)
 	}
 	err, lost := l.run(ctx, l.parked, m)
 	became := ranLast
@@ -50,7 +50,7 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 		w.count(ctx, k.consumer, "handled")
 		return became, nil
 	}
-	return l.failedHead(ctx, k, h, count{n: a.attempts, seq: h.seq}, err, lost)
+	return l.failedHead(ctx, k, h, count{a.tried, h.seq}, err, lost)
 }
 
 // finishHead removes the message, unless somebody decided otherwise while it ran.
@@ -89,5 +89,5 @@ func (l *lease) failedHead(ctx context.Context, k parkedKey, h head, tried count
 		return ranNothing, l.giveBack(context.WithoutCancel(ctx), k, tried, 0)
 	}
 	l.count(ctx, k.consumer, "failed")
-	return ranFailed, l.headFailed(ctx, k, l.wrapped, h, tried, cause)
+	return ranFailed, l.headFailed(ctx, k, h, tried, cause)
 }

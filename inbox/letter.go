@@ -119,7 +119,7 @@ func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error
 			_, err := w.park(ctx, u.DB(), parking{l.id, l.m, 0, errorText(cause)})
 			return err
 		}
-		holds := became == fresh && l.id.lock != nil && !w.cfg.DeadLetsPass
+		holds := became == fresh && l.id.lock != nil && !w.continueAfterDead
 		if err := w.storeDead(ctx, u.DB(), l, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
 			return err
 		}

@@ -21,7 +21,7 @@ WITH k AS (
 DELETE FROM {schema}.inbox_parked p USING k WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock AND p.seq = $3::bigint`
 
 // giveUpHead is giveUp for the first message of a key, whose place the dead letter keeps. A message that PostgreSQL takes in no form stays
-// parked, and is tried again after RetryMaxDelay.
+// parked, and is tried again after the longest pause.
 func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
 	l, holds, err := w.letterOf(k, h, n)
 	if err != nil {
@@ -37,7 +37,7 @@ func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, ca
 	if !messaging.IsLeft(err) {
 		return err
 	}
-	wait := max(w.cfg.RetryMaxDelay, w.cfg.RetryDelay)
+	wait := w.retry.longest()
 	_, noted := w.noteFailure(ctx, k, h, n, wait, err)
 	return errors.Join(err, noted)
 }
@@ -46,7 +46,7 @@ func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, ca
 func (w *wrapped) letterOf(k parkedKey, h head, n int) (l letter, holds bool, err error) {
 	l.m = messaging.NewMessage(h.envelope, n, nil)
 	l.id = w.ordered(identify(k.consumer, l.m))
-	holds = l.id.lock == any(k.lock) && !w.cfg.DeadLetsPass
+	holds = l.id.lock == any(k.lock) && !w.continueAfterDead
 	l.id.key, err = uuid.Parse(h.key.MessageKey)
 	l.id.tenant, l.id.source, l.id.lock = h.key.TenantID, h.key.Source, k.lock
 	return l, holds, err

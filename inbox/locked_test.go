@@ -34,7 +34,7 @@ func (w *world) held(m *messaging.Message) (box *inbox.Inbox, letGo func()) {
 		}
 	}
 	w.t.Cleanup(letGo)
-	return w.hasty(func(c *inbox.Config) { c.Suspects, c.LockTimeout = -1, 20*time.Millisecond }), letGo
+	return w.hasty(func(c *inbox.Config) { c.CrashGuard, c.LockTimeout = -1, 20*time.Millisecond }), letGo
 }
 
 // within fails the test if fn waits for what only the test can end.

@@ -9,7 +9,7 @@ type Option func(*wrapped)
 // another process that handles its key. For subscriptions of type [messaging.Shared], which have no order to keep.
 func Unordered() Option { return func(w *wrapped) { w.unordered = true } }
 
-// AtOnce says how many messages the consumer may have at once, its Queue, if that may be more than [Config.Suspects].
+// AtOnce says how many messages the consumer may have at once, its Queue, if that may be more than [Config.CrashGuard].
 func AtOnce(n int) Option { return func(w *wrapped) { w.atOnce = n } }
 
 // HandlerTimeout is [Config.HandlerTimeout] for one consumer. 0: as configured.
@@ -20,6 +20,12 @@ func HandlerTimeout(d time.Duration) Option {
 		}
 	}
 }
+
+// Retry is [Config.Retry] for one consumer. What the policy does not say is as configured.
+func Retry(p RetryPolicy) Option { return func(w *wrapped) { w.retry = p.or(w.retry) } }
+
+// ContinueAfterDead is [Config.ContinueAfterDead] for one consumer.
+func ContinueAfterDead() Option { return func(w *wrapped) { w.continueAfterDead = true } }
 
 // Durable has messages stored, settled, and then handled from the database by [Inbox.RunParked]: for handlers that take so
 // long that the broker should not wait for them, and for many messages that come at once. Their order is kept. Without it the

@@ -25,9 +25,9 @@ WITH again AS (
 	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(m, c, t, s)
 	WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s
 )
-INSERT INTO {schema}.inbox_parked (` + messageColumns + `, key_lock, attempts, error_message)
+INSERT INTO {schema}.inbox_parked (` + messageColumns + `, key_lock, attempts, error_message, failing_since)
 SELECT u.c1, u.c2, u.c3, u.c4, u.c5, u.c6, u.c7, nullif(u.c8, ''), u.c9, u.c10, u.c11, u.c12, nullif(u.c13, ''), u.c14, nullif(u.c15, ''),
-	u.c16, u.c17, u.c18, u.c19, u.c20, u.c21, u.c22
+	u.c16, u.c17, u.c18, u.c19, u.c20, u.c21, u.c22, CASE WHEN u.c21 > 0 THEN clock_timestamp() END
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
 	$11::bigint[], $12::bigint[], $13::text[], $14::integer[], $15::text[], $16::text[], $17::timestamptz[], $18::json[], $19::bytea[],
 	$20::bigint[], $21::integer[], $22::text[]) WITH ORDINALITY

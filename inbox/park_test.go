@@ -29,7 +29,7 @@ import (
 
 // hasty is an inbox whose parked messages are tried again soon.
 func (w *world) hasty(change func(*inbox.Config)) *inbox.Inbox {
-	cfg := &inbox.Config{RetryDelay: time.Millisecond, RetryMaxDelay: 5 * time.Millisecond, PollInterval: 20 * time.Millisecond}
+	cfg := &inbox.Config{Retry: inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}, PollInterval: 20 * time.Millisecond}
 	if change != nil {
 		change(cfg)
 	}
@@ -119,7 +119,7 @@ func TestFailingMessageIsParkedAndThoseBehindItWait(t *testing.T) {
 func TestUnorderedMessageIsParkedAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.Tries = 1 })
+	box := w.hasty(func(c *inbox.Config) { c.Retry.Tries = 1 })
 	failing := func(ctx context.Context, m *messaging.Message) error {
 		if m.ID == "bad" && m.Attempt < 3 {
 			return errNotNow
@@ -141,7 +141,7 @@ func TestUnorderedMessageIsParkedAlone(t *testing.T) {
 func TestMessageIsGivenUpAfterItsAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.MaxAttempts = 5 })
+	box := w.hasty(func(c *inbox.Config) { c.Retry.MaxAttempts = 5 })
 	var tries atomic.Int64
 	var mended atomic.Bool
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
@@ -176,7 +176,7 @@ func TestMessageIsGivenUpAfterItsAttempts(t *testing.T) {
 func TestDeadLettersMayLetPass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.DeadLetsPass, c.MaxAttempts, c.Tries = true, 2, 1 })
+	box := w.hasty(func(c *inbox.Config) { c.ContinueAfterDead, c.Retry.MaxAttempts, c.Retry.Tries = true, 2, 1 })
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch m.ID {
 		case "hopeless":
@@ -210,26 +210,102 @@ func TestRetryAfterParksAtOnceIfItIsLong(t *testing.T) {
 		"SELECT due_at BETWEEN clock_timestamp() + '59 min' AND clock_timestamp() + '61 min' FROM inbox_key"))
 }
 
-// A handler that takes its process with it leaves nothing but the count of its tries.
+// A handler that takes its process with it leaves nothing but the count of its tries. A try that ends with an error ends the row of crashes.
 func TestMessageThatKillsItsProcessIsGivenUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	for n := range 4 {
-		box := w.hasty(func(c *inbox.Config) { c.MaxAttempts = 3 }) // as a process that has just started
-		h := box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
-			_, err := w.db.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks
-				WHERE locktype = 'relation' AND relation = 'inbox'::regclass AND pid <> pg_backend_pid()`)
-			require.NoError(t, err)
-			panic("killed")
-		}))
-		func() {
-			defer func() { _ = recover() }()
-			require.NoError(t, h.Handle(t.Context(), ordered("deadly", "o1")))
-		}()
-		require.Len(t, w.dead(), n/3)
+	for name, p := range map[string]inbox.RetryPolicy{"crashes": {Tries: 100, MaxCrashes: 3}, "attempts": {MaxAttempts: 3, MaxCrashes: -1}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			try := func(m *messaging.Message, killed bool) {
+				box := w.hasty(func(c *inbox.Config) { c.Retry = p }) // as a process that has just started
+				h := box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+					if !killed {
+						return errNotNow
+					}
+					_, err := w.db.ExecContext(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks
+						WHERE locktype = 'relation' AND relation = 'inbox'::regclass AND pid <> pg_backend_pid()`)
+					require.NoError(t, err)
+					panic("killed")
+				}))
+				defer func() { _ = recover() }()
+				_ = h.Handle(t.Context(), m)
+			}
+			for n := range 4 {
+				try(ordered("deadly", "o1"), true)
+				require.Len(t, w.dead(), n/3)
+			}
+			require.Contains(t, w.dead()[0].Error, "the process died")
+			require.Equal(t, 3, w.dead()[0].Attempts)
+			if p.MaxAttempts > 0 {
+				return
+			}
+			for _, killed := range []bool{true, true, false, true, true} {
+				try(ordered("both", "o2"), killed)
+			}
+			require.Empty(t, w.parked())
+			require.Len(t, w.dead(), 1, "never three crashes one after the other")
+		})
 	}
-	require.Contains(t, w.dead()[0].Error, "the process died")
-	require.Equal(t, 3, w.dead()[0].Attempts)
+}
+
+// By default a message is tried for three days, however often. The time counts from its first failure, not from when it was parked behind
+// others, and a policy is that of one consumer.
+func TestMessageIsGivenUpAfterItsTime(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range plainAndLeased(inbox.Retry(inbox.RetryPolicy{GiveUpAfter: time.Hour})) {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			var calls, others atomic.Int64
+			box := w.hasty(nil)
+			fail := func(calls *atomic.Int64) messaging.HandlerFunc {
+				return func(context.Context, *messaging.Message) error {
+					calls.Add(1)
+					return errNotNow
+				}
+			}
+			h, other := wrap(box, fail(&calls)), box.Wrap("other", fail(&others))
+			settleLater(t, h, ordered("bad", "o1"))
+			settleLater(t, other, ordered("bad", "o1"))
+			require.NoError(t, h.Handle(t.Context(), ordered("next", "o1")))
+			runParked(t, box)
+			await.True(t, func() bool { return calls.Load() > 20 && others.Load() > 20 }, "more tries than any count")
+			require.Empty(t, w.dead())
+			w.exec("UPDATE inbox SET processed_at = processed_at - interval '30 days'")
+			w.exec("UPDATE inbox_parked SET parked_at = parked_at - interval '30 days', failing_since = failing_since - interval '1 hour'")
+			await.True(t, func() bool { return len(w.dead()) == 1 }, "a dead letter")
+			require.Equal(t, "bad", w.dead()[0].Envelope.ID)
+			require.Equal(t, []string{"bad", "next"}, w.parked(), "the other consumer's, and what is behind the dead letter")
+			require.NoError(t, box.Discard(t.Context(), w.dead()[0].Key, ann))
+			seen := calls.Load()
+			await.True(t, func() bool { return calls.Load() > seen+10 }, "what was parked behind it has its own time")
+			require.Empty(t, w.dead())
+		})
+	}
+}
+
+// What a consumer says of dead letters holds for it alone, also where an operator makes one of its messages dead.
+func TestDeadLettersOfOneConsumerLetPass(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	box := w.hasty(func(c *inbox.Config) { c.Retry.Tries, c.Retry.Delay, c.Retry.MaxDelay = 1, time.Hour, time.Hour })
+	fail := messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
+		if m.ID == "hopeless" {
+			return messaging.Permanent(errNotNow)
+		}
+		return errNotNow
+	})
+	for _, h := range []messaging.Handler{box.Wrap("passes", fail, inbox.ContinueAfterDead()), box.Wrap("waits", fail)} {
+		require.NoError(t, h.Handle(t.Context(), ordered("hopeless", "o1")))
+		require.NoError(t, h.Handle(t.Context(), ordered("bad", "o2")))
+	}
+	require.Equal(t, []string{"waits"}, column[string](t, w.db.DB, "SELECT consumer FROM inbox_dead WHERE holds"))
+	parked, err := box.Parked(t.Context(), inbox.ParkedFilter{}, nil, 0)
+	require.NoError(t, err)
+	require.Len(t, parked, 2)
+	for _, p := range parked {
+		require.NoError(t, box.GiveUp(t.Context(), p.Key, ann))
+	}
+	require.Equal(t, []string{"waits", "waits"}, column[string](t, w.db.DB, "SELECT consumer FROM inbox_dead WHERE holds"))
 }
 
 // Several processes get the same messages in different states of a takeover, handlers fail now and then, and what is parked
@@ -248,7 +324,7 @@ func TestOrderAndEffectsWhileKeysStopAndFlow(t *testing.T) {
 	}
 	var working sync.WaitGroup
 	for range processes {
-		box := w.hasty(func(c *inbox.Config) { c.Tries = 1 })
+		box := w.hasty(func(c *inbox.Config) { c.Retry.Tries = 1 })
 		h := box.Wrap("billing", messaging.HandlerFunc(handle))
 		runParked(t, box)
 		for key := range keys {
@@ -277,7 +353,7 @@ func TestParkedMessageIsTracedAndItsPanicIsAFailure(t *testing.T) {
 	w := newWorld(t)
 	spans := tracetest.NewSpanRecorder()
 	box := w.hasty(func(c *inbox.Config) {
-		c.Tries, c.TracerProvider = 1, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+		c.Retry.Tries, c.TracerProvider = 1, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	})
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch m.Attempt {
@@ -306,7 +382,7 @@ func TestParkedMessageIsTracedAndItsPanicIsAFailure(t *testing.T) {
 func TestKeyFlowsAgainWhileMessagesKeepComing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.Tries, c.Suspects = 1, -1 })
+	box := w.hasty(func(c *inbox.Config) { c.Retry.Tries, c.CrashGuard = 1, -1 })
 	var failed atomic.Bool
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		if !failed.Swap(true) {
@@ -358,7 +434,7 @@ func TestLongHandlerHoldsUpNothingElse(t *testing.T) {
 	defer pool.Close()
 	w.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Logger: quiet()})
 	box := w.hasty(func(c *inbox.Config) {
-		c.Tries, c.Suspects, c.ParkedLease, c.PollInterval = 1, -1, time.Second, 100*time.Millisecond
+		c.Retry.Tries, c.CrashGuard, c.ParkedLease, c.PollInterval = 1, -1, time.Second, 100*time.Millisecond
 	})
 	var began atomic.Int64
 	end := make(chan struct{})
@@ -394,7 +470,7 @@ func TestLongHandlerHoldsUpNothingElse(t *testing.T) {
 func TestParkedMessageWhoseCopyWasHandledIsNotHandledAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.Tries, c.Suspects = 1, -1 })
+	box := w.hasty(func(c *inbox.Config) { c.Retry.Tries, c.CrashGuard = 1, -1 })
 	failing := box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return errNotNow }))
 	require.NoError(t, failing.Handle(t.Context(), unordered("a")))
 	require.NoError(t, failing.Handle(t.Context(), unordered("b")))
@@ -419,7 +495,7 @@ func TestFailureOfALostHeadIsNotSaid(t *testing.T) {
 			w := newWorld(t)
 			var said bytes.Buffer
 			box := inbox.New(w.units, &inbox.Config{
-				Tries: 1, Suspects: -1, RetryDelay: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+				Retry: inbox.RetryPolicy{Tries: 1, Delay: time.Millisecond}, CrashGuard: -1, Logger: slog.New(slog.NewTextHandler(&said, nil)),
 			})
 			began, release := make(chan struct{}), make(chan struct{})
 			h := box.Wrap("billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
@@ -464,7 +540,7 @@ func TestSuspectsAreAsManyAsTheConsumerHas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	counted := 0
-	h := newBox(w.units, &inbox.Config{Suspects: 1}).Wrap("billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
+	h := newBox(w.units, &inbox.Config{CrashGuard: 1}).Wrap("billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
 		counted += w.count("inbox_attempt")
 		if m.ID == "1" {
 			return messaging.Permanent(errNotNow)

@@ -29,7 +29,7 @@ noted AS (` + noteDeeds + `p)
 SELECT count(*) FROM p`
 
 	findParked = `
-SELECT p.key_lock, k.ordering_key IS NOT NULL FROM {schema}.inbox_parked p JOIN {schema}.inbox_key k USING (consumer, key_lock)
+SELECT p.key_lock, k.ordering_key IS NOT NULL, p.topic FROM {schema}.inbox_parked p JOIN {schema}.inbox_key k USING (consumer, key_lock)
 WHERE p.message_key = $1::uuid AND p.consumer = $2::text AND p.tenant_id = $3::text AND p.source = $4::text`
 
 	// giveUp makes a dead letter of the first message of a key, whose place it keeps. It must be preceded by the key's lock.
@@ -72,8 +72,9 @@ func (i *Inbox) RetryNow(ctx context.Context, key DeadKey, by By) error {
 
 // GiveUp makes a dead letter of a parked message, which must be the first of its key, or the error is [ErrNotParked]. It
 // waits for a handler that is just trying it, unless that runs under a lease: such a one is told when it ends. by must give a
-// reason. What is behind it waits for what becomes of the dead letter, see [Inbox.Discard] and [Inbox.Replay]; with
-// [Config.DeadLetsPass] of this inbox it does not.
+// reason. What is behind it waits for what becomes of the dead letter, see [Inbox.Discard] and [Inbox.Replay]; where
+// the consumer goes on after dead letters ([ContinueAfterDead]) it does not. What a consumer of another process does is not known here:
+// [Config.ContinueAfterDead] says it.
 func (i *Inbox) GiveUp(ctx context.Context, key DeadKey, by By) error {
 	what := fmt.Sprintf("%s %s of consumer %s", ActionGiveUp, key.MessageKey, key.Consumer)
 	of, err := key.args()
@@ -84,13 +85,14 @@ func (i *Inbox) GiveUp(ctx context.Context, key DeadKey, by By) error {
 	err = i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		var lock int64
 		var ordered bool
-		if err := run.QueryRow(ctx, u.DB(), findParked, of, &lock, &ordered); err != nil {
+		var topic string
+		if err := run.QueryRow(ctx, u.DB(), findParked, of, &lock, &ordered, &topic); err != nil {
 			return err
 		}
 		if _, err := run.Exec(ctx, u.DB(), lockKey, lock); err != nil {
 			return err
 		}
-		holds := ordered && !i.cfg.DeadLetsPass
+		holds := ordered && !i.continuesAfterDead(key.Consumer, topic)
 		args := append([]any{by.Actor, ActionGiveUp, cleanText(by.Reason)}, append(of, holds)...)
 		var moved int64
 		if err := run.QueryRow(ctx, u.DB(), giveUp, args, &moved); err != nil {

@@ -162,7 +162,7 @@ func TestGiveUpLetsPass(t *testing.T) {
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	require.NoError(t, h.Handle(t.Context(), ordered("b", "o1")))
 	runParked(t, box)
-	require.NoError(t, newBox(w.units, &inbox.Config{DeadLetsPass: true}).GiveUp(t.Context(), key, ann))
+	require.NoError(t, newBox(w.units, &inbox.Config{ContinueAfterDead: true}).GiveUp(t.Context(), key, ann))
 	w.awaitUnparked("b")
 	key.MessageKey, key.Source = w.listParked(inbox.ParkedFilter{}, 100)[0].Key.MessageKey, "clock"
 	require.NoError(t, w.operator().GiveUp(t.Context(), key, ann))

@@ -255,10 +255,10 @@ func (r *rebuild) handle(ctx context.Context, events []event.Envelope) error {
 func (r *rebuild) settle(ctx context.Context, m *messaging.Message) error {
 	for {
 		err := call(messaging.NewContext(ctx, m), r.view.replayed, m)
-		if err == nil || ctx.Err() != nil || errors.Is(err, errGeneration) || m.Attempt > r.box.cfg.Tries+3 {
+		if err == nil || ctx.Err() != nil || errors.Is(err, errGeneration) || m.Attempt > r.view.replayed.retry.Tries+3 {
 			return err
 		}
-		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(m.Attempt, quickRetry, r.box.cfg.RetryDelay))) != nil {
+		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(m.Attempt, quickRetry, r.view.replayed.retry.Delay))) != nil {
 			return err
 		}
 		m.Attempt++

@@ -149,7 +149,8 @@ func (b *bank) draw(n int) int {
 func (b *bank) process(batch int) *inbox.Projection {
 	b.t.Helper()
 	box := newBox(b.units, &inbox.Config{
-		Tries: 2, RetryDelay: 5 * time.Millisecond, RetryMaxDelay: 20 * time.Millisecond, PollInterval: 20 * time.Millisecond, MaxAttempts: -1, Suspects: -1,
+		Retry:        inbox.RetryPolicy{Tries: 2, Delay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, MaxAttempts: -1},
+		PollInterval: 20 * time.Millisecond, CrashGuard: -1,
 	})
 	p := box.Projection("balances", messaging.HandlerFunc(b.add))
 	receiver, err := b.broker.Subscribe(b.t.Context(), messaging.Subscription{Topic: "account", Name: "balances"})

@@ -135,7 +135,7 @@ func TestResetWaitsForHandlersAtWork(t *testing.T) {
 			w := newWorld(t)
 			began, release := make(chan struct{}), make(chan struct{})
 			slow := false
-			box := newBox(w.units, &inbox.Config{Suspects: -1}) // with suspects there are no batches
+			box := newBox(w.units, &inbox.Config{CrashGuard: -1}) // with suspects there are no batches
 			p := box.Projection("balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 				if m.ID == "a2" && !slow {
 					slow = true
@@ -205,7 +205,7 @@ func TestIdleProcessHearsOfARebuild(t *testing.T) {
 func TestReplayedMessageThatFailsIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.RetryDelay = 50 * time.Millisecond })
+	box := w.hasty(func(c *inbox.Config) { c.Retry.Delay = 50 * time.Millisecond })
 	tries := 0
 	p := box.Projection("balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch m.ID {
@@ -234,7 +234,7 @@ func TestReplayedMessageThatFailsIsWaitedFor(t *testing.T) {
 func TestWhatWasParkedBeforeTheReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.Tries = 1 })
+	box := w.hasty(func(c *inbox.Config) { c.Retry.Tries = 1 })
 	broken := true
 	p := box.Projection("balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch {

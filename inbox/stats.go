@@ -62,7 +62,7 @@ func (i *Inbox) Stats(ctx context.Context) ([]Stats, error) {
 		if err := rows.Scan(&st.Consumer, &st.Waiting, &st.Failed, &st.Dead, &st.Parked, &age, &st.DeadLetters); err != nil {
 			return nil, wrapErr("read statistics", err)
 		}
-		st.OldestParked = time.Duration(age * float64(time.Second))
+		st.OldestParked = seconds(age)
 		list = append(list, st)
 	}
 	return list, wrapErr("read statistics", rows.Err())

@@ -136,7 +136,7 @@ func TestKeyStaysTheSameOverReleases(t *testing.T) {
 func TestKeyOfParkedMessagesAndOfBatches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	box := w.hasty(func(c *inbox.Config) { c.Tries = 1 })
+	box := w.hasty(func(c *inbox.Config) { c.Retry.Tries = 1 })
 	keys := make(chan string, 2)
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		keys <- inbox.Key(ctx)
@@ -351,7 +351,7 @@ func TestCleanRemovesStepsThatNobodyNeeds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var o outside
-	box := w.process(func(c *inbox.Config) { c.Tries = 1 })
+	box := w.process(func(c *inbox.Config) { c.Retry.Tries = 1 })
 	h := box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		err := o.step(ctx, m.ID)
 		if m.ID == "dead" {

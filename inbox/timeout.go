@@ -63,6 +63,9 @@ func tooLate(ctx context.Context) error {
 	return nil
 }
 
+// seconds is a number of them as a duration.
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
 // limit cancels a try whose timeout begins more than once: with each message of a batch, or when it is known which handler is called.
 type limit struct {
 	timer  *time.Timer

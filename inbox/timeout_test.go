@@ -61,7 +61,7 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 				t.Parallel() // they do nothing but wait
 				w := newWorld(t)
 				box := w.hasty(func(c *inbox.Config) {
-					c.MaxAttempts, c.Suspects, c.HandlerTimeout = 3, -1, timeout
+					c.Retry.MaxAttempts, c.CrashGuard, c.HandlerTimeout = 3, -1, timeout
 					if name == "by option" {
 						c.HandlerTimeout = -1
 					}
@@ -95,7 +95,7 @@ func TestMessagesOfABatchHaveTheHandlerTimeoutEach(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const messages, each, timeout = 14, 300 * time.Millisecond, 4 * time.Second // all together take longer than the timeout
-	box := w.hasty(func(c *inbox.Config) { c.Suspects, c.HandlerTimeout = -1, timeout })
+	box := w.hasty(func(c *inbox.Config) { c.CrashGuard, c.HandlerTimeout = -1, timeout })
 	var calls atomic.Int64
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		calls.Add(1)
@@ -168,7 +168,8 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 			line := &line{until: c.statement}
 			units := uow.New(line.pool(t, w.db), &uow.Config{Source: "test", Logger: quiet()})
 			box := newBox(units, &inbox.Config{
-				RetryDelay: time.Millisecond, RetryMaxDelay: 5 * time.Millisecond, PollInterval: 20 * time.Millisecond, Tries: 1, Suspects: -1,
+				Retry:        inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond, Tries: 1},
+				PollInterval: 20 * time.Millisecond, CrashGuard: -1,
 				HandlerTimeout: time.Second, LockTimeout: 500 * time.Millisecond, ParkedLease: 2 * time.Second, LeaseTTL: 2 * time.Second,
 			})
 			box.AnswersWithin(500 * time.Millisecond)

@@ -104,7 +104,7 @@ func TestMessageThatCannotBeParkedIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.refusing("inbox_parked", "octet_length(payload) < 1000")
-	box := w.hasty(func(cfg *inbox.Config) { cfg.Tries = 1 })
+	box := w.hasty(func(cfg *inbox.Config) { cfg.Retry.Tries = 1 })
 	var calls atomic.Int64
 	failing := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 		calls.Add(1)
@@ -210,7 +210,7 @@ func TestParkedMessageThatCannotBeADeadLetterStaysParked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.refuseDeadLetters()
-	box := w.hasty(func(cfg *inbox.Config) { cfg.RetryMaxDelay = time.Hour })
+	box := w.hasty(func(cfg *inbox.Config) { cfg.Retry.MaxDelay = time.Hour })
 	h := box.Wrap("billing", failsLaterForGood())
 	require.NoError(t, h.Handle(t.Context(), ordered("a", "o1")))
 	w.exec("UPDATE inbox_key SET due_at = now()")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -28,9 +27,12 @@ type wrapped struct {
 
 	atOnce  int           // how many messages the consumer may have
 	timeout time.Duration // of a try; negative: none
+	retry   RetryPolicy
 
-	// suspects is how many more messages have their tries counted beforehand, see Config.Suspects.
-	suspects atomic.Int64
+	continueAfterDead bool // what is behind a dead letter does not wait
+
+	// unproved is how many more messages have their tries counted beforehand, see Config.CrashGuard.
+	unproved atomic.Int64
 }
 
 var (
@@ -80,7 +82,7 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 			w.count(ctx, w.consumer, "duplicate")
 			return nil
 		}
-		if tried = a; w.tooMany(a.n - 1) {
+		if tried = a; w.retry.isDeadly(a.earlier()) {
 			return w.giveUp(ctx, id, m, a.n-1, errDeadly)
 		}
 	}
@@ -109,7 +111,7 @@ func (w *wrapped) mustCount(ctx context.Context, m *messaging.Message) bool {
 	if _, within := uow.FromContext(ctx); within || w.durable {
 		return false
 	}
-	return m.Attempt > 1 || w.suspects.Load() > 0
+	return m.Attempt > 1 || w.unproved.Load() > 0
 }
 
 // try runs the handler in a unit, if the message is fresh.
@@ -174,8 +176,8 @@ func (w *wrapped) settled(ctx context.Context, became entry) {
 
 // survived notes that a message did not kill the process.
 func (w *wrapped) survived() {
-	if w.suspects.Load() > 0 {
-		w.suspects.Add(-1)
+	if w.unproved.Load() > 0 {
+		w.unproved.Add(-1)
 	}
 }
 
@@ -207,11 +209,11 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 		// It is tried again here: a process that cannot write that the message failed cannot park it either.
 		return errors.Join(cause, err)
 	}
-	if w.tooMany(n) {
+	if w.retry.isExhausted(n, 0) {
 		return w.giveUp(ctx, id, m, n, cause)
 	}
 	wait, asked := messaging.RetryDelay(cause)
-	if n < w.cfg.Tries && (!asked || wait < w.cfg.RetryDelay) && !m.Crowded() {
+	if n < w.retry.Tries && (!asked || wait < w.retry.Delay) && !m.Crowded() {
 		return cause
 	}
 	return w.give(ctx, id, m, n, cause)
@@ -219,7 +221,7 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 
 // give parks a message that failed, and says so.
 func (w *wrapped) give(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
-	wait := w.pause(n, cause)
+	wait := w.retry.pause(n, cause)
 	became, err := w.parkFailed(ctx, id, m, n, wait, cause)
 	if err != nil || became == duplicate || became == early {
 		return err
@@ -254,22 +256,6 @@ func (w *wrapped) parkFailed(
 	}
 	return became, nil
 }
-
-// pause is how long a message waits after its nth try.
-func (i *Inbox) pause(n int, cause error) time.Duration {
-	if wait, asked := messaging.RetryDelay(cause); asked && wait > 0 {
-		return wait
-	}
-	if n < i.cfg.Tries {
-		return backoff.Jitter(backoff.Exponential(n, quickRetry, i.cfg.RetryDelay))
-	}
-	return backoff.Jitter(backoff.Exponential(n-i.cfg.Tries+1, i.cfg.RetryDelay, i.cfg.RetryMaxDelay))
-}
-
-// quickRetry is the first pause of a parked message while it has tries left of those that are meant to follow each other.
-const quickRetry = 100 * time.Millisecond
-
-func (i *Inbox) tooMany(n int) bool { return i.cfg.MaxAttempts > 0 && n >= i.cfg.MaxAttempts }
 
 // settle enters a message whose handler's work is undone, or was done under a lease, and calls fn if nobody was faster.
 func (w *wrapped) settle(ctx context.Context, id identity, fn func(context.Context, *uow.Unit, entry) error) (became entry, err error) {

@@ -22,7 +22,7 @@ func TestHotAggregateFailsEachMessageTwice(t *testing.T) {
 	const hot, hottest = "k07", manyMessages / keys / 2
 	s := newSite(t, pulsartest.Server(t))
 	box := s.newBox(inbox.Config{
-		RetryDelay: 100 * time.Millisecond, RetryMaxDelay: time.Second, MaxAttempts: -1, PollInterval: 100 * time.Millisecond,
+		Retry: inbox.RetryPolicy{Delay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: -1}, PollInterval: 100 * time.Millisecond,
 	})
 	var through atomic.Bool
 	s.consume(box, messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {

@@ -205,7 +205,8 @@ func newTarget(t *testing.T, cfg *Config) *target {
 	require.NoError(t, err)
 	w.units = uow.New(w.db.DB, &uow.Config{Source: "target", Logger: quiet}, outbox.NewStore(w.db.DB, &outbox.Config{Logger: quiet}))
 	box := inbox.New(w.units, &inbox.Config{
-		Tries: 1, MaxAttempts: 3, RetryDelay: time.Millisecond, RetryMaxDelay: 10 * time.Millisecond, PollInterval: 50 * time.Millisecond, Logger: quiet,
+		Retry:        inbox.RetryPolicy{Tries: 1, MaxAttempts: 3, Delay: time.Millisecond, MaxDelay: 10 * time.Millisecond},
+		PollInterval: 50 * time.Millisecond, Logger: quiet,
 	})
 	l, err := messaging.NewLoop(w.broker, messaging.Subscription{Topic: "order", Name: "s"}, box.Wrap("s", messaging.HandlerFunc(w.handle)),
 		&messaging.ConsumerConfig{DrainTimeout: time.Second, BacklogInterval: -1, Logger: quiet})

@@ -68,8 +68,10 @@ CREATE TABLE inbox_parked (
     event_metadata    json        NOT NULL DEFAULT '{}',
     payload           bytea       NOT NULL,
     attempts          integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0), -- tries that were begun
+    unended           integer     NOT NULL DEFAULT 0 CHECK (unended >= 0),  -- of these, since one last ended with an error
     error_message     text        NOT NULL DEFAULT '',                      -- of the last try
     parked_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    failing_since     timestamptz, -- when it was parked because it failed, or first failed while it was parked; NULL: it has not
     unknown_since     timestamptz, -- when a build first did not know its type or version, while it was parked; NULL: every build did
     PRIMARY KEY (consumer, key_lock, seq)
 );
@@ -139,6 +141,7 @@ CREATE TABLE inbox_attempt (
     tenant_id     text        NOT NULL,
     source        text        NOT NULL,
     attempts      integer     NOT NULL CHECK (attempts > 0),
+    unended       integer     NOT NULL DEFAULT 0 CHECK (unended >= 0), -- as in inbox_parked
     error_message text        NOT NULL DEFAULT '',
     tried_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (message_key, consumer, tenant_id, source)
@@ -326,12 +329,13 @@ END $f$;
 -- The lease comes before the looks: a session that settles a message frees its lease in the same commit, so what is seen here after
 -- the lease was had is what became of the message. The key's lock comes before the lease, as it does where messages are parked.
 CREATE FUNCTION inbox_take_lease(p_message uuid, p_consumer text, p_tenant text, p_source text, p_lock bigint, p_owner uuid,
-    p_ttl interval, p_seq bigint, p_more integer, OUT outcome text, OUT attempts integer, OUT rest interval)
+    p_ttl interval, p_seq bigint, p_more integer, OUT outcome text, OUT attempts integer, OUT unended integer, OUT rest interval)
 LANGUAGE plpgsql AS $f$
 DECLARE
     got boolean;
 BEGIN
     attempts := 0;
+    unended := 0;
     rest := '0';
     PERFORM pg_advisory_xact_lock(hashint8extended(p_lock, '{schema}.inbox'::regclass::oid::bigint));
     INSERT INTO {schema}.inbox_lease AS l (consumer, key_lock, message_key, tenant_id, source, owner, lease_until)
@@ -353,15 +357,17 @@ BEGIN
         rest := greatest(rest, '0'); -- also if it was freed meanwhile
     ELSIF p_seq IS NULL THEN
         outcome := 'taken';
-        INSERT INTO {schema}.inbox_attempt AS a (message_key, consumer, tenant_id, source, attempts)
-        VALUES (p_message, p_consumer, p_tenant, p_source, p_more)
-        ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET attempts = a.attempts + p_more, tried_at = clock_timestamp()
-        RETURNING a.attempts INTO attempts;
+        INSERT INTO {schema}.inbox_attempt AS a (message_key, consumer, tenant_id, source, attempts, unended)
+        VALUES (p_message, p_consumer, p_tenant, p_source, p_more, p_more)
+        ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
+        SET attempts = a.attempts + p_more, unended = a.unended + p_more, tried_at = clock_timestamp()
+        RETURNING a.attempts, a.unended INTO attempts, unended;
     ELSE
-        UPDATE {schema}.inbox_parked p SET attempts = p.attempts + p_more
-        WHERE p.consumer = p_consumer AND p.key_lock = p_lock AND p.seq = p_seq RETURNING p.attempts INTO attempts;
+        UPDATE {schema}.inbox_parked p SET attempts = p.attempts + p_more, unended = p.unended + p_more
+        WHERE p.consumer = p_consumer AND p.key_lock = p_lock AND p.seq = p_seq RETURNING p.attempts, p.unended INTO attempts, unended;
         outcome := CASE WHEN FOUND THEN 'taken' ELSE 'gone' END;
         attempts := coalesce(attempts, 0);
+        unended := coalesce(unended, 0);
     END IF;
     IF got AND outcome <> 'taken' THEN
         DELETE FROM {schema}.inbox_lease l WHERE l.consumer = p_consumer AND l.key_lock = p_lock AND l.owner = p_owner;

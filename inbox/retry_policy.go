@@ -1,0 +1,132 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// RetryPolicy says how often, and for how long, a message is tried whose handler fails. With the defaults that is three times at once,
+// then after pauses that grow from 5 seconds to 10 minutes, for three days: a service that was away for a weekend costs no dead letter. An
+// error that is [messaging.Permanent] makes a dead letter at once.
+//
+// [Config.Retry] is the policy of all consumers, the option [Retry] that of one.
+type RetryPolicy struct {
+	// Tries is how often a message is tried in the process that received it, while the later messages of its key wait there, before it
+	// is parked. At least 1. The pauses between these tries are the consumer's. The message is parked earlier if the messages behind it
+	// fill the queue of the consumer ([messaging.Message.Crowded]). Default: 3.
+	Tries int `env:"TRIES"`
+	// Delay is the pause of a parked message before it is tried again; it doubles, with jitter, up to MaxDelay.
+	// [messaging.RetryAfter] overrides it. Default: 5s.
+	Delay time.Duration `env:"RETRY_DELAY"`
+	// MaxDelay is the longest pause that grew by doubling. Default: 10m.
+	MaxDelay time.Duration `env:"RETRY_MAX_DELAY"`
+	// GiveUpAfter is how long a message is tried, from when it was parked because it failed. The try that fails later than
+	// that makes it a dead letter. -1: without end. Default: 72h.
+	GiveUpAfter time.Duration `env:"GIVE_UP_AFTER"`
+	// MaxAttempts is how often a message is tried in all before it becomes a dead letter, if that comes before GiveUpAfter. Tries that
+	// were interrupted by the death of their process count. -1: without end. Default: -1.
+	MaxAttempts int `env:"MAX_ATTEMPTS"`
+	// MaxCrashes is how many tries one after the other may end with the death of their process, or without an outcome that could be
+	// written down, before the message becomes a dead letter: it would kill one process after the other. -1: without end. Default: 10.
+	MaxCrashes int `env:"MAX_CRASHES"`
+	// DeployWait is how long a message stays parked that this build of the program does not know, so that a build that knows it can be
+	// deployed: a message of a newer schema version than is registered, or of a type that is not ([messaging.Router.Strict]). Then it
+	// becomes a dead letter. The time counts from the first try as a parked message that found so. The message is tried again after pauses
+	// from Delay to MaxDelay, which grow with that time; these tries do not count for MaxAttempts. -1: without end. Default: 168h.
+	DeployWait time.Duration `env:"DEPLOY_WAIT"`
+}
+
+func (p *RetryPolicy) validate(what string) error {
+	var errs []error
+	for name, n := range map[string]int{"MaxAttempts": p.MaxAttempts, "MaxCrashes": p.MaxCrashes} {
+		if n < -1 {
+			errs = append(errs, fmt.Errorf("inbox: %s.%s is %d: give a count of at least 1, or -1 for no end", what, name, n))
+		}
+	}
+	for name, d := range map[string]time.Duration{"GiveUpAfter": p.GiveUpAfter, "DeployWait": p.DeployWait} {
+		if d < -1 {
+			errs = append(errs, fmt.Errorf("inbox: %s.%s is %s: give a duration, or -1 for no end", what, name, d))
+		}
+	}
+	if p.Tries < 0 {
+		errs = append(errs, fmt.Errorf("inbox: %s.Tries is %d: give a count of at least 1", what, p.Tries))
+	}
+	if p.Delay < 0 || p.MaxDelay < 0 {
+		errs = append(errs, fmt.Errorf("inbox: %s.Delay or MaxDelay is negative: give a duration", what))
+	}
+	return errors.Join(errs...)
+}
+
+// or returns the policy with what it does not say taken from another one.
+func (p *RetryPolicy) or(other RetryPolicy) RetryPolicy {
+	out := *p
+	for field, value := range map[*int]int{
+		&out.Tries: other.Tries, &out.MaxAttempts: other.MaxAttempts, &out.MaxCrashes: other.MaxCrashes,
+	} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	for field, value := range map[*time.Duration]time.Duration{
+		&out.Delay: other.Delay, &out.MaxDelay: other.MaxDelay, &out.GiveUpAfter: other.GiveUpAfter, &out.DeployWait: other.DeployWait,
+	} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	return out
+}
+
+func defaultRetry() RetryPolicy {
+	return RetryPolicy{
+		Tries: 3, Delay: 5 * time.Second, MaxDelay: 10 * time.Minute, GiveUpAfter: 72 * time.Hour, MaxAttempts: -1, MaxCrashes: 10,
+		DeployWait: 7 * 24 * time.Hour,
+	}
+}
+
+// quickRetry is the first pause of a parked message while it has tries left of those that are meant to follow each other.
+const quickRetry = 100 * time.Millisecond
+
+// pause is how long a message waits after its nth try.
+func (p *RetryPolicy) pause(n int, cause error) time.Duration {
+	if wait, asked := messaging.RetryDelay(cause); asked && wait > 0 {
+		return wait
+	}
+	if n < p.Tries {
+		return backoff.Jitter(backoff.Exponential(n, quickRetry, p.Delay))
+	}
+	return backoff.Jitter(backoff.Exponential(n-p.Tries+1, p.Delay, p.MaxDelay))
+}
+
+// longest is the pause of a message for which nothing can be done soon.
+func (p *RetryPolicy) longest() time.Duration { return max(p.MaxDelay, p.Delay) }
+
+// buildPause is how long a message waits that has waited for so long: as long again, so that it is tried soon after a build that took long,
+// and thousands of them are not tried all the time.
+func (p *RetryPolicy) buildPause(waited time.Duration) time.Duration {
+	return backoff.Jitter(min(max(waited, p.Delay), p.longest()))
+}
+
+// isExhausted tells whether a message is given up that failed n times, the first time so long ago.
+func (p *RetryPolicy) isExhausted(n int, failing time.Duration) bool {
+	return p.MaxAttempts > 0 && n >= p.MaxAttempts || p.GiveUpAfter > 0 && failing >= p.GiveUpAfter
+}
+
+// isDeadly tells whether a message is given up without another try, because of what is written down of the earlier ones.
+func (p *RetryPolicy) isDeadly(earlier attempts) bool {
+	return p.MaxAttempts > 0 && earlier.n >= p.MaxAttempts || p.MaxCrashes > 0 && earlier.unended >= p.MaxCrashes
+}
+
+// waitsForBuild tells whether the message of cause, which no build has known for so long, goes on waiting for one that does.
+func (p *RetryPolicy) waitsForBuild(unknown time.Duration, cause error) bool {
+	return needsBuild(cause) && (p.DeployWait < 0 || unknown < p.DeployWait)
+}
+
+// unbuilt is why a message is given up that has waited for too long.
+func (p *RetryPolicy) unbuilt(cause error) error {
+	return fmt.Errorf("inbox: within %s (RetryPolicy.DeployWait) no build was deployed that knows it: %w", p.DeployWait, cause)
+}
