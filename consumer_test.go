@@ -2,11 +2,14 @@ package oncebox_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,10 +59,91 @@ func TestPauseAndResume(t *testing.T) {
 	await.True(t, func() bool { return one.Load() == 3 }, "the consumer has three messages")
 }
 
+// Without a broker, too, a consumer that is paused has nothing handled, and the others go on.
 func TestPauseWithoutABroker(t *testing.T) {
-	app, err := oncebox.New(pgtest.Open(t).DB, nil, quickConfig())
+	db := pgtest.Migrated(t)
+	app, err := oncebox.New(db.DB, nil, quickConfig())
 	require.NoError(t, err)
-	require.ErrorContains(t, app.Pause("one"), "without a broker")
+	event.Register[OrderPlaced](app.Registry)
+	var one, two atomic.Int32
+	for name, count := range map[string]*atomic.Int32{"one": &one, "two": &two} {
+		app.Consume("order", name, messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+			count.Add(1)
+			return nil
+		}))
+	}
+	require.ErrorContains(t, app.Pause("three"), `no consumer "three"`)
+	require.NoError(t, app.Pause("one"), "before it runs")
+	run(t, app)
+	place(t, app, "a", "b", "c")
+	await.True(t, func() bool { return two.Load() == 3 }, "the other consumer has three messages")
+	require.Zero(t, one.Load())
+	require.NoError(t, app.Resume("one"))
+	await.True(t, func() bool { return one.Load() == 3 }, "the consumer has three messages")
+}
+
+// Without a broker a handler that does not end, and one that fails, hold up neither another consumer nor other keys of their own, and as many
+// messages are handled at once as the consumer says.
+func TestHandlersHoldUpNoOtherWithoutABroker(t *testing.T) {
+	const atOnce = 12
+	db := pgtest.Migrated(t)
+	cfg := quickConfig()
+	cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 1, Delay: time.Hour}
+	app, err := oncebox.New(db.DB, nil, cfg)
+	require.NoError(t, err)
+	event.Register[OrderPlaced](app.Registry)
+	var fast, failed, failedLater atomic.Int32
+	running, release := make(chan struct{}, atOnce), make(chan struct{})
+	app.Consume("order", "slow", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
+		running <- struct{}{}
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}), inbox.Concurrency(atOnce))
+	app.Consume("order", "failing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
+		if m.AggregateID != "a" {
+			failedLater.Add(1)
+			return nil
+		}
+		failed.Add(1)
+		return errors.New("not today")
+	}))
+	app.Consume("order", "fast", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+		fast.Add(1)
+		return nil
+	}))
+	run(t, app)
+	ids := []string{"a", "a"}
+	for n := range 2 * atOnce {
+		ids = append(ids, fmt.Sprint("order-", n))
+	}
+	place(t, app, ids...)
+	for range atOnce {
+		await.Receive(t, running, "another handler of the slow consumer runs")
+	}
+	await.True(t, func() bool { return int(fast.Load()) == len(ids) }, "the fast consumer has everything")
+	await.True(t, func() bool { return int(failedLater.Load()) == 2*atOnce }, "the failing consumer has the other keys")
+	require.EqualValues(t, 1, failed.Load(), "what is behind a failed message waits")
+	require.Empty(t, running, "no more at once than the consumer says")
+	close(release)
+	for range len(ids) - atOnce {
+		await.Receive(t, running, "the slow consumer goes on")
+	}
+}
+
+// A consumer that is added too late would never run, and says so.
+func TestConsumeAfterRun(t *testing.T) {
+	db := pgtest.Migrated(t)
+	app, err := oncebox.New(db.DB, memory.New(nil), quickConfig())
+	require.NoError(t, err)
+	h := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil })
+	app.Consume("order", "one", h)
+	run(t, app)
+	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
+	require.PanicsWithValue(t, `oncebox: inbox: Consume("order", "two"): the consumers run already: call it before Run`, func() { app.Consume("order", "two", h) })
 }
 
 // The signal that ends a process: what runs is finished and acknowledged, what waits is left to the next process.
@@ -129,14 +213,14 @@ func TestConsumersOfEveryKind(t *testing.T) {
 			})
 			app.Consume("order", "batches", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 				return note(ctx, "batches", m.AggregateID)
-			}), oncebox.WithBatch(10))
+			}), inbox.Batch(10))
 			app.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 				require.NotEmpty(t, inbox.Key(ctx))
 				return inbox.StepInUnit(ctx, "note", func(ctx context.Context, _ *uow.Unit) error {
 					return note(ctx, "leased", m.AggregateID)
 				})
-			}), oncebox.WithLease())
-			require.Panics(t, func() { app.ConsumeBatch("order", "both", nil, oncebox.WithLease()) })
+			}), inbox.Leased())
+			require.Panics(t, func() { app.ConsumeBatch("order", "both", nil, inbox.Leased()) })
 
 			stop := run(t, app)
 			place(t, app, "a", "b", "c")

@@ -62,16 +62,15 @@ type App struct {
 	Projector   *projector.Projector
 	Registry    *event.Registry
 
-	db        *bun.DB
-	broker    Broker
-	cfg       config.Config
-	log       *slog.Logger
-	consumers []*consumer
-	writable  writable
+	db       *bun.DB
+	broker   Broker
+	cfg      config.Config
+	log      *slog.Logger
+	writable writable
 }
 
-// New wires an application. Without a broker (nil) the relay delivers to the consumers of this process directly, with
-// the same guarantees. The database is not touched yet. Further sinks, an event store for example, take the events in the
+// New wires an application. Without a broker (nil) the relay stores each event for each consumer of its topic, and
+// they are handled from the database, with the same guarantees. The database is not touched yet. Further sinks, an event store for example, take the events in the
 // same commit, after the outbox.
 func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App, error) {
 	if db == nil {
@@ -93,7 +92,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 
 	var publisher messaging.Publisher = broker
 	if broker == nil {
-		publisher = messaging.Direct(messaging.HandlerFunc(a.deliver))
+		publisher = a.Inbox.Publisher()
 	}
 	var err error
 	if a.Projector, err = projector.New(publisher, &cfg.Projector, a.Outbox); err != nil {

@@ -129,14 +129,14 @@ func TestConsumeTwicePanics(t *testing.T) {
 	app.Consume("order", "two", h)
 	require.Panics(t, func() { app.Consume("order", "one", h) })
 	require.Panics(t, func() { app.Consume("", "one", h) })
-	require.Panics(t, func() { app.Consume("other", "one", h, oncebox.WithConcurrency(-2)) })
-	require.Panics(t, func() { app.Consume("other", "one", h, oncebox.WithBatch(-2)) })
+	require.Panics(t, func() { app.Consume("other", "one", h, inbox.Concurrency(-2)) })
+	require.Panics(t, func() { app.Consume("other", "one", h, inbox.Batch(-2)) })
 
 	p := app.Inbox.Projection("summary", h)
 	app.Consume("order", "summary", p)
 	app.Consume("payment", "summary", p)
 	require.Panics(t, func() { app.Consume("order", "another name", p) })
-	require.Panics(t, func() { app.Consume("other", "summary", p, oncebox.WithInboxOptions(inbox.Durable())) })
+	require.Panics(t, func() { app.Consume("other", "summary", p, inbox.StoreFirst()) })
 }
 
 // The adapter for Pulsar and the codec for Protocol Buffers are linked by programs that name them, and by nothing else.

@@ -47,13 +47,10 @@ func (a *App) consumersReady() error {
 	if a.broker == nil {
 		return nil
 	}
-	var errs []error
-	for _, c := range a.consumers {
-		if err := c.loop.Health(stallLimit); err != nil {
-			errs = append(errs, fmt.Errorf("oncebox: not ready: %w", err))
-		}
+	if err := a.Inbox.Health(stallLimit); err != nil {
+		return fmt.Errorf("oncebox: not ready: %w", err)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func ago(t time.Time) string {

@@ -22,7 +22,7 @@ func (a *App) checkRetention(ctx context.Context) {
 	if remembered == 0 {
 		remembered = inbox.DefaultRetention
 	}
-	if remembered == inbox.KeepForever || len(a.consumers) == 0 {
+	if remembered == inbox.KeepForever || len(a.Inbox.Subscriptions()) == 0 {
 		return
 	}
 	warn := func(what string, kept time.Duration, args ...any) {
@@ -41,8 +41,8 @@ func (a *App) checkRetention(ctx context.Context) {
 		return
 	}
 	asked := map[string]bool{}
-	for _, c := range a.consumers {
-		topic := c.subscription.Topic
+	for _, s := range a.Inbox.Subscriptions() {
+		topic := s.Topic
 		if asked[topic] {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -19,7 +20,7 @@ type Part int
 const (
 	// Relay publishes the outbox.
 	Relay Part = iota + 1
-	// Consumers receive and handle messages, and those that were parked. Without a broker the relay does the first.
+	// Consumers receive and handle messages, and those that were parked. Without a broker the relay stores the first.
 	Consumers
 	// Cleaner makes partitions ahead and drops what is older than its retention.
 	Cleaner
@@ -57,7 +58,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 		// A process that only writes does not depend on the broker, and no relay publishes before it has declared.
 		a.log.WarnContext(ctx, "oncebox: subscriptions could not be declared, the relay will do it", "error", err)
 	}
-	if len(a.consumers) > 0 {
+	if len(a.Inbox.Subscriptions()) > 0 {
 		if err := a.Inbox.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
 		}
@@ -100,19 +101,19 @@ func (a *App) start(ctx context.Context, group *errgroup.Group, part Part) {
 	case Cleaner:
 		group.Go(func() error { return a.clean(ctx) })
 	case Consumers:
-		if len(a.consumers) > 0 {
+		if len(a.Inbox.Subscriptions()) > 0 {
 			group.Go(func() error { return a.Inbox.RunParked(ctx) })
-		}
-		if a.broker == nil {
-			return
-		}
-		for _, c := range a.consumers {
-			group.Go(func() error {
-				c.loop.Run(ctx)
-				return nil
-			})
+			group.Go(func() error { return a.Inbox.Receive(ctx, a.subscriber()) })
 		}
 	}
+}
+
+// subscriber is the broker, nil if there is none.
+func (a *App) subscriber() messaging.Subscriber {
+	if a.broker == nil {
+		return nil
+	}
+	return a.broker
 }
 
 // cleanInterval is how often the cleaner runs.

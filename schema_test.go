@@ -66,7 +66,7 @@ func TestSchemaOfAnyName(t *testing.T) {
 	app.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		_, err := inbox.Step(ctx, "pay", func(context.Context, string) (int, error) { return 1, nil })
 		return err
-	}), oncebox.WithLease())
+	}), inbox.Leased())
 	app.ConsumeBatch("order", "batch", func(context.Context, []*messaging.Message) error { return nil })
 	run(t, app)
 

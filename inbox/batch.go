@@ -145,7 +145,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 			}
 		case became == behind:
 			wait = append(wait, parking{id: b.ids[n], m: m})
-		case w.durable:
+		case w.storesFirst:
 			wait, flow = append(wait, parking{id: b.ids[n], m: m}), append(flow, b.ids[n])
 		default:
 			todo = append(todo, m)

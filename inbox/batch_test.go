@@ -171,7 +171,7 @@ func TestDurableMessagesAreStoredFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	box := w.settledBox()
-	h := box.Wrap("billing", messaging.HandlerFunc(w.effect), inbox.Durable()).(messaging.BatchHandler)
+	h := box.Wrap("billing", messaging.HandlerFunc(w.effect), inbox.StoreFirst()).(messaging.BatchHandler)
 	require.NoError(t, h.Handle(t.Context(), ordered("1", "o1")))
 	require.NoError(t, h.HandleBatch(t.Context(), []*messaging.Message{
 		ordered("2", "o1"), ordered("3", "o1"), unordered("u1"), ordered("1", "o1"), ordered("4", "o1"), unordered("u2"), ordered("5", "o2"),

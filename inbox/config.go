@@ -46,7 +46,7 @@ type Config struct {
 	ContinueAfterDead bool `env:"DEAD_LETS_PASS"`
 	// CrashGuard is how many messages after the start of a process have their try recorded before the handler runs. One of them may have
 	// killed the process before this one: its tries are counted, so it becomes a dead letter after RetryPolicy.MaxCrashes of them. It should
-	// be the number of messages that one consumer may have at once; [AtOnce] raises it to that. -1: off. Default: 128.
+	// be the number of messages that one consumer may have at once; [MaxInFlight] raises it to that. -1: off. Default: 128.
 	CrashGuard int `env:"SUSPECTS"`
 	// HandlerTimeout is how long one call of a handler may take, also when it gets several messages ([BatchFunc]). The messages of
 	// a batch whose handler gets one message have it each, in one transaction. When it is over, the context of the handler is cancelled,

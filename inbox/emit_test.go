@@ -137,7 +137,7 @@ func TestEmittedEventsAreTiedToTheMessageOnEveryPath(t *testing.T) {
 		},
 		"parked": func(t *testing.T, e *emitting, msgs []*messaging.Message) {
 			box := e.box(nil)
-			oneByOne(t, e, box.Wrap("billing", messaging.HandlerFunc(e.emit), inbox.Durable()), msgs)
+			oneByOne(t, e, box.Wrap("billing", messaging.HandlerFunc(e.emit), inbox.StoreFirst()), msgs)
 			require.Empty(t, e.sink.all())
 			runParked(t, box)
 		},
@@ -159,7 +159,7 @@ func TestEmittedEventsAreTiedToTheMessageOnEveryPath(t *testing.T) {
 		},
 		"leased, parked": func(t *testing.T, e *emitting, msgs []*messaging.Message) {
 			box := e.box(nil)
-			oneByOne(t, e, box.WrapLeased("billing", e.step(), inbox.Durable()), msgs)
+			oneByOne(t, e, box.WrapLeased("billing", e.step(), inbox.StoreFirst()), msgs)
 			runParked(t, box)
 		},
 		"projection": func(t *testing.T, e *emitting, msgs []*messaging.Message) {

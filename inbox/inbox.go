@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,12 +40,19 @@ type Inbox struct {
 	// woken gets a token when something was parked here.
 	woken chan struct{}
 
+	// runners is how many RunParked run.
+	runners atomic.Int64
+
 	mu          sync.Mutex
 	handlers    map[handlerKey]*wrapped
 	projections []*Projection
-	subscribed  map[string]subscribed              // by topic
-	others      map[Subscription]messaging.Handler // of consumers that other processes have
-	logged      map[logged]struct{}                // what is written to the log once
+	subscribed  map[string]subscribed                   // by topic
+	stores      map[Subscription]messaging.BatchHandler // what stores messages for a consumer, without a broker
+	consuming   []*consumer
+	receiving   bool
+	asked       map[string]time.Time // when it was asked who handles what a consumer has parked
+	paused      map[string]bool      // by consumer
+	logged      map[logged]struct{}  // what is written to the log once
 }
 
 // handlerKey finds the handler of a parked message. Topic "" is of all topics.
@@ -60,7 +68,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
-		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, others: map[Subscription]messaging.Handler{},
+		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, stores: map[Subscription]messaging.BatchHandler{}, paused: map[string]bool{}, asked: map[string]time.Time{},
 	}
 	i.sql = i.patient.Within(i.patience())
 	return i
@@ -85,7 +93,7 @@ func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
 	i.equip(consumer, w, opts)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.handlers[handlerKey{consumer, w.topic}] = w
+	i.handlers[handlerKey{consumer, w.subscription.Topic}] = w
 	return w
 }
 
@@ -97,12 +105,11 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 		Name: family(consumer), Logger: i.cfg.Logger, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
 	})
 	guarded := i.cfg.CrashGuard
-	w.timeout, w.retry, w.continueAfterDead = i.cfg.HandlerTimeout, i.cfg.Retry, i.cfg.ContinueAfterDead
-	for _, opt := range opts {
-		opt(w)
-	}
+	leased := w.leased
+	w.settings = i.settings(opts)
+	w.leased = w.leased || leased
 	if guarded >= 0 {
-		guarded = max(guarded, w.atOnce)
+		guarded = max(guarded, w.maxInFlight)
 	}
 	w.unproved.Store(int64(guarded))
 }

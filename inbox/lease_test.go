@@ -494,7 +494,7 @@ func TestDurableLeasedHandler(t *testing.T) {
 	var o outside
 	h := box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		return o.step(ctx, m.ID)
-	}), inbox.Durable())
+	}), inbox.StoreFirst())
 	for _, id := range []string{"a", "b", "a", "c"} {
 		require.NoError(t, h.Handle(t.Context(), ordered(id, "o1")))
 	}
@@ -509,7 +509,7 @@ func TestDurableLeasedHandler(t *testing.T) {
 func TestHeadWaitsForItsLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	storing := w.process(nil).WrapLeased("billing", messaging.HandlerFunc(w.effect), inbox.Durable())
+	storing := w.process(nil).WrapLeased("billing", messaging.HandlerFunc(w.effect), inbox.StoreFirst())
 	require.NoError(t, storing.Handle(t.Context(), ordered("m", "o1")))
 	began, release := make(chan struct{}), make(chan struct{})
 	var o outside
@@ -551,7 +551,7 @@ func TestHeadThatWasTakenAwayMeanwhileIsNotSettled(t *testing.T) {
 		w.exec("DELETE FROM inbox_parked WHERE message_id = 'm'")
 		w.exec("UPDATE inbox_key SET state = 'DEAD', owner = NULL, due_at = 'infinity'")
 		return nil
-	}), inbox.Durable())
+	}), inbox.StoreFirst())
 	require.NoError(t, h.Handle(t.Context(), ordered("m", "o1")))
 	stop := runParked(t, box)
 	<-done

@@ -23,7 +23,7 @@ var errWithin = errors.New("inbox: a handler of WrapLeased runs without a transa
 // What next returns decides as with Wrap, a panic included, and a failed message is parked in the same way. There is no unit in
 // its context: to emit an event it needs a StepInUnit. Messages are handled one by one, whatever the size of the batches.
 func (i *Inbox) WrapLeased(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
-	w := i.wrap(consumer, &wrapped{next: next, leased: true}, opts)
+	w := i.wrap(consumer, &wrapped{next: next, settings: settings{leased: true}}, opts)
 	return messaging.HandlerFunc(w.Handle) // which is no BatchHandler
 }
 

@@ -546,7 +546,7 @@ func TestSuspectsAreAsManyAsTheConsumerHas(t *testing.T) {
 			return messaging.Permanent(errNotNow)
 		}
 		return nil
-	}), inbox.AtOnce(3))
+	}), inbox.MaxInFlight(3))
 	for n := range 5 {
 		require.NoError(t, h.Handle(t.Context(), unordered(fmt.Sprint(n))))
 	}

@@ -145,7 +145,7 @@ func (p *Projection) begin(generation int64) {
 	for _, w := range []**wrapped{&v.live, &v.replayed} {
 		*w = &wrapped{next: p.next, of: &membership{p.name, generation, w == &v.replayed}}
 		p.box.equip(generationName(p.name, generation), *w, p.opts)
-		(*w).topic = "" // it is of all
+		(*w).subscription.Topic = "" // it is of all
 	}
 	p.box.mu.Lock()
 	defer p.box.mu.Unlock()

@@ -354,7 +354,7 @@ func TestParkedMessagesWaitForAReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(nil)
-	p := box.Projection("balances", messaging.HandlerFunc(w.effect), inbox.Durable())
+	p := box.Projection("balances", messaging.HandlerFunc(w.effect), inbox.StoreFirst())
 	a := some("a", 1, 1)
 	handleAll(t, p, a...)
 	require.NoError(t, p.Rebuild(t.Context(), func(ctx context.Context, u *uow.Unit) error {

@@ -13,7 +13,7 @@ import (
 const (
 	// daysAhead is how many daily children are made in advance.
 	daysAhead = 7
-	// cleanInterval is how often Run cleans.
+	// cleanInterval is how often RunCleaning cleans.
 	cleanInterval = time.Hour
 	// chunk is how many rows one statement deletes.
 	chunk = 5000
@@ -81,9 +81,9 @@ DELETE FROM {schema}.inbox_lease WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM {schema}.inbox_lease WHERE lease_until < (SELECT clock_timestamp()) - $1::interval LIMIT $2::integer))`
 )
 
-// Run cleans at once and then every hour, until ctx is done. What fails is logged and tried again: nothing that happens
+// RunCleaning cleans at once and then every hour, until ctx is done. What fails is logged and tried again: nothing that happens
 // soon depends on it.
-func (i *Inbox) Run(ctx context.Context) error {
+func (i *Inbox) RunCleaning(ctx context.Context) error {
 	for {
 		if err := i.Clean(ctx); err != nil && ctx.Err() == nil {
 			i.log.WarnContext(ctx, "oncebox: cleaning the inbox failed, trying again", "pause", cleanInterval, "error", err)

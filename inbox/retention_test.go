@@ -300,7 +300,7 @@ func TestRunCleansUntilItIsStopped(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.box.Run(ctx) }()
+	go func() { done <- w.box.RunCleaning(ctx) }()
 	await.True(t, func() bool { return len(w.children()) == 9 }, "nine children")
 	cancel()
 	require.NoError(t, <-done)

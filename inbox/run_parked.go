@@ -34,6 +34,8 @@ type runner struct {
 //
 // Handlers do not see ctx being cancelled; they get [Config.DrainTimeout] to end. Errors of the database are logged and outwaited.
 func (i *Inbox) RunParked(ctx context.Context) error {
+	i.runners.Add(1)
+	defer i.runners.Add(-1)
 	r := &runner{
 		Inbox: i, freed: make(chan struct{}, 1), keys: map[parkedKey]struct{}{}, busy: map[string]int{},
 	}
@@ -116,7 +118,24 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 func (r *runner) free(consumer string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return max(r.cfg.ParkedConcurrency, 1) - r.busy[consumer]
+	return r.atOnce(consumer) - r.busy[consumer]
+}
+
+// atOnce is how many keys of a consumer are worked on at once: none of a paused one, and of one whose messages are all stored first as
+// many as messages are handled.
+func (i *Inbox) atOnce(name string) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	n := i.cfg.ParkedConcurrency
+	if i.paused[family(name)] {
+		return 0
+	}
+	for _, c := range i.consuming {
+		if c.subscription.Name == family(name) && (c.storesFirst || i.receiving && c.loop == nil) {
+			n = max(n, c.settings.receive.Handlers())
+		}
+	}
+	return n
 }
 
 // start works on a key in a goroutine of its own.

@@ -22,8 +22,8 @@ func TestParkedMessagesOfOneConsumerDelayNoOther(t *testing.T) {
 	first := box.Wrap("accounts", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 		<-end
 		return nil
-	}), inbox.Durable())
-	last := box.Wrap("zones", messaging.HandlerFunc(w.effect), inbox.Durable())
+	}), inbox.StoreFirst())
+	last := box.Wrap("zones", messaging.HandlerFunc(w.effect), inbox.StoreFirst())
 	const many = 10
 	for n := range many {
 		require.NoError(t, first.Handle(t.Context(), ordered(fmt.Sprint("slow ", n), fmt.Sprint("o", n))))

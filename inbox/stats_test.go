@@ -25,7 +25,7 @@ func TestStats(t *testing.T) {
 	w.failed("a", "o1")
 	w.failed("c", "o2")
 	w.kill(w.box, "billing", ordered("b", "o1"), ordered("d", "o3"), ordered("e", "o3"), unordered("u"))
-	stored := w.box.Wrap("durable", messaging.HandlerFunc(w.effect), inbox.Durable())
+	stored := w.box.Wrap("durable", messaging.HandlerFunc(w.effect), inbox.StoreFirst())
 	require.NoError(t, stored.Handle(t.Context(), ordered("a", "o1")))
 	w.kill(w.box, "shipping", unordered("u"))
 	w.exec("UPDATE inbox_parked SET parked_at = now() - interval '1 hour' WHERE message_id = 'c'")

@@ -2,13 +2,10 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
-	"github.com/oncebox/oncebox/messaging"
 )
 
 // Subscription says that a consumer handles the messages of a topic, where there is no broker to know it.
@@ -50,27 +47,6 @@ func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
 	return nil
 }
 
-// StoreForOthers stores m for each consumer that is subscribed to its topic and is not one of own: [Inbox.RunParked] has them handle it in the
-// processes that know them. So no event passes a consumer by because the process that delivers it is of an older build, or runs
-// no consumers. oncebox.App calls it.
-func (i *Inbox) StoreForOthers(ctx context.Context, m *messaging.Message, own ...string) error {
-	all, err := i.subscribers(ctx, m.Topic)
-	if err != nil {
-		return err
-	}
-	if len(all) == 0 && len(own) == 0 && i.first(logged{topic: m.Topic, eventType: m.Type}) {
-		i.log.WarnContext(ctx, "oncebox: events of this type are sent and no consumer handles them, because none is subscribed to their topic: "+
-			"have a process consume it (App.Consume), which handles what is sent from then on", "topic", m.Topic, "type", m.Type, "id", m.ID)
-	}
-	var errs []error
-	for _, s := range all {
-		if !slices.Contains(own, s.Consumer) {
-			errs = append(errs, i.storing(s).Handle(ctx, m))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // subscribed is what was known of a topic.
 type subscribed struct {
 	all  []Subscription
@@ -108,25 +84,4 @@ func (i *Inbox) subscribers(ctx context.Context, topic string) ([]Subscription, 
 	i.subscribed[topic] = subscribed{all, asked}
 	i.mu.Unlock()
 	return all, nil
-}
-
-// storing returns a handler that stores messages for a consumer that this process does not have.
-func (i *Inbox) storing(s Subscription) messaging.Handler {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	h, ok := i.others[s]
-	if !ok {
-		nobody := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
-			return fmt.Errorf("inbox: this process does not have consumer %s", s.Consumer)
-		})
-		if s.Projection {
-			h = &Projection{box: i, name: s.Consumer, next: nobody, opts: []Option{Durable()}, elsewhere: true}
-		} else {
-			w := &wrapped{next: nobody}
-			i.equip(s.Consumer, w, []Option{Durable()})
-			h = w
-		}
-		i.others[s] = h
-	}
-	return h
 }

@@ -44,10 +44,10 @@ func TestHandlerThatTakesTooLongHasFailed(t *testing.T) {
 		},
 		"leased": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) },
 		"parked": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
-			return box.Wrap("billing", h, inbox.Durable())
+			return box.Wrap("billing", h, inbox.StoreFirst())
 		},
 		"leased, parked": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
-			return box.WrapLeased("billing", h, inbox.Durable())
+			return box.WrapLeased("billing", h, inbox.StoreFirst())
 		},
 		"by option": func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
 			return box.Wrap("billing", h, inbox.HandlerTimeout(timeout))
@@ -124,7 +124,7 @@ func TestHandlersOfParkedMessagesEndWhenTheyHaveHadTheDrainTimeout(t *testing.T)
 			cancelled <- false
 			return nil
 		}
-	}), inbox.Durable())
+	}), inbox.StoreFirst())
 	require.NoError(t, h.Handle(t.Context(), ordered("m", "o1")))
 	stop := runParked(t, box)
 	<-began
@@ -140,7 +140,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 	plain := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.Wrap("billing", h) }
 	leased := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler { return box.WrapLeased("billing", h) }
 	durable := func(box *inbox.Inbox, h messaging.Handler) messaging.Handler {
-		return box.Wrap("billing", h, inbox.Durable())
+		return box.Wrap("billing", h, inbox.StoreFirst())
 	}
 	for name, c := range map[string]struct {
 		statement string // what only this one contains

@@ -32,7 +32,7 @@ func TestNumbersThatNoColumnTakesAreClamped(t *testing.T) {
 	require.NoError(t, box.Wrap("dead", gaveUp()).Handle(t.Context(), message("a")))
 	later := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return messaging.RetryAfter(time.Hour, errNotNow) })
 	require.NoError(t, box.Wrap("parked", later).Handle(t.Context(), message("b")))
-	require.NoError(t, box.Wrap("stored", later, inbox.Durable()).Handle(t.Context(), message("c")))
+	require.NoError(t, box.Wrap("stored", later, inbox.StoreFirst()).Handle(t.Context(), message("c")))
 	d := w.dead()[0].Envelope
 	require.Equal(t, math.MaxInt32, d.SchemaVersion)
 	require.EqualValues(t, math.MaxInt64, d.Sequence)
@@ -111,7 +111,7 @@ func TestMessageThatCannotBeParkedIsADeadLetter(t *testing.T) {
 		return errNotNow
 	})
 	require.NoError(t, box.Wrap("failing", failing).Handle(t.Context(), large(ordered("a", "o1"))))
-	require.NoError(t, box.Wrap("durable", failing, inbox.Durable()).Handle(t.Context(), large(ordered("b", "o2"))))
+	require.NoError(t, box.Wrap("durable", failing, inbox.StoreFirst()).Handle(t.Context(), large(ordered("b", "o2"))))
 	require.NoError(t, box.WrapLeased("leased", failing).Handle(t.Context(), large(ordered("c", "o3"))))
 	require.EqualValues(t, 2, calls.Load(), "the durable one would have been handled later")
 	batch := box.WrapBatch("batch", func(context.Context, []*messaging.Message) error { return errNotNow })

@@ -17,19 +17,13 @@ import (
 type wrapped struct {
 	*Inbox
 
-	consumer, topic    string
-	next               messaging.Handler
-	parked             messaging.Handler // next, for parked messages: no consumer traces and measures those
-	bulk               BatchFunc         // instead of next for several messages; nil: next, one after the other
-	unordered, durable bool
-	leased             bool        // next runs under a lease and not in a unit
-	of                 *membership // nil: of no projection
+	settings
 
-	atOnce  int           // how many messages the consumer may have
-	timeout time.Duration // of a try; negative: none
-	retry   RetryPolicy
-
-	continueAfterDead bool // what is behind a dead letter does not wait
+	consumer string
+	next     messaging.Handler
+	parked   messaging.Handler // next, for parked messages: no consumer traces and measures those
+	bulk     BatchFunc         // instead of next for several messages; nil: next, one after the other
+	of       *membership       // nil: of no projection
 
 	// unproved is how many more messages have their tries counted beforehand, see Config.CrashGuard.
 	unproved atomic.Int64
@@ -69,7 +63,7 @@ func (w *wrapped) ordered(id identity) identity {
 }
 
 func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message) error {
-	if w.leased && !w.durable {
+	if w.leased && !w.storesFirst {
 		return w.handleLeased(ctx, id, m)
 	}
 	var tried attempts
@@ -108,7 +102,7 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 // mustCount tells whether the try has to be counted before it is made: because it is not the first try, or because an earlier try may
 // have killed its process. Within a unit of the caller nothing can be committed beforehand.
 func (w *wrapped) mustCount(ctx context.Context, m *messaging.Message) bool {
-	if _, within := uow.FromContext(ctx); within || w.durable {
+	if _, within := uow.FromContext(ctx); within || w.storesFirst {
 		return false
 	}
 	return m.Attempt > 1 || w.unproved.Load() > 0
@@ -124,7 +118,7 @@ func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tr
 		case err != nil || became == duplicate:
 		case became == early:
 			err = w.setAside(ctx, u.DB(), id, m)
-		case became == behind, w.durable:
+		case became == behind, w.storesFirst:
 			err = w.store(ctx, u, parking{id: id, m: m}, became)
 		default:
 			err = w.next.Handle(ctx, m)
@@ -162,7 +156,10 @@ func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []parking, flo
 	if err := w.stopKeys(ctx, u.DB(), keyWaiting, 0, flow...); err != nil {
 		return fmt.Errorf("inbox: store message %s: %w", list[0].id.key, err)
 	}
-	u.AfterCommit(func(context.Context) { w.wake() })
+	u.AfterCommit(func(ctx context.Context) {
+		w.wake()
+		w.tellIfUnattended(ctx)
+	})
 	return nil
 }
 
@@ -185,7 +182,7 @@ func (w *wrapped) outcome(became entry) string {
 	switch {
 	case became == duplicate:
 		return "duplicate"
-	case became == behind, became == early, w.durable:
+	case became == behind, became == early, w.storesFirst:
 		return "parked"
 	default:
 		return "handled"
@@ -243,7 +240,10 @@ func (w *wrapped) parkFailed(
 		if err != nil || became == behind || waiting == 0 {
 			return err
 		}
-		u.AfterCommit(func(context.Context) { w.wake() })
+		u.AfterCommit(func(ctx context.Context) {
+			w.wake()
+			w.tellIfUnattended(ctx)
+		})
 		return w.stopKeys(ctx, u.DB(), keyFailed, wait, id)
 	})
 	if err != nil {

@@ -74,6 +74,9 @@ func (c *ConsumerConfig) Validate() error {
 // AtOnce is how many messages a consumer with this configuration has at once, at most: its Queue, or the default for it.
 func (c *ConsumerConfig) AtOnce() int { return c.withDefaults().Queue }
 
+// Handlers is how many handlers a consumer with this configuration runs at once: its Concurrency, or the default for it.
+func (c *ConsumerConfig) Handlers() int { return c.withDefaults().Concurrency }
+
 func (c *ConsumerConfig) withDefaults() ConsumerConfig {
 	var out ConsumerConfig
 	if c != nil {

@@ -86,7 +86,7 @@ func (t *task) consume(ctx context.Context) (err error) {
 	}
 	app.Consume(t.Topic, consumerName, messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		return leaveEffect(ctx, app.UoW, t.Name, m)
-	}), oncebox.WithInstance(t.Name))
+	}), inbox.Instance(t.Name))
 	return app.Run(ctx, oncebox.Consumers)
 }
 

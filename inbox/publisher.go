@@ -1,0 +1,106 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Publisher returns what a relay publishes to where there is no broker: it stores each message for each consumer that is subscribed to its
+// topic ([Inbox.Subscribe]), in this process or another one, and the message is published once it is stored. [Inbox.RunParked] handles what
+// is stored, as it handles what was parked: a handler that is slow, or fails, holds up no other consumer, and no other key.
+func (i *Inbox) Publisher() messaging.Publisher { return &publisher{i} }
+
+type publisher struct{ *Inbox }
+
+// Publish stores the messages. What comes of one topic is stored with one transaction for each consumer.
+func (p *publisher) Publish(ctx context.Context, msgs []event.Envelope) error {
+	failed := map[int]error{}
+	topics := map[string][]int{}
+	for n := range msgs {
+		topics[msgs[n].Topic] = append(topics[msgs[n].Topic], n)
+	}
+	for topic, at := range topics {
+		list := make([]*messaging.Message, len(at))
+		for n := range at {
+			list[n] = messaging.NewMessage(msgs[at[n]], 1, nil)
+		}
+		for n, err := range p.store(ctx, topic, list) {
+			failed[at[n]] = errors.Join(failed[at[n]], err)
+		}
+	}
+	if len(failed) > 0 {
+		return &messaging.PublishError{Failed: failed}
+	}
+	return nil
+}
+
+// store stores the messages of a topic, and returns by place which were not stored for all its consumers.
+func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.Message) map[int]error {
+	failed := map[int]error{}
+	fail := func(n int, consumer string, err error) {
+		// It may be stored: the answer to the COMMIT may be what was lost.
+		failed[n] = errors.Join(failed[n], fmt.Errorf("%w: store a message for consumer %q: %w", messaging.ErrUnknown, consumer, err))
+	}
+	all, err := p.subscribers(ctx, topic)
+	if err != nil {
+		for n := range msgs {
+			fail(n, "", err)
+		}
+		return failed
+	}
+	if len(all) == 0 && p.first(logged{topic: topic, eventType: msgs[0].Type}) {
+		p.log.WarnContext(ctx, "oncebox: events of this type are sent and no consumer handles them, because none is subscribed to their topic: "+
+			"have a process consume it (App.Consume), which handles what is sent from then on", "topic", topic, "type", msgs[0].Type, "id", msgs[0].ID)
+	}
+	for _, s := range all {
+		err := p.storing(s).HandleBatch(ctx, msgs)
+		if err == nil {
+			continue
+		}
+		some, ok := errors.AsType[*messaging.BatchError](err)
+		for n := range msgs {
+			switch {
+			case !ok:
+				fail(n, s.Consumer, err)
+			case errors.Is(some.Failed[n], messaging.ErrBehind):
+				failed[n] = messaging.ErrBehind
+			case some.Failed[n] != nil:
+				fail(n, s.Consumer, some.Failed[n])
+			}
+		}
+	}
+	return failed
+}
+
+// storing returns a handler that stores messages for a consumer.
+func (i *Inbox) storing(s Subscription) messaging.BatchHandler {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	h, ok := i.stores[s]
+	if !ok {
+		opts := []Option{StoreFirst()}
+		own := slices.IndexFunc(i.consuming, func(c *consumer) bool {
+			return c.subscription.Name == s.Consumer && c.subscription.Topic == s.Topic
+		})
+		if own >= 0 && i.consuming[own].unordered {
+			opts = append(opts, Unordered())
+		}
+		never := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+			return fmt.Errorf("inbox: consumer %s is handled by RunParked", s.Consumer)
+		})
+		if s.Projection {
+			h = &Projection{box: i, name: s.Consumer, next: never, opts: opts, elsewhere: true}
+		} else {
+			w := &wrapped{next: never}
+			i.equip(s.Consumer, w, opts)
+			h = w
+		}
+		i.stores[s] = h
+	}
+	return h
+}

@@ -1,0 +1,130 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Run runs the consumers of [Inbox.Consume] until ctx is done: it receives their messages from the broker and has them handled, handles
+// what was parked, and cleans. broker nil: there is none, a relay stores their messages ([Inbox.Publisher]) and they are handled from the
+// database.
+//
+// It returns an error at once when the subscriptions are refused; a broker that is away is waited for. Any number of processes may run the same
+// consumers. Handlers do not see ctx being cancelled: they get ConsumerConfig.DrainTimeout and [Config.DrainTimeout] to end.
+func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
+	if err := i.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
+		i.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
+	}
+	if broker == nil {
+		if err := i.SubscribeAll(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return i.Receive(ctx, broker) })
+	group.Go(func() error { return i.RunParked(ctx) })
+	group.Go(func() error { return i.RunCleaning(ctx) })
+	return group.Wait()
+}
+
+// SubscribeAll stores the subscriptions of the consumers of this process, where there is no broker: see [Inbox.Subscribe].
+func (i *Inbox) SubscribeAll(ctx context.Context) error {
+	i.mu.Lock()
+	list := make([]Subscription, len(i.consuming))
+	for n, c := range i.consuming {
+		_, projection := c.handler.(*Projection)
+		list[n] = Subscription{Topic: c.subscription.Topic, Consumer: c.subscription.Name, Projection: projection}
+	}
+	i.mu.Unlock()
+	return i.Subscribe(ctx, list...)
+}
+
+// Receive is the part of [Inbox.Run] that receives from the broker.
+func (i *Inbox) Receive(ctx context.Context, broker messaging.Subscriber) error {
+	loops, err := i.loops(broker)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range loops {
+		group.Go(func() error {
+			l.Run(ctx)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (i *Inbox) loops(broker messaging.Subscriber) (loops []*messaging.Loop, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.receiving = true
+	if broker == nil {
+		return nil, nil
+	}
+	for _, c := range i.consuming {
+		c.loop, err = messaging.NewLoop(broker, c.subscription, c.handler, &c.settings.receive)
+		if err != nil {
+			return nil, err
+		}
+		if i.paused[c.subscription.Name] {
+			c.loop.Pause()
+		}
+		loops = append(loops, c.loop)
+	}
+	return loops, nil
+}
+
+// Pause stops the flow of messages to all consumers of that name in this process, until [Inbox.Resume]: for as long as
+// something that their handlers need is away. Those that were received are still handled, and those that are parked wait. They keep
+// their place among the other instances. An error if there is no such consumer.
+func (i *Inbox) Pause(name string) error { return i.setPaused(name, "Pause", (*messaging.Loop).Pause) }
+
+// Resume starts the flow again.
+func (i *Inbox) Resume(name string) error {
+	defer i.wake()
+	return i.setPaused(name, "Resume", (*messaging.Loop).Resume)
+}
+
+func (i *Inbox) setPaused(name, call string, fn func(*messaging.Loop)) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	found := false
+	for _, c := range i.consuming {
+		if c.subscription.Name != name {
+			continue
+		}
+		found = true
+		if c.loop != nil {
+			fn(c.loop)
+		}
+	}
+	if !found {
+		return fmt.Errorf("inbox: %s: this process has no consumer %q: see Inbox.Consume", call, name)
+	}
+	i.paused[name] = call == "Pause"
+	return nil
+}
+
+// Health returns nil if the consumers of this process are subscribed and get on, and else what is wrong: see [messaging.Loop.Health]. Without
+// a broker there is nothing to be subscribed at.
+func (i *Inbox) Health(limit time.Duration) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var errs []error
+	for _, c := range i.consuming {
+		switch {
+		case c.loop != nil:
+			errs = append(errs, c.loop.Health(limit))
+		case !i.receiving:
+			errs = append(errs, fmt.Errorf("inbox: consumer %s is not subscribed to %s: Run has not begun", c.subscription.Name, c.subscription.Topic))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,47 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// lastBeat is for how many seconds no process has run a consumer's parked messages; no row: none ever has.
+const lastBeat = `SELECT extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM {schema}.inbox_consumer WHERE consumer = $1::text`
+
+const (
+	// unattendedAfter is how long no process may have run a consumer's parked messages. Those that do so write it down every minute.
+	unattendedAfter = 3 * time.Minute
+	// askedEvery is how often a process asks, for each consumer of which it parks messages.
+	askedEvery = time.Minute
+)
+
+// tellIfUnattended logs an error if messages are parked that no process handles: [Inbox.RunParked] runs in none, so they and all that
+// is parked behind them wait for ever.
+func (w *wrapped) tellIfUnattended(ctx context.Context) {
+	if w.runners.Load() > 0 || !w.askAgain(w.consumer) {
+		return
+	}
+	var since float64
+	err := w.sql.QueryRow(ctx, w.units.DB(ctx), lastBeat, []any{w.consumer}, &since)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		w.log.ErrorContext(ctx, "oncebox: messages are parked, and no process handles what is parked: they wait for ever. Have Inbox.Run run "+
+			"(or Inbox.RunParked beside a consumer of your own), in a process that has this consumer", "consumer", w.consumer)
+	case err == nil && seconds(since) > unattendedAfter:
+		w.log.ErrorContext(ctx, "oncebox: messages are parked, and no process has handled what is parked for a while: have Inbox.Run run "+
+			"(or Inbox.RunParked beside a consumer of your own), in a process that has this consumer", "consumer", w.consumer, "last", seconds(since))
+	}
+}
+
+// askAgain tells whether it is time to ask about a consumer.
+func (i *Inbox) askAgain(consumer string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if last, asked := i.asked[consumer]; asked && time.Since(last) < askedEvery {
+		return false
+	}
+	i.asked[consumer] = time.Now()
+	return true
+}
