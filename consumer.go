@@ -1,7 +1,6 @@
 package oncebox
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/oncebox/oncebox/inbox"
@@ -25,7 +24,7 @@ func (a *App) ConsumeBatch(topic, name string, fn inbox.BatchFunc, opts ...inbox
 
 // options are the configured ones, and then those of one consumer.
 func (a *App) options(opts []inbox.Option) []inbox.Option {
-	return append([]inbox.Option{inbox.Receiving(a.cfg.Consumer)}, opts...)
+	return append([]inbox.Option{inbox.Receiving(a.cfg.Consumer), inbox.OwnedBy(a.cfg.UoW.Source)}, opts...)
 }
 
 // must ends a program that wires its consumers wrongly, at its start.
@@ -33,23 +32,6 @@ func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("oncebox: %v", err))
 	}
-}
-
-// declarer is a broker that can make topics and durable subscriptions ahead of their first consumer.
-type declarer interface {
-	Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error
-}
-
-// declare makes sure of the subscriptions: what is published to a topic without one may be deleted at any moment.
-func (a *App) declare(ctx context.Context) error {
-	if a.broker == nil {
-		return a.Inbox.SubscribeAll(ctx)
-	}
-	subscriptions := a.Inbox.Subscriptions()
-	if d, ok := a.broker.(declarer); ok && len(subscriptions) > 0 {
-		return d.Declare(ctx, nil, subscriptions)
-	}
-	return nil
 }
 
 // Pause stops the flow of messages to all consumers of that name in this process, until [App.Resume]: see [inbox.Inbox.Pause].

@@ -23,7 +23,7 @@
 // # Errors
 //
 // [New] reports everything that is wrong with the configuration at once. [App.Run] returns when its context is done, or
-// when a part can never work. At its start database and broker have to answer; later failures of theirs are waited out.
+// when a part can never work. At its start the database has to answer; later failures of it, and any of the broker, are waited out.
 package oncebox
 
 import (
@@ -67,6 +67,8 @@ type App struct {
 	cfg      config.Config
 	log      *slog.Logger
 	writable writable
+
+	declaration declaration
 }
 
 // New wires an application. Without a broker (nil) the relay stores each event for each consumer of its topic, and

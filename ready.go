@@ -15,17 +15,15 @@ const stallLimit = time.Minute
 // Ready returns nil if this process can do its work, and else what stands in the way. It is for readiness probes: the
 // database answers, has the tables and takes writes, and the parts, all of them if none is named, run and get on. A database
 // that is read-only or whose disk is full takes no writes; it is asked every two seconds at most. A relay does not get on when
-// database or broker have failed it for a minute; a consumer when it is not subscribed, or when there have been messages for a
+// database or broker have failed it for a minute, or the broker was away at the start and has not come yet; a consumer when it is not subscribed, or when there have been messages for a
 // minute, in this process or waiting at the broker, and none was settled. One that is paused is ready.
+//
+// A process that takes requests asks [App.ReadyToWrite]: with Ready an outage of the broker would take it away from its callers.
 func (a *App) Ready(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}
 	}
-	// Run has logged how the tables differ.
-	if err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
-		return fmt.Errorf("oncebox: not ready: %w", err)
-	}
-	if err := a.writable.check(ctx, a.db); err != nil {
+	if err := a.ReadyToWrite(ctx); err != nil {
 		return err
 	}
 	var errs []error
@@ -33,7 +31,8 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 		switch part {
 		case Relay:
 			if p := a.Projector.Progress(); p.Stalled(stallLimit) {
-				errs = append(errs, fmt.Errorf("oncebox: the relay does not get on: running %t, last progress %s", p.Running, ago(p.Last)))
+				errs = append(errs, errors.Join(fmt.Errorf("oncebox: the relay does not get on: running %t, last progress %s", p.Running, ago(p.Last)),
+					a.undeclared()))
 			}
 		case Consumers:
 			errs = append(errs, a.consumersReady())
@@ -41,6 +40,24 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ReadyToWrite returns nil if units of work can commit: the database answers, has the tables and takes writes. It is for the
+// readiness probe of a process that takes requests: what they store waits in the outbox while the broker is away.
+func (a *App) ReadyToWrite(ctx context.Context) error {
+	// Run has logged how the tables differ.
+	if err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
+		return fmt.Errorf("oncebox: not ready: %w", err)
+	}
+	return a.writable.check(ctx, a.db)
+}
+
+// undeclared is why the relay has not begun to publish.
+func (a *App) undeclared() error {
+	if err := a.declaration.err(); err != nil {
+		return fmt.Errorf("oncebox: the subscriptions are not made, and it waits for that: %w", err)
+	}
+	return nil
 }
 
 func (a *App) consumersReady() error {

@@ -31,8 +31,12 @@ const (
 //
 //	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 //
+// While the broker is away ([messaging.ErrBrokerDown]) it is waited for: units commit their events into the outbox meanwhile. As soon
+// as it has come the subscriptions are made, and only then relay and consumers begin, so that no event is published that a
+// subscription would miss.
+//
 // It returns an error at once when the tables are missing, a part is unknown, or a pooler that Config.Pooler does not know of loses
-// prepared statements. It logs how the tables differ from what Migrate makes, each difference with the statement that mends
+// prepared statements, and when the broker refuses to make a subscription. It logs how the tables differ from what Migrate makes, each difference with the statement that mends
 // it, and goes on; to refuse such tables, call [migrations.Verify] before.
 func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
@@ -51,12 +55,10 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 			return fmt.Errorf("oncebox: Run: %w", err)
 		}
 	}
-	if err := a.declare(ctx); err != nil && ctx.Err() == nil {
-		if slices.Contains(parts, Relay) || slices.Contains(parts, Consumers) {
+	if a.broker == nil {
+		if err := a.declare(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("oncebox: Run: declare subscriptions: %w", err)
 		}
-		// A process that only writes does not depend on the broker, and no relay publishes before it has declared.
-		a.log.WarnContext(ctx, "oncebox: subscriptions could not be declared, the relay will do it", "error", err)
 	}
 	if len(a.Inbox.Subscriptions()) > 0 {
 		if err := a.Inbox.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
@@ -64,13 +66,14 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	afterwards := a.declareIn(ctx, group, parts)
 	if slices.Contains(parts, Consumers) {
-		group.Go(func() error { a.checkRetention(ctx); return nil })
+		afterwards(func() error { a.checkRetention(ctx); return nil })
 	}
 	// A part that has nothing to do at present, consumers without a Consume for example, is no reason to end.
 	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, part := range parts {
-		a.start(ctx, group, part)
+		a.start(ctx, group, part, afterwards)
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("oncebox: Run: %w", err)
@@ -93,17 +96,17 @@ func (a *App) verify(ctx context.Context) error {
 	return nil
 }
 
-// start has group run one part.
-func (a *App) start(ctx context.Context, group *errgroup.Group, part Part) {
+// start has group run one part, and what needs the broker afterwards.
+func (a *App) start(ctx context.Context, group *errgroup.Group, part Part, afterwards func(func() error)) {
 	switch part {
 	case Relay:
-		group.Go(func() error { return a.Projector.Run(ctx) })
+		afterwards(func() error { return a.Projector.Run(ctx) })
 	case Cleaner:
 		group.Go(func() error { return a.clean(ctx) })
 	case Consumers:
 		if len(a.Inbox.Subscriptions()) > 0 {
 			group.Go(func() error { return a.Inbox.RunParked(ctx) })
-			group.Go(func() error { return a.Inbox.Receive(ctx, a.subscriber()) })
+			afterwards(func() error { return a.Inbox.Receive(ctx, a.subscriber()) })
 		}
 	}
 }

@@ -90,6 +90,9 @@ func Subscribed(t messaging.SubscriptionType) Option {
 // little as possible. Default: chosen by the broker's adapter.
 func Instance(name string) Option { return func(s *settings) { s.subscription.Consumer = name } }
 
+// OwnedBy names the service that the subscription belongs to, see [messaging.Subscription.Source]. Default: empty, it is not checked.
+func OwnedBy(source string) Option { return func(s *settings) { s.subscription.Source = source } }
+
 // settings returns what the inbox and the options say.
 func (i *Inbox) settings(opts []Option) settings {
 	s := settings{timeout: i.cfg.HandlerTimeout, retry: i.cfg.Retry, continueAfterDead: i.cfg.ContinueAfterDead}

@@ -90,7 +90,7 @@ func (s *service) open(ctx context.Context, cfg config.Config) (err error) {
 	if s.db, err = config.OpenDB(ctx, cfg); err != nil {
 		return err
 	}
-	if s.broker, err = openBroker(ctx, s.role, cfg); err != nil {
+	if s.broker, err = openBroker(ctx, cfg); err != nil {
 		return err
 	}
 	if s.app, err = oncebox.New(s.db, s.broker, cfg); err != nil {

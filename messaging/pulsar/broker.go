@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type Broker struct {
 	client    pulsarclient.Client
 	admin     *admin
 	presence  presence
+	start     start
 
 	// open ends when Close has waited long enough for the calls that are under way.
 	open context.Context //nolint:containedctx // the life of the connection
@@ -38,8 +40,12 @@ type Broker struct {
 	joined    int
 }
 
-// Connect connects to the broker and makes what is declared in cfg. While the broker is down it tries again, until ctx is
-// done or Config.ConnectTimeout has passed; then the error is a [messaging.ErrBrokerDown].
+// Connect connects to the broker and makes what is declared in cfg. A broker that is away is waited for in the background,
+// for as long as it takes, so that a service can serve meanwhile: what is published or subscribed then fails with
+// [messaging.ErrBrokerDown] at its deadline, and works as soon as the broker has come and what is declared is made. The log says when the
+// waiting begins, and when it ends. With Config.Required Connect itself waits, for Config.ConnectTimeout.
+//
+// What waiting does not mend is an error at once: a configuration that cannot be used, a broker that refuses us.
 func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -47,6 +53,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	c := cfg.withDefaults()
 	b := &Broker{
 		cfg: c, log: otelx.Logger(c.Logger), telemetry: newTelemetry(&c), presence: presence{patience: adminPatience},
+		start:  start{done: make(chan struct{})},
 		topics: map[string]*topic{}, declared: map[messaging.Subscription]bool{}, receivers: map[*receiver]bool{},
 	}
 	b.open, b.end = context.WithCancel(context.Background())
@@ -63,32 +70,24 @@ func (b *Broker) connect(ctx context.Context) error {
 	if b.admin, err = newAdmin(&b.cfg); err != nil {
 		return err
 	}
-	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, b.log)); err != nil {
+	if b.cfg.TokenFile != "" { // it is read each time, and its absence would look like a broker that does not answer
+		if _, err := os.ReadFile(b.cfg.TokenFile); err != nil {
+			return fmt.Errorf("pulsar: Config.TokenFile (ONCEBOX_PULSAR_TOKEN_FILE): %w", err)
+		}
+	}
+	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, discreet{b.log.Handler(), b.start.isUnder})); err != nil {
 		return fmt.Errorf("pulsar: connect: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
-	defer cancel()
-	began := time.Now()
-	switch err := b.reach(ctx); {
-	case err == nil:
-	case isNotLetIn(err):
-		return fmt.Errorf("pulsar: connect: %s does not let us in, see Config.Token, TokenFile, TLSCert: %w", b.cfg.URL, err)
-	default:
-		return brokerDown("connect", b.cfg.URL, fmt.Errorf(
-			"no answer for %s: start the broker, or correct Config.URL (ONCEBOX_PULSAR_URL); Config.ConnectTimeout sets how long to wait: %w",
-			time.Since(began).Round(time.Millisecond), err))
-	}
-	b.hasAdmin(ctx)
-	return b.Declare(ctx, b.cfg.Topics, b.cfg.Subscriptions)
+	return b.begin(ctx)
 }
 
-func clientOptions(c *Config, log *slog.Logger) pulsarclient.ClientOptions {
+func clientOptions(c *Config, log slog.Handler) pulsarclient.ClientOptions {
 	o := pulsarclient.ClientOptions{
 		URL:                        c.URL,
 		ConnectionTimeout:          c.ConnectionTimeout,
 		OperationTimeout:           c.OperationTimeout,
 		KeepAliveInterval:          c.KeepAliveInterval,
-		Logger:                     pulsarlog.NewLoggerWithSlog(slog.New(discreet{log.Handler()})),
+		Logger:                     pulsarlog.NewLoggerWithSlog(slog.New(log)),
 		MetricsRegisterer:          nowhere{},
 		MemoryLimitBytes:           -1, // what the client loses would count for ever; callers hold the payloads anyway
 		TLSTrustCertsFilePath:      c.TLSTrustCerts,
@@ -104,19 +103,6 @@ func clientOptions(c *Config, log *slog.Logger) pulsarclient.ClientOptions {
 		o.Authentication = pulsarclient.NewAuthenticationTLS(c.TLSCert, c.TLSKey)
 	}
 	return o
-}
-
-// reach returns nil as soon as the broker answers a question.
-func (b *Broker) reach(ctx context.Context) error {
-	topic := b.fullName("oncebox")
-	if len(b.cfg.Topics) > 0 {
-		topic = b.fullName(b.cfg.Topics[0])
-	}
-	_, err := insist(ctx, &b.background, func() ([]string, error) { return b.client.TopicPartitions(topic) }, func([]string) {})
-	if err != nil && isAnswer(err) {
-		return nil // no such topic, says the broker
-	}
-	return err
 }
 
 // enter counts a call that Close has to wait for. The caller leaves by calling b.calls.Done.
@@ -142,6 +128,9 @@ func (b *Broker) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 
+	if b.start.isUnder() {
+		b.end() // the calls under way wait for the start, and have sent nothing
+	}
 	// Producers must not be closed while somebody sends with them: the client panics.
 	if !waitFor(&b.calls, b.cfg.CloseTimeout) {
 		b.end()

@@ -2,7 +2,6 @@ package pulsar
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,17 +19,10 @@ const nobody = "127.0.0.1:1"
 
 func TestConnectWithoutBroker(t *testing.T) {
 	const url = "pulsar://" + nobody
-	cfg := &Config{URL: url, ConnectTimeout: 300 * time.Millisecond, OperationTimeout: 100 * time.Millisecond}
-	var err error
-	for { // On a machine that stands still the time may be over before the first attempt has failed.
-		_, err = Connect(t.Context(), cfg)
-		require.ErrorIs(t, err, messaging.ErrBrokerDown)
-		if !strings.Contains(err.Error(), "not answered yet") {
-			break
-		}
-		cfg.ConnectTimeout *= 2
-	}
-	for _, part := range []string{url, "ONCEBOX_PULSAR_URL", "Config.ConnectTimeout", "connection error"} {
+	cfg := &Config{URL: url, Required: true, ConnectTimeout: 300 * time.Millisecond, OperationTimeout: 100 * time.Millisecond}
+	_, err := Connect(t.Context(), cfg)
+	require.ErrorIs(t, err, messaging.ErrBrokerDown)
+	for _, part := range []string{url, "ONCEBOX_PULSAR_URL", "Config.ConnectTimeout"} {
 		require.ErrorContains(t, err, part)
 	}
 }

@@ -71,7 +71,9 @@ type Config struct {
 	// pass. -1: no limit. Default: 16 MiB.
 	MaxReceivedBytes int `env:"MAX_RECEIVED_BYTES"`
 
-	// ConnectTimeout is how long Connect and Subscribe try to reach a broker that is down. Default: 30s.
+	// Required has Connect fail if the broker is away for ConnectTimeout. Default: false, it is waited for in the background.
+	Required bool `env:"REQUIRED"`
+	// ConnectTimeout is how long Subscribe and Declare try to reach a broker that is down, and Connect if it is Required. Default: 30s.
 	ConnectTimeout time.Duration `env:"CONNECT_TIMEOUT"`
 	// ConnectionTimeout is how long one attempt to open a TCP connection takes at most. Default: 5s.
 	ConnectionTimeout time.Duration `env:"CONNECTION_TIMEOUT"`
@@ -95,7 +97,7 @@ type Config struct {
 	// TLSAllowInsecure trusts any certificate. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
-	// Logger gets what the client logs from info on, and warnings of our own. Payloads and properties are never logged.
+	// Logger gets the client's warnings and errors as they are, what it says at info level as debug, and warnings of our own. Payloads and properties are never logged.
 	// Default: slog.Default().
 	Logger *slog.Logger
 	// TracerProvider makes one span per call of Publish. Default: the global one.

@@ -15,14 +15,15 @@ import (
 // Declare makes topics, subscriptions and the topics of those, as far as they do not exist; what exists is used as it
 // is. It may be called again, and by many processes at once.
 //
+// While the broker is down it tries again, until ctx is done or Config.ConnectTimeout has passed; then the error is a
+// [messaging.ErrBrokerDown].
+//
 // It uses the admin API. If that cannot be reached it says so in the log, and makes the subscriptions by subscribing;
 // topics are then made by the broker, with one partition or as it is configured.
 func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
 	var errs []error
-	topics = slices.Clone(topics)
 	for _, s := range subscriptions {
 		errs = append(errs, validSubscription(s))
-		topics = append(topics, s.Topic)
 	}
 	for _, name := range topics {
 		errs = append(errs, validTopic(name))
@@ -30,17 +31,37 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("pulsar: declare: %w", err)
 	}
-	slices.Sort(topics)
-	topics = slices.Compact(topics)
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
-	defer cancel()
-
+	if err := b.enter("declare"); err != nil {
+		return err
+	}
+	defer b.calls.Done()
 	for _, s := range subscriptions {
 		b.heed(s)
+	}
+	if len(topics)+len(subscriptions) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	defer cancel()
+	defer context.AfterFunc(b.open, cancel)()
+	if err := b.started(ctx, "declare"); err != nil {
+		return err
+	}
+	return b.declare(ctx, topics, subscriptions)
+}
+
+// declare is Declare when the names are known to be valid and the broker has been reached once.
+func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
+	topics = slices.Clone(topics)
+	for _, s := range subscriptions {
+		b.heed(s) // those of Config come this way only
+		topics = append(topics, s.Topic)
 	}
 	if len(topics) == 0 {
 		return nil
 	}
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
 	partitions := map[string]int{}
 	withAdmin := b.hasAdmin(ctx)
 	if withAdmin {
@@ -50,7 +71,7 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 				return err
 			})
 			if err != nil {
-				return fmt.Errorf("pulsar: declare topic %q: %w", name, err)
+				return fmt.Errorf("pulsar: declare topic %q: %w", name, b.undeclared(err))
 			}
 		}
 	}
@@ -62,7 +83,7 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 			}
 		}
 		if err := declare(ctx, s); err != nil {
-			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, err)
+			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, b.undeclared(err))
 		}
 		b.remember(s)
 	}

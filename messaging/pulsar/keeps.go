@@ -17,6 +17,9 @@ func (b *Broker) Keeps(ctx context.Context, topic string) (time.Duration, error)
 	if err := (messaging.Subscription{Topic: topic, Name: "none"}).Validate(); err != nil {
 		return 0, err
 	}
+	if err := b.started(ctx, "retention"); err != nil {
+		return 0, err
+	}
 	if !b.hasAdmin(ctx) {
 		return 0, errors.ErrUnsupported
 	}

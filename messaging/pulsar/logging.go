@@ -7,16 +7,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// discreet passes the client's log on without what is none of the log's business: at debug level the client prints whole
-// messages, and with some errors all their properties.
-type discreet struct{ slog.Handler }
+// discreet passes the client's log on. What the client has to say at info level, some fifty lines for each start, is debug for a
+// program that uses it. What is none of the log's business is left out: at debug level the client prints whole messages, and
+// with some errors all their properties. While the broker is waited for, each attempt that fails is debug too: [Broker] says that it waits, and why.
+type discreet struct {
+	slog.Handler
+
+	waiting func() bool
+}
+
+// level is that under which the log gets what the client says at this one.
+func (d discreet) level(client slog.Level) slog.Level {
+	if client < slog.LevelWarn || d.waiting() {
+		return slog.LevelDebug
+	}
+	return client
+}
 
 func (d discreet) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelInfo && d.Handler.Enabled(ctx, level)
+	return level >= slog.LevelInfo && d.Handler.Enabled(ctx, d.level(level))
 }
 
 func (d discreet) Handle(ctx context.Context, r slog.Record) error {
-	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	clean := slog.NewRecord(r.Time, d.level(r.Level), r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		if !private(a) {
 			clean.AddAttrs(a)
@@ -33,10 +46,12 @@ func (d discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
 			clean = append(clean, a)
 		}
 	}
-	return discreet{d.Handler.WithAttrs(clean)}
+	return discreet{d.Handler.WithAttrs(clean), d.waiting}
 }
 
-func (d discreet) WithGroup(name string) slog.Handler { return discreet{d.Handler.WithGroup(name)} }
+func (d discreet) WithGroup(name string) slog.Handler {
+	return discreet{d.Handler.WithGroup(name), d.waiting}
+}
 
 func private(a slog.Attr) bool { return a.Key == "properties" }
 

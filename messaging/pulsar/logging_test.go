@@ -12,8 +12,10 @@ import (
 
 func TestLogIsDiscreet(t *testing.T) {
 	var out bytes.Buffer
+	waiting := false
+	isWaiting := func() bool { return waiting }
 	inner := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})
-	log := pulsarlog.NewLoggerWithSlog(slog.New(discreet{inner}))
+	log := pulsarlog.NewLoggerWithSlog(slog.New(discreet{inner, isWaiting}))
 	secret := map[string]string{"name": "secret"}
 
 	log.Debug("Received send request: ", "secret")
@@ -21,14 +23,27 @@ func TestLogIsDiscreet(t *testing.T) {
 
 	log.WithField("properties", secret).WithField("size", 7).Error("too large")
 	log.SubLogger(pulsarlog.Fields{"properties": secret, "topic": "order"}).Info("hello")
-	slog.New(discreet{inner}).WithGroup("g").Warn("grouped", "properties", secret, "a", 1)
+	slog.New(discreet{inner, isWaiting}).WithGroup("g").Warn("grouped", "properties", secret, "a", 1)
 	require.NotContains(t, out.String(), "secret")
 	for _, part := range []string{"size=7", "too large", "topic=order", "hello", "g.a=1"} {
 		require.Contains(t, out.String(), part)
 	}
 
+	require.Contains(t, out.String(), "level=DEBUG msg=hello", "the client's info is our debug")
+	require.Contains(t, out.String(), `level=ERROR msg="too large"`)
+
 	out.Reset()
-	quiet := pulsarlog.NewLoggerWithSlog(slog.New(discreet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError})}))
+	waiting = true
+	log.Error("connection refused")
+	require.Contains(t, out.String(), `level=DEBUG msg="connection refused"`, "the broker is waited for")
+	waiting = false
+
+	out.Reset()
+	normal := pulsarlog.NewLoggerWithSlog(slog.New(discreet{slog.NewTextHandler(&out, nil), isWaiting}))
+	normal.Info("Connecting to broker")
+	require.Empty(t, out.String())
+
+	quiet := pulsarlog.NewLoggerWithSlog(slog.New(discreet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError}), isWaiting}))
 	quiet.Warn("not wanted")
 	require.Empty(t, out.String(), "the program's own level holds")
 }

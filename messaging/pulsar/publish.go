@@ -34,6 +34,13 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 // publish returns the errors by index.
 func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]error {
 	byTopic := map[string][]int{}
+	if err := b.started(ctx, "publish"); err != nil {
+		failed := map[int]error{}
+		for i := range msgs {
+			failed[i] = err
+		}
+		return failed
+	}
 	for i := range msgs {
 		byTopic[msgs[i].Topic] = append(byTopic[msgs[i].Topic], i)
 	}

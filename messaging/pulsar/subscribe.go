@@ -30,6 +30,9 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	defer context.AfterFunc(b.open, cancel)()
 
 	b.heed(s)
+	if err := b.started(ctx, fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic)); err != nil {
+		return nil, err
+	}
 	if err := b.declareOnce(ctx, s); err != nil {
 		return nil, b.unsubscribed(s, err)
 	}
@@ -66,7 +69,7 @@ func (b *Broker) declareOnce(ctx context.Context, s messaging.Subscription) erro
 	if done || !b.hasAdmin(ctx) {
 		return nil
 	}
-	return b.Declare(ctx, nil, []messaging.Subscription{s})
+	return b.declare(ctx, nil, []messaging.Subscription{s})
 }
 
 func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarclient.ConsumerOptions {

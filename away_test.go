@@ -1,0 +1,97 @@
+package oncebox_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+)
+
+// late is a broker that is away until it comes. It notes what it is asked in the wrong order.
+type late struct {
+	*memory.Broker
+
+	come  chan struct{}
+	tries atomic.Int32
+
+	mu       sync.Mutex
+	declared map[messaging.Subscription]bool
+	early    []string
+}
+
+func (l *late) Declare(_ context.Context, _ []string, subscriptions []messaging.Subscription) error {
+	l.tries.Add(1)
+	select {
+	case <-l.come:
+	default:
+		return fmt.Errorf("%w: nobody listens", messaging.ErrBrokerDown)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range subscriptions {
+		l.declared[messaging.Subscription{Topic: s.Topic, Name: s.Name}] = true
+	}
+	return nil
+}
+
+func (l *late) Publish(ctx context.Context, msgs []event.Envelope) error {
+	l.mu.Lock()
+	if !l.declared[messaging.Subscription{Topic: "order", Name: "billing"}] {
+		l.early = append(l.early, msgs[0].AggregateID)
+	}
+	l.mu.Unlock()
+	return l.Broker.Publish(ctx, msgs)
+}
+
+// A service whose broker is away at the start serves: its units commit. When the broker comes the subscriptions are made before
+// the relay publishes, and what was stored meanwhile is handled.
+func TestBrokerThatComesLate(t *testing.T) {
+	db := pgtest.Migrated(t)
+	broker := &late{Broker: memory.New(nil), come: make(chan struct{}), declared: map[messaging.Subscription]bool{}}
+	cfg := quickConfig()
+	var log logbook
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	app, err := oncebox.New(db.DB, broker, cfg)
+	require.NoError(t, err)
+	event.Register[OrderPlaced](app.Registry)
+	var handled atomic.Int32
+	app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+		handled.Add(1)
+		return nil
+	}))
+	run(t, app)
+	await.True(t, func() bool { return broker.tries.Load() >= 3 }, "the broker is asked again")
+	place(t, app, "a", "b", "c")
+	require.NoError(t, app.ReadyToWrite(t.Context()))
+	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Relay), "nobody listens")
+	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Consumers), "consumer billing is not subscribed")
+	require.Equal(t, 1, log.count("the broker is away"), "once, however often it is asked")
+
+	close(broker.come)
+	await.True(t, func() bool { return handled.Load() >= 3 }, "what was stored meanwhile is handled")
+	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
+	require.Equal(t, 1, log.count("the broker has come"))
+	require.Empty(t, broker.early, "published before the subscriptions were made")
+}
+
+func TestRunEndsWhileTheBrokerIsAway(t *testing.T) {
+	db := pgtest.Migrated(t)
+	broker := &late{Broker: memory.New(nil), come: make(chan struct{})}
+	app, err := oncebox.New(db.DB, broker, quickConfig())
+	require.NoError(t, err)
+	app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
+	stop := run(t, app)
+	await.True(t, func() bool { return broker.tries.Load() > 0 }, "the broker is asked")
+	stop() // demands nil
+}

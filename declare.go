@@ -1,0 +1,100 @@
+package oncebox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// declaration is how far the making of the subscriptions has come.
+type declaration struct {
+	mu   sync.Mutex
+	last error // why they are not made; nil: they are, or nobody has tried
+}
+
+func (d *declaration) set(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = err
+}
+
+func (d *declaration) err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
+}
+
+// declare makes sure of the subscriptions: what is published to a topic without one may be deleted at any moment.
+func (a *App) declare(ctx context.Context) error {
+	if a.broker == nil {
+		return a.Inbox.SubscribeAll(ctx)
+	}
+	subscriptions := a.Inbox.Subscriptions()
+	if d, ok := a.broker.(messaging.Declarer); ok && len(subscriptions) > 0 {
+		return d.Declare(ctx, nil, subscriptions)
+	}
+	return nil
+}
+
+// insistOnDeclaring tries until the broker has made the subscriptions, or refuses to. It says once that it waits: the adapter logs
+// how it gets on with the broker.
+func (a *App) insistOnDeclaring(ctx context.Context) error {
+	if a.broker == nil {
+		return nil // they are rows, and there by now
+	}
+	began := time.Now()
+	for attempt := 1; ; attempt++ {
+		err := a.declare(ctx)
+		a.declaration.set(err)
+		switch {
+		case err == nil && attempt > 1:
+			a.log.InfoContext(ctx, "oncebox: the broker has come and the subscriptions are made, relay and consumers begin",
+				"waited", time.Since(began).Round(time.Millisecond))
+			return nil
+		case err == nil || ctx.Err() != nil || !errors.Is(err, messaging.ErrBrokerDown):
+			return err
+		case attempt == 1:
+			a.log.WarnContext(ctx, "oncebox: the broker is away; events are stored in the outbox, and relay and consumers begin when it has come", "error", err)
+		}
+		if err := backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 200*time.Millisecond, 5*time.Second))); err != nil {
+			return err
+		}
+	}
+}
+
+// declareIn has the group make the subscriptions, and returns what has it run a function when they are there.
+func (a *App) declareIn(ctx context.Context, group *errgroup.Group, parts []Part) (afterwards func(func() error)) {
+	declared := make(chan struct{})
+	group.Go(func() error {
+		err := a.insistOnDeclaring(ctx)
+		switch {
+		case err == nil:
+			close(declared)
+		case ctx.Err() != nil:
+		case slices.Contains(parts, Relay) || slices.Contains(parts, Consumers):
+			return fmt.Errorf("declare subscriptions: %w", err)
+		default:
+			// A process that only writes does not depend on the broker, and no relay publishes before it has declared.
+			a.log.WarnContext(ctx, "oncebox: subscriptions could not be declared, the relay will do it", "error", err)
+		}
+		return nil
+	})
+	return func(fn func() error) {
+		group.Go(func() error {
+			select {
+			case <-declared:
+				return fn()
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	}
+}
