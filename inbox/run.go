@@ -53,10 +53,7 @@ func (i *Inbox) Receive(ctx context.Context, broker messaging.Subscriber) error 
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range loops {
-		group.Go(func() error {
-			l.Run(ctx)
-			return nil
-		})
+		group.Go(func() error { return l.Run(ctx) })
 	}
 	return group.Wait()
 }

@@ -17,14 +17,14 @@ type Subscriber interface {
 	Subscribe(ctx context.Context, s Subscription) (Receiver, error)
 }
 
-// Consume has h handle the messages of a subscription until ctx is done, and drains then. See [Loop].
+// Consume has h handle the messages of a subscription until ctx is done, and drains then. It returns an error if the configuration cannot
+// be used, or the broker refuses the subscription for good. See [Loop].
 func Consume(ctx context.Context, b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) error {
 	l, err := NewLoop(b, s, h, cfg)
 	if err != nil {
 		return err
 	}
-	l.Run(ctx)
-	return nil
+	return l.Run(ctx)
 }
 
 // Loop consumes a subscription whatever happens to it. A broker that is down at the start is tried again, and when a
@@ -61,8 +61,9 @@ func NewLoop(b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) (*Loo
 // calm is for how long a consumer must have run for its end to count as the first one.
 const calm = time.Minute
 
-// Run consumes until ctx is done, and drains then, as [Consumer.Run] does. What goes wrong is logged and tried again.
-func (l *Loop) Run(ctx context.Context) {
+// Run consumes until ctx is done, drains then, as [Consumer.Run] does, and returns nil. What goes wrong is logged and tried again, except for
+// what Subscribe refuses for good ([IsPermanent]), a subscription of another service for example: Run returns that.
+func (l *Loop) Run(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		started := time.Now()
 		err := l.consume(ctx)
@@ -70,7 +71,10 @@ func (l *Loop) Run(ctx context.Context) {
 			if err != nil {
 				l.log.WarnContext(ctx, "oncebox: a consumer did not end well", "topic", l.subscription.Topic, "consumer", l.cfg.Name, "error", err)
 			}
-			return
+			return nil
+		}
+		if IsPermanent(err) {
+			return err
 		}
 		if time.Since(started) > calm {
 			failures = 1
@@ -79,7 +83,7 @@ func (l *Loop) Run(ctx context.Context) {
 		l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
 			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
 		if backoff.Wait(ctx, pause) != nil {
-			return
+			return nil
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/messaging"
@@ -62,7 +63,10 @@ func loop(t *testing.T, s *shop, h messaging.Handler, cfg *messaging.ConsumerCon
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); l.Run(ctx) }()
+	go func() {
+		defer close(done)
+		assert.NoError(t, l.Run(ctx))
+	}()
 	synctest.Wait()
 	return l, func() {
 		cancel()
@@ -205,4 +209,16 @@ func TestLoopKeepsNoOrderWhereThereIsNone(t *testing.T) {
 		close(release)
 		require.NoError(t, <-done)
 	})
+}
+
+// refusing is a broker that refuses a subscription for good.
+type refusing struct{}
+
+func (refusing) Subscribe(context.Context, messaging.Subscription) (messaging.Receiver, error) {
+	return nil, messaging.Permanent(&messaging.SourceError{Topic: "thing", Subscription: "billing", Owner: "shop", Source: "bank"})
+}
+
+func TestConsumeEndsIfTheSubscriptionIsRefused(t *testing.T) {
+	err := messaging.Consume(t.Context(), refusing{}, order, newScript(fine), nil)
+	require.ErrorContains(t, err, `belongs to the service "shop"`)
 }

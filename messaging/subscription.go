@@ -48,6 +48,31 @@ type Subscription struct {
 	// Consumer names this instance, stable over restarts, so that a restart moves as few keys as possible.
 	// Default: chosen by the adapter.
 	Consumer string
+	// Source names the service that the subscription belongs to. An adapter that can keep it with the subscription refuses another
+	// source with a [*SourceError]: two services that share a subscription by mistake would each get a part of the messages.
+	// Default: empty, it is not checked. [oncebox.App] gives its own.
+	//
+	// [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
+	Source string
+}
+
+// SourceError says that a subscription belongs to another service.
+type SourceError struct {
+	Topic, Subscription string
+	// Owner is the source that the subscription belongs to, Source the one that was refused.
+	Owner, Source string
+	// Mend says how the subscription is given to Source, if the broker can do that.
+	Mend string
+}
+
+func (e *SourceError) Error() string {
+	text := fmt.Sprintf("messaging: subscription %q of topic %q belongs to the service %q, this is %q, and each would get a part of the messages: "+
+		"choose another name for the consumer, or, if it is the same service, give it the same source (ONCEBOX_SOURCE)",
+		e.Subscription, e.Topic, e.Owner, e.Source)
+	if e.Mend != "" {
+		text += "; if the service was renamed: " + e.Mend
+	}
+	return text
 }
 
 // Validate checks the names.
@@ -65,7 +90,7 @@ func (s Subscription) Validate() error {
 	if s.Queue < 0 {
 		errs = append(errs, errors.New("messaging: Subscription.Queue is negative"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, event.ValidateIdentifier("Subscription.Source", s.Source))...)
 }
 
 // ErrClosed is what a [Receiver] returns after Close.

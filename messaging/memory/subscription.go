@@ -16,6 +16,7 @@ const keySlots = 64
 type subscription struct {
 	topic     *topic
 	kind      messaging.SubscriptionType
+	source    string // the service that it belongs to, as far as one has said so
 	slots     []*slot
 	receivers []*receiver // by name: the same ones share the slots in the same way whoever came first
 	settled   int64       // how many messages, by now

@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -178,4 +179,23 @@ func TestForeignMessages(t *testing.T) {
 		require.NoError(t, r.Redeliver(t.Context(), m))
 		require.Empty(t, drain(t, r), "a settled message is not given back")
 	})
+}
+
+// Two services that have a consumer of one name would share its messages.
+func TestSubscriptionOfAnotherService(t *testing.T) {
+	b := memory.New(nil)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	subscribe := func(source string) error {
+		_, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "billing", Source: source})
+		return err
+	}
+	require.NoError(t, subscribe(""))
+	require.NoError(t, subscribe("shop"), "one without an owner gets one")
+	require.NoError(t, subscribe("shop"))
+	err := subscribe("bank")
+	found, ok := errors.AsType[*messaging.SourceError](err)
+	require.True(t, ok, err)
+	require.Equal(t, []string{"shop", "bank"}, []string{found.Owner, found.Source})
+	require.True(t, messaging.IsPermanent(err), "trying again does not help")
+	require.NoError(t, subscribe(""), "not checked")
 }

@@ -60,17 +60,24 @@ func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	sub, ok := t.subscriptions[s.Name]
 	if !ok {
 		sub = newSubscription(t, s.Type)
+		sub.source = s.Source
 		t.subscriptions[s.Name] = sub
 		for _, e := range t.log {
 			sub.add(e)
 		}
 		return sub, nil
 	}
+	if sub.source != "" && s.Source != "" && sub.source != s.Source {
+		return nil, messaging.Permanent(&messaging.SourceError{Topic: t.name, Subscription: s.Name, Owner: sub.source, Source: s.Source})
+	}
 	if sub.kind != s.Type {
 		if len(sub.receivers) > 0 {
 			return nil, fmt.Errorf("memory: subscribe: %q of topic %q is %s for its present consumers, not %s", s.Name, t.name, sub.kind, s.Type)
 		}
 		sub.become(s.Type)
+	}
+	if sub.source == "" {
+		sub.source = s.Source
 	}
 	return sub, nil
 }

@@ -49,18 +49,6 @@ type newSubscription struct {
 	Properties map[string]string `json:"properties,omitempty"`
 }
 
-// unbatchedProperty marks subscriptions of ours that need messages without batches. A process that publishes has to know that before the
-// first consumer comes, and until then the broker does not know the type of the subscription.
-const unbatchedProperty = "oncebox.unbatched"
-
-// subscriptionProperties are the properties that a new subscription of this type gets.
-func subscriptionProperties(t messaging.SubscriptionType) map[string]string {
-	if t != messaging.KeyShared {
-		return nil
-	}
-	return map[string]string{unbatchedProperty: "true"}
-}
-
 func newAdmin(c *Config) (*admin, error) {
 	tlsConfig, err := adminTLS(c)
 	if err != nil {
@@ -156,11 +144,11 @@ func (a *admin) makeTopic(ctx context.Context, topic string, partitions int) (bo
 // makeSubscription makes a subscription at the earliest message. It returns false if the broker answers that there is one, or that
 // another request is making it.
 func (a *admin) makeSubscription(ctx context.Context, s messaging.Subscription) (bool, error) {
-	body, err := json.Marshal(newSubscription{-1, -1, -1, subscriptionProperties(s.Type)})
+	body, err := json.Marshal(newSubscription{-1, -1, -1, subscriptionProperties(s)})
 	if err != nil {
 		return false, err
 	}
-	err = a.do(ctx, http.MethodPut, a.topic(s.Topic)+"/subscription/"+url.QueryEscape(s.Name), string(body), nil)
+	err = a.do(ctx, http.MethodPut, a.subscription(s.Topic, s.Name), string(body), nil)
 	if isStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
 		return false, nil
 	}

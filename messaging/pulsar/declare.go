@@ -79,7 +79,12 @@ func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []m
 		declare := b.subscribeAndLeave
 		if withAdmin {
 			declare = func(ctx context.Context, s messaging.Subscription) error {
-				return answered(ctx, func() error { return b.declareSubscription(ctx, s, partitions[s.Topic]) })
+				return answered(ctx, func() error {
+					if err := b.declareSubscription(ctx, s, partitions[s.Topic]); err != nil {
+						return err
+					}
+					return b.own(ctx, s, partitions[s.Topic])
+				})
 			}
 		}
 		if err := declare(ctx, s); err != nil {
@@ -163,6 +168,7 @@ func (b *Broker) subscribeAndLeave(ctx context.Context, s messaging.Subscription
 		return b.client.Subscribe(pulsarclient.ConsumerOptions{
 			Topic: b.fullName(s.Topic), SubscriptionName: s.Name, Type: subscriptionType(s.Type), ReceiverQueueSize: 1,
 			SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
+			SubscriptionProperties:      subscriptionProperties(s),
 		})
 	}, pulsarclient.Consumer.Close)
 	if err == nil {

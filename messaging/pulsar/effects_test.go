@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
@@ -59,7 +60,7 @@ func (e *effects) consume(b *Broker, s messaging.Subscription) (l *messaging.Loo
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		l.Run(ctx)
+		assert.NoError(e.t, l.Run(ctx))
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
@@ -213,7 +214,7 @@ func newTarget(t *testing.T, cfg *Config) *target {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
+	running.Go(func() { assert.NoError(t, l.Run(ctx)) })
 	running.Go(func() { _ = box.RunParked(ctx) })
 	t.Cleanup(func() {
 		stop()

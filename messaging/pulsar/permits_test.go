@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
@@ -25,7 +26,7 @@ func TestPermitsThatTheClientLostAreNoticed(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
+	running.Go(func() { assert.NoError(t, l.Run(ctx)) })
 	t.Cleanup(func() {
 		stop()
 		running.Wait()

@@ -69,8 +69,8 @@ func (b *Broker) hasAdmin(ctx context.Context) bool {
 		b.presence.reach()
 		return true
 	case b.presence.fail():
-		b.log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used; topics are made without partitions and subscriptions by subscribing. "+
-			"Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", b.admin.base, "error", err)
+		b.log.WarnContext(ctx, "oncebox: Pulsar's admin API cannot be used; topics are made without partitions and subscriptions by subscribing, "+
+			"and another service of the same consumer name is not noticed. Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", "url", b.admin.base, "error", err)
 	}
 	return false
 }

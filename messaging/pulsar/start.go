@@ -211,6 +211,9 @@ func (b *Broker) wrongPort(ctx context.Context, address string) error {
 
 // lasts tells whether an error is the broker's or the configuration's last word, in contrast to one that may pass by waiting.
 func lasts(err error) bool {
+	if _, foreign := errors.AsType[*messaging.SourceError](err); foreign {
+		return true
+	}
 	answer, ok := errors.AsType[*adminError](err)
 	return ok && answer.status < http.StatusInternalServerError || isNotLetIn(err) || isTopicTrouble(err) || errors.Is(err, errWrongPort)
 }

@@ -61,6 +61,24 @@ func TestBrokerThatComesLate(t *testing.T) {
 	receiveAll(t, r, 1)
 }
 
+// Until what Config declares is made the broker is not used, although it is there.
+func TestNothingIsDoneBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	b := connect(t, config(pulsartest.Open(t)))
+	b.start.done = make(chan struct{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	msgs := []event.Envelope{envelope("order", "a", 1)}
+	require.ErrorIs(t, b.Publish(ctx, msgs), messaging.ErrBrokerDown)
+	require.ErrorIs(t, b.Declare(ctx, []string{"order"}, nil), messaging.ErrBrokerDown)
+	_, err := b.Subscribe(ctx, messaging.Subscription{Topic: "order", Name: "s"})
+	require.ErrorIs(t, err, messaging.ErrBrokerDown)
+	_, err = b.Keeps(ctx, "order")
+	require.ErrorIs(t, err, messaging.ErrBrokerDown)
+	close(b.start.done)
+	require.NoError(t, b.Publish(patient(t), msgs))
+}
+
 // Nothing of the waiting outlives Close, nor holds it up.
 func TestCloseWhileTheBrokerIsAway(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package pulsar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,6 +55,9 @@ func (r *receiver) subscribe(ctx context.Context) (pulsarclient.Consumer, error)
 }
 
 func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
+	if _, foreign := errors.AsType[*messaging.SourceError](err); foreign {
+		return messaging.Permanent(fmt.Errorf("pulsar: subscribe: %w", err))
+	}
 	if isTopicTrouble(err) {
 		return fmt.Errorf("pulsar: subscribe %q: %w", s.Name, &messaging.TopicError{Topic: s.Topic, Err: err})
 	}
@@ -93,6 +97,7 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		Name:                        name,
 		ReceiverQueueSize:           queue,
 		SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
+		SubscriptionProperties:      subscriptionProperties(s), // of one that is missing by now
 		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
 		EventListener:               r,
 		BackOffPolicyFunc:           r.reconnect,

@@ -1,0 +1,109 @@
+package pulsar
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+const (
+	// unbatchedProperty marks subscriptions of ours that need messages without batches. A process that publishes has to know that
+	// before the first consumer comes, and until then the broker does not know the type of the subscription.
+	unbatchedProperty = "oncebox.unbatched"
+	// sourceProperty marks a subscription with the service that it belongs to.
+	sourceProperty = "oncebox.source"
+)
+
+// subscriptionProperties are the properties that a new subscription gets.
+func subscriptionProperties(s messaging.Subscription) map[string]string {
+	properties := map[string]string{}
+	if s.Type == messaging.KeyShared {
+		properties[unbatchedProperty] = "true"
+	}
+	if s.Source != "" {
+		properties[sourceProperty] = s.Source
+	}
+	return properties
+}
+
+// own makes sure that a subscription, which is there, belongs to the source of s. One without a mark, of an earlier version or made by
+// hand, gets it.
+//
+// Two services may start at once. If the subscription is new, the broker lets one of two requests make it, partition by
+// partition; which service has it is decided by the first partition, where both look after that. If it is an old one
+// without a mark, both may find none and write theirs. Both look again, and the one that wrote first is refused, unless the other wrote
+// after that look: then it is refused at its next start.
+func (b *Broker) own(ctx context.Context, s messaging.Subscription, partitions int) error {
+	if s.Source == "" {
+		return nil
+	}
+	err := b.claim(ctx, s, partitions)
+	if isForbidden(err) {
+		b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not let us see which service a subscription belongs to; "+
+			"another service of the same consumer name would get a part of its messages", "topic", b.fullName(s.Topic), "subscription", s.Name, "error", err)
+		return nil
+	}
+	return err
+}
+
+func (b *Broker) claim(ctx context.Context, s messaging.Subscription, partitions int) error {
+	first := s.Topic
+	if partitions > 0 {
+		first += "-partition-0"
+	}
+	properties, err := b.admin.properties(ctx, first, s.Name)
+	if err != nil {
+		return err
+	}
+	if properties[sourceProperty] == "" {
+		properties[sourceProperty] = s.Source
+		if err := b.admin.setProperties(ctx, s.Topic, s.Name, properties); err != nil {
+			return err
+		}
+		if properties, err = b.admin.properties(ctx, first, s.Name); err != nil {
+			return err
+		}
+	}
+	if owner := properties[sourceProperty]; owner != s.Source {
+		properties[sourceProperty] = s.Source
+		return &messaging.SourceError{Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: b.giveTo(s, properties)}
+	}
+	return nil
+}
+
+// giveTo is the command that sets the properties, which replaces those that there are.
+func (b *Broker) giveTo(s messaging.Subscription, properties map[string]string) string {
+	var command strings.Builder
+	command.WriteString("pulsar-admin topics update-subscription-properties")
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		command.WriteString(" -p '" + name + "=" + properties[name] + "'")
+	}
+	return command.String() + " -s '" + s.Name + "' '" + b.fullName(s.Topic) + "'"
+}
+
+// properties returns those of a subscription of an unpartitioned topic or of one partition.
+func (a *admin) properties(ctx context.Context, topic, subscription string) (map[string]string, error) {
+	properties := map[string]string{}
+	err := a.do(ctx, http.MethodGet, a.subscription(topic, subscription)+"/properties", "", &properties)
+	return properties, err
+}
+
+// setProperties replaces those of a subscription, of all partitions.
+func (a *admin) setProperties(ctx context.Context, topic, subscription string, properties map[string]string) error {
+	body, err := json.Marshal(properties)
+	if err != nil {
+		return err
+	}
+	return a.do(ctx, http.MethodPut, a.subscription(topic, subscription)+"/properties", string(body), nil)
+}
+
+// subscription is the path of a subscription.
+func (a *admin) subscription(topic, name string) string {
+	return a.topic(topic) + "/subscription/" + url.QueryEscape(name)
+}
