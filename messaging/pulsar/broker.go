@@ -75,7 +75,7 @@ func (b *Broker) connect(ctx context.Context) error {
 			return fmt.Errorf("pulsar: Config.TokenFile (ONCEBOX_PULSAR_TOKEN_FILE): %w", err)
 		}
 	}
-	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, discreet{b.log.Handler(), b.start.isUnder})); err != nil {
+	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, discreet{b.log.Handler(), b.start.isUnder, b.start.isRefused})); err != nil {
 		return fmt.Errorf("pulsar: connect: %w", err)
 	}
 	return b.begin(ctx)

@@ -160,11 +160,15 @@ func (c *Config) validateURLs() error {
 	if c.URL == "" {
 		return errors.New("pulsar: Config.URL is empty: give the broker's address, pulsar://host:6650 (ONCEBOX_PULSAR_URL)")
 	}
+	if strings.HasPrefix(c.URL, "http://") || strings.HasPrefix(c.URL, "https://") {
+		return fmt.Errorf("pulsar: Config.URL %q is that of a web server: give the broker's own address, which looks like pulsar://host:6650 (ONCEBOX_PULSAR_URL), "+
+			"and that of the admin API as Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", redacted(c.URL))
+	}
 	if !strings.HasPrefix(c.URL, "pulsar://") && !strings.HasPrefix(c.URL, "pulsar+ssl://") || c.AdminURL == "" {
-		return fmt.Errorf("pulsar: Config.URL %q does not look like pulsar://host:6650 or pulsar+ssl://host:6651", redacted(c.URL))
+		return fmt.Errorf("pulsar: Config.URL %q does not look like pulsar://host:6650 or pulsar+ssl://host:6651 (ONCEBOX_PULSAR_URL)", redacted(c.URL))
 	}
 	if u, err := url.Parse(c.AdminURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("pulsar: Config.AdminURL %q does not look like http://host:8080", redacted(c.AdminURL))
+		return fmt.Errorf("pulsar: Config.AdminURL %q does not look like http://host:8080 (ONCEBOX_PULSAR_ADMIN_URL)", redacted(c.AdminURL))
 	}
 	return nil
 }

@@ -25,9 +25,9 @@ func TestConfigDefaults(t *testing.T) {
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	for text, c := range map[string]*Config{
-		"Config.URL is empty":                nil,
-		`"broker:6650" does not look like`:   {URL: "broker:6650"},
-		`"http://broker" does not look like`: {URL: "http://broker"},
+		"Config.URL is empty":              nil,
+		`"broker:6650" does not look like`: {URL: "broker:6650"},
+		`"http://broker" is that of a web server: give the broker's own address, which looks like pulsar://host:6650`: {URL: "http://broker"},
 		`"pulsar://" does not look like`:     {URL: "pulsar://"},
 		"Config.AdminURL":                    {URL: "pulsar://b", AdminURL: "b:8080"},
 		"Config.Partitions (-1)":             {URL: "pulsar://b", Partitions: -1},

@@ -71,7 +71,7 @@ func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []m
 				return err
 			})
 			if err != nil {
-				return fmt.Errorf("pulsar: declare topic %q: %w", name, b.undeclared(err))
+				return fmt.Errorf("pulsar: declare topic %q: %w", name, b.undeclared(ctx, err))
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []m
 			}
 		}
 		if err := declare(ctx, s); err != nil {
-			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, b.undeclared(err))
+			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, b.undeclared(ctx, err))
 		}
 		b.remember(s)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
@@ -35,7 +36,20 @@ func isAnswer(err error) bool {
 	return isTopicTrouble(err) || strings.Contains(err.Error(), "MetadataError")
 }
 
-func isNotLetIn(err error) bool { return strings.Contains(err.Error(), "AuthenticationError") }
+// errNotLetIn says what to do when the broker does not take us for anybody.
+var errNotLetIn = errors.New("the broker does not let us in: correct Config.Token (ONCEBOX_PULSAR_TOKEN), TokenFile (ONCEBOX_PULSAR_TOKEN_FILE) " +
+	"or TLSCert and TLSKey (ONCEBOX_PULSAR_TLS_CERT, ONCEBOX_PULSAR_TLS_KEY)")
+
+func isNotLetIn(err error) bool {
+	return errors.Is(err, errNotLetIn) || strings.Contains(err.Error(), "AuthenticationError")
+}
+
+// isMissing tells whether the broker knows no such topic, namespace or tenant.
+func isMissing(err error) bool {
+	text := strings.ToLower(err.Error())
+	return isStatus(err, http.StatusNotFound) || isTopicTrouble(err) &&
+		(strings.Contains(text, "notfound") || strings.Contains(text, "not found") || strings.Contains(text, "does not exist"))
+}
 
 // isNoRoom: the client took nothing; it may a moment later.
 func isNoRoom(err error) bool {

@@ -3,6 +3,7 @@ package pulsar
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -14,7 +15,11 @@ type discreet struct {
 	slog.Handler
 
 	waiting func() bool
+	refused func(reason string) // told of a broker that refuses a connection: the client says it to its log alone
 }
+
+// refusal is how the client's log begins to say so.
+const refusal = "Failed to establish connection with broker: "
 
 // level is that under which the log gets what the client says at this one.
 func (d discreet) level(client slog.Level) slog.Level {
@@ -25,10 +30,16 @@ func (d discreet) level(client slog.Level) slog.Level {
 }
 
 func (d discreet) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelInfo && d.Handler.Enabled(ctx, d.level(level))
+	return level >= slog.LevelWarn || level >= slog.LevelInfo && d.Handler.Enabled(ctx, d.level(level))
 }
 
 func (d discreet) Handle(ctx context.Context, r slog.Record) error {
+	if reason, ok := strings.CutPrefix(r.Message, refusal); ok {
+		d.refused(strings.Trim(reason, "'"))
+	}
+	if !d.Handler.Enabled(ctx, d.level(r.Level)) {
+		return nil
+	}
 	clean := slog.NewRecord(r.Time, d.level(r.Level), r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		if !private(a) {
@@ -46,11 +57,11 @@ func (d discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
 			clean = append(clean, a)
 		}
 	}
-	return discreet{d.Handler.WithAttrs(clean), d.waiting}
+	return discreet{d.Handler.WithAttrs(clean), d.waiting, d.refused}
 }
 
 func (d discreet) WithGroup(name string) slog.Handler {
-	return discreet{d.Handler.WithGroup(name), d.waiting}
+	return discreet{d.Handler.WithGroup(name), d.waiting, d.refused}
 }
 
 func private(a slog.Attr) bool { return a.Key == "properties" }

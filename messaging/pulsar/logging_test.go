@@ -15,7 +15,7 @@ func TestLogIsDiscreet(t *testing.T) {
 	waiting := false
 	isWaiting := func() bool { return waiting }
 	inner := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})
-	log := pulsarlog.NewLoggerWithSlog(slog.New(discreet{inner, isWaiting}))
+	log := pulsarlog.NewLoggerWithSlog(slog.New(discreet{inner, isWaiting, nil}))
 	secret := map[string]string{"name": "secret"}
 
 	log.Debug("Received send request: ", "secret")
@@ -23,7 +23,7 @@ func TestLogIsDiscreet(t *testing.T) {
 
 	log.WithField("properties", secret).WithField("size", 7).Error("too large")
 	log.SubLogger(pulsarlog.Fields{"properties": secret, "topic": "order"}).Info("hello")
-	slog.New(discreet{inner, isWaiting}).WithGroup("g").Warn("grouped", "properties", secret, "a", 1)
+	slog.New(discreet{inner, isWaiting, nil}).WithGroup("g").Warn("grouped", "properties", secret, "a", 1)
 	require.NotContains(t, out.String(), "secret")
 	for _, part := range []string{"size=7", "too large", "topic=order", "hello", "g.a=1"} {
 		require.Contains(t, out.String(), part)
@@ -39,11 +39,11 @@ func TestLogIsDiscreet(t *testing.T) {
 	waiting = false
 
 	out.Reset()
-	normal := pulsarlog.NewLoggerWithSlog(slog.New(discreet{slog.NewTextHandler(&out, nil), isWaiting}))
+	normal := pulsarlog.NewLoggerWithSlog(slog.New(discreet{slog.NewTextHandler(&out, nil), isWaiting, nil}))
 	normal.Info("Connecting to broker")
 	require.Empty(t, out.String())
 
-	quiet := pulsarlog.NewLoggerWithSlog(slog.New(discreet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError}), isWaiting}))
+	quiet := pulsarlog.NewLoggerWithSlog(slog.New(discreet{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelError}), isWaiting, nil}))
 	quiet.Warn("not wanted")
 	require.Empty(t, out.String(), "the program's own level holds")
 }

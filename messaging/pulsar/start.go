@@ -19,8 +19,25 @@ import (
 type start struct {
 	done chan struct{} // closed when what Config declares is made
 
-	mu   sync.Mutex
-	last error // why it is not done yet
+	mu     sync.Mutex
+	last   error       // why it is not done yet
+	refuse func(error) // ends the question that the broker is asked at present
+}
+
+// asking has refuse called when the broker does not let us in.
+func (s *start) asking(refuse func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// isRefused is told why the broker refused a connection. The client would try again until its time is over, and call it a connection error.
+func (s *start) isRefused(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil && strings.Contains(strings.ToLower(reason), "authenticat") {
+		s.refuse(fmt.Errorf("%w: %s", errNotLetIn, reason))
+	}
 }
 
 // isUnder tells whether the broker cannot be used yet.
@@ -124,10 +141,6 @@ func (b *Broker) started(ctx context.Context, call string) error {
 	}
 }
 
-// errNotLetIn says what to do when the broker does not take us for anybody.
-var errNotLetIn = errors.New("the broker does not let us in: correct Config.Token (ONCEBOX_PULSAR_TOKEN), TokenFile (ONCEBOX_PULSAR_TOKEN_FILE) " +
-	"or TLSCert and TLSKey (ONCEBOX_PULSAR_TLS_CERT, ONCEBOX_PULSAR_TLS_KEY)")
-
 // greet returns nil as soon as the broker has answered and made what Config declares.
 func (b *Broker) greet(ctx context.Context) error {
 	// The client's request to a broker that is away takes its time, and cannot be told to stop. So it is asked only if somebody listens.
@@ -141,6 +154,8 @@ func (b *Broker) greet(ctx context.Context) error {
 	}
 	asking, answered := context.WithCancelCause(ctx)
 	defer answered(nil)
+	b.start.asking(answered)
+	defer b.start.asking(nil)
 	b.background.Go(func() {
 		if backoff.Wait(asking, time.Second) != nil {
 			return
@@ -152,8 +167,8 @@ func (b *Broker) greet(ctx context.Context) error {
 	_, _, err = once(asking, &b.background, func() ([]string, error) { return b.client.TopicPartitions(topic) }, func([]string) {})
 	switch {
 	case err == nil || isAnswer(err): // no such topic, says the broker
-	case isNotLetIn(err):
-		return fmt.Errorf("%s: %w: %w", redacted(b.cfg.URL), errNotLetIn, err)
+	case errors.Is(err, errNotLetIn):
+		return fmt.Errorf("%s: %w", redacted(b.cfg.URL), err)
 	case errors.Is(err, errWrongPort):
 		return err
 	default:
@@ -218,10 +233,39 @@ func lasts(err error) bool {
 	return ok && answer.status < http.StatusInternalServerError || isNotLetIn(err) || isTopicTrouble(err) || errors.Is(err, errWrongPort)
 }
 
-// undeclared gives what made a declaration fail its class.
-func (b *Broker) undeclared(err error) error {
-	if lasts(err) || errors.Is(err, messaging.ErrBrokerDown) {
+// undeclared gives what made a declaration fail its class, and says what to do.
+func (b *Broker) undeclared(ctx context.Context, err error) error {
+	switch {
+	case isMissing(err):
+		return b.nowhere(ctx, err)
+	case lasts(err), errors.Is(err, messaging.ErrBrokerDown):
+		return err
+	default:
+		return brokerDown("declare", redacted(b.cfg.URL), err)
+	}
+}
+
+// nowhere says which part of a topic's name is missing, as far as that is known, and how to make it.
+func (b *Broker) nowhere(ctx context.Context, err error) error {
+	tenant := fmt.Sprintf("tenant %q (ONCEBOX_PULSAR_TENANT), made by: pulsar-admin tenants create %[1]s", b.cfg.Tenant)
+	namespace := fmt.Sprintf("namespace %q (ONCEBOX_PULSAR_NAMESPACE), made by: pulsar-admin namespaces create %[1]s", b.cfg.Tenant+"/"+b.cfg.Namespace)
+	if reached, _ := b.presence.know(); reached {
+		switch {
+		case isStatus(b.admin.do(ctx, http.MethodGet, "/namespaces/"+b.cfg.Tenant, "", nil), http.StatusNotFound):
+			return fmt.Errorf("there is no %s; then its namespace: pulsar-admin namespaces create %s/%s: %w", tenant, b.cfg.Tenant, b.cfg.Namespace, err)
+		case isStatus(b.admin.do(ctx, http.MethodGet, "/namespaces/"+b.admin.namespace+"/retention", "", nil), http.StatusNotFound):
+			return fmt.Errorf("there is no %s: %w", namespace, err)
+		}
 		return err
 	}
-	return brokerDown("declare", redacted(b.cfg.URL), err)
+	return fmt.Errorf("is there a %s; a %s; or may nobody make topics by using them? %w", tenant, namespace, err)
+}
+
+// unknownPlace names the place of a topic that the broker does not know, where there is no time to ask for more.
+func (b *Broker) unknownPlace(err error) error {
+	if !isMissing(err) {
+		return err
+	}
+	return fmt.Errorf("the broker knows no such topic, tenant %q (ONCEBOX_PULSAR_TENANT) or namespace %q (ONCEBOX_PULSAR_NAMESPACE), "+
+		"and may not make topics by themselves; declare it (ONCEBOX_PULSAR_TOPICS): %w", b.cfg.Tenant, b.cfg.Namespace, err)
 }

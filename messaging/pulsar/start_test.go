@@ -2,10 +2,15 @@ package pulsar
 
 import (
 	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,4 +111,70 @@ func TestConnectWithoutTheTokenFile(t *testing.T) {
 	_, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, TokenFile: "no such file"})
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "ONCEBOX_PULSAR_TOKEN_FILE")
+}
+
+func TestConnectWithoutTenantOrNamespace(t *testing.T) {
+	t.Parallel()
+	n := pulsartest.Open(t)
+	for place, parts := range map[string][]string{
+		"nobody/default": {`there is no tenant "nobody"`, "ONCEBOX_PULSAR_TENANT", "pulsar-admin tenants create nobody"},
+		"public/nowhere": {`there is no namespace "public/nowhere"`, "ONCEBOX_PULSAR_NAMESPACE", "pulsar-admin namespaces create public/nowhere"},
+	} {
+		cfg := declared(n, "order", "s")
+		cfg.Tenant, cfg.Namespace, _ = strings.Cut(place, "/")
+		_, err := Connect(t.Context(), cfg)
+		for _, part := range parts {
+			require.ErrorContains(t, err, part)
+		}
+		cfg.AdminURL, cfg.AdminTimeout = "http://"+nobody, 1
+		_, err = Connect(t.Context(), cfg)
+		for _, part := range parts[1:] {
+			require.ErrorContains(t, err, part, "without the admin API")
+		}
+	}
+}
+
+// The client tells a refused token from a broken connection in its log alone.
+func TestConnectWithARefusedToken(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { refuse(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		serving.Wait()
+	})
+	_, err = Connect(t.Context(), &Config{
+		URL: "pulsar://" + listener.Addr().String(), Token: "wrong", ConnectTimeout: hang, OperationTimeout: 2 * time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	require.ErrorIs(t, err, errNotLetIn)
+	require.ErrorContains(t, err, "ONCEBOX_PULSAR_TOKEN")
+	require.ErrorContains(t, err, "Failed to authenticate")
+}
+
+// refuse answers a connection as a broker does that does not know the token (CommandError in PulsarApi.proto).
+func refuse(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	var size [4]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return // nothing was asked
+	}
+	if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(size[:]))); err != nil {
+		return
+	}
+	const kind, authenticationError = 14, 3
+	command := pb{}.number(1, kind).bytes(kind, pb{}.number(1, 1).number(2, authenticationError).text(3, "Failed to authenticate"))
+	frame := binary.BigEndian.AppendUint32(nil, uint32(4+len(command)))
+	frame = append(binary.BigEndian.AppendUint32(frame, uint32(len(command))), command...)
+	_, _ = conn.Write(frame)
 }

@@ -59,7 +59,7 @@ func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
 		return messaging.Permanent(fmt.Errorf("pulsar: subscribe: %w", err))
 	}
 	if isTopicTrouble(err) {
-		return fmt.Errorf("pulsar: subscribe %q: %w", s.Name, &messaging.TopicError{Topic: s.Topic, Err: err})
+		return fmt.Errorf("pulsar: subscribe %q: %w", s.Name, &messaging.TopicError{Topic: s.Topic, Err: b.unknownPlace(err)})
 	}
 	return brokerDown(fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic), b.cfg.URL, err)
 }

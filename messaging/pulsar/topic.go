@@ -145,7 +145,7 @@ func batchBytes(limit int) int { return min(128<<10, limit/2) }
 func (t *topic) unopened(ctx context.Context, err error) error {
 	switch {
 	case isTopicTrouble(err):
-		return &messaging.TopicError{Topic: t.name, Err: err}
+		return &messaging.TopicError{Topic: t.name, Err: t.broker.unknownPlace(err)}
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		return notHandedOver(ctx)
 	default:
