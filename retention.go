@@ -6,13 +6,9 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
-
-// keeper is a broker that knows for how long it may bring a message again; -1: for ever.
-type keeper interface {
-	Keeps(ctx context.Context, topic string) (time.Duration, error)
-}
 
 // checkRetention warns if messages may come again after the inbox has forgotten them: they would be handled twice. It is no
 // error, because they come so late only if somebody replays them or sets a subscription back. For how long
@@ -36,7 +32,7 @@ func (a *App) checkRetention(ctx context.Context) {
 		kept = outbox.DefaultRetention
 	}
 	warn("outbox", kept)
-	k, ok := a.broker.(keeper)
+	k, ok := a.broker.(messaging.Keeper)
 	if !ok {
 		return
 	}

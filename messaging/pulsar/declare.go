@@ -75,6 +75,13 @@ func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []m
 			}
 		}
 	}
+	if !withAdmin {
+		for _, name := range topics {
+			if err := b.warnOfOnePartition(ctx, name); err != nil {
+				return fmt.Errorf("pulsar: declare topic %q: %w", name, b.undeclared(ctx, err))
+			}
+		}
+	}
 	for _, s := range subscriptions {
 		declare := b.subscribeAndLeave
 		if withAdmin {
@@ -92,6 +99,24 @@ func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []m
 		}
 		b.remember(s)
 	}
+	return nil
+}
+
+// warnOfOnePartition says that a topic has no partitions, or will have none, before the first use makes it so: they cannot be
+// had later without moving keys.
+func (b *Broker) warnOfOnePartition(ctx context.Context, name string) error {
+	if b.cfg.Partitions == 1 {
+		return nil
+	}
+	full := b.fullName(name)
+	names, err := insist(ctx, &b.background, func() ([]string, error) { return b.client.TopicPartitions(full) }, func([]string) {})
+	if err != nil && !isMissing(err) || len(names) > 0 && names[0] != full {
+		return err
+	}
+	b.log.WarnContext(ctx, "oncebox: a topic is missing or has no partitions, and without the admin API the broker makes it as it is configured, "+
+		"without partitions if nothing else is said: one Failover consumer works at a time then. Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL) or make the topic "+
+		"before it is used; set Config.Partitions to 1 (ONCEBOX_PULSAR_PARTITIONS) if that is meant",
+		"topic", full, "make", fmt.Sprintf("pulsar-admin topics create-partitioned-topic -p %d %s", b.cfg.Partitions, full))
 	return nil
 }
 

@@ -132,8 +132,24 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 			late, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "late"})
 			require.NoError(t, err)
 			receiveAll(t, late, 10)
-			require.Equal(t, 1, log.count("ONCEBOX_PULSAR_ADMIN_URL"))
+			require.Equal(t, 1, log.count("admin API cannot be used"))
+			require.Equal(t, 1, log.count(`create-partitioned-topic -p 4 `+b.fullName("order")))
 		})
+	}
+}
+
+// A topic that has partitions is used as it is, and one of a program that wants a single one is meant so.
+func TestNoWarningOfPartitions(t *testing.T) {
+	t.Parallel()
+	n := pulsartest.Open(t)
+	require.NoError(t, connect(t, config(n)).Declare(patient(t), []string{"order"}, nil))
+	for topic, partitions := range map[string]int{"order": 4, "single": 1} {
+		var log logbook
+		cfg := declared(n, topic, "billing")
+		cfg.AdminURL, cfg.AdminTimeout, cfg.Logger, cfg.Partitions = "http://"+nobody, 1, log.logger(), partitions
+		connect(t, cfg)
+		require.Equal(t, 1, log.count("admin API cannot be used"))
+		require.Zero(t, log.count("create-partitioned-topic"), topic)
 	}
 }
 
