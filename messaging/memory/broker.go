@@ -139,6 +139,32 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	return r, nil
 }
 
+// Declare implements [messaging.Declarer]: it makes the subscriptions that are not there, at the earliest message that the topic
+// still has. Topics need no making.
+func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
+	errs := []error{ctx.Err()}
+	for _, topic := range topics {
+		errs = append(errs, validTopic(topic))
+	}
+	for _, s := range subscriptions {
+		errs = append(errs, s.Validate(), validTopic(s.Topic))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("memory: declare: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return fmt.Errorf("memory: declare: %w: the broker is closed", messaging.ErrBrokerDown)
+	}
+	for _, s := range subscriptions {
+		if _, err := b.topic(s.Topic).subscription(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Close ends the broker: receivers return [messaging.ErrClosed], and nothing can be published any more.
 func (b *Broker) Close() error {
 	b.mu.Lock()

@@ -9,7 +9,8 @@ import (
 
 func TestConformance(t *testing.T) {
 	messagingtest.Run(t, messagingtest.Harness{
-		Open: func(*testing.T) messagingtest.Broker { return memory.New(nil) },
-		Cut:  func(_ *testing.T, b messagingtest.Broker) { b.(*memory.Broker).Disconnect() },
+		Open:     func(*testing.T) messagingtest.Broker { return memory.New(nil) },
+		Cut:      func(_ *testing.T, b messagingtest.Broker) { b.(*memory.Broker).Disconnect() },
+		Declares: true, Owns: true,
 	})
 }

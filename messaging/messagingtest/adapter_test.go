@@ -33,6 +33,7 @@ type adapter struct {
 type fault struct {
 	publish   func(ctx context.Context, a *adapter, msgs []event.Envelope) error
 	subscribe func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error)
+	declare   func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error
 	close     func(a *adapter) error
 	cut       func(a *adapter)
 	crash     func(a *adapter)
@@ -62,8 +63,15 @@ func sound(f *fault) Harness {
 			t.Helper()
 			return b.(*adapter).crash(t)
 		},
-		MaxMessageBytes: limit,
+		MaxMessageBytes: limit, Declares: true, Owns: true,
 	}
+}
+
+func (a *adapter) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
+	if a.fault.declare != nil {
+		return a.fault.declare(ctx, a, subscriptions)
+	}
+	return a.memory.Declare(ctx, topics, subscriptions)
 }
 
 func (a *adapter) Publish(ctx context.Context, msgs []event.Envelope) error {

@@ -2,6 +2,7 @@ package messagingtest
 
 import (
 	"context"
+	"errors"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
@@ -17,6 +18,36 @@ func brokenSubscriptions() map[string][]broken {
 						return a.join(ctx, messaging.Subscription{Topic: "default", Name: "default"})
 					}
 					return r, nil
+				},
+			}},
+		},
+		"declared ahead": {
+			{name: "fails for what exists", says: "declare what exists", fault: fault{
+				declare: func(ctx context.Context, a *adapter, subscriptions []messaging.Subscription) error {
+					if len(a.memory.Messages(subscriptions[0].Topic)) > 0 {
+						return errors.New("it exists")
+					}
+					return a.memory.Declare(ctx, nil, subscriptions)
+				},
+			}},
+			{name: "takes what it is given", says: "is declared", fault: fault{
+				declare: func(context.Context, *adapter, []messaging.Subscription) error { return nil },
+			}},
+		},
+		"another service": {
+			{name: "forgets the service", says: "another service is let in", fault: fault{
+				subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+					s.Source = ""
+					return a.join(ctx, s)
+				},
+			}},
+			{name: "refuses for now", says: "the error is not permanent", fault: fault{
+				subscribe: func(ctx context.Context, a *adapter, s messaging.Subscription) (messaging.Receiver, error) {
+					r, err := a.join(ctx, s)
+					if found, ok := errors.AsType[*messaging.SourceError](err); ok {
+						return nil, found
+					}
+					return r, err
 				},
 			}},
 		},

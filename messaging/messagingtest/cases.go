@@ -44,6 +44,12 @@ func (h Harness) cases() []testCase {
 			testCase{promise: "refused message without key", run: testRefusedWithoutKey},
 			testCase{promise: "resend after a refusal", run: testResendAfterRefusal})
 	}
+	if h.Declares {
+		cases = append(cases, testCase{promise: "declared ahead", run: testDeclared})
+	}
+	if h.Owns {
+		cases = append(cases, testCase{promise: "another service", run: testAnotherService})
+	}
 	for _, kind := range h.Types {
 		typed := map[string]func(*session){
 			"unsettled comes again": testUnsettled,

@@ -35,6 +35,10 @@ type Harness struct {
 	MaxMessageBytes int
 	// Types are the types of subscription that the adapter has. Default: all three.
 	Types []messaging.SubscriptionType
+	// Declares says that the broker is a [messaging.Declarer]. Default: false, "declared ahead" is not run.
+	Declares bool
+	// Owns says that the adapter keeps Subscription.Source and refuses another one. Default: false, "another service" is not run.
+	Owns bool
 	// Patience is how long a test may take. After that whatever waits has to end at once. Default: 2m, for busy machines.
 	Patience time.Duration
 }

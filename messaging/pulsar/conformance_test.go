@@ -50,7 +50,7 @@ func conformance(t *testing.T, unbatched bool) messagingtest.Harness {
 			t.Cleanup(func() { linkOf(b).setDown(false) }) // or it would wait for the answer to its goodbye
 			return open(t)
 		},
-		Patience: time.Minute,
+		Patience: time.Minute, Declares: true, Owns: true,
 	}
 	if !raced {
 		h.Cut = func(_ *testing.T, b messagingtest.Broker) { linkOf(b).cut() }

@@ -131,8 +131,7 @@ func (b *Broker) heed(s messaging.Subscription) {
 func answered(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
-		answer, ok := errors.AsType[*adminError](err)
-		if err == nil || ok && answer.status < http.StatusInternalServerError || pause(ctx, attempt) != nil {
+		if err == nil || lasts(err) || pause(ctx, attempt) != nil {
 			return err
 		}
 	}

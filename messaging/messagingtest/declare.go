@@ -1,0 +1,56 @@
+package messagingtest
+
+import (
+	"errors"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// testDeclared declares a subscription before anything else, and again when it has a position, which it keeps.
+func testDeclared(s *session) {
+	t := s.t
+	d, ok := s.broker.(messaging.Declarer)
+	require.True(t, ok, "the broker is no messaging.Declarer")
+	declare := func(sub messaging.Subscription) error {
+		return within(s, "Declare", func() error { return d.Declare(s.ctx, nil, []messaging.Subscription{sub}) })
+	}
+	ahead := messaging.Subscription{Topic: s.topic, Name: "ahead"}
+	require.NoError(t, declare(ahead), "declare")
+	sent := s.series(5, 2)
+	s.publish(sent...)
+	require.NoError(t, declare(ahead), "declare what exists")
+	r := s.join("ahead", "")
+	s.receiveThese(r, sent, nil)
+	s.leave(r)
+	require.NoError(t, declare(ahead), "declare what exists")
+	more := s.message("key-0", 3)
+	s.publish(more)
+	s.receiveThese(s.subscribe("ahead", ""), append(sent[:0:0], more), sent) // an acknowledgement may be lost
+	require.Error(t, declare(messaging.Subscription{Topic: s.topic}), "a subscription that cannot be is declared")
+}
+
+// testAnotherService has a second service use the subscription of the first one.
+func testAnotherService(s *session) {
+	t := s.t
+	join := func(source string) error {
+		return within(s, "Subscribe", func() error {
+			r, err := s.broker.Subscribe(s.ctx, messaging.Subscription{Topic: s.topic, Name: "billing", Source: source})
+			if err == nil {
+				t.Cleanup(func() { s.leave(r) })
+			}
+			return err
+		})
+	}
+	require.NoError(t, join(""), "no service is named")
+	require.NoError(t, join("shop"), "a subscription without a service gets one")
+	require.NoError(t, join("shop"), "another deployment of the same service")
+	err := join("bank")
+	require.Error(t, err, "another service is let in")
+	found, ok := errors.AsType[*messaging.SourceError](err)
+	require.True(t, ok, "the error is no messaging.SourceError: %v", err)
+	require.Equal(t, []string{"billing", "shop", "bank"}, []string{found.Subscription, found.Owner, found.Source})
+	require.True(t, messaging.IsPermanent(err), "the error is not permanent: %v", err)
+	require.NoError(t, join(""), "no service is named")
+}
