@@ -97,7 +97,8 @@ type Config struct {
 	// TLSAllowInsecure trusts any certificate. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
-	// Logger gets the client's warnings and errors as they are, what it says at info level as debug, and warnings of our own. Payloads and properties are never logged.
+	// Logger gets the client's warnings and errors as they are, what it says at info level as debug, and warnings of our own. Payloads and
+	// properties are never logged.
 	// Default: slog.Default().
 	Logger *slog.Logger
 	// TracerProvider makes one span per call of Publish. Default: the global one.
@@ -161,8 +162,8 @@ func (c *Config) validateURLs() error {
 		return errors.New("pulsar: Config.URL is empty: give the broker's address, pulsar://host:6650 (ONCEBOX_PULSAR_URL)")
 	}
 	if strings.HasPrefix(c.URL, "http://") || strings.HasPrefix(c.URL, "https://") {
-		return fmt.Errorf("pulsar: Config.URL %q is that of a web server: give the broker's own address, which looks like pulsar://host:6650 (ONCEBOX_PULSAR_URL), "+
-			"and that of the admin API as Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", redacted(c.URL))
+		return fmt.Errorf("pulsar: Config.URL %q is that of a web server: give the broker's own address, which looks like pulsar://host:6650 "+
+			"(ONCEBOX_PULSAR_URL), and that of the admin API as Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL)", redacted(c.URL))
 	}
 	if !strings.HasPrefix(c.URL, "pulsar://") && !strings.HasPrefix(c.URL, "pulsar+ssl://") || c.AdminURL == "" {
 		return fmt.Errorf("pulsar: Config.URL %q does not look like pulsar://host:6650 or pulsar+ssl://host:6651 (ONCEBOX_PULSAR_URL)", redacted(c.URL))

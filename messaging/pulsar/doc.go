@@ -43,6 +43,9 @@
 // over its quota, not permitted. [messaging.ErrBrokerDown]: no connection; only what was never handed over.
 // [messaging.ErrUnknown]: no receipt in time. [messaging.ErrBehind]: behind one of those.
 //
+// A broker that is away at the start is waited for, see [Connect]. A subscription of another service is refused for good, with a
+// [*messaging.SourceError].
+//
 // A lost connection is no error: producers and consumers come back by themselves. [messaging.Receiver] returns an error
 // when the broker ends it for good.
 //

@@ -36,7 +36,7 @@ func isAnswer(err error) bool {
 	return isTopicTrouble(err) || strings.Contains(err.Error(), "MetadataError")
 }
 
-// errNotLetIn says what to do when the broker does not take us for anybody.
+// errNotLetIn says what to do when the broker refuses the credentials.
 var errNotLetIn = errors.New("the broker does not let us in: correct Config.Token (ONCEBOX_PULSAR_TOKEN), TokenFile (ONCEBOX_PULSAR_TOKEN_FILE) " +
 	"or TLSCert and TLSKey (ONCEBOX_PULSAR_TLS_CERT, ONCEBOX_PULSAR_TLS_KEY)")
 
