@@ -53,7 +53,9 @@ type Delivery struct {
 	OrderingKey string
 	// DedupKey is the producer's own key: a second event of the tenant with the same key is not stored, see [WithDedupKey].
 	DedupKey string
-	// NotBefore delays the publication. Rows behind it under the same ordering key wait as well.
+	// NotBefore delays the publication. What follows under an explicit ordering key waits as well. Without one, a delayed event is not
+	// part of its aggregate's order: its OrderingKey becomes its own id, here and on the wire, so that it waits for no other event
+	// and no other event waits for it.
 	NotBefore time.Time
 	// ExpiresAt is when the event is of no use any more: not published after it, it becomes a dead letter.
 	ExpiresAt time.Time

@@ -86,7 +86,7 @@ func (d *decoder) row(values [][]byte) (Row, error) {
 	}
 	r.Key, r.AggregateID = cut(len(key)), cut(len(aggregate))
 	r.RoutingKey, r.Delivery.DedupKey = cut(len(routing)), cut(len(dedupe))
-	r.Delivery.OrderingKey = envelope.ExplicitKey(r.Key)
+	r.Delivery.OrderingKey = envelope.GivenKey(r.Key, r.AggregateID, r.ID)
 
 	r.Metadata = readMetadata(metadata)
 	return r, nil

@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -64,7 +65,11 @@ func (s *Store) heldRows(ctx context.Context, what, statement string, bytes int6
 		}
 		out = append(out, h)
 	}
-	return out, found, wrap(what, rows.Err())
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, 0, wrap(what, err)
+	}
+	out, err = s.uncancelled(ctx, out)
+	return out, found, wrap(what, err)
 }
 
 // glanceDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. The topics

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 )
 
 // insertColumn is a column that the flush fills.
@@ -56,7 +57,7 @@ var insertColumns = []insertColumn{ //nolint:gochecknoglobals // a constant
 	column("lane", "smallint", func(r *insertRow) int16 { return r.lane }),
 	column("tenant_id", "text", func(r *insertRow) string { return r.TenantID }),
 	column("topic", "text", func(r *insertRow) string { return r.Topic }),
-	column("ordering_key", "text", func(r *insertRow) *string { return nullable(r.OrderingKey()) }),
+	column("ordering_key", "text", func(r *insertRow) *string { return nullable(envelope.StoredKey(r.Envelope)) }),
 	column("aggregate_type", "text", func(r *insertRow) string { return r.AggregateType }),
 	column("aggregate_id", "text", func(r *insertRow) string { return r.AggregateID }),
 	own(column("event_type", "text", func(r *insertRow) string { return r.Type })),

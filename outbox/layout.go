@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -68,7 +69,7 @@ func laneHash(key string) uint64 {
 
 // place returns the lane of the envelope, and the lock of its ordering key, -1 if it is unordered.
 func (l *layout) place(e *event.Envelope) (lane int16, lock int32) {
-	key := e.OrderingKey()
+	key := envelope.StoredKey(e)
 	if key == "" {
 		return int16(laneHash(e.ID) & uint64(l.lanes-1)), -1 //nolint:gosec // at most 32,767 lanes
 	}

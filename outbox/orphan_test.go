@@ -78,11 +78,12 @@ func TestStalledBlockIsMended(t *testing.T) {
 // That head does not leave before its time either.
 func TestFollowerWithNobodyInFrontWaitsForItsTime(t *testing.T) {
 	f := newFixture(t, nil)
-	head := f.add("a", "a1")
+	inOrder := event.WithOrderingKey("a")
+	head := f.add("a", "a1", inOrder)
 	f.kill(map[string]string{"a1": "bad"})
 	require.NoError(t, f.Discard(t.Context(), head, ann))
 	tomorrow := time.Now().Add(24 * time.Hour)
-	f.add("a", "a2", event.WithNotBefore(tomorrow))
+	f.add("a", "a2", inOrder, event.WithNotBefore(tomorrow))
 	row := f.fetch()[0]
 	require.NoError(t, f.Hold(t.Context(), f.leases[row.Lane], []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Follower}}))
 	require.Equal(t, 1, f.count("outbox_held WHERE retry_after = not_before"))
@@ -91,8 +92,9 @@ func TestFollowerWithNobodyInFrontWaitsForItsTime(t *testing.T) {
 // Only a row that is in front is waited for. One that is behind would be waited for by both of them.
 func TestFollowerDoesNotWaitForALaterRow(t *testing.T) {
 	f := newFixture(t, nil)
-	f.add("a", "a1")
-	f.add("a", "a2", event.WithNotBefore(time.Now().Add(24*time.Hour)))
+	inOrder := event.WithOrderingKey("a")
+	f.add("a", "a1", inOrder)
+	f.add("a", "a2", inOrder, event.WithNotBefore(time.Now().Add(24*time.Hour)))
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
 	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Delayed}}))

@@ -57,7 +57,7 @@ func scanRow(rows *pgsql.Rows, more ...any) (Row, error) {
 	r.OccurredAt, r.CreatedAt = r.OccurredAt.UTC(), r.CreatedAt.UTC()
 	r.Key, r.RoutingKey, r.SchemaID = key.String, routing.String, schemaID.String
 	r.Delivery = event.Delivery{
-		OrderingKey: envelope.ExplicitKey(key.String),
+		OrderingKey: envelope.GivenKey(key.String, r.AggregateID, r.ID),
 		DedupKey:    dedupe.String, NotBefore: notBefore.Time.UTC(), ExpiresAt: expiresAt.Time.UTC(), MaxAttempts: int(maxAttempts.Int16),
 	}
 	r.Metadata = readMetadata(metadata)

@@ -67,7 +67,7 @@ const (
 	Follower Verdict = 2
 	// Dead: the row will never be taken. It becomes a dead letter and blocks its key.
 	Dead Verdict = 3
-	// Delayed: its NotBefore lies ahead. It blocks its key until then.
+	// Delayed: its NotBefore lies ahead. It blocks its key until then. Rows without a key are for [Store.Delay].
 	Delayed Verdict = 4
 	// Abandoned is Dead for a topic whose keys go on: it blocks nothing.
 	Abandoned Verdict = 5

@@ -75,6 +75,7 @@ type batch struct {
 	suspects []*outbox.Row // to be sent apart from the others
 
 	published []outbox.RowID
+	timed     []outbox.RowID // delayed rows without order
 	outcomes  map[int16][]outbox.Outcome
 	blocked   map[int16]map[string]string // keys that the outcomes block, by lane
 	left      map[int16]bool              // lanes in which rows stay for another try
@@ -117,6 +118,8 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 		case r.Key != "" && ways[r.Key] != "" && ways[r.Key] != b.way(r):
 			b.left[r.Lane] = true
 			stays[r.Key] = true
+		case r.IsTimed(): // also when its time has come: it may be cancelled until then, see outbox.Store.Delay
+			b.timed = append(b.timed, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
 		case r.Expired:
 			b.die(w, r, errExpired.Error())
 		case r.Waits:
@@ -236,6 +239,9 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		}
 		b.moved += len(b.published)
 	}
+	if err := w.delay(ctx, b); err != nil {
+		return err
+	}
 	for n, outcomes := range b.outcomes {
 		w.due = dueTime{} // these are what will be due
 		l := b.lanes[n]
@@ -251,6 +257,35 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		b.moved += len(outcomes)
 		w.report(ctx, n, outcomes)
 	}
+	return nil
+}
+
+// delay takes the delayed rows without order out of their lanes. Those that stay are looked at again.
+func (w *worker) delay(ctx context.Context, b *batch) error {
+	if len(b.timed) == 0 {
+		return nil
+	}
+	w.due = dueTime{}
+	leases := leasesOf(b.lanes, b.timed)
+	delayed, held, err := w.r.store.Delay(ctx, leases, b.timed)
+	if err != nil {
+		return err
+	}
+	for _, l := range leases {
+		if !held[l.Lane] {
+			_ = w.forget(ctx, b.lanes[l.Lane], outbox.ErrFenced)
+		}
+	}
+	gone := map[outbox.RowID]bool{}
+	for _, id := range delayed {
+		gone[id] = true
+	}
+	for _, id := range b.timed {
+		if !gone[id] {
+			b.left[id.Lane] = true
+		}
+	}
+	b.moved += len(delayed)
 	return nil
 }
 

@@ -34,9 +34,10 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 				}
 				return err
 			}
-			f.add("a", "placed")
-			f.add("a", "later", c.later)
-			f.add("a", "last")
+			inOrder := event.WithOrderingKey("a") // a delayed event of an aggregate has an order of its own
+			f.add("a", "placed", inOrder)
+			f.add("a", "later", inOrder, c.later)
+			f.add("a", "last", inOrder)
 			if c.suspect {
 				_, err := f.db.Exec(deadOwner)
 				require.NoError(t, err)

@@ -147,7 +147,8 @@ func (s *scribe) write(n int) error {
 }
 
 func (s *scribe) add(key, name string, opts ...event.AddOption) error {
-	opts = append(opts, event.WithAggregate("order", key, 1), event.WithType(name))
+	// A delayed event of an aggregate has an order of its own: here all are in that of the key.
+	opts = append(opts, event.WithAggregate("order", key, 1), event.WithOrderingKey(key), event.WithType(name))
 	if _, err := s.f.store.Add(context.Background(), s.f.db.DB, "order", []byte("x"), opts...); err != nil {
 		return err
 	}

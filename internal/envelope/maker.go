@@ -88,12 +88,8 @@ func (m *Maker) encode(env *event.Envelope, e event.Event) error {
 
 // complete fills in what is still empty, and refuses what must not be stored.
 func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelope, error) {
-	if env.ID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return env, fmt.Errorf("make an id: %w", err)
-		}
-		env.ID = id.String()
+	if err := identify(&env); err != nil {
+		return env, err
 	}
 	env.Source = first(env.Source, m.Source)
 	if ambiguous(ctx, &env) {
@@ -125,11 +121,6 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 		m.trace(ctx, &env)
 	}
 
-	id, err := uuid.Parse(env.ID)
-	if err != nil {
-		return env, &event.InvalidError{Field: "ID", Reason: "is not a UUID"}
-	}
-	env.ID = id.String() // one spelling: consumers compare ids as text
 	if err := env.Validate(); err != nil {
 		return env, fmt.Errorf("%s: %w", env.Type, err)
 	}
@@ -151,9 +142,34 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 	return env, nil
 }
 
+// identify sets the id, in one spelling: consumers compare ids as text.
+func identify(env *event.Envelope) error {
+	if env.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return fmt.Errorf("make an id: %w", err)
+		}
+		env.ID = id.String()
+		return nil
+	}
+	id, err := uuid.Parse(env.ID)
+	if err != nil {
+		return &event.InvalidError{Field: "ID", Reason: "is not a UUID"}
+	}
+	env.ID = id.String()
+	return nil
+}
+
 // route sets the message key. That of an event with an ordering key can be no other: brokers keep the order of message keys.
+//
+// A delayed event of an aggregate gets its own id as the ordering key: it is not part of the aggregate's order, neither here nor at
+// consumers. What its message key is matters to nobody then, so the caller may choose it.
 func route(env *event.Envelope) error {
 	key := env.Delivery.OrderingKey
+	if key == "" && env.AggregateID != "" && !env.Delivery.NotBefore.IsZero() {
+		env.Delivery.OrderingKey, env.RoutingKey = env.ID, first(env.RoutingKey, env.ID)
+		return nil
+	}
 	if env.RoutingKey = first(env.RoutingKey, key, env.AggregateID); key == "" || env.RoutingKey == key {
 		return nil
 	}

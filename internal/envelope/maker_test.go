@@ -252,6 +252,32 @@ func TestRoutingKeyBesideAnotherOrderingKey(t *testing.T) {
 	require.Equal(t, "order", got.RoutingKey)
 }
 
+// A delayed event is not part of the order of its aggregate, on no side of the broker. An order that was asked for stays.
+func TestOrderOfADelayedEvent(t *testing.T) {
+	later := event.WithNotBefore(time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC))
+	aggregate, id := event.WithAggregate("order", "7", 0), event.WithID("0190A6F0-0000-7000-8000-000000000001")
+	const own = "0190a6f0-0000-7000-8000-000000000001"
+	for name, c := range map[string]struct {
+		opts                      []event.AddOption
+		ordering, routing, stored string
+	}{
+		"of an aggregate":    {[]event.AddOption{later, aggregate, id}, own, own, ""},
+		"with a routing key": {[]event.AddOption{later, aggregate, id, event.WithRoutingKey("r")}, own, "r", ""},
+		"in an order":        {[]event.AddOption{later, aggregate, id, event.WithOrderingKey("k")}, "k", "k", "default|k"},
+		"of no aggregate":    {[]event.AddOption{later, id}, "", "", ""},
+		"not delayed":        {[]event.AddOption{aggregate, id}, "", "7", "default|order|7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := aMaker().Payload(t.Context(), "reports", []byte{}, append(c.opts, event.WithTenantID("default")))
+			require.NoError(t, err)
+			require.Equal(t, c.ordering, got.Delivery.OrderingKey)
+			require.Equal(t, c.routing, got.RoutingKey)
+			require.Equal(t, c.stored, envelope.StoredKey(&got))
+			require.Equal(t, c.ordering, envelope.GivenKey(c.stored, got.AggregateID, got.ID))
+		})
+	}
+}
+
 func TestOptionsWin(t *testing.T) {
 	got, err := aMaker().Payload(t.Context(), "reports", placed{}, []event.AddOption{
 		event.WithType("mine"), event.WithSchema("urn:schema", 9), event.WithContentType("text/plain"),

@@ -99,6 +99,10 @@ CREATE TABLE outbox_held (
 -- the last of them.
 CREATE INDEX outbox_held_due ON outbox_held (lane, retry_after, seq);
 CREATE INDEX outbox_held_key ON outbox_held (lane, ordering_key, seq);
+-- Delayed rows are cancelled and moved by their id, and listed by their aggregate.
+CREATE INDEX outbox_held_id ON outbox_held (id) WHERE not_before IS NOT NULL AND ordering_key IS NULL;
+CREATE INDEX outbox_held_delayed ON outbox_held (tenant_id, aggregate_type, aggregate_id, not_before, seq)
+    WHERE not_before IS NOT NULL AND ordering_key IS NULL;
 
 -- The only source of the set of blocked keys.
 --   failed:   the head waits for its next attempt

@@ -1,0 +1,159 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// ErrTooLate means that no event with this id can be cancelled or moved: its time has come, so it was published, is dead or may be on
+// its way; or it was cancelled before; or the tenant has no event with this id that was delayed without [event.WithOrderingKey].
+var ErrTooLate = errors.New("outbox: no delayed event with this id waits any more: its time has come, it was cancelled, or it has an ordering key")
+
+const (
+	// findTimed locks the rows with the id $1 of the tenant $2 whose time has not come. In the backlog the lanes are known by the id:
+	// one in each group, of $3 lanes the one at $4. outbox_held has an index.
+	//
+	// The clock is compared before the lock, so that rows of projectors are not locked, and after it, as [Store.Delay] explains.
+	findTimed = `
+WITH waiting AS MATERIALIZED (
+	SELECT o.lane, o.seq, o.not_before FROM {schema}.outbox o
+	WHERE o.lane = ANY (ARRAY(SELECT l.lane FROM {schema}.outbox_lane l WHERE l.lane % $3::int = $4::int))
+		AND o.id = $1::uuid AND o.tenant_id = $2 AND o.ordering_key IS NULL AND o.not_before > clock_timestamp() FOR UPDATE),
+held AS MATERIALIZED (
+	SELECT h.lane, h.seq, h.not_before FROM {schema}.outbox_held h
+	WHERE h.id = $1::uuid AND h.tenant_id = $2 AND h.ordering_key IS NULL AND h.not_before > clock_timestamp() FOR UPDATE),`
+
+	cancelTimed = findTimed + `
+a AS (
+	DELETE FROM {schema}.outbox o USING waiting w
+	WHERE o.lane = w.lane AND o.seq = w.seq AND w.not_before > clock_timestamp() RETURNING 1),
+b AS (
+	DELETE FROM {schema}.outbox_held h USING held x
+	WHERE h.lane = x.lane AND h.seq = x.seq AND x.not_before > clock_timestamp() RETURNING 1)` + countTimed
+
+	moveTimed = findTimed + `
+a AS (
+	UPDATE {schema}.outbox o SET not_before = $5 FROM waiting w
+	WHERE o.lane = w.lane AND o.seq = w.seq AND w.not_before > clock_timestamp() RETURNING 1),
+b AS (
+	UPDATE {schema}.outbox_held h SET not_before = $5, retry_after = $5 FROM held x
+	WHERE h.lane = x.lane AND h.seq = x.seq AND x.not_before > clock_timestamp() RETURNING 1)` + countTimed
+
+	countTimed = ` SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b)`
+
+	listDelayed = `
+SELECT ` + rowColumns + ` FROM (
+	SELECT ` + delayedColumns + ` FROM {schema}.outbox WHERE not_before IS NOT NULL AND ordering_key IS NULL
+	UNION ALL
+	SELECT ` + delayedColumns + ` FROM {schema}.outbox_held WHERE not_before IS NOT NULL AND ordering_key IS NULL) d
+WHERE %s ORDER BY d.not_before, d.seq LIMIT %s`
+
+	// delayedColumns are columns without the payloads, which may be a megabyte each.
+	delayedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
+	retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, routing_key,
+	schema_id, content_type, dedup_key, event_metadata, NULL::bytea AS payload`
+)
+
+// Cancel deletes a delayed event whose time has not come, together with what else tx does: it is never published if tx commits, and
+// stays if tx does not. The event is one of the tenant of ctx ([event.WithTenant]), else of [Config.DefaultTenant], and was delayed by
+// [event.WithNotBefore] without [event.WithOrderingKey].
+//
+// It returns [ErrTooLate] if the time has come or no such event waits; tx can go on then. The time is that of the server's clock at the
+// call, not at the COMMIT: until tx ends, projectors leave the event alone. The promise ends where the server's clock is set back.
+//
+// The key of [event.WithDedupKey] stays taken: an event that repeats the cancelled one is not stored.
+func (s *Store) Cancel(ctx context.Context, tx bun.Tx, id string) error {
+	return s.changeTimed(ctx, tx, "cancel", cancelTimed, id)
+}
+
+// Reschedule gives a delayed event another time, under the conditions and with the error of [Store.Cancel]. With a time in the past the
+// event is published at once. If the new time is earlier than the one before, a projector may be late by its SleepIdle.
+func (s *Store) Reschedule(ctx context.Context, tx bun.Tx, id string, at time.Time) error {
+	if year := at.UTC().Year(); at.IsZero() || year < 1 || year > 9999 {
+		return fmt.Errorf("outbox: reschedule %s: %w", id, &event.InvalidError{Field: "at", Reason: fmt.Sprintf("is %s", at)})
+	}
+	return s.changeTimed(ctx, tx, "reschedule", moveTimed, id, at)
+}
+
+func (s *Store) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id string, more ...any) error {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return fmt.Errorf("outbox: %s %q: %w", what, id, ErrTooLate)
+	}
+	l, err := s.loadLayout(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("outbox: %s %s: %w", what, id, err)
+	}
+	tenant := event.TenantFrom(ctx)
+	if tenant == "" {
+		tenant = s.cfg.DefaultTenant
+	}
+	unordered := event.Envelope{ID: parsed.String()}
+	lane, _ := l.place(&unordered)
+	args := append([]any{parsed.String(), tenant, l.lanes, lane}, more...)
+	// A projector may have moved the row to outbox_held during the first statement, which then sees it in neither table.
+	for range 2 {
+		var changed int
+		if err := s.sql.QueryRow(ctx, tx, statement, args, &changed); err != nil {
+			return fmt.Errorf("outbox: %s %s: %w", what, id, pgsql.Explain(err))
+		}
+		if changed > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("outbox: %s %s: %w", what, id, ErrTooLate)
+}
+
+// DelayedFilter selects delayed events: those that agree with every field that is set. The zero filter selects all.
+type DelayedFilter struct {
+	TenantID, AggregateType, AggregateID string
+}
+
+// Validate names every field that cannot be used.
+func (f DelayedFilter) Validate() error {
+	return errors.Join(
+		event.ValidateIdentifier("outbox: DelayedFilter.TenantID", f.TenantID),
+		event.ValidateIdentifier("outbox: DelayedFilter.AggregateType", f.AggregateType),
+		event.ValidateIdentifier("outbox: DelayedFilter.AggregateID", f.AggregateID))
+}
+
+// Delayed lists the delayed events that the filter selects and that [Store.Cancel] would still cancel, those first whose time comes
+// first, without their payloads. db is a transaction, whose own changes count, or the pool. A page has at most limit of them
+// (0: 100) and begins after the last one of the page before (nil: from the start), of which only the time and the sequence count.
+//
+// With tenant and aggregate it uses an index; the unpublished events that no projector has looked at are read one by one.
+func (s *Store) Delayed(ctx context.Context, db bun.IDB, filter DelayedFilter, after *Row, limit int) ([]Row, error) {
+	if err := filter.Validate(); err != nil {
+		return nil, err
+	}
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	w := &pgsql.Where{}
+	w.Add("d.not_before > clock_timestamp()")
+	for _, c := range []struct{ column, value string }{
+		{"d.tenant_id", filter.TenantID}, {"d.aggregate_type", filter.AggregateType}, {"d.aggregate_id", filter.AggregateID},
+	} {
+		if c.value != "" {
+			w.Add(c.column+" = %s::text", c.value)
+		}
+	}
+	if after != nil {
+		w.Add("(d.not_before, d.seq) > (%s::timestamptz, %s::bigint)", after.Delivery.NotBefore, after.Sequence)
+	}
+	bound := w.Arg(limit)
+	rows, err := s.adHoc().Query(ctx, db, fmt.Sprintf(listDelayed, w, bound), w.Args...)
+	if err != nil {
+		return nil, wrap("list delayed events", err)
+	}
+	out, err := scanRows(rows)
+	return out, wrap("list delayed events", err)
+}

@@ -1,0 +1,227 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// in runs fn in a transaction that commits.
+func (f *fixture) in(fn func(ctx context.Context, tx bun.Tx) error) error {
+	return f.db.RunInTx(f.t.Context(), nil, fn)
+}
+
+func (f *fixture) cancel(id string) error {
+	return f.in(func(ctx context.Context, tx bun.Tx) error { return f.Cancel(ctx, tx, id) })
+}
+
+// delay does with the rows what a projector does.
+func (f *fixture) delay(rows ...outbox.Row) (delayed []outbox.RowID) {
+	f.t.Helper()
+	var leases []outbox.Lease
+	var ids []outbox.RowID
+	for _, r := range rows {
+		leases = append(leases, f.leases[r.Lane])
+		ids = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+	}
+	delayed, held, err := f.Delay(f.t.Context(), leases, ids)
+	require.NoError(f.t, err)
+	require.NotEmpty(f.t, held)
+	return delayed
+}
+
+var tomorrow = event.WithNotBefore(time.Now().Add(24 * time.Hour))
+
+// A row says of itself what its event said: its id is its order, and the row is in nobody's.
+func TestDelayedRowIsInNobodysOrder(t *testing.T) {
+	f := newFixture(t, nil)
+	id := f.add("a", "reminder", tomorrow)
+	f.add("a", "plain")
+	rows := f.fetch()
+	require.Len(t, rows, 2)
+	for _, r := range rows {
+		if r.ID != id {
+			require.Equal(t, "default|order|a", r.Key)
+			continue
+		}
+		require.True(t, r.IsTimed())
+		require.Equal(t, id, r.Delivery.OrderingKey)
+		require.Equal(t, id, r.RoutingKey)
+		require.Equal(t, "a", r.AggregateID)
+		f.delay(r)
+	}
+	require.Zero(t, f.count("outbox_block"))
+	history, err := f.EventsByAggregate(t.Context(), "", "order", "a", 0, 0)
+	require.NoError(t, err)
+	require.Len(t, history, 2)
+	held, err := f.Delayed(t.Context(), f.db.DB, outbox.DelayedFilter{}, nil, 0)
+	require.NoError(t, err)
+	require.Equal(t, id, held[0].Delivery.OrderingKey)
+}
+
+func TestCancelWhereverTheRowIs(t *testing.T) {
+	for name, prepare := range map[string]func(f *fixture, id string){
+		"not fetched": func(*fixture, string) {},
+		"fetched":     func(f *fixture, _ string) { f.fetch() },
+		"held":        func(f *fixture, _ string) { f.delay(f.fetch()...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			id := f.add("a", "reminder", tomorrow)
+			prepare(f, id)
+			require.ErrorIs(t, f.in(func(ctx context.Context, tx bun.Tx) error {
+				require.NoError(t, f.Cancel(ctx, tx, id))
+				return sql.ErrTxDone // it is dropped
+			}), sql.ErrTxDone)
+			require.Contains(t, f.statuses(), "reminder")
+			require.ErrorIs(t, f.in(func(ctx context.Context, tx bun.Tx) error {
+				return f.Cancel(event.WithTenant(ctx, "other"), tx, id)
+			}), outbox.ErrTooLate)
+			require.NoError(t, f.cancel(id))
+			require.Empty(t, f.statuses())
+			require.ErrorIs(t, f.cancel(id), outbox.ErrTooLate, "a second time")
+		})
+	}
+}
+
+// The memory of a projector says that the row has to wait. It finds nothing that it could hold.
+func TestCancelOfARowThatAProjectorIsAboutToHold(t *testing.T) {
+	f := newFixture(t, nil)
+	id := f.add("a", "reminder", tomorrow)
+	rows := f.fetch()
+	require.NoError(t, f.in(func(ctx context.Context, tx bun.Tx) error {
+		require.NoError(t, f.Cancel(ctx, tx, id))
+		require.Empty(t, f.delay(rows...), "and the projector has not waited for the transaction")
+		return nil
+	}))
+	require.Empty(t, f.delay(rows...))
+	require.Empty(t, f.statuses())
+}
+
+// A transaction that began before the row was moved sees it where it was.
+func TestCancelWithAnOldSnapshot(t *testing.T) {
+	f := newFixture(t, nil)
+	id := f.add("a", "reminder", tomorrow)
+	tx, err := f.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, tx.QueryRow("SELECT count(*) FROM outbox").Scan(&n))
+	f.delay(f.fetch()...)
+	require.ErrorContains(t, f.Cancel(t.Context(), tx, id), "40001")
+	require.NoError(t, tx.Rollback())
+	require.NoError(t, f.cancel(id))
+}
+
+func TestCancelThatIsTooLate(t *testing.T) {
+	past := event.WithNotBefore(time.Now().Add(-time.Second))
+	for name, prepare := range map[string]func(f *fixture) string{
+		"due, not fetched":   func(f *fixture) string { return f.add("a", "e", past) },
+		"due, held":          func(f *fixture) string { id := f.add("a", "e", past); f.delay(f.fetch()...); return id },
+		"never delayed":      func(f *fixture) string { return f.add("a", "e") },
+		"in an order":        func(f *fixture) string { return f.add("a", "e", tomorrow, event.WithOrderingKey("a")) },
+		"nobody's id":        func(*fixture) string { return "0190a6f0-0000-7000-8000-000000000001" },
+		"no id":              func(*fixture) string { return "reminder" },
+		"published":          func(f *fixture) string { id := f.add("a", "e", past); f.settle(); return id },
+		"retried by a relay": func(f *fixture) string { return f.refusedOnce(past) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			require.NoError(t, f.EnsurePartitions(t.Context()))
+			id := prepare(f)
+			before := f.statuses()
+			require.ErrorIs(t, f.cancel(id), outbox.ErrTooLate)
+			require.ErrorIs(t, f.in(func(ctx context.Context, tx bun.Tx) error {
+				return f.Reschedule(ctx, tx, id, time.Now().Add(time.Hour))
+			}), outbox.ErrTooLate)
+			require.Equal(t, before, f.statuses())
+		})
+	}
+}
+
+// refusedOnce adds an event that waits for its second attempt.
+func (f *fixture) refusedOnce(opts ...event.AddOption) string {
+	id := f.add("a", "e", opts...)
+	row := f.fetch()[0]
+	f.delay(row)
+	require.NoError(f.t, f.RetryHeld(f.t.Context(), f.leases[row.Lane], f.change(row.Lane), row.Sequence, time.Hour, "no"))
+	return id
+}
+
+func TestReschedule(t *testing.T) {
+	for name, hold := range map[string]bool{"not fetched": false, "held": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			id := f.add("a", "reminder", tomorrow)
+			rows := f.fetch()
+			if hold {
+				f.delay(rows...)
+			}
+			at := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Microsecond)
+			move := func(at time.Time) error {
+				return f.in(func(ctx context.Context, tx bun.Tx) error { return f.Reschedule(ctx, tx, id, at) })
+			}
+			require.NoError(t, move(at))
+			if !hold {
+				require.Len(t, f.delay(rows...), 1) // as the projector read them before
+			}
+			list, err := f.Delayed(t.Context(), f.db.DB, outbox.DelayedFilter{}, nil, 0)
+			require.NoError(t, err)
+			require.Len(t, list, 1)
+			require.Equal(t, at, list[0].Delivery.NotBefore)
+			require.Equal(t, 1, f.count("outbox_held WHERE retry_after = not_before"))
+			require.ErrorIs(t, move(time.Time{}), event.ErrInvalid)
+			require.NoError(t, move(time.Now().Add(-time.Second)))
+			require.Equal(t, []string{"reminder"}, f.due())
+		})
+	}
+}
+
+func TestDelayedList(t *testing.T) {
+	f := newFixture(t, nil)
+	at := func(hours int) event.AddOption {
+		return event.WithNotBefore(time.Now().Add(time.Duration(hours) * time.Hour))
+	}
+	for i, key := range []string{"a", "b", "a"} {
+		f.add(key, strconv.Itoa(i), at(10-i))
+	}
+	f.delay(f.fetch()...)
+	f.add("a", "3", at(5), event.WithTenantID("acme"))
+	f.add("a", "4", at(20))
+	f.add("a", "in an order", at(1), event.WithOrderingKey("k"))
+	f.add("a", "due", at(-1))
+	names := func(db bun.IDB, filter outbox.DelayedFilter) (types []string) {
+		var last *outbox.Row
+		for {
+			page, err := f.Delayed(t.Context(), db, filter, last, 2)
+			require.NoError(t, err)
+			if len(page) == 0 {
+				return types
+			}
+			for i := range page {
+				types, last = append(types, page[i].Type), &page[i]
+				require.Empty(t, page[i].Payload)
+			}
+		}
+	}
+	require.Equal(t, []string{"3", "2", "1", "0", "4"}, names(f.db.DB, outbox.DelayedFilter{}))
+	require.Equal(t, []string{"3"}, names(f.db.DB, outbox.DelayedFilter{TenantID: "acme"}))
+	of := outbox.DelayedFilter{TenantID: "default", AggregateType: "order", AggregateID: "a"}
+	require.Equal(t, []string{"2", "0", "4"}, names(f.db.DB, of))
+	require.NoError(t, f.in(func(ctx context.Context, tx bun.Tx) error {
+		list, err := f.Delayed(ctx, tx, of, nil, 1)
+		require.NoError(t, err)
+		require.NoError(t, f.Cancel(ctx, tx, list[0].ID))
+		require.Equal(t, []string{"0", "4"}, names(tx, of))
+		return nil
+	}))
+	_, err := f.Delayed(t.Context(), f.db.DB, outbox.DelayedFilter{TenantID: "a\x00"}, nil, 0)
+	require.ErrorIs(t, err, event.ErrInvalid)
+}
