@@ -57,7 +57,8 @@ type Delivery struct {
 	// part of its aggregate's order: its OrderingKey becomes its own id, here and on the wire, so that it waits for no other event
 	// and no other event waits for it.
 	NotBefore time.Time
-	// ExpiresAt is when the event is of no use any more: not published after it, it becomes a dead letter.
+	// ExpiresAt is when the event is of no use any more: not published after it, it becomes a dead letter. See
+	// [WithExpiry].
 	ExpiresAt time.Time
 	// MaxAttempts overrides the projector's maximum. 0: the projector's.
 	MaxAttempts int

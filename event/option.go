@@ -58,7 +58,8 @@ func WithDedupKey(key string) AddOption { return func(e *Envelope) { e.Delivery.
 // until t, see outbox.Store.Cancel. With [WithOrderingKey] it is in that order instead: what follows under the key waits until t.
 func WithNotBefore(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.NotBefore = t } }
 
-// WithExpiry makes the event a dead letter if it was not published by t, by the database's clock.
+// WithExpiry makes the event a dead letter if it was not published by t, by the database's clock. What follows it under its ordering
+// key is published without it, unless projector.Config.BlockExpired is set.
 func WithExpiry(t time.Time) AddOption { return func(e *Envelope) { e.Delivery.ExpiresAt = t } }
 
 // WithMaxAttempts overrides the projector's maximum of attempts.

@@ -121,7 +121,7 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 		case r.IsTimed(): // also when its time has come: it may be cancelled until then, see outbox.Store.Delay
 			b.timed = append(b.timed, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
 		case r.Expired:
-			b.die(w, r, errExpired.Error())
+			b.die(r, errExpired.Error(), w.r.p.cfg.blocksExpired)
 		case r.Waits:
 			b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Delayed}, stateFailed)
 		default:
@@ -172,8 +172,9 @@ func (b *batch) follow(r *outbox.Row) {
 	b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Follower}, "")
 }
 
-func (b *batch) die(w *worker, r *outbox.Row, reason string) {
-	if w.r.p.cfg.goesOn(r.Topic) {
+// die makes the row a dead letter. blocks tells whether such a row of a topic blocks its key.
+func (b *batch) die(r *outbox.Row, reason string, blocks func(topic string) bool) {
+	if !blocks(r.Topic) {
 		b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Abandoned, Error: reason}, "")
 		return
 	}
@@ -208,7 +209,7 @@ func (b *batch) judge(w *worker) {
 			b.follow(r)
 		case class == classMessage:
 			if wait, dead := w.verdict(r, err); dead {
-				b.die(w, r, err.Error())
+				b.die(r, err.Error(), w.r.p.cfg.blocksDead)
 				b.stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the adapter held back what follows
 			} else {
 				b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Refused, Wait: wait, Error: err.Error()}, stateFailed)

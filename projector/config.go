@@ -42,6 +42,9 @@ type Config struct {
 	// ContinueAfterDead are topics whose ordering keys go on after a dead row; "*" is all. On the others a dead row blocks
 	// its key until an operator decides. Default: none.
 	ContinueAfterDead []string `env:"CONTINUE_AFTER_DEAD"`
+	// BlockExpired has an event that expired before it was published block its ordering key, as every other dead row does. Else
+	// what follows it is published without it. Default: false.
+	BlockExpired bool `env:"BLOCK_EXPIRED"`
 	// RetryDelay is the pause after the first refusal; it doubles with each, with jitter. Default: 1m.
 	RetryDelay time.Duration `env:"RETRY_DELAY"`
 	// MaxRetryDelay is the longest pause. Default: 1h.
@@ -131,6 +134,12 @@ func (c *Config) withDefaults() Config {
 
 // batchBytes is BatchBytes as the store takes it; 0: no bound.
 func (c *Config) batchBytes() int64 { return max(c.BatchBytes, 0) }
+
+// blocksExpired tells whether an expired row of a topic blocks its key.
+func (c *Config) blocksExpired(topic string) bool { return c.BlockExpired && c.blocksDead(topic) }
+
+// blocksDead tells whether a dead row of a topic blocks its key.
+func (c *Config) blocksDead(topic string) bool { return !c.goesOn(topic) }
 
 // goesOn tells whether the keys of a topic go on after a dead row.
 func (c *Config) goesOn(topic string) bool {

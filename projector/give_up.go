@@ -24,7 +24,7 @@ func (w *worker) expire(ctx context.Context, lanes map[int16]*lane, due []outbox
 			expired = append(expired, r)
 		}
 	}
-	moved, err = w.giveUp(ctx, lanes, expired, errExpired.Error())
+	moved, err = w.giveUp(ctx, lanes, expired, errExpired.Error(), w.r.p.cfg.blocksExpired)
 	return alive, moved, err
 }
 
@@ -40,8 +40,10 @@ func (w *worker) isTurn(l *lane, r *outbox.Row) bool {
 	return true
 }
 
-// giveUp makes held rows dead letters. It returns how many it has moved.
-func (w *worker) giveUp(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, reason string) (moved int, err error) {
+// giveUp makes held rows dead letters. blocks is that of [batch.die]. It returns how many it has moved.
+func (w *worker) giveUp(
+	ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, reason string, blocks func(topic string) bool,
+) (moved int, err error) {
 	outcomes := map[outbox.RowID]outbox.HeldOutcome{}
 	var list []outbox.HeldOutcome
 	var ids []outbox.RowID
@@ -51,7 +53,7 @@ func (w *worker) giveUp(ctx context.Context, lanes map[int16]*lane, rows []*outb
 			continue
 		}
 		o := outbox.HeldOutcome{RowID: outbox.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: outbox.Dead, Error: reason}
-		if w.r.p.cfg.goesOn(r.Topic) {
+		if !blocks(r.Topic) {
 			o.Verdict = outbox.Abandoned
 		}
 		outcomes[o.RowID], keys[o.RowID] = o, r.Key

@@ -173,7 +173,7 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 	}
 	wait, dead := w.verdict(head, reason)
 	if dead {
-		n, err := w.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outbox.Row{head}, reason.Error())
+		n, err := w.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outbox.Row{head}, reason.Error(), p.cfg.blocksDead)
 		return moved + n, err
 	}
 	if err := w.r.store.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {

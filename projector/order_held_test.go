@@ -42,7 +42,9 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 				_, err := f.db.Exec(deadOwner)
 				require.NoError(t, err)
 			}
-			p := f.projector(quick())
+			cfg := quick()
+			cfg.BlockExpired = true
+			p := f.projector(cfg)
 			require.ErrorIs(t, p.RunOnce(t.Context()), messaging.ErrUnknown)
 			require.NoError(t, p.RunOnce(t.Context()))
 			require.Equal(t, []string{"placed"}, f.pub.types())
@@ -85,7 +87,9 @@ func TestRowsOfOneKeyDieOneAfterTheOther(t *testing.T) {
 	large := f.add("a", "too large")
 	quote := f.add("a", "quote", event.WithExpiry(time.Now().Add(-time.Second)))
 	f.add("a", "last")
-	p := f.projector(quick())
+	cfg := quick()
+	cfg.BlockExpired = true
+	p := f.projector(cfg)
 	by := outbox.By{Actor: "ann", Reason: "a test"}
 	require.NoError(t, p.RunOnce(t.Context()))
 	require.Equal(t, map[string]string{"too large": "DEAD", "quote": "NEW", "last": "NEW"}, f.statuses())

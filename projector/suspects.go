@@ -78,7 +78,7 @@ func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*out
 		}
 		one := newBatch(lanes)
 		if r := group[0]; w.killer(r) {
-			one.die(w, r, crashReason(r))
+			one.die(r, crashReason(r), w.r.p.cfg.blocksDead)
 		} else if err := w.accuse(ctx, lanes, group, false); err != nil {
 			return moved, err
 		} else {
@@ -132,7 +132,7 @@ func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []
 		return 0, nil
 	}
 	if r := send[0]; w.killer(r) {
-		return w.giveUp(ctx, lanes, send, crashReason(r))
+		return w.giveUp(ctx, lanes, send, crashReason(r), w.r.p.cfg.blocksDead)
 	}
 	if err := w.accuse(ctx, lanes, send, true); err != nil {
 		return 0, err
