@@ -60,6 +60,9 @@
 // although one of its statements failed has its work rolled back and is answered 503. A panic rolls back, frees the key,
 // and goes on.
 //
+// With IdempotencyConfig.TokenHeader an answer below 400 has the uow.Token of what the request announced. It is made before the answer is
+// stored, in the same transaction: the first answer and each replay have the same one.
+//
 // A refusal that is kept is stored after the work was rolled back, in a transaction of its own, and sent when that is committed. In
 // between, the key is free for a moment, and another request with it may run. Whichever commits its answer first has the last word: the
 // work of the other cannot be committed any more, and its client is answered the same, or 409 and the same when it comes

@@ -52,7 +52,11 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if c.Timeout > 0 {
 		idle = append(idle, idempotency.WithIdleTimeout(c.Timeout+idleGrace))
 	}
-	headers := newHeaderNames(append(StoredHeaders(), c.Headers...))
+	names := append(StoredHeaders(), c.Headers...)
+	if c.TokenHeader != "" {
+		names = append(names, c.TokenHeader)
+	}
+	headers := newHeaderNames(names)
 	return func(next http.Handler) http.Handler {
 		return &keyed{
 			next: next, units: m, store: s, scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,

@@ -76,6 +76,11 @@ type IdempotencyConfig struct {
 	MaxHeld int
 	// Headers are stored in addition to [StoredHeaders]. X-Payment-* stands for all that begin with X-Payment-. Default: none.
 	Headers []string
+	// TokenHeader is the header in which a successful answer has the [uow.Token] of what the request announced, for inbox.Inbox.Await;
+	// what the handler itself puts there is replaced. Replays have the same one. An answer without events, or from 400 on, has none. It
+	// costs a round trip per execution that announces something. With Lease the handler has units of its own: it sets the
+	// header itself, by [uow.WithToken], and this has it stored. Default: none.
+	TokenHeader string
 	// Timeout bounds the work for one request, which does not end when the client goes away; -1: no limit. Default: 30s.
 	Timeout time.Duration
 	// RetryAfter is how long clients are asked to wait before they try again; until a lease ends, if its process seems to be dead.
@@ -161,6 +166,9 @@ func (c *IdempotencyConfig) Validate() error {
 		case safe(m):
 			errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Methods names %s, which is repeated without harm", m))
 		}
+	}
+	if c.TokenHeader != "" && (neverStored(c.TokenHeader) || !headerName(c.TokenHeader)) {
+		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.TokenHeader is %q, which cannot be replayed: name a header of your own", c.TokenHeader))
 	}
 	for _, name := range c.Headers {
 		if neverStored(name) || name == "*" {

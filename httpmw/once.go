@@ -89,7 +89,26 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 		cause := u.Retryable()
 		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec.status)}
 	}
+	if err := k.addToken(ctx, u, now.rec); err != nil {
+		return err
+	}
 	return k.complete(ctx, u, key, fp, now.rec)
+}
+
+// addToken puts the token of what the unit announces into the answer, before that is stored: a replay has the same one.
+func (k *keyed) addToken(ctx context.Context, u *uow.Unit, rec *recorder) error {
+	if k.cfg.TokenHeader == "" {
+		return nil
+	}
+	token, err := u.Token(ctx)
+	if err != nil {
+		return err
+	}
+	rec.sent.Del(k.cfg.TokenHeader)
+	if token != "" {
+		rec.sent.Set(k.cfg.TokenHeader, string(token))
+	}
+	return nil
 }
 
 func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Response, error) {

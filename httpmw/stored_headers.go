@@ -35,6 +35,13 @@ func neverStored(name string) bool {
 	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit-")
 }
 
+// headerName tells whether it is the name of one header (RFC 9110, section 5.6.2), and not the beginning of several.
+func headerName(name string) bool {
+	return !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-_.", c)
+	})
+}
+
 // headerNames are names of headers, and beginnings of names.
 type headerNames struct {
 	whole      map[string]bool

@@ -21,8 +21,10 @@ const probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`
 // finish flushes and commits. Afterwards nothing can fail any more.
 func (u *level) finish(ctx context.Context) error {
 	r := u.root
-	if err := r.handle(ctx, u); err != nil {
-		return err
+	if r.flushed == nil {
+		if err := r.handle(ctx, u); err != nil {
+			return err
+		}
 	}
 	entries, err := r.seal(u)
 	if err != nil {
@@ -31,7 +33,13 @@ func (u *level) finish(ctx context.Context) error {
 	if err := r.failure(); err != nil {
 		return fmt.Errorf("uow: before COMMIT the transaction was found failed: %w", err)
 	}
-	events, aggregates, err := r.collect(entries)
+	var events []event.Envelope
+	var aggregates []event.Aggregate
+	if f := r.flushed; f != nil {
+		events, aggregates, err = f.events, f.aggregates, f.unchanged()
+	} else {
+		events, aggregates, err = r.collect(entries)
+	}
 	if err != nil {
 		return err
 	}
@@ -47,10 +55,13 @@ func (u *level) finish(ctx context.Context) error {
 
 // flushAndCommit hands the events to the sinks and commits, in one round trip if possible.
 func (r *root) flushAndCommit(ctx context.Context, u *level, events []event.Envelope) error {
-	last := u.last
-	batch, err := r.queue(ctx, events, last)
+	last, unsent := u.last, events
+	if r.flushed != nil {
+		unsent = nil
+	}
+	batch, err := r.queue(ctx, unsent, last)
 	if err == nil && batch == nil {
-		err = r.flush(ctx, events, last)
+		err = r.flush(ctx, unsent, last)
 	}
 	if err != nil {
 		return err

@@ -34,5 +34,6 @@ func WithInnerRules() Option { return func(o *options) { o.innerRules = true } }
 
 // WithToken has t name the events of the unit, once it is committed. A unit that announced nothing, or that is not
 // committed, leaves it as it is, and so does a savepoint: its events are those of the transaction around it. A savepoint is
-// also what Do begins in an HTTP handler behind httpmw.Idempotency or httpmw.UnitOfWork.
+// also what Do begins in an HTTP handler behind httpmw.Idempotency or httpmw.UnitOfWork: there, IdempotencyConfig.TokenHeader has the
+// middleware put the token into the answer.
 func WithToken(t *Token) Option { return func(o *options) { o.token = t } }

@@ -27,6 +27,8 @@ type root struct {
 	xid string
 	// token is told what was committed, if somebody asked for it.
 	token *Token
+	// flushed is what the sinks were given before the end, see Unit.Token. nil: nothing.
+	flushed *flushed
 	// closed: COMMIT or ROLLBACK was sent.
 	closed bool
 

@@ -113,6 +113,9 @@ func (u *level) give(entries []entry, hook func(context.Context)) error {
 	if u.ended {
 		return errEnded
 	}
+	if r.flushed != nil && len(entries) > 0 {
+		return errFlushed
+	}
 	r.active.entries = append(r.active.entries, entries...)
 	if hook != nil {
 		r.active.hooks = append(r.active.hooks, hook)
