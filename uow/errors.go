@@ -14,6 +14,9 @@ import (
 var (
 	// ErrConflict means that an aggregate was changed by somebody else since it was loaded. Do runs the function again.
 	ErrConflict = errors.New("uow: the aggregate was changed by somebody else")
+	// ErrExists means that a new aggregate was saved under an id that another one has already. It is an [ErrConflict] too: Do runs the
+	// function again, which may load the other one then.
+	ErrExists = errors.New("uow: the aggregate exists already")
 	// ErrNoSink means that the unit has events and the manager no sink to take them.
 	ErrNoSink = errors.New("uow: the unit has events and no sink: pass an outbox.Store to uow.New")
 	// ErrCommitUnknown is matched by every [*CommitUnknownError].
@@ -33,18 +36,26 @@ var (
 	errParallel = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
 )
 
-// ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict].
+// ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict], and [ErrExists] if the aggregate that was
+// saved is a new one.
 type ConflictError struct {
-	Type, ID        string
+	Type, ID string
+	// Expected is the version that the aggregate was loaded with, 0 for a new one. Found is the one that is stored.
 	Expected, Found int64
 }
 
 func (e *ConflictError) Error() string {
+	if e.Expected == 0 {
+		return fmt.Sprintf("uow: %s %s exists already, with version %d: a new aggregate needs another id, and to change this one, load it first",
+			e.Type, e.ID, e.Found)
+	}
 	return fmt.Sprintf("uow: %s %s: expected version %d, found %d", e.Type, e.ID, e.Expected, e.Found)
 }
 
-// Is makes errors.Is(err, [ErrConflict]) true.
-func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+// Is makes errors.Is(err, [ErrConflict]) true, and errors.Is(err, [ErrExists]) for a new aggregate.
+func (e *ConflictError) Is(target error) bool {
+	return target == ErrConflict || target == ErrExists && e.Expected == 0
+}
 
 // CommitUnknownError means that the answer to COMMIT was lost and that neither the server nor a row of the unit could tell what
 // became of it. The data and the events are there, all of them, or none is. Look for the data: pg_xact_status(XID) tells only on

@@ -24,6 +24,9 @@ import (
 // Record first and save last: events that are recorded after the latest Save fail the unit. The version field of the model is set after COMMIT,
 // so that the next unit can save the same instance.
 //
+// A hot aggregate, which many change at the same time, is better loaded with FOR UPDATE inside the unit: then they take turns and none
+// of them is in conflict. See the example of a hot aggregate.
+//
 // An aggregate without a version column is inserted or overwritten, whoever changed it. The model's primary key has to
 // be that of the table.
 //
