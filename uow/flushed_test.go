@@ -24,7 +24,7 @@ func TestTokenBeforeTheEnd(t *testing.T) {
 	}, uow.WithToken(&late)))
 	require.Equal(t, early, late)
 	require.ElementsMatch(t, []string{"account a v2 two", "reports three"}, s.named(t, early))
-	require.Len(t, s.sink.envelopes, 3, "once")
+	require.Len(t, s.sunk(t), 3, "once")
 }
 
 func TestTokenBeforeAnAggregateRecordsMore(t *testing.T) {
