@@ -64,7 +64,7 @@ type Config struct {
 // Validate names every field of every package that cannot be used.
 func (c *Config) Validate() error {
 	return errors.Join(
-		event.ValidateIdentifier("config: Schema", c.Schema), c.validateIdle(), c.validateSilence(),
+		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(),
 		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
 		c.Idempotency.Validate(),
 	)
@@ -74,14 +74,14 @@ func (c *Config) validateIdle() error {
 	if c.IdleInTransaction == 0 || c.IdleInTransaction == -1 || c.IdleInTransaction >= time.Millisecond {
 		return nil
 	}
-	return fmt.Errorf("config: IdleInTransaction is %s: give 1ms or more, or -1 for the server's own", c.IdleInTransaction)
+	return fmt.Errorf("config: Config.IdleInTransaction is %s: give 1ms or more, or -1 for the server's own", c.IdleInTransaction)
 }
 
 func (c *Config) validateSilence() error {
 	if c.TCPUserTimeout == 0 || c.TCPUserTimeout == -1 || c.TCPUserTimeout >= time.Second {
 		return nil
 	}
-	return fmt.Errorf("config: TCPUserTimeout is %s: give 1s or more, or -1 for what the system does", c.TCPUserTimeout)
+	return fmt.Errorf("config: Config.TCPUserTimeout is %s: give 1s or more, or -1 for what the system does", c.TCPUserTimeout)
 }
 
 // Shared returns a copy in which what is said once at the top has reached every package that says nothing else.

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/caarlos0/env/v11"
@@ -20,57 +22,76 @@ const retention = prefix + "OUTBOX_RETENTION"
 // unprefixed are the variables that are also understood under the names that other tools give them.
 var unprefixed = []string{"DATABASE_URL", "PULSAR_URL", "PULSAR_ADMIN_URL"} //nolint:gochecknoglobals // a constant list
 
-// FromEnv returns the configuration that the environment describes, validated. Variables that are not set leave the
-// defaults.
+// FromEnv returns the configuration that the environment describes, validated. Variables that are not set, or set to nothing, leave
+// the defaults. The error names every variable that cannot be used, with its value and what is expected, and every variable that
+// begins with ONCEBOX_ and does not exist, see [Env].
 func FromEnv() (Config, error) {
 	var c Config
 	if err := Env(prefix, &c); err != nil {
 		return c, err
 	}
 	if err := c.Validate(); err != nil {
-		return c, fmt.Errorf("config: %w", err)
+		return c, fmt.Errorf("config: %w", inVariables(err))
 	}
 	return c, nil
 }
 
 // Env fills a struct with `env` tags from the variables that begin with prefix. It is how a program configures what it
 // chooses itself, a broker adapter for example. A [time.Duration] may be a plain -1.
+//
+// Where prefix begins with ONCEBOX_, a variable that begins with prefix and has no field is an error with the nearest name: a
+// setting with a misspelt name would do nothing. [FromEnv] leaves ONCEBOX_PULSAR_ and ONCEBOX_MEMORY_ to the programs that use these
+// brokers. ONCEBOX_IGNORE lists names to leave alone, separated by commas; a name that ends with * stands for all that begin so.
+// Variables that Kubernetes makes of a service's name are left alone.
 func Env(prefix string, cfg any) error {
-	d := durations{}
-	if err := env.ParseWithOptions(cfg, env.Options{
-		Prefix: prefix, Environment: environment(os.Environ()),
-		OnSet: d.next, FuncMap: map[reflect.Type]env.ParserFunc{reflect.TypeFor[time.Duration](): d.parse},
-	}); err != nil {
+	fields, err := env.GetFieldParamsWithOptions(cfg, env.Options{Prefix: prefix})
+	if err != nil {
+		return fmt.Errorf("config: read the environment: %w", err)
+	}
+	vars := environment(fields)
+	errs := []error{unknown(prefix, fields)}
+	if err := parse(prefix, cfg, vars); err != nil {
+		errs = append(errs, misread(prefix, cfg, vars, err))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("config: read the environment: %w", err)
 	}
 	return nil
 }
 
-// durations reads fields of type [time.Duration]. Package env names the variable first, and then has its value read.
-type durations struct{ variable string }
+func parse(prefix string, cfg any, vars map[string]string) error {
+	return env.ParseWithOptions(cfg, env.Options{
+		Prefix: prefix, Environment: vars,
+		FuncMap: map[reflect.Type]env.ParserFunc{reflect.TypeFor[time.Duration](): duration},
+	})
+}
 
-func (d *durations) next(variable string, _ any, _ bool) { d.variable = variable }
-
-// parse takes what [time.ParseDuration] does and the plain -1, which is off for many fields.
-func (d *durations) parse(value string) (any, error) {
+// duration takes what [time.ParseDuration] does and the plain -1, which is off for many fields.
+func duration(value string) (any, error) {
 	if value == "-1" {
 		return time.Duration(-1), nil
 	}
-	duration, err := time.ParseDuration(value)
-	if err != nil {
-		return nil, fmt.Errorf("%s is %q: give a duration such as 500ms, 2s or 168h, or -1 where that is off", d.variable, value)
-	}
-	return duration, nil
+	return time.ParseDuration(value)
 }
 
-// environment is the process's, with two conveniences: names without our prefix where ours are not set, and 0 for the retention
-// of the outbox. In the struct a zero is the default.
-func environment(list []string) map[string]string {
-	vars := env.ToMap(list)
+// environment has the variables of the fields, with two conveniences: names without our prefix where ours are not set, and 0 for the
+// retention of the outbox. In the struct a zero is the default. Each variable is looked up by its name: go test keeps a result
+// until one changes that was looked up, and does not see a list of all (go help test).
+func environment(fields []env.FieldParams) map[string]string {
+	vars := map[string]string{}
+	for _, f := range fields {
+		if value, set := os.LookupEnv(f.Key); set {
+			vars[f.Key] = value
+		}
+	}
 	for _, name := range unprefixed {
+		ours := prefix + name
+		if !slices.ContainsFunc(fields, func(f env.FieldParams) bool { return f.Key == ours }) || vars[ours] != "" {
+			continue
+		}
 		// A variable that is set to nothing is as good as one that is not set.
-		if vars[prefix+name] == "" && vars[name] != "" {
-			vars[prefix+name] = vars[name]
+		if value := os.Getenv(name); value != "" {
+			vars[ours] = value
 		}
 	}
 	if d, err := time.ParseDuration(vars[retention]); err == nil && d == 0 {

@@ -93,14 +93,20 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("inbox: Config.AuditRetention is %s: give 24h or more, or KeepForever", c.AuditRetention))
 	}
 	errs = append(errs, c.Retry.validate("Config.Retry"))
-	if c.HandlerTimeout < -1 || c.DrainTimeout < -1 {
-		errs = append(errs, errors.New("inbox: Config.HandlerTimeout or DrainTimeout is negative: give a duration, or -1 for no limit, and to cancel at once"))
+	if c.HandlerTimeout < -1 {
+		errs = append(errs, fmt.Errorf("inbox: Config.HandlerTimeout is %s: give a duration, or -1 for no limit", c.HandlerTimeout))
+	}
+	if c.DrainTimeout < -1 {
+		errs = append(errs, fmt.Errorf("inbox: Config.DrainTimeout is %s: give a duration, or -1 to cancel at once", c.DrainTimeout))
 	}
 	if c.CrashGuard < -1 {
 		errs = append(errs, fmt.Errorf("inbox: Config.CrashGuard is %d: give a count, or -1 for none", c.CrashGuard))
 	}
-	if c.ParkedConcurrency < 0 || c.PollInterval < 0 {
-		errs = append(errs, errors.New("inbox: Config.ParkedConcurrency or Config.PollInterval is negative"))
+	if c.ParkedConcurrency < 0 {
+		errs = append(errs, fmt.Errorf("inbox: Config.ParkedConcurrency is %d: give a count of at least 1", c.ParkedConcurrency))
+	}
+	if c.PollInterval < 0 {
+		errs = append(errs, fmt.Errorf("inbox: Config.PollInterval is %s: give a duration", c.PollInterval))
 	}
 	if c.LockTimeout != 0 && c.LockTimeout < time.Millisecond {
 		errs = append(errs, fmt.Errorf("inbox: Config.LockTimeout is %s: give 1ms or more", c.LockTimeout))

@@ -55,8 +55,10 @@ func (p *RetryPolicy) validate(what string) error {
 	if p.Tries < 0 {
 		errs = append(errs, fmt.Errorf("inbox: %s.Tries is %d: give a count of at least 1", what, p.Tries))
 	}
-	if p.Delay < 0 || p.MaxDelay < 0 {
-		errs = append(errs, fmt.Errorf("inbox: %s.Delay or MaxDelay is negative: give a duration", what))
+	for name, d := range map[string]time.Duration{"Delay": p.Delay, "MaxDelay": p.MaxDelay} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("inbox: %s.%s is %s: give a duration", what, name, d))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -54,19 +54,19 @@ func (c *ConsumerConfig) Validate() error {
 		}
 	}
 	if c.Queue > 0 && c.Queue < c.BatchSize {
-		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.Queue is %d and BatchSize %d: no batch would ever be full; "+
+		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.Queue is %d and ConsumerConfig.BatchSize %d: no batch would ever be full; "+
 			"let Queue be 0, or twice the batches of all handlers", c.Queue, c.BatchSize))
 	}
 	for name, d := range map[string]time.Duration{"RetryDelay": c.RetryDelay, "RetryMaxDelay": c.RetryMaxDelay} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.%s is negative", name))
+			errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.%s is %s: give a duration", name, d))
 		}
 	}
 	if c.DrainTimeout < -1 {
-		errs = append(errs, errors.New("messaging: ConsumerConfig.DrainTimeout is negative: give a duration, or -1 to cancel at once"))
+		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.DrainTimeout is %s: give a duration, or -1 to cancel at once", c.DrainTimeout))
 	}
 	if c.BacklogInterval < -1 {
-		errs = append(errs, errors.New("messaging: ConsumerConfig.BacklogInterval is negative: give a duration, or -1 for never"))
+		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.BacklogInterval is %s: give a duration, or -1 for never", c.BacklogInterval))
 	}
 	return errors.Join(errs...)
 }

@@ -80,19 +80,29 @@ func (c *Config) Validate() error {
 		"Lease": d.Lease, "Renew": d.Renew, "SleepBusy": d.SleepBusy, "SleepIdle": d.SleepIdle,
 	} {
 		if v <= 0 {
-			errs = append(errs, fmt.Errorf("projector: Config.%s is %s: it must be positive", name, v))
+			errs = append(errs, fmt.Errorf("projector: Config.%s is %s: give a duration of more than 0", name, v))
 		}
 	}
 	if d.BatchBytes < -1 {
 		errs = append(errs, fmt.Errorf("projector: Config.BatchBytes is %d: give bytes, or -1 for no bound", d.BatchBytes))
 	}
-	if d.Workers < 1 || d.BatchSize < 1 || d.MaxRetryAttempts < -1 || d.MaxCrashes < -1 || d.Group < 0 {
-		errs = append(errs, errors.New("projector: Config.Workers, BatchSize, MaxRetryAttempts (or -1), MaxCrashes (or -1) and Group must not be negative"))
+	for name, n := range map[string]int{"Workers": d.Workers, "BatchSize": d.BatchSize} {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("projector: Config.%s is %d: give a count of at least 1", name, n))
+		}
+	}
+	for name, n := range map[string]int{"MaxRetryAttempts": d.MaxRetryAttempts, "MaxCrashes": d.MaxCrashes} {
+		if n < -1 {
+			errs = append(errs, fmt.Errorf("projector: Config.%s is %d: give a count, or -1 for no end", name, n))
+		}
+	}
+	if d.Group < 0 {
+		errs = append(errs, fmt.Errorf("projector: Config.Group is %d: give the number of a group", d.Group))
 	}
 	// A batch that was begun right before a renewal failed must be settled before the lease ends, or its rows would be
 	// published by two projectors.
 	if d.PublishTimeout+settleMargin >= d.Lease-d.Renew {
-		errs = append(errs, fmt.Errorf("projector: Config.PublishTimeout (%s) + %s must be less than Lease - Renew (%s)",
+		errs = append(errs, fmt.Errorf("projector: Config.PublishTimeout (%s) + %s must be less than Config.Lease - Config.Renew (%s)",
 			d.PublishTimeout, settleMargin, d.Lease-d.Renew))
 	}
 	errs = append(errs, event.ValidateIdentifier("projector: Config.Name", d.Name))

@@ -92,9 +92,7 @@ func (c *Config) Validate() error {
 	for _, f := range []struct{ name, value string }{
 		{"Source", c.Source}, {"DefaultTenant", c.DefaultTenant}, {"TopicPrefix", c.TopicPrefix},
 	} {
-		if err := event.ValidateIdentifier(f.name, f.value); err != nil {
-			errs = append(errs, fmt.Errorf("uow: Config: %w", err))
-		}
+		errs = append(errs, event.ValidateIdentifier("uow: Config."+f.name, f.value))
 	}
 	return errors.Join(errs...)
 }

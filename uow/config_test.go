@@ -27,8 +27,8 @@ func TestConfigValidate(t *testing.T) {
 		"uow: Config.Retry.Delay is -1ns: give a duration",
 		"uow: Config.Retry.MaxDelay is -1ns: give a duration",
 		"uow: Config.CommitTimeout is -1ns: give a duration",
-		"uow: Config: event: Source contains a NUL or another control character",
-		"uow: Config: event: DefaultTenant is not valid UTF-8",
-		"uow: Config: event: TopicPrefix has 256 bytes, at most 255 are allowed",
+		"event: uow: Config.Source contains a NUL or another control character",
+		"event: uow: Config.DefaultTenant is not valid UTF-8",
+		"event: uow: Config.TopicPrefix has 256 bytes, at most 255 are allowed",
 	}, strings.Split(err.Error(), "\n"), "all of them, and each names its field")
 }

@@ -32,8 +32,8 @@ func TestStartUpErrors(t *testing.T) {
 		"a role without Pulsar":   {[]string{"-role", "api"}, nil, []string{"role api needs Pulsar", "ONCEBOX_PULSAR_URL"}},
 		"no database":             {nil, map[string]string{"DATABASE_URL": ""}, []string{"set ONCEBOX_DATABASE_URL"}},
 		"a database that is down": {nil, map[string]string{"DATABASE_URL": "postgres://u@127.0.0.1:1/d"}, []string{"127.0.0.1:1", "start it"}},
-		"a setting that is none":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "soon"}, []string{"Lease", "soon"}},
-		"settings that conflict":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "1s"}, []string{"PublishTimeout", "Lease"}},
+		"a setting that is none":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "soon"}, []string{`ONCEBOX_OUTBOX_LEASE is "soon"`}},
+		"settings that conflict":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "1s"}, []string{"ONCEBOX_OUTBOX_PUBLISH_TIMEOUT (5s)", "ONCEBOX_OUTBOX_LEASE"}},
 		"a Pulsar that is down": {
 			[]string{"-role", "consumer"}, impatient,
 			[]string{"127.0.0.1:1", "start the broker", "ONCEBOX_PULSAR_URL"},

@@ -1,0 +1,80 @@
+package config_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/config"
+)
+
+// What cannot be read, and what can be read and not used: each variable is named once, with its value and what is expected. The names
+// of fields are in several structs, and nobody who sets variables knows them.
+func TestBadValuesNameTheirVariables(t *testing.T) {
+	for _, c := range []struct{ variable, value, says string }{
+		{"INBOX_RETRY_DELAY", "10", `ONCEBOX_INBOX_RETRY_DELAY is "10": give a duration such as 500ms, 2s or 168h, or -1 where that is off`},
+		{"OUTBOX_BATCH_SIZE", "many", `ONCEBOX_OUTBOX_BATCH_SIZE is "many": give a whole number (int)`},
+		{"OUTBOX_GROUP", "70000", `ONCEBOX_OUTBOX_GROUP is "70000": give a whole number (int16)`},
+		{"POOLER", "perhaps", `ONCEBOX_POOLER is "perhaps": give true or false`},
+		{"OUTBOX_BATCH_SIZE", "-5", `ONCEBOX_OUTBOX_BATCH_SIZE is -5: give a count of at least 1`},
+		{"CONSUMER_BATCH_SIZE", "-5", `ONCEBOX_CONSUMER_BATCH_SIZE is -5: give a count of at least 1`},
+		{"OUTBOX_MAX_RETRY_ATTEMPTS", "-2", `ONCEBOX_OUTBOX_MAX_RETRY_ATTEMPTS is -2: give a count, or -1 for no end`},
+		{"OUTBOX_PUBLISH_TIMEOUT", "1h", `ONCEBOX_OUTBOX_PUBLISH_TIMEOUT (1h0m0s) + 1s must be less than ONCEBOX_OUTBOX_LEASE - ONCEBOX_OUTBOX_RENEW (7s)`},
+		{"IDEMPOTENCY_TTL", "-5s", `ONCEBOX_IDEMPOTENCY_TTL is -5s: give a duration, or -1 (KeepForever)`},
+		{"RETRY_DELAY", "-5s", `ONCEBOX_RETRY_DELAY is -5s: give a duration`},
+		{"CONSUMER_RETRY_DELAY", "-5s", `ONCEBOX_CONSUMER_RETRY_DELAY is -5s: give a duration`},
+		{"IDLE_IN_TRANSACTION", "1ns", `ONCEBOX_IDLE_IN_TRANSACTION is 1ns: give 1ms or more, or -1 for the server's own`},
+		{"SOURCE", "a\nb", `ONCEBOX_SOURCE contains a NUL or another control character`},
+	} {
+		clean(t)
+		t.Setenv("ONCEBOX_"+c.variable, c.value)
+		_, err := config.FromEnv()
+		require.Error(t, err)
+		require.Equal(t, "config: "+c.says, strings.Replace(err.Error(), "config: read the environment: ", "config: ", 1))
+	}
+}
+
+func TestFromEnvReportsAllThatIsWrong(t *testing.T) {
+	clean(t)
+	t.Setenv("ONCEBOX_OUTBOX_BATCH_SIZE", "many")
+	t.Setenv("ONCEBOX_INBOX_RETRY_DELAY", "soon")
+	t.Setenv("ONCEBOX_OUTBOX_RETRY_DELAI", "1s")
+	_, err := config.FromEnv()
+	for _, says := range []string{`ONCEBOX_OUTBOX_BATCH_SIZE is "many"`, `ONCEBOX_INBOX_RETRY_DELAY is "soon"`, "ONCEBOX_OUTBOX_RETRY_DELAI does not exist"} {
+		require.ErrorContains(t, err, says)
+	}
+	clean(t)
+	t.Setenv("ONCEBOX_OUTBOX_BATCH_SIZE", "-5")
+	t.Setenv("ONCEBOX_IDEMPOTENCY_TTL", "-5s")
+	_, err = config.FromEnv()
+	require.ErrorContains(t, err, "ONCEBOX_OUTBOX_BATCH_SIZE is -5")
+	require.ErrorContains(t, err, "ONCEBOX_IDEMPOTENCY_TTL is -5s")
+}
+
+// looks is set where TestGoTestSeesTheVariables runs this program as go test does.
+const looks = "CONFIG_TEST_LOOKS"
+
+// go test does not run a test again whose variables are those of the last time. It knows the variables that a test has looked up by their
+// names, from a file that the program of the test writes, and none of a list of all.
+func TestGoTestSeesTheVariables(t *testing.T) {
+	if os.Getenv(looks) != "" {
+		_, err := config.FromEnv()
+		require.NoError(t, err)
+		return
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	clean(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestGoTestSeesTheVariables$", "-test.testlogfile="+log)
+	cmd.Env = append(os.Environ(), looks+"=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	seen, err := os.ReadFile(log)
+	require.NoError(t, err)
+	for _, name := range []string{"ONCEBOX_PULSAR_URL", "PULSAR_URL", "ONCEBOX_DATABASE_URL", "DATABASE_URL", "ONCEBOX_OUTBOX_BATCH_SIZE", "ONCEBOX_IGNORE"} {
+		require.Contains(t, string(seen), "getenv "+name+"\n")
+	}
+}

@@ -1,0 +1,99 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// misread says of each variable that could not be read what is expected. Package env names the field alone, and fields of several
+// structs have one name, so each variable is read once more by itself.
+func misread(prefix string, cfg any, vars map[string]string, failed error) error {
+	all, ok := errors.AsType[env.AggregateError](failed)
+	if !ok {
+		return failed
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		fresh := reflect.New(reflect.TypeOf(cfg).Elem()).Interface()
+		err := parse(prefix, fresh, map[string]string{name: vars[name]})
+		if wrong, ok := errors.AsType[env.ParseError](err); ok {
+			errs = append(errs, fmt.Errorf("%s is %q: give %s", name, vars[name], expected(wrong.Type)))
+		}
+	}
+	for _, err := range all.Errors {
+		if _, ok := errors.AsType[env.ParseError](err); !ok {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// expected says what a field takes.
+func expected(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration such as 500ms, 2s or 168h, or -1 where that is off"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case reflect.Zero(t).CanInt(), reflect.Zero(t).CanUint():
+		return fmt.Sprintf("a whole number (%s)", t)
+	default:
+		return "a " + t.String()
+	}
+}
+
+// field finds the fields in what a Validate says.
+var field = regexp.MustCompile(`\w*Config(\.\w+)+`)
+
+// inVariables is what Validate says with variables in place of the fields, for a reader who has set variables.
+func inVariables(err error) error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, err := range list.Unwrap() {
+			errs = append(errs, inVariables(err))
+		}
+		return errors.Join(errs...)
+	}
+	pkg, text, _ := strings.Cut(strings.TrimPrefix(err.Error(), "event: "), ": ")
+	names := variables(reflect.TypeFor[Config](), "Config", prefix)
+	found := false
+	text = field.ReplaceAllStringFunc(text, func(name string) string {
+		variable, ok := names[pkg+": "+name]
+		if !ok {
+			return name
+		}
+		found = true
+		return variable
+	})
+	if !found {
+		return err
+	}
+	return errors.New(text)
+}
+
+// variables returns the variables of the fields of a struct and of those in it, by the names that errors give them: "uow: Config.Source".
+func variables(t reflect.Type, path, prefix string) map[string]string {
+	names := map[string]string{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		at := path + "." + f.Name
+		switch name, tagged := f.Tag.Lookup("env"); {
+		case tagged:
+			names[t.String()[:strings.Index(t.String(), ".")]+": "+at] = prefix + name
+		case f.Type.Kind() == reflect.Struct:
+			if f.Type.PkgPath() != t.PkgPath() {
+				at = f.Type.Name()
+			}
+			maps.Copy(names, variables(f.Type, at, prefix+f.Tag.Get("envPrefix")))
+		}
+	}
+	return names
+}

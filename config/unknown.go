@@ -1,0 +1,94 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// ignore is the variable that lists names to leave alone.
+const ignore = prefix + "IGNORE"
+
+// brokers are the prefixes that programs read if they use these brokers.
+var brokers = []string{prefix + "PULSAR_", prefix + "MEMORY_"} //nolint:gochecknoglobals // a constant list
+
+// serviceLink is how Kubernetes ends the variables that it makes of a service's name: a service oncebox-api gives the containers beside
+// it ONCEBOX_API_SERVICE_HOST and others (kubernetes.io, "Accessing the Service", environment variables).
+var serviceLink = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
+
+// unknown names the variables that are set, begin with what is ours, and mean nothing.
+func unknown(begin string, fields []env.FieldParams) error {
+	if !strings.HasPrefix(begin, prefix) {
+		return nil // the prefix may be that of a whole program, with more in it than this struct
+	}
+	known, left := []string{ignore}, []string{}
+	for _, f := range fields {
+		known = append(known, f.Key)
+	}
+	if begin == prefix {
+		ours, err := env.GetFieldParamsWithOptions(&Config{}, env.Options{Prefix: prefix})
+		if err != nil {
+			return err
+		}
+		for _, f := range ours {
+			known = append(known, f.Key)
+		}
+		left = brokers
+	}
+	listed := strings.Split(os.Getenv(ignore), ",")
+	var errs []error
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		switch {
+		case value == "", !strings.HasPrefix(name, begin), slices.Contains(known, name), serviceLink.MatchString(name), fits(name, listed),
+			slices.ContainsFunc(left, func(other string) bool { return strings.HasPrefix(name, other) }):
+		default:
+			errs = append(errs, fmt.Errorf("%s does not exist: %s, or list it in %s if it is another program's", name, instead(name, known), ignore))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fits tells whether the list has the name, or a beginning of it with a * behind.
+func fits(name string, list []string) bool {
+	return slices.ContainsFunc(list, func(one string) bool {
+		one = strings.TrimSpace(one)
+		begin, open := strings.CutSuffix(one, "*")
+		return one == name || open && strings.HasPrefix(name, begin)
+	})
+}
+
+// instead says what to do about a name that does not exist. A name of which a third would be different was not meant.
+func instead(name string, known []string) string {
+	nearest := slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
+	if distance(name, nearest) > (len(name)-len(prefix))/3 {
+		return "docs/config.md lists the names"
+	}
+	return "set " + nearest
+}
+
+// distance is how many letters must be put in, taken out or changed to make one name of the other (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0] // of the row above, one to the left
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := before
+			if a[i] != b[j] {
+				changed++
+			}
+			before = row[j+1]
+			row[j+1] = min(changed, before+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
