@@ -14,7 +14,7 @@ nightly: ## run all tests at full size, with the race detector and fresh seeds; 
 
 lint: $(GOLANGCI) ## run the linters; each one that is off has its reason in .golangci.yml
 	$(GOLANGCI) run
-	@if [ -f bench/go.mod ]; then cd bench && ../$(GOLANGCI) run; fi
+	@git ls-files '*/go.mod' | while read -r m; do (cd "$${m%/go.mod}" && $(CURDIR)/$(GOLANGCI) run) || exit 1; done
 
 fmt: $(GOLANGCI) ## format the code
 	$(GOLANGCI) fmt

@@ -1,4 +1,4 @@
-// Command suite runs the tests of this module, and says what it uses, how long it takes and what failed:
+// Command suite runs the tests of this module and of those within it, and says what it uses, how long it takes and what failed:
 //
 //	go run ./internal/suite            # make test
 //	go run ./internal/suite -nightly   # make nightly
@@ -47,7 +47,10 @@ var errFailed = errors.New("tests failed, see above")
 func run(ctx context.Context, out io.Writer, nightly bool) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	steps := testSteps()
+	steps, err := testSteps()
+	if err != nil {
+		return err
+	}
 	var seed string
 	if nightly {
 		if seed = os.Getenv(seedVariable); seed == "" {

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -31,18 +33,54 @@ func goTest(args ...string) []string { return append([]string{"test", "-json"}, 
 const raced = "^TestTopic.*UnderLoad$|^TestLoopOutlivesItsTopic$|^TestConformance$/^unbatched$|^TestConformance$/^batched$/lost_connection"
 
 // testSteps are those of make test.
-func testSteps() []step {
-	return []step{
+func testSteps() ([]step, error) {
+	modules, err := moduleSteps(".")
+	return append([]step{
 		// More packages than cores: most tests wait.
 		{what: "all packages, with the race detector", args: goTest("-race", "-count=1", "-timeout=25m", "-p=4", everything)},
 		{what: "what runs without it", args: goTest("-count=1", "-timeout=25m", "-run="+raced, "./messaging/pulsar")},
-		{what: "the benchmarks compile", args: []string{"-C", "bench", "vet", everything}},
+		{what: "the benchmarks compile", args: []string{"-C", benchmarks, "vet", everything}},
+	}, modules...), err
+}
+
+// benchmarks is the module whose programs are run by hand.
+const benchmarks = "bench"
+
+// moduleSteps run the tests of the modules within this one, which have a go.mod of their own so that what they need is not needed by
+// the users of this one.
+func moduleSteps(root string) (steps []step, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name := entry.Name(); path != root && (name == "testdata" || name[0] == '.' || name[0] == '_') {
+				return filepath.SkipDir // as go leaves them out
+			}
+			return nil
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if entry.Name() == "go.mod" && dir != "." && dir != benchmarks {
+			steps = append(steps, step{
+				what: "module " + dir,
+				args: append([]string{"-C", filepath.Dir(path)}, goTest("-race", "-count=1", "-timeout=25m", everything)...),
+			})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for modules: %w", err)
 	}
+	return steps, nil
 }
 
 // nightlySteps are those of make nightly.
 func nightlySteps(ctx context.Context, seed string) ([]step, error) {
 	env := []string{seedVariable + "=" + seed}
+	modules, err := moduleSteps(".")
+	if err != nil {
+		return nil, err
+	}
 	fuzz, err := fuzzSteps(ctx)
 	return append([]step{
 		{
@@ -53,7 +91,7 @@ func nightlySteps(ctx context.Context, seed string) ([]step, error) {
 			what: "what runs without it", env: env,
 			args: goTest("-tags=nightly", "-count=1", "-timeout=1h", "-run="+raced, "./messaging/pulsar"),
 		},
-	}, fuzz...), err
+	}, append(modules, fuzz...)...), err
 }
 
 // fuzzSteps look for input that breaks a function, one step per target: go fuzzes one at a time. What they find is written to

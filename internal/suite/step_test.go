@@ -33,3 +33,21 @@ func TestWhatIsNotBuiltWithTheRaceDetectorRunsWithoutIt(t *testing.T) {
 	}))
 	require.NotZero(t, left)
 }
+
+// The tests of a module within this one are not among those of this one.
+func TestEveryModuleHasAStep(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"", "bench", "examples/one", "two", "two/testdata/three", ".four"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "go.mod"), []byte("module x\n"), 0o600))
+	}
+	steps, err := moduleSteps(root)
+	require.NoError(t, err)
+	var found []string
+	for _, s := range steps {
+		found = append(found, s.what)
+		require.Equal(t, []string{"test", "-json"}, s.args[2:4])
+		require.FileExists(t, filepath.Join(s.args[1], "go.mod"), "go -C")
+	}
+	require.Equal(t, []string{"module examples/one", "module two"}, found)
+}
