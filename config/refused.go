@@ -15,19 +15,25 @@ import (
 func refused(pc *pgx.ConnConfig, err error) error {
 	what := "does not answer: start it, or correct ONCEBOX_DATABASE_URL"
 	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
-		what = advice(answer.Code)
+		what = advice(answer.Code, pc)
 	}
 	return fmt.Errorf("config: OpenDB: PostgreSQL at %s:%d, database %q, %s: %w", pc.Host, pc.Port, pc.Database, what, err)
 }
 
 // advice is for the SQLSTATE with which the server, or a pooler before it, refused the connection (PostgreSQL, Appendix A).
-func advice(code string) string {
+func advice(code string, pc *pgx.ConnConfig) string {
+	role, database := pgx.Identifier{pc.User}.Sanitize(), pgx.Identifier{pc.Database}.Sanitize()
 	switch {
 	case code == pgsql.CodeProtocolViolation || code == pgsql.CodeUndefinedObject: // so do poolers, which know few parameters
 		return "refuses a parameter of the session. If it is a pooler of transactions, set ONCEBOX_POOLER=true. If it pools sessions, set " +
 			"ONCEBOX_IDLE_IN_TRANSACTION=-1, or have it ignore the parameter (PgBouncer: ignore_startup_parameters)"
-	case strings.HasPrefix(code, "28") || code == pgsql.CodeInvalidCatalogName:
-		return "refuses user, password or database: correct ONCEBOX_DATABASE_URL, or make what it names"
+	case code == pgsql.CodeInvalidCatalogName:
+		return "does not exist on this server: run CREATE DATABASE " + database + ", or correct ONCEBOX_DATABASE_URL"
+	case code == pgsql.CodeInsufficientPrivilege:
+		return "is closed to the role: run GRANT CONNECT ON DATABASE " + database + " TO " + role + ", or correct ONCEBOX_DATABASE_URL"
+	case strings.HasPrefix(code, "28"): // a role that does not exist is told as a wrong password, so that nobody finds names
+		return "refuses role or password: correct ONCEBOX_DATABASE_URL, or run CREATE ROLE " + role + " LOGIN PASSWORD '...' (ALTER ROLE if " +
+			"it exists); pg_hba.conf decides which hosts it may come from"
 	default:
 		return "refuses the connection"
 	}

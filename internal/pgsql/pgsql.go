@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -177,8 +178,10 @@ const (
 	CodeProtocolViolation    = "08P01"
 	CodeUndefinedObject      = "42704"
 	CodeInvalidCatalogName   = "3D000"
-	codeDuplicateStatement   = "42P05"
-	CodeInFailedTransaction  = "25P02"
+	// CodeInsufficientPrivilege is insufficient_privilege.
+	CodeInsufficientPrivilege = "42501"
+	codeDuplicateStatement    = "42P05"
+	CodeInFailedTransaction   = "25P02"
 )
 
 // Code returns the SQLSTATE of a server error, "" for any other error.
@@ -213,7 +216,29 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: oncebox's tables are missing: call migrations.Up (App.Migrate) first, or set the schema they are in", err)
 	case CodeInvalidStatementName, codeDuplicateStatement:
 		return fmt.Errorf("%w: %w", err, ErrPooler)
+	case CodeInsufficientPrivilege:
+		return fmt.Errorf("%w: have the owner of the tables run %s, with the role of the database's URL; "+
+			"the documentation of package migrations lists what each role needs", err, grant(err))
 	default:
 		return err
 	}
+}
+
+// denied is how PostgreSQL names what a role may not use, in English.
+var denied = regexp.MustCompile(`permission denied for (\w+) (\S+)`)
+
+// grant is the statement that gives a role the right that it lacks, as far as the error says which.
+func grant(err error) string {
+	rights := map[string]string{
+		"table": "SELECT, INSERT, UPDATE, DELETE ON", "view": "SELECT ON", "sequence": "USAGE, SELECT ON SEQUENCE", "function": "EXECUTE ON FUNCTION",
+		"schema": "USAGE ON SCHEMA",
+	}
+	var what []string
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+		what = denied.FindStringSubmatch(answer.Message)
+	}
+	if what == nil || rights[what[1]] == "" {
+		return "GRANT"
+	}
+	return "GRANT " + rights[what[1]] + " " + what[2] + " TO ..."
 }
