@@ -134,18 +134,6 @@ func TestHandlersHoldUpNoOtherWithoutABroker(t *testing.T) {
 	}
 }
 
-// A consumer that is added too late would never run, and says so.
-func TestConsumeAfterRun(t *testing.T) {
-	db := pgtest.Migrated(t)
-	app, err := oncebox.New(db.DB, memory.New(nil), quickConfig())
-	require.NoError(t, err)
-	h := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil })
-	app.Consume("order", "one", h)
-	run(t, app)
-	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
-	require.PanicsWithValue(t, `oncebox: inbox: Consume("order", "two"): the consumers run already: call it before Run`, func() { app.Consume("order", "two", h) })
-}
-
 // The signal that ends a process: what runs is finished and acknowledged, what waits is left to the next process.
 func TestSigtermDrains(t *testing.T) {
 	db := pgtest.Migrated(t)

@@ -4,12 +4,17 @@ import (
 	"context"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -66,4 +71,20 @@ func TestMistakesAtTheTables(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorContains(t, emit(db, pool), "TO ..., with the role of the database's URL; the documentation of package migrations lists what each role needs")
 	})
+}
+
+// A consumer that is added later would receive nothing.
+func TestConsumeAfterRun(t *testing.T) {
+	db := pgtest.Migrated(t)
+	app, err := oncebox.New(db.DB, memory.New(nil), quickConfig())
+	require.NoError(t, err)
+	handler := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil })
+	app.Consume("orders", "early", handler)
+	stop := run(t, app)
+	await.True(t, func() bool { return app.Projector.Progress().Running && app.Inbox.Health(time.Minute) == nil }, "relay and consumers run")
+	require.PanicsWithValue(t, `oncebox: inbox: Consume("orders", "late"): Run has begun, so nothing would be received: call it before Run`, func() {
+		app.Consume("orders", "late", handler)
+	})
+	stop()
+	app.Consume("orders", "late", handler) // for the next Run
 }

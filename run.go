@@ -106,8 +106,8 @@ func (a *App) start(ctx context.Context, group *errgroup.Group, part Part, after
 	case Consumers:
 		if len(a.Inbox.Subscriptions()) > 0 {
 			group.Go(func() error { return a.Inbox.RunParked(ctx) })
-			afterwards(func() error { return a.Inbox.Receive(ctx, a.subscriber()) })
 		}
+		afterwards(func() error { return a.Inbox.Receive(ctx, a.subscriber()) })
 	}
 }
 

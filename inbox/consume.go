@@ -61,7 +61,7 @@ func (i *Inbox) consume(topic, name string, opts []Option, wrap func(*settings, 
 	err := s.complete(topic, name)
 	i.mu.Lock()
 	if i.receiving {
-		err = errors.Join(err, errors.New("the consumers run already: call it before Run"))
+		err = errors.Join(err, errors.New("Run has begun, so nothing would be received: call it before Run"))
 	}
 	for _, c := range i.consuming {
 		if c.subscription.Topic == topic && c.subscription.Name == name {

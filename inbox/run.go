@@ -45,13 +45,15 @@ func (i *Inbox) SubscribeAll(ctx context.Context) error {
 	return i.Subscribe(ctx, list...)
 }
 
-// Receive is the part of [Inbox.Run] that receives from the broker.
+// Receive is the part of [Inbox.Run] that receives from the broker, until ctx is done.
 func (i *Inbox) Receive(ctx context.Context, broker messaging.Subscriber) error {
 	loops, err := i.loops(broker)
 	if err != nil {
 		return err
 	}
+	defer i.received()
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, l := range loops {
 		group.Go(func() error { return l.Run(ctx) })
 	}
@@ -76,6 +78,13 @@ func (i *Inbox) loops(broker messaging.Subscriber) (loops []*messaging.Loop, err
 		loops = append(loops, c.loop)
 	}
 	return loops, nil
+}
+
+// received notes that consumers can be added again.
+func (i *Inbox) received() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.receiving = false
 }
 
 // Pause stops the flow of messages to all consumers of that name in this process, until [Inbox.Resume]: for as long as
