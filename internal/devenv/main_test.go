@@ -112,8 +112,17 @@ func sharedCopy(t *testing.T) string {
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	require.NoError(t, os.Chmod(folder, 0o755))
 	path := filepath.Join(folder, "helper")
-	require.NoError(t, os.WriteFile(path, program, 0o755))
+	writeProgram(t, path, program)
 	return path
+}
+
+// writeProgram writes a file that is run at once. A process that is forked while the file is open has it open too until it runs its own
+// program, and Linux runs no file that is open for writing ("text file busy"): so none is forked meanwhile.
+func writeProgram(t *testing.T, path string, program []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	require.NoError(t, os.WriteFile(path, program, 0o755))
 }
 
 func requireGone(t *testing.T, pid int, folder string) {

@@ -47,7 +47,7 @@ func TestMissingToolIsInstalledByRoot(t *testing.T) {
 	// An apt-get that has the second package only.
 	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\ncase $* in *first*) exit 1;; esac\n", said)
 	programs := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(programs, "apt-get"), []byte(script), 0o755))
+	writeProgram(t, filepath.Join(programs, "apt-get"), []byte(script))
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 
 	err = install(t.Context(), w, opts, "a tool", []string{"first", "second"})
@@ -71,6 +71,6 @@ func fakeJava(t *testing.T, version string) string {
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(home, "bin"), 0o755))
 	script := fmt.Sprintf("#!/bin/sh\necho '%s' >&2\n", version)
-	require.NoError(t, os.WriteFile(filepath.Join(home, "bin", "java"), []byte(script), 0o755))
+	writeProgram(t, filepath.Join(home, "bin", "java"), []byte(script))
 	return home
 }
