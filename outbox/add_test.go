@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/uptrace/bun"
+
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/migrations"
@@ -50,17 +52,23 @@ func TestAddRefusesWhatCannotBeCarried(t *testing.T) {
 			require.NoError(t, tx.Rollback())
 		})
 	}
-	_, err := f.Add(t.Context(), f.db.DB, "a/b", nil)
+	_, err := pgtest.Add(t.Context(), f.db.DB, f, "a/b", nil)
 	require.ErrorContains(t, err, "Topic")
-	_, err = f.Add(t.Context(), nil, "order", nil)
-	require.ErrorContains(t, err, "pass the handle that bun gave you")
+	for what, add := range map[string]func() (string, error){
+		"bun": func() (string, error) { return f.Add(t.Context(), bun.Tx{}, "order", nil) },
+		"sql": func() (string, error) { return f.AddSQL(t.Context(), nil, "order", nil) },
+		"pgx": func() (string, error) { return f.AddPgx(t.Context(), nil, "order", nil) },
+	} {
+		_, err := add()
+		require.ErrorContains(t, err, "the transaction is nil", what)
+	}
 }
 
 func TestAddKeepsEveryField(t *testing.T) {
 	f := newFixture(t, nil)
 	ctx := event.WithMetadata(event.WithTenant(t.Context(), "acme"), event.Metadata{"correlation_id": "c-1", "quote\"": "\\u0000'"})
 	at := testTime.Add(time.Hour)
-	id, err := f.Add(ctx, f.db.DB, "order", []byte{0, 1, 0xff}, event.WithType("order.placed"), event.WithSchema("schema-7", 3),
+	id, err := pgtest.Add(ctx, f.db.DB, f, "order", []byte{0, 1, 0xff}, event.WithType("order.placed"), event.WithSchema("schema-7", 3),
 		event.WithAggregate("order", "ä'\\u0000\"", 7), event.WithRoutingKey("route"), event.WithContentType("application/x-bytes"),
 		event.WithExpiry(at.Add(1000*time.Hour)), event.WithMaxAttempts(9))
 	require.NoError(t, err)
@@ -85,7 +93,7 @@ func TestAddKeepsEveryField(t *testing.T) {
 func TestMissingTablesNameTheCall(t *testing.T) {
 	db := pgtest.Open(t)
 	store := outbox.NewStore(db.DB, &outbox.Config{Source: "test"})
-	_, err := store.Add(t.Context(), db.DB, "order", nil)
+	_, err := pgtest.Add(t.Context(), db.DB, store, "order", nil)
 	require.ErrorContains(t, err, "migrations.Up")
 	require.ErrorContains(t, store.Ping(t.Context()), "migrations.Up")
 }
@@ -100,7 +108,7 @@ func TestASchemaOfItsOwn(t *testing.T) {
 	require.NoError(t, migrations.Up(t.Context(), db.DB, &migrations.Config{Schema: schema}))
 	for _, pooler := range []bool{false, true} {
 		store := outbox.NewStore(db.DB, &outbox.Config{Source: "test", Schema: schema, Pooler: pooler})
-		_, err := store.Add(t.Context(), db.DB, "order", nil)
+		_, err := pgtest.Add(t.Context(), db.DB, store, "order", nil)
 		require.NoError(t, err)
 		require.NoError(t, store.Clean(t.Context()))
 	}

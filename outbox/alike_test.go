@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/uptrace/bun"
+
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -46,7 +48,7 @@ func TestFlushKeepsWhatDiffers(t *testing.T) {
 					})
 				}
 				change(&evs[n-1])
-				require.NoError(t, f.Flush(t.Context(), f.db.DB, evs))
+				f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
 				stored := map[string]outbox.Row{}
 				for _, row := range f.fetch() {
 					stored[row.ID] = row
@@ -85,7 +87,7 @@ func TestFlushKeepsWhatDiffersWithinALane(t *testing.T) {
 					}
 					change(&evs[n], fmt.Sprint((i+1)*(2*n+1)))
 				}
-				require.NoError(t, f.Flush(t.Context(), f.db.DB, evs))
+				f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
 				var tenants, kinds, ids []string
 				var lanes []int16
 				require.NoError(t, f.db.NewRaw("SELECT tenant_id, aggregate_type, aggregate_id, lane FROM outbox ORDER BY seq").

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -22,7 +23,7 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 				cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
 			}
 			for i := range 200 {
-				_, err := f.Add(t.Context(), f.db.DB, "order", bytes.Repeat([]byte{byte(i)}, each), event.WithAggregate("order", fmt.Sprint("k", i%20), 1))
+				_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", bytes.Repeat([]byte{byte(i)}, each), event.WithAggregate("order", fmt.Sprint("k", i%20), 1))
 				require.NoError(t, err)
 			}
 			for left := 200; left > 0; {
@@ -59,7 +60,7 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 func TestLargeRowsOfAllLanesHaveTheirTurn(t *testing.T) {
 	f := newFixture(t, nil)
 	for i := range 400 {
-		_, err := f.Add(t.Context(), f.db.DB, "order", make([]byte, 500), event.WithAggregate("order", fmt.Sprint("k", i), 1))
+		_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", make([]byte, 500), event.WithAggregate("order", fmt.Sprint("k", i), 1))
 		require.NoError(t, err)
 	}
 	var cursors []outbox.Cursor

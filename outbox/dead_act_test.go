@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -206,7 +207,7 @@ func TestDeadLetterOfAnotherTenant(t *testing.T) {
 func TestUnorderedRowsAreReplayed(t *testing.T) {
 	f := newFixture(t, nil)
 	for range 3 {
-		_, err := f.Add(t.Context(), f.db.DB, "order", []byte("x"), event.WithType("u"))
+		_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", []byte("x"), event.WithType("u"))
 		require.NoError(t, err)
 	}
 	f.kill(map[string]string{"u": "no"})

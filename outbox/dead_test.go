@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -61,7 +62,7 @@ func TestDeadLettersAreFilteredAndPaged(t *testing.T) {
 	errs := map[string]string{}
 	for i := range 12 {
 		name := fmt.Sprintf("t%02d", i)
-		_, err := f.Add(t.Context(), f.db.DB, []string{"order", "invoice"}[i%2], []byte("x"), event.WithType(name),
+		_, err := pgtest.Add(t.Context(), f.db.DB, f, []string{"order", "invoice"}[i%2], []byte("x"), event.WithType(name),
 			event.WithAggregate("order", name, 1), event.WithTenantID([]string{"acme", "globex", "initech"}[i%3]))
 		require.NoError(t, err)
 		errs[name] = fmt.Sprintf("refused: code %d", i/4)

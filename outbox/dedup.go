@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/uptrace/bun"
-
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -37,14 +34,9 @@ type dedupKey struct{ tenant, key string }
 
 // dedupe returns the events that are to be stored: those whose key nobody used before, and those without a key. Each of
 // the others gets the id of the event that it repeats. xid is that of the transaction, "" if there was nothing to ask.
-func (s *Store) dedupe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (kept []event.Envelope, xid string, err error) {
+func (s *Store) dedupe(ctx context.Context, h handle, evs []event.Envelope) (kept []event.Envelope, xid string, err error) {
 	if !slices.ContainsFunc(evs, func(e event.Envelope) bool { return e.Delivery.DedupKey != "" }) {
 		return evs, "", nil
-	}
-	switch tx.(type) {
-	case bun.Tx, *bun.Tx:
-	default: // the key would be taken even if the event is then not stored
-		return nil, "", fmt.Errorf("outbox: an event with a dedup key needs a transaction, and a %T may be none: begin one and pass the bun.Tx", tx)
 	}
 	first := map[dedupKey]string{} // event by key
 	var tenants, keys, ids []string
@@ -56,10 +48,17 @@ func (s *Store) dedupe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (k
 		}
 	}
 	repeated := map[dedupKey]bool{}
-	rows, err := s.sql.Query(ctx, tx, takeKeys, tenants, keys, ids)
-	if err == nil {
-		xid, err = scanKeys(rows, first, repeated)
-	}
+	// Each row is the first event of a key, and whether it was there already.
+	err = h.query(ctx, takeKeys, []any{tenants, keys, ids}, func(scan func(...any) error) error {
+		var key dedupKey
+		var id string
+		var again bool
+		if err := scan(&xid, &key.tenant, &key.key, &id, &again); err != nil {
+			return err
+		}
+		first[key], repeated[key] = id, again
+		return nil
+	})
 	if err != nil {
 		return nil, "", wrap(fmt.Sprintf("take %d dedup keys", len(keys)), err)
 	}
@@ -76,21 +75,6 @@ func (s *Store) dedupe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (k
 		}
 	}
 	return kept, xid, nil
-}
-
-// scanKeys reads what takeKeys returns: the first event of each key, and whether it was there already.
-func scanKeys(rows *pgsql.Rows, first map[dedupKey]string, repeated map[dedupKey]bool) (xid string, err error) {
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var key dedupKey
-		var id string
-		var again bool
-		if err := rows.Scan(&xid, &key.tenant, &key.key, &id, &again); err != nil {
-			return "", err
-		}
-		first[key], repeated[key] = id, again
-	}
-	return xid, rows.Err()
 }
 
 // expireKeys forgets the dedup keys that are older than [Config.DedupRetention].

@@ -47,7 +47,7 @@ func TestDedupKeyWithinOneFlush(t *testing.T) {
 		}
 	}
 	evs := []event.Envelope{envelope("first", "k"), envelope("plain", ""), envelope("second", "k")}
-	require.ErrorContains(t, f.Flush(t.Context(), f.db.DB, evs), "needs a transaction")
+	require.ErrorContains(t, f.Flush(t.Context(), f.db.DB, evs), "a *bun.DB may be none")
 	f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
 	require.Equal(t, map[string]string{"first": "NEW/0", "plain": "NEW/0"}, f.statuses())
 	require.Equal(t, evs[0].ID, evs[2].ID)

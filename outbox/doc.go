@@ -3,7 +3,10 @@
 //
 // A [Store] is a sink of the unit of work (see package uow), or is called by hand within any transaction:
 //
-//	id, err := store.Add(ctx, tx, "order", OrderPlaced{...})
+//	id, err := store.AddSQL(ctx, tx, "order", OrderPlaced{...}) // tx is a *sql.Tx
+//
+// [Store.AddSQL] takes a transaction of database/sql, [Store.AddPgx] one of pgx, [Store.Add] one of bun. They are alike in all else.
+// None of them takes a pool: an event that is committed by itself may announce what is then rolled back.
 //
 // # How rows live
 //

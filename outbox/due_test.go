@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -19,7 +20,7 @@ func TestDueRowsAreBoundedInBytes(t *testing.T) {
 	const rows, each = 5, 1000
 	for i := range rows {
 		for range 2 { // the second one follows the first
-			_, err := f.Add(t.Context(), f.db.DB, "order", bytes.Repeat([]byte("x"), each), event.WithAggregate("order", fmt.Sprint("k", i), 1))
+			_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", bytes.Repeat([]byte("x"), each), event.WithAggregate("order", fmt.Sprint("k", i), 1))
 			require.NoError(t, err)
 		}
 	}

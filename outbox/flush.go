@@ -20,7 +20,11 @@ const columns = `seq, id, occurred_at, created_at, not_before, expires_at, aggre
 
 // FlushBatch adds to b the statement of [Store.Flush]. It is the BatchSink of package uow.
 func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
-	n, statement, args, _, err := s.statement(ctx, tx, evs)
+	h, err := s.within(tx)
+	if err != nil {
+		return err
+	}
+	n, statement, args, _, err := s.statement(ctx, h, evs)
 	if err != nil || n == 0 {
 		return err
 	}
@@ -36,12 +40,12 @@ func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []
 
 // statement returns what stores the n events of evs that repeat no other, and the id of the transaction if it was asked for
 // on the way.
-func (s *Store) statement(ctx context.Context, tx bun.IDB, evs []event.Envelope) (n int, text string, args []any, xid string, err error) {
-	l, err := s.loadLayout(ctx, tx)
+func (s *Store) statement(ctx context.Context, h handle, evs []event.Envelope) (n int, text string, args []any, xid string, err error) {
+	l, err := s.loadLayout(ctx, h)
 	if err != nil {
 		return 0, "", nil, "", err
 	}
-	fresh, xid, err := s.dedupe(ctx, tx, evs)
+	fresh, xid, err := s.dedupe(ctx, h, evs)
 	if err != nil || len(fresh) == 0 {
 		return 0, "", nil, xid, err
 	}
@@ -49,7 +53,7 @@ func (s *Store) statement(ctx context.Context, tx bun.IDB, evs []event.Envelope)
 	return len(fresh), text, args, xid, err
 }
 
-// Flush stores evs through tx and fills in their Sequence. It is the Sink of package uow. An event that repeats another
+// Flush stores evs through tx, a bun.Tx, and fills in their Sequence. It is the Sink of package uow. An event that repeats another
 // one's [event.Delivery.DedupKey] is not stored: it gets that one's ID, and its Sequence stays 0.
 func (s *Store) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
 	_, err := s.FlushProbe(ctx, tx, evs)
@@ -58,15 +62,23 @@ func (s *Store) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) err
 
 // FlushProbe is [Store.Flush], and returns the id of the transaction.
 func (s *Store) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (xid string, err error) {
+	h, err := s.within(tx)
+	if err != nil {
+		return "", err
+	}
+	return s.flush(ctx, h, evs)
+}
+
+func (s *Store) flush(ctx context.Context, h handle, evs []event.Envelope) (xid string, err error) {
 	if len(evs) == 0 {
 		return "", nil
 	}
-	n, statement, args, xid, err := s.statement(ctx, tx, evs)
+	n, statement, args, xid, err := s.statement(ctx, h, evs)
 	if err != nil || n == 0 {
 		return xid, err
 	}
 	var stored string
-	if err := s.sql.QueryRow(ctx, tx, statement, args, &xid, &stored); err != nil {
+	if err := h.queryRow(ctx, statement, args, &xid, &stored); err != nil {
 		return "", wrap(fmt.Sprintf("insert %d events", n), err)
 	}
 	return xid, number(evs, stored)

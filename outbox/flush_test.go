@@ -6,7 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/uptrace/bun"
+
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
 // Every way to store a number of events keeps them in their order, and says where they are.
@@ -20,7 +23,7 @@ func TestFlushOfManyEvents(t *testing.T) {
 				AggregateVersion: int64(i + 1), OccurredAt: testTime, ContentType: "text/plain",
 			})
 		}
-		require.NoError(t, f.Flush(t.Context(), f.db.DB, evs))
+		f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), tx, evs)) })
 		for i := range evs {
 			require.NotZero(t, evs[i].Sequence)
 			require.True(t, i == 0 || evs[i-1].Sequence < evs[i].Sequence, "event %d of %d", i, n)
@@ -38,8 +41,8 @@ func TestFlushNoticesRowsThatWereDropped(t *testing.T) {
 			IF NEW.topic = 'dropped' THEN RETURN NULL; END IF; RETURN NEW; END $f$;
 		CREATE TRIGGER drop_row BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION drop_row()`)
 	require.NoError(t, err)
-	_, err = f.Add(t.Context(), f.db.DB, "dropped", []byte("x"))
+	_, err = pgtest.Add(t.Context(), f.db.DB, f, "dropped", []byte("x"))
 	require.ErrorContains(t, err, "outbox: of 1 events were stored 0")
-	_, err = f.Add(t.Context(), f.db.DB, "kept", []byte("x"))
+	_, err = pgtest.Add(t.Context(), f.db.DB, f, "kept", []byte("x"))
 	require.NoError(t, err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -46,7 +47,7 @@ func TestManyHeldRowsAreGivenUp(t *testing.T) {
 	f.add("dead", "dead2")
 	f.add("abandoned", "abandoned2")
 	for f.count("outbox WHERE ordering_key IS NULL") == 0 { // its lane is that of a random id
-		_, err := f.Add(t.Context(), f.db.DB, "order", []byte("x"))
+		_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", []byte("x"))
 		require.NoError(t, err)
 		f.exec("DELETE FROM outbox WHERE ordering_key IS NULL AND lane = (SELECT lane FROM outbox WHERE event_type = 'changed1')")
 	}

@@ -7,8 +7,6 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"github.com/uptrace/bun"
-
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -34,14 +32,14 @@ type layout struct {
 const selectLayout = `
 SELECT lanes, hash_version, lock_space, has_sequence_privilege('{schema}.outbox_moves', 'USAGE, SELECT') FROM {schema}.outbox_layout`
 
-func (s *Store) loadLayout(ctx context.Context, db bun.IDB) (*layout, error) {
+func (s *Store) loadLayout(ctx context.Context, h handle) (*layout, error) {
 	if l := s.layout.Load(); l != nil {
 		return l, nil
 	}
 	var l layout
 	var version int
 	var seesMoves bool
-	if err := s.sql.QueryRow(ctx, db, selectLayout, nil, &l.lanes, &version, &l.lockSpace, &seesMoves); err != nil {
+	if err := h.queryRow(ctx, selectLayout, nil, &l.lanes, &version, &l.lockSpace, &seesMoves); err != nil {
 		return nil, fmt.Errorf("outbox: read outbox_layout: %w", pgsql.Explain(err))
 	}
 	if !seesMoves {

@@ -50,7 +50,7 @@ FROM passed WHERE l.lane = passed.lane`
 // reconcileLanes enters the lanes of every group that has tenants, and those that rows are in, and ends what a wrong clock
 // would make last.
 func (s *Store) reconcileLanes(ctx context.Context, found *Reconciled) error {
-	l, err := s.loadLayout(ctx, s.db)
+	l, err := s.loadLayout(ctx, bunHandle{s.sql, s.db})
 	if err != nil {
 		return err
 	}

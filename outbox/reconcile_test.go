@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -47,7 +48,7 @@ func (f *fixture) refuse() {
 
 func (f *fixture) addUnordered(name string, opts ...event.AddOption) {
 	f.t.Helper()
-	_, err := f.Add(f.t.Context(), f.db.DB, "order", []byte(name), append(opts, event.WithType(name))...)
+	_, err := pgtest.Add(f.t.Context(), f.db.DB, f, "order", []byte(name), append(opts, event.WithType(name))...)
 	require.NoError(f.t, err)
 }
 

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -57,24 +56,6 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 	return s
 }
 
-// Add stores one event in the caller's own transaction and returns its id, or that of the earlier one that it repeats by
-// [event.WithDedupKey]. payload may be an [event.Event], json.RawMessage, []byte, or anything that can be encoded as JSON.
-// Call [Store.Wake] after the transaction's COMMIT to have it published at once.
-//
-// Add once per transaction, or with one ordering key only: the locks of several calls are not sorted as those of one
-// flush are, so that two transactions could deadlock.
-func (s *Store) Add(ctx context.Context, tx bun.IDB, topic string, payload any, opts ...event.AddOption) (id string, err error) {
-	env, err := s.maker.Payload(ctx, topic, payload, opts)
-	if err != nil {
-		return "", fmt.Errorf("outbox: Add: %w", err)
-	}
-	evs := []event.Envelope{env}
-	if err := s.Flush(ctx, tx, evs); err != nil {
-		return "", err
-	}
-	return evs[0].ID, nil
-}
-
 // Committed is to be called after the COMMIT of what was flushed: [Store.Wake], and the next flush of these tenants is a
 // little cheaper. It is the CommitSink of package uow.
 func (s *Store) Committed(_ context.Context, evs []event.Envelope) {
@@ -113,6 +94,6 @@ func (s *Store) OnWake(fn func()) (forget func()) {
 
 // Ping checks that the tables are there and that this build can use them.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.loadLayout(ctx, s.db)
+	_, err := s.loadLayout(ctx, bunHandle{s.sql, s.db})
 	return err
 }

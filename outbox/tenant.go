@@ -66,7 +66,7 @@ const moveBound = time.Second
 // moment, when few events of anybody wait: they are searched for the tenant's.
 func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by By) error {
 	what := fmt.Sprintf("outbox: move tenant %q to group %d", tenant, group)
-	l, err := s.loadLayout(ctx, s.db)
+	l, err := s.loadLayout(ctx, bunHandle{s.sql, s.db})
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}

@@ -42,7 +42,7 @@ func (f *fixture) flush(tenant string, n int) {
 			Topic: "order", Source: "test", OccurredAt: time.Now(), ContentType: "text/plain",
 		}
 	}
-	require.NoError(f.t, f.Flush(f.t.Context(), f.db.DB, evs))
+	f.commit(func(tx bun.Tx) { require.NoError(f.t, f.Flush(f.t.Context(), tx, evs)) })
 }
 
 // move moves a tenant of which nothing is unpublished. That fails if it takes a second because the machine stands still.

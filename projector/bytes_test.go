@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -41,7 +42,7 @@ func TestPublicationIsBoundedInBytes(t *testing.T) {
 			var committed []string
 			add := func(topic string, n int) {
 				for i := range n {
-					id, err := f.store.Add(t.Context(), f.db.DB, topic, bytes.Repeat([]byte("x"), each),
+					id, err := pgtest.Add(t.Context(), f.db.DB, f.store, topic, bytes.Repeat([]byte("x"), each),
 						event.WithAggregate("order", fmt.Sprint("k", i%30), 1), event.WithOrderingKey(fmt.Sprint(topic, i%30)), event.WithType(topic))
 					require.NoError(t, err)
 					committed = append(committed, id)

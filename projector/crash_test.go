@@ -74,7 +74,7 @@ func TestServerThatCrashesForgetsSettles(t *testing.T) {
 		require.NoError(t, server.Restart(t.Context()))
 
 		f.eventually("the server takes events", func() bool { // connections of before are closed when they are used
-			id, err := f.store.Add(t.Context(), f.db.DB, "order", []byte("x"), event.WithAggregate("order", "k0", 1), event.WithType("later"))
+			id, err := pgtest.Add(t.Context(), f.db.DB, f.store, "order", []byte("x"), event.WithAggregate("order", "k0", 1), event.WithType("later"))
 			committed = append(committed, id)
 			if err != nil {
 				committed = committed[:len(committed)-1]

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -44,7 +45,7 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 				}
 				return nil
 			}
-			_, err := f.store.Add(f.t.Context(), f.db.DB, "hangs", []byte("x"), event.WithAggregate("order", "b", 1), event.WithType("hangs"))
+			_, err := pgtest.Add(f.t.Context(), f.db.DB, f.store, "hangs", []byte("x"), event.WithAggregate("order", "b", 1), event.WithType("hangs"))
 			require.NoError(f.t, err)
 		}},
 		"probe of a held row": {"a(held_lane, held_seq)", func(f *fixture) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 )
@@ -71,7 +72,7 @@ func TestACommitOfAnotherProcessIsPublishedWithoutAPoll(t *testing.T) {
 	other := f.another()
 	for i := range 20 {
 		name := fmt.Sprintf("e%d", i)
-		_, err := other.Add(t.Context(), f.db.Another(t), "order", []byte("1"), event.WithAggregate("order", name, 1), event.WithType(name))
+		_, err := pgtest.Add(t.Context(), f.db.Another(t), other, "order", []byte("1"), event.WithAggregate("order", name, 1), event.WithType(name))
 		require.NoError(t, err)
 		f.hears(other, name)
 	}

@@ -116,7 +116,7 @@ func (f *fixture) relay(pub messaging.Publisher, cfg projector.Config, stores ..
 func (f *fixture) add(key, name string, opts ...event.AddOption) string {
 	f.t.Helper()
 	opts = append([]event.AddOption{event.WithAggregate("order", key, 1), event.WithType(name)}, opts...)
-	id, err := f.store.Add(f.t.Context(), f.db.DB, "order", []byte(name), opts...)
+	id, err := pgtest.Add(f.t.Context(), f.db.DB, f.store, "order", []byte(name), opts...)
 	require.NoError(f.t, err)
 	return id
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -149,7 +150,7 @@ func (s *scribe) write(n int) error {
 func (s *scribe) add(key, name string, opts ...event.AddOption) error {
 	// A delayed event of an aggregate has an order of its own: here all are in that of the key.
 	opts = append(opts, event.WithAggregate("order", key, 1), event.WithOrderingKey(key), event.WithType(name))
-	if _, err := s.f.store.Add(context.Background(), s.f.db.DB, "order", []byte("x"), opts...); err != nil {
+	if _, err := pgtest.Add(context.Background(), s.f.db.DB, s.f.store, "order", []byte("x"), opts...); err != nil {
 		return err
 	}
 	s.committed.Add(1)

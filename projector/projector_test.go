@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
@@ -235,7 +236,7 @@ func TestPausedTopicIsNotOvertakenUnderItsKeys(t *testing.T) {
 		return nil
 	}
 	add := func(topic, name, key string) {
-		_, err := f.store.Add(t.Context(), f.db.DB, topic, []byte(name), event.WithType(name), event.WithAggregate("order", key, 1))
+		_, err := pgtest.Add(t.Context(), f.db.DB, f.store, topic, []byte(name), event.WithType(name), event.WithAggregate("order", key, 1))
 		require.NoError(t, err)
 	}
 	add("down", "a1", "a")

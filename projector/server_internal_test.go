@@ -33,7 +33,7 @@ func TestSearchEndsWhenTheServerIsAnother(t *testing.T) {
 	require.NoError(t, r.keep(t.Context()))
 	w := r.workers[0]
 	add := func() {
-		_, err := store.Add(t.Context(), db.DB, "order", []byte("x"), event.WithAggregate("order", "1", 1), event.WithType("e"))
+		_, err := pgtest.Add(t.Context(), db.DB, store, "order", []byte("x"), event.WithAggregate("order", "1", 1), event.WithType("e"))
 		require.NoError(t, err)
 	}
 	pass := func() {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -31,7 +32,7 @@ func TestOrderAcrossMovesOfATenant(t *testing.T) {
 		writers.Go(func() {
 			for ctx.Err() == nil {
 				written[n]++
-				_, err := f.store.Add(t.Context(), f.db.DB, "order", []byte("x"), event.WithTenantID("big"),
+				_, err := pgtest.Add(t.Context(), f.db.DB, f.store, "order", []byte("x"), event.WithTenantID("big"),
 					event.WithAggregate("order", fmt.Sprint("k", written[n]%3), 1), event.WithType("e"))
 				if err != nil {
 					t.Error(err)

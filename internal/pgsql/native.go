@@ -61,3 +61,22 @@ func (r *Runner) MayBeNative(ctx context.Context, db *bun.DB) (bool, error) {
 func (r *Runner) QueryNative(ctx context.Context, conn *pgx.Conn, constant string, args ...any) (pgx.Rows, error) {
 	return conn.Query(ctx, r.Text(constant), append([]any{pgx.QueryExecModeCacheStatement, binary}, args...)...)
 }
+
+// QueryPgx runs a statement that returns rows in a transaction of pgx.
+func (r *Runner) QueryPgx(ctx context.Context, tx pgx.Tx, constant string, args ...any) (pgx.Rows, error) {
+	return tx.Query(ctx, r.Text(constant), r.withPgxMode(args)...)
+}
+
+// QueryRowPgx runs a statement that returns one row in a transaction of pgx.
+func (r *Runner) QueryRowPgx(ctx context.Context, tx pgx.Tx, constant string, args ...any) pgx.Row {
+	return tx.QueryRow(ctx, r.Text(constant), r.withPgxMode(args)...)
+}
+
+// withPgxMode leaves it to a connection that is not ours how a statement is sent: its pool may stand behind a pooler that it knows of, or
+// keep no cache of statements. Behind a pooler that we know of nothing is prepared.
+func (r *Runner) withPgxMode(args []any) []any {
+	if r.mode == pgx.QueryExecModeExec {
+		return r.withMode(args)
+	}
+	return args
+}
