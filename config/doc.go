@@ -5,6 +5,9 @@
 //	db, err := config.OpenDB(ctx, cfg)
 //	app, err := oncebox.New(db, broker, cfg)
 //
+// A service that has a pool already, a *sql.DB or a *pgxpool.Pool, passes it to [UseDB] or [UsePool] in place of [OpenDB]. What they return is
+// given to the constructors, and need not be looked into: a unit of work hands out its transaction as *sql.Tx and as pgx.Tx too.
+//
 // A broker adapter is configured by the program that chooses it, so that nothing here links it:
 //
 //	var cfg pulsar.Config

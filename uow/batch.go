@@ -2,6 +2,7 @@ package uow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -109,6 +110,9 @@ func (r *root) commitBatch(ctx context.Context, batch *pgx.Batch, p proofs) erro
 		return err
 	})
 	cancel()
+	if errors.Is(err, pgsql.ErrNoTx) {
+		return fmt.Errorf("%w: %w", errNotOurs, err)
+	}
 	if open {
 		r.committing(false)
 		return fmt.Errorf("uow: flush: %w", pgsql.Explain(err))

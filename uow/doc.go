@@ -6,6 +6,9 @@
 //		return u.Save(ctx, order)
 //	})
 //
+// The statements of a unit are given to [Unit.SQL], a *sql.Tx, to [Unit.Pgx], a pgx.Tx, or to [Unit.DB], a bun.IDB: all three are the same
+// transaction. Code that has only a context, as the handlers of httpmw and inbox have, gets its unit by [FromContext].
+//
 // [Unit.Save] is for aggregates that are bun models: it stores them under an optimistic lock. What is stored in another
 // way is announced with [Unit.Track].
 //

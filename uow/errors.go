@@ -27,7 +27,9 @@ var (
 	// ErrStale means that an aggregate lived through a rollback: its state and its events belong to work that was undone.
 	ErrStale = errors.New("uow: the aggregate lived through a rollback: load it again inside the function")
 
-	errEnded        = errors.New("the unit has ended")
+	errEnded   = errors.New("the unit has ended")
+	errNotOurs = errors.New("uow: the function has ended the transaction itself, and what it wrote before may be committed without its events: " +
+		"leave COMMIT and ROLLBACK to the unit")
 	errClosed       = errors.New("uow: the connection is closed: a statement was cancelled, or it broke")
 	errOtherManager = errors.New("uow: the context carries a unit of another Manager on the same database, " +
 		"which this one would not be part of: use one Manager per database")

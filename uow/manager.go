@@ -110,7 +110,7 @@ func (u *level) end(ctx context.Context, work func() error) error {
 	if err == nil {
 		err = u.finish(ctx)
 	}
-	err = u.root.lost(u.root.swallowed(err))
+	err = u.root.taken(u.root.lost(u.root.swallowed(err)))
 	ended = outcome(err)
 	return err
 }

@@ -2,6 +2,7 @@ package uow
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -146,6 +147,14 @@ func (r *root) lost(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrConnectionLost, err)
+}
+
+// taken adds to the error of a unit whose function has ended the transaction itself what it must not do.
+func (r *root) taken(err error) error {
+	if r.closed || !errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNotOurs, err)
 }
 
 // alive tells whether the transaction has not failed and no rows are open, as far as the driver has been told. A connection that

@@ -2,6 +2,7 @@ package uow
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"reflect"
 	"slices"
@@ -54,8 +55,13 @@ type entry struct {
 	named bool
 }
 
-// DB returns the transaction. Use it for every statement of the unit, and leave COMMIT and ROLLBACK to the unit.
+// DB returns the transaction as one of bun. Use it, [Unit.SQL] or [Unit.Pgx] for every statement of the unit.
 func (u *Unit) DB() bun.IDB { return u.root.tx }
+
+// SQL returns the transaction as one of database/sql: for plain SQL, for the code that sqlc generates for database/sql, and for GORM, ent
+// and sqlx. Leave COMMIT and ROLLBACK to the unit: a unit whose function has ended the transaction fails, because its events were not
+// in it. Once the unit has ended, statements return [sql.ErrTxDone].
+func (u *Unit) SQL() *sql.Tx { return u.root.tx.Tx }
 
 // Track makes the unit emit what the aggregates have recorded by the time it ends. An aggregate that is tracked twice
 // is emitted once. Aggregates are emitted in the order in which they were tracked first. It panics when the unit has

@@ -44,6 +44,41 @@ func NativeConn(conn bun.Conn, fn func(*pgx.Conn) error) (ok bool, err error) {
 	return ok, err
 }
 
+// WithinTx is [NativeConn] for statements of callers in the transaction of database/sql that is open on c: a BEGIN that was put off is
+// sent first. The error is [ErrNoTx] if none is open. mode is what such a statement has to be sent with. pgx must know the types
+// of its parameters, or it takes []byte for bytea; bun's own statements have none, so the mode of the connection does without.
+func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) error) (ok bool, err error) {
+	rawErr := c.Raw(func(driver any) error {
+		var native *pgx.Conn
+		var mode []any
+		switch v := driver.(type) {
+		case *conn:
+			if err = v.begin(ctx); err != nil {
+				ok = true
+				return nil
+			}
+			native, mode = v.Conn(), []any{pgx.QueryExecModeCacheStatement}
+		case *watchedConn: // behind a pooler
+			native, mode = v.Conn(), []any{pgx.QueryExecModeDescribeExec}
+		case interface{ Conn() *pgx.Conn }:
+			native = v.Conn()
+		default:
+			return nil
+		}
+		ok = true
+		if !native.IsClosed() && native.PgConn().TxStatus() == 'I' {
+			err = ErrNoTx
+		} else {
+			err = fn(native, mode[:len(mode):len(mode)])
+		}
+		return nil // an error could make database/sql close the connection
+	})
+	if rawErr != nil {
+		return true, rawErr
+	}
+	return ok, err
+}
+
 // binary has pgx ask for the binary form of the types that it would rather read as text, or has to parse as text.
 var binary = pgx.QueryResultFormatsByOID{ //nolint:gochecknoglobals // a constant
 	pgtype.BoolOID: pgx.BinaryFormatCode, pgtype.ByteaOID: pgx.BinaryFormatCode, pgtype.UUIDOID: pgx.BinaryFormatCode,

@@ -29,7 +29,8 @@ const (
 	commitText             = "commit"
 )
 
-var errNoTx = errors.New("there is no open transaction on the connection")
+// ErrNoTx means that the transaction was ended behind the back of its owner.
+var ErrNoTx = errors.New("there is no open transaction on the connection")
 
 // Send is described at [Pipeline].
 func (c *conn) Send(ctx context.Context, b *pgx.Batch) error {
@@ -45,7 +46,7 @@ func (c *conn) SendCommit(ctx context.Context, b *pgx.Batch) (open bool, err err
 func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, err error) {
 	t := c.tx
 	if t == nil || t.ended {
-		return false, errNoTx
+		return false, ErrNoTx
 	}
 	if err := c.prepare(ctx, b); err != nil {
 		return c.open(), err

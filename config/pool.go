@@ -1,0 +1,67 @@
+package config
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// UseDB returns what the constructors of all packages take as their database, on a pool that the caller has opened and closes. Its driver
+// has to be pgx (github.com/jackc/pgx/v5/stdlib). It checks what [OpenDB] checks: that the database answers, and that it keeps
+// prepared statements unless cfg.Pooler.
+//
+// The pool stays as the caller has set it up. So cfg.IdleInTransaction, cfg.TCPUserTimeout and, as search_path, cfg.Schema have no effect on
+// its connections, a unit of work needs one or two round trips more, and it is not run again after an error that its function swallowed.
+// A projector and the consumers need connections of the same pool: give it 20 or more.
+func UseDB(ctx context.Context, pool *sql.DB, cfg Config) (*bun.DB, error) {
+	if pool == nil {
+		return nil, errors.New("config: UseDB: the pool is nil: open it with sql.Open(\"pgx\", url), or call OpenDB")
+	}
+	return use(ctx, "UseDB", pool, cfg)
+}
+
+// UsePool is [UseDB] for a pool of pgx. Both use the same connections, MaxConns together. The hooks of the pool are called as always. Close
+// what is returned, which leaves the pool open, and then the pool.
+func UsePool(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*bun.DB, error) {
+	if pool == nil {
+		return nil, errors.New("config: UsePool: the pool is nil: open it with pgxpool.New, or call OpenDB")
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	db.SetMaxOpenConns(int(pool.Config().MaxConns)) // so that database/sql counts what waits
+	used, err := use(ctx, "UsePool", db, cfg)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return used, nil
+}
+
+func use(ctx context.Context, call string, pool *sql.DB, cfg Config) (*bun.DB, error) {
+	db := bun.NewDB(pool, pgdialect.New())
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("config: %s: %w", call, err)
+	}
+	native, err := pgsql.NativeConn(conn, func(*pgx.Conn) error { return nil })
+	if err = errors.Join(err, conn.PingContext(ctx), conn.Close()); err != nil {
+		return nil, fmt.Errorf("config: %s: %w", call, err)
+	}
+	if !native {
+		return nil, fmt.Errorf("config: %s: the driver is %T, which is not pgx: open the pool with sql.Open(\"pgx\", url)", call, pool.Driver())
+	}
+	if cfg.Pooler {
+		return db, nil
+	}
+	if err := pgsql.CheckSession(ctx, db); err != nil {
+		return nil, fmt.Errorf("config: %s: %w", call, err)
+	}
+	return db, nil
+}
