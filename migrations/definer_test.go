@@ -24,6 +24,7 @@ func TestFunctionsWithTheOwnersRightsSearchPgCatalogOnly(t *testing.T) {
 			"inbox_drop_partition search_path=pg_catalog, pg_temp",
 			"inbox_empty_partition search_path=pg_catalog, pg_temp",
 			"inbox_make_partition search_path=pg_catalog, pg_temp",
+			"oncebox_add search_path=pg_catalog, pg_temp",
 			"outbox_drop_partition search_path=pg_catalog, pg_temp",
 			"outbox_first_lane search_path=pg_catalog, pg_temp",
 			"outbox_make_partition search_path=pg_catalog, pg_temp",
@@ -74,6 +75,7 @@ func TestPlantedFunctionsAreNotCalled(t *testing.T) {
 	require.True(t, scan[bool](t, caller, "SELECT inbox_empty_partition('2020-01-01'::date, '0'::interval, '1 min'::interval)"))
 	require.True(t, scan[bool](t, caller, "SELECT inbox_drop_partition('2020-01-01'::date, '1 min'::interval)"))
 	require.Zero(t, scan[int](t, caller, "SELECT outbox_first_lane('t'::text)"))
+	require.NotEmpty(t, scan[string](t, caller, "SELECT oncebox_add('order', '{}', 'e', 'order', 'a', 't', dedup_key => 'k', source => 's')::text"))
 }
 
 // The triggers of a table run with the rights of the role that writes to it, here the owner of ours.

@@ -35,13 +35,16 @@
 //	GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app;
 //	GRANT EXECUTE ON FUNCTION outbox_first_lane TO app;
 //
+//	-- a writer in another language, and a role whose statements fire a trigger that adds events
+//	GRANT EXECUTE ON FUNCTION oncebox_add TO other;
+//
 //	-- a service that relays, handles messages, keeps idempotency keys or cleans up
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay;
 //	GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves, inbox_seq TO relay;
 //	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition,
 //		inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay;
 //
-// Grant again after an update that brought tables or functions. The functions make and drop daily partitions with the
+// Grant again after an update that brought tables or functions. The functions add events, and make and drop daily partitions, with the
 // rights of the owner of the tables. Nobody but the owner may call them until it is granted. They act on the tables beside
 // them, whatever the caller's search_path, temporary tables and own functions are, and never drop what is younger than 24 hours.
 //

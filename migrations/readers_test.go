@@ -35,6 +35,9 @@ func TestEverythingThatIsMadeIsRead(t *testing.T) {
 	}))
 	require.Greater(t, len(kinds), 40)
 	for name, kind := range kinds {
+		if name == "oncebox_add" {
+			continue // it is for writers that are not ours
+		}
 		reader := regexp.MustCompile(`\{schema\}\.` + name + `\b`)
 		switch {
 		case strings.HasPrefix(name, "oncebox_"):

@@ -86,9 +86,12 @@ func TestFunctionsAreNotForEverybody(t *testing.T) {
 // The grants of the package documentation are enough, and are what a reader would copy.
 func TestDocumentedGrants(t *testing.T) {
 	opened := pgtest.Migrated(t)
+	other, otherDB := role(t, opened, "other")
 	app, appDB := role(t, opened, "app")
 	relay, relayDB := role(t, opened, "relay")
 	for _, grant := range []string{
+		"GRANT USAGE ON SCHEMA oncebox TO other",
+		"GRANT EXECUTE ON FUNCTION oncebox_add TO other",
 		"GRANT USAGE ON SCHEMA oncebox TO app", "GRANT USAGE ON SCHEMA oncebox TO relay",
 		"GRANT SELECT, INSERT ON outbox TO app",
 		"GRANT SELECT ON outbox_layout, oncebox_migrations TO app",
@@ -101,7 +104,7 @@ func TestDocumentedGrants(t *testing.T) {
 		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition,
 			inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay`,
 	} {
-		exec(t, opened, strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay).Replace(grant))
+		exec(t, opened, strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay, "TO other", "TO "+other).Replace(grant))
 	}
 	const insert = `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 		SELECT gen_random_uuid(), now(), CASE WHEN pg_sequence_last_value('outbox_moves') IS NULL THEN outbox_first_lane('t') END,
@@ -115,6 +118,11 @@ func TestDocumentedGrants(t *testing.T) {
 	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "a service that commits events cannot take them back")
 
 	require.EqualValues(t, 2, scan[int64](t, relayDB, insert))
+
+	const add = "SELECT oncebox_add('order', '{}', 'e', source => 's')::text"
+	require.NotEmpty(t, scan[string](t, otherDB, add), "with no right to any table")
+	_, err = appDB.ExecContext(t.Context(), add)
+	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "until it is granted")
 	for _, query := range append(partitionCalls,
 		"INSERT INTO outbox_sent SELECT *, now() FROM outbox", "DELETE FROM outbox", "SELECT last_value FROM outbox_seq",
 		"INSERT INTO inbox VALUES (gen_random_uuid(), 'c', 't', 's')", "DELETE FROM inbox_default",

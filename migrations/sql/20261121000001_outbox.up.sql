@@ -230,6 +230,157 @@ BEGIN
     RETURN coalesce(found, 0);
 END $f$;
 
+-- The hash that decides lane and lock of an ordering key, as two halves of 32 bits: FNV-1a with the finalizer of MurmurHash3, over the
+-- bytes of the key in UTF-8. It is the one of hash_version 1, which the Go writers have too, and never changes.
+CREATE FUNCTION outbox_hash(key text, OUT high bigint, OUT low bigint)
+LANGUAGE plpgsql IMMUTABLE STRICT AS $f$
+DECLARE
+    bytes CONSTANT bytea := convert_to(key, 'UTF8');
+    word CONSTANT bigint := 4294967296; -- 2^32
+    product bigint;
+    whole numeric;
+    factor numeric;
+BEGIN
+    high := 3421674724; -- 0xcbf29ce484222325
+    low := 2216829733;
+    FOR i IN 0 .. length(bytes) - 1 LOOP
+        low := low # get_byte(bytes, i);
+        product := low * 435; -- the prime is 2^40 + 435
+        high := (high * 435 + product / word + (low << 8)) % word;
+        low := product % word;
+    END LOOP;
+    FOREACH factor IN ARRAY ARRAY[18397679294719823053, 14181476777654086739] LOOP -- 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53
+        low := low # (high >> 1);
+        whole := (high::numeric * word + low) * factor;
+        low := mod(whole, word);
+        high := mod(div(whole, word), word);
+    END LOOP;
+    low := low # (high >> 1);
+END $f$;
+
+-- Adds an event within the caller's transaction, as outbox.Store.Add does, for writers in other languages and for triggers. It returns
+-- the event's id, or that of the earlier event that it repeats by its dedup_key. Pass what stands behind event_type by name:
+--
+--     SELECT oncebox_add('order', '{"total": 42}', 'order.placed', aggregate_type => 'order', aggregate_id => 'o-1', source => 'shop');
+--
+-- '' and NULL mean "not set". source names the service; without it the setting oncebox.source counts (ALTER ROLE shop SET
+-- oncebox.source = 'shop'). metadata is an object of strings. All checks are those of the Go writers; what they refuse fails with 22023.
+-- Whoever commits wakes nobody: the event leaves when a projector polls.
+--
+-- The caller needs EXECUTE on it and no right to any table. Add once per transaction, or with one ordering key only: two transactions
+-- that add to two keys in different orders can deadlock. Outside of a transaction the event is committed by itself.
+CREATE FUNCTION oncebox_add(topic text, payload jsonb, event_type text, aggregate_type text DEFAULT '', aggregate_id text DEFAULT '',
+    tenant_id text DEFAULT 'default', metadata jsonb DEFAULT '{}', aggregate_version bigint DEFAULT 0, ordering_key text DEFAULT '',
+    routing_key text DEFAULT '', dedup_key text DEFAULT '', not_before timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL,
+    max_attempts integer DEFAULT 0, source text DEFAULT '', schema_id text DEFAULT '', schema_version integer DEFAULT 1,
+    occurred_at timestamptz DEFAULT NULL, id uuid DEFAULT NULL, max_payload integer DEFAULT 1048576) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f$
+#variable_conflict use_column
+DECLARE
+    v_topic CONSTANT text := coalesce(oncebox_add.topic, '');
+    v_type CONSTANT text := coalesce(nullif(oncebox_add.event_type, ''), v_topic);
+    v_kind CONSTANT text := coalesce(oncebox_add.aggregate_type, '');
+    v_aggregate CONSTANT text := coalesce(oncebox_add.aggregate_id, '');
+    v_tenant CONSTANT text := coalesce(nullif(oncebox_add.tenant_id, ''), 'default');
+    v_key CONSTANT text := coalesce(oncebox_add.ordering_key, '');
+    v_routing CONSTANT text := coalesce(nullif(oncebox_add.routing_key, ''), nullif(v_key, ''), v_aggregate);
+    v_dedup CONSTANT text := coalesce(oncebox_add.dedup_key, '');
+    v_source CONSTANT text := coalesce(nullif(oncebox_add.source, ''), current_setting('oncebox.source', true), '');
+    v_metadata CONSTANT jsonb := coalesce(oncebox_add.metadata, '{}');
+    v_occurred CONSTANT timestamptz := coalesce(oncebox_add.occurred_at, clock_timestamp());
+    v_bytes CONSTANT bytea := convert_to(oncebox_add.payload::text, 'UTF8');
+    v_id uuid := oncebox_add.id;
+    ordering text;
+    bad text;
+    layout record;
+    hash record;
+    lane integer;
+    earlier record;
+BEGIN
+    SELECT v.field || ' ' || CASE
+            WHEN v.value = '' THEN 'is empty'
+            WHEN octet_length(convert_to(v.value, 'UTF8')) > 255 THEN 'has more than 255 bytes'
+            ELSE 'contains a control character' END INTO bad
+    FROM (VALUES ('topic', v_topic, true), ('event_type', v_type, true), ('source', v_source, true), ('tenant_id', v_tenant, true),
+            ('aggregate_type', v_kind, v_aggregate <> ''), ('aggregate_id', v_aggregate, v_kind <> ''), ('ordering_key', v_key, false),
+            ('routing_key', v_routing, false), ('dedup_key', v_dedup, false), ('schema_id', coalesce(oncebox_add.schema_id, ''), false)
+        ) v (field, value, required)
+    WHERE v.value = '' AND v.required OR octet_length(convert_to(v.value, 'UTF8')) > 255 OR v.value ~ '[\u0001-\u001f\u007f-\u009f]'
+    LIMIT 1;
+    bad := coalesce(bad, CASE
+        WHEN v_topic ~ '[/%]|\.\.' THEN 'topic must not contain "/", "%" or ".."'
+        WHEN v_key <> '' AND v_routing <> v_key THEN 'routing_key is another one than ordering_key: leave one of them out'
+        WHEN v_bytes IS NULL THEN 'payload is NULL'
+        WHEN max_payload >= 0 AND length(v_bytes) > max_payload THEN
+            'payload has ' || length(v_bytes) || ' bytes, and max_payload is ' || max_payload || ': store it elsewhere and send a reference'
+        WHEN jsonb_typeof(v_metadata) <> 'object' THEN 'metadata is not an object'
+        WHEN coalesce(oncebox_add.aggregate_version, 0) < 0 THEN 'aggregate_version is negative'
+        WHEN coalesce(oncebox_add.schema_version, 0) < 0 THEN 'schema_version is negative'
+        WHEN coalesce(oncebox_add.max_attempts, 0) NOT BETWEEN 0 AND 32767 THEN 'max_attempts is not from 0 to 32767' END);
+    IF bad IS NULL THEN
+        SELECT 'metadata: ' || CASE
+                WHEN m.value IS NULL OR jsonb_typeof(v_metadata -> m.key) <> 'string' THEN quote_literal(m.key) || ' is not a string'
+                ELSE 'the key ' || quote_literal(m.key) || ' is empty, longer than 255 bytes, or contains a control character' END INTO bad
+        FROM jsonb_each_text(v_metadata) m
+        WHERE jsonb_typeof(v_metadata -> m.key) <> 'string' OR m.key = '' OR octet_length(convert_to(m.key, 'UTF8')) > 255
+            OR m.key ~ '[\u0001-\u001f\u007f-\u009f]'
+        LIMIT 1;
+        SELECT coalesce(bad, 'metadata takes ' || sum(octet_length(m.key) + octet_length(m.value)) || ' bytes, at most 65536 are allowed') INTO bad
+        FROM jsonb_each_text(v_metadata) m HAVING bad IS NOT NULL OR sum(octet_length(m.key) + octet_length(m.value)) > 65536;
+        SELECT coalesce(bad, v.field || ' is not in the years from 1 to 9999') INTO bad
+        FROM (VALUES ('occurred_at', v_occurred), ('not_before', oncebox_add.not_before), ('expires_at', oncebox_add.expires_at)) v (field, at)
+        WHERE bad IS NOT NULL OR v.at < '0001-01-01 00:00:00Z' OR v.at >= '10000-01-01 00:00:00Z'
+        LIMIT 1;
+    END IF;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'oncebox_add: %', bad USING ERRCODE = '22023', HINT = CASE WHEN bad = 'source is empty' THEN
+            'Pass source => ''the name of this service'', or set oncebox.source for the role or the session.' ELSE '' END;
+    END IF;
+
+    -- As event.Envelope.OrderingKey: the parts are joined by "|", which is escaped within a part.
+    ordering := CASE
+        WHEN v_key <> '' THEN regexp_replace(v_tenant, '([\\|])', '\\\1', 'g') || '|' || regexp_replace(v_key, '([\\|])', '\\\1', 'g')
+        WHEN v_aggregate <> '' THEN regexp_replace(v_tenant, '([\\|])', '\\\1', 'g') || '|' || regexp_replace(v_kind, '([\\|])', '\\\1', 'g')
+            || '|' || regexp_replace(v_aggregate, '([\\|])', '\\\1', 'g') END;
+    v_id := coalesce(v_id, encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid);
+    SELECT * INTO STRICT layout FROM {schema}.outbox_layout;
+    IF layout.hash_version <> 1 THEN
+        RAISE EXCEPTION 'oncebox_add: the tables use hash version %, this function knows 1', layout.hash_version USING HINT = 'Call migrations.Up.';
+    END IF;
+
+    -- The order of all writers: dedup key, lock of the ordering key, number, tenant. The lock is held to the end of the transaction.
+    IF v_dedup <> '' THEN
+        INSERT INTO {schema}.outbox_dedup AS d (tenant_id, dedup_key, event_id) VALUES (v_tenant, v_dedup, v_id)
+        ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = d.repeats + 1
+        RETURNING event_id, repeats > 0 AS repeated INTO earlier;
+        IF earlier.repeated THEN
+            RETURN earlier.event_id;
+        END IF;
+    END IF;
+    hash := {schema}.outbox_hash(coalesce(ordering, v_id::text));
+    lane := hash.low & (layout.lanes - 1);
+    IF ordering IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock(layout.lock_space, (hash.high % 1024)::integer);
+    END IF;
+    IF pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL THEN
+        lane := lane + {schema}.outbox_first_lane(v_tenant);
+    END IF;
+    INSERT INTO {schema}.outbox (id, occurred_at, aggregate_version, schema_version, lane, tenant_id, topic, ordering_key, aggregate_type,
+        aggregate_id, event_type, source, routing_key, schema_id, dedup_key, event_metadata, payload, not_before, expires_at, max_attempts)
+    VALUES (v_id, v_occurred, coalesce(oncebox_add.aggregate_version, 0), greatest(oncebox_add.schema_version, 1), lane, v_tenant, v_topic,
+        ordering, v_kind, v_aggregate, v_type, v_source, nullif(v_routing, ''), nullif(oncebox_add.schema_id, ''), nullif(v_dedup, ''),
+        v_metadata::json, v_bytes, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'oncebox_add: the event was not stored: a trigger on outbox drops rows';
+    END IF;
+    INSERT INTO {schema}.outbox_tenant (tenant_id)
+    SELECT v_tenant WHERE NOT EXISTS (SELECT FROM {schema}.outbox_tenant t WHERE t.tenant_id = v_tenant)
+        AND (SELECT count(*) < 1000 FROM (SELECT FROM {schema}.outbox_tenant LIMIT 1000) entered)
+    ON CONFLICT DO NOTHING;
+    RETURN v_id;
+END $f$;
+
 -- Makes the child of one day. false: it was there already, or so many rows of the day lie in the DEFAULT child that they stay there
 -- until the retention removes them. wait is the lock_timeout, and the longest stall that waiting here can cause: while one session
 -- waits for a lock on a table, all others wait behind it. 55P03: try again.
@@ -293,6 +444,7 @@ BEGIN
     RETURN true;
 END $f$;
 $text$);
-REVOKE ALL ON FUNCTION outbox_first_lane(text), outbox_make_partition(date, interval), outbox_drop_partition(date, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION outbox_first_lane(text), outbox_hash(text), oncebox_add(text, jsonb, text, text, text, text, jsonb, bigint, text, text, text,
+    timestamptz, timestamptz, integer, text, text, integer, timestamptz, uuid, integer), outbox_make_partition(date, interval), outbox_drop_partition(date, interval) FROM PUBLIC;
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000001_outbox.up.sql');
