@@ -88,7 +88,7 @@ func (s *Store) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id 
 	if err != nil {
 		return fmt.Errorf("outbox: %s %q: %w", what, id, ErrTooLate)
 	}
-	l, err := s.loadLayout(ctx, tx)
+	l, err := s.loadLayout(ctx, bunHandle{s.sql, tx})
 	if err != nil {
 		return fmt.Errorf("outbox: %s %s: %w", what, id, err)
 	}

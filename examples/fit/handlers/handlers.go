@@ -1,0 +1,55 @@
+// Package handlers puts the Idempotency-Key middleware before HTTP handlers that were there before it.
+//
+// A handler has to do its work in the unit that the middleware puts into the request's context: what it does through a pool of its own
+// is committed by itself, and done again when the handler is run again.
+package handlers
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/oncebox/oncebox/examples/fit/plainsql"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// Middleware is what httpmw.Idempotency returns.
+type Middleware = func(http.Handler) http.Handler
+
+// NetHTTP is the application on net/http.
+func NetHTTP(once Middleware) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /accounts/{id}/deposits", once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		deposit(w, r, r.PathValue("id"))
+	})))
+	return mux
+}
+
+// Chi is the application on chi.
+func Chi(once Middleware) http.Handler {
+	router := chi.NewRouter()
+	router.With(once).Post("/accounts/{id}/deposits", func(w http.ResponseWriter, r *http.Request) {
+		deposit(w, r, chi.URLParam(r, "id"))
+	})
+	return router
+}
+
+// deposit takes the cents from the form. What answers 500 is rolled back, and run again on the client's next try.
+func deposit(w http.ResponseWriter, r *http.Request, account string) {
+	cents, err := strconv.ParseInt(r.FormValue("cents"), 10, 64)
+	if err != nil {
+		http.Error(w, "cents is no number", http.StatusUnprocessableEntity)
+		return
+	}
+	unit, ok := uow.FromContext(r.Context())
+	if !ok {
+		http.Error(w, "no unit of work: mount the middleware", http.StatusInternalServerError)
+		return
+	}
+	if err := plainsql.DepositIn(r.Context(), unit, account, cents); err != nil {
+		http.Error(w, "failed", http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+}
