@@ -1,5 +1,7 @@
 // Package httpmw joins HTTP handlers to the unit of work: middlewares of the form func(http.Handler) http.Handler, for
-// net/http, chi, and every router that takes them. Each can be used alone.
+// net/http, chi, and every router that takes them. Each can be used alone. A handler under [Idempotency] or [UnitOfWork] must do its work
+// in the transaction of the middleware: through uow.FromContext(r.Context()), units.Do or units.DB. What it does through a
+// pool of its own is committed by itself: it stays when the request is rolled back, and is done again when the handler is run again.
 //
 //   - [Idempotency] executes a request once, however often it is sent, and gives every retry the same answer
 //   - [UnitOfWork] runs a handler in a transaction
@@ -7,8 +9,9 @@
 //   - [Transport], for the client side, gives a handler's own requests keys that a re-run repeats
 //   - [Tenant] and [Metadata] put into the context what events are to carry
 //
-// A handler needs no change to run under them. What it does through units.Do, or through units.DB(r.Context()), becomes
-// part of the middleware's transaction: its rows, its events, its hooks after COMMIT. What a rule (uow.On) says against them
+// The unit that uow.FromContext returns is a *sql.Tx (Unit.SQL), a pgx.Tx (Unit.Pgx) and a bun.IDB (Unit.DB). What a handler does through
+// it or through units.Do is part of the middleware's transaction: its rows, its events, its hooks after COMMIT. Idempotency logs a
+// handler that answered below 400 and never asked for its unit, once for each route. What a rule (uow.On) says against them
 // comes back from its units.Do, for it to answer.
 //
 //	units, keys := uow.New(db, nil), idempotency.NewStore(nil)

@@ -111,6 +111,9 @@ type IdempotencyConfig struct {
 	// Challenge is the WWW-Authenticate of the 401 that answers a key without a principal (RFC 9110, section 11.6.1), unless a
 	// middleware further out has set one. Default: Bearer realm="api".
 	Challenge string
+	// WithoutUnit says that it is meant that handlers do nothing in the unit of work. Default: false, the first answer below 400 of a
+	// handler that has not used its unit is logged, once for each route. A handler with a Lease has no unit.
+	WithoutUnit bool
 	// Lease has the handler run without a transaction, for handlers that call outside. Default: nil, atomic mode.
 	Lease *LeaseConfig
 	// ProblemBase is what the types of problems begin with: a path, or the URL of a page about them. Default: "/problems/".

@@ -89,6 +89,7 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 		cause := u.Retryable()
 		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec.status)}
 	}
+	k.tellUnused(ctx, u, e, now.rec.status)
 	if err := k.addToken(ctx, u, now.rec); err != nil {
 		return err
 	}
@@ -109,6 +110,19 @@ func (k *keyed) addToken(ctx context.Context, u *uow.Unit, rec *recorder) error 
 		rec.sent.Set(k.cfg.TokenHeader, string(token))
 	}
 	return nil
+}
+
+// tellUnused logs a handler that says it has done its work, and cannot have done it in the unit.
+func (k *keyed) tellUnused(ctx context.Context, u *uow.Unit, e *exchange, status int) {
+	if k.cfg.WithoutUnit || u.Used() {
+		return
+	}
+	if _, told := k.unused.LoadOrStore(e.r.Method+" "+e.r.Pattern, true); told {
+		return
+	}
+	k.log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by itself, and "+
+		"done again when the handler is run again: use uow.FromContext(r.Context()), or set IdempotencyConfig.WithoutUnit if it has nothing to do there",
+		"method", e.r.Method, "route", e.r.Pattern, "status", status)
 }
 
 func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Response, error) {

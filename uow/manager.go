@@ -150,5 +150,9 @@ func (m *Manager) DB(ctx context.Context) bun.IDB {
 
 // unitFrom returns the innermost open unit of this manager's database.
 func (m *Manager) unitFrom(ctx context.Context) *level {
-	return find(ctx, func(u *level) bool { return u.root.manager.db.DB == m.db.DB })
+	l := find(ctx, func(u *level) bool { return u.root.manager.db.DB == m.db.DB })
+	if l != nil {
+		l.root.used.Store(true)
+	}
+	return l
 }

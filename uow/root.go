@@ -2,8 +2,10 @@ package uow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,6 +31,8 @@ type root struct {
 	token *Token
 	// flushed is what the sinks were given before the end, see Unit.Token. nil: nothing.
 	flushed *flushed
+	// used: a context was asked for the unit.
+	used atomic.Bool
 	// closed: COMMIT or ROLLBACK was sent.
 	closed bool
 
@@ -62,7 +66,7 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 	// A pooled connection is waited for as long as the caller likes.
 	conn, err := m.connection(ctx, o.ping)
 	if err != nil {
-		return nil, fmt.Errorf("uow: get a connection to the database: %w", err)
+		return nil, fmt.Errorf("uow: get a connection to the database: %w", m.exhausted(err))
 	}
 	session := sessionOf(ctx, conn)
 	if sharesDatabase(ctx, conn) {
@@ -104,6 +108,17 @@ func (m *Manager) connection(ctx context.Context, ping bool) (bun.Conn, error) {
 		conn, err = m.db.Conn(ctx)
 	}
 	return conn, err
+}
+
+// exhausted adds to an error why no connection came, if it is that all are in use. Code that takes a second connection of the pool while
+// its unit has one waits for units that may wait for the same.
+func (m *Manager) exhausted(err error) error {
+	s := m.db.Stats()
+	if !errors.Is(err, context.DeadlineExceeded) || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+		return err
+	}
+	return fmt.Errorf("%w: all %d connections of the pool are in use. Code that uses the pool within a unit of work takes a second one, and may "+
+		"wait for ever for others that do so too: use the unit there (uow.FromContext), or allow more (SetMaxOpenConns)", err, s.MaxOpenConnections)
 }
 
 func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {

@@ -138,8 +138,13 @@ func FromContext(ctx context.Context) (*Unit, bool) {
 	if l == nil {
 		return nil, false
 	}
+	l.root.used.Store(true)
 	return &Unit{level: l, ctx: ctx}, true
 }
+
+// Used tells whether a context was asked for the unit: by [FromContext], [Manager.DB], [Manager.Do] or [Manager.Begin]. Who runs the code of
+// others in a unit learns by it that they have done nothing in it.
+func (u *Unit) Used() bool { return u.root.used.Load() }
 
 // find returns the innermost open unit that fits. A goroutine or a hook that outlived its unit finds the one around it,
 // or none.
