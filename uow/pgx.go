@@ -70,7 +70,7 @@ func (t pgxTx) Exec(ctx context.Context, query string, args ...any) (tag pgconn.
 
 func (t pgxTx) Query(ctx context.Context, query string, args ...any) (rows pgx.Rows, err error) {
 	err = t.do(ctx, "Query", func(c *pgx.Conn, mode []any) (err error) {
-		rows, err = c.Query(ctx, query, append(mode, args...)...)
+		rows, err = c.Query(ctx, query, append(mode, args...)...) //nolint:sqlclosecheck // they are the caller's
 		return err
 	})
 	if rows == nil {
