@@ -47,6 +47,9 @@ func TestFunctionStoresAsAdd(t *testing.T) {
 			event.WithType("e"), event.WithTenantID(`a|c\me`), event.WithHeader("k", "v"), event.WithAggregate("order", "x|y", 7),
 			event.WithRoutingKey("route"), event.WithNotBefore(at), event.WithExpiry(at), event.WithMaxAttempts(9), event.WithSchema("schema-7", 3),
 		}},
+		"reminder": {"'order', '{\"n\": 1}', 'e', 'order', 'x', source => 'test', not_before => ?0", []event.AddOption{
+			event.WithType("e"), event.WithAggregate("order", "x", 0), event.WithNotBefore(at),
+		}},
 		"key": {`'order', '{"n": 1}', '', ordering_key => 'x|y', source => 'test', dedup_key => 'd'`, []event.AddOption{
 			event.WithOrderingKey("x|y"), event.WithDedupKey("d-go"),
 		}},
@@ -66,7 +69,8 @@ func TestFunctionStoresAsAdd(t *testing.T) {
 				})
 				// Unordered events have lanes of their own, and two events can neither have one id nor one dedup key.
 				require.NoError(t, f.db.NewRaw(`SELECT (to_jsonb(o) - 'seq' - 'id' - 'created_at' - 'occurred_at' - 'dedup_key' || CASE
-					WHEN ordering_key IS NULL THEN '{"lane": 0}' ELSE '{}' END::jsonb)::text FROM outbox o WHERE id = ?`, id).
+					WHEN ordering_key IS NULL THEN '{"lane": 0}' ELSE '{}' END::jsonb || CASE
+					WHEN routing_key = id::text THEN '{"routing_key": "its id"}' ELSE '{}' END::jsonb)::text FROM outbox o WHERE id = ?`, id).
 					Scan(t.Context(), &stored[i]))
 			}
 			require.JSONEq(t, stored[1], stored[0])

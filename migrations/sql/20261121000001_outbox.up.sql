@@ -284,6 +284,7 @@ DECLARE
     v_tenant CONSTANT text := coalesce(nullif(oncebox_add.tenant_id, ''), 'default');
     v_key CONSTANT text := coalesce(oncebox_add.ordering_key, '');
     v_routing CONSTANT text := coalesce(nullif(oncebox_add.routing_key, ''), nullif(v_key, ''), v_aggregate);
+    v_timed CONSTANT boolean := v_key = '' AND v_aggregate <> '' AND oncebox_add.not_before IS NOT NULL; -- in an order of its own
     v_dedup CONSTANT text := coalesce(oncebox_add.dedup_key, '');
     v_source CONSTANT text := coalesce(nullif(oncebox_add.source, ''), current_setting('oncebox.source', true), '');
     v_metadata CONSTANT jsonb := coalesce(oncebox_add.metadata, '{}');
@@ -340,7 +341,7 @@ BEGIN
     -- As event.Envelope.OrderingKey: the parts are joined by "|", which is escaped within a part.
     ordering := CASE
         WHEN v_key <> '' THEN regexp_replace(v_tenant, '([\\|])', '\\\1', 'g') || '|' || regexp_replace(v_key, '([\\|])', '\\\1', 'g')
-        WHEN v_aggregate <> '' THEN regexp_replace(v_tenant, '([\\|])', '\\\1', 'g') || '|' || regexp_replace(v_kind, '([\\|])', '\\\1', 'g')
+        WHEN v_aggregate <> '' AND NOT v_timed THEN regexp_replace(v_tenant, '([\\|])', '\\\1', 'g') || '|' || regexp_replace(v_kind, '([\\|])', '\\\1', 'g')
             || '|' || regexp_replace(v_aggregate, '([\\|])', '\\\1', 'g') END;
     v_id := coalesce(v_id, encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid);
@@ -369,7 +370,8 @@ BEGIN
     INSERT INTO {schema}.outbox (id, occurred_at, aggregate_version, schema_version, lane, tenant_id, topic, ordering_key, aggregate_type,
         aggregate_id, event_type, source, routing_key, schema_id, dedup_key, event_metadata, payload, not_before, expires_at, max_attempts)
     VALUES (v_id, v_occurred, coalesce(oncebox_add.aggregate_version, 0), greatest(oncebox_add.schema_version, 1), lane, v_tenant, v_topic,
-        ordering, v_kind, v_aggregate, v_type, v_source, nullif(v_routing, ''), nullif(oncebox_add.schema_id, ''), nullif(v_dedup, ''),
+        ordering, v_kind, v_aggregate, v_type, v_source,
+        CASE WHEN v_timed THEN coalesce(nullif(oncebox_add.routing_key, ''), v_id::text) ELSE nullif(v_routing, '') END, nullif(oncebox_add.schema_id, ''), nullif(v_dedup, ''),
         v_metadata::json, v_bytes, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'oncebox_add: the event was not stored: a trigger on outbox drops rows';
