@@ -78,14 +78,16 @@ func (a *App) declareIn(ctx context.Context, group *errgroup.Group, parts []Part
 		switch {
 		case err == nil:
 			close(declared)
+			return nil
 		case ctx.Err() != nil:
+			return nil //nolint:nilerr // told to stop, which is no failure
 		case slices.Contains(parts, Relay) || slices.Contains(parts, Consumers):
 			return fmt.Errorf("declare subscriptions: %w", err)
 		default:
 			// A process that only writes does not depend on the broker, and no relay publishes before it has declared.
 			a.log.WarnContext(ctx, "oncebox: subscriptions could not be declared, the relay will do it", "error", err)
+			return nil
 		}
-		return nil
 	})
 	return func(fn func() error) {
 		group.Go(func() error {

@@ -69,7 +69,8 @@ func TestMistakesAtTheTables(t *testing.T) {
 		require.ErrorContains(t, emit(db, pool), "have the owner of the tables run GRANT USAGE ON SCHEMA "+db.Schema+" TO ...")
 		_, err = db.Exec("GRANT USAGE ON SCHEMA " + db.Schema + " TO " + role)
 		require.NoError(t, err)
-		require.ErrorContains(t, emit(db, pool), "TO ..., with the role of the database's URL; the documentation of package migrations lists what each role needs")
+		require.ErrorContains(t, emit(db, pool), "TO ..., with the role of the database's URL; "+
+			"the documentation of package migrations lists what each role needs")
 	})
 }
 

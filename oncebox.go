@@ -72,8 +72,8 @@ type App struct {
 }
 
 // New wires an application. Without a broker (nil) the relay stores each event for each consumer of its topic, and
-// they are handled from the database, with the same guarantees. The database is not touched yet. Further sinks, an event store for example, take the events in the
-// same commit, after the outbox.
+// they are handled from the database, with the same guarantees. The database is not touched yet. Further sinks, an event store
+// for example, take the events in the same commit, after the outbox.
 func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App, error) {
 	if db == nil {
 		return nil, errors.New("oncebox: New: db is nil: open it with config.OpenDB")

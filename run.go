@@ -36,8 +36,8 @@ const (
 // subscription would miss.
 //
 // It returns an error at once when the tables are missing, a part is unknown, or a pooler that Config.Pooler does not know of loses
-// prepared statements, and when the broker refuses to make a subscription. It logs how the tables differ from what Migrate makes, each difference with the statement that mends
-// it, and goes on; to refuse such tables, call [migrations.Verify] before.
+// prepared statements, and when the broker refuses to make a subscription. It logs how the tables differ from what Migrate makes, each
+// difference with the statement that mends it, and goes on; to refuse such tables, call [migrations.Verify] before.
 func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if len(parts) == 0 {
 		parts = []Part{Relay, Consumers, Cleaner}

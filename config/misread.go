@@ -82,12 +82,12 @@ func inVariables(err error) error {
 // variables returns the variables of the fields of a struct and of those in it, by the names that errors give them: "uow: Config.Source".
 func variables(t reflect.Type, path, prefix string) map[string]string {
 	names := map[string]string{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	pkg, _, _ := strings.Cut(t.String(), ".")
+	for f := range t.Fields() {
 		at := path + "." + f.Name
 		switch name, tagged := f.Tag.Lookup("env"); {
 		case tagged:
-			names[t.String()[:strings.Index(t.String(), ".")]+": "+at] = prefix + name
+			names[pkg+": "+at] = prefix + name
 		case f.Type.Kind() == reflect.Struct:
 			if f.Type.PkgPath() != t.PkgPath() {
 				at = f.Type.Name()

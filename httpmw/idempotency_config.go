@@ -162,6 +162,12 @@ func (c *IdempotencyConfig) Validate() error {
 	if c.Methods != nil && len(c.Methods) == 0 {
 		errs = append(errs, errors.New("httpmw: IdempotencyConfig.Methods is empty, and nothing would be protected: name methods, or leave it nil"))
 	}
+	return errors.Join(errors.Join(errs...), c.validateNames())
+}
+
+// validateNames names methods and headers that cannot be used.
+func (c *IdempotencyConfig) validateNames() error {
+	var errs []error
 	for _, m := range c.Methods {
 		switch {
 		case m == "" || m != strings.ToUpper(m):

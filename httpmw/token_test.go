@@ -42,7 +42,7 @@ func TestTokenOfARequestThatAnnouncesNothing(t *testing.T) {
 		s.start(func(w http.ResponseWriter, r *http.Request) {
 			if status >= http.StatusBadRequest { // what is announced is dropped
 				_, err := s.insert(r.Context())
-				require.NoError(t, err)
+				noError(t, err)
 			}
 			w.WriteHeader(status)
 		})

@@ -79,11 +79,12 @@ func TestConsumeNamesWhatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := messaging.HandlerFunc(w.effect)
+	bulk := func(context.Context, []*messaging.Message) error { return nil }
 	require.NoError(t, w.box.Consume("order", "one", h))
 	for text, err := range map[string]error{
 		"there is such a consumer already": w.box.Consume("order", "one", h),
 		"the handler is nil":               w.box.Consume("order", "two", nil),
-		"cannot have a lease":              w.box.ConsumeBatch("order", "two", func(context.Context, []*messaging.Message) error { return nil }, inbox.Leased()),
+		"cannot have a lease":              w.box.ConsumeBatch("order", "two", bulk, inbox.Leased()),
 		"Concurrency is -2":                w.box.Consume("order", "two", h, inbox.Concurrency(-2)),
 		"RetryPolicy.MaxCrashes is -5":     w.box.Consume("order", "two", h, inbox.Retry(inbox.RetryPolicy{MaxCrashes: -5})),
 		"with the options that it has":     w.box.Consume("order", "sum", w.box.Projection("sum", h), inbox.StoreFirst()),
@@ -109,7 +110,8 @@ func TestParkedMessagesThatNobodyHandlesAreAnError(t *testing.T) {
 				another := w.hasty(nil)
 				another.Wrap("billing", fail)
 				runParked(t, another)
-				await.True(t, func() bool { return len(column[string](t, w.db.DB, "SELECT consumer FROM inbox_consumer")) == 1 }, "it is written down that it runs")
+				running := func() int { return len(column[string](t, w.db.DB, "SELECT consumer FROM inbox_consumer")) }
+				await.True(t, func() bool { return running() == 1 }, "it is written down that it runs")
 			}
 			h := box.Wrap("billing", fail)
 			require.NoError(t, h.Handle(t.Context(), ordered("1", "o1")))

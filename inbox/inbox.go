@@ -68,7 +68,8 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
-		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, stores: map[Subscription]messaging.BatchHandler{}, paused: map[string]bool{}, asked: map[string]time.Time{},
+		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, stores: map[Subscription]messaging.BatchHandler{},
+		paused: map[string]bool{}, asked: map[string]time.Time{},
 	}
 	i.sql = i.patient.Within(i.patience())
 	return i

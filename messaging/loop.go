@@ -83,7 +83,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
 			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
 		if backoff.Wait(ctx, pause) != nil {
-			return nil
+			return nil //nolint:nilerr // told to stop, which is no failure
 		}
 	}
 }

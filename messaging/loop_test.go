@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/messaging"
@@ -65,7 +64,9 @@ func loop(t *testing.T, s *shop, h messaging.Handler, cfg *messaging.ConsumerCon
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		assert.NoError(t, l.Run(ctx))
+		if err := l.Run(ctx); err != nil {
+			t.Error(err)
+		}
 	}()
 	synctest.Wait()
 	return l, func() {

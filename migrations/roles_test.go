@@ -104,7 +104,8 @@ func TestDocumentedGrants(t *testing.T) {
 		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition,
 			inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay`,
 	} {
-		exec(t, opened, strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay, "TO other", "TO "+other).Replace(grant))
+		names := strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay, "TO other", "TO "+other)
+		exec(t, opened, names.Replace(grant))
 	}
 	const insert = `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 		SELECT gen_random_uuid(), now(), CASE WHEN pg_sequence_last_value('outbox_moves') IS NULL THEN outbox_first_lane('t') END,

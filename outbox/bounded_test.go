@@ -23,7 +23,8 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 				cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
 			}
 			for i := range 200 {
-				_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", bytes.Repeat([]byte{byte(i)}, each), event.WithAggregate("order", fmt.Sprint("k", i%20), 1))
+				_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", bytes.Repeat([]byte{byte(i)}, each),
+					event.WithAggregate("order", fmt.Sprint("k", i%20), 1))
 				require.NoError(t, err)
 			}
 			for left := 200; left > 0; {

@@ -13,7 +13,7 @@ import (
 func TestBatchesFitIntoTheLease(t *testing.T) {
 	require.NoError(t, (*Config)(nil).Validate())
 	cfg := &Config{PublishTimeout: 6 * time.Second, Lease: 10 * time.Second, Renew: 3 * time.Second}
-	require.ErrorContains(t, cfg.Validate(), "PublishTimeout (6s) + 1s must be less than Lease - Renew (7s)")
+	require.ErrorContains(t, cfg.Validate(), "Config.PublishTimeout (6s) + 1s must be less than Config.Lease - Config.Renew (7s)")
 	cfg.PublishTimeout -= time.Millisecond
 	require.NoError(t, cfg.Validate())
 

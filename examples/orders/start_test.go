@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"net"
 	"testing"
 
@@ -23,6 +24,8 @@ func TestStartUpErrors(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 
+	required := maps.Clone(impatient) // without it a broker that is away is waited for
+	required["ONCEBOX_PULSAR_REQUIRED"] = "true"
 	for name, c := range map[string]struct {
 		args []string
 		env  map[string]string
@@ -33,9 +36,10 @@ func TestStartUpErrors(t *testing.T) {
 		"no database":             {nil, map[string]string{"DATABASE_URL": ""}, []string{"set ONCEBOX_DATABASE_URL"}},
 		"a database that is down": {nil, map[string]string{"DATABASE_URL": "postgres://u@127.0.0.1:1/d"}, []string{"127.0.0.1:1", "start it"}},
 		"a setting that is none":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "soon"}, []string{`ONCEBOX_OUTBOX_LEASE is "soon"`}},
-		"settings that conflict":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "1s"}, []string{"ONCEBOX_OUTBOX_PUBLISH_TIMEOUT (5s)", "ONCEBOX_OUTBOX_LEASE"}},
+		"settings that conflict": {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "1s"},
+			[]string{"ONCEBOX_OUTBOX_PUBLISH_TIMEOUT (5s)", "ONCEBOX_OUTBOX_LEASE"}},
 		"a Pulsar that is down": {
-			[]string{"-role", "consumer"}, impatient,
+			[]string{"-role", "consumer"}, required,
 			[]string{"127.0.0.1:1", "start the broker", "ONCEBOX_PULSAR_URL"},
 		},
 		"a Pulsar setting that is none": {

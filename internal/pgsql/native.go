@@ -3,6 +3,7 @@ package pgsql
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -55,7 +56,7 @@ func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) 
 		case *conn:
 			if err = v.begin(ctx); err != nil {
 				ok = true
-				return nil
+				return nil //nolint:nilerr // as below
 			}
 			native, mode = v.Conn(), []any{pgx.QueryExecModeCacheStatement}
 		case *watchedConn: // behind a pooler
@@ -69,7 +70,7 @@ func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) 
 		if !native.IsClosed() && native.PgConn().TxStatus() == 'I' {
 			err = ErrNoTx
 		} else {
-			err = fn(native, mode[:len(mode):len(mode)])
+			err = fn(native, slices.Clip(mode))
 		}
 		return nil // an error could make database/sql close the connection
 	})

@@ -114,7 +114,8 @@ func (b *Broker) warnOfOnePartition(ctx context.Context, name string) error {
 		return err
 	}
 	b.log.WarnContext(ctx, "oncebox: a topic is missing or has no partitions, and without the admin API the broker makes it as it is configured, "+
-		"without partitions if nothing else is said: one Failover consumer works at a time then. Set Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL) or make the topic "+
+		"without partitions if nothing else is said: one Failover consumer works at a time then. Set Config.AdminURL "+
+		"(ONCEBOX_PULSAR_ADMIN_URL) or make the topic "+
 		"before it is used; set Config.Partitions to 1 (ONCEBOX_PULSAR_PARTITIONS) if that is meant",
 		"topic", full, "make", fmt.Sprintf("pulsar-admin topics create-partitioned-topic -p %d %s", b.cfg.Partitions, full))
 	return nil

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
@@ -60,7 +59,9 @@ func (e *effects) consume(b *Broker, s messaging.Subscription) (l *messaging.Loo
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		assert.NoError(e.t, l.Run(ctx))
+		if err := l.Run(ctx); err != nil {
+			e.t.Error(err)
+		}
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()

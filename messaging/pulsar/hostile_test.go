@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
@@ -214,7 +213,11 @@ func newTarget(t *testing.T, cfg *Config) *target {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, l.Run(ctx)) })
+	running.Go(func() {
+		if err := l.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	running.Go(func() { _ = box.RunParked(ctx) })
 	t.Cleanup(func() {
 		stop()

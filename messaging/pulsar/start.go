@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -190,7 +191,7 @@ func (b *Broker) listening(ctx context.Context) (address string, err error) {
 	}
 	dialer := net.Dialer{Timeout: b.cfg.ConnectionTimeout}
 	var errs []error
-	for _, host := range strings.Split(u.Host, ",") {
+	for host := range strings.SplitSeq(u.Host, ",") {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		}
@@ -205,7 +206,8 @@ func (b *Broker) listening(ctx context.Context) (address string, err error) {
 
 // errWrongPort is about an address at which something else than a broker answers.
 var errWrongPort = errors.New("this is a web server, perhaps Pulsar's admin API, and not the broker: " +
-	"Config.URL (ONCEBOX_PULSAR_URL) takes the broker's own port, usually 6650, and Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL) the other, usually http and 8080")
+	"Config.URL (ONCEBOX_PULSAR_URL) takes the broker's own port, usually 6650, and " +
+	"Config.AdminURL (ONCEBOX_PULSAR_ADMIN_URL) the other, usually http and 8080")
 
 // wrongPort returns an error if a web server answers. A broker hangs up.
 func (b *Broker) wrongPort(ctx context.Context, address string) error {
@@ -247,8 +249,9 @@ func (b *Broker) undeclared(ctx context.Context, err error) error {
 
 // nowhere says which part of a topic's name is missing, as far as that is known, and how to make it.
 func (b *Broker) nowhere(ctx context.Context, err error) error {
-	tenant := fmt.Sprintf("tenant %q (ONCEBOX_PULSAR_TENANT), made by: pulsar-admin tenants create %[1]s", b.cfg.Tenant)
-	namespace := fmt.Sprintf("namespace %q (ONCEBOX_PULSAR_NAMESPACE), made by: pulsar-admin namespaces create %[1]s", b.cfg.Tenant+"/"+b.cfg.Namespace)
+	tenant := "tenant " + strconv.Quote(b.cfg.Tenant) + " (ONCEBOX_PULSAR_TENANT), made by: pulsar-admin tenants create " + b.cfg.Tenant
+	name := b.cfg.Tenant + "/" + b.cfg.Namespace
+	namespace := "namespace " + strconv.Quote(name) + " (ONCEBOX_PULSAR_NAMESPACE), made by: pulsar-admin namespaces create " + name
 	if reached, _ := b.presence.know(); reached {
 		switch {
 		case isStatus(b.admin.do(ctx, http.MethodGet, "/namespaces/"+b.cfg.Tenant, "", nil), http.StatusNotFound):

@@ -102,7 +102,9 @@ func TestConnectToAWebServer(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	url := "pulsar://" + strings.TrimPrefix(web.URL, "http://")
-	_, err := Connect(t.Context(), &Config{URL: url, OperationTimeout: 2 * time.Second, ConnectionTimeout: hang, ConnectTimeout: hang, Logger: new(logbook).logger()})
+	_, err := Connect(t.Context(), &Config{
+		URL: url, OperationTimeout: 2 * time.Second, ConnectionTimeout: hang, ConnectTimeout: hang, Logger: new(logbook).logger(),
+	})
 	require.ErrorIs(t, err, errWrongPort)
 	require.ErrorContains(t, err, "ONCEBOX_PULSAR_URL")
 }
