@@ -35,5 +35,9 @@ func openBroker(ctx context.Context, cfg config.Config) (oncebox.Broker, error) 
 		return nil, err
 	}
 	pc.MeterProvider = cfg.MeterProvider
-	return pulsar.Connect(ctx, &pc)
+	broker, err := pulsar.Connect(ctx, &pc)
+	if err != nil {
+		return nil, err // and no interface that holds a nil pointer
+	}
+	return broker, nil
 }
