@@ -160,18 +160,25 @@ func Example_middlewareAlone() {
 func Example_consumerAlone() {
 	var ctx context.Context
 	var db *bun.DB
-	var ship func(context.Context, *messaging.Message) error
 	run := func() error {
 		broker, err := pulsar.Connect(ctx, &pulsar.Config{URL: "pulsar://localhost:6650"})
 		if err != nil {
 			return err
 		}
-		orders, err := broker.Subscribe(ctx, messaging.Subscription{Topic: "order", Name: "shipping"})
-		if err != nil {
+		if err := migrations.Up(ctx, db, nil); err != nil { // the tables
 			return err
 		}
-		once := inbox.New(uow.New(db, nil), nil).Wrap("shipping", messaging.HandlerFunc(ship))
-		return messaging.NewConsumer(orders, once, nil).Run(ctx)
+		units := uow.New(db, nil)
+		box := inbox.New(units, nil)
+		ship := func(ctx context.Context, m *messaging.Message) error {
+			tx := units.DB(ctx) // the transaction in which the message is handled, once
+			_, err := tx.NewRaw("INSERT INTO shipments VALUES (?)", m.AggregateID).Exec(ctx)
+			return err
+		}
+		if err := box.Consume("order", "shipping", messaging.HandlerFunc(ship)); err != nil {
+			return err
+		}
+		return box.Run(ctx, broker) // receives, tries again what failed, and cleans, until ctx is done
 	}
 	fmt.Println(run())
 }
