@@ -7,6 +7,7 @@
 //	go run -C bench . fairness
 //	go run -C bench . outage -down 2m
 //	go run -C bench . hot
+//	go run -C bench . brokerless
 //	go run -C bench . latency
 //	go run -C bench . consume
 //	go run -C bench . http

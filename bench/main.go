@@ -29,6 +29,7 @@ func commands() []command {
 		{"fairness", "milliseconds from commit to broker behind another tenant's backlog", fairness},
 		{"outage", "seconds until the relay is as fast as before, when the broker comes back", outage},
 		{"hot", "milliseconds of other aggregates' messages while those of one fail twice each, against a run without failures", hot},
+		{"brokerless", "milliseconds from commit to consumer without a broker, while another consumer is in trouble", brokerless},
 		{"latency", "milliseconds from commit to consumer, against an insert and a Send by hand", latency},
 		{"http", "requests per second that are executed once, and replays, against a check of the key by hand", httpKeys},
 		{"consume", "messages per second that are handled once, one by one and in batches, against pgx by hand", consume},
