@@ -49,24 +49,26 @@ func TestDocumentationIsCompiled(t *testing.T) {
 	require.NotZero(t, blocks)
 }
 
-// Every test that docs/testing.md names exists, and is run by make test unless the page says (nightly). A name without a package is
+// Every test that a page names exists, and is run by make test unless the page says (nightly). A name without a package is
 // one of the root's.
 func TestNamedTestsExist(t *testing.T) {
-	page, err := os.ReadFile("docs/testing.md")
-	require.NoError(t, err)
-	named := regexp.MustCompile("`(?:([a-z/]+)\\.)?(Test\\w+)(?:/[^`]*)?`( \\(nightly)?").FindAllStringSubmatch(string(page), -1)
-	require.NotEmpty(t, named)
-	for _, name := range named {
-		folder, test, marked := name[1], name[2], name[3] != ""
-		source := sourceOf(t, folder, test)
-		onlyNightly := strings.HasPrefix(source, "//go:build") && strings.Contains(strings.SplitN(source, "\n", 2)[0], "nightly")
-		switch {
-		case source == "":
-			t.Errorf("docs/testing.md names %s.%s, which does not exist", folder, test)
-		case onlyNightly && !marked:
-			t.Errorf("docs/testing.md names %s.%s, which only make nightly runs: add (nightly) to it", folder, test)
-		case marked && !onlyNightly && !strings.Contains(source, "nightly."):
-			t.Errorf("docs/testing.md says (nightly) of %s.%s, which is the same in make test", folder, test)
+	for _, page := range []string{"docs/testing.md", "docs/comparison.md"} {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		named := regexp.MustCompile("`(?:([a-z/]+)\\.)?(Test\\w+)(?:/[^`]*)?`( \\(nightly)?").FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, named, page)
+		for _, name := range named {
+			folder, test, marked := name[1], name[2], name[3] != ""
+			source := sourceOf(t, folder, test)
+			onlyNightly := strings.HasPrefix(source, "//go:build") && strings.Contains(strings.SplitN(source, "\n", 2)[0], "nightly")
+			switch {
+			case source == "":
+				t.Errorf("%s names %s.%s, which does not exist", page, folder, test)
+			case onlyNightly && !marked:
+				t.Errorf("%s names %s.%s, which only make nightly runs: add (nightly) to it", page, folder, test)
+			case marked && !onlyNightly && !strings.Contains(source, "nightly."):
+				t.Errorf("%s says (nightly) of %s.%s, which is the same in make test", page, folder, test)
+			}
 		}
 	}
 }
