@@ -1,0 +1,192 @@
+package analysis
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// Track finds aggregates that have recorded events within a unit of work and are never given to it.
+var Track = &analysis.Analyzer{ //nolint:gochecknoglobals // analyzers are variables
+	Name:      "unittrack",
+	Doc:       "finds aggregates that have recorded events within a unit of work, and that are neither tracked nor saved",
+	Requires:  []*analysis.Analyzer{inspect.Analyzer},
+	FactTypes: []analysis.Fact{(*records)(nil)},
+	Run:       runTrack,
+}
+
+// records is the fact that a method records events on its receiver, or that what a function returns first has recorded some.
+type records struct{}
+
+// AFact implements [analysis.Fact].
+func (*records) AFact() {}
+
+func (*records) String() string { return "records" }
+
+func runTrack(pass *analysis.Pass) (any, error) {
+	in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector) //nolint:forcetypeassert // what inspect returns
+	for exportRecords(pass, in) {                                // until nothing is found that calls what was found
+	}
+	units(pass, in, func(body *ast.BlockStmt) {
+		for object, at := range recorded(pass, body) {
+			if isLeftAlone(pass.TypesInfo, body, object) {
+				pass.Reportf(at, "%s has recorded events, and no unit of work knows: call u.Save(ctx, %[1]s) or u.Track(%[1]s), or its events are lost", object.Name())
+			}
+		}
+	})
+	return nil, nil //nolint:nilnil // an analyzer without a result
+}
+
+// exportRecords looks for functions that record, and tells whether there was a new one.
+func exportRecords(pass *analysis.Pass, in *inspector.Inspector) (more bool) {
+	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil)}, func(n ast.Node) {
+		decl, ok := n.(*ast.FuncDecl)
+		if !ok || decl.Body == nil {
+			return
+		}
+		fn, ok := pass.TypesInfo.Defs[decl.Name].(*types.Func)
+		if !ok || pass.ImportObjectFact(fn, new(records)) {
+			return
+		}
+		found := recorded(pass, decl.Body)
+		object := returned(pass.TypesInfo, decl.Body)
+		if decl.Recv != nil && len(decl.Recv.List) == 1 && len(decl.Recv.List[0].Names) == 1 {
+			object = pass.TypesInfo.Defs[decl.Recv.List[0].Names[0]]
+		}
+		if _, does := found[object]; does && object != nil {
+			pass.ExportObjectFact(fn, new(records))
+			more = true
+		}
+	})
+	return more
+}
+
+// returned is the variable that a function returns first, if it is the same everywhere.
+func returned(info *types.Info, body *ast.BlockStmt) (object types.Object) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.ReturnStmt:
+			if len(n.Results) == 0 {
+				return true
+			}
+			if one := variable(info, n.Results[0]); one != nil {
+				object = one
+			}
+		}
+		return true
+	})
+	return object
+}
+
+// recorded returns the variables on which something records in a body, and where.
+func recorded(pass *analysis.Pass, body *ast.BlockStmt) map[types.Object]token.Pos {
+	found := map[types.Object]token.Pos{}
+	note := func(e ast.Expr, at token.Pos) {
+		object := variable(pass.TypesInfo, e)
+		if _, known := found[object]; object != nil && !known {
+			found[object] = at
+		}
+	}
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			selector, ok := n.Fun.(*ast.SelectorExpr)
+			if ok && (isMethod(pass.TypesInfo, n, eventPath, "Recorder", "Record") || hasFact(pass, n, true)) {
+				note(selector.X, n.Pos())
+			}
+		case *ast.AssignStmt:
+			if call, ok := ast.Unparen(n.Rhs[0]).(*ast.CallExpr); ok && len(n.Rhs) == 1 && hasFact(pass, call, false) {
+				note(n.Lhs[0], n.Pos())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// hasFact tells whether a call is one of a function, or of a method, that records.
+func hasFact(pass *analysis.Pass, call *ast.CallExpr, method bool) bool {
+	fn, ok := typeutil.Callee(pass.TypesInfo, call).(*types.Func)
+	return ok && (fn.Signature().Recv() != nil) == method && pass.ImportObjectFact(fn.Origin(), new(records))
+}
+
+// variable returns the variable that an expression names: o, &o, o.Recorder.
+func variable(info *types.Info, e ast.Expr) types.Object {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		if object, ok := info.ObjectOf(e).(*types.Var); ok {
+			return object
+		}
+	case *ast.UnaryExpr:
+		if e.Op == token.AND {
+			return variable(info, e.X)
+		}
+	case *ast.SelectorExpr:
+		if isNamed(info.TypeOf(e), eventPath, "Recorder") {
+			return variable(info, e.X)
+		}
+	}
+	return nil
+}
+
+// isLeftAlone tells whether a variable is one of the body, and all that is done with it are calls of its own methods and uses of its
+// fields. Whatever else is done may end in the unit: it is passed to a function, stored, returned or captured by one that is.
+func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) bool {
+	if object.Pos() < body.Pos() || object.Pos() > body.End() {
+		return false
+	}
+	alone := true
+	var stack []ast.Node
+	ast.Inspect(body, func(n ast.Node) bool {
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		stack = append(stack, n)
+		ident, ok := n.(*ast.Ident)
+		if !ok || info.ObjectOf(ident) != object {
+			return true
+		}
+		switch parent := stack[len(stack)-2].(type) {
+		case *ast.SelectorExpr: // a method or a field
+			if _, isFunc := info.ObjectOf(parent.Sel).(*types.Func); isFunc && !callKeepsIt(info, stack, parent) {
+				alone = false
+			}
+		case *ast.AssignStmt:
+			for _, right := range parent.Rhs {
+				alone = alone && right != ast.Expr(ident)
+			}
+		case *ast.ValueSpec:
+			for _, right := range parent.Values {
+				alone = alone && right != ast.Expr(ident)
+			}
+		case *ast.BinaryExpr: // a comparison
+		default:
+			alone = false
+		}
+		return true
+	})
+	return alone
+}
+
+// callKeepsIt tells whether a selector is a method that is called, and not one that may give its receiver to the unit: that would have
+// the unit, or a context, among its arguments.
+func callKeepsIt(info *types.Info, stack []ast.Node, selector *ast.SelectorExpr) bool {
+	call, ok := stack[len(stack)-3].(*ast.CallExpr)
+	if !ok || call.Fun != ast.Expr(selector) {
+		return false // a method value
+	}
+	for _, arg := range call.Args {
+		if t := info.TypeOf(arg); isNamed(t, uowPath, "Unit") || isNamed(t, "context", "Context") {
+			return false
+		}
+	}
+	return true
+}
