@@ -39,7 +39,8 @@ func runPool(pass *analysis.Pass) (any, error) {
 			}
 			if selector, ok := call.Fun.(*ast.SelectorExpr); ok && !harmless[selector.Sel.Name] {
 				if handle := poolOf(pass.TypesInfo, selector.X); handle != "" {
-					pass.Reportf(call.Pos(), "a statement on the pool within a unit of work is committed by itself, whatever becomes of the unit: use %s", handle)
+					pass.Reportf(call.Pos(),
+						"a statement on the pool within a unit of work is committed by itself, whatever becomes of the unit: use %s", handle)
 				}
 			}
 			for i, arg := range call.Args {

@@ -35,7 +35,8 @@ func runTrack(pass *analysis.Pass) (any, error) {
 	units(pass, in, func(body *ast.BlockStmt) {
 		for object, at := range recorded(pass, body) {
 			if isLeftAlone(pass.TypesInfo, body, object) {
-				pass.Reportf(at, "%s has recorded events, and no unit of work knows: call u.Save(ctx, %[1]s) or u.Track(%[1]s), or its events are lost", object.Name())
+				pass.Reportf(at,
+					"%s has recorded events, and no unit of work knows: call u.Save(ctx, %[1]s) or u.Track(%[1]s), or its events are lost", object.Name())
 			}
 		}
 	})

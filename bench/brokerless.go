@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -29,6 +30,7 @@ func brokerless(ctx context.Context, args []string) error {
 	rounds := flags.Int("rounds", 3, "how often it is measured with trouble and without")
 	flags.IntVar(&b.events, "n", 1000, "events")
 	flags.IntVar(&b.rate, "rate", 100, "events per second")
+	flags.BoolVar(&b.leased, "leased", false, "the consumer in trouble runs under leases and not in transactions")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -50,6 +52,7 @@ func brokerless(ctx context.Context, args []string) error {
 // brokerlessBench is the state of the command.
 type brokerlessBench struct {
 	events, rate int
+	leased       bool
 
 	calm, troubled brokerlessTimes
 }
@@ -83,6 +86,10 @@ func (b *brokerlessBench) measure(ctx context.Context, s *schema, trouble bool) 
 		other.note(m.ID)
 		return nil
 	}))
+	var opts []inbox.Option
+	if b.leased {
+		opts = append(opts, inbox.Leased())
+	}
 	app.Consume(brokerlessTopic, "troubled", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch {
 		case !trouble:
@@ -94,7 +101,7 @@ func (b *brokerlessBench) measure(ctx context.Context, s *schema, trouble bool) 
 		default:
 			return nil
 		}
-	}))
+	}), opts...)
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- app.Run(running) }()
