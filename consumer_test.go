@@ -134,6 +134,30 @@ func TestHandlersHoldUpNoOtherWithoutABroker(t *testing.T) {
 	}
 }
 
+// A bulk writer gets several messages at once without being told how many.
+func TestBulkWriterGetsSeveralMessages(t *testing.T) {
+	db := pgtest.Migrated(t)
+	cfg := quickConfig()
+	cfg.Inbox.CrashGuard = -1 // or the first messages are handled one by one
+	app, err := oncebox.New(db.DB, memory.New(nil), cfg)
+	require.NoError(t, err)
+	event.Register[OrderPlaced](app.Registry)
+	var most atomic.Int64
+	app.ConsumeBatch("order", "bulk", func(_ context.Context, msgs []*messaging.Message) error {
+		most.Store(max(most.Load(), int64(len(msgs))))
+		return nil
+	}, inbox.Concurrency(1))
+	run(t, app)
+	n := 0
+	await.True(t, func() bool {
+		for range 10 {
+			n++
+			place(t, app, fmt.Sprint("o-", n))
+		}
+		return most.Load() > 1
+	}, "a call with several messages")
+}
+
 // The signal that ends a process: what runs is finished and acknowledged, what waits is left to the next process.
 func TestSigtermDrains(t *testing.T) {
 	db := pgtest.Migrated(t)

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -107,16 +106,8 @@ func (a *App) start(ctx context.Context, group *errgroup.Group, part Part, after
 		if len(a.Inbox.Subscriptions()) > 0 {
 			group.Go(func() error { return a.Inbox.RunParked(ctx) })
 		}
-		afterwards(func() error { return a.Inbox.Receive(ctx, a.subscriber()) })
+		afterwards(func() error { return a.Inbox.Receive(ctx, a.broker) })
 	}
-}
-
-// subscriber is the broker, nil if there is none.
-func (a *App) subscriber() messaging.Subscriber {
-	if a.broker == nil {
-		return nil
-	}
-	return a.broker
 }
 
 // cleanInterval is how often the cleaner runs.

@@ -70,8 +70,14 @@ func OfTopic(topic string) Option {
 	return handling(func(s *settings) { s.subscription.Topic = topic })
 }
 
-// Receiving is how the consumer receives. Its Name is set by [Inbox.Consume]. [Concurrency] and [Batch] change a field of it.
-func Receiving(cfg messaging.ConsumerConfig) Option { return func(s *settings) { s.receive = cfg } }
+// Receiving is how the consumer receives. Its Name is set by [Inbox.Consume]. [Concurrency] and [Batch] behind it change a field of it. A bulk
+// writer ([Inbox.ConsumeBatch]) gets its 100 messages also where cfg has smaller batches.
+func Receiving(cfg messaging.ConsumerConfig) Option {
+	return func(s *settings) {
+		cfg.BatchSize = max(cfg.BatchSize, s.receive.BatchSize)
+		s.receive = cfg
+	}
+}
 
 // Concurrency is how many messages, of different keys, are handled at once. Default: 8.
 func Concurrency(n int) Option { return func(s *settings) { s.receive.Concurrency = n } }

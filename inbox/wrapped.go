@@ -156,11 +156,14 @@ func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []parking, flo
 	if err := w.stopKeys(ctx, u.DB(), keyWaiting, 0, flow...); err != nil {
 		return fmt.Errorf("inbox: store message %s: %w", list[0].id.key, err)
 	}
-	u.AfterCommit(func(ctx context.Context) {
-		w.wake()
-		w.tellIfUnattended(ctx)
-	})
+	u.AfterCommit(w.toldOfParked)
 	return nil
+}
+
+// toldOfParked has what was parked looked at, here or elsewhere.
+func (w *wrapped) toldOfParked(ctx context.Context) {
+	w.wake()
+	w.tellIfUnattended(ctx)
 }
 
 // settled counts a message that needs nothing more from the broker.
@@ -240,10 +243,7 @@ func (w *wrapped) parkFailed(
 		if err != nil || became == behind || waiting == 0 {
 			return err
 		}
-		u.AfterCommit(func(ctx context.Context) {
-			w.wake()
-			w.tellIfUnattended(ctx)
-		})
+		u.AfterCommit(w.toldOfParked)
 		return w.stopKeys(ctx, u.DB(), keyFailed, wait, id)
 	})
 	if err != nil {
