@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -60,7 +61,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 	db := pgtest.Migrated(t)
 	broker := &late{Broker: memory.New(nil), come: make(chan struct{}), declared: map[messaging.Subscription]bool{}}
 	cfg := quickConfig()
-	var log logbook
+	var log logbook.Book
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	app, err := oncebox.New(db.DB, broker, cfg)
 	require.NoError(t, err)
@@ -76,12 +77,12 @@ func TestBrokerThatComesLate(t *testing.T) {
 	require.NoError(t, app.ReadyToWrite(t.Context()))
 	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Relay), "nobody listens")
 	require.ErrorContains(t, app.Ready(t.Context(), oncebox.Consumers), "consumer billing is not subscribed")
-	require.Equal(t, 1, log.count("the broker is away"), "once, however often it is asked")
+	require.Equal(t, 1, log.Count("the broker is away"), "once, however often it is asked")
 
 	close(broker.come)
 	await.True(t, func() bool { return handled.Load() >= 3 }, "what was stored meanwhile is handled")
 	await.True(t, func() bool { return app.Ready(context.Background()) == nil }, "the app is ready")
-	require.Equal(t, 1, log.count("the broker has come"))
+	require.Equal(t, 1, log.Count("the broker has come"))
 	require.Empty(t, broker.early, "published before the subscriptions were made")
 }
 

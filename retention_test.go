@@ -1,12 +1,9 @@
 package oncebox_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,29 +11,12 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/outbox"
 )
-
-// logbook collects what is logged.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logbook) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
 
 // keeping is a broker that keeps its messages for a while.
 type keeping struct {
@@ -69,7 +49,7 @@ func TestRetentionsThatDoNotFitAreSaid(t *testing.T) {
 		"nobody knows topic": {want: 0, keeps: map[string]time.Duration{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log logbook
+			var log logbook.Book
 			cfg := quickConfig()
 			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			cfg.Inbox.Retention, cfg.Outbox.Retention = c.inbox, c.outbox
@@ -86,7 +66,7 @@ func TestRetentionsThatDoNotFitAreSaid(t *testing.T) {
 				<-b.answered
 			}
 			stop()
-			require.Equal(t, c.want, log.count(warning), log.text.String())
+			require.Equal(t, c.want, log.Count(warning), log.String())
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
@@ -22,12 +23,12 @@ import (
 func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
 	db := pgtest.Migrated(t)
 	cfg := quickConfig()
-	var log logbook
+	var log logbook.Book
 	cfg.Inbox.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	app, err := oncebox.New(db.DB, nil, cfg)
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)
-	warned := func() int { return log.count("no consumer handles them") }
+	warned := func() int { return log.Count("no consumer handles them") }
 	sent := func() bool {
 		var n int
 		require.NoError(t, db.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &n))

@@ -1,10 +1,8 @@
 package inbox_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,27 +12,10 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 )
-
-// journal is a log that tests read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) count(text string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.text.String(), text)
-}
 
 // One call runs all that a consumer needs: what comes is handled in a transaction, what failed is parked and handled later, and the
 // partitions are made.
@@ -103,7 +84,7 @@ func TestParkedMessagesThatNobodyHandlesAreAnError(t *testing.T) {
 	for name, others := range map[string]bool{"nobody": false, "another process": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			var log journal
+			var log logbook.Book
 			box := inbox.New(w.units, &inbox.Config{Retry: inbox.RetryPolicy{Tries: 1}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			fail := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return errNotNow })
 			if others {
@@ -117,12 +98,12 @@ func TestParkedMessagesThatNobodyHandlesAreAnError(t *testing.T) {
 			require.NoError(t, h.Handle(t.Context(), ordered("1", "o1")))
 			require.NoError(t, h.Handle(t.Context(), ordered("2", "o2")))
 			if others {
-				require.Zero(t, log.count(text))
+				require.Zero(t, log.Count(text))
 				w.exec("UPDATE inbox_consumer SET beat_at = beat_at - interval '1 hour'")
 				again := inbox.New(w.units, &inbox.Config{Retry: inbox.RetryPolicy{Tries: 1}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				require.NoError(t, again.Wrap("billing", fail).Handle(t.Context(), ordered("3", "o3")))
 			}
-			require.Equal(t, 1, log.count(text))
+			require.Equal(t, 1, log.Count(text))
 		})
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/logbook"
 )
 
 // A server that takes a statement and is never heard of again, while the connection stays open, is given up after a lease
@@ -35,13 +37,13 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 					wire.hush()
 				}
 			}, func(u *url.URL) { u.Host = wire.Listen })
-			log := &chronicle{}
+			log := &logbook.Book{}
 			cfg := quick()
 			cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 2*time.Second, 200*time.Millisecond, 100*time.Millisecond
 			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 			p := f.relay(f.pub, cfg, store)
 			f.run(p)
-			f.eventually("it is given up", func() bool { return silent.Load() && log.count(c.failed) > 0 })
+			f.eventually("it is given up", func() bool { return silent.Load() && log.Count(c.failed) > 0 })
 			wire.mend()
 			f.add("a", "later")
 			f.eventually("the projector goes on", f.published("later"))
@@ -68,7 +70,7 @@ func keepsLanesBesideAHangingRenewal(t *testing.T, lease time.Duration) bool {
 			wire.hush()
 		}
 	}, func(u *url.URL) { u.Host = wire.Listen })
-	log := &chronicle{}
+	log := &logbook.Book{}
 	cfg := quick()
 	cfg.Name, cfg.Lease, cfg.Renew, cfg.PublishTimeout = "hangs", lease, 200*time.Millisecond, time.Second
 	other := cfg
@@ -83,7 +85,7 @@ func keepsLanesBesideAHangingRenewal(t *testing.T, lease time.Duration) bool {
 	const epochs = "SELECT string_agg(lane || ' ' || epoch, ',' ORDER BY lane) FROM outbox_lane"
 	var before, after string
 	require.NoError(t, f.db.QueryRow(epochs).Scan(&before))
-	f.eventually("the renewal is given up", func() bool { return silent.Load() && log.count("keeper failed") > 0 })
+	f.eventually("the renewal is given up", func() bool { return silent.Load() && log.Count("keeper failed") > 0 })
 	wire.mend()
 	f.eventually("the leases are renewed", func() bool {
 		return f.rows("outbox_lane WHERE owner = 'hangs' AND lease_until > clock_timestamp() + ?::interval", (lease*5/6).String()) == 32

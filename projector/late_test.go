@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -57,7 +58,7 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			c.before(f)
-			log := &chronicle{}
+			log := &logbook.Book{}
 			lost := make(chan struct{})
 			sayLost := sync.OnceFunc(func() { close(lost) })
 			var late, back atomic.Bool
@@ -94,7 +95,7 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 			p := f.relay(f.pub, cfg, store)
 			f.run(p)
 			if name == "pick" {
-				f.eventually("a topic is left alone", func() bool { return log.count(topicPaused) > 0 })
+				f.eventually("a topic is left alone", func() bool { return log.Count(topicPaused) > 0 })
 				f.add("a", "a1")
 			}
 			f.eventually("the statement is over", back.Load)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -110,7 +111,7 @@ func TestHangingTopicIsProbedAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	s := newSwamp(f.pub)
-	log := &chronicle{}
+	log := &logbook.Book{}
 	cfg := quick()
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 	cfg.PublishTimeout = 200 * time.Millisecond
@@ -125,7 +126,7 @@ func TestHangingTopicIsProbedAlone(t *testing.T) {
 		f.store.Wake()
 		f.eventually("the others go on", func() bool { return f.pub.total() == sent })
 		alone, _, _ := s.state()
-		return log.count(topicPaused) >= 3 && len(alone) > 0 // each worker may have found it out, and none has probed it yet
+		return log.Count(topicPaused) >= 3 && len(alone) > 0 // each worker may have found it out, and none has probed it yet
 	})
 	alone, mixed, _ := s.state()
 	require.LessOrEqual(t, mixed, 3, "each of the three workers may have had one on its way when the topic was found out")
@@ -212,12 +213,12 @@ func TestProbeOfARowThatCannotBeSent(t *testing.T) {
 	}
 	f.fill(640, "acme", "down", "bad")
 	f.fill(64, "acme", "up", "good")
-	log := &chronicle{}
+	log := &logbook.Book{}
 	cfg := quick()
 	cfg.ContinueAfterDead = []string{"*"}
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 	f.run(f.projector(cfg))
-	f.eventually("it was probed", func() bool { return log.count(topicPaused) >= 3 })
+	f.eventually("it was probed", func() bool { return log.Count(topicPaused) >= 3 })
 	_, err := f.db.Exec("UPDATE outbox SET expires_at = now() - interval '1 second' WHERE topic = 'down' AND seq % 10 = 3")
 	require.NoError(t, err)
 	down.Delete("down")

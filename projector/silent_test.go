@@ -1,11 +1,9 @@
 package projector_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -59,37 +58,19 @@ func (m *mute) waited() int {
 	return m.vain
 }
 
-// chronicle collects a log.
-type chronicle struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (c *chronicle) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.buf.Write(p)
-}
-
-func (c *chronicle) count(text string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Count(c.buf.String(), text)
-}
-
 const (
 	topicPaused  = "a topic takes nothing"
 	workerFailed = "worker 0 failed"
 )
 
 // mutely starts a projector with batches of some size and topics that are silent.
-func (f *fixture) mutely(batch int, topics ...string) (*mute, *chronicle) {
+func (f *fixture) mutely(batch int, topics ...string) (*mute, *logbook.Book) {
 	f.t.Helper()
 	m := &mute{recorder: f.pub, topics: map[string]bool{}}
 	for _, topic := range topics {
 		m.topics[topic] = true
 	}
-	log := &chronicle{}
+	log := &logbook.Book{}
 	cfg := quick()
 	cfg.Workers, cfg.BatchSize, cfg.MaxRetryAttempts, cfg.PublishTimeout = 1, batch, 1, 100*time.Millisecond
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -124,8 +105,8 @@ func TestSilentTopicStarvesNoOther(t *testing.T) {
 	f.fill(640, "small", "up", "small")
 	m, log := f.mutely(64, "down")
 	f.eventually("the other topic is served", func() bool { return f.pub.total() == 640 })
-	require.Positive(t, log.count(workerFailed), "at first nobody knows")
-	require.Positive(t, log.count(topicPaused))
+	require.Positive(t, log.Count(workerFailed), "at first nobody knows")
+	require.Positive(t, log.Count(topicPaused))
 	f.fill(640, "late", "up", "late")
 	f.store.Wake()
 	f.eventually("and goes on", func() bool { return f.pub.total() == 1280 })
@@ -157,10 +138,10 @@ func TestSilentTopicAmongOthers(t *testing.T) {
 	f.fill(64, "small", "up", "small")
 	m, log := f.mutely(1000, "down")
 	f.eventually("it was tried", func() bool { return m.waited() > 0 })
-	f.eventually("it is left alone", func() bool { return log.count(topicPaused) > 0 })
+	f.eventually("it is left alone", func() bool { return log.Count(topicPaused) > 0 })
 	m.speak()
 	f.requireUnspent(128)
-	require.Zero(t, log.count(workerFailed), "the worker goes on")
+	require.Zero(t, log.Count(workerFailed), "the worker goes on")
 }
 
 // A broker that is away is no trouble of any topic: nobody knows better, so none is paused for longer and longer.
@@ -171,8 +152,8 @@ func TestSilentBrokerPausesNoTopic(t *testing.T) {
 	f.fill(2000, "small", "two", "small")
 	m, log := f.mutely(1000, "one", "two")
 	f.eventually("it was tried", func() bool { return m.waited() >= 4 })
-	require.Zero(t, log.count(topicPaused))
-	require.Positive(t, log.count(workerFailed))
+	require.Zero(t, log.Count(topicPaused))
+	require.Positive(t, log.Count(workerFailed))
 	m.speak()
 	f.requireUnspent(4000)
 }
@@ -200,8 +181,8 @@ func TestWhatIsBehindARefusedRowIsNoSilence(t *testing.T) {
 			_, log := f.mutely(1000)
 			f.eventually("what was behind is published", f.published("behind"))
 			require.Equal(t, "DEAD", f.statuses()["refused"])
-			require.Zero(t, log.count(topicPaused))
-			require.Zero(t, log.count(workerFailed))
+			require.Zero(t, log.Count(topicPaused))
+			require.Zero(t, log.Count(workerFailed))
 		})
 	}
 }

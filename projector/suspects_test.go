@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
@@ -243,10 +244,10 @@ func TestFailedSettleAccusesNobody(t *testing.T) {
 		_, err := f.db.Exec("UPDATE outbox_lane SET owner = 'dead', lease_until = now() - interval '1 second'")
 		require.NoError(t, err)
 	}
-	log := &chronicle{}
+	log := &logbook.Book{}
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 	f.run(f.projector(cfg))
-	f.eventually("it was tried again and again", func() bool { return log.count("no space left") > 4 })
+	f.eventually("it was tried again and again", func() bool { return log.Count("no space left") > 4 })
 	require.NotEqual(t, "DEAD", f.statuses()["innocent"])
 	_, err = f.db.Exec("DROP TRIGGER full_disk ON outbox_sent")
 	require.NoError(t, err)

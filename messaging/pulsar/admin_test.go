@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 )
 
@@ -69,14 +70,14 @@ func TestPasswordOfTheAdminURLIsNotTold(t *testing.T) {
 		_, _ = w.Write([]byte(`no JSON`))
 	}))
 	t.Cleanup(server.Close)
-	var log logbook
+	var log logbook.Book
 	n := pulsartest.Open(t)
 	n.Retain(t)
 	cfg := declared(n, "order", "billing")
-	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = strings.Replace(server.URL, "//", "//me:secret@", 1), time.Second, log.logger()
+	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = strings.Replace(server.URL, "//", "//me:secret@", 1), time.Second, log.Logger()
 	b := connect(t, cfg)
-	require.Equal(t, 1, log.count("admin API cannot be used"))
-	require.Zero(t, log.count("secret"))
+	require.Equal(t, 1, log.Count("admin API cannot be used"))
+	require.Zero(t, log.Count("secret"))
 	_, err := b.admin.partitions(t.Context(), "order")
 	require.ErrorContains(t, err, "invalid character", "it was let in")
 	require.NotContains(t, err.Error(), "secret")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -118,11 +119,11 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 	for name, url := range map[string]string{"nobody": "http://" + nobody, "not Pulsar": notPulsar.URL, "forbidden": forbidden.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var log logbook
+			var log logbook.Book
 			n := pulsartest.Open(t)
 			n.Retain(t)
 			cfg := declared(n, "order", "billing")
-			cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = url, time.Second, log.logger()
+			cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = url, time.Second, log.Logger()
 			b := connect(t, cfg)
 			// The subscription is there before its first consumer, so this is not lost.
 			require.NoError(t, b.Publish(t.Context(), series("order", 5, 2)))
@@ -132,8 +133,8 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 			late, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "late"})
 			require.NoError(t, err)
 			receiveAll(t, late, 10)
-			require.Equal(t, 1, log.count("admin API cannot be used"))
-			require.Equal(t, 1, log.count(`create-partitioned-topic -p 4 `+b.fullName("order")))
+			require.Equal(t, 1, log.Count("admin API cannot be used"))
+			require.Equal(t, 1, log.Count(`create-partitioned-topic -p 4 `+b.fullName("order")))
 		})
 	}
 }
@@ -144,12 +145,12 @@ func TestNoWarningOfPartitions(t *testing.T) {
 	n := pulsartest.Open(t)
 	require.NoError(t, connect(t, config(n)).Declare(patient(t), []string{"order"}, nil))
 	for topic, partitions := range map[string]int{"order": 4, "single": 1} {
-		var log logbook
+		var log logbook.Book
 		cfg := declared(n, topic, "billing")
-		cfg.AdminURL, cfg.AdminTimeout, cfg.Logger, cfg.Partitions = "http://"+nobody, 1, log.logger(), partitions
+		cfg.AdminURL, cfg.AdminTimeout, cfg.Logger, cfg.Partitions = "http://"+nobody, 1, log.Logger(), partitions
 		connect(t, cfg)
-		require.Equal(t, 1, log.count("admin API cannot be used"))
-		require.Zero(t, log.count("create-partitioned-topic"), topic)
+		require.Equal(t, 1, log.Count("admin API cannot be used"))
+		require.Zero(t, log.Count("create-partitioned-topic"), topic)
 	}
 }
 

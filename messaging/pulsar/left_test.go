@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -53,12 +54,12 @@ func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	cfg := declared(n, "order", "s")
 	cfg.Partitions = 1
 	b := connect(t, cfg)
-	log := &logbook{}
+	log := &logbook.Book{}
 	received, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s"})
 	require.NoError(t, err)
 	r := received.(*receiver)
 	h := &leaver{}
-	c := messaging.NewConsumer(r, h, &messaging.ConsumerConfig{BacklogInterval: 50 * time.Millisecond, Logger: log.logger()})
+	c := messaging.NewConsumer(r, h, &messaging.ConsumerConfig{BacklogInterval: 50 * time.Millisecond, Logger: log.Logger()})
 	ctx, stop := context.WithCancel(patient(t))
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -69,7 +70,7 @@ func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	await.True(t, func() bool { return h.has(good.ID) && h.has(later.ID) }, "what came later is handled")
 	await.True(t, func() bool { p := c.Progress(); return p.Backlog == 0 && p.Left == 1 }, "the consumer says that one is left")
 	require.Zero(t, c.Progress().Standstill)
-	require.Positive(t, log.count("left at the broker"))
+	require.Positive(t, log.Count("left at the broker"))
 
 	h.mend()
 	await.True(t, func() bool {

@@ -1,7 +1,6 @@
 package pulsar
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -108,26 +106,6 @@ func receiveAll(t *testing.T, r messaging.Receiver, n int) []*messaging.Message 
 		}
 	}
 	return msgs
-}
-
-// logbook collects a log.
-type logbook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-func (l *logbook) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
 }
 
 func writeFile(t *testing.T, text string) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -97,13 +98,13 @@ func TestTwoServicesStartAtOnce(t *testing.T) {
 // Without the admin API the mark is made with the subscription, for those that can see it, and not seen.
 func TestMarkWithoutAnAdmin(t *testing.T) {
 	t.Parallel()
-	var log logbook
+	var log logbook.Book
 	n := pulsartest.Open(t)
 	cfg := config(n)
-	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = "http://"+nobody, 1, log.logger()
+	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = "http://"+nobody, 1, log.Logger()
 	alone := connect(t, cfg)
 	require.NoError(t, alone.Declare(patient(t), nil, []messaging.Subscription{owned("shop")}))
-	require.Equal(t, 1, log.count("another service of the same consumer name is not noticed"))
+	require.Equal(t, 1, log.Count("another service of the same consumer name is not noticed"))
 	_, err := alone.Subscribe(patient(t), owned("bank"))
 	require.NoError(t, err)
 	require.ErrorContains(t, connect(t, config(n)).Declare(t.Context(), nil, []messaging.Subscription{owned("bank")}), `belongs to the service "shop"`)
@@ -112,7 +113,7 @@ func TestMarkWithoutAnAdmin(t *testing.T) {
 // A token that may not look is no reason to fail.
 func TestMarkThatMustNotBeSeen(t *testing.T) {
 	t.Parallel()
-	var log logbook
+	var log logbook.Book
 	n := pulsartest.Open(t)
 	cfg := config(n)
 	guarded := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +125,7 @@ func TestMarkThatMustNotBeSeen(t *testing.T) {
 		http.Redirect(w, r, n.AdminURL+r.URL.RequestURI(), http.StatusTemporaryRedirect)
 	}))
 	t.Cleanup(guarded.Close)
-	cfg.AdminURL, cfg.Logger = guarded.URL, log.logger()
+	cfg.AdminURL, cfg.Logger = guarded.URL, log.Logger()
 	require.NoError(t, connect(t, cfg).Declare(patient(t), nil, []messaging.Subscription{owned("shop")}))
-	require.Equal(t, 1, log.count("does not let us see which service"))
+	require.Equal(t, 1, log.Count("does not let us see which service"))
 }

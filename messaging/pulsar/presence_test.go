@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -54,12 +55,12 @@ func publishTo(t *testing.T, b *Broker, topic string) {
 // after all, the background finds it.
 func TestAdminThatNeverAnswers(t *testing.T) {
 	t.Parallel()
-	var log logbook
+	var log logbook.Book
 	n := pulsartest.Open(t)
 	h := newHole(t, n)
 	h.shut.Store(true)
 	cfg := declared(n, "order", "s")
-	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger, cfg.AudienceInterval = h.URL, time.Second, log.logger(), time.Nanosecond
+	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger, cfg.AudienceInterval = h.URL, time.Second, log.Logger(), time.Nanosecond
 	b := connect(t, cfg)
 	for _, topic := range []string{"order", "two", "three", "order", "two"} {
 		publishTo(t, b, topic)
@@ -68,24 +69,24 @@ func TestAdminThatNeverAnswers(t *testing.T) {
 	require.NoError(t, err)
 	receiveAll(t, r, 1)
 	require.LessOrEqual(t, h.requests.Load(), int32(1), "the time for it may be over before it is asked")
-	require.Equal(t, 1, log.count("admin API cannot be used"))
+	require.Equal(t, 1, log.Count("admin API cannot be used"))
 
 	h.shut.Store(false)
 	await.True(t, func() bool {
 		aMinuteLater(b) // each time: it may have been too slow
 		publishTo(t, b, "two")
-		return log.count(`declare the subscription (Config.Subscriptions)" topic=`+b.fullName("two")) == 1
+		return log.Count(`declare the subscription (Config.Subscriptions)" topic=`+b.fullName("two")) == 1
 	}, "the background finds the admin API")
 }
 
 // It may also fall silent later. The first message to a topic waits for it once.
 func TestAdminThatAnswersNoMore(t *testing.T) {
 	t.Parallel()
-	var log logbook
+	var log logbook.Book
 	n := pulsartest.Open(t)
 	h := newHole(t, n)
 	cfg := declared(n, "order", "s")
-	cfg.AdminURL, cfg.Logger = h.URL, log.logger()
+	cfg.AdminURL, cfg.Logger = h.URL, log.Logger()
 	b := connect(t, cfg)
 	b.presence.patience = adminPatience
 	h.shut.Store(true)
@@ -93,7 +94,7 @@ func TestAdminThatAnswersNoMore(t *testing.T) {
 	// Each time it was asked in vain is in the log; the request itself may come too late to be sent.
 	requireAsked := func(times int, why string) {
 		t.Helper()
-		require.Equal(t, times, log.count("does not answer"), why)
+		require.Equal(t, times, log.Count("does not answer"), why)
 		require.LessOrEqual(t, h.requests.Load()-before, int32(times), why)
 	}
 	for _, topic := range []string{"order", "two", "three"} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -229,33 +230,33 @@ func TestKeySharedWithoutAdminGetsNoBatches(t *testing.T) {
 func TestKeySharedNoticesBatches(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
-	var log logbook
+	var log logbook.Book
 	cfg := declared(n, "order", "s")
-	cfg.Logger = log.logger()
+	cfg.Logger = log.Logger()
 	b := connect(t, cfg)
 	require.NoError(t, b.Publish(t.Context(), series("order", 20, 5)))
 	batchSizes(t, b, messaging.Subscription{Topic: "order", Name: "s", Type: messaging.KeyShared}, 100)
-	require.Equal(t, 1, log.count("ONCEBOX_PULSAR_DISABLE_BATCHING"))
+	require.Equal(t, 1, log.Count("ONCEBOX_PULSAR_DISABLE_BATCHING"))
 }
 
 // What nobody waits for may be gone at any moment; that is said once.
 func TestPublishToATopicThatNobodyWatches(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
-	var log logbook
+	var log logbook.Book
 	reader := sdkmetric.NewManualReader()
 	cfg := declared(n, "watched", "s")
-	cfg.Logger, cfg.MeterProvider = log.logger(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	cfg.Logger, cfg.MeterProvider = log.Logger(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 	b := connect(t, cfg)
 	const warning = "neither a subscription nor retention"
 	for range 2 {
 		require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("watched", "a", 1)}))
 	}
-	require.Zero(t, log.count(warning))
+	require.Zero(t, log.Count(warning))
 	for range 2 {
 		require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("unwatched", "a", 1), envelope("unwatched", "b", 1)}))
 	}
-	require.Equal(t, 1, log.count(warning))
+	require.Equal(t, 1, log.Count(warning))
 
 	require.Equal(t, map[string]int64{
 		"oncebox.broker.published watched ok": 2, "oncebox.broker.published unwatched ok": 4, "oncebox.broker.unwatched_topics unwatched ": 1,
@@ -263,21 +264,21 @@ func TestPublishToATopicThatNobodyWatches(t *testing.T) {
 
 	n.Retain(t)
 	require.NoError(t, connect(t, cfg).Publish(t.Context(), []event.Envelope{envelope("kept", "a", 1)}))
-	require.Equal(t, 1, log.count(warning))
+	require.Equal(t, 1, log.Count(warning))
 }
 
 // The broker makes a deleted topic again for the next message, without those who were to get it, and says that all is well.
 func TestSubscriptionThatIsGone(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
-	var log logbook
+	var log logbook.Book
 	cfg := declared(n, "order", "s")
-	cfg.Logger, cfg.AudienceInterval = log.logger(), time.Nanosecond
+	cfg.Logger, cfg.AudienceInterval = log.Logger(), time.Nanosecond
 	b := connect(t, cfg)
 	said := func(what string) {
 		t.Helper()
 		await.True(t, func() bool {
-			return b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}) == nil && log.count(what) == 1
+			return b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}) == nil && log.Count(what) == 1
 		}, "the log says: %s", what)
 	}
 	require.NoError(t, b.Publish(t.Context(), []event.Envelope{envelope("order", "a", 1)}))
@@ -285,7 +286,7 @@ func TestSubscriptionThatIsGone(t *testing.T) {
 	said("subscriptions of a topic are gone")
 	require.NoError(t, b.Declare(t.Context(), nil, cfg.Subscriptions))
 	said("has its subscriptions again")
-	require.Equal(t, 1, log.count("subscriptions of a topic are gone"))
+	require.Equal(t, 1, log.Count("subscriptions of a topic are gone"))
 }
 
 func counters(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {

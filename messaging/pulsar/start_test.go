@@ -18,6 +18,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -36,12 +37,12 @@ func away(t *testing.T, n *pulsartest.Namespace) (*link, *Config) {
 // comes what is declared is made before anything else.
 func TestBrokerThatComesLate(t *testing.T) {
 	t.Parallel()
-	var log logbook
+	var log logbook.Book
 	n := pulsartest.Open(t)
 	l, cfg := away(t, n)
-	cfg.Logger = log.logger()
+	cfg.Logger = log.Logger()
 	b := connect(t, cfg)
-	require.Equal(t, 1, log.count("Pulsar cannot be reached and is waited for"))
+	require.Equal(t, 1, log.Count("Pulsar cannot be reached and is waited for"))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -57,7 +58,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 	go func() { published <- b.Publish(patient(t), msgs) }()
 	l.setDown(false)
 	require.NoError(t, await.Receive(t, published, "the call that waited is served"))
-	require.Equal(t, 1, log.count("Pulsar is reached"))
+	require.Equal(t, 1, log.Count("Pulsar is reached"))
 	partitions, err := b.admin.partitions(patient(t), "order")
 	require.NoError(t, err)
 	require.Equal(t, 4, partitions, "the topic was declared before it was published to")
@@ -87,7 +88,7 @@ func TestNothingIsDoneBeforeTheStart(t *testing.T) {
 // Nothing of the waiting outlives Close, nor holds it up.
 func TestCloseWhileTheBrokerIsAway(t *testing.T) {
 	t.Parallel()
-	b, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, Logger: new(logbook).logger(), CloseTimeout: hang})
+	b, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, Logger: new(logbook.Book).Logger(), CloseTimeout: hang})
 	require.NoError(t, err)
 	published := make(chan error, 1)
 	go func() {
@@ -103,7 +104,7 @@ func TestConnectToAWebServer(t *testing.T) {
 	t.Cleanup(web.Close)
 	url := "pulsar://" + strings.TrimPrefix(web.URL, "http://")
 	_, err := Connect(t.Context(), &Config{
-		URL: url, OperationTimeout: 2 * time.Second, ConnectionTimeout: hang, ConnectTimeout: hang, Logger: new(logbook).logger(),
+		URL: url, OperationTimeout: 2 * time.Second, ConnectionTimeout: hang, ConnectTimeout: hang, Logger: new(logbook.Book).Logger(),
 	})
 	require.ErrorIs(t, err, errWrongPort)
 	require.ErrorContains(t, err, "ONCEBOX_PULSAR_URL")
