@@ -30,21 +30,13 @@ func units(pass *analysis.Pass, in *inspector.Inspector, fn func(body *ast.Block
 }
 
 // isMethod tells whether a call is one of a method of a named type.
-func isMethod(info *types.Info, call *ast.CallExpr, path, typ string, names ...string) bool {
+func isMethod(info *types.Info, call *ast.CallExpr, path, typ, name string) bool {
 	called, ok := typeutil.Callee(info, call).(*types.Func)
-	if !ok {
+	if !ok || called.Name() != name {
 		return false
 	}
 	receiver := called.Signature().Recv()
-	if receiver == nil || !isNamed(receiver.Type(), path, typ) {
-		return false
-	}
-	for _, name := range names {
-		if called.Name() == name {
-			return true
-		}
-	}
-	return false
+	return receiver != nil && isNamed(receiver.Type(), path, typ)
 }
 
 // isNamed tells whether t is a named type, or a pointer to it.
