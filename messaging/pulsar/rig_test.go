@@ -172,10 +172,14 @@ func (r *rig) read(topic string) []message {
 	defer done()
 	var out []message
 	for p := range rigPartitions { // the client's reader of several leaves goroutines behind
-		reader, err := client.CreateReader(pulsarclient.ReaderOptions{
-			Topic:          fmt.Sprintf("persistent://%s/%s/%s-partition-%d", r.cfg.Tenant, r.cfg.Namespace, topic, p),
-			StartMessageID: pulsarclient.EarliestMessageID(),
-		})
+		var reader pulsarclient.Reader
+		await.True(r.t, func() bool {
+			reader, err = client.CreateReader(pulsarclient.ReaderOptions{
+				Topic:          fmt.Sprintf("persistent://%s/%s/%s-partition-%d", r.cfg.Tenant, r.cfg.Namespace, topic, p),
+				StartMessageID: pulsarclient.EarliestMessageID(),
+			})
+			return err == nil || !strings.Contains(err.Error(), "ServiceNotReady") // a topic that was just terminated may be unavailable for a moment
+		}, "topic %s can be read", topic)
 		require.NoError(r.t, err)
 		for reader.HasNext() {
 			m, err := reader.Next(ctx)
