@@ -28,53 +28,68 @@ type head struct {
 }
 
 const (
-	// readHead returns no row if another process has the key by now.
-	readHead = `
+	// takeHead locks the first message of a key. It returns no row if another process has the key by now, or runs the message still. Only
+	// the first message can be taken: SKIP LOCKED must not lead to the one behind it.
+	takeHead = `
 SELECT ` + envelopeColumns + `, attempts, seq, parked_at,
 	coalesce(extract(epoch FROM clock_timestamp() - unknown_since), 0)::float8,
 	coalesce(extract(epoch FROM clock_timestamp() - failing_since), 0)::float8 FROM {schema}.inbox_parked p
 WHERE consumer = $1::text AND key_lock = $2::bigint
-	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
-ORDER BY seq LIMIT 1`
-
-	// countHead counts a try before it is made.
-	countHead = `
-UPDATE {schema}.inbox_parked p SET attempts = attempts + 1, unended = unended + 1
-WHERE consumer = $1::text AND key_lock = $2::bigint
 	AND seq = (SELECT min(seq) FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint)
 	AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
-RETURNING attempts, unended, seq`
+FOR UPDATE OF p SKIP LOCKED`
+
+	// countHead counts a try before it is made. It waits for no other process that runs the message still.
+	countHead = `
+UPDATE {schema}.inbox_parked p SET attempts = p.attempts + 1, unended = p.unended + 1
+FROM (
+	SELECT f.message_key, f.consumer, f.tenant_id, f.source FROM {schema}.inbox_parked f WHERE f.consumer = $1::text AND f.key_lock = $2::bigint
+		AND f.seq = (SELECT min(seq) FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint)
+		AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $3::uuid)
+	FOR UPDATE OF f SKIP LOCKED
+) first
+WHERE (p.message_key, p.consumer, p.tenant_id, p.source) = (first.message_key, first.consumer, first.tenant_id, first.source)
+RETURNING p.attempts, p.unended, p.seq`
 
 	// uncountHead takes back the count of a try that was not made, or was interrupted.
 	uncountHead = `
 UPDATE {schema}.inbox_parked SET attempts = attempts - 1, unended = greatest(unended - 1, 0)
 WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint AND attempts > 0`
 
-	// settleHead removes the first message of a key, and the key if nothing is behind the message: the first column says so. It enters the
-	// message again if its entry has expired since it was parked. If the entry of a message without order has expired, a copy may have been
-	// handled meanwhile. The copy has left a younger entry: the second column says so. The index finds that entry; a SELECT would
+	// enterHead enters a message again if its entry has expired since it was parked. If the entry of a message without order has expired, a
+	// copy may have been handled meanwhile. The copy has left a younger entry, and the row says so. The index finds that entry; a SELECT would
 	// lock all partitions for as long as the handler runs.
-	settleHead = `
+	enterHead = `
 WITH entered AS (
 	INSERT INTO {schema}.inbox AS i (message_key, consumer, tenant_id, source)
 	SELECT message_key, consumer, tenant_id, source FROM {schema}.inbox_parked
 	WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
 	ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET processed_at = i.processed_at WHERE i.processed_at > $4::timestamptz
 	RETURNING processed_at <> now() AS younger
-), gone AS (
+)
+SELECT EXISTS (SELECT FROM entered WHERE younger)`
+
+	// removeHead removes the first message of a key, and the key if nothing is behind the message: the row says so. It must be preceded by the
+	// key's lock, in a statement of its own: what was stored behind the message by then must be seen.
+	removeHead = `
+WITH gone AS (
 	DELETE FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
 ), flows AS (
 	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text AND key_lock = $2::bigint
 		AND NOT EXISTS (SELECT FROM {schema}.inbox_parked p WHERE p.consumer = $1::text AND p.key_lock = $2::bigint AND p.seq <> $3::bigint)
 	RETURNING 1
 )
-SELECT EXISTS (SELECT FROM flows), EXISTS (SELECT FROM entered WHERE younger)`
+SELECT EXISTS (SELECT FROM flows)`
 
-	// failHead says when the first message of a key is tried again.
+	// failHead says when the first message of a key is tried again. It takes the message before the key, as everybody does: see runHead.
 	failHead = `
-WITH k AS (
+WITH h AS MATERIALIZED (
+	SELECT FROM {schema}.inbox_parked p WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
+		AND EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.owner = $4::uuid)
+	FOR UPDATE OF p
+), k AS (
 	UPDATE {schema}.inbox_key SET state = 'FAILED', owner = NULL, due_at = clock_timestamp() + $5::interval
-	WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $4::uuid RETURNING consumer, key_lock
+	WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $4::uuid AND EXISTS (SELECT FROM h) RETURNING consumer, key_lock
 )
 UPDATE {schema}.inbox_parked p SET attempts = $6::integer, unended = 0, error_message = $7::text,
 	failing_since = CASE WHEN $8::boolean THEN p.failing_since ELSE coalesce(p.failing_since, clock_timestamp()) END,
@@ -97,8 +112,14 @@ var errOthers = errors.New("inbox: another process has the key by now")
 
 // runHead has the first message of a key handled, once.
 //
-// The message is handled once because its removal commits with the work of the handler, whoever owns the key. A process that was suspended
-// until its ownership ended waits for the key's lock, or reads that it owns nothing.
+// The message is handled once because its row is locked meanwhile, and its removal commits with the work of the handler, whoever owns the
+// key. A process that was suspended until its ownership ended finds the row locked or gone, or reads that it owns nothing.
+//
+// The lock of the key is taken when the handler has ended, and not before: until then messages can be stored behind this one, so a handler
+// that takes long holds up no publisher and no receiver of its key. That is sound because the key does not flow: who stores a message under
+// the lock sees that the key stands still. Only its release needs the lock. Everybody takes the row of the message first, then the
+// lock, then the row of the key; so nobody waits in a circle. The exception is a copy that comes after the entry of its message has expired,
+// while the message runs: it has the lock and waits for the entry. PostgreSQL ends that circle, and the message or its copy is tried again.
 func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	var (
 		counted count
@@ -118,7 +139,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	limit := newLimit(cancel, i.cfg.HandlerTimeout)
 	defer limit.stop()
 	err := i.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
-		// Before the lock of the key: all transactions take the two in this order.
+		// Before the message and the lock of its key: all transactions take them in this order.
 		if err = i.gateOf(ctx, u.DB(), k.consumer); err != nil {
 			return err
 		}
@@ -128,17 +149,21 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 		if w = i.handlerOf(k.consumer, h.envelope.Topic); w == nil || w.leased || w.retry.isDeadly(counted.earlier()) {
 			return errOthers
 		}
-		var flows, handled bool
-		if err := i.sql.QueryRow(ctx, u.DB(), settleHead, []any{k.consumer, k.lock, h.seq, h.parked}, &flows, &handled); err != nil {
+		var handled bool
+		if err := i.sql.QueryRow(ctx, u.DB(), enterHead, []any{k.consumer, k.lock, h.seq, h.parked}, &handled); err != nil {
 			return err
 		}
-		if more, outcome = !flows, "handled"; handled {
-			outcome = "duplicate"
-			return nil
+		outcome = "duplicate"
+		if !handled {
+			outcome = "handled"
+			limit.reset(w.timeout)
+			m := messaging.NewMessage(h.envelope, h.try(counted), nil)
+			if err := w.parked.Handle(ctx, m); err != nil {
+				return err
+			}
 		}
-		limit.reset(w.timeout)
-		m := messaging.NewMessage(h.envelope, h.try(counted), nil)
-		return w.parked.Handle(ctx, m)
+		more, err = i.removeHead(ctx, u.DB(), k, h.seq)
+		return err
 	}, readCommitted())
 	err = explainLate(timed, err)
 	switch {
@@ -192,19 +217,11 @@ func (h head) try(counted count) int {
 	return h.attempts + 1
 }
 
-// takeHead locks the key and reads its first message. A transaction that parks a live message behind it holds the lock for a moment. An
-// earlier owner of the key, whose handler still runs, holds it for longer.
+// takeHead locks and reads the first message of a key.
 func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, err error) {
-	got, err := i.sql.Exec(ctx, tx, waitLockKey, k.lock, i.cfg.LockTimeout)
-	if err != nil {
-		return h, err
-	}
-	if got == 0 {
-		return h, errOthers
-	}
 	ctx, cancel := i.bounded(ctx)
 	defer cancel()
-	rows, err := i.sql.Query(ctx, tx, readHead, k.consumer, k.lock, i.owner)
+	rows, err := i.sql.Query(ctx, tx, takeHead, k.consumer, k.lock, i.owner)
 	if err != nil {
 		return h, err
 	}
@@ -216,6 +233,16 @@ func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, 
 	h.key, h.envelope, err = scanEnvelope(rows.Scan, &h.attempts, &h.seq, &h.parked, &unknown, &failing)
 	h.unknown, h.failing = seconds(unknown), seconds(failing)
 	return h, errors.Join(err, rows.Close())
+}
+
+// removeHead takes the lock of the key and removes its first message. more says that something is behind it.
+func (i *Inbox) removeHead(ctx context.Context, tx bun.IDB, k parkedKey, seq int64) (more bool, err error) {
+	if _, err := i.sql.Exec(ctx, tx, lockKey, k.lock); err != nil {
+		return false, err
+	}
+	var flows bool
+	err = i.sql.QueryRow(ctx, tx, removeHead, []any{k.consumer, k.lock, seq}, &flows)
+	return !flows, err
 }
 
 // lostKey hands back a key whose head was not tried.

@@ -56,9 +56,7 @@ WHERE k.consumer = mine.consumer AND k.key_lock = mine.key_lock`
 UPDATE {schema}.inbox_key SET owner = NULL, due_at = clock_timestamp() + $4::interval
 WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 
-	// waitLockKey returns a row if it got the lock. See inbox_enter for the lock.
-	waitLockKey = `SELECT FROM {schema}.inbox_lock_key($1::bigint, $2::interval)`
-
+	// lockKey waits for those who store or handle messages of the key. See inbox_enter for the lock.
 	lockKey = `SELECT FROM pg_advisory_xact_lock(hashint8extended($1::bigint, '{schema}.inbox'::regclass::oid::bigint))`
 
 	// freeKey goes with whatever removes the first message of a key: what is behind it may run, and if nothing is, the key

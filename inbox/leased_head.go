@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// lookForHead returns a row while a message is parked where it was.
+// lookForHead locks a message, and returns a row if it is parked where it was.
 const lookForHead = `SELECT FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint FOR UPDATE`
 
 // runLeased is the rest of runHead for a handler that runs under a lease. Neither a transaction nor the lock of the key is held
@@ -56,20 +57,23 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 // finishHead removes the message, unless somebody decided otherwise while it ran.
 func (l *lease) finishHead(ctx context.Context, k parkedKey, h head) (became ran, err error) {
 	err = l.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		there, err := l.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq)
+		if err != nil {
+			return err
+		}
 		if _, err := l.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
 			return err
 		}
-		if err := l.endLease(ctx, u, l.id); err != nil {
+		if err := l.endLease(ctx, u, l.id); err != nil || there == 0 {
+			return cmp.Or(err, errOthers)
+		}
+		var handled bool
+		if err := l.sql.QueryRow(ctx, u.DB(), enterHead, []any{k.consumer, k.lock, h.seq, h.parked}, &handled); err != nil {
 			return err
 		}
-		there, err := l.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq)
-		if err != nil || there == 0 {
-			return errors.Join(errOthers, err)
-		}
-		var flows, handled bool
-		err = l.sql.QueryRow(ctx, u.DB(), settleHead, []any{k.consumer, k.lock, h.seq, h.parked}, &flows, &handled)
-		if became = ranMore; flows {
-			became = ranLast
+		more, err := l.removeHead(ctx, u.DB(), k, h.seq)
+		if became = ranLast; more {
+			became = ranMore
 		}
 		return errors.Join(err, l.forgetSteps(ctx, u.DB()))
 	}, readCommitted())

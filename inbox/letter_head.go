@@ -58,6 +58,9 @@ func (w *wrapped) moveHead(ctx context.Context, k parkedKey, h head, form letter
 		if _, err := w.gate(ctx, u.DB()); err != nil {
 			return err
 		}
+		if _, err := w.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq); err != nil {
+			return err
+		}
 		if _, err := w.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
 			return err
 		}

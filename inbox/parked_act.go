@@ -28,9 +28,11 @@ WITH p AS (
 noted AS (` + noteDeeds + `p)
 SELECT count(*) FROM p`
 
+	// findParked waits for a handler that is just trying the message.
 	findParked = `
 SELECT p.key_lock, k.ordering_key IS NOT NULL, p.topic FROM {schema}.inbox_parked p JOIN {schema}.inbox_key k USING (consumer, key_lock)
-WHERE p.message_key = $1::uuid AND p.consumer = $2::text AND p.tenant_id = $3::text AND p.source = $4::text`
+WHERE p.message_key = $1::uuid AND p.consumer = $2::text AND p.tenant_id = $3::text AND p.source = $4::text
+FOR UPDATE OF p`
 
 	// giveUp makes a dead letter of the first message of a key, whose place it keeps. It must be preceded by the key's lock.
 	giveUp = `

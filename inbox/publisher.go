@@ -13,10 +13,6 @@ import (
 // Publisher returns what a relay publishes to where there is no broker: it stores each message for each consumer that is subscribed to its
 // topic ([Inbox.Subscribe]), in this process or another one, and the message is published once it is stored. [Inbox.RunParked] handles what
 // is stored, as it handles what was parked: a handler that fails, or takes long, holds up no other consumer, and no other key.
-//
-// A handler in a transaction holds its key until it ends, so what comes under that key meanwhile cannot be stored, for any consumer. After
-// Config.LockTimeout the relay tries that again, with pauses of seconds, which delay what comes behind it. A handler that takes long should run
-// under a lease ([Leased]), which holds nothing.
 func (i *Inbox) Publisher() messaging.Publisher { return &publisher{i} }
 
 type publisher struct{ *Inbox }

@@ -184,7 +184,7 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, k parkedKey) er
 }
 
 // renew keeps the keys that are being worked on, with one statement for all of them. Nothing is cancelled when one is lost: its message
-// is handled in the transaction that removes it, under the key's lock.
+// is handled in the transaction that removes it, and its row is locked meanwhile.
 func (r *runner) renew(ctx context.Context) {
 	leases.Repeat(ctx, time.Now(), r.cfg.ParkedLease, func(ctx context.Context) error {
 		r.mu.Lock()

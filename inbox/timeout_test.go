@@ -156,9 +156,10 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 		"settle":              {"DELETE FROM inbox_step", leased, false},
 		"next due":            {"clock_timestamp()) * 1000000", durable, false},
 		"claim keys":          {"FOR UPDATE SKIP LOCKED", durable, false},
-		"lock of a head":      {"inbox_lock_key", durable, false},
-		"read a head":         {"clock_timestamp() - unknown_since", durable, false},
-		"settle a head":       {"RETURNING processed_at <> now()", durable, false},
+		"take a head":         {"clock_timestamp() - unknown_since", durable, false},
+		"enter a head":        {"RETURNING processed_at <> now()", durable, false},
+		"lock of a head":      {"SELECT FROM pg_advisory_xact_lock", durable, false},
+		"remove a head":       {"AND p.seq <> $3", durable, false},
 		"a head that failed":  {"SET state = 'FAILED'", durable, true},
 		"handler of a parked": {"INSERT INTO effects", durable, false},
 	} {

@@ -213,20 +213,6 @@ CREATE INDEX inbox_audit_age ON inbox_audit (at);
 -- Messages are entered by functions, because each statement of a function has a snapshot of its own: what it looks for after it has
 -- waited for a lock must be seen as it is then. Where a result has few outcomes it is a number of rows, which are counted.
 SELECT oncebox_create($text$
--- Takes the lock of a key, and waits for it no longer than p_wait. One row: it has the lock.
-CREATE FUNCTION inbox_lock_key(p_lock bigint, p_wait interval) RETURNS SETOF boolean
-LANGUAGE plpgsql ROWS 1 AS $f$
-DECLARE
-    before text := current_setting('lock_timeout');
-BEGIN
-    PERFORM set_config('lock_timeout', greatest(extract(epoch FROM p_wait) * 1000, 1)::integer::text, true);
-    PERFORM pg_advisory_xact_lock(hashint8extended(p_lock, '{schema}.inbox'::regclass::oid::bigint));
-    PERFORM set_config('lock_timeout', before, true);
-    RETURN NEXT true;
-EXCEPTION WHEN lock_not_available THEN
-    PERFORM set_config('lock_timeout', before, true);
-END $f$;
-
 -- Takes the locks of keys, in the order in which they are given. After p_wait milliseconds of waiting for one of them it fails with
 -- lock_not_available: the holder of the lock handles a message, or is a process that hangs.
 CREATE FUNCTION inbox_lock_keys(p_locks bigint[], p_wait integer) RETURNS void
@@ -327,7 +313,8 @@ END $f$;
 -- gone: it was settled or parked, or is not parked any more.
 --
 -- The lease comes before the looks: a session that settles a message frees its lease in the same commit, so what is seen here after
--- the lease was had is what became of the message. The key's lock comes before the lease, as it does where messages are parked.
+-- the lease was had is what became of the message. A parked message comes before the key's lock, as it does where it is settled; the
+-- key's lock comes before the lease, as it does where messages are parked.
 CREATE FUNCTION inbox_take_lease(p_message uuid, p_consumer text, p_tenant text, p_source text, p_lock bigint, p_owner uuid,
     p_ttl interval, p_seq bigint, p_more integer, OUT outcome text, OUT attempts integer, OUT unended integer, OUT rest interval)
 LANGUAGE plpgsql AS $f$
@@ -337,6 +324,9 @@ BEGIN
     attempts := 0;
     unended := 0;
     rest := '0';
+    IF p_seq IS NOT NULL THEN
+        PERFORM FROM {schema}.inbox_parked p WHERE p.consumer = p_consumer AND p.key_lock = p_lock AND p.seq = p_seq FOR UPDATE;
+    END IF;
     PERFORM pg_advisory_xact_lock(hashint8extended(p_lock, '{schema}.inbox'::regclass::oid::bigint));
     INSERT INTO {schema}.inbox_lease AS l (consumer, key_lock, message_key, tenant_id, source, owner, lease_until)
     VALUES (p_consumer, p_lock, p_message, p_tenant, p_source, p_owner, clock_timestamp() + p_ttl)
