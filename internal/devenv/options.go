@@ -21,6 +21,10 @@ type Options struct {
 	// Default: os.Stderr.
 	Out io.Writer
 
+	// PostgresVariables are the environment variables that may name a running PostgreSQL; the first one that is set counts. Default:
+	// DATABASE_URL.
+	PostgresVariables []string
+
 	// Own starts a server also where DATABASE_URL or PULSAR_URL names one: for a test that kills it. Default: false.
 	Own bool
 
@@ -50,6 +54,9 @@ func withDefaults(o *Options) Options {
 	if opts.Out == nil {
 		opts.Out = os.Stderr
 	}
+	if opts.PostgresVariables == nil {
+		opts.PostgresVariables = []string{"DATABASE_URL"}
+	}
 	if opts.StartTimeout == 0 {
 		opts.StartTimeout = DefaultStartTimeout
 	}
@@ -57,6 +64,16 @@ func withDefaults(o *Options) Options {
 		opts.FetchTimeout = DefaultFetchTimeout
 	}
 	return opts
+}
+
+// runningPostgres returns the URL of a running server and the variable that names it, or "" if a server is to be started.
+func (o Options) runningPostgres() (dsn, variable string) {
+	for _, variable := range o.PostgresVariables {
+		if dsn := os.Getenv(variable); dsn != "" && !o.Own {
+			return dsn, variable
+		}
+	}
+	return "", ""
 }
 
 // settings returns those of PostgreSQL.

@@ -30,8 +30,8 @@ type PostgresServer struct {
 // Postgres finds or starts a PostgreSQL. The caller stops it.
 func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
 	opts := withDefaults(options)
-	if dsn := os.Getenv("DATABASE_URL"); dsn != "" && !opts.Own {
-		return runningPostgres(ctx, opts, dsn)
+	if dsn, variable := opts.runningPostgres(); dsn != "" {
+		return runningPostgres(ctx, opts, dsn, variable)
 	}
 	as, err := unprivileged()
 	if err != nil {
@@ -57,17 +57,17 @@ func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
 	return p, nil
 }
 
-func runningPostgres(ctx context.Context, opts Options, dsn string) (*PostgresServer, error) {
+func runningPostgres(ctx context.Context, opts Options, dsn, variable string) (*PostgresServer, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("devenv: DATABASE_URL: %w", err)
+		return nil, fmt.Errorf("devenv: %s: %w", variable, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	if err := answers(ctx, dsn); err != nil {
-		return nil, fmt.Errorf("devenv: the PostgreSQL of DATABASE_URL does not answer; start it, or unset DATABASE_URL to have one started: %w", err)
+		return nil, fmt.Errorf("devenv: the PostgreSQL of %s does not answer; start it, or unset %[1]s to have one started: %w", variable, err)
 	}
-	opts.sayf("PostgreSQL: DATABASE_URL, %s port %d", cfg.Host, cfg.Port)
+	opts.sayf("PostgreSQL: %s, %s port %d", variable, cfg.Host, cfg.Port)
 	return &PostgresServer{URL: dsn}, nil
 }
 
