@@ -52,7 +52,7 @@ func TestDocumentationIsCompiled(t *testing.T) {
 // Every test that a page names exists, and is run by make test unless the page says (nightly). A name without a package is
 // one of the root's.
 func TestNamedTestsExist(t *testing.T) {
-	for _, page := range []string{"docs/testing.md", "docs/comparison.md"} {
+	for _, page := range []string{"docs/testing.md", "docs/comparison.md", "README.md"} {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		named := regexp.MustCompile("`(?:([a-z/]+)\\.)?(Test\\w+)(?:/[^`]*)?`( \\(nightly)?").FindAllStringSubmatch(string(text), -1)
@@ -70,6 +70,19 @@ func TestNamedTestsExist(t *testing.T) {
 				t.Errorf("%s says (nightly) of %s.%s, which is the same in make test", page, folder, test)
 			}
 		}
+	}
+}
+
+// A claim of the README links to the file of its test.
+func TestClaimsLinkToTheirTests(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	claims := regexp.MustCompile("\\[`[a-z/]+\\.(Test\\w+)`\\]\\(([^)]+)\\)").FindAllStringSubmatch(string(page), -1)
+	require.NotEmpty(t, claims)
+	for _, claim := range claims {
+		source, err := os.ReadFile(claim[2])
+		require.NoError(t, err)
+		require.Contains(t, string(source), "\nfunc "+claim[1]+"(t *testing.T) {")
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// The README quotes this file, and a test compares the two.
+// Pages of docs quote this file, and a test compares the two.
 
 type OrderPlaced struct {
 	OrderID string `json:"order_id"`
