@@ -23,7 +23,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/examples/eventstore/streams"
-	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/localpg"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -39,15 +39,15 @@ func main() {
 }
 
 func start(ctx context.Context) (err error) {
-	postgres, err := devenv.Postgres(ctx, &devenv.Options{Out: os.Stdout})
+	postgres, err := localpg.Start(ctx, localpg.Output(os.Stdout))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, postgres.Stop()) }()
-	return run(ctx, postgres.URL, "oncebox_eventstore", os.Stdout)
+	defer func() { err = errors.Join(err, postgres.Close()) }()
+	return run(ctx, postgres.URL, "public", os.Stdout)
 }
 
-// run makes the tables in a fresh schema and tells the story.
+// run makes the tables in an empty schema and tells the story.
 func run(ctx context.Context, databaseURL, schema string, out io.Writer) error {
 	cfg, err := config.FromEnv()
 	if err != nil {
@@ -65,9 +65,6 @@ func run(ctx context.Context, databaseURL, schema string, out io.Writer) error {
 	disk := &disk{}
 	s, err := newService(db, cfg, disk)
 	if err != nil {
-		return err
-	}
-	if _, err := db.NewRaw(`DROP SCHEMA IF EXISTS ? CASCADE`, bun.Ident(schema)).Exec(ctx); err != nil {
 		return err
 	}
 	if err := s.tables(ctx); err != nil {

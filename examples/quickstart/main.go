@@ -1,17 +1,20 @@
-// Command quickstart shows the whole framework in one file. It needs nothing but Go: PostgreSQL is the one on this
-// machine, or is fetched once, and the broker lives in this process.
+// Command quickstart shows what goes wrong without an outbox, and what does not with oncebox. It needs nothing but Go: PostgreSQL is
+// the one on this machine, or is fetched once, and the broker lives in this process.
 //
-//	go run ./examples/quickstart
+//	go run ./examples/quickstart          # tells its story and ends
+//	go run ./examples/quickstart -serve   # then serves, for you to try with curl
 //
-// Read it from top to bottom: the domain, the handler of its event, the HTTP interface, the wiring, and then a story in
-// which everything goes wrong once.
+// This file is the service: the domain, the handler of its event, the HTTP interface, the wiring. kill.go has the processes that are
+// killed, story.go what else goes wrong, serve.go the requests to try.
 package main
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -28,7 +31,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
-	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/localpg"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/uow"
@@ -52,12 +55,13 @@ type Order struct {
 	ID             string `bun:",pk"`
 	Customer       string
 	TotalCents     int64
+	Version        int64 // as stored
 }
 
 // AggregateType, AggregateID and AggregateVersion make it an event.Aggregate.
-func (*Order) AggregateType() string   { return "order" }
-func (o *Order) AggregateID() string   { return o.ID }
-func (*Order) AggregateVersion() int64 { return 0 } // as stored: a new order has none yet
+func (*Order) AggregateType() string     { return "order" }
+func (o *Order) AggregateID() string     { return o.ID }
+func (o *Order) AggregateVersion() int64 { return o.Version }
 
 // Place makes an order.
 func Place(id, customer string, cents int64) *Order {
@@ -101,27 +105,49 @@ func routes(units *uow.Manager, keys *idempotency.Store) http.Handler {
 			return
 		}
 		err := units.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
-			order := Place(chi.URLParam(r, "id"), in.Customer, in.TotalCents)
-			u.Track(order) // its events reach the outbox in this transaction
-			_, err := u.DB().NewInsert().Model(order).Exec(ctx)
-			return err
+			// Its event reaches the outbox in the same transaction.
+			return u.Save(ctx, Place(chi.URLParam(r, "id"), in.Customer, in.TotalCents))
 		})
-		if err != nil {
+		switch {
+		case errors.Is(err, uow.ErrExists):
+			http.Error(w, "there is an order with this id", http.StatusConflict)
+		case err != nil:
 			http.Error(w, "the order was not placed", http.StatusInternalServerError)
+		default:
+			answer(w, http.StatusCreated, map[string]any{"id": chi.URLParam(r, "id"), "total_cents": in.TotalCents})
+		}
+	})
+	r.Get("/spending/{customer}", func(w http.ResponseWriter, r *http.Request) {
+		var row struct{ Orders, Cents int64 }
+		err := units.DB(r.Context()).NewRaw(`SELECT coalesce(sum(orders), 0) AS orders, coalesce(sum(cents), 0) AS cents FROM spending
+			WHERE customer = ?`, chi.URLParam(r, "customer")).Scan(r.Context(), &row)
+		if err != nil {
+			http.Error(w, "the database did not answer", http.StatusInternalServerError)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(map[string]any{"id": chi.URLParam(r, "id"), "total_cents": in.TotalCents})
+		answer(w, http.StatusOK, map[string]any{"orders": row.Orders, "cents": row.Cents})
 	})
 	return r
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
 }
 
 // ---- the wiring ----
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	serve := flag.Bool("serve", false, "serve at the end, until Ctrl-C")
+	flag.Parse()
+	var err error
+	if isChild() {
+		err = child(ctx)
+	} else {
+		err = run(ctx, os.Stdout, *serve)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
@@ -129,33 +155,19 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) (err error) {
-	postgres, err := devenv.Postgres(ctx, &devenv.Options{Out: os.Stdout})
+func run(ctx context.Context, out io.Writer, serve bool) (err error) {
+	postgres, err := localpg.Start(ctx, localpg.Output(out))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, postgres.Stop()) }()
-
-	cfg, err := config.FromEnv()
-	if err != nil {
-		return err
-	}
-	cfg.DatabaseURL, cfg.Schema = postgres.URL, "oncebox_quickstart"
-	cfg.UoW.Source = "quickstart"
-	cfg.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
-	db, err := config.OpenDB(ctx, cfg)
+	defer func() { err = errors.Join(err, postgres.Close()) }()
+	broker := memory.New(nil)
+	defer broker.Close()
+	db, app, err := open(ctx, postgres.URL, broker)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-
-	broker := memory.New(nil)
-	defer broker.Close()
-	app, err := oncebox.New(db, broker, cfg)
-	if err != nil {
-		return err
-	}
-	event.Register[OrderPlaced](app.Registry)
 
 	consumer := &spending{units: app.UoW}
 	router := messaging.NewRouter(app.Registry)
@@ -165,28 +177,49 @@ func run(ctx context.Context) (err error) {
 	if err := tables(ctx, app, db); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	running, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- app.Run(ctx) }()
+	go func() { ended <- app.Run(running) }()
 
 	server := httptest.NewServer(routes(app.UoW, app.Idempotency))
 	defer server.Close()
-	s := &story{db: db, app: app, broker: broker, consumer: consumer, url: server.URL}
+	s := &story{out: out, db: db, app: app, broker: broker, consumer: consumer, database: postgres.URL, url: server.URL}
 	err = s.tell(ctx)
+	if err == nil && serve {
+		s.serve(ctx)
+	}
 	cancel()
 	return errors.Join(err, <-ended)
 }
 
-// tables makes those of the framework and those of this example, in a fresh schema.
-func tables(ctx context.Context, app *oncebox.App, db *bun.DB) error {
-	if _, err := db.ExecContext(ctx, `DROP SCHEMA IF EXISTS oncebox_quickstart CASCADE`); err != nil {
-		return err
+// open opens the database and wires a service to it.
+func open(ctx context.Context, databaseURL string, broker oncebox.Broker) (*bun.DB, *oncebox.App, error) {
+	cfg, err := config.FromEnv()
+	if err != nil {
+		return nil, nil, err
 	}
+	cfg.DatabaseURL = databaseURL
+	cfg.UoW.Source = "quickstart"
+	cfg.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
+	db, err := config.OpenDB(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	app, err := oncebox.New(db, broker, cfg)
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	event.Register[OrderPlaced](app.Registry)
+	return db, app, nil
+}
+
+// tables makes those of the framework and those of this example.
+func tables(ctx context.Context, app *oncebox.App, db *bun.DB) error {
 	if err := app.Migrate(ctx); err != nil {
 		return err
 	}
 	_, err := db.ExecContext(ctx, `
-		CREATE TABLE orders (id text PRIMARY KEY, customer text NOT NULL, total_cents bigint NOT NULL);
+		CREATE TABLE orders (id text PRIMARY KEY, customer text NOT NULL, total_cents bigint NOT NULL, version bigint NOT NULL);
 		CREATE TABLE spending (customer text PRIMARY KEY, orders int NOT NULL, cents bigint NOT NULL)`)
 	return err
 }

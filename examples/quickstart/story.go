@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,16 +22,20 @@ import (
 
 // story does to the service what the world does, and tells what comes of it.
 type story struct {
+	out      io.Writer
 	db       *bun.DB
 	app      *oncebox.App
 	broker   *memory.Broker
 	consumer *spending
+	database string
 	url      string
 }
 
+func (s *story) sayf(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
 func (s *story) tell(ctx context.Context) error {
 	for _, chapter := range []func(context.Context) error{
-		s.sameKeyTwice, s.deliveredTwice, s.handlerFails, s.poison, s.printRows,
+		s.killed, s.deliveredTwice, s.sameKeyTwice, s.handlerFails, s.refused, s.printRows,
 	} {
 		if err := chapter(ctx); err != nil {
 			return err
@@ -39,8 +44,75 @@ func (s *story) tell(ctx context.Context) error {
 	return nil
 }
 
+func (s *story) killed(ctx context.Context) error {
+	s.sayf(`
+1. Four processes place an order, and each is killed (kill -9) in the middle.
+   A service that stores an order and tells others about it writes twice: to the database and to the broker. That is a dual write.
+   With an outbox it writes once: the event is a row of the same transaction. A relay publishes the rows that are committed, in
+   whatever process it runs.
+`)
+	broker := brokerDoor(s.broker)
+	defer broker.Close()
+	for _, w := range ways() {
+		if err := s.kill(ctx, w, broker.URL); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(s.spent(ctx, "eva", 1, 100), s.spent(ctx, "gus", 1, 100)); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, w := range ways() {
+		stored, err := s.db.NewSelect().Model((*Order)(nil)).Where("id = ?", w.order().ID).Exists(ctx)
+		if err != nil {
+			return err
+		}
+		published := slices.ContainsFunc(s.broker.Messages("order"), func(e event.Envelope) bool { return e.AggregateID == w.order().ID })
+		rows = append(rows, []string{w.how, w.killed, yesNo(stored), yesNo(published), verdict(stored, published)})
+	}
+	return s.printTable([]string{"THE PROCESS DOES", "KILLED", "ORDER", "EVENT", "SO"}, rows)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func verdict(stored, published bool) string {
+	switch {
+	case stored && !published:
+		return "the event is LOST: nobody will ever hear of the order"
+	case !stored && published:
+		return "the event is FALSE: others count an order that is not there"
+	case stored:
+		return "both are there: another process has published the event"
+	default:
+		return "nothing has happened, and the client may try again"
+	}
+}
+
+func (s *story) deliveredTwice(ctx context.Context) error {
+	s.sayf("\n2. The broker delivers a message a second time, as brokers do after a crash.")
+	messages := s.broker.Messages("order")
+	last := messages[len(messages)-1] // gus
+	if err := s.broker.Redeliver("spending", last.Topic, last.ID); err != nil {
+		return err
+	}
+	// An order follows, so that there is something to wait for. What gus has spent is looked at again at the end.
+	if err := s.post(ctx, "o-0", "key-0", `{"customer":"zoe","total_cents":1}`); err != nil {
+		return err
+	}
+	if err := errors.Join(s.spent(ctx, "zoe", 1, 1), s.spent(ctx, "gus", 1, 100)); err != nil {
+		return err
+	}
+	s.sayf("   The consumer keeps an inbox: a table of the messages that it has handled. Gus's order was counted once.")
+	return nil
+}
+
 func (s *story) sameKeyTwice(ctx context.Context) error {
-	fmt.Println("\n1. An order is placed twice with one Idempotency-Key.")
+	s.sayf("\n3. A client has got no answer, and sends its request again with the same Idempotency-Key.")
 	for range 2 {
 		if err := s.post(ctx, "o-1", "key-1", `{"customer":"ann","total_cents":1000}`); err != nil {
 			return err
@@ -49,29 +121,12 @@ func (s *story) sameKeyTwice(ctx context.Context) error {
 	if err := s.spent(ctx, "ann", 1, 1000); err != nil {
 		return err
 	}
-	fmt.Println("   One order, one event: it went through the outbox to the broker, and ann has spent 1000 cents.")
-	return nil
-}
-
-func (s *story) deliveredTwice(ctx context.Context) error {
-	fmt.Println("\n2. The broker delivers the message a second time.")
-	id := s.broker.Messages("order")[0].ID
-	if err := s.broker.Redeliver("spending", "order", id); err != nil {
-		return err
-	}
-	// Another order of hers follows, so that there is something to wait for. The sums are looked at again at the end.
-	if err := s.post(ctx, "o-1b", "key-1b", `{"customer":"ann","total_cents":1}`); err != nil {
-		return err
-	}
-	if err := s.spent(ctx, "ann", 2, 1001); err != nil {
-		return err
-	}
-	fmt.Println("   The inbox knew it: ann's first order was counted once.")
+	s.sayf("   One order and one event: the answer was stored in the transaction of the order.")
 	return nil
 }
 
 func (s *story) handlerFails(ctx context.Context) error {
-	fmt.Println("\n3. The handler fails twice, after its statement ran.")
+	s.sayf("\n4. The consumer's handler fails twice, after its statement ran.")
 	s.consumer.failures.Store(2)
 	if err := s.post(ctx, "o-2", "key-2", `{"customer":"bob","total_cents":500}`); err != nil {
 		return err
@@ -79,12 +134,12 @@ func (s *story) handlerFails(ctx context.Context) error {
 	if err := s.spent(ctx, "bob", 1, 500); err != nil {
 		return err
 	}
-	fmt.Println("   Both times its work was rolled back, the third try was counted: bob has spent 500 cents.")
+	s.sayf("   Both times its work was rolled back. The third try was counted: bob has spent 500 cents.")
 	return nil
 }
 
-func (s *story) poison(ctx context.Context) error {
-	fmt.Println("\n4. The broker refuses an event for good.")
+func (s *story) refused(ctx context.Context) error {
+	s.sayf("\n5. The broker refuses an event for good.")
 	s.broker.Refuse(func(e event.Envelope) error {
 		if e.AggregateID == "o-3" {
 			return messaging.Permanent(errors.New("no schema for this event"))
@@ -101,7 +156,7 @@ func (s *story) poison(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	fmt.Printf("   %s of %s is DEAD: %s. Everything else goes on.\n", dead[0].Type, dead[0].AggregateID, dead[0].Error)
+	s.sayf("   The event is kept as a dead letter (%s). Other orders go on.", dead[0].Error)
 	s.broker.Refuse(nil)
 	if err := s.app.Outbox.Replay(ctx, dead[0].ID, outbox.By{Actor: "quickstart", Reason: "the broker was mended"}); err != nil {
 		return err
@@ -109,23 +164,23 @@ func (s *story) poison(ctx context.Context) error {
 	if err := s.spent(ctx, "cid", 1, 250); err != nil {
 		return err
 	}
-	fmt.Println("   The broker was mended and the event replayed: cid has spent 250 cents.")
+	s.sayf("   The broker was mended and the event replayed: cid has spent 250 cents.")
 	return nil
 }
 
 func (s *story) printRows(ctx context.Context) error {
-	if err := s.spent(ctx, "ann", 2, 1001); err != nil {
+	if err := s.spent(ctx, "gus", 1, 100); err != nil {
 		return err
 	}
-	fmt.Println("\nThe rows:")
-	for _, q := range []string{
-		`SELECT id, customer, total_cents FROM orders ORDER BY id`,
-		`SELECT sequence, event_type, aggregate_id, status, retry_count FROM outbox_messages ORDER BY sequence`,
-		`SELECT consumer, left(message_key::text, 13) AS message, source FROM inbox ORDER BY processed_at`,
-		`SELECT status, convert_from(body, 'UTF8') AS answer FROM idempotency_keys ORDER BY completed_at`,
-		`SELECT customer, orders, cents FROM spending ORDER BY customer`,
+	s.sayf("\nWhat is in the tables now. The orders of dan and eva were made without the outbox: dan's is not counted, eva's is counted and not there.")
+	for _, table := range []struct{ title, query string }{
+		{"orders", `SELECT id, customer, total_cents FROM orders ORDER BY id`},
+		{"what the consumer has counted", `SELECT customer, orders, cents FROM spending ORDER BY customer`},
+		{"the outbox", `SELECT event_type, aggregate_id, status, retry_count FROM outbox_messages ORDER BY sequence`},
+		{"the inbox", `SELECT consumer, message_key::text AS message FROM inbox ORDER BY processed_at`},
+		{"answers to requests", `SELECT status, convert_from(body, 'UTF8') AS answer FROM idempotency_keys ORDER BY completed_at`},
 	} {
-		if err := s.print(ctx, q); err != nil {
+		if err := s.printQuery(ctx, table.title, table.query); err != nil {
 			return err
 		}
 	}
@@ -153,7 +208,7 @@ func (s *story) post(ctx context.Context, order, key, body string) error {
 	if resp.Header.Get("Idempotent-Replayed") != "" {
 		note = "  (the stored answer)"
 	}
-	fmt.Printf("   POST /orders/%s  Idempotency-Key: %s  ->  %d %s%s\n", order, key, resp.StatusCode, answer, note)
+	s.sayf("   POST /orders/%s  Idempotency-Key: %s  ->  %d %s%s", order, key, resp.StatusCode, answer, note)
 	if resp.StatusCode != http.StatusCreated {
 		return fmt.Errorf("POST /orders/%s: %s: %s", order, resp.Status, answer)
 	}

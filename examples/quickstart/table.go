@@ -3,40 +3,47 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
 )
 
-// print shows the result of a query as a table.
-func (s *story) print(ctx context.Context, query string) error {
-	rows, err := s.db.QueryContext(ctx, query)
+// printTable shows rows below their names, with aligned columns.
+func (s *story) printTable(names []string, rows [][]string) error {
+	w := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', 0)
+	for _, row := range append([][]string{names}, rows...) {
+		fmt.Fprintln(w, "   "+strings.Join(row, "\t"))
+	}
+	return w.Flush()
+}
+
+// printQuery shows what a query finds.
+func (s *story) printQuery(ctx context.Context, title, query string) error {
+	found, err := s.db.QueryContext(ctx, query)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	names, err := rows.Columns()
+	defer found.Close()
+	names, err := found.Columns()
 	if err != nil {
 		return err
 	}
-	fmt.Println("\n  ", query)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "     "+strings.Join(names, "\t"))
-	for rows.Next() {
+	var rows [][]string
+	for found.Next() {
 		values, cells := make([]any, len(names)), make([]string, len(names))
 		for i := range values {
 			values[i] = new(any)
 		}
-		if err := rows.Scan(values...); err != nil {
+		if err := found.Scan(values...); err != nil {
 			return err
 		}
 		for i, v := range values {
 			cells[i] = strings.TrimSpace(fmt.Sprint(*v.(*any))) //nolint:forcetypeassert // made so above
 		}
-		fmt.Fprintln(w, "     "+strings.Join(cells, "\t"))
+		rows = append(rows, cells)
 	}
-	if err := rows.Err(); err != nil {
+	if err := found.Err(); err != nil {
 		return err
 	}
-	return w.Flush()
+	s.sayf("\n   -- %s", title)
+	return s.printTable(names, rows)
 }

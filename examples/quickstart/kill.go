@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// The story starts this program again, four times, with these variables. Such a child places an order and kills itself in the middle.
+const (
+	wayVar      = "QUICKSTART_WAY"      // how it places the order
+	databaseVar = "QUICKSTART_DATABASE" // the story's database
+	brokerVar   = "QUICKSTART_BROKER"   // where the story's broker takes events
+)
+
+// way is how an order is placed, and when the process is killed.
+type way struct {
+	how, killed, customer string
+	place                 func(*placer, context.Context, *Order) error
+}
+
+func ways() []way {
+	return []way{
+		{"commit, then publish", "in between", "dan", (*placer).commitThenPublish},
+		{"publish, then commit", "in between", "eva", (*placer).publishThenCommit},
+		{"with the outbox", "before COMMIT", "fay", (*placer).outboxKilledBefore},
+		{"with the outbox", "after COMMIT", "gus", (*placer).outboxKilledAfter},
+	}
+}
+
+// order returns the one that is placed in this way.
+func (w way) order() *Order { return Place("o-"+w.customer, w.customer, 100) }
+
+// placer is the child's service.
+type placer struct {
+	db  *bun.DB
+	app *oncebox.App
+}
+
+// ---- the two dual writes ----
+
+func (p *placer) commitThenPublish(ctx context.Context, o *Order) error {
+	if _, err := p.db.NewInsert().Model(o).Exec(ctx); err != nil {
+		return err
+	}
+	die()
+	return publish(ctx, o)
+}
+
+func (p *placer) publishThenCommit(ctx context.Context, o *Order) error {
+	tx, err := p.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.NewInsert().Model(o).Exec(ctx); err != nil {
+		return err
+	}
+	if err := publish(ctx, o); err != nil {
+		return err
+	}
+	die()
+	return tx.Commit()
+}
+
+// ---- one write: the event is a row of the same transaction, and a relay publishes it later ----
+
+func (p *placer) outboxKilledBefore(ctx context.Context, o *Order) error {
+	return p.app.UoW.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		err := u.Save(ctx, o)
+		die()
+		return err
+	})
+}
+
+func (p *placer) outboxKilledAfter(ctx context.Context, o *Order) error {
+	err := p.app.UoW.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return u.Save(ctx, o) })
+	if err == nil {
+		die()
+	}
+	return err
+}
+
+// die is kill -9 of this process: nothing that is deferred runs.
+func die() {
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = p.Kill()
+	}
+	select {}
+}
+
+// publish hands the order's event to the broker of the story, without an outbox.
+func publish(ctx context.Context, o *Order) error {
+	e := o.RecordedEvents()[0]
+	payload, err := json.Marshal(e.Event)
+	if err != nil {
+		return err
+	}
+	message, err := json.Marshal(event.Envelope{
+		ID: uuid.NewString(), Source: "quickstart", Type: e.Event.EventType(), TenantID: "default", Topic: "order", RoutingKey: o.ID,
+		AggregateType: o.AggregateType(), AggregateID: o.ID, AggregateVersion: 1, OccurredAt: e.At, ContentType: "application/json",
+		Payload: payload,
+	})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(brokerVar), bytes.NewReader(message))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the broker answered %s", resp.Status)
+	}
+	return nil
+}
+
+// brokerDoor lets processes publish to the story's broker.
+func brokerDoor(broker *memory.Broker) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var message event.Envelope
+		err := json.NewDecoder(r.Body).Decode(&message)
+		if err == nil {
+			err = broker.Publish(r.Context(), []event.Envelope{message})
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	}))
+}
+
+// isChild tells whether this process is one that is to be killed.
+func isChild() bool { return os.Getenv(wayVar) != "" }
+
+// child is the whole life of such a process. It never returns nil.
+func child(ctx context.Context) error {
+	db, app, err := open(ctx, os.Getenv(databaseVar), memory.New(nil)) // it relays nothing, so its broker gets nothing
+	if err != nil {
+		return err
+	}
+	for _, w := range ways() {
+		if w.customer == os.Getenv(wayVar) {
+			return errors.Join(fmt.Errorf("%s: the process was not killed", w.how), w.place(&placer{db, app}, ctx, w.order()))
+		}
+	}
+	return fmt.Errorf("%s=%s: no such way", wayVar, os.Getenv(wayVar))
+}
+
+// kill starts a child and returns when it was killed.
+func (s *story) kill(ctx context.Context, w way, broker string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), wayVar+"="+w.customer, databaseVar+"="+s.database, brokerVar+"="+broker)
+	said, err := cmd.CombinedOutput()
+	if _, ended := errors.AsType[*exec.ExitError](err); !ended || len(said) > 0 {
+		return fmt.Errorf("the process that was to be killed (%s): %v: %s", w.how, err, said)
+	}
+	return nil
+}
