@@ -26,7 +26,8 @@ type Aggregate interface {
 	// AggregateID identifies the instance within its type and tenant.
 	AggregateID() string
 	// AggregateVersion is the version as stored, before the recorded events. They get the versions +1 ... +n, and
-	// saving the aggregate writes +n. An aggregate that returns 0 although it was saved before is unversioned.
+	// saving the aggregate writes +n. Return a field that only loading and saving set: recording an event does not change it, so
+	// it is right also in a unit that is run again. An aggregate that returns 0 although it was saved before is unversioned.
 	AggregateVersion() int64
 	// RecordedEvents returns what was recorded and not yet cleared, oldest first.
 	RecordedEvents() []Recorded

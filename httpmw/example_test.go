@@ -85,18 +85,19 @@ type orderPlaced struct {
 func (orderPlaced) EventType() string { return "order.placed" }
 
 type order struct {
-	event.Recorder
-	id string
+	event.Recorder `bun:"-"`
+	ID             string `bun:",pk"`
+	Version        int64
 }
 
-func (*order) AggregateType() string   { return "order" }
-func (o *order) AggregateID() string   { return o.id }
-func (*order) AggregateVersion() int64 { return 0 }
+func (*order) AggregateType() string     { return "order" }
+func (o *order) AggregateID() string     { return o.ID }
+func (o *order) AggregateVersion() int64 { return o.Version }
 
 // With a unit of work: the handler's own units.Do becomes a savepoint in the middleware's transaction, so that the
 // order, its event and the answer commit together.
 func ExampleIdempotency_unitOfWork() {
-	db, done := exampleDB("CREATE TABLE orders (id text PRIMARY KEY)")
+	db, done := exampleDB("CREATE TABLE orders (id text PRIMARY KEY, version bigint NOT NULL)")
 	defer done()
 
 	registry := event.NewRegistry()
@@ -108,19 +109,18 @@ func ExampleIdempotency_unitOfWork() {
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
-		o := &order{id: r.PathValue("id")}
+		id := r.PathValue("id")
 		err := units.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
-			o.Record(orderPlaced{OrderID: o.id})
-			u.Track(o)
-			_, err := u.DB().ExecContext(ctx, "INSERT INTO orders (id) VALUES (?)", o.id)
-			return err
+			o := &order{ID: id}
+			o.Record(orderPlaced{OrderID: id})
+			return u.Save(ctx, o)
 		})
 		if err != nil {
 			http.Error(w, "failed", http.StatusInternalServerError)
 			return
 		}
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprint(w, "placed ", o.id)
+		fmt.Fprint(w, "placed ", id)
 	})
 	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant-Id"), nil })
 	server := httptest.NewServer(tenant(httpmw.Metadata()(once(mux))))

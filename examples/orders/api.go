@@ -94,11 +94,13 @@ func (a *api) changeExisting(w http.ResponseWriter, r *http.Request, change func
 
 // change runs one use case and answers with the order as it is then.
 func (a *api) change(w http.ResponseWriter, r *http.Request, status int, useCase func(context.Context, *uow.Unit) (*Order, error)) {
-	var order *Order
-	err := a.units.Do(r.Context(), func(ctx context.Context, u *uow.Unit) (err error) {
-		if order, err = useCase(ctx, u); err != nil {
+	var changed orderView
+	err := a.units.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
+		order, err := useCase(ctx, u)
+		if err != nil {
 			return err
 		}
+		changed = viewOf(order)
 		return saveOrder(ctx, u, order)
 	})
 	if err != nil {
@@ -106,9 +108,9 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, status int, useCase
 		return
 	}
 	if status == http.StatusCreated {
-		w.Header().Set("Location", "/orders/"+order.ID)
+		w.Header().Set("Location", "/orders/"+changed.ID)
 	}
-	answer(w, status, viewOf(order))
+	answer(w, status, changed)
 }
 
 func (a *api) order(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +150,7 @@ type orderView struct {
 }
 
 func viewOf(o *Order) orderView {
-	return orderView{ID: o.ID, Status: o.Status, TotalCents: o.TotalCents, Version: o.Version}
+	return orderView{ID: o.ID, Status: o.Status, TotalCents: o.TotalCents, Version: o.nextVersion()}
 }
 
 // orderID returns the id in the path. What cannot be one is one that nobody has.

@@ -42,7 +42,7 @@ type Order struct {
 	CustomerID string
 	Status     Status
 	TotalCents int64
-	Version    int64 // counts the events, those that are not saved yet included
+	Version    int64 // as stored
 	Items      []Item
 
 	savedItems int // how many of Items are in the database; lines are only ever added
@@ -56,7 +56,7 @@ func PlaceOrder(id, customerID string, items []Item) (*Order, error) {
 			return nil, ErrTooLarge
 		}
 	}
-	o.happened(OrderPlaced{OrderID: o.ID, CustomerID: customerID, TotalCents: o.TotalCents})
+	o.Record(OrderPlaced{OrderID: o.ID, CustomerID: customerID, TotalCents: o.TotalCents})
 	return o, nil
 }
 
@@ -70,7 +70,7 @@ func (o *Order) AddItem(item Item) error {
 	}
 	o.Items = append(o.Items, item)
 	o.TotalCents += item.Total()
-	o.happened(ItemAdded{
+	o.Record(ItemAdded{
 		OrderID: o.ID, CustomerID: o.CustomerID, SKU: item.SKU, Qty: item.Qty, PriceCents: item.PriceCents, AddedCents: item.Total(),
 	})
 	return nil
@@ -82,13 +82,8 @@ func (o *Order) Cancel() error {
 		return ErrCancelled
 	}
 	o.Status = StatusCancelled
-	o.happened(OrderCancelled{OrderID: o.ID, CustomerID: o.CustomerID, TotalCents: o.TotalCents})
+	o.Record(OrderCancelled{OrderID: o.ID, CustomerID: o.CustomerID, TotalCents: o.TotalCents})
 	return nil
-}
-
-func (o *Order) happened(e event.Event) {
-	o.Version++
-	o.Record(e)
 }
 
 // AggregateType is also the topic of the events.
@@ -97,5 +92,8 @@ func (o *Order) AggregateType() string { return orderTopic }
 // AggregateID returns the order's id.
 func (o *Order) AggregateID() string { return o.ID }
 
-// AggregateVersion returns the version that is in the database: the events that are not saved yet are the next ones.
-func (o *Order) AggregateVersion() int64 { return o.Version - int64(len(o.RecordedEvents())) }
+// AggregateVersion returns the stored version.
+func (o *Order) AggregateVersion() int64 { return o.Version }
+
+// nextVersion is the one that is stored with the recorded events.
+func (o *Order) nextVersion() int64 { return o.Version + int64(len(o.RecordedEvents())) }

@@ -69,21 +69,21 @@ func saveOrder(ctx context.Context, u *uow.Unit, o *Order) error {
 	u.Track(o)
 	tenant := event.TenantFrom(ctx)
 	row := &orderRow{
-		TenantID: tenant, ID: o.ID, CustomerID: o.CustomerID, Status: o.Status, TotalCents: o.TotalCents, Version: o.Version,
+		TenantID: tenant, ID: o.ID, CustomerID: o.CustomerID, Status: o.Status, TotalCents: o.TotalCents, Version: o.nextVersion(),
 	}
-	if o.AggregateVersion() == 0 {
+	if o.Version == 0 {
 		if _, err := u.DB().NewInsert().Model(row).Exec(ctx); err != nil {
 			return fmt.Errorf("insert order %s: %w", o.ID, err)
 		}
 		return saveItems(ctx, u, o)
 	}
 	result, err := u.DB().NewUpdate().Model(row).Column("status", "total_cents", "version").
-		WherePK().Where("version = ?", o.AggregateVersion()).Exec(ctx)
+		WherePK().Where("version = ?", o.Version).Exec(ctx)
 	if err != nil {
 		return fmt.Errorf("update order %s: %w", o.ID, err)
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(err, fmt.Errorf("%w: order %s is not at version %d any more", uow.ErrConflict, o.ID, o.AggregateVersion()))
+		return errors.Join(err, fmt.Errorf("%w: order %s is not at version %d any more", uow.ErrConflict, o.ID, o.Version))
 	}
 	return saveItems(ctx, u, o)
 }
