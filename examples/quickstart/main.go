@@ -37,6 +37,9 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
+// service is the name under which events are announced.
+const service = "quickstart"
+
 // ---- the domain: imports nothing but package event ----
 
 // OrderPlaced is what happened.
@@ -131,9 +134,14 @@ func routes(units *uow.Manager, keys *idempotency.Store) http.Handler {
 }
 
 func answer(w http.ResponseWriter, status int, body any) {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
+	_, _ = fmt.Fprintf(w, "%s\n", encoded)
 }
 
 // ---- the wiring ----
@@ -199,7 +207,7 @@ func open(ctx context.Context, databaseURL string, broker oncebox.Broker) (*bun.
 		return nil, nil, err
 	}
 	cfg.DatabaseURL = databaseURL
-	cfg.UoW.Source = "quickstart"
+	cfg.UoW.Source = service
 	cfg.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {

@@ -14,13 +14,17 @@ type try struct {
 }
 
 func tries() []try {
-	const order = `{"customer":"you","total_cents":700}`
+	const (
+		mine  = "/orders/mine"
+		key   = "key-of-mine"
+		order = `{"customer":"you","total_cents":700}`
+	)
 	return []try{
-		{http.MethodPost, "/orders/mine", "key-of-mine", order, http.StatusCreated, "places an order"},
-		{http.MethodPost, "/orders/mine", "key-of-mine", order, http.StatusCreated, "the same again: the stored answer, Idempotent-Replayed: true"},
+		{http.MethodPost, mine, key, order, http.StatusCreated, "places an order"},
+		{http.MethodPost, mine, key, order, http.StatusCreated, "the same again: the stored answer, Idempotent-Replayed: true"},
 		{http.MethodGet, "/spending/you", "", "", http.StatusOK, "what the consumer has counted, a moment later: one order"},
-		{http.MethodPost, "/orders/mine", "key-of-mine", `{"customer":"you","total_cents":1}`, http.StatusUnprocessableEntity, "the key of another request"},
-		{http.MethodPost, "/orders/mine", "another-key", order, http.StatusConflict, "the order exists"},
+		{http.MethodPost, mine, key, `{"customer":"you","total_cents":1}`, http.StatusUnprocessableEntity, "the key of another request"},
+		{http.MethodPost, mine, "another-key", order, http.StatusConflict, "the order exists"},
 		{http.MethodPost, "/orders/other", "", order, http.StatusBadRequest, "a POST without a key"},
 	}
 }
