@@ -30,7 +30,7 @@ func TestRunsAsAModuleOfItsOwn(t *testing.T) {
 		return string(said)
 	}
 	run("mod", "init", "example.org/shop")
-	run("mod", "edit", "-replace=github.com/oncebox/oncebox="+oncebox)
+	run("mod", "edit", "-require=github.com/oncebox/oncebox@v0.0.0", "-replace=github.com/oncebox/oncebox="+oncebox)
 	said := run("run", ".")
 	require.Contains(t, said, "POST /orders/o-1: 201 Created replayed: false\nPOST /orders/o-1: 201 Created replayed: true\n")
 	require.Contains(t, said, "\nsold for 42\n")

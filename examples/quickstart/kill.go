@@ -137,8 +137,8 @@ func brokerDoor(broker *memory.Broker) *httptest.Server {
 		}
 		if err == nil {
 			err = broker.Publish(r.Context(), []event.Envelope{{
-				ID: uuid.NewString(), Source: service, TenantID: "default", Topic: "order", Type: placed.EventType(),
-				AggregateType: "order", AggregateID: placed.OrderID, AggregateVersion: 1, RoutingKey: placed.OrderID,
+				ID: uuid.NewString(), Source: service, TenantID: "default", Topic: topic, Type: placed.EventType(),
+				AggregateType: topic, AggregateID: placed.OrderID, AggregateVersion: 1, RoutingKey: placed.OrderID,
 				OccurredAt: time.Now(), ContentType: "application/json", Payload: payload,
 			}})
 		}

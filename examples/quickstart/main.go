@@ -40,6 +40,9 @@ import (
 // service is the name under which events are announced.
 const service = "quickstart"
 
+// topic is where the events of orders are published: by default it is the type of the aggregate.
+const topic = "order"
+
 // ---- the domain: imports nothing but package event ----
 
 // OrderPlaced is what happened.
@@ -62,7 +65,7 @@ type Order struct {
 }
 
 // AggregateType, AggregateID and AggregateVersion make it an event.Aggregate.
-func (*Order) AggregateType() string     { return "order" }
+func (*Order) AggregateType() string     { return topic }
 func (o *Order) AggregateID() string     { return o.ID }
 func (o *Order) AggregateVersion() int64 { return o.Version }
 
@@ -180,7 +183,7 @@ func run(ctx context.Context, out io.Writer, serve bool) (err error) {
 	consumer := &spending{units: app.UoW}
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, consumer.orderPlaced)
-	app.Consume("order", "spending", router)
+	app.Consume(topic, "spending", router)
 
 	if err := tables(ctx, app, db); err != nil {
 		return err

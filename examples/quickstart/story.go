@@ -67,7 +67,7 @@ func (s *story) killed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		published := slices.ContainsFunc(s.broker.Messages("order"), func(e event.Envelope) bool { return e.AggregateID == w.order().ID })
+		published := slices.ContainsFunc(s.broker.Messages(topic), func(e event.Envelope) bool { return e.AggregateID == w.order().ID })
 		rows = append(rows, []string{w.how, w.killed, yesNo(stored), yesNo(published), verdict(stored, published)})
 	}
 	return s.printTable([]string{"THE PROCESS DOES", "KILLED", "ORDER", "EVENT", "SO"}, rows)
@@ -95,7 +95,7 @@ func verdict(stored, published bool) string {
 
 func (s *story) deliveredTwice(ctx context.Context) error {
 	s.sayf("\n2. The broker delivers a message a second time, as brokers do after a crash.")
-	messages := s.broker.Messages("order")
+	messages := s.broker.Messages(topic)
 	last := messages[len(messages)-1] // gus
 	if err := s.broker.Redeliver("spending", last.Topic, last.ID); err != nil {
 		return err
