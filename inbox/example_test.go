@@ -2,12 +2,10 @@ package inbox_test
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"io"
 	"log/slog"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -15,7 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/localpg"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/migrations"
@@ -109,24 +107,14 @@ func ExampleInbox_Await() {
 
 // exampleDatabase opens a schema of its own in a development database.
 func exampleDatabase(ctx context.Context) (*bun.DB, func()) {
-	server, err := devenv.Postgres(ctx, nil)
+	local, err := localpg.Start(ctx, localpg.Output(io.Discard))
 	must(err)
-	schema := "inbox_example_" + strings.ToLower(rand.Text()[:16])
-	address, err := url.Parse(server.URL)
-	must(err)
-	query := address.Query()
-	query.Set("search_path", schema)
-	address.RawQuery = query.Encode()
-	pool, err := sql.Open("pgx", address.String())
+	pool, err := sql.Open("pgx", local.URL)
 	must(err)
 	pool.SetMaxOpenConns(4)
-	_, err = pool.ExecContext(ctx, "CREATE SCHEMA "+schema)
-	must(err)
 	return bun.NewDB(pool, pgdialect.New()), func() {
-		_, err := pool.ExecContext(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
-		must(err)
 		must(pool.Close())
-		must(server.Stop())
+		must(local.Close())
 	}
 }
 

@@ -5,14 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/examples/encryption"
-	"github.com/oncebox/oncebox/internal/devenv"
+	"github.com/oncebox/oncebox/localpg"
 )
 
 // A service gives its registry the keys, and all its events are sealed. This shows what the registry does with one.
@@ -46,22 +46,17 @@ func Example() {
 	// true event: open customer.moved 7: event: the key of the payload was erased: acme/1
 }
 
-// exampleVault opens a schema of its own in a development database.
+// exampleVault makes the table in an empty database.
 func exampleVault(ctx context.Context) (*bun.DB, func()) {
-	server, err := devenv.Postgres(ctx, nil)
+	local, err := localpg.Start(ctx, localpg.Output(io.Discard))
 	must(err)
-	pool, err := sql.Open("pgx", server.URL)
+	pool, err := sql.Open("pgx", local.URL)
 	must(err)
-	pool.SetMaxOpenConns(1)
-	// The search_path is that of the one connection.
-	schema := fmt.Sprintf("encryption_example_%d", os.Getpid())
-	_, err = pool.ExecContext(ctx, "CREATE SCHEMA "+schema+"; SET search_path = "+schema+";"+encryption.Schema)
+	_, err = pool.ExecContext(ctx, encryption.Schema)
 	must(err)
 	return bun.NewDB(pool, pgdialect.New()), func() {
-		_, err := pool.ExecContext(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
-		must(err)
 		must(pool.Close())
-		must(server.Stop())
+		must(local.Close())
 	}
 }
 
