@@ -73,6 +73,21 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// Every relative link of the README and of docs leads to a file or a folder.
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		prose := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`").ReplaceAllString(string(text), "code")
+		for _, link := range regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(prose, -1) {
+			_, err := os.Stat(filepath.Join(filepath.Dir(page), link[1]))
+			require.NoError(t, err, "%s links to %s", page, link[1])
+		}
+	}
+}
+
 // A claim of the README links to the file of its test.
 func TestClaimsLinkToTheirTests(t *testing.T) {
 	page, err := os.ReadFile("README.md")
