@@ -84,6 +84,33 @@ func fetchPrograms(ctx context.Context, opts Options) (string, error) {
 	return filepath.Join(home, "bin"), nil
 }
 
+var errNotDone = errors.New("not done")
+
+// whileItRuns waits for the end of a download, and prints a point each second on a terminal. The error is that of the download, or
+// errNotDone if it took longer than FetchTimeout or ctx.
+func (o Options) whileItRuns(ctx context.Context, ended <-chan error) error {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	terminal, limit := o.terminal(), time.After(o.FetchTimeout)
+	if terminal != nil {
+		defer fmt.Fprintln(terminal)
+	}
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-second.C:
+			if terminal != nil {
+				fmt.Fprint(terminal, ".")
+			}
+		case <-limit:
+			return fmt.Errorf("%w after %s", errNotDone, o.FetchTimeout)
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errNotDone, ctx.Err())
+		}
+	}
+}
+
 // unpackPostgres downloads PostgreSQL and unpacks it into the folder's subfolder "unpacked".
 //
 // The library does so only as a part of Start, which also runs the server, as this user and in the background. So Start
@@ -110,12 +137,8 @@ func unpackPostgres(ctx context.Context, folder string, opts Options) error {
 	defer http.DefaultClient.CloseIdleConnections()
 	started := make(chan error, 1)
 	go func() { started <- library.Start() }()
-	select {
-	case err = <-started:
-	case <-time.After(opts.FetchTimeout):
-		return fmt.Errorf("devenv: fetch PostgreSQL %s: not done after %s", embeddedVersion, opts.FetchTimeout)
-	case <-ctx.Done():
-		return fmt.Errorf("devenv: fetch PostgreSQL %s: %w", embeddedVersion, ctx.Err())
+	if err = opts.whileItRuns(ctx, started); errors.Is(err, errNotDone) {
+		return fmt.Errorf("devenv: fetch PostgreSQL %s: %w", embeddedVersion, err)
 	}
 	for _, program := range []string{"initdb", "postgres"} {
 		if _, missing := os.Stat(filepath.Join(programs, "bin", program)); missing != nil {

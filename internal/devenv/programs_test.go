@@ -2,10 +2,12 @@ package devenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -36,6 +38,23 @@ func TestProgramsThatTheUserCannotReachAreNotFound(t *testing.T) {
 		require.ErrorIs(t, err, errNoPrograms)
 	}
 	require.NotEqual(t, folder, found)
+}
+
+func TestDownloadIsBounded(t *testing.T) {
+	broken := errors.New("no network")
+	ended := make(chan error, 1)
+	ended <- broken
+	require.Equal(t, broken, withDefaults(nil).whileItRuns(t.Context(), ended))
+
+	never := make(chan error)
+	opts := withDefaults(&Options{FetchTimeout: time.Millisecond})
+	require.ErrorIs(t, opts.whileItRuns(t.Context(), never), errNotDone)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := withDefaults(nil).whileItRuns(ctx, never)
+	require.ErrorIs(t, err, errNotDone)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // fakePrograms makes a folder with programs that only tell a version.
