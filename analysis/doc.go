@@ -7,5 +7,5 @@
 //	  - [Track]: an aggregate that has recorded events within a unit of work, and is never given to it. Its events are lost.
 //
 // They say nothing where they cannot be sure: an aggregate that is passed to any function may be tracked there, and a pool that
-// has been stored in an interface is not seen.
+// has been stored in an interface is not seen. config.Config.RefusePool finds the pool within a unit where the program runs.
 package analysis

@@ -10,7 +10,7 @@ import (
 )
 
 // Pool finds statements that are sent through the pool within a unit of work: they are committed by themselves, and done again when
-// the unit is run again.
+// the unit is run again. config.Config.RefusePool refuses such a statement where the program runs, whichever way the pool has got there.
 var Pool = &analysis.Analyzer{ //nolint:gochecknoglobals // analyzers are variables
 	Name:     "unitpool",
 	Doc:      "finds statements on the pool within a unit of work, where u.DB(), u.SQL() or u.Pgx() is meant",

@@ -68,7 +68,11 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	if cfg.Pooler {
 		connector = pgsql.Watched(*pc) // no prepared statements
 	}
-	pool := sql.OpenDB(connector)
+	open := sql.OpenDB
+	if cfg.RefusePool {
+		open = pgsql.OpenGuarded
+	}
+	pool := open(connector)
 	pool.SetMaxOpenConns(max(20, 4*runtime.GOMAXPROCS(0)))
 	pool.SetMaxIdleConns(max(20, 4*runtime.GOMAXPROCS(0)))
 	pool.SetConnMaxIdleTime(5 * time.Minute)

@@ -45,6 +45,10 @@ func UsePool(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*bun.DB, erro
 }
 
 func use(ctx context.Context, call string, pool *sql.DB, cfg Config) (*bun.DB, error) {
+	if cfg.RefusePool {
+		return nil, fmt.Errorf("config: %s: Config.RefusePool (ONCEBOX_REFUSE_POOL) is for connections of OpenDB, and this pool has others: "+
+			"call OpenDB, or leave it false and have the analyzer unitpool look (oncebox-vet)", call)
+	}
 	db := bun.NewDB(pool, pgdialect.New())
 	conn, err := db.Conn(ctx)
 	if err != nil {

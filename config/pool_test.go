@@ -79,6 +79,9 @@ func TestPoolsThatCannotBeUsed(t *testing.T) {
 		"UseDB: the pool is nil":       func() (*bun.DB, error) { return config.UseDB(t.Context(), nil, config.Config{}) },
 		"UsePool: the pool is nil":     func() (*bun.DB, error) { return config.UsePool(t.Context(), nil, config.Config{}) },
 		"other, which is not pgx: ope": func() (*bun.DB, error) { return config.UseDB(t.Context(), foreign, config.Config{}) },
+		"Config.RefusePool (ONCEBOX_REFUSE_POOL) is for connections of OpenDB": func() (*bun.DB, error) {
+			return config.UseDB(t.Context(), foreign, config.Config{RefusePool: true})
+		},
 	} {
 		_, err := use()
 		require.ErrorContains(t, err, what)
@@ -94,3 +97,24 @@ func (o other) Open(string) (driver.Conn, error)             { return o, nil }
 func (other) Prepare(string) (driver.Stmt, error)            { return nil, errors.ErrUnsupported }
 func (other) Begin() (driver.Tx, error)                      { return nil, errors.ErrUnsupported }
 func (other) Close() error                                   { return nil }
+
+func TestRefusePool(t *testing.T) {
+	db := pgtest.Migrated(t)
+	for name, cfg := range map[string]config.Config{
+		"one round trip": {DatabaseURL: db.DSN}, "behind a pooler": {DatabaseURL: db.DSN, Pooler: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for refuse, want := range map[bool]error{true: uow.ErrPool, false: nil} {
+				cfg.RefusePool = refuse
+				pool, err := config.OpenDB(t.Context(), cfg)
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = pool.Close() })
+				require.NoError(t, uow.New(pool, nil).Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error {
+					_, err := pool.NewRaw("SELECT 1").Exec(ctx)
+					require.ErrorIs(t, err, want)
+					return nil
+				}))
+			}
+		})
+	}
+}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/uptrace/bun"
 
 	leases "github.com/oncebox/oncebox/internal/lease"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -97,7 +99,12 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 	}, l.since)
 	timed, cancel := l.timed(ctx)
 	defer cancel()
-	lost, err = l.held.Hold(timed, func(ctx context.Context) error { return cmp.Or(call(ctx, h, m), tooLate(ctx)) })
+	lost, err = l.held.Hold(timed, func(ctx context.Context) error {
+		if pool, ok := l.units.DB(ctx).(*bun.DB); ok {
+			ctx = pgsql.UnderLease(ctx, pool.DB)
+		}
+		return cmp.Or(call(ctx, h, m), tooLate(ctx))
+	})
 	return explainLate(timed, err), lost
 }
 

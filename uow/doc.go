@@ -8,6 +8,8 @@
 //
 // The statements of a unit are given to [Unit.SQL], a *sql.Tx, to [Unit.Pgx], a pgx.Tx, or to [Unit.DB], a bun.IDB: all three are the same
 // transaction. Code that has only a context, as the handlers of httpmw and inbox have, gets its unit by [FromContext].
+// What is sent to the pool instead is committed by itself, whatever becomes of the unit, and is done again when the unit is. Nothing tells
+// that unless config.Config.RefusePool is set: then such a statement fails with [ErrPool]. [Outside] is for those that are meant.
 //
 // [Unit.Save] is for aggregates that are bun models: it stores them under an optimistic lock. What is stored in another
 // way is announced with [Unit.Track].

@@ -27,6 +27,10 @@ var (
 	// ErrStale means that an aggregate lived through a rollback: its state and its events belong to work that was undone.
 	ErrStale = errors.New("uow: the aggregate lived through a rollback: load it again inside the function")
 
+	// ErrPool means that a pool of config.OpenDB with Config.RefusePool has refused a statement whose context carries a unit of work of that pool, or
+	// is that of a handler that runs under a lease. It would be committed by itself. [Outside] lets it pass.
+	ErrPool = pgsql.ErrPool
+
 	errEnded   = errors.New("the unit has ended")
 	errNotOurs = errors.New("uow: the function has ended the transaction itself, and what it wrote before may be committed without its events: " +
 		"leave COMMIT and ROLLBACK to the unit")

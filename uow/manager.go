@@ -140,7 +140,8 @@ func (m *Manager) count(ctx context.Context, outcome string) {
 
 // DB returns the transaction of the unit in ctx, and the pool if there is none. It is for code whose signature has no
 // room for a unit; a function that must not run outside one should use [FromContext]. When the unit has ended, there is none: what a
-// goroutine does that outlives its unit is committed by itself, whatever became of the unit.
+// goroutine does that outlives its unit is committed by itself, whatever became of the unit. In a handler that runs under a lease
+// (inbox.Leased) it is the pool as well, which refuses what it is sent if config.Config.RefusePool is set.
 func (m *Manager) DB(ctx context.Context) bun.IDB {
 	if u := m.unitFrom(ctx); u != nil {
 		return u.root.tx

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Unit is one unit of work, or one savepoint in it, as a context has it. It is used within the function that it was given to,
@@ -129,7 +130,19 @@ func (u *level) give(entries []entry, hook func(context.Context)) error {
 	return nil
 }
 
-type unitKey struct{}
+// carried is a level as a context carries it.
+type carried struct{ *level }
+
+// OpenIn is for the guard of the pool, see config.Config.RefusePool.
+func (c carried) OpenIn(pool *sql.DB) bool {
+	return c.nearest(func(l *level) bool { return l.root.manager.db.DB == pool }) != nil
+}
+
+// Outside returns a context without the units that ctx carries. What is done with it is no part of them: [Manager.DB] is the pool, and a unit
+// that [Manager.Do] begins commits by itself. It takes another connection, and waits for ever for what the unit around it has locked,
+// or until the statement is given up. It is for what has to stay whatever becomes of the unit, and for reading beside it.
+// A pool that refuses statements within a unit ([ErrPool]) takes them with this context.
+func Outside(ctx context.Context) context.Context { return pgsql.Outside(ctx) }
 
 // FromContext returns the innermost unit that ctx carries, of whatever manager. What is tracked in it and added to it has the
 // tenant, the metadata and the trace of ctx.
@@ -149,7 +162,12 @@ func (u *Unit) Used() bool { return u.root.used.Load() }
 // find returns the innermost open unit that fits. A goroutine or a hook that outlived its unit finds the one around it,
 // or none.
 func find(ctx context.Context, fits func(*level) bool) *level {
-	u, _ := ctx.Value(unitKey{}).(*level)
+	c, _ := pgsql.UnitOf(ctx).(carried)
+	return c.nearest(fits)
+}
+
+// nearest returns the innermost open unit that fits, from this one outwards.
+func (u *level) nearest(fits func(*level) bool) *level {
 	for u != nil && (!u.open() || !fits(u)) {
 		if u.parent != nil {
 			u = u.parent
@@ -168,5 +186,5 @@ func (u *level) open() bool {
 
 // in returns the unit as ctx has it, and ctx with the unit in it as the unit's own.
 func (u *level) in(ctx context.Context) *Unit {
-	return &Unit{level: u, ctx: context.WithValue(ctx, unitKey{}, u)}
+	return &Unit{level: u, ctx: pgsql.WithUnit(ctx, carried{u})}
 }

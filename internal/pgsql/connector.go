@@ -49,13 +49,21 @@ func BeginLater(ctx context.Context) context.Context {
 	return context.WithValue(ctx, laterKey{}, true)
 }
 
+func isLater(ctx context.Context) bool {
+	later, _ := ctx.Value(laterKey{}).(bool)
+	return later
+}
+
 // BeginTx begins a transaction, at once or with its first statement.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if c.Conn().IsClosed() {
 		return nil, driver.ErrBadConn
 	}
+	if err := c.refuseTx(ctx); err != nil {
+		return nil, err
+	}
 	c.tx = &tx{ctx: ctx}
-	if later, _ := ctx.Value(laterKey{}).(bool); later && !opts.ReadOnly {
+	if isLater(ctx) && !opts.ReadOnly {
 		switch sql.IsolationLevel(opts.Isolation) {
 		case sql.LevelDefault:
 			return c.tx, nil
@@ -87,6 +95,9 @@ func (c *conn) begin(ctx context.Context) error {
 
 // ExecContext runs a statement, together with the BEGIN that was put off if it is one that may be prepared.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.refuse(ctx, args); err != nil {
+		return nil, err
+	}
 	if c.tx != nil && !c.tx.ended && c.tx.begun == nil && len(args) > 0 && args[0].Value == pgx.QueryExecModeCacheStatement {
 		return c.execFirst(ctx, query, args[1:])
 	}
@@ -113,6 +124,9 @@ func (c *conn) execFirst(ctx context.Context, query string, args []driver.NamedV
 
 // QueryContext runs a statement that returns rows.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.refuse(ctx, args); err != nil {
+		return nil, err
+	}
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -121,10 +135,14 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 
 // PrepareContext prepares a statement. Where that fails, the transaction has failed too.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := c.refuse(ctx, nil); err != nil {
+		return nil, err
+	}
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
-	return c.beneath.PrepareContext(ctx, query)
+	s, err := c.beneath.PrepareContext(ctx, query)
+	return c.guardStmt(s, c.refuse), err
 }
 
 // tx is a transaction that may not have begun yet, or have ended already with its last statement.

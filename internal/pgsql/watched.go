@@ -47,7 +47,7 @@ func (c watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConn{opened.(*stdlib.Conn), c.patience}, nil //nolint:forcetypeassert // GetConnector's
+	return &watchedConn{beneath: opened.(*stdlib.Conn), patience: c.patience}, nil //nolint:forcetypeassert // GetConnector's
 }
 
 // beneath has another name than Conn, or the field would hide the method Conn, by which [Native] finds pgx.
@@ -58,6 +58,40 @@ type watchedConn struct {
 	*beneath
 
 	patience time.Duration
+	guard    *guard // nil: nothing is refused
+}
+
+// BeginTx begins a transaction.
+func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if err := c.refuseTx(ctx); err != nil {
+		return nil, err
+	}
+	return c.beneath.BeginTx(ctx, opts)
+}
+
+// ExecContext runs a statement.
+func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.refuse(ctx, args); err != nil {
+		return nil, err
+	}
+	return c.beneath.ExecContext(ctx, query, args)
+}
+
+// QueryContext runs a statement that returns rows.
+func (c *watchedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.refuse(ctx, args); err != nil {
+		return nil, err
+	}
+	return c.beneath.QueryContext(ctx, query, args)
+}
+
+// PrepareContext prepares a statement.
+func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := c.refuse(ctx, nil); err != nil {
+		return nil, err
+	}
+	s, err := c.beneath.PrepareContext(ctx, query)
+	return c.guardStmt(s, c.refuse), err
 }
 
 // Ping asks the server for an answer.
