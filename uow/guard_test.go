@@ -16,7 +16,7 @@ import (
 )
 
 // eachGuarded runs a test with every kind of pool that can refuse statements.
-func eachGuarded(t *testing.T, test func(t *testing.T, s *service, pool *bun.DB)) {
+func eachGuarded(t *testing.T, test func(t *testing.T, s *service, pool *bun.DB, open func(*service) *bun.DB)) {
 	t.Helper()
 	for name, connector := range map[string]func(pgx.ConnConfig) driver.Connector{
 		"one round trip":  func(cfg pgx.ConnConfig) driver.Connector { return pgsql.NewConnector(cfg) },
@@ -24,10 +24,13 @@ func eachGuarded(t *testing.T, test func(t *testing.T, s *service, pool *bun.DB)
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, nil)
-			cfg, err := pgx.ParseConfig(s.DSN)
-			require.NoError(t, err)
-			pool := closed(t, pgsql.OpenGuarded(connector(*cfg)))
-			test(t, s, pool)
+			open := func(s *service) *bun.DB {
+				cfg, err := pgx.ParseConfig(s.DSN)
+				require.NoError(t, err)
+				return closed(t, pgsql.OpenGuarded(connector(*cfg)))
+			}
+			pool := open(s)
+			test(t, s, pool, open)
 			requireGivenBack(t, pool, name)
 		})
 	}
@@ -59,11 +62,9 @@ func beside(ctx context.Context, pool *bun.DB, prepared *sql.Stmt) map[string]er
 }
 
 func TestThePoolIsRefusedWithinAUnit(t *testing.T) {
-	eachGuarded(t, func(t *testing.T, s *service, pool *bun.DB) {
+	eachGuarded(t, func(t *testing.T, s *service, pool *bun.DB, _ func(*service) *bun.DB) {
 		units := s.manager(nil, pool, s.sink)
-		prepared, err := pool.DB.PrepareContext(t.Context(), insertNote+" RETURNING text")
-		require.NoError(t, err)
-		defer prepared.Close()
+		var prepared *sql.Stmt
 		refused := func(ctx context.Context) {
 			t.Helper()
 			for call, err := range beside(ctx, pool, prepared) {
@@ -76,6 +77,9 @@ func TestThePoolIsRefusedWithinAUnit(t *testing.T) {
 		var late context.Context
 		require.NoError(t, units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 			late = ctx //nolint:fatcontext // used after the unit
+			var err error
+			prepared, err = pool.DB.PrepareContext(uow.Outside(ctx), insertNote+" RETURNING text") // on another connection than the unit's
+			require.NoError(t, err)
 			refused(ctx) // before BEGIN has been sent
 			require.NoError(t, note(ctx, u, "unit"))
 			refused(ctx)
@@ -88,6 +92,7 @@ func TestThePoolIsRefusedWithinAUnit(t *testing.T) {
 			refused(inner) // the savepoint has ended, and the unit has not
 			return nil
 		}))
+		defer prepared.Close()
 		require.Equal(t, []string{"unit"}, s.notes(t))
 		for call, err := range beside(late, pool, prepared) {
 			require.NoError(t, err, "%s after the unit's end", call)
@@ -97,8 +102,9 @@ func TestThePoolIsRefusedWithinAUnit(t *testing.T) {
 
 // What has to pass: the unit's own statements with whatever context, those that are meant, and those of other databases.
 func TestWhatIsNoMistakeIsNotRefused(t *testing.T) {
-	eachGuarded(t, func(t *testing.T, s *service, pool *bun.DB) {
+	eachGuarded(t, func(t *testing.T, s *service, pool *bun.DB, open func(*service) *bun.DB) {
 		units, other := s.manager(nil, pool, s.sink), newServiceApart(t)
+		there := open(other)
 		err := units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 			_, err := pool.DB.ExecContext(uow.Outside(ctx), "INSERT INTO notes (text) VALUES ('stays')")
 			require.NoError(t, err)
@@ -112,12 +118,12 @@ func TestWhatIsNoMistakeIsNotRefused(t *testing.T) {
 			_, err = tx.ExecContext(ctx, "INSERT INTO notes (text) VALUES ('stays as well')")
 			require.NoError(t, errors.Join(err, tx.Commit()))
 
-			_, err = other.NewRaw("INSERT INTO notes (text) VALUES ('other')").Exec(ctx)
+			_, err = there.NewRaw("INSERT INTO notes (text) VALUES ('other')").Exec(ctx)
 			require.NoError(t, err, "the pool of another database")
-			require.NoError(t, other.units.Do(ctx, func(ctx context.Context, there *uow.Unit) error {
+			require.NoError(t, other.manager(nil, there, other.sink).Do(ctx, func(ctx context.Context, inner *uow.Unit) error {
 				_, err := pool.DB.ExecContext(ctx, insertNote)
 				require.ErrorIs(t, err, uow.ErrPool, "the unit around that of the other database is still open")
-				return errors.Join(note(ctx, there, "there"), note(ctx, u, "unit"))
+				return errors.Join(note(ctx, inner, "there"), note(ctx, u, "unit"))
 			}))
 			return errors.New("take it back")
 		})
@@ -128,7 +134,7 @@ func TestWhatIsNoMistakeIsNotRefused(t *testing.T) {
 
 // A hook runs after COMMIT: what it does by itself takes nothing from the unit.
 func TestHooksMayUseThePool(t *testing.T) {
-	eachGuarded(t, func(t *testing.T, s *service, pool *bun.DB) {
+	eachGuarded(t, func(t *testing.T, s *service, pool *bun.DB, _ func(*service) *bun.DB) {
 		var err error
 		require.NoError(t, s.manager(nil, pool, s.sink).Do(t.Context(), func(unit context.Context, u *uow.Unit) error {
 			u.AfterCommit(func(ctx context.Context) {
