@@ -2,16 +2,26 @@ package oncebox_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -43,6 +53,62 @@ func TestMistakesInTheURLOfTheDatabase(t *testing.T) {
 			require.NotContains(t, err.Error(), "start it", "it runs")
 		})
 	}
+}
+
+func TestARoleThatMayNotConnect(t *testing.T) {
+	db := pgtest.OpenApart(t)
+	role := db.Database + "_app"
+	for _, statement := range []string{
+		"CREATE ROLE " + role + " LOGIN PASSWORD 'x'", "REVOKE CONNECT ON DATABASE " + db.Database + " FROM PUBLIC",
+	} {
+		_, err := db.Exec(statement)
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { _, _ = db.Exec("DROP ROLE " + role) })
+	u, err := url.Parse(db.URL)
+	require.NoError(t, err)
+	u.User = url.UserPassword(role, "x")
+	_, err = config.OpenDB(t.Context(), config.Config{DatabaseURL: u.String()})
+	require.ErrorContains(t, err, fmt.Sprintf(`is closed to the role: run GRANT CONNECT ON DATABASE %q TO %q`, db.Database, role))
+}
+
+// plain is an event of which the tests forget something.
+type plain struct{}
+
+func (plain) EventType() string { return "order.plain" }
+
+// namesake is another Go type with the name of plain.
+type namesake struct{ plain }
+
+func TestMistakesAtAnEventType(t *testing.T) {
+	db := pgtest.Migrated(t, pgtest.Outbox)
+	emit := func(register func(*event.Registry)) error {
+		registry := event.NewRegistry()
+		register(registry)
+		store := outbox.NewStore(db.DB, &outbox.Config{Schema: db.Schema, Source: "test"})
+		return uow.New(db.DB, &uow.Config{Source: "test", Registry: registry}, store).Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+			return u.Add("orders", plain{})
+		})
+	}
+	t.Run("that was not registered", func(t *testing.T) {
+		err := emit(func(*event.Registry) {})
+		require.ErrorContains(t, err, `"order.plain" (oncebox_test.plain): call event.Register[oncebox_test.plain] at start`)
+	})
+	t.Run("that two Go types have", func(t *testing.T) {
+		err := emit(func(r *event.Registry) { event.Register[namesake](r) })
+		require.ErrorContains(t, err, `"order.plain" is registered for oncebox_test.namesake, not for oncebox_test.plain: `+
+			"give one of the two another EventType, or register the one that is emitted")
+	})
+	t.Run("whose handler takes another Go type", func(t *testing.T) {
+		registry := event.NewRegistry()
+		event.Register[plain](registry)
+		router := messaging.NewRouter(registry)
+		messaging.Handle(router, func(context.Context, namesake) error { return nil })
+		err := router.Handle(t.Context(), messaging.NewMessage(event.Envelope{ID: "1", Type: "order.plain", Payload: []byte(`{}`)}, 1, nil))
+		require.True(t, messaging.IsPermanent(err))
+		require.ErrorContains(t, err, `event "order.plain" is registered as oncebox_test.plain, its handler takes oncebox_test.namesake: `+
+			"have the handler take oncebox_test.plain, or register the other type")
+	})
 }
 
 func TestMistakesAtTheTables(t *testing.T) {
@@ -88,4 +154,48 @@ func TestConsumeAfterRun(t *testing.T) {
 	})
 	stop()
 	app.Consume("orders", "late", handler) // for the next Run
+}
+
+// Each right that the role lacks is told of once, and not by each part with each try.
+func TestMissingRightsAreToldOfOnce(t *testing.T) {
+	db := pgtest.Migrated(t)
+	role := db.Schema + "_app"
+	for _, statement := range []string{
+		"CREATE ROLE " + role, "GRANT USAGE ON SCHEMA " + db.Schema + " TO " + role, "GRANT SELECT ON ALL TABLES IN SCHEMA " + db.Schema + " TO " + role,
+		"GRANT USAGE ON ALL SEQUENCES IN SCHEMA " + db.Schema + " TO " + role,
+	} {
+		_, err := db.Exec(statement)
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { _, _ = db.Exec("DROP OWNED BY " + role + "; DROP ROLE " + role) })
+	conn, err := pgx.ParseConfig(db.DSN)
+	require.NoError(t, err)
+	conn.RuntimeParams["role"] = role
+	var refusals atomic.Int64
+	conn.OnPgError = func(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+		if err.Code == "42501" {
+			refusals.Add(1)
+		}
+		return err.Severity != "FATAL"
+	}
+	pool := stdlib.OpenDB(*conn)
+	t.Cleanup(func() { _ = pool.Close() })
+	var book logbook.Book
+	cfg := quickConfig()
+	cfg.Logger = book.Logger()
+	app, err := oncebox.New(bun.NewDB(pool, pgdialect.New()), memory.New(nil), cfg)
+	require.NoError(t, err)
+	app.Consume("orders", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
+	stop := run(t, app)
+	await.True(t, func() bool { return refusals.Load() >= 20 }, "the parts try again and again")
+	stop()
+	denied, told := regexp.MustCompile(`permission denied for \w+ \w+`), map[string]bool{}
+	for _, line := range strings.Split(strings.TrimSpace(book.String()), "\n") {
+		if right := denied.FindString(line); right != "" {
+			require.Contains(t, line, "have the owner of the tables run GRANT ", "the next step")
+			require.False(t, told[right], "once: %s", right)
+			told[right] = true
+		}
+	}
+	require.NotEmpty(t, told)
 }

@@ -78,6 +78,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 	if db == nil {
 		return nil, errors.New("oncebox: New: db is nil: open it with config.OpenDB")
 	}
+	cfg.Logger = slog.New(newDeniedLog(otelx.Logger(cfg.Logger).Handler()))
 	cfg = cfg.Shared()
 	if cfg.UoW.Source == "" {
 		return nil, errors.New("oncebox: New: the source is empty: set Config.UoW.Source (ONCEBOX_SOURCE) " +
@@ -86,7 +87,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("oncebox: New: %w", err)
 	}
-	a := &App{db: db, broker: broker, cfg: cfg, log: otelx.Logger(cfg.Logger), Registry: cfg.UoW.Registry}
+	a := &App{db: db, broker: broker, cfg: cfg, log: cfg.Logger, Registry: cfg.UoW.Registry}
 	a.Outbox = outbox.NewStore(db, &cfg.Outbox)
 	a.UoW = uow.New(db, &cfg.UoW, append([]uow.Sink{a.Outbox}, sinks...)...)
 	a.Inbox = inbox.New(a.UoW, &cfg.Inbox)

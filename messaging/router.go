@@ -60,7 +60,8 @@ func Handle[T event.Event](r *Router, fn func(ctx context.Context, e T) error) {
 	r.handlers[name] = func(ctx context.Context, e event.Event) error {
 		typed, ok := e.(T)
 		if !ok {
-			return Permanent(fmt.Errorf("messaging: event %q is registered as %T, its handler takes %s", name, e, goType))
+			return Permanent(fmt.Errorf("messaging: event %q is registered as %T, its handler takes %s: "+
+				"have the handler take %T, or register the other type", name, e, goType, e))
 		}
 		return fn(ctx, typed)
 	}
