@@ -157,3 +157,22 @@ func TestEveryVariableIsDocumented(t *testing.T) {
 		require.False(t, err != nil && strings.Contains(err.Error(), "does not exist"), "%s is documented and nothing reads it", name[1])
 	}
 }
+
+// A limit that is said to be off at -1 takes it, as a duration and as a count.
+func TestMinusOneIsTakenWhereItIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/config.md")
+	require.NoError(t, err)
+	found := 0
+	for row := range strings.Lines(string(page)) {
+		name := regexp.MustCompile("^\\| `(ONCEBOX_[A-Z_]+)`").FindStringSubmatch(row)
+		if name == nil || !strings.Contains(row, "`-1`") || strings.HasPrefix(name[1], "ONCEBOX_PULSAR_") {
+			continue
+		}
+		found++
+		clean(t)
+		t.Setenv(name[1], "-1")
+		_, err := config.FromEnv()
+		require.NoError(t, err, row)
+	}
+	require.Greater(t, found, 20)
+}

@@ -43,7 +43,7 @@ func (w *worker) verdict(r *outbox.Row, err error) (wait time.Duration, dead boo
 		limit = r.Delivery.MaxAttempts
 	}
 	attempts := r.RetryCount + 1
-	if messaging.IsPermanent(err) || limit > 0 && attempts >= limit {
+	if limit > 0 && (messaging.IsPermanent(err) || attempts >= limit) {
 		return 0, true
 	}
 	if d, ok := messaging.RetryDelay(err); ok {

@@ -33,7 +33,8 @@ type Config struct {
 	// PublishTimeout, so a slow link needs less. A larger payload goes alone; -1: no bound. Default: 16777216, which is 16 MiB.
 	BatchBytes int64 `env:"BATCH_BYTES"`
 
-	// MaxRetryAttempts is after how many refusals a row is dead; -1: never. Default: 5.
+	// MaxRetryAttempts is after how many refusals a row is dead, and the first is enough if the broker will never take it
+	// ([messaging.Permanent]); -1: never, so that it is tried again until it is taken or an operator decides. Default: 5.
 	MaxRetryAttempts int `env:"MAX_RETRY_ATTEMPTS"`
 	// MaxCrashes is after how many projectors that died while they published a row, alone, it is dead; -1: never. It is sent
 	// alone once two have died over it and others.
@@ -95,6 +96,9 @@ func (c *Config) Validate() error {
 		if n < -1 {
 			errs = append(errs, fmt.Errorf("projector: Config.%s is %d: give a count, or -1 for no end", name, n))
 		}
+	}
+	if d.CleanInterval < -1 {
+		errs = append(errs, fmt.Errorf("projector: Config.CleanInterval is %s: give a duration, or -1 for never", d.CleanInterval))
 	}
 	if d.Group < 0 {
 		errs = append(errs, fmt.Errorf("projector: Config.Group is %d: give the number of a group", d.Group))

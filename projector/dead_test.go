@@ -3,6 +3,7 @@ package projector_test
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,4 +53,27 @@ func TestReplayOfManyWhileTheRelayRunsKeepsOrder(t *testing.T) {
 			last[name[:3]], sent[name] = name, true
 		}
 	}
+}
+
+// -1 is never: also where the broker says that it will never take the row.
+func TestNoRefusalIsDeadlyWithoutALimit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var refusals atomic.Int64
+	f.pub.refuse = func(event.Envelope) error {
+		if refusals.Add(1) <= 4 {
+			return messaging.Permanent(errors.New("never"))
+		}
+		return nil
+	}
+	cfg := quick()
+	cfg.MaxRetryAttempts = -1
+	f.add("k", "refused")
+	f.run(f.projector(cfg))
+	f.eventually("the row is taken at last, or dead", func() bool {
+		n, err := f.store.CountDead(t.Context(), outbox.DeadFilter{})
+		return len(f.pub.types()) > 0 || err == nil && n > 0
+	})
+	require.Equal(t, []string{"refused"}, f.pub.types())
+	require.EqualValues(t, 5, refusals.Load())
 }

@@ -29,7 +29,7 @@ type Config struct {
 	// MaxPayload is the largest payload in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int `env:"MAX_PAYLOAD"`
 	// MaxHandled is how many events the handlers of [On] may cause in one unit, or in one outermost Do of the code within a unit of
-	// [WithInnerRules]. Default: 1000.
+	// [WithInnerRules]; -1: no limit. Default: 1000.
 	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry says how often a function is run again.
 	Retry RetryConfig `envPrefix:"RETRY_"`
@@ -71,8 +71,8 @@ func (c *Config) Validate() error {
 	if c.MaxPayload < -1 {
 		refuse("MaxPayload", c.MaxPayload, "give bytes, or -1 for no limit")
 	}
-	if c.MaxHandled < 0 {
-		refuse("MaxHandled", c.MaxHandled, "give a count")
+	if c.MaxHandled < -1 {
+		refuse("MaxHandled", c.MaxHandled, "give a count, or -1 for no limit")
 	}
 	if c.Retry.MaxAttempts < -1 {
 		refuse("Retry.MaxAttempts", c.Retry.MaxAttempts, "give a count, or -1 for none")
@@ -120,8 +120,11 @@ func (c *Config) withDefaults() Config {
 	if out.Retry.MaxAttempts == 0 {
 		out.Retry.MaxAttempts = 5
 	}
-	if out.MaxHandled == 0 {
+	switch out.MaxHandled {
+	case 0:
 		out.MaxHandled = 1000
+	case -1:
+		out.MaxHandled = math.MaxInt
 	}
 	if out.DefaultTenant == "" {
 		out.DefaultTenant = "default"

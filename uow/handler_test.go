@@ -123,6 +123,22 @@ func TestHandlersWithoutEnd(t *testing.T) {
 	s.requireNothing(t)
 }
 
+func TestHandlersWithoutALimit(t *testing.T) {
+	s := newService(t, nil)
+	units := s.handling(t, &uow.Config{MaxHandled: -1})
+	calls := 0
+	a := newAccount("a", "one")
+	uow.On(units, func(context.Context, *uow.Unit, changed) error {
+		if calls++; calls < 1500 { // more than the default
+			a.Record(changed{"again"})
+		}
+		return nil
+	})
+	_, err := change(t.Context(), units, a, "x")
+	require.NoError(t, err)
+	require.Equal(t, 1500, calls)
+}
+
 // Two instances of one aggregate would announce the same version twice.
 func TestVersionsFollowOneAnother(t *testing.T) {
 	s := newService(t, nil)
