@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -89,7 +91,9 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 		cause := u.Retryable()
 		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec.status)}
 	}
-	k.tellUnused(ctx, u, e, now.rec.status)
+	if !k.cfg.WithoutUnit && !u.Used() {
+		tellUnused(ctx, k.log, &k.unused, e, now.rec.status, "or set IdempotencyConfig.WithoutUnit")
+	}
 	if err := k.addToken(ctx, u, now.rec); err != nil {
 		return err
 	}
@@ -105,23 +109,24 @@ func (k *keyed) addToken(ctx context.Context, u *uow.Unit, rec *recorder) error 
 	if err != nil {
 		return err
 	}
-	rec.sent.Del(k.cfg.TokenHeader)
-	if token != "" {
-		rec.sent.Set(k.cfg.TokenHeader, string(token))
-	}
+	setToken(rec, k.cfg.TokenHeader, token)
 	return nil
 }
 
-// tellUnused logs a handler that says it has done its work, and cannot have done it in the unit.
-func (k *keyed) tellUnused(ctx context.Context, u *uow.Unit, e *exchange, status int) {
-	if k.cfg.WithoutUnit || u.Used() {
+func setToken(rec *recorder, header string, token uow.Token) {
+	rec.sent.Del(header)
+	if token != "" {
+		rec.sent.Set(header, string(token))
+	}
+}
+
+// tellUnused logs, once for each route, a handler that says it has done its work, and cannot have done it in the unit.
+func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exchange, status int, otherwise string) {
+	if _, told := routes.LoadOrStore(e.r.Method+" "+e.r.Pattern, true); told {
 		return
 	}
-	if _, told := k.unused.LoadOrStore(e.r.Method+" "+e.r.Pattern, true); told {
-		return
-	}
-	k.log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by itself, and "+
-		"done again when the handler is run again: use uow.FromContext(r.Context()), or set IdempotencyConfig.WithoutUnit if it has nothing to do there",
+	log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by itself, and "+
+		"done again when the handler is run again: use uow.FromContext(r.Context()), "+otherwise+" if it has nothing to do there",
 		"method", e.r.Method, "route", e.r.Pattern, "status", status)
 }
 

@@ -3,8 +3,10 @@ package httpmw
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 
 	"github.com/oncebox/oncebox/uow"
 )
@@ -17,9 +19,16 @@ import (
 //
 // A deadlock, a serialization failure or a conflict of versions runs the handler again, as [Idempotency] does. The
 // transaction ends with the request: a client that goes away rolls it back, unless COMMIT was sent by then.
-func UnitOfWork(m *uow.Manager) func(http.Handler) http.Handler {
+//
+// A handler that answers below 400 to a method that writes, and has not used its unit, is logged once for each route: what it
+// did through a pool of its own was committed by itself.
+func UnitOfWork(m *uow.Manager, opts ...UnitOfWorkOption) func(http.Handler) http.Handler {
 	if m == nil {
 		panic("httpmw: UnitOfWork: the manager is nil: pass uow.New(db, ...)")
+	}
+	shared := &unitOfWork{units: m}
+	for _, opt := range opts {
+		opt(shared)
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,20 +37,46 @@ func UnitOfWork(m *uow.Manager) func(http.Handler) http.Handler {
 				p.answer(w, DefaultProblemBase, "1").write(w, r)
 				return
 			}
-			inUnit(m, e).write(w, r)
+			shared.answer(e).write(w, r)
 		})
 	}
 }
 
-func inUnit(m *uow.Manager, e *exchange) *answer {
+// UnitOfWorkOption changes what [UnitOfWork] does.
+type UnitOfWorkOption func(*unitOfWork)
+
+// WithTokenHeader has an answer below 400 carry, in this header, the [uow.Token] of what the request announced, for inbox.Inbox.Await; what
+// the handler itself puts there is replaced. An answer without events has none. It panics if it is no name of a header.
+func WithTokenHeader(name string) UnitOfWorkOption {
+	if !headerName(name) {
+		panic(fmt.Sprintf("httpmw: WithTokenHeader: %q is no name of a header", name))
+	}
+	return func(w *unitOfWork) { w.tokenHeader = name }
+}
+
+// unitOfWork is what the requests of one [UnitOfWork] share.
+type unitOfWork struct {
+	units       *uow.Manager
+	tokenHeader string
+	unused      sync.Map // the routes of which it is logged
+}
+
+func (w *unitOfWork) answer(e *exchange) *answer {
 	var rec *recorder
-	err := m.Do(e.r.Context(), func(ctx context.Context, u *uow.Unit) error {
+	var token uow.Token
+	err := w.units.Do(e.r.Context(), func(ctx context.Context, u *uow.Unit) error {
 		var err error
 		if rec, err = e.run(ctx, DefaultMaxHeld); err == nil && rec.status >= http.StatusBadRequest {
 			return &refusedError{cause: u.Retryable()}
 		}
+		if err == nil && !u.Used() && !safe(e.r.Method) {
+			tellUnused(ctx, slog.Default(), &w.unused, e, rec.status, "or mount it without httpmw.UnitOfWork")
+		}
 		return err
-	}, uow.WithInnerRules())
+	}, uow.WithInnerRules(), uow.WithToken(&token))
+	if err == nil && w.tokenHeader != "" {
+		setToken(rec, w.tokenHeader, token)
+	}
 	var refused *refusedError
 	if err == nil || errors.As(err, &refused) {
 		return rec.answer()

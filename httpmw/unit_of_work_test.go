@@ -3,6 +3,7 @@ package httpmw_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -105,4 +106,53 @@ func TestUnitOfWorkWithinIdempotency(t *testing.T) {
 	require.Equal(t, http.StatusCreated, first.status)
 	require.Equal(t, first.body, second.body)
 	require.Equal(t, 1, s.payments())
+}
+
+func TestUnitOfWorkPutsTheTokenIntoTheAnswer(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.serve(httpmw.UnitOfWork(s.units, httpmw.WithTokenHeader("Read-Token"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Read-Token", "somebody else's")
+		s.pay(w, r)
+	})))
+	got := s.post("", "{}")
+	require.Equal(t, http.StatusCreated, got.status)
+	named, err := uow.Token(got.header.Get("Read-Token")).Events()
+	require.NoError(t, err)
+	require.Len(t, named, 1)
+	require.Equal(t, "payment", named[0].Topic)
+
+	s.serve(httpmw.UnitOfWork(s.units, httpmw.WithTokenHeader("Read-Token"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Read-Token", "somebody else's")
+	})))
+	require.Empty(t, s.post("", "{}").header.Values("Read-Token"), "nothing was announced")
+	require.PanicsWithValue(t, `httpmw: WithTokenHeader: "a b" is no name of a header`, func() { httpmw.WithTokenHeader("a b") })
+}
+
+// It logs to the default logger, so this test is not parallel to others.
+func TestUnitOfWorkLogsAHandlerThatHasNotUsedItsUnit(t *testing.T) { //nolint:paralleltest // see above
+	before, log := slog.Default(), &safeBuffer{}
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	s := newService(t)
+	uses := false
+	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if uses {
+			_, err := s.insert(r.Context())
+			noError(t, err)
+		}
+	})))
+	get := s.request("", "")
+	get.Method = http.MethodGet
+	_, err := send(get)
+	require.NoError(t, err)
+	require.NotContains(t, log.String(), unused, "a handler that reads")
+	uses = true
+	s.post("", "{}")
+	require.NotContains(t, log.String(), unused)
+	uses = false
+	s.post("", "{}")
+	s.post("", "{}")
+	require.Equal(t, 1, strings.Count(log.String(), unused), "once for the route")
+	require.Contains(t, log.String(), "use uow.FromContext(r.Context()), or mount it without httpmw.UnitOfWork")
 }
