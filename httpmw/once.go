@@ -17,6 +17,7 @@ import (
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -57,7 +58,7 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 		return k.leased(ctx, e, key, fp)
 	}
 	e.base = key.OutsideOf(fp)
-	opts := []uow.Option{uow.WithInnerRules(), uow.WithIsolation(sql.LevelReadCommitted)} // see idempotency.Store.Begin
+	opts := []uow.Option{uow.WithNestedChecks(), uow.WithIsolation(sql.LevelReadCommitted)} // see idempotency.Store.Begin
 	if k.cfg.RunOnce {
 		opts = append(opts, uow.WithoutRetry())
 	}
@@ -91,7 +92,7 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 		cause := u.Retryable()
 		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec.status)}
 	}
-	if !k.cfg.WithoutUnit && !u.Used() {
+	if !k.cfg.WithoutUnit && !unit.Of(ctx).Used() {
 		tellUnused(ctx, k.log, &k.unused, e, now.rec.status, "or set IdempotencyConfig.WithoutUnit")
 	}
 	if err := k.addToken(ctx, u, now.rec); err != nil {
@@ -133,13 +134,13 @@ func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exch
 func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Response, error) {
 	b := &pgx.Batch{}
 	begun := k.store.QueueBegin(b, key, fp, k.idle...)
-	switch ok, err := u.Send(ctx, b); {
+	switch ok, err := unit.Of(ctx).Send(ctx, b); {
 	case !ok:
 		return k.store.Begin(ctx, u.DB(), key, fp, k.idle...)
 	case err != nil:
 		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
 	}
-	u.Identified(begun.XID)
+	unit.Of(ctx).Identified(begun.XID)
 	return begun.Response, begun.Err
 }
 
@@ -149,15 +150,15 @@ func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, 
 	if err := k.store.QueueComplete(b, key, fp, resp); err != nil {
 		return err
 	}
-	u.ProvedBy(func(ctx context.Context, db bun.IDB, xid string) (bool, error) {
+	unit.Of(ctx).ProvedBy(func(ctx context.Context, db bun.IDB, xid string) (bool, error) {
 		return k.store.Completed(ctx, db, key, resp, xid)
 	})
-	if u.SendLast(b) {
+	if unit.Of(ctx).SendLast(b) {
 		return nil
 	}
 	xid, err := k.store.CompleteProbe(ctx, u.DB(), key, fp, resp)
 	if err == nil {
-		u.Identified(xid)
+		unit.Of(ctx).Identified(xid)
 	}
 	return err
 }

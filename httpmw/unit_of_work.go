@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -69,11 +70,11 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 		if rec, err = e.run(ctx, DefaultMaxHeld); err == nil && rec.status >= http.StatusBadRequest {
 			return &refusedError{cause: u.Retryable()}
 		}
-		if err == nil && !u.Used() && !safe(e.r.Method) {
+		if err == nil && !unit.Of(ctx).Used() && !safe(e.r.Method) {
 			tellUnused(ctx, slog.Default(), &w.unused, e, rec.status, "or mount it without httpmw.UnitOfWork")
 		}
 		return err
-	}, uow.WithInnerRules(), uow.WithToken(&token))
+	}, uow.WithNestedChecks(), uow.WithToken(&token))
 	if err == nil && w.tokenHeader != "" {
 		setToken(rec, w.tokenHeader, token)
 	}

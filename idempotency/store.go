@@ -215,7 +215,7 @@ func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, fp Fingerprin
 	return err
 }
 
-// CompleteProbe is [Store.Complete] and returns the id of the transaction, for uow.Unit.Identified.
+// CompleteProbe is [Store.Complete] and returns the id of the transaction, which the unit is then given.
 func (s *Store) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) (xid string, err error) {
 	args, err := s.completion(key, fp, resp)
 	if err != nil {
@@ -227,7 +227,7 @@ func (s *Store) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Finge
 	return xid, nil
 }
 
-// Completed tells whether the transaction with the id xid has stored the answer under the key, for uow.Unit.ProvedBy. It has to be
+// Completed tells whether the transaction with the id xid has stored the answer under the key. It has to be
 // the very answer: after a crash of the server another request with the key may have got the same id.
 func (s *Store) Completed(ctx context.Context, db bun.IDB, key Key, resp Response, xid string) (bool, error) {
 	headers, body, omitted, err := resp.columns()

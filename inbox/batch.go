@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -186,21 +187,21 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 	queued.Queue(w.sql.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.read(rows, b.became) })
 	bounded, cancel := w.bounded(ctx)
 	defer cancel()
-	ok, err := u.Send(bounded, queued)
+	ok, err := unit.Of(ctx).Send(bounded, queued)
 	if !ok {
 		err = w.queryAll(bounded, u.DB(), args, entering, b.became)
 	}
 	if err != nil {
 		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.keys), w.consumer, explain(err))
 	}
-	u.Identified(entering.xid)
+	unit.Of(ctx).Identified(entering.xid)
 	for n, id := range b.ids {
 		if lock, ordered := id.lock.(int64); ordered && b.became[n] == fresh && slices.Contains(entering.stopped, lock) {
 			b.became[n] = behind
 		}
 	}
 	if n := slices.IndexFunc(b.became, func(became entry) bool { return became == fresh || became == behind }); n >= 0 {
-		u.ProvedBy(w.proof(b.ids[n]))
+		unit.Of(ctx).ProvedBy(w.proof(b.ids[n]))
 	}
 	return nil
 }

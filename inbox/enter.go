@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -41,7 +42,7 @@ func (i *Inbox) enter(ctx context.Context, u *uow.Unit, id identity) (entry, err
 		return duplicate, fmt.Errorf("inbox: enter message %s of consumer %s: %w", id.key, id.consumer, explain(err))
 	}
 	if became := entry(n); became == fresh || became == behind {
-		u.ProvedBy(i.proof(id))
+		unit.Of(ctx).ProvedBy(i.proof(id))
 	}
 	return entry(n), nil
 }
@@ -49,7 +50,7 @@ func (i *Inbox) enter(ctx context.Context, u *uow.Unit, id identity) (entry, err
 // proof looks for the entry that the unit's own transaction made. A copy of the message that another process handled meanwhile was
 // entered by another transaction. After a crash of the server that transaction may have the same id by chance. Then the answer is
 // wrong about the transaction and right about the message, which was handled once.
-func (i *Inbox) proof(id identity) uow.Proof {
+func (i *Inbox) proof(id identity) unit.Proof {
 	return func(ctx context.Context, db bun.IDB, xid string) (found bool, err error) {
 		err = i.sql.QueryRow(ctx, db, isEntered, []any{id.key.String(), id.consumer, id.tenant, id.source, xid}, &found)
 		return found, err
@@ -101,12 +102,12 @@ func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, ar
 	})
 	bounded, cancel := i.bounded(ctx)
 	defer cancel()
-	ok, err := u.Send(bounded, b)
+	ok, err := unit.Of(ctx).Send(bounded, b)
 	if !ok {
 		return i.sql.Exec(ctx, u.DB(), statement, args...)
 	}
 	if err == nil && xid != "" {
-		u.Identified(xid)
+		unit.Of(ctx).Identified(xid)
 	}
 	return n, err
 }

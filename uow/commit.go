@@ -203,7 +203,7 @@ func (r *root) flush(ctx context.Context, events []event.Envelope, last []*pgx.Q
 
 // flushTo hands the events to one sink. alive says that its last statement has proved the transaction alive.
 func (r *root) flushTo(ctx context.Context, s Sink, events []event.Envelope) (alive bool, err error) {
-	p, ok := s.(ProbeSink)
+	p, ok := s.(probeSink)
 	if !ok {
 		return false, s.Flush(ctx, r.tx, events)
 	}

@@ -29,7 +29,7 @@ type Config struct {
 	// MaxPayload is the largest payload in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int `env:"MAX_PAYLOAD"`
 	// MaxHandled is how many events the handlers of [On] may cause in one unit, or in one outermost Do of the code within a unit of
-	// [WithInnerRules]; -1: no limit. Default: 1000.
+	// [WithNestedChecks]; -1: no limit. Default: 1000.
 	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry says how often a function is run again.
 	Retry RetryConfig `envPrefix:"RETRY_"`

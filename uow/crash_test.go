@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -31,7 +32,7 @@ type crashed struct {
 }
 
 // lose runs a unit until its transaction is lost in a crash and its id is free for others.
-func (c *crashed) lose(t *testing.T, proof uow.Proof) error {
+func (c *crashed) lose(t *testing.T, proof unit.Proof) error {
 	t.Helper()
 	f := &faults{commit: func(*faultyConn, func() error) error {
 		c.server.Crash(t)
@@ -40,7 +41,7 @@ func (c *crashed) lose(t *testing.T, proof uow.Proof) error {
 	}}
 	return c.manager(nil, c.broken(t, f)).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 		if proof != nil {
-			u.ProvedBy(proof)
+			uow.Inside(u).ProvedBy(proof)
 		}
 		require.NoError(t, note(ctx, u, "x"))
 		xid, err := strconv.ParseUint(lines(t, u.DB(), "SELECT pg_current_xact_id()::text")[0], 10, 64)
@@ -117,10 +118,10 @@ func TestRowProvesACommitAfterACrash(t *testing.T) {
 		err = db.NewRaw("SELECT EXISTS (SELECT FROM notes WHERE text = 'y' AND xmin::text = ?)", xid).Scan(ctx, &found)
 		return found, err
 	}
-	write := func(proofs ...uow.Proof) error {
+	write := func(proofs ...unit.Proof) error {
 		return c.manager(nil, pool).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 			for _, p := range proofs {
-				u.ProvedBy(p)
+				uow.Inside(u).ProvedBy(p)
 			}
 			return note(ctx, u, "y")
 		}, uow.WithoutRetry())

@@ -39,10 +39,10 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 			// It is to be prepared before, so that nothing but that packet is cut.
 			b.Queue("INSERT INTO sunk (line) VALUES ($1)", id)
 			b.Queue("INSERT INTO notes (text) VALUES ($1)", "warm "+id)
-			if ok, err := u.Send(ctx, b); !ok || err != nil {
+			if ok, err := uow.Inside(u).Send(ctx, b); !ok || err != nil {
 				return fmt.Errorf("send: %t %w", ok, err)
 			}
-			u.Identified(xid)
+			uow.Inside(u).Identified(xid)
 			if events > 0 {
 				if err := u.Add(id, json.RawMessage(`{}`)); err != nil {
 					return err
@@ -50,7 +50,7 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 			}
 			last := &pgx.Batch{}
 			last.Queue("INSERT INTO notes (text) VALUES ($1)", id)
-			if !u.SendLast(last) {
+			if !uow.Inside(u).SendLast(last) {
 				return errNotPipelined
 			}
 			n.cut([]string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(150))

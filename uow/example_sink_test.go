@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
@@ -14,38 +12,19 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// journal is a sink with a table. Its one statement stores the events and tells the transaction's id, which spares the unit a
-// statement of its own.
+// journal is a sink with a table.
 type journal struct{}
 
-const journalInsert = `WITH i AS (INSERT INTO journal SELECT unnest(?::text[])) SELECT pg_current_xact_id()::text`
-
-func types(evs []event.Envelope) (names []string) {
+func (journal) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
+	var types []string
 	for _, e := range evs {
-		names = append(names, e.Type)
+		types = append(types, e.Type)
 	}
-	return names
-}
-
-func (j journal) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
-	_, err := j.FlushProbe(ctx, tx, evs)
+	_, err := tx.NewRaw("INSERT INTO journal SELECT unnest(?::text[])", pgdialect.Array(types)).Exec(ctx)
 	return err
 }
 
-func (journal) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (xid string, err error) {
-	err = tx.NewRaw(journalInsert, pgdialect.Array(types(evs))).Scan(ctx, &xid)
-	return xid, err
-}
-
-// FlushBatch adds the same statement to what leaves together with COMMIT, on pools of config.OpenDB.
-func (journal) FlushBatch(_ context.Context, _ bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
-	b.Queue(strings.Replace(journalInsert, "?", "$1", 1), types(evs)) // pgx's own placeholders
-	return nil
-}
-
-var _ uow.BatchSink = journal{}
-
-func ExampleProbeSink() {
+func ExampleSink() {
 	db, done := exampleDB("CREATE TABLE journal (event_type text)")
 	defer done()
 	units := uow.New(db, &uow.Config{Source: "bank"}, journal{})
@@ -56,22 +35,6 @@ func ExampleProbeSink() {
 	_ = db.NewRaw("SELECT event_type FROM journal").Scan(context.Background(), &stored)
 	fmt.Println(stored)
 	// Output: [welcome invoice]
-}
-
-// A function that has the transaction's id from one of its statements says so, and the unit sends none of its own to ask for it.
-func ExampleUnit_Identified() {
-	db, done := exampleDB("CREATE TABLE journal (event_type text)")
-	defer done()
-	err := uow.New(db, nil).Do(context.Background(), func(ctx context.Context, u *uow.Unit) error {
-		var xid string
-		if err := u.DB().NewRaw("INSERT INTO journal VALUES ('opened') RETURNING pg_current_xact_id()::text").Scan(ctx, &xid); err != nil {
-			return err
-		}
-		u.Identified(xid)
-		return nil
-	})
-	fmt.Println(err)
-	// Output: <nil>
 }
 
 // Code between two units that turns errors into something else, here an answer, hides a reason to run it all again. The

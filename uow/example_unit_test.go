@@ -49,7 +49,7 @@ func ExampleManager_Begin() {
 }
 
 // A middleware has a unit around a handler that knows nothing of it. The rule's error comes back to the handler.
-func ExampleWithInnerRules() {
+func ExampleWithNestedChecks() {
 	db, done := exampleDB(accounts)
 	defer done()
 	units := exampleUnits(db)
@@ -66,7 +66,7 @@ func ExampleWithInnerRules() {
 	err := units.Do(context.Background(), func(ctx context.Context, _ *uow.Unit) error {
 		handler(ctx)
 		return nil
-	}, uow.WithInnerRules())
+	}, uow.WithNestedChecks())
 	fmt.Println("the middleware:", err)
 	// Output:
 	// the handler: uow: handle account.changed: not in this bank

@@ -12,7 +12,7 @@ type handler func(ctx context.Context, u *Unit, e event.Event) error
 
 // On has fn called for every event of type T that an aggregate has recorded, within its unit: when the outermost function has
 // returned and before the flush. It is for rules that reach over several aggregates and have to hold at COMMIT. An error of fn
-// rolls the unit back. In a unit that was begun with [WithInnerRules], as a middleware of httpmw begins one around a handler, the
+// rolls the unit back. In a unit that was begun with [WithNestedChecks], as a middleware of httpmw begins one around a handler, the
 // outermost function is that of the handler's own Do: that one is undone, and returns the error.
 //
 // Functions are called in the order in which they were given, event by event in the order in which the aggregates were tracked.
@@ -34,7 +34,7 @@ func On[T event.Event](m *Manager, fn func(ctx context.Context, u *Unit, e T) er
 }
 
 // rules holds an outermost level of the code within a unit that somebody else has around it to what an outermost unit is held to
-// at its end, as far as that can be told before COMMIT: see [WithInnerRules].
+// at its end, as far as that can be told before COMMIT: see [WithNestedChecks].
 func (r *root) rules(ctx context.Context, l *level) error {
 	if !l.parent.around {
 		return nil

@@ -219,7 +219,7 @@ func TestLookForARowThatFails(t *testing.T) {
 			looks := 0
 			units := s.manager(nil, s.broken(t, &faults{commit: executeThenFail, forgetful: true}))
 			err := units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-				u.ProvedBy(func(context.Context, bun.IDB, string) (bool, error) {
+				uow.Inside(u).ProvedBy(func(context.Context, bun.IDB, string) (bool, error) {
 					if looks++; looks == 1 {
 						return false, &pgconn.PgError{Severity: "ERROR", Code: code}
 					}

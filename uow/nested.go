@@ -39,7 +39,7 @@ func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error
 // enter begins a level.
 func (r *root) enter(ctx context.Context, o *options) (*savepoint, error) {
 	s := r.push()
-	s.level.around = o.innerRules && s.level.parent.around
+	s.level.around = o.nestedChecks && s.level.parent.around
 	if err := r.exec(ctx, "SAVEPOINT "+s.name); err != nil {
 		return nil, errors.Join(fmt.Errorf("uow: savepoint: %w", err), r.pop(s, false))
 	}

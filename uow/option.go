@@ -6,8 +6,8 @@ type options struct {
 	tx       sql.TxOptions
 	attempts int
 	token    *Token
-	// innerRules: see WithInnerRules.
-	innerRules bool
+	// nestedChecks: see WithNestedChecks.
+	nestedChecks bool
 	// ping: the connection has to be one that answers.
 	ping bool
 }
@@ -26,11 +26,10 @@ func WithReadOnly() Option { return func(o *options) { o.tx.ReadOnly = true } }
 // WithoutRetry runs the function once, whatever becomes of it.
 func WithoutRetry() Option { return func(o *options) { o.attempts = 1 } }
 
-// WithInnerRules is for a unit around code that has units of its own and answers for what they return, as a middleware begins one
-// around a handler. Where one of those ends that would be outermost by itself, the functions given to [On] are called, and it
-// fails with [ErrStale], [ErrNoSink] and their errors, as it would without the unit around it. What that unit has got in another
-// way is looked at when it ends itself.
-func WithInnerRules() Option { return func(o *options) { o.innerRules = true } }
+// WithNestedChecks is for a middleware: a unit around a handler that has units of its own. A unit directly within it is checked as an
+// outermost one when it ends: the functions given to [On] are called, and it fails with [ErrStale], [ErrNoSink] and their errors.
+// What the middleware's unit has got in another way is checked when it ends itself.
+func WithNestedChecks() Option { return func(o *options) { o.nestedChecks = true } }
 
 // WithToken has t name the events of the unit, once it is committed. A unit that announced nothing, or that is not
 // committed, leaves it as it is, and so does a savepoint: its events are those of the transaction around it. A savepoint is

@@ -183,7 +183,7 @@ func TestFunctionThatEndsTheTransactionItself(t *testing.T) {
 					var xid string
 					require.NoError(t, u.SQL().QueryRowContext(ctx, "SELECT pg_current_xact_id()::text").Scan(&xid))
 					if identified {
-						u.Identified(xid)
+						uow.Inside(u).Identified(xid)
 					}
 					require.NoError(t, end(u.SQL()))
 					_, err := u.Pgx().Exec(ctx, "INSERT INTO notes (text) VALUES ('outside')")

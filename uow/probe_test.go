@@ -137,7 +137,7 @@ func identified(fn func(context.Context, *uow.Unit) error) func(context.Context,
 		if err := u.DB().NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &xid); err != nil {
 			return err
 		}
-		u.Identified(xid)
+		uow.Inside(u).Identified(xid)
 		return fn(ctx, u)
 	}
 }

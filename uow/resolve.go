@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 )
 
 const (
@@ -38,17 +39,10 @@ FROM (SELECT mark, coalesce(mark = $2::text, false)
 	FROM (SELECT ` + pgsql.Mark + ` AS mark) now) server`
 )
 
-// Proof looks for a row that only the transaction with the id xid can have written. It is called when the answer to COMMIT was lost, and
-// should find the row by an index. false: there is no such row, or it could be one of another transaction.
-//
-// A row that was written within a savepoint, so in a unit within the unit, proves nothing: its xmin is the id of the savepoint, and not
-// xid (PostgreSQL, "Subtransactions").
-type Proof func(ctx context.Context, db bun.IDB, xid string) (bool, error)
-
 // proofs are ways to find rows of a unit.
 type proofs struct {
 	events []event.Envelope
-	rows   []Proof
+	rows   []unit.Proof
 }
 
 // resolve finds out on another connection what became of the transaction.

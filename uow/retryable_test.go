@@ -39,7 +39,7 @@ func TestSwallowedDeadlockIsRunAgain(t *testing.T) {
 			if err := u.DB().NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &xid); err != nil {
 				return err
 			}
-			u.Identified(xid)
+			uow.Inside(u).Identified(xid)
 			_ = victim(ctx, u)
 			return nil
 		},

@@ -92,7 +92,7 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 		return nil, fmt.Errorf("uow: begin: %w", err)
 	}
 	r.outer = find(ctx, func(*level) bool { return true })
-	r.active = &level{root: r, around: o.innerRules}
+	r.active = &level{root: r, around: o.nestedChecks}
 	return r.active, nil
 }
 

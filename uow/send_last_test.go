@@ -28,11 +28,11 @@ func (s *saver) sendLast(t *testing.T, known bool, last string) error {
 			return err
 		}
 		if known {
-			u.Identified(xid)
+			uow.Inside(u).Identified(xid)
 		}
 		b := &pgx.Batch{}
 		b.Queue(last, "last")
-		if !u.SendLast(b) {
+		if !uow.Inside(u).SendLast(b) {
 			return errNotPipelined
 		}
 		return nil
@@ -75,7 +75,7 @@ func TestSendLastByMany(t *testing.T) {
 			var ended *uow.Unit
 			tries := 0
 			require.NoError(t, s.manager(quick(), s.pool, s.batch).Do(t.Context(), before(func(ctx context.Context, u *uow.Unit) error {
-				require.True(t, u.SendLast(last("one", "two")))
+				require.True(t, uow.Inside(u).SendLast(last("one", "two")))
 				if tries++; tries == 1 {
 					return uow.ErrConflict // with it, what the try has queued is gone
 				}
@@ -84,22 +84,22 @@ func TestSendLastByMany(t *testing.T) {
 			require.Equal(t, []string{"first", "one", "two"}, s.notes(t))
 
 			require.NoError(t, s.units.Do(t.Context(), before(func(ctx context.Context, u *uow.Unit) error {
-				require.True(t, u.SendLast(last("three")))
+				require.True(t, uow.Inside(u).SendLast(last("three")))
 				_ = s.units.Do(ctx, func(_ context.Context, inner *uow.Unit) error {
-					require.True(t, inner.SendLast(last("never")))
-					require.True(t, u.SendLast(last("nor this"))) // the innermost savepoint's, as all is
+					require.True(t, uow.Inside(inner).SendLast(last("never")))
+					require.True(t, uow.Inside(u).SendLast(last("nor this"))) // the innermost savepoint's, as all is
 					return errRefused
 				})
 				require.NoError(t, s.units.Do(ctx, func(_ context.Context, u *uow.Unit) error {
-					require.True(t, u.SendLast(last("four")))
+					require.True(t, uow.Inside(u).SendLast(last("four")))
 					ended = u
 					return nil
 				}))
-				require.False(t, ended.SendLast(last("too late")))
-				require.True(t, u.SendLast(last("five")))
+				require.False(t, uow.Inside(ended).SendLast(last("too late")))
+				require.True(t, uow.Inside(u).SendLast(last("five")))
 				return nil
 			})))
-			require.False(t, ended.SendLast(last("too late")))
+			require.False(t, uow.Inside(ended).SendLast(last("too late")))
 			require.Equal(t, []string{"first", "one", "two", "three", "four", "five"}, s.notes(t))
 		})
 	}
@@ -131,7 +131,7 @@ func TestSendLastGoesBehindTheSinks(t *testing.T) {
 func TestSendLastAlone(t *testing.T) {
 	s := newSaver(t, nil, func(s *service) *bun.DB { return pipelined(t, s.DSN) })
 	require.NoError(t, s.units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
-		require.True(t, u.SendLast(last("x")))
+		require.True(t, uow.Inside(u).SendLast(last("x")))
 		return nil
 	}))
 	require.Equal(t, []string{"x"}, s.notes(t))

@@ -23,18 +23,18 @@ type CommitSink interface {
 	Committed(ctx context.Context, evs []event.Envelope)
 }
 
-// ProbeSink is a [Sink] whose statement reports the id of the transaction on the way. It spares the unit a statement:
+// probeSink is a [Sink] whose statement reports the id of the transaction on the way. It spares the unit a statement:
 // what has just returned rows from the server proves that the transaction is alive, and the id is what a lost answer
 // to COMMIT is resolved with.
-type ProbeSink interface {
+type probeSink interface {
 	Sink
 	FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (xid string, err error)
 }
 
-// BatchSink is a [Sink] whose statements can leave in one round trip with COMMIT. The unit asks for them where the
+// batchSink is a [Sink] whose statements can leave in one round trip with COMMIT. The unit asks for them where the
 // connection allows it (config.OpenDB), where it knows the id of the transaction already ([Unit.Save]), so that a lost
 // answer can be resolved, and where this is its only sink.
-type BatchSink interface {
+type batchSink interface {
 	Sink
 	// FlushBatch adds the statements that store evs to b. A statement that stores less than it should has to fail: nobody
 	// looks at its result before COMMIT. tx may be used for what has to be known before.

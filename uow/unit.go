@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 )
 
 // Unit is one unit of work, or one savepoint in it, as a context has it. It is used within the function that it was given to,
@@ -44,7 +45,7 @@ type level struct {
 	// last are statements that go after all others.
 	last []*pgx.QueuedQuery
 	// proofs find rows that were written.
-	proofs []Proof
+	proofs []unit.Proof
 }
 
 // entry is an aggregate whose events are collected at the flush, or one envelope that was added by hand.
@@ -130,12 +131,9 @@ func (u *level) give(entries []entry, hook func(context.Context)) error {
 	return nil
 }
 
-// carried is a level as a context carries it.
-type carried struct{ *level }
-
 // OpenIn is for the guard of the pool, see config.Config.RefusePool.
-func (c carried) OpenIn(pool *sql.DB) bool {
-	return c.nearest(func(l *level) bool { return l.root.manager.db.DB == pool }) != nil
+func (u *inside) OpenIn(pool *sql.DB) bool {
+	return (*level)(u).nearest(func(l *level) bool { return l.root.manager.db.DB == pool }) != nil
 }
 
 // Outside returns a context without the units that ctx carries. What is done with it is no part of them: [Manager.DB] is the pool, and a unit
@@ -155,15 +153,11 @@ func FromContext(ctx context.Context) (*Unit, bool) {
 	return &Unit{level: l, ctx: ctx}, true
 }
 
-// Used tells whether a context was asked for the unit: by [FromContext], [Manager.DB], [Manager.Do] or [Manager.Begin]. Who runs the code of
-// others in a unit learns by it that they have done nothing in it.
-func (u *Unit) Used() bool { return u.root.used.Load() }
-
 // find returns the innermost open unit that fits. A goroutine or a hook that outlived its unit finds the one around it,
 // or none.
 func find(ctx context.Context, fits func(*level) bool) *level {
-	c, _ := pgsql.UnitOf(ctx).(carried)
-	return c.nearest(fits)
+	found, _ := pgsql.UnitOf(ctx).(*inside)
+	return (*level)(found).nearest(fits)
 }
 
 // nearest returns the innermost open unit that fits, from this one outwards.
@@ -186,5 +180,5 @@ func (u *level) open() bool {
 
 // in returns the unit as ctx has it, and ctx with the unit in it as the unit's own.
 func (u *level) in(ctx context.Context) *Unit {
-	return &Unit{level: u, ctx: pgsql.WithUnit(ctx, carried{u})}
+	return &Unit{level: u, ctx: pgsql.WithUnit(ctx, (*inside)(u))}
 }

@@ -38,7 +38,7 @@ func tracking(text string) func(context.Context, *uow.Unit) error {
 }
 
 // A middleware has a unit around code that has its own. The rules hold where that code can do something about it.
-func TestInnerRules(t *testing.T) {
+func TestNestedChecks(t *testing.T) {
 	s, units, seen := ruled(t)
 	require.NoError(t, units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
 		require.ErrorIs(t, units.Do(ctx, tracking("refuse")), errRefused, "to whoever began it")
@@ -57,22 +57,22 @@ func TestInnerRules(t *testing.T) {
 		require.NoError(t, units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 			require.ErrorIs(t, units.Do(ctx, tracking("refuse")), errRefused)
 			return tracking("its own")(ctx, u)
-		}, uow.WithInnerRules()))
+		}, uow.WithNestedChecks()))
 		require.Equal(t, []string{"refuse", "one", "refuse", "refuse", "its own"}, *seen)
 		return tracking("two")(ctx, u)
-	}, uow.WithInnerRules()))
+	}, uow.WithNestedChecks()))
 	require.Equal(t, []string{"refuse", "one", "refuse", "refuse", "its own", "two"}, *seen, "each once")
 	require.Equal(t, []string{"one", "rule one", "its own", "rule its own", "two", "rule two"}, s.notes(t))
 	require.Equal(t, []string{"account one v1 one", "account its own v1 its own", "account two v1 two"}, s.sunk(t))
 }
 
 // Around the code of a unit of its own there is nobody who answers for it.
-func TestInnerRulesWithinAUnit(t *testing.T) {
+func TestNestedChecksWithinAUnit(t *testing.T) {
 	_, units, seen := ruled(t)
 	require.ErrorIs(t, units.Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error {
 		require.NoError(t, units.Do(ctx, func(ctx context.Context, _ *uow.Unit) error {
 			return units.Do(ctx, tracking("refuse"))
-		}, uow.WithInnerRules()))
+		}, uow.WithNestedChecks()))
 		require.Empty(t, *seen)
 		return nil
 	}), errRefused)
@@ -85,7 +85,7 @@ func TestInnerRuleThatCallsForAnotherRun(t *testing.T) {
 		tries++
 		_ = units.Do(ctx, tracking("conflict"))
 		return u.Retryable()
-	}, uow.WithInnerRules()), uow.ErrConflict)
+	}, uow.WithNestedChecks()), uow.ErrConflict)
 	require.Equal(t, 5, tries)
 }
 
@@ -102,7 +102,7 @@ func TestInnerRuleThatPanics(t *testing.T) {
 			_ = tx.Commit()
 		})
 		return note(ctx, u, "x")
-	}, uow.WithInnerRules()))
+	}, uow.WithNestedChecks()))
 	require.Equal(t, []string{"x"}, s.notes(t))
 }
 
@@ -113,7 +113,7 @@ func TestInnerUnitsThatCannotBeEmitted(t *testing.T) {
 		require.NoError(t, units.Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error {
 			err = units.Do(ctx, fn)
 			return nil
-		}, uow.WithInnerRules()))
+		}, uow.WithNestedChecks()))
 		return err
 	}
 	none := s.manager(nil, s.DB.DB)
@@ -157,7 +157,7 @@ func TestInnerUnitsCountTheirEventsThemselves(t *testing.T) {
 			require.ErrorContains(t, units.Do(ctx, tracking("circle")), "more than 3 events in one unit")
 		}
 		return three("its own")(ctx, u)
-	}, uow.WithInnerRules()))
+	}, uow.WithNestedChecks()))
 	require.Len(t, s.sunk(t), 9)
 
 	require.ErrorContains(t, units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {

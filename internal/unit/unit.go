@@ -1,0 +1,49 @@
+// Package unit is what oncebox's own packages ask of a unit of work beside what uow.Unit offers to all: statements that share a round
+// trip with BEGIN and COMMIT, and a proof of the outcome. Nobody else needs it, so it is not on the user's type.
+package unit
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Unit is the unit of work in a context. Package uow implements it.
+type Unit interface {
+	// Send sends statements of the unit in one round trip, and BEGIN with them if they are its first. Each is prepared on its first
+	// use of a connection. ok is false, and nothing was sent, if the connection cannot do that: it can if the pool was opened by
+	// config.OpenDB.
+	Send(ctx context.Context, b *pgx.Batch) (ok bool, err error)
+
+	// SendLast has the unit send statements after all others, those of its sinks included, and together with COMMIT if it can: with
+	// one sink that has a FlushBatch, or no events, and an id that it knows, see Identified. What several calls give is sent in
+	// their order. What is given within a savepoint that is rolled back is not sent. A statement that fails fails the unit. ok is
+	// false, and nothing will be sent, if the unit has ended, or the connection cannot do that.
+	SendLast(b *pgx.Batch) (ok bool)
+
+	// Identified gives the unit the id of its transaction (pg_current_xact_id), which some statement has returned. It saves the
+	// statement before COMMIT that asks for it, and COMMIT can leave together with others.
+	Identified(xid string)
+
+	// ProvedBy gives the unit a way to find out after a crash of the server whether it was committed: a row that it writes itself.
+	// Without one, and without an event that was stored in a sink that can find it, the outcome is unknown where the answer to
+	// COMMIT was lost in a crash. What is given within a savepoint that is rolled back is not used.
+	ProvedBy(find Proof)
+
+	// Used tells whether a context was asked for the unit: by uow.FromContext, or a manager's DB, Do or Begin. A middleware learns
+	// by it that the handler has done nothing in the unit.
+	Used() bool
+}
+
+// Proof looks for a row that only the transaction with the id xid can have written. It is called when the answer to COMMIT was lost, and
+// should find the row by an index. false: there is no such row, or it could be one of another transaction.
+//
+// A row that was written within a savepoint, so in a unit within the unit, proves nothing: its xmin is the id of the savepoint, and not
+// xid (PostgreSQL, "Subtransactions").
+type Proof func(ctx context.Context, db bun.IDB, xid string) (bool, error)
+
+// Of returns the innermost unit that ctx carries. It panics if there is none: it is called within Manager.Do.
+func Of(ctx context.Context) Unit { return pgsql.UnitOf(ctx).(Unit) } //nolint:forcetypeassert // see above
