@@ -28,7 +28,7 @@ func (s *site) checkPlans(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	if err := visitTables(ctx, outbox.NewStore(db, &outbox.Config{Schema: s.schema.name})); err != nil {
+	if err := visitTables(ctx, outbox.NewStore(db, &outbox.Config{Schema: s.schema.name}).Relay()); err != nil {
 		return fmt.Errorf("plans: %w", err)
 	}
 	var wrong error
@@ -47,7 +47,7 @@ func (s *site) checkPlans(ctx context.Context) error {
 }
 
 // visitTables calls what a relay calls, for 16 lanes.
-func visitTables(ctx context.Context, store *outbox.Store) error {
+func visitTables(ctx context.Context, store outbox.Relay) error {
 	const me, lanes = "plans", 16
 	if _, err := store.Heartbeat(ctx, me, 0, time.Minute); err != nil {
 		return err

@@ -47,7 +47,7 @@ FROM {schema}.idempotency_claim($1, $2, $3, $4, $5, $6::uuid, $7::interval, $8, 
 )
 
 // Claim is the right to work on a key, committed in the database and limited in time: it outlives transactions, and its owner
-// may call outside meanwhile. It is made by [Store.Claim].
+// may call outside meanwhile. It is made by [Relay.Claim].
 type Claim struct {
 	store *Store
 	db    *bun.DB

@@ -28,9 +28,9 @@ func TestOnlyFetchAndSettleCommitAsynchronously(t *testing.T) {
 	rows := f.fetch()
 	require.Equal(t, []string{"outbox_lane UPDATE off"}, commits())
 	lease := f.leases[rows[0].Lane]
-	_, err = f.Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
+	_, err = f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"outbox DELETE off"}, commits())
-	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "no"}}))
+	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "no"}}))
 	require.Equal(t, []string{"outbox DELETE on"}, commits())
 }

@@ -28,7 +28,7 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for left := 200; left > 0; {
-				rows, err := f.Fetch(t.Context(), cursors, bound)
+				rows, err := f.Relay().Fetch(t.Context(), cursors, bound)
 				require.NoError(t, err)
 				total, next := 0, map[int16]int64{}
 				var sent []outbox.RowID
@@ -48,7 +48,7 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 				}
 				require.NotEmpty(t, sent)
 				require.LessOrEqual(t, total, bound)
-				_, err = f.Settle(t.Context(), leases, sent)
+				_, err = f.Relay().Settle(t.Context(), leases, sent)
 				require.NoError(t, err)
 				left -= len(sent)
 			}
@@ -70,7 +70,7 @@ func TestLargeRowsOfAllLanesHaveTheirTurn(t *testing.T) {
 	}
 	seen := map[int16]bool{}
 	for range 64 { // nothing is settled: a lane that is not served at first would never be
-		rows, err := f.Fetch(t.Context(), cursors, 64)
+		rows, err := f.Relay().Fetch(t.Context(), cursors, 64)
 		require.NoError(t, err)
 		whole := 0
 		for _, r := range rows {

@@ -23,7 +23,7 @@ WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq`
 
 // Suspect counts that the rows are about to be sent; held says which table they are in. It returns [ErrFenced] if a lane was
 // lost or a row is gone. The others may be counted then.
-func (s *Store) Suspect(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
+func (s Relay) Suspect(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
 	statement := countCrash
 	if held {
 		statement = countHeldCrash
@@ -36,7 +36,7 @@ func (s *Store) Suspect(ctx context.Context, leases []Lease, ids []RowID, held b
 }
 
 // Acquit takes the counts of rows back: the projector lived through the attempt, however it ended.
-func (s *Store) Acquit(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
+func (s Relay) Acquit(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
 	statement := acquit
 	if held {
 		statement = acquitHeld

@@ -17,7 +17,7 @@ func TestEventsWithOneIDMayBothBeDead(t *testing.T) {
 		"held": func(f *fixture) {
 			for _, r := range f.fetch() {
 				lease := f.leases[r.Lane]
-				require.NoError(f.t, f.Hold(f.t.Context(), lease, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+				require.NoError(f.t, f.Relay().Hold(f.t.Context(), lease, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Refused, Error: "no"}}))
 				require.NoError(f.t, f.giveUp(lease, f.change(r.Lane), r.Sequence, "no"))
 			}
 		},

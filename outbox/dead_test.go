@@ -28,7 +28,7 @@ func (f *fixture) kill(errs map[string]string) {
 		outcomes[r.Lane] = append(outcomes[r.Lane], o)
 	}
 	for lane, list := range outcomes {
-		require.NoError(f.t, f.Hold(f.t.Context(), f.leases[lane], list))
+		require.NoError(f.t, f.Relay().Hold(f.t.Context(), f.leases[lane], list))
 	}
 }
 

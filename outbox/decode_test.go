@@ -36,15 +36,15 @@ func TestFetchReadsTheSameInBothWays(t *testing.T) {
 		require.NoError(t, err)
 	})
 
-	leases, err := binary.Claim(t.Context(), "me", 0, 64, time.Minute)
+	leases, err := binary.Relay().Claim(t.Context(), "me", 0, 64, time.Minute)
 	require.NoError(t, err)
 	var cursors []outbox.Cursor
 	for _, l := range leases {
 		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 10})
 	}
-	got, err := binary.Fetch(t.Context(), cursors, 0)
+	got, err := binary.Relay().Fetch(t.Context(), cursors, 0)
 	require.NoError(t, err)
-	want, err := text.Fetch(t.Context(), cursors, 0)
+	want, err := text.Relay().Fetch(t.Context(), cursors, 0)
 	require.NoError(t, err)
 	require.Len(t, want, 5)
 	require.Equal(t, want, got)

@@ -10,7 +10,7 @@ import (
 //
 //  1. [Store.Cancel] and [Store.Reschedule] lock the row. Only then they compare the clock with not_before, and they are too late
 //     unless the time is still ahead. The lock lasts to the end of their transaction.
-//  2. A projector publishes such a row only from outbox_held, see [Store.Delay], only when its time has come, and only after it
+//  2. A projector publishes such a row only from outbox_held, see [Relay.Delay], only when its time has come, and only after it
 //     found the row without a lock, see uncancelled.
 //
 // The clock is that of the server and goes forward. So if a projector finds the row without a lock, either the other transaction has
@@ -40,7 +40,7 @@ func (r *Row) IsTimed() bool { return r.Key == "" && !r.Delivery.NotBefore.IsZer
 
 // Delay takes delayed rows without order out of their lanes. They are due when their time has come. It returns those that it has
 // taken, and the lanes that were still held: a row that stays is being cancelled or moved, or was cancelled.
-func (s *Store) Delay(ctx context.Context, leases []Lease, ids []RowID) (delayed []RowID, held map[int16]bool, err error) {
+func (s Relay) Delay(ctx context.Context, leases []Lease, ids []RowID) (delayed []RowID, held map[int16]bool, err error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
 	rows, err := s.sql.Query(ctx, s.db, delayRows, owner, lanes, epochs, rowLanes, seqs)

@@ -21,7 +21,7 @@ const (
 	// findTimed locks the rows with the id $1 of the tenant $2 whose time has not come. In the backlog the lanes are known by the id:
 	// one in each group, of $3 lanes the one at $4. outbox_held has an index.
 	//
-	// The clock is compared before the lock, so that rows of projectors are not locked, and after it, as [Store.Delay] explains.
+	// The clock is compared before the lock, so that rows of projectors are not locked, and after it, as [Relay.Delay] explains.
 	findTimed = `
 WITH waiting AS MATERIALIZED (
 	SELECT o.lane, o.seq, o.not_before FROM {schema}.outbox o

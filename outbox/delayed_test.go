@@ -32,7 +32,7 @@ func (f *fixture) delay(rows ...outbox.Row) (delayed []outbox.RowID) {
 		leases = append(leases, f.leases[r.Lane])
 		ids = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
 	}
-	delayed, held, err := f.Delay(f.t.Context(), leases, ids)
+	delayed, held, err := f.Relay().Delay(f.t.Context(), leases, ids)
 	require.NoError(f.t, err)
 	require.NotEmpty(f.t, held)
 	return delayed
@@ -151,7 +151,7 @@ func (f *fixture) refusedOnce(opts ...event.AddOption) string {
 	id := f.add("a", "e", opts...)
 	row := f.fetch()[0]
 	f.delay(row)
-	require.NoError(f.t, f.RetryHeld(f.t.Context(), f.leases[row.Lane], f.change(row.Lane), row.Sequence, time.Hour, "no"))
+	require.NoError(f.t, f.Relay().RetryHeld(f.t.Context(), f.leases[row.Lane], f.change(row.Lane), row.Sequence, time.Hour, "no"))
 	return id
 }
 

@@ -32,7 +32,7 @@ SELECT $2, '` + ActionAdopt + `', '', '', '', 'from "' || name || '" to "' || $1
 
 // Deployed returns [ErrElsewhere] if the database belongs to another deployment than Config.Deployment. One that belongs
 // to none may be used by all, and becomes this one's as soon as no projector without a name is alive.
-func (s *Store) Deployed(ctx context.Context) error {
+func (s Relay) Deployed(ctx context.Context) error {
 	name, err := s.deployment(ctx)
 	if err == nil && name == "" && s.cfg.Deployment != "" {
 		// Asked again in a statement of its own: what the claim waited for is not in the claim's snapshot.

@@ -24,7 +24,7 @@ func TestOneDeploymentNamesADatabase(t *testing.T) {
 
 			store := outbox.NewStore(db.Another(t), &outbox.Config{Deployment: mine})
 			late := make(chan error, 1)
-			go func() { late <- store.Deployed(context.Background()) }()
+			go func() { late <- store.Relay().Deployed(context.Background()) }()
 			await.True(t, func() bool {
 				n, err := db.NewSelect().Table("pg_stat_activity").Where("? = ANY (pg_blocking_pids(pid))", pid).Count(t.Context())
 				return err == nil && n == 1

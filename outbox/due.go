@@ -32,7 +32,7 @@ SELECT ` + rowColumns + `, retry_after, found FROM (
 WHERE n = 1 OR bytes <= $1::bigint ORDER BY n`
 )
 
-// MaxDue is the most rows that [Store.Due] returns.
+// MaxDue is the most rows that [Relay.Due] returns.
 const MaxDue = 100
 
 // Held is a row that waits.
@@ -43,7 +43,7 @@ type Held struct {
 
 // Due returns held rows that may be tried now: unordered ones, and the heads of blocked keys. It returns at most [MaxDue] rows,
 // and no more than bytes of payload unless a single row has more; 0: there is no bound. all tells that no other row is due.
-func (s *Store) Due(ctx context.Context, lanes []int16, bytes int64) (due []Held, all bool, err error) {
+func (s Relay) Due(ctx context.Context, lanes []int16, bytes int64) (due []Held, all bool, err error) {
 	due, found, err := s.heldRows(ctx, "find due rows", dueRows, bytes, lanes)
 	return due, found < MaxDue && found == len(due), err
 }
@@ -84,7 +84,7 @@ FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) c(lane, after, seq)
 	WHERE (x.lane, x.retry_after, x.seq) > (c.lane, c.after, c.seq) ORDER BY x.lane, x.retry_after, x.seq LIMIT 500) h
 WHERE h.lane = c.lane AND h.retry_after <= (SELECT clock_timestamp())`
 
-// DueGlance is what [Store.GlanceDue] tells of a row.
+// DueGlance is what [Relay.GlanceDue] tells of a row.
 type DueGlance struct {
 	RowID
 	RetryAfter time.Time
@@ -93,7 +93,7 @@ type DueGlance struct {
 
 // GlanceDue looks at the next [ScanWindow] due rows of each lane that come after the given ones. They are ordered by the
 // time at which they became due. The zero time is before all of them.
-func (s *Store) GlanceDue(ctx context.Context, after []DueGlance) ([]DueGlance, error) {
+func (s Relay) GlanceDue(ctx context.Context, after []DueGlance) ([]DueGlance, error) {
 	lanes, times, seqs := make([]int16, len(after)), make([]time.Time, len(after)), make([]int64, len(after))
 	for i, a := range after {
 		lanes[i], times[i], seqs[i] = a.Lane, a.RetryAfter, a.Seq
@@ -122,8 +122,8 @@ const pickDue = withinStart + `
 	JOIN {schema}.outbox_held h ON h.lane = a.held_lane AND h.seq = a.held_seq
 	WHERE retry_after <= (SELECT clock_timestamp())` + withinEnd
 
-// PickDue reads rows that [Store.GlanceDue] has found, unless they have gone meanwhile. bytes is that of [Store.Due].
-func (s *Store) PickDue(ctx context.Context, ids []RowID, bytes int64) ([]Held, error) {
+// PickDue reads rows that [Relay.GlanceDue] has found, unless they have gone meanwhile. bytes is that of [Relay.Due].
+func (s Relay) PickDue(ctx context.Context, ids []RowID, bytes int64) ([]Held, error) {
 	lanes, seqs := splitIDs(ids)
 	due, _, err := s.heldRows(ctx, "read due rows", pickDue, bytes, lanes, seqs)
 	return due, err
@@ -145,9 +145,9 @@ type Upcoming struct {
 }
 
 // NextDue says when the next held row of the lanes becomes due. Rows count that became due after a moment of the database's clock.
-// Give it Asked of the question before the last [Store.Due], or the zero time: what became due between Due and this question must
+// Give it Asked of the question before the last [Relay.Due], or the zero time: what became due between Due and this question must
 // not be left out, however long the two were on their way.
-func (s *Store) NextDue(ctx context.Context, lanes []int16, after time.Time) (Upcoming, error) {
+func (s Relay) NextDue(ctx context.Context, lanes []int16, after time.Time) (Upcoming, error) {
 	var (
 		next    Upcoming
 		seconds *float64

@@ -39,16 +39,16 @@ func TestDueRowsAreBoundedInBytes(t *testing.T) {
 		outcomes[r.Lane] = append(outcomes[r.Lane], o)
 	}
 	for lane, o := range outcomes {
-		require.NoError(t, f.Hold(t.Context(), f.leases[lane], o))
+		require.NoError(t, f.Relay().Hold(t.Context(), f.leases[lane], o))
 	}
 	for bound, want := range map[int64]int{0: rows, 1: 1, each: 1, 2*each - 1: 1, 2 * each: 2, rows * each: rows} {
-		due, all, err := f.Due(t.Context(), lanes, bound)
+		due, all, err := f.Relay().Due(t.Context(), lanes, bound)
 		require.NoError(t, err)
 		require.Equal(t, want == rows, all, bound)
-		oldest, _, err := f.Due(t.Context(), lanes, 0)
+		oldest, _, err := f.Relay().Due(t.Context(), lanes, 0)
 		require.NoError(t, err)
 		require.Equal(t, heldSequences(oldest[:want]), heldSequences(due))
-		picked, err := f.PickDue(t.Context(), ids, bound)
+		picked, err := f.Relay().PickDue(t.Context(), ids, bound)
 		require.NoError(t, err)
 		require.Equal(t, heldSequences(due), heldSequences(picked))
 		queue, err := f.Queue(t.Context(), due[0].Lane, due[0].Key, bound)
@@ -71,19 +71,19 @@ func TestNextDueCountsWhatCameSinceTheLastLook(t *testing.T) {
 	row := f.fetch()[0]
 	next := func(after time.Time) outbox.Upcoming {
 		t.Helper()
-		next, err := f.NextDue(t.Context(), []int16{row.Lane}, after)
+		next, err := f.Relay().NextDue(t.Context(), []int16{row.Lane}, after)
 		require.NoError(t, err)
 		return next
 	}
 	require.False(t, next(time.Time{}).Some, "nothing is held")
 
 	lease := f.leases[row.Lane]
-	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Wait: time.Hour, Error: "no"}}))
+	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Wait: time.Hour, Error: "no"}}))
 	first := next(time.Time{})
 	require.True(t, first.Some)
 	require.InDelta(t, time.Hour, first.In, float64(10*time.Minute))
 
-	require.NoError(t, f.RetryHeld(t.Context(), lease, 0, row.Sequence, -time.Minute, "no"))
+	require.NoError(t, f.Relay().RetryHeld(t.Context(), lease, 0, row.Sequence, -time.Minute, "no"))
 	require.False(t, next(first.Asked).Some, "it was due before the last question")
 	due := next(first.Asked.Add(-time.Hour))
 	require.True(t, due.Some)

@@ -10,7 +10,7 @@ type Block struct {
 	Key   string
 	State string // failed, dead, draining
 	// Stalled says that nothing of the key is due or ever will be: nothing is held any more, or the first row that is
-	// waits for a head that is gone. Unless the block is dead, [Store.ReleaseKeys] mends that.
+	// waits for a head that is gone. Unless the block is dead, [Relay.ReleaseKeys] mends that.
 	Stalled bool
 }
 
@@ -109,7 +109,7 @@ SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM lift)`
 
 // SettleHeld records that the broker confirmed held rows of one key ("" for an unordered row). It returns whether the
 // key is free now, and [ErrFenced] if the lane was lost or an operator changed it: then the blocks must be loaded again.
-func (s *Store) SettleHeld(ctx context.Context, lease Lease, change int64, key string, published []int64) (lifted bool, err error) {
+func (s Relay) SettleHeld(ctx context.Context, lease Lease, change int64, key string, published []int64) (lifted bool, err error) {
 	var fence, lifts int
 	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, published, nullable(key), s.archives()}
 	if err := s.sql.QueryRow(ctx, s.db, settleHeld, args, &fence, &lifts); err != nil {
@@ -127,7 +127,7 @@ UPDATE {schema}.outbox_held h SET retry_count = h.retry_count + 1, crashes = 0, 
 FROM lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.retry_count`
 
 // RetryHeld records that a held row was refused again.
-func (s *Store) RetryHeld(ctx context.Context, lease Lease, change int64, seq int64, wait time.Duration, reason string) error {
+func (s Relay) RetryHeld(ctx context.Context, lease Lease, change int64, seq int64, wait time.Duration, reason string) error {
 	n, err := s.sql.Exec(ctx, s.db, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, cleanText(reason))
 	return fencedUnless(n, wrap("hold a row again", err))
 }

@@ -75,7 +75,7 @@ type GivenUp struct {
 // GiveUpHeld records that held rows will never be taken. It returns the rows that are dead letters now, and the lanes that
 // were still held and that no operator had changed; of the others nothing was written, and their blocks must be loaded again.
 // A row that is not the first one of its key stays.
-func (s *Store) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []HeldOutcome) (gone []GivenUp, held map[int16]bool, err error) {
+func (s Relay) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []HeldOutcome) (gone []GivenUp, held map[int16]bool, err error) {
 	owner, lanes, epochs, changes := splitLoaded(leases)
 	rowLanes, seqs := make([]int16, len(outcomes)), make([]int64, len(outcomes))
 	verdicts, texts := make([]int16, len(outcomes)), make([]string, len(outcomes))
@@ -124,7 +124,7 @@ type LaneKey struct {
 // ReleaseKeys makes the first held row of each key due, or lifts the key's block if nothing is held. It returns the keys that
 // are free now, and the lanes that were still held and that no operator had changed; of the others nothing was written, and
 // their blocks must be loaded again.
-func (s *Store) ReleaseKeys(ctx context.Context, leases []LoadedLease, keys []LaneKey) (lifted []LaneKey, held map[int16]bool, err error) {
+func (s Relay) ReleaseKeys(ctx context.Context, leases []LoadedLease, keys []LaneKey) (lifted []LaneKey, held map[int16]bool, err error) {
 	owner, lanes, epochs, changes := splitLoaded(leases)
 	keyLanes, names := make([]int16, len(keys)), make([]string, len(keys))
 	for i, k := range keys {

@@ -17,7 +17,7 @@ func (f *fixture) release(lease outbox.Lease, change int64, keys ...string) (fre
 	for _, key := range keys {
 		list = append(list, outbox.LaneKey{Lane: lease.Lane, Key: key})
 	}
-	lifted, held, err := f.ReleaseKeys(f.t.Context(), []outbox.LoadedLease{{Lease: lease, Change: change}}, list)
+	lifted, held, err := f.Relay().ReleaseKeys(f.t.Context(), []outbox.LoadedLease{{Lease: lease, Change: change}}, list)
 	if err == nil && !held[lease.Lane] {
 		require.Empty(f.t, lifted)
 		return nil, outbox.ErrFenced
@@ -62,13 +62,13 @@ func TestManyHeldRowsAreGivenUp(t *testing.T) {
 		case "dead1", "unordered":
 			o.Verdict = outbox.Dead
 		}
-		require.NoError(t, f.Hold(t.Context(), f.leases[r.Lane], []outbox.Outcome{{Seq: r.Sequence, Verdict: verdict, Error: "no"}}))
+		require.NoError(t, f.Relay().Hold(t.Context(), f.leases[r.Lane], []outbox.Outcome{{Seq: r.Sequence, Verdict: verdict, Error: "no"}}))
 		outcomes[r.Type], lanes[r.Type] = o, r.Lane
 	}
 	require.NotContains(t, []int16{lanes["dead1"], lanes["abandoned1"], lanes["last1"], lanes["unordered"]}, lanes["changed1"])
 	leases := f.loaded()
 	f.exec("UPDATE outbox_lane SET change = change + 1 WHERE lane = ?", lanes["changed1"])
-	gone, held, err := f.GiveUpHeld(t.Context(), leases, []outbox.HeldOutcome{
+	gone, held, err := f.Relay().GiveUpHeld(t.Context(), leases, []outbox.HeldOutcome{
 		outcomes["changed1"], outcomes["unordered"], outcomes["last1"], outcomes["abandoned1"], outcomes["dead1"],
 	})
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestOnlyTheFirstRowOfAKeyIsGivenUp(t *testing.T) {
 	f.add("a", "a2")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Hold(t.Context(), lease, []outbox.Outcome{
+	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{
 		{Seq: rows[0].Sequence, Verdict: outbox.Refused, Error: "no"}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
 	}))
 	require.NoError(t, f.giveUp(lease, f.change(lease.Lane), rows[1].Sequence, "no"))
@@ -119,7 +119,7 @@ func TestManyKeysAreReleased(t *testing.T) {
 	}
 	f.kill(errs)
 	f.exec("DELETE FROM outbox_dead; UPDATE outbox_block SET state = 'draining' WHERE ordering_key <> 'default|order|k1'")
-	lifted, held, err := f.ReleaseKeys(t.Context(), f.loaded(), keys)
+	lifted, held, err := f.Relay().ReleaseKeys(t.Context(), f.loaded(), keys)
 	require.NoError(t, err)
 	require.Len(t, held, 64)
 	require.Len(t, lifted, 9)

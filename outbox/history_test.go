@@ -21,7 +21,7 @@ func (f *fixture) settle() {
 	for _, r := range f.fetch() {
 		ids = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
 	}
-	_, err := f.Settle(f.t.Context(), leases, ids)
+	_, err := f.Relay().Settle(f.t.Context(), leases, ids)
 	require.NoError(f.t, err)
 }
 

@@ -100,7 +100,7 @@ func TestKeptWaitsForWhatIsOnItsWay(t *testing.T) {
 	},
 		"it has looked what is on its way")
 	lease := f.leases[rows[0].Lane]
-	_, err := f.Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
+	_, err := f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
 	require.NoError(t, err)
 	require.NoError(t, <-done)
 	require.Equal(t, rows[0].ID, (*got)[0].ID)

@@ -103,7 +103,7 @@ type Attendance struct {
 }
 
 // Heartbeat says that owner is alive for the next ttl.
-func (s *Store) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (Attendance, error) {
+func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (Attendance, error) {
 	var a Attendance
 	var unserved string
 	var free float64
@@ -115,7 +115,7 @@ func (s *Store) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 }
 
 // Farewell takes the heartbeat back.
-func (s *Store) Farewell(ctx context.Context, owner string) error {
+func (s Relay) Farewell(ctx context.Context, owner string) error {
 	if _, err := s.sql.Exec(ctx, s.db, farewell, owner); err != nil {
 		return fmt.Errorf("outbox: farewell: %w", err)
 	}
@@ -123,7 +123,7 @@ func (s *Store) Farewell(ctx context.Context, owner string) error {
 }
 
 // Claim takes at most n lanes of the group that nobody holds.
-func (s *Store) Claim(ctx context.Context, owner string, group int16, n int, ttl time.Duration) ([]Lease, error) {
+func (s Relay) Claim(ctx context.Context, owner string, group int16, n int, ttl time.Duration) ([]Lease, error) {
 	rows, err := s.sql.Query(ctx, s.db, claim, group, owner, ttl, n)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: claim lanes: %w", pgsql.Explain(err))
@@ -160,7 +160,7 @@ func parseInts(list string) []int64 {
 
 // Renew extends the leases and stores how far their lanes are empty. It returns, for each lane that is still held, how often an
 // operator changed it. A lane that is missing in the answer is lost.
-func (s *Store) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
+func (s Relay) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
 	owner, lanes, epochs := split(leases)
 	empty, incarnations := make([]int64, len(leases)), make([]string, len(leases))
 	for i, l := range leases {
@@ -183,9 +183,9 @@ func (s *Store) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (c
 	return changes, wrap("renew leases", rows.Err())
 }
 
-// Release hands the lanes back, so that others need not wait for the leases to expire. It tells them, see [Store.Listen];
+// Release hands the lanes back, so that others need not wait for the leases to expire. It tells them, see [Relay.Listen];
 // a projector that does not hear of it finds the lanes at its next heartbeat.
-func (s *Store) Release(ctx context.Context, leases []Lease) error {
+func (s Relay) Release(ctx context.Context, leases []Lease) error {
 	owner, lanes, epochs := split(leases)
 	if _, err := s.sql.Exec(ctx, s.db, release, owner, lanes, epochs); err != nil || s.cfg.PollOnly {
 		return wrap("release lanes", err)

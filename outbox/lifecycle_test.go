@@ -38,7 +38,7 @@ func newFixture(t *testing.T, cfg *outbox.Config) *fixture {
 
 func (f *fixture) claim(owner string) {
 	f.t.Helper()
-	leases, err := f.Claim(f.t.Context(), owner, 0, 64, 30*time.Minute)
+	leases, err := f.Relay().Claim(f.t.Context(), owner, 0, 64, 30*time.Minute)
 	require.NoError(f.t, err)
 	f.leases = map[int16]outbox.Lease{}
 	for _, l := range leases {
@@ -60,7 +60,7 @@ func (f *fixture) fetch() []outbox.Row {
 	for _, l := range f.leases {
 		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
 	}
-	rows, err := f.Fetch(f.t.Context(), cursors, 0)
+	rows, err := f.Relay().Fetch(f.t.Context(), cursors, 0)
 	require.NoError(f.t, err)
 	return rows
 }
@@ -87,7 +87,7 @@ func (f *fixture) change(lane int16) int64 {
 func (f *fixture) giveUp(lease outbox.Lease, change, seq int64, reason string) error {
 	f.t.Helper()
 	o := outbox.HeldOutcome{RowID: outbox.RowID{Lane: lease.Lane, Seq: seq}, Verdict: outbox.Dead, Error: reason}
-	gone, held, err := f.GiveUpHeld(f.t.Context(), []outbox.LoadedLease{{Lease: lease, Change: change}}, []outbox.HeldOutcome{o})
+	gone, held, err := f.Relay().GiveUpHeld(f.t.Context(), []outbox.LoadedLease{{Lease: lease, Change: change}}, []outbox.HeldOutcome{o})
 	if err == nil && !held[lease.Lane] {
 		require.Empty(f.t, gone)
 		return outbox.ErrFenced
@@ -114,21 +114,21 @@ func TestRowLifeCycle(t *testing.T) {
 
 	lane := rows[0].Lane
 	lease := f.leases[lane]
-	held, err := f.Settle(ctx, []outbox.Lease{lease}, []outbox.RowID{{Lane: lane, Seq: rows[0].Sequence}})
+	held, err := f.Relay().Settle(ctx, []outbox.Lease{lease}, []outbox.RowID{{Lane: lane, Seq: rows[0].Sequence}})
 	require.NoError(t, err)
 	require.True(t, held[lane])
 
-	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{
+	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{
 		{Seq: rows[1].Sequence, Verdict: outbox.Refused, Error: "no\x00\xff"},
 		{Seq: rows[2].Sequence, Verdict: outbox.Follower},
 	}))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "FAILED/1", "a3": "NEW/0"}, f.statuses())
 
-	due, _, err := f.Due(ctx, []int16{lane}, 0)
+	due, _, err := f.Relay().Due(ctx, []int16{lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1, "a follower is not due")
 	change := f.change(lane)
-	require.NoError(t, f.RetryHeld(ctx, lease, change, due[0].Sequence, time.Hour, "again"))
+	require.NoError(t, f.Relay().RetryHeld(ctx, lease, change, due[0].Sequence, time.Hour, "again"))
 	require.NoError(t, f.giveUp(lease, change, due[0].Sequence, "for good"))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "DEAD/3", "a3": "NEW/0"}, f.statuses())
 
@@ -144,16 +144,16 @@ func TestRowLifeCycle(t *testing.T) {
 	require.Len(t, queue, 2)
 	require.Equal(t, "a2", queue[0].Type)
 
-	_, err = f.SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
+	_, err = f.Relay().SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
 	require.ErrorIs(t, err, outbox.ErrFenced, "the replay bumped the counter")
 	change = f.change(lane)
-	lifted, err := f.SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
+	lifted, err := f.Relay().SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
 	require.NoError(t, err)
 	require.False(t, lifted)
-	due, _, err = f.Due(ctx, []int16{lane}, 0)
+	due, _, err = f.Relay().Due(ctx, []int16{lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1, "the follower became due")
-	lifted, err = f.SettleHeld(ctx, lease, change, "default|order|a", []int64{due[0].Sequence})
+	lifted, err = f.Relay().SettleHeld(ctx, lease, change, "default|order|a", []int64{due[0].Sequence})
 	require.NoError(t, err)
 	require.True(t, lifted)
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "SENT/0", "a3": "SENT/0"}, f.statuses())
@@ -161,16 +161,16 @@ func TestRowLifeCycle(t *testing.T) {
 	stats, err := f.Stats(ctx)
 	require.NoError(t, err)
 	require.Equal(t, outbox.Stats{}, stats)
-	mark, err := f.Observe(ctx)
+	mark, err := f.Relay().Observe(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, mark.Seq)
-	_, err = f.Renew(ctx, []outbox.Lease{lease}, time.Minute)
+	_, err = f.Relay().Renew(ctx, []outbox.Lease{lease}, time.Minute)
 	require.NoError(t, err)
-	all, err := f.Heartbeat(ctx, "me", 0, time.Minute)
+	all, err := f.Relay().Heartbeat(ctx, "me", 0, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, outbox.Attendance{Alive: 1, Lanes: 64}, all)
-	require.NoError(t, f.Farewell(ctx, "me"))
-	require.NoError(t, f.Release(ctx, []outbox.Lease{lease}))
+	require.NoError(t, f.Relay().Farewell(ctx, "me"))
+	require.NoError(t, f.Relay().Release(ctx, []outbox.Lease{lease}))
 	require.NoError(t, f.Clean(ctx))
 }
 
@@ -181,15 +181,15 @@ func TestDiscardLetsTheKeyGo(t *testing.T) {
 	f.add("a", "a2")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{
+	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{
 		{Seq: rows[0].Sequence, Verdict: outbox.Dead, Error: "bad"},
 		{Seq: rows[1].Sequence, Verdict: outbox.Follower},
 	}))
 	require.NoError(t, f.Discard(ctx, id, ann))
-	due, _, err := f.Due(ctx, []int16{lease.Lane}, 0)
+	due, _, err := f.Relay().Due(ctx, []int16{lease.Lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1)
-	lifted, err := f.SettleHeld(ctx, lease, f.change(lease.Lane), due[0].Key, []int64{due[0].Sequence})
+	lifted, err := f.Relay().SettleHeld(ctx, lease, f.change(lease.Lane), due[0].Key, []int64{due[0].Sequence})
 	require.NoError(t, err)
 	require.True(t, lifted)
 }

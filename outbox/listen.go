@@ -31,7 +31,7 @@ const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_layout`
 //
 // It opens a connection of its own, configured as those of the pool are and not counted by it, so that a small pool has
 // no fewer connections for its users. Nothing is lost by a notification that does not come: rows are found by polling.
-func (s *Store) Listen(ctx context.Context, wake, freed func()) error {
+func (s Relay) Listen(ctx context.Context, wake, freed func()) error {
 	if s.cfg.Pooler || s.cfg.PollOnly {
 		return ErrCannotListen
 	}

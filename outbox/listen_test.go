@@ -134,7 +134,7 @@ func listening(t *testing.T, store *outbox.Store) (woken chan struct{}, ended ch
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ended <- store.Listen(ctx, func() { woken <- struct{}{} }, func() {})
+		ended <- store.Relay().Listen(ctx, func() { woken <- struct{}{} }, func() {})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -174,7 +174,7 @@ func TestListenTakesNoConnectionOfThePool(t *testing.T) {
 func TestStoresThatCannotListenSaySo(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Outbox)
 	for _, cfg := range []*outbox.Config{{Pooler: true}, {PollOnly: true}} {
-		err := outbox.NewStore(db.DB, cfg).Listen(t.Context(), func() { t.Error("it listens") }, func() {})
+		err := outbox.NewStore(db.DB, cfg).Relay().Listen(t.Context(), func() { t.Error("it listens") }, func() {})
 		require.ErrorIs(t, err, outbox.ErrCannotListen)
 	}
 }

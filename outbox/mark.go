@@ -40,7 +40,7 @@ const begin = `INSERT INTO {schema}.outbox_incarnation DEFAULT VALUES ON CONFLIC
 
 // Observe takes a mark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
 // beyond the mark's XID and a Flushed that is not before its Written.
-func (s *Store) Observe(ctx context.Context) (Mark, error) {
+func (s Relay) Observe(ctx context.Context) (Mark, error) {
 	m, err := s.observe(ctx)
 	if err == nil && m.Incarnation == "" {
 		if _, err = s.sql.Exec(ctx, s.db, begin); err == nil {

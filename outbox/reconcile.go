@@ -171,7 +171,7 @@ func (s *Store) reconcileUnordered(ctx context.Context, lane int16, found *Recon
 	return nil
 }
 
-// reconcileDue looks at the rows of a lane that are due first. [Store.Due] reads from the same end, so what is in the way
+// reconcileDue looks at the rows of a lane that are due first. [Relay.Due] reads from the same end, so what is in the way
 // of others is among them.
 func (s *Store) reconcileDue(ctx context.Context, lane int16, found *Reconciled) error {
 	for {

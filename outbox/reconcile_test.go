@@ -42,7 +42,7 @@ func (f *fixture) refuse() {
 		outcomes[r.Lane] = append(outcomes[r.Lane], o)
 	}
 	for lane, list := range outcomes {
-		require.NoError(f.t, f.Hold(f.t.Context(), f.leases[lane], list))
+		require.NoError(f.t, f.Relay().Hold(f.t.Context(), f.leases[lane], list))
 	}
 }
 
@@ -189,7 +189,7 @@ func TestReconcileRepairs(t *testing.T) {
 				seen := f.change(lane.Lane)
 				require.Equal(t, c.want, f.reconcile())
 				require.Equal(t, before, f.bystanders(), "they are none of its business")
-				_, err := f.SettleHeld(t.Context(), lane, seen, key, []int64{})
+				_, err := f.Relay().SettleHeld(t.Context(), lane, seen, key, []int64{})
 				require.ErrorIs(t, err, outbox.ErrFenced, "the owner knows blocks of before")
 				require.Zero(t, f.reconcile(), "once")
 				require.Equal(t, c.leaves, f.drain())
@@ -255,7 +255,7 @@ func TestReconcileEntersLanes(t *testing.T) {
 	require.Equal(t, 64, f.count("outbox_lane WHERE grp = 0 AND lane < 64"))
 	require.Equal(t, 1, f.count("outbox_lane WHERE grp = 2 AND lane = 130"))
 	require.Equal(t, 1, f.count("outbox_lane WHERE grp = 3 AND lane = 200"))
-	leases, err := f.Claim(t.Context(), "me", 0, 64, time.Minute)
+	leases, err := f.Relay().Claim(t.Context(), "me", 0, 64, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, leases, 3)
 	for _, l := range leases {
@@ -267,14 +267,14 @@ func TestReconcileEndsLeasesThatAClockMadeLong(t *testing.T) {
 	f := newFixture(t, nil)
 	require.NoError(t, f.EnsurePartitions(t.Context()))
 	f.exec("UPDATE outbox_lane SET lease_until = now() + interval '2 days' WHERE lane < 3")
-	_, err := f.Heartbeat(t.Context(), "gone", 0, 48*time.Hour)
+	_, err := f.Relay().Heartbeat(t.Context(), "gone", 0, 48*time.Hour)
 	require.NoError(t, err)
-	_, err = f.Heartbeat(t.Context(), "me", 0, time.Minute)
+	_, err = f.Relay().Heartbeat(t.Context(), "me", 0, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, outbox.Reconciled{Leases: 4}, f.reconcile())
 	require.Zero(t, f.count("outbox_lane WHERE lease_until > now() + interval '61 minutes'"))
 	require.Equal(t, 61, f.count("outbox_lane WHERE lease_until < now() + interval '45 minutes'"), "the others are as they were")
-	who, err := f.Heartbeat(t.Context(), "me", 0, time.Minute)
+	who, err := f.Relay().Heartbeat(t.Context(), "me", 0, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, 1, who.Alive)
 }
@@ -380,7 +380,7 @@ func TestReconcileTells(t *testing.T) {
 	require.Zero(t, f.reconcile())
 	require.Empty(t, log.String())
 	woken := 0
-	f.OnWake(func() { woken++ })
+	f.Relay().OnWake(func() { woken++ })
 	f.exec("DELETE FROM outbox_lane WHERE lane < 2")
 	require.EqualValues(t, 2, f.reconcile().Total())
 	require.Contains(t, log.String(), "level=WARN")

@@ -54,7 +54,7 @@ FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 WHERE w.size > 0`
 
 // Scan looks at the next rows of each lane, from the cursor on. The result is ordered by lane and sequence.
-func (s *Store) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]Glance, error) {
+func (s Relay) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]Glance, error) {
 	lanes, after := make([]int16, len(cursors)), make([]int64, len(cursors))
 	for i, c := range cursors {
 		lanes[i], after[i] = c.Lease.Lane, c.After
@@ -141,8 +141,8 @@ noted AS (
 SELECT ` + boundedColumns + ` FROM f`
 
 // Pick reads rows that a scan has found, ordered by lane and sequence. A lane that was lost gives none. Their payloads are within
-// bytes, as those of [Store.Fetch] are; 0: there is no bound.
-func (s *Store) Pick(ctx context.Context, leases []Lease, ids []RowID, bytes int64) ([]Row, error) {
+// bytes, as those of [Relay.Fetch] are; 0: there is no bound.
+func (s Relay) Pick(ctx context.Context, leases []Lease, ids []RowID, bytes int64) ([]Row, error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
 	out, err := s.rows(ctx, len(ids), bytes, pickRows, owner, lanes, epochs, rowLanes, seqs, small(bytes, len(ids)))

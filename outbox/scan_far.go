@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// FarWindow is how many rows of a lane [Store.ScanFar] looks at.
+// FarWindow is how many rows of a lane [Relay.ScanFar] looks at.
 const FarWindow = 10_000
 
 // glanceFar is glanceRows over a long stretch, which has to be one statement: only a snapshot that shows a row shows all
@@ -23,9 +23,9 @@ FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 			WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 10000) x) y
 	WHERE y.pass AND NOT y.behind ORDER BY y.seq LIMIT 100) w`
 
-// ScanFar is [Store.Scan] for rows far behind those of paused topics. It looks at [FarWindow] rows of each lane and returns,
+// ScanFar is [Relay.Scan] for rows far behind those of paused topics. It looks at [FarWindow] rows of each lane and returns,
 // ordered by lane and sequence, the first hundred that are of other topics and not behind a paused row under their key.
-func (s *Store) ScanFar(ctx context.Context, cursors []Cursor, topics []string) ([]Glance, error) {
+func (s Relay) ScanFar(ctx context.Context, cursors []Cursor, topics []string) ([]Glance, error) {
 	lanes, after := make([]int16, len(cursors)), make([]int64, len(cursors))
 	for i, c := range cursors {
 		lanes[i], after[i] = c.Lease.Lane, c.After

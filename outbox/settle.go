@@ -42,7 +42,7 @@ type RowID struct {
 
 // Settle records that the broker confirmed the rows. It returns the lanes that were still held; of the others nothing
 // was written.
-func (s *Store) Settle(ctx context.Context, leases []Lease, published []RowID) (held map[int16]bool, err error) {
+func (s Relay) Settle(ctx context.Context, leases []Lease, published []RowID) (held map[int16]bool, err error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(published)
 	statement := settleRows
@@ -67,7 +67,7 @@ const (
 	Follower Verdict = 2
 	// Dead: the row will never be taken. It becomes a dead letter and blocks its key.
 	Dead Verdict = 3
-	// Delayed: its NotBefore lies ahead. It blocks its key until then. Rows without a key are for [Store.Delay].
+	// Delayed: its NotBefore lies ahead. It blocks its key until then. Rows without a key are for [Relay.Delay].
 	Delayed Verdict = 4
 	// Abandoned is Dead for a topic whose keys go on: it blocks nothing.
 	Abandoned Verdict = 5
@@ -136,7 +136,7 @@ const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at
 	event_type, source, routing_key, schema_id, content_type, dedup_key, event_metadata, payload`
 
 // Hold takes rows out of their lane that were not published. It returns [ErrFenced] if the lane was lost.
-func (s *Store) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error {
+func (s Relay) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error {
 	seqs, verdicts := make([]int64, len(outcomes)), make([]int16, len(outcomes))
 	waits, texts := make([]time.Duration, len(outcomes)), make([]*string, len(outcomes))
 	for i, o := range outcomes {

@@ -63,7 +63,7 @@ func (s *Store) Committed(_ context.Context, evs []event.Envelope) {
 	s.Wake()
 }
 
-// Wake tells projectors that there may be new rows: those of this process by [Store.OnWake], those of others by NOTIFY,
+// Wake tells projectors that there may be new rows: those of this process by [Relay.OnWake], those of others by NOTIFY,
 // at once or 5 ms after the one before. The NOTIFY is sent in the background, in a transaction of its own over a
 // connection of the pool. Wake itself neither waits nor fails, and is a hint: without it rows leave at the next poll.
 func (s *Store) Wake() {
@@ -79,7 +79,7 @@ func (s *Store) Wake() {
 }
 
 // OnWake has fn called by every [Store.Wake] until forget is called. fn must not block.
-func (s *Store) OnWake(fn func()) (forget func()) {
+func (s Relay) OnWake(fn func()) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waker := &fn

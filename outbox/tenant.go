@@ -140,7 +140,7 @@ func (s *Store) drained(ctx context.Context, tx bun.Tx, tenant string) error {
 }
 
 // OtherTenants tells whether anybody but these tenants may have committed an event.
-func (s *Store) OtherTenants(ctx context.Context, tenants []string) (bool, error) {
+func (s Relay) OtherTenants(ctx context.Context, tenants []string) (bool, error) {
 	var others bool
 	err := s.sql.QueryRow(ctx, s.db, otherTenants, []any{notNil(tenants)}, &others)
 	return others, wrap("look for other tenants", err)

@@ -70,15 +70,15 @@ func TestTenantsAreMoved(t *testing.T) {
 	low, high = f.lanesOf("small")
 	require.True(t, low >= 0 && high < 64, "%d to %d", low, high)
 
-	leases, err := f.Claim(ctx, "other", 2, 100, time.Minute)
+	leases, err := f.Relay().Claim(ctx, "other", 2, 100, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, leases, 64)
-	all, err := f.Heartbeat(ctx, "me", 0, time.Minute)
+	all, err := f.Relay().Heartbeat(ctx, "me", 0, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2}, all.Unserved)
-	_, err = f.Heartbeat(ctx, "other", 2, time.Minute)
+	_, err = f.Relay().Heartbeat(ctx, "other", 2, time.Minute)
 	require.NoError(t, err)
-	all, err = f.Heartbeat(ctx, "me", 0, time.Minute)
+	all, err = f.Relay().Heartbeat(ctx, "me", 0, time.Minute)
 	require.NoError(t, err)
 	require.Empty(t, all.Unserved)
 
@@ -140,7 +140,7 @@ func TestBusyTenantIsNotMoved(t *testing.T) {
 	refused("1 still wait")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Hold(ctx, lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Refused}}))
+	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Refused}}))
 	refused("1 still wait")
 	require.NoError(t, f.giveUp(lease, f.change(lease.Lane), rows[0].Sequence, "no"))
 	refused("1 dead letters")
@@ -207,7 +207,7 @@ func TestTenantsAreEnteredWithTheirFirstEvent(t *testing.T) {
 	f := newFixture(t, nil)
 	others := func(than ...string) bool {
 		t.Helper()
-		yes, err := f.OtherTenants(ctx, than)
+		yes, err := f.Relay().OtherTenants(ctx, than)
 		require.NoError(t, err)
 		return yes
 	}
@@ -285,12 +285,12 @@ func TestFurtherTenantsAreNotEntered(t *testing.T) {
 	f.flush("another", 1)
 	f.flush("and more", 200)
 	require.Equal(t, 1000, entered())
-	others, err := f.OtherTenants(t.Context(), []string{"t1"})
+	others, err := f.Relay().OtherTenants(t.Context(), []string{"t1"})
 	require.NoError(t, err)
 	require.True(t, others)
 	var all []string
 	require.NoError(t, f.db.NewRaw("SELECT tenant_id FROM outbox_tenant").Scan(t.Context(), &all))
-	others, err = f.OtherTenants(t.Context(), all)
+	others, err = f.Relay().OtherTenants(t.Context(), all)
 	require.NoError(t, err)
 	require.True(t, others, "it is not known which they are")
 	require.NoError(t, f.MoveTenant(t.Context(), "moved", 1, outbox.By{Actor: "test"}), "it has a row whatever their number")

@@ -118,7 +118,7 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 		case r.Key != "" && ways[r.Key] != "" && ways[r.Key] != b.way(r):
 			b.left[r.Lane] = true
 			stays[r.Key] = true
-		case r.IsTimed(): // also when its time has come: it may be cancelled until then, see outbox.Store.Delay
+		case r.IsTimed(): // also when its time has come: it may be cancelled until then, see outbox.Relay.Delay
 			b.timed = append(b.timed, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
 		case r.Expired:
 			b.die(r, errExpired.Error(), w.r.p.cfg.blocksExpired)

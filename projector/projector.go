@@ -133,7 +133,7 @@ func (p *Projector) start(ctx context.Context) ([]*relay, error) {
 		p.log.WarnContext(ctx, "oncebox: one of several databases does not answer, it is relayed when it does", "error", err)
 	}
 	for _, s := range p.stores {
-		p.forget = append(p.forget, s.OnWake(p.Wake))
+		p.forget = append(p.forget, s.Relay().OnWake(p.Wake))
 	}
 	p.relays = relays
 	return relays, nil

@@ -22,7 +22,7 @@ import (
 // a reconciler that looks for what was left behind.
 type relay struct {
 	p       *Projector
-	store   *outbox.Store
+	store   outbox.Relay
 	workers []*worker
 	mark    watermark
 	topics  pausedTopics
@@ -40,7 +40,7 @@ type relay struct {
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
-	r := &relay{p: p, store: s, topics: pausedTopics{pause: p.pauses.topic}, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
+	r := &relay{p: p, store: s.Relay(), topics: pausedTopics{pause: p.pauses.topic}, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
 	for range p.cfg.Workers {
 		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})
 	}

@@ -78,9 +78,9 @@ func TestLanesAreTakenWhenTheirLeasesEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			_, err := f.store.Heartbeat(t.Context(), "dead", 0, c.seen)
+			_, err := f.store.Relay().Heartbeat(t.Context(), "dead", 0, c.seen)
 			require.NoError(t, err)
-			dead, err := f.store.Claim(t.Context(), "dead", 0, 64, c.lease)
+			dead, err := f.store.Relay().Claim(t.Context(), "dead", 0, 64, c.lease)
 			require.NoError(t, err)
 			require.Len(t, dead, 64)
 			cfg := quick()

@@ -36,7 +36,7 @@ type watermark struct {
 // observe looks at the sequence unless it was looked at within observeInterval. One worker looks at a time: of two answers the
 // older could be taken last, and would look as if numbers had been forgotten. The others wait, because to fetch without an
 // answer would be to trust cursors on a server that may be another one.
-func (m *watermark) observe(ctx context.Context, store *outbox.Store) error {
+func (m *watermark) observe(ctx context.Context, store outbox.Relay) error {
 	m.looking.Lock()
 	defer m.looking.Unlock()
 	if time.Since(m.seen) < observeInterval {
@@ -80,7 +80,7 @@ func (m *watermark) take(now outbox.Mark) {
 }
 
 // latest is generation after [watermark.observe]: for what must not rest on a server that has gone.
-func (m *watermark) latest(ctx context.Context, store *outbox.Store) (n int, incarnation string, err error) {
+func (m *watermark) latest(ctx context.Context, store outbox.Relay) (n int, incarnation string, err error) {
 	if err := m.observe(ctx, store); err != nil {
 		return 0, "", err
 	}
