@@ -32,7 +32,7 @@ func (a *App) checkRetention(ctx context.Context) {
 		kept = outbox.DefaultRetention
 	}
 	warn("outbox", kept)
-	k, ok := a.broker.(messaging.Keeper)
+	k, ok := a.broker.(messaging.RetentionReader)
 	if !ok {
 		return
 	}
@@ -43,7 +43,7 @@ func (a *App) checkRetention(ctx context.Context) {
 			continue
 		}
 		asked[topic] = true
-		kept, err := k.Keeps(ctx, topic)
+		kept, err := k.Retention(ctx, topic)
 		switch {
 		case err == nil:
 			warn("topic", kept, "topic", topic)

@@ -26,7 +26,7 @@ type keeping struct {
 	keeps    map[string]time.Duration
 }
 
-func (k keeping) Keeps(_ context.Context, topic string) (time.Duration, error) {
+func (k keeping) Retention(_ context.Context, topic string) (time.Duration, error) {
 	defer func() { k.answered <- struct{}{} }()
 	if d, ok := k.keeps[topic]; ok {
 		return d, nil

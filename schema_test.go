@@ -94,7 +94,7 @@ func handledBy(t *testing.T, app *oncebox.App, consumer string, placed uow.Token
 
 func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *inbox.Projection) {
 	t.Helper()
-	require.NoError(t, summary.Rebuild(ctx, func(context.Context, *uow.Unit) error { return nil }, app.Outbox.Kept(outbox.SentFilter{}), nil))
+	require.NoError(t, summary.Rebuild(ctx, func(context.Context, *uow.Unit) error { return nil }, app.Outbox.History(outbox.SentFilter{}), nil))
 	require.NoError(t, app.Outbox.MoveTenant(ctx, "moved", 1, outbox.By{Actor: "test"}))
 	require.NoError(t, app.UoW.Do(event.WithTenant(ctx, "moved"), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }))
 	_, err := app.Outbox.Reconcile(ctx)

@@ -105,7 +105,7 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 
 			if view != nil { // whose rebuild forgets the generation before
 				empty := func(context.Context, *uow.Unit) error { return nil }
-				require.NoError(t, view.Rebuild(t.Context(), empty, newer.Outbox.Kept(outbox.SentFilter{Topic: "order"}), nil))
+				require.NoError(t, view.Rebuild(t.Context(), empty, newer.Outbox.History(outbox.SentFilter{Topic: "order"}), nil))
 				require.Equal(t, 2, subscribed())
 			}
 			require.NoError(t, newer.Inbox.Forget(t.Context(), "audit"))

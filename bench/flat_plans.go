@@ -74,7 +74,7 @@ func visitTables(ctx context.Context, store outbox.Relay) error {
 		_, fetch := store.Fetch(ctx, cursors, 0)
 		errs = append(errs, fetch)
 	}
-	return errors.Join(append(errs, store.Release(ctx, leases), store.Farewell(ctx, me))...)
+	return errors.Join(append(errs, store.Release(ctx, leases), store.Unregister(ctx, me))...)
 }
 
 // eavesdropper keeps each statement of a pool once.

@@ -48,7 +48,7 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	// A key that was seen lately is a retry most likely. Completed rows never change, so a plain look-up is enough to
 	// answer it, without a transaction. All others begin one at once and look within, or claim the key, which finds out as well
 	// whether a lease has ended.
-	if k.store.Recent(key) {
+	if k.store.SeenRecently(key) {
 		found, err := k.store.Lookup(ctx, k.units.DB(ctx), key, fp)
 		if found != nil || err != nil && k.cfg.Lease == nil {
 			return k.conclude(ctx, e, run{found: found}, key, err)
@@ -195,7 +195,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	case last.found != nil:
 		return k.replay(e, last.found), outcomeReplayed
 	case err == nil:
-		k.store.Remember(key)
+		k.store.MarkSeen(key)
 		return last.rec.answer(), outcomeExecuted
 	case errors.As(err, &refused):
 		return last.rec.answer(), outcomeReleased

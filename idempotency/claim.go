@@ -201,7 +201,7 @@ func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 		return fmt.Errorf("idempotency: complete key %s: %w", c.key, pgsql.Explain(err))
 	}
 	if committed {
-		c.store.Remember(c.key)
+		c.store.MarkSeen(c.key)
 	}
 	return nil
 }

@@ -201,12 +201,12 @@ func (s *Store) found(row *record, key Key, fp Fingerprint) (*Response, error) {
 	return row.answer(fp)
 }
 
-// Recent tells whether this store has lately found a row for the key, or was told of one by [Store.Remember], so that a
+// SeenRecently tells whether this store has lately found a row for the key, or was told of one by [Store.MarkSeen], so that a
 // [Store.Lookup] is likely to find it. It is a hint without any promise, and costs nothing.
-func (s *Store) Recent(key Key) bool { return s.recent.has(key) }
+func (s *Store) SeenRecently(key Key) bool { return s.recent.has(key) }
 
-// Remember says that the transaction that completed the key was committed, for [Store.Recent].
-func (s *Store) Remember(key Key) { s.recent.mark(key) }
+// MarkSeen says that the transaction that completed the key was committed, for [Store.SeenRecently].
+func (s *Store) MarkSeen(key Key) { s.recent.mark(key) }
 
 // Complete stores the answer in the transaction that began the key. [ErrInProgress] means that somebody else completed
 // the key in spite of the lock; the transaction must be rolled back then, and the key begun again.

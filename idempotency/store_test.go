@@ -380,15 +380,15 @@ func TestRecentIsAHintOnlyForKeysThatWereSeen(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store, another := newStore(t, db, 0), newStore(t, db, 0)
 	key := keyOf(t, store, "k")
-	require.False(t, store.Recent(key))
+	require.False(t, store.SeenRecently(key))
 	complete(t, store, db.DB, key, idempotency.Response{Status: 200})
-	require.False(t, store.Recent(key), "it may not be committed")
-	store.Remember(key)
-	require.True(t, store.Recent(key))
-	require.False(t, another.Recent(key))
+	require.False(t, store.SeenRecently(key), "it may not be committed")
+	store.MarkSeen(key)
+	require.True(t, store.SeenRecently(key))
+	require.False(t, another.SeenRecently(key))
 	_, err := another.Lookup(t.Context(), db.DB, key, one)
 	require.NoError(t, err)
-	require.True(t, another.Recent(key))
+	require.True(t, another.SeenRecently(key))
 
 	claimed := keyOf(t, store, "claimed")
 	c := claim(t, store, db.DB, claimed)
@@ -397,21 +397,21 @@ func TestRecentIsAHintOnlyForKeysThatWereSeen(t *testing.T) {
 			require.NoError(t, c.Complete(t.Context(), tx, idempotency.Response{Status: 200}), n)
 			return end
 		})
-		require.False(t, store.Recent(claimed))
+		require.False(t, store.SeenRecently(claimed))
 	}
 	require.NoError(t, c.Complete(t.Context(), db.DB, idempotency.Response{Status: 200}))
-	require.True(t, store.Recent(claimed))
+	require.True(t, store.SeenRecently(claimed))
 }
 
 // At 3,000 new keys a second, ten seconds must not wipe out what was there.
 func TestRecentOutlivesThousandsOfKeys(t *testing.T) {
 	store := idempotency.NewStore(nil)
 	for n := range 30_000 {
-		store.Remember(keyOf(t, store, strconv.Itoa(n)))
+		store.MarkSeen(keyOf(t, store, strconv.Itoa(n)))
 	}
 	found := 0
 	for n := range 1000 {
-		if store.Recent(keyOf(t, store, strconv.Itoa(n))) {
+		if store.SeenRecently(keyOf(t, store, strconv.Itoa(n))) {
 			found++
 		}
 	}

@@ -40,7 +40,7 @@ func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Me
 		case a.outcome == leaseHeld:
 			// Not parked: the message that runs may fail or come again, and then this one would stand before it.
 			w.count(ctx, w.consumer, "leased")
-			return messaging.Wait(a.rest, ErrLeased)
+			return messaging.Postpone(a.rest, ErrLeased)
 		case a.outcome == leaseTaken:
 			return l.handle(ctx, m, a.tried)
 		case a.outcome == leaseBehind && id.lock != nil:

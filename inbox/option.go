@@ -32,7 +32,8 @@ func handling(fn func(*settings)) Option {
 	}
 }
 
-// Leased has the handler run under a lease instead of in a transaction, because it calls outside: see [Inbox.WrapLeased], [Step] and [Key].
+// Leased has the handler run under a lease instead of in a transaction, because it calls outside: see [Step] and [Key].
+// It is the way for a consumer of [Inbox.Consume]. [Inbox.WrapLeased] is the same for a handler that a receive loop of your own calls.
 func Leased() Option { return handling(func(s *settings) { s.leased = true }) }
 
 // StoreFirst has messages stored, settled, and then handled from the database by [Inbox.RunParked]: for handlers that take so
@@ -119,7 +120,7 @@ func (s *settings) complete(topic, name string) error {
 	if s.subscription.Queue == 0 && s.receive.BatchSize > 1 {
 		s.subscription.Queue = max(64, 2*s.receive.BatchSize) // or there would never be a full batch to take
 	}
-	s.maxInFlight = max(s.maxInFlight, s.receive.AtOnce())
+	s.maxInFlight = max(s.maxInFlight, s.receive.MaxInFlight())
 	if err := errors.Join(s.subscription.Validate(), s.receive.Validate(), s.retry.validate("RetryPolicy")); err != nil {
 		return fmt.Errorf("inbox: Consume(%q, %q): %w", topic, name, err)
 	}

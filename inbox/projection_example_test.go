@@ -66,7 +66,7 @@ func rebuildSummary(ctx context.Context, store *outbox.Store, summary *inbox.Pro
 		_, err := u.DB().ExecContext(ctx, "UPDATE summary SET orders = 0")
 		return err
 	}
-	kept := store.Kept(outbox.SentFilter{Topic: "order"})
+	kept := store.History(outbox.SentFilter{Topic: "order"})
 	err := summary.Rebuild(ctx, empty, kept, func(done inbox.RebuildProgress) {
 		fmt.Fprintf(terminal, "\r%d events, %.0f/s", done.Events, done.PerSecond)
 	})
@@ -76,7 +76,7 @@ func rebuildSummary(ctx context.Context, store *outbox.Store, summary *inbox.Pro
 // At each start of a service.
 func ExampleProjection_Resume() {
 	start := func(ctx context.Context, store *outbox.Store, summary *inbox.Projection) error {
-		kept := store.Kept(outbox.SentFilter{Topic: "order"})
+		kept := store.History(outbox.SentFilter{Topic: "order"})
 		err := summary.Resume(ctx, kept, nil)
 		return err
 	}

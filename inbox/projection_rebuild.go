@@ -21,7 +21,7 @@ import (
 // ErrRebuilding means that a projection is being rebuilt by somebody else, or that this was taken over.
 var ErrRebuilding = errors.New("inbox: the projection is being rebuilt by another process")
 
-// Source hands events that are kept over to "to", in portions of any size: outbox.Store.Kept, or a function that reads an event store
+// Source hands events that are kept over to "to", in portions of any size: outbox.Store.History, or a function that reads an event store
 // or what a broker retains. It begins behind the checkpoint, "" being the start, and names with each portion the one behind it,
 // in whatever words it likes.
 //

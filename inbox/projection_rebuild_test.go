@@ -207,7 +207,7 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 	}, "all events so far are published")
 	var traffic sync.WaitGroup
 	traffic.Go(func() { b.deposit(accounts, 25, 16) })
-	source := inbox.Source(b.store.Kept(outbox.SentFilter{Topic: "account"}))
+	source := inbox.Source(b.store.History(outbox.SentFilter{Topic: "account"}))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	err := here.Rebuild(ctx, b.clear, small(source), func(done inbox.RebuildProgress) {

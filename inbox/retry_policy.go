@@ -17,7 +17,7 @@ import (
 type RetryPolicy struct {
 	// Tries is how often a message is tried in the process that received it, while the later messages of its key wait there, before it
 	// is parked. At least 1. The pauses between these tries are the consumer's. The message is parked earlier if the messages behind it
-	// fill the queue of the consumer ([messaging.Message.Crowded]). Default: 3.
+	// fill the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
 	Tries int `env:"TRIES"`
 	// Delay is the pause of a parked message before it is tried again; it doubles, with jitter, up to MaxDelay.
 	// [messaging.RetryAfter] overrides it. Default: 5s.

@@ -87,7 +87,7 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 	case errors.Is(err, errLocked):
 		w.takeBack(ctx, id, tried)
 		w.count(ctx, w.consumer, "locked")
-		return messaging.Wait(lockedPause, err)
+		return messaging.Postpone(lockedPause, err)
 	case err != nil && ctx.Err() != nil:
 		w.takeBack(ctx, id, tried)
 		w.count(ctx, w.consumer, "interrupted")
@@ -213,7 +213,7 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 		return w.giveUp(ctx, id, m, n, cause)
 	}
 	wait, asked := messaging.RetryDelay(cause)
-	if n < w.retry.Tries && (!asked || wait < w.retry.Delay) && !m.Crowded() {
+	if n < w.retry.Tries && (!asked || wait < w.retry.Delay) && !m.QueueFull() {
 		return cause
 	}
 	return w.give(ctx, id, m, n, cause)

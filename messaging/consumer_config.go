@@ -71,8 +71,8 @@ func (c *ConsumerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// AtOnce is how many messages a consumer with this configuration has at once, at most: its Queue, or the default for it.
-func (c *ConsumerConfig) AtOnce() int { return c.withDefaults().Queue }
+// MaxInFlight is how many messages a consumer with this configuration has at once, at most: its Queue, or the default for it.
+func (c *ConsumerConfig) MaxInFlight() int { return c.withDefaults().Queue }
 
 // Handlers is how many handlers a consumer with this configuration runs at once: its Concurrency, or the default for it.
 func (c *ConsumerConfig) Handlers() int { return c.withDefaults().Concurrency }

@@ -54,10 +54,10 @@ func RetryAfter(d time.Duration, err error) error {
 	return &retryAfterError{err: err, d: d}
 }
 
-// Wait is [RetryAfter] for a message that was not tried, because another process is at work on one that comes before it. It does
-// not count for [Message.Crowded]: it waits for no mended handler, and to keep it elsewhere would not be of use. Wait(d, nil) is
+// Postpone is [RetryAfter] for a message that was not tried, because another process is at work on one that comes before it. It does
+// not count for [Message.QueueFull]: it waits for no mended handler, and to keep it elsewhere would not be of use. Postpone(d, nil) is
 // nil.
-func Wait(d time.Duration, err error) error {
+func Postpone(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func waits(err error) bool {
 	return ok && r.waits
 }
 
-// RetryDelay returns the pause that [RetryAfter] or [Wait] asked for, and whether it did.
+// RetryDelay returns the pause that [RetryAfter] or [Postpone] asked for, and whether it did.
 func RetryDelay(err error) (time.Duration, bool) {
 	if r, ok := errors.AsType[*retryAfterError](err); ok {
 		return r.d, true

@@ -24,7 +24,7 @@ type Config struct {
 	PollOnly bool `env:"POLL_ONLY"`
 	// Deployment names the installation that the database belongs to, such as "production". The first projector writes the
 	// name into the database, once no projector without a name is alive; projectors of any other name, none included, leave
-	// its events alone from then on until [Store.Adopt] is called. So a copy that is restored elsewhere publishes nothing a
+	// its events alone from then on until [Store.TakeOwnership] is called. So a copy that is restored elsewhere publishes nothing a
 	// second time. Default: none, which a database without a name does not mind.
 	Deployment string `env:"DEPLOYMENT"`
 	// Retention is how long published rows are kept, in whole days; NoRetention deletes on publish, -1 keeps them for ever. It is

@@ -21,9 +21,9 @@ FROM unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
 WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq`
 )
 
-// Suspect counts that the rows are about to be sent; held says which table they are in. It returns [ErrFenced] if a lane was
+// CountAttempt counts that the rows are about to be sent; held says which table they are in. It returns [ErrFenced] if a lane was
 // lost or a row is gone. The others may be counted then.
-func (s Relay) Suspect(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
+func (s Relay) CountAttempt(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
 	statement := countCrash
 	if held {
 		statement = countHeldCrash
@@ -35,8 +35,8 @@ func (s Relay) Suspect(ctx context.Context, leases []Lease, ids []RowID, held bo
 	return wrap("suspect rows", err)
 }
 
-// Acquit takes the counts of rows back: the projector lived through the attempt, however it ended.
-func (s Relay) Acquit(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
+// ClearAttempt takes the counts of rows back: the projector lived through the attempt, however it ended.
+func (s Relay) ClearAttempt(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
 	statement := acquit
 	if held {
 		statement = acquitHeld

@@ -6,12 +6,12 @@ import (
 	"fmt"
 )
 
-// ActionAdopt is the action of the audit for [Store.Adopt].
-const ActionAdopt = "adopt"
+// ActionTakeOwnership is the action of the audit for [Store.TakeOwnership].
+const ActionTakeOwnership = "adopt"
 
-// ErrElsewhere means that the database belongs to another deployment, see Config.Deployment.
-var ErrElsewhere = errors.New("outbox: this is another deployment's database, or a copy of it, and its events are not published from here; " +
-	"if they should be, call Store.Adopt")
+// ErrForeignDatabase means that the database belongs to another deployment, see Config.Deployment.
+var ErrForeignDatabase = errors.New("outbox: this is another deployment's database, or a copy of it, and its events are not published from here; " +
+	"if they should be, call Store.TakeOwnership")
 
 const (
 	askDeployment = `SELECT coalesce(deployment, '') FROM {schema}.outbox_layout`
@@ -27,12 +27,12 @@ UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL
 WITH before AS (SELECT coalesce(deployment, '') AS name FROM {schema}.outbox_layout),
 named AS (UPDATE {schema}.outbox_layout SET deployment = nullif($1, ''))
 INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
-SELECT $2, '` + ActionAdopt + `', '', '', '', 'from "' || name || '" to "' || $1 || '": ' || $3 FROM before`
+SELECT $2, '` + ActionTakeOwnership + `', '', '', '', 'from "' || name || '" to "' || $1 || '": ' || $3 FROM before`
 )
 
-// Deployed returns [ErrElsewhere] if the database belongs to another deployment than Config.Deployment. One that belongs
+// CheckOwner returns [ErrForeignDatabase] if the database belongs to another deployment than Config.Deployment. One that belongs
 // to none may be used by all, and becomes this one's as soon as no projector without a name is alive.
-func (s Relay) Deployed(ctx context.Context) error {
+func (s Relay) CheckOwner(ctx context.Context) error {
 	name, err := s.deployment(ctx)
 	if err == nil && name == "" && s.cfg.Deployment != "" {
 		// Asked again in a statement of its own: what the claim waited for is not in the claim's snapshot.
@@ -44,7 +44,7 @@ func (s Relay) Deployed(ctx context.Context) error {
 		return wrap("ask whose database this is", err)
 	}
 	if name != "" && name != s.cfg.Deployment {
-		return fmt.Errorf("%w (it is %q, Config.Deployment is %q)", ErrElsewhere, name, s.cfg.Deployment)
+		return fmt.Errorf("%w (it is %q, Config.Deployment is %q)", ErrForeignDatabase, name, s.cfg.Deployment)
 	}
 	return nil
 }
@@ -54,10 +54,10 @@ func (s *Store) deployment(ctx context.Context) (name string, err error) {
 	return name, err
 }
 
-// Adopt makes the database that of Config.Deployment: what was not published where it comes from is published from here.
+// TakeOwnership makes the database that of Config.Deployment: what was not published where it comes from is published from here.
 // Projectors that wait for it go on within seconds. by must give a reason.
-func (s *Store) Adopt(ctx context.Context, by By) error {
-	if err := (deed{action: ActionAdopt, by: by}).validate(); err != nil {
+func (s *Store) TakeOwnership(ctx context.Context, by By) error {
+	if err := (deed{action: ActionTakeOwnership, by: by}).validate(); err != nil {
 		return fmt.Errorf("outbox: adopt the database: %w", err)
 	}
 	_, err := s.adHoc().Exec(ctx, s.db, adoptDatabase, s.cfg.Deployment, by.Actor, cleanText(by.Reason))

@@ -24,7 +24,7 @@ func TestOneDeploymentNamesADatabase(t *testing.T) {
 
 			store := outbox.NewStore(db.Another(t), &outbox.Config{Deployment: mine})
 			late := make(chan error, 1)
-			go func() { late <- store.Relay().Deployed(context.Background()) }()
+			go func() { late <- store.Relay().CheckOwner(context.Background()) }()
 			await.True(t, func() bool {
 				n, err := db.NewSelect().Table("pg_stat_activity").Where("? = ANY (pg_blocking_pids(pid))", pid).Count(t.Context())
 				return err == nil && n == 1
@@ -35,7 +35,7 @@ func TestOneDeploymentNamesADatabase(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorIs(t, err, outbox.ErrElsewhere)
+			require.ErrorIs(t, err, outbox.ErrForeignDatabase)
 			require.ErrorContains(t, err, want)
 		})
 	}

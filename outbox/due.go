@@ -84,16 +84,16 @@ FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) c(lane, after, seq)
 	WHERE (x.lane, x.retry_after, x.seq) > (c.lane, c.after, c.seq) ORDER BY x.lane, x.retry_after, x.seq LIMIT 500) h
 WHERE h.lane = c.lane AND h.retry_after <= (SELECT clock_timestamp())`
 
-// DueGlance is what [Relay.GlanceDue] tells of a row.
-type DueGlance struct {
+// DueInfo is what [Relay.ScanDue] tells of a row.
+type DueInfo struct {
 	RowID
 	RetryAfter time.Time
 	Topic      string
 }
 
-// GlanceDue looks at the next [ScanWindow] due rows of each lane that come after the given ones. They are ordered by the
+// ScanDue looks at the next [ScanWindow] due rows of each lane that come after the given ones. They are ordered by the
 // time at which they became due. The zero time is before all of them.
-func (s Relay) GlanceDue(ctx context.Context, after []DueGlance) ([]DueGlance, error) {
+func (s Relay) ScanDue(ctx context.Context, after []DueInfo) ([]DueInfo, error) {
 	lanes, times, seqs := make([]int16, len(after)), make([]time.Time, len(after)), make([]int64, len(after))
 	for i, a := range after {
 		lanes[i], times[i], seqs[i] = a.Lane, a.RetryAfter, a.Seq
@@ -103,15 +103,15 @@ func (s Relay) GlanceDue(ctx context.Context, after []DueGlance) ([]DueGlance, e
 		return nil, wrap("look for due rows", err)
 	}
 	defer rows.Close()
-	var out []DueGlance
+	var out []DueInfo
 	for rows.Next() {
-		var g DueGlance
+		var g DueInfo
 		if err := rows.Scan(&g.Lane, &g.Seq, &g.RetryAfter, &g.Topic); err != nil {
 			return nil, wrap("look for due rows", err)
 		}
 		out = append(out, g)
 	}
-	slices.SortFunc(out, func(a, b DueGlance) int {
+	slices.SortFunc(out, func(a, b DueInfo) int {
 		return cmp.Or(a.RetryAfter.Compare(b.RetryAfter), cmp.Compare(a.Seq, b.Seq))
 	})
 	return out, wrap("look for due rows", rows.Err())
@@ -122,8 +122,8 @@ const pickDue = withinStart + `
 	JOIN {schema}.outbox_held h ON h.lane = a.held_lane AND h.seq = a.held_seq
 	WHERE retry_after <= (SELECT clock_timestamp())` + withinEnd
 
-// PickDue reads rows that [Relay.GlanceDue] has found, unless they have gone meanwhile. bytes is that of [Relay.Due].
-func (s Relay) PickDue(ctx context.Context, ids []RowID, bytes int64) ([]Held, error) {
+// FetchDueRows reads rows that [Relay.ScanDue] has found, unless they have gone meanwhile. bytes is that of [Relay.Due].
+func (s Relay) FetchDueRows(ctx context.Context, ids []RowID, bytes int64) ([]Held, error) {
 	lanes, seqs := splitIDs(ids)
 	due, _, err := s.heldRows(ctx, "read due rows", pickDue, bytes, lanes, seqs)
 	return due, err

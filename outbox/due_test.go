@@ -48,7 +48,7 @@ func TestDueRowsAreBoundedInBytes(t *testing.T) {
 		oldest, _, err := f.Relay().Due(t.Context(), lanes, 0)
 		require.NoError(t, err)
 		require.Equal(t, heldSequences(oldest[:want]), heldSequences(due))
-		picked, err := f.Relay().PickDue(t.Context(), ids, bound)
+		picked, err := f.Relay().FetchDueRows(t.Context(), ids, bound)
 		require.NoError(t, err)
 		require.Equal(t, heldSequences(due), heldSequences(picked))
 		queue, err := f.Queue(t.Context(), due[0].Lane, due[0].Key, bound)

@@ -19,8 +19,8 @@ const (
 	SettleHeld    = settleHeld
 	QueueRows     = queueRows
 	DueRows       = dueRows
-	GlanceDue     = glanceDue
-	PickDue       = pickDue
+	ScanDue       = glanceDue
+	FetchDueRows  = pickDue
 	NextDue       = nextDue
 	GiveUpHeld    = giveUpHeld
 	ReleaseKeys   = releaseKeys

@@ -15,7 +15,7 @@ const MaxFetch = 500
 // Cursor says where a fetch begins in one lane and how many rows it takes.
 type Cursor struct {
 	Lease Lease
-	// After is a sequence up to which the lane is known to be empty for good, see [Mark]. 0: from the head.
+	// After is a sequence up to which the lane is known to be empty for good, see [Watermark]. 0: from the head.
 	After int64
 	// Quota is at most [MaxFetch].
 	Quota int32

@@ -25,7 +25,7 @@ SELECT count(*) FROM json_each_text($1::json) c JOIN {schema}.outbox o ON o.lane
 	settleTime = time.Minute
 )
 
-// keptFrom is a checkpoint of [Store.Kept].
+// keptFrom is a checkpoint of [Store.History].
 type keptFrom struct {
 	// After is the highest sequence that was handed over.
 	After int64 `json:"after"`
@@ -34,14 +34,14 @@ type keptFrom struct {
 	Began time.Time `json:"began"`
 }
 
-// Kept is the source of an inbox.Projection that is rebuilt from the published events of this outbox: as far back as the
+// History is the source of an inbox.Projection that is rebuilt from the published events of this outbox: as far back as the
 // retention reaches, in the order of their sequence, on the topics on which they were published.
 //
 // At its first call, with the checkpoint "", it waits until what is on its way to the broker is recorded as published or
 // refused, because a consumer may have handled it already: a projector has to be running. When all was handed over it looks once
 // more for what was published since. An event may come twice, at the end and after a checkpoint. It is otherwise like
 // [Store.ReplaySent] and does not work through a transaction-mode pooler either.
-func (s *Store) Kept(filter SentFilter) func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
+func (s *Store) History(filter SentFilter) func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
 	return func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
 		from, err := s.keptFrom(ctx, checkpoint)
 		if err = errors.Join(filter.Validate(), err); err != nil {

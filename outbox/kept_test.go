@@ -45,7 +45,7 @@ func TestKeptGoesOnWithoutGaps(t *testing.T) {
 			f.archived(seq, "a", time.Hour)
 		}
 	}
-	source := f.Kept(outbox.SentFilter{Topic: "order"})
+	source := f.History(outbox.SentFilter{Topic: "order"})
 	to, got, checkpoint := receive(1)
 	require.ErrorIs(t, source(t.Context(), "", to), errStop)
 	require.Len(t, *got, 500)
@@ -63,9 +63,9 @@ func TestKeptGoesOnWithoutGaps(t *testing.T) {
 	require.Equal(t, []int64{10, 700}, sequences(*got)[700:], "what was published since it began, once more")
 
 	require.ErrorContains(t, source(t.Context(), "4711", to), "is none of this source")
-	require.ErrorContains(t, f.Kept(outbox.SentFilter{Topic: "a\x00b"})(t.Context(), "", to), "SentFilter.Topic")
+	require.ErrorContains(t, f.History(outbox.SentFilter{Topic: "a\x00b"})(t.Context(), "", to), "SentFilter.Topic")
 	pooled := outbox.NewStore(f.db.DB, &outbox.Config{Pooler: true})
-	require.ErrorContains(t, pooled.Kept(outbox.SentFilter{})(t.Context(), "", to), "pooler")
+	require.ErrorContains(t, pooled.History(outbox.SentFilter{})(t.Context(), "", to), "pooler")
 }
 
 // A consumer may have handled what nobody has recorded as published.
@@ -75,7 +75,7 @@ func TestKeptWaitsForWhatIsOnItsWay(t *testing.T) {
 	rows := f.fetch()
 	f.add("a", "a2") // nobody publishes it
 	to, got, _ := receive(0)
-	source := f.Kept(outbox.SentFilter{})
+	source := f.History(outbox.SentFilter{})
 
 	// The pauses become longer and longer: one of these deadlines ends a pause, and not a statement before it.
 	said := false
@@ -92,7 +92,7 @@ func TestKeptWaitsForWhatIsOnItsWay(t *testing.T) {
 	one.SetMaxOpenConns(1) // so that its last statement is known
 	var pid int
 	require.NoError(t, one.QueryRow("SELECT pg_backend_pid()").Scan(&pid))
-	source = outbox.NewStore(one, nil).Kept(outbox.SentFilter{})
+	source = outbox.NewStore(one, nil).History(outbox.SentFilter{})
 	done := make(chan error, 1)
 	go func() { done <- source(t.Context(), "", to) }()
 	await.True(t, func() bool {

@@ -22,7 +22,7 @@ type Lease struct {
 	// Suspects are the rows that the former owner may have had on their way when it vanished.
 	Suspects Suspects
 	// EmptyTo is a sequence up to which the lane is empty for good, as long as the server has the given incarnation, see
-	// [Mark]. A claim returns what the owner before stored with its renewals.
+	// [Watermark]. A claim returns what the owner before stored with its renewals.
 	EmptyTo     int64
 	Incarnation string
 }
@@ -91,8 +91,8 @@ UPDATE {schema}.outbox_lane l SET owner = NULL, lease_until = '-infinity'
 FROM mine WHERE l.lane = mine.lane`
 )
 
-// Attendance says how many projectors share how many lanes.
-type Attendance struct {
+// Membership says how many projectors share how many lanes.
+type Membership struct {
 	// Alive is the number of projectors of the group that are alive, with this one. Lanes is the number of lanes they share.
 	Alive, Lanes int
 	// Unserved are the other groups that no projector serves.
@@ -103,8 +103,8 @@ type Attendance struct {
 }
 
 // Heartbeat says that owner is alive for the next ttl.
-func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (Attendance, error) {
-	var a Attendance
+func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (Membership, error) {
+	var a Membership
 	var unserved string
 	var free float64
 	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl, s.cfg.Deployment}, &a.Alive, &a.Lanes, &unserved, &free); err != nil {
@@ -114,8 +114,8 @@ func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl tim
 	return a, nil
 }
 
-// Farewell takes the heartbeat back.
-func (s Relay) Farewell(ctx context.Context, owner string) error {
+// Unregister takes the heartbeat back.
+func (s Relay) Unregister(ctx context.Context, owner string) error {
 	if _, err := s.sql.Exec(ctx, s.db, farewell, owner); err != nil {
 		return fmt.Errorf("outbox: farewell: %w", err)
 	}

@@ -98,12 +98,12 @@ func TestPlansOfAPausedTopic(t *testing.T) {
 			if state == "analysed" {
 				f.exec("ANALYZE outbox_held")
 			}
-			plan := f.explain(outbox.GlanceDue)
+			plan := f.explain(outbox.ScanDue)
 			require.Regexp(t, `Index Scan using outbox_held_due .*\n.*`+
 				`Index Cond: \(ROW\(lane, retry_after, seq\) > ROW\(c.lane, c.after, c.seq\)\)`, plan, state)
 			require.NotContains(t, plan, "Sort", state)
 			require.NotContains(t, plan, "JIT", state)
-			require.Regexp(t, `Index Cond: \(\(lane = a.held_lane\) AND \(seq = a.held_seq\)\)`, f.explain(outbox.PickDue), state)
+			require.Regexp(t, `Index Cond: \(\(lane = a.held_lane\) AND \(seq = a.held_seq\)\)`, f.explain(outbox.FetchDueRows), state)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestPlansOfAPausedTopic(t *testing.T) {
 func TestLimitsInStatements(t *testing.T) {
 	for statement, limit := range map[string]int{
 		outbox.FetchMany: outbox.MaxFetch, outbox.GlanceRows: outbox.ScanWindow, outbox.GlanceTenants: outbox.ScanWindow,
-		outbox.GlanceDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue, outbox.GlanceFar: outbox.FarWindow,
+		outbox.ScanDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue, outbox.GlanceFar: outbox.FarWindow,
 	} {
 		require.Regexp(t, `LIMIT `+strconv.Itoa(limit)+`\)`, statement)
 	}

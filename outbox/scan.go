@@ -14,8 +14,8 @@ type Filter struct {
 	Topics, Tenants []string
 }
 
-// Glance is what a scan tells of a row.
-type Glance struct {
+// RowInfo is what a scan tells of a row.
+type RowInfo struct {
 	RowID
 	// Key is the ordering key, "" for an unordered row.
 	Key string
@@ -54,30 +54,30 @@ FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 WHERE w.size > 0`
 
 // Scan looks at the next rows of each lane, from the cursor on. The result is ordered by lane and sequence.
-func (s Relay) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]Glance, error) {
+func (s Relay) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
 	lanes, after := make([]int16, len(cursors)), make([]int64, len(cursors))
 	for i, c := range cursors {
 		lanes[i], after[i] = c.Lease.Lane, c.After
 	}
-	var out []Glance
+	var out []RowInfo
 	var err error
 	if len(keep.Topics) == 0 {
 		out, err = s.scanTenants(ctx, lanes, after, keep.Tenants)
 	} else {
 		out, err = s.scanTopics(ctx, lanes, after, keep)
 	}
-	slices.SortFunc(out, func(a, b Glance) int { return compareIDs(a.RowID, b.RowID) })
+	slices.SortFunc(out, func(a, b RowInfo) int { return compareIDs(a.RowID, b.RowID) })
 	return out, wrap("scan lanes", err)
 }
 
-func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, keep Filter) (out []Glance, err error) {
+func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, keep Filter) (out []RowInfo, err error) {
 	rows, err := s.sql.Query(ctx, s.db, glanceRows, lanes, after, keep.Topics, notNil(keep.Tenants))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var g Glance
+		var g RowInfo
 		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More); err != nil {
 			return nil, err
 		}
@@ -86,14 +86,14 @@ func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, ke
 	return out, rows.Err()
 }
 
-func (s *Store) scanTenants(ctx context.Context, lanes []int16, after []int64, tenants []string) (out []Glance, err error) {
+func (s *Store) scanTenants(ctx context.Context, lanes []int16, after []int64, tenants []string) (out []RowInfo, err error) {
 	rows, err := s.sql.Query(ctx, s.db, glanceTenants, lanes, after, notNil(tenants))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var last Glance
+		var last RowInfo
 		var pass string
 		if err := rows.Scan(&last.Lane, &last.Seq, &last.More, &pass); err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (s *Store) scanTenants(ctx context.Context, lanes []int16, after []int64, t
 			if seq == last.Seq {
 				last.Pass = true
 			} else {
-				out = append(out, Glance{RowID: RowID{last.Lane, seq}, Pass: true, More: last.More})
+				out = append(out, RowInfo{RowID: RowID{last.Lane, seq}, Pass: true, More: last.More})
 			}
 		}
 		out = append(out, last)
@@ -140,9 +140,9 @@ noted AS (
 	FROM (SELECT lane, array_agg(seq) AS seqs FROM f GROUP BY lane) x WHERE l.lane = x.lane)
 SELECT ` + boundedColumns + ` FROM f`
 
-// Pick reads rows that a scan has found, ordered by lane and sequence. A lane that was lost gives none. Their payloads are within
+// FetchRows reads rows that a scan has found, ordered by lane and sequence. A lane that was lost gives none. Their payloads are within
 // bytes, as those of [Relay.Fetch] are; 0: there is no bound.
-func (s Relay) Pick(ctx context.Context, leases []Lease, ids []RowID, bytes int64) ([]Row, error) {
+func (s Relay) FetchRows(ctx context.Context, leases []Lease, ids []RowID, bytes int64) ([]Row, error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
 	out, err := s.rows(ctx, len(ids), bytes, pickRows, owner, lanes, epochs, rowLanes, seqs, small(bytes, len(ids)))

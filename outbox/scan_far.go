@@ -25,7 +25,7 @@ FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 
 // ScanFar is [Relay.Scan] for rows far behind those of paused topics. It looks at [FarWindow] rows of each lane and returns,
 // ordered by lane and sequence, the first hundred that are of other topics and not behind a paused row under their key.
-func (s Relay) ScanFar(ctx context.Context, cursors []Cursor, topics []string) ([]Glance, error) {
+func (s Relay) ScanFar(ctx context.Context, cursors []Cursor, topics []string) ([]RowInfo, error) {
 	lanes, after := make([]int16, len(cursors)), make([]int64, len(cursors))
 	for i, c := range cursors {
 		lanes[i], after[i] = c.Lease.Lane, c.After
@@ -35,14 +35,14 @@ func (s Relay) ScanFar(ctx context.Context, cursors []Cursor, topics []string) (
 		return nil, wrap("scan lanes far", err)
 	}
 	defer rows.Close()
-	var out []Glance
+	var out []RowInfo
 	for rows.Next() {
-		g := Glance{Pass: true}
+		g := RowInfo{Pass: true}
 		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key); err != nil {
 			return nil, wrap("scan lanes far", err)
 		}
 		out = append(out, g)
 	}
-	slices.SortFunc(out, func(a, b Glance) int { return compareIDs(a.RowID, b.RowID) })
+	slices.SortFunc(out, func(a, b RowInfo) int { return compareIDs(a.RowID, b.RowID) })
 	return out, wrap("scan lanes far", rows.Err())
 }

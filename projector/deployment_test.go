@@ -29,18 +29,18 @@ func TestCopyOfADatabasePublishesNothing(t *testing.T) {
 
 	f.add("a", "a2")
 	_, unnamed := at("")
-	require.ErrorIs(t, unnamed.RunOnce(t.Context()), outbox.ErrElsewhere)
+	require.ErrorIs(t, unnamed.RunOnce(t.Context()), outbox.ErrForeignDatabase)
 	store, staging := at("staging")
 	err := staging.RunOnce(t.Context())
-	require.ErrorIs(t, err, outbox.ErrElsewhere)
+	require.ErrorIs(t, err, outbox.ErrForeignDatabase)
 	require.ErrorContains(t, err, `it is "production", Config.Deployment is "staging"`)
 	require.Equal(t, []string{"a1"}, f.pub.types())
 
 	f.run(staging)
-	require.ErrorContains(t, store.Adopt(t.Context(), outbox.By{Actor: "ann"}), "By.Reason is empty")
-	require.NoError(t, store.Adopt(t.Context(), outbox.By{Actor: "ann", Reason: "a trial"}))
+	require.ErrorContains(t, store.TakeOwnership(t.Context(), outbox.By{Actor: "ann"}), "By.Reason is empty")
+	require.NoError(t, store.TakeOwnership(t.Context(), outbox.By{Actor: "ann", Reason: "a trial"}))
 	f.eventually("a2 is sent", func() bool { return f.pub.total() == 2 })
-	require.ErrorIs(t, production.RunOnce(t.Context()), outbox.ErrElsewhere)
+	require.ErrorIs(t, production.RunOnce(t.Context()), outbox.ErrForeignDatabase)
 }
 
 // deployed is a projector of a deployment, which beats often.
@@ -83,7 +83,7 @@ func TestRefusedProjectorHasNoShareOfTheLanes(t *testing.T) {
 
 	// Adopted by the other deployment, the lanes change sides at once.
 	other := outbox.NewStore(f.db.DB, &outbox.Config{Source: "test", Deployment: "staging"})
-	require.NoError(t, other.Adopt(t.Context(), outbox.By{Actor: "ann", Reason: "a trial"}))
+	require.NoError(t, other.TakeOwnership(t.Context(), outbox.By{Actor: "ann", Reason: "a trial"}))
 	f.owns("wrong", 64)
 	require.Zero(t, f.rows("outbox_projector WHERE owner = 'right'"))
 }
@@ -110,5 +110,5 @@ func TestNameIsIntroducedProcessByProcess(t *testing.T) {
 	stopOther()
 	f.owns("canary", 64)
 	f.eventually("the database has the name", func() bool { return f.rows("outbox_layout WHERE deployment = 'production'") == 1 })
-	require.ErrorIs(t, f.deployed("late", "").RunOnce(t.Context()), outbox.ErrElsewhere)
+	require.ErrorIs(t, f.deployed("late", "").RunOnce(t.Context()), outbox.ErrForeignDatabase)
 }

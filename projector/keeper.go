@@ -55,7 +55,7 @@ func (r *relay) hurry() {
 // time to try again, and no lane is lost.
 func (r *relay) keep(ctx context.Context) error {
 	// Before the heartbeat: a projector that is alive has a share of the lanes, and this one would leave its share unserved.
-	if err := r.answered(ctx, r.store.Deployed); err != nil {
+	if err := r.answered(ctx, r.store.CheckOwner); err != nil {
 		return errors.Join(err, r.leave(ctx, err))
 	}
 	all, err := r.heartbeat(ctx)
@@ -85,7 +85,7 @@ func (r *relay) answered(ctx context.Context, fn func(context.Context) error) er
 	return fn(ctx)
 }
 
-func (r *relay) heartbeat(ctx context.Context) (all outbox.Attendance, err error) {
+func (r *relay) heartbeat(ctx context.Context) (all outbox.Membership, err error) {
 	cfg := &r.p.cfg
 	err = r.answered(ctx, func(ctx context.Context) (err error) {
 		all, err = r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
@@ -97,7 +97,7 @@ func (r *relay) heartbeat(ctx context.Context) (all outbox.Attendance, err error
 // leave gives all lanes back because the database belongs to another deployment. It also deletes the heartbeat, so that the
 // others share the lanes among themselves.
 func (r *relay) leave(ctx context.Context, why error) error {
-	if !errors.Is(why, outbox.ErrElsewhere) {
+	if !errors.Is(why, outbox.ErrForeignDatabase) {
 		return nil
 	}
 	for _, w := range r.workers {
@@ -106,7 +106,7 @@ func (r *relay) leave(ctx context.Context, why error) error {
 		}
 	}
 	r.wake()
-	return r.answered(ctx, func(ctx context.Context) error { return r.store.Farewell(ctx, r.p.cfg.Name) })
+	return r.answered(ctx, func(ctx context.Context) error { return r.store.Unregister(ctx, r.p.cfg.Name) })
 }
 
 // reportUnserved warns of groups without a projector when they have been the same for two heartbeats. A projector for them may

@@ -96,7 +96,7 @@ func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int
 }
 
 func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (q *queue, moved int, err error) {
-	due, err := w.r.store.PickDue(ctx, []outbox.RowID{id}, headOnly)
+	due, err := w.r.store.FetchDueRows(ctx, []outbox.RowID{id}, headOnly)
 	if err != nil || len(due) == 0 {
 		return nil, 0, err
 	}
@@ -142,7 +142,7 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	if len(ids) == 0 {
 		return nil, 0, nil
 	}
-	rows, err := w.r.store.Pick(ctx, []outbox.Lease{l.lease}, ids, w.r.p.cfg.batchBytes())
+	rows, err := w.r.store.FetchRows(ctx, []outbox.Lease{l.lease}, ids, w.r.p.cfg.batchBytes())
 	if err != nil {
 		return nil, 0, err
 	}

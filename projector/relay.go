@@ -193,7 +193,7 @@ func (r *relay) handBack(ctx context.Context) {
 	// Anew: a settle that hangs must not keep the lanes from the others.
 	ctx, stop := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer stop()
-	err := r.store.Farewell(ctx, r.p.cfg.Name)
+	err := r.store.Unregister(ctx, r.p.cfg.Name)
 	if len(leases) > 0 {
 		err = errors.Join(err, r.store.Release(ctx, leases))
 	}

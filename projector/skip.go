@@ -66,7 +66,7 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	ids, seen := w.choose(glances, byLane, which)
 	b := newBatch(byLane)
 	if len(ids) > 0 {
-		if p.rows, err = w.r.store.Pick(ctx, leases, ids, w.r.p.cfg.batchBytes()); err != nil {
+		if p.rows, err = w.r.store.FetchRows(ctx, leases, ids, w.r.p.cfg.batchBytes()); err != nil {
 			return p, err
 		}
 		b, err = w.deliver(ctx, byLane, p.rows)
@@ -99,7 +99,7 @@ type extent struct {
 
 // choose takes the rows that may leave, about a batch, in equal parts from the lanes that have any: else one lane with a
 // backlog would be served to its end before the next.
-func (w *worker) choose(glances []outbox.Glance, lanes map[int16]*lane, which func(*lane) *skip) ([]outbox.RowID, map[int16]extent) {
+func (w *worker) choose(glances []outbox.RowInfo, lanes map[int16]*lane, which func(*lane) *skip) ([]outbox.RowID, map[int16]extent) {
 	var ids []outbox.RowID
 	seen := map[int16]extent{}
 	full := map[int16]bool{}
@@ -131,7 +131,7 @@ func (w *worker) choose(glances []outbox.Glance, lanes map[int16]*lane, which fu
 }
 
 // part is how many rows of one lane make a batch together with those of the others.
-func (w *worker) part(glances []outbox.Glance) int {
+func (w *worker) part(glances []outbox.RowInfo) int {
 	lanes := map[int16]bool{}
 	for _, g := range glances {
 		if g.Pass {

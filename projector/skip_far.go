@@ -59,7 +59,7 @@ func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) 
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	rows, err := w.r.store.Pick(ctx, leases, ids, w.r.p.cfg.batchBytes())
+	rows, err := w.r.store.FetchRows(ctx, leases, ids, w.r.p.cfg.batchBytes())
 	if err != nil {
 		return 0, err
 	}

@@ -10,7 +10,7 @@ import (
 // paused topics: everything up to there is. It holds as long as no topic comes back, as skip does, and no operator acts:
 // what the worker itself holds becomes due later than all that it has looked at.
 type heldSkip struct {
-	to    outbox.DueGlance
+	to    outbox.DueInfo
 	first map[string]outbox.RowID // paused topics, and the first due row of each
 }
 
@@ -36,14 +36,14 @@ func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, sig
 		}
 		return due, seenMost, err
 	}
-	after := make([]outbox.DueGlance, len(lanes))
+	after := make([]outbox.DueInfo, len(lanes))
 	byLane := map[int16]*lane{}
 	for i, l := range lanes {
 		after[i] = l.held.to
 		after[i].Lane = l.lease.Lane
 		byLane[l.lease.Lane] = l
 	}
-	glances, err := w.r.store.GlanceDue(ctx, after)
+	glances, err := w.r.store.ScanDue(ctx, after)
 	if err != nil {
 		return nil, seenMost, err
 	}
@@ -78,7 +78,7 @@ func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, sig
 	if len(ids) == 0 {
 		return nil, seen, nil
 	}
-	due, err := w.r.store.PickDue(ctx, ids, w.r.p.cfg.batchBytes())
+	due, err := w.r.store.FetchDueRows(ctx, ids, w.r.p.cfg.batchBytes())
 	return due, seen, err
 }
 

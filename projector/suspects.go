@@ -150,7 +150,7 @@ func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []
 // and publish leaves them where they are.
 func (w *worker) accuse(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) (err error) {
 	leases, ids := identify(lanes, rows)
-	counted := w.r.store.Suspect(ctx, leases, ids, held)
+	counted := w.r.store.CountAttempt(ctx, leases, ids, held)
 	for _, l := range leases {
 		err = w.forget(ctx, lanes[l.Lane], counted)
 	}
@@ -159,7 +159,7 @@ func (w *worker) accuse(ctx context.Context, lanes map[int16]*lane, rows []*outb
 
 func (w *worker) acquit(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) error {
 	leases, ids := identify(lanes, rows)
-	return w.r.store.Acquit(ctx, leases, ids, held)
+	return w.r.store.ClearAttempt(ctx, leases, ids, held)
 }
 
 // lived remembers that this process has lived through the publication of rows.

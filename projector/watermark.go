@@ -24,8 +24,8 @@ const observeInterval = 200 * time.Millisecond
 // committed included. Both show by another incarnation or timeline, or by a lower number; then nothing is known of any lane.
 type watermark struct {
 	mu      sync.Mutex
-	last    outbox.Mark // the latest look
-	pending outbox.Mark // the look that is to count next; none after a look that failed
+	last    outbox.Watermark // the latest look
+	pending outbox.Watermark // the look that is to count next; none after a look that failed
 	valid   int64
 	resets  int // how often all that was known became void
 
@@ -42,7 +42,7 @@ func (m *watermark) observe(ctx context.Context, store outbox.Relay) error {
 	if time.Since(m.seen) < observeInterval {
 		return nil
 	}
-	now, err := store.Observe(ctx)
+	now, err := store.ReadWatermark(ctx)
 	if err != nil {
 		m.doubt()
 		return err
@@ -57,10 +57,10 @@ func (m *watermark) observe(ctx context.Context, store outbox.Relay) error {
 func (m *watermark) doubt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pending = outbox.Mark{}
+	m.pending = outbox.Watermark{}
 }
 
-func (m *watermark) take(now outbox.Mark) {
+func (m *watermark) take(now outbox.Watermark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.last

@@ -9,14 +9,14 @@ import (
 )
 
 func TestMarkCounts(t *testing.T) {
-	mark := func(seq, xid, xmin, written, flushed int64, timeline, incarnation string) outbox.Mark {
-		return outbox.Mark{
+	mark := func(seq, xid, xmin, written, flushed int64, timeline, incarnation string) outbox.Watermark {
+		return outbox.Watermark{
 			Seq: seq, XID: xid, Xmin: xmin, Written: written, Flushed: flushed, Timeline: timeline, Incarnation: incarnation,
 		}
 	}
 	first := mark(100, 7, 7, 5000, 4000, "1", "a")
 	for name, c := range map[string]struct {
-		then   outbox.Mark
+		then   outbox.Watermark
 		valid  int64
 		resets int
 	}{
@@ -43,7 +43,7 @@ func TestMarkCounts(t *testing.T) {
 func TestMarkBeforeALookThatFailedDoesNotCount(t *testing.T) {
 	var m watermark
 	look := func(seq, xid int64) {
-		m.take(outbox.Mark{Seq: seq, XID: xid, Xmin: xid, Written: seq, Flushed: seq, Timeline: "1", Incarnation: "a"})
+		m.take(outbox.Watermark{Seq: seq, XID: xid, Xmin: xid, Written: seq, Flushed: seq, Timeline: "1", Incarnation: "a"})
 	}
 	look(100, 7)
 	m.doubt()

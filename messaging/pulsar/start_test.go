@@ -51,7 +51,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 	_, err := b.Subscribe(ctx, messaging.Subscription{Topic: "order", Name: "s"})
 	require.ErrorIs(t, err, messaging.ErrBrokerDown)
 	require.ErrorIs(t, b.Declare(ctx, []string{"order"}, nil), messaging.ErrBrokerDown)
-	_, err = b.Keeps(ctx, "order")
+	_, err = b.Retention(ctx, "order")
 	require.ErrorIs(t, err, messaging.ErrBrokerDown)
 
 	published := make(chan error, 1)
@@ -79,7 +79,7 @@ func TestNothingIsDoneBeforeTheStart(t *testing.T) {
 	require.ErrorIs(t, b.Declare(ctx, []string{"order"}, nil), messaging.ErrBrokerDown)
 	_, err := b.Subscribe(ctx, messaging.Subscription{Topic: "order", Name: "s"})
 	require.ErrorIs(t, err, messaging.ErrBrokerDown)
-	_, err = b.Keeps(ctx, "order")
+	_, err = b.Retention(ctx, "order")
 	require.ErrorIs(t, err, messaging.ErrBrokerDown)
 	close(b.start.done)
 	require.NoError(t, b.Publish(patient(t), msgs))

@@ -29,7 +29,7 @@ func TestFailingKeyDoesNotKeepOthersOut(t *testing.T) {
 			switch {
 			case m.ID == "b1":
 				return nil
-			case m.Crowded():
+			case m.QueueFull():
 				parked++
 				return nil
 			}
@@ -58,7 +58,7 @@ func TestMessageAloneIsNoCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		crowded := false
 		h := newScript(func(_ context.Context, m *messaging.Message) error {
-			crowded = crowded || m.Crowded()
+			crowded = crowded || m.QueueFull()
 			return errNotNow
 		})
 		_, stop := start(t, newFakeReceiver(msg("a", 1)), h, &messaging.ConsumerConfig{Queue: 1})
@@ -66,7 +66,7 @@ func TestMessageAloneIsNoCrowd(t *testing.T) {
 		require.NoError(t, stop())
 		require.False(t, crowded)
 	})
-	require.False(t, msg("a", 1).Crowded(), "it has no consumer")
+	require.False(t, msg("a", 1).QueueFull(), "it has no consumer")
 }
 
 // Messages that wait for another process do not have others parked.
@@ -75,10 +75,10 @@ func TestWhoWaitsForAnotherProcessIsNoCrowd(t *testing.T) {
 		var crowded atomic.Bool
 		h := newScript(func(_ context.Context, m *messaging.Message) error {
 			if m.AggregateID == "a" {
-				return messaging.Wait(time.Hour, errNotNow)
+				return messaging.Postpone(time.Hour, errNotNow)
 			}
 			time.Sleep(time.Second) // the others are there
-			crowded.Store(m.Crowded())
+			crowded.Store(m.QueueFull())
 			return nil
 		})
 		r := newFakeReceiver(msg("a", 0), msg("a", 1), msg("a", 2), msg("a", 3), msg("b", 1))
@@ -88,11 +88,11 @@ func TestWhoWaitsForAnotherProcessIsNoCrowd(t *testing.T) {
 		require.False(t, crowded.Load())
 		require.NoError(t, stop())
 	})
-	require.NoError(t, messaging.Wait(time.Second, nil))
+	require.NoError(t, messaging.Postpone(time.Second, nil))
 }
 
 func TestHowManyMessagesAConsumerHas(t *testing.T) {
 	for want, cfg := range map[int]messaging.ConsumerConfig{64: {}, 7: {Queue: 7}, 1600: {BatchSize: 100}, 200: {BatchSize: 100, Concurrency: 1}} {
-		require.Equal(t, want, cfg.AtOnce())
+		require.Equal(t, want, cfg.MaxInFlight())
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Mark is an observation of the sequence: once every transaction up to XID has ended, and the log has reached the disk up
+// Watermark is an observation of the sequence: once every transaction up to XID has ended, and the log has reached the disk up
 // to Written, nothing can appear at or below Seq any more.
-type Mark struct {
+type Watermark struct {
 	// Seq is the last number that was drawn when the observation began.
 	Seq int64
 	// XID is a transaction id that was assigned after that.
@@ -38,9 +38,9 @@ FROM s`
 // begin gives the server an incarnation after a crash. It waits for others who do, and does nothing if they have.
 const begin = `INSERT INTO {schema}.outbox_incarnation DEFAULT VALUES ON CONFLICT DO NOTHING`
 
-// Observe takes a mark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
+// ReadWatermark takes a watermark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
 // beyond the mark's XID and a Flushed that is not before its Written.
-func (s Relay) Observe(ctx context.Context) (Mark, error) {
+func (s Relay) ReadWatermark(ctx context.Context) (Watermark, error) {
 	m, err := s.observe(ctx)
 	if err == nil && m.Incarnation == "" {
 		if _, err = s.sql.Exec(ctx, s.db, begin); err == nil {
@@ -50,7 +50,7 @@ func (s Relay) Observe(ctx context.Context) (Mark, error) {
 	return m, wrap("observe the sequence", err)
 }
 
-func (s *Store) observe(ctx context.Context) (m Mark, err error) {
+func (s *Store) observe(ctx context.Context) (m Watermark, err error) {
 	err = s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &m.Written, &m.Flushed, &m.Timeline, &m.Incarnation)
 	return m, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pulsartest"
 )
 
-func TestKeeps(t *testing.T) {
+func TestRetention(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)
 	b := connect(t, declared(n, "order", "s"))
@@ -21,7 +21,7 @@ func TestKeeps(t *testing.T) {
 		t.Helper()
 		for _, topic := range []string{"order", "not made yet"} {
 			await.True(t, func() bool {
-				kept, err := b.Keeps(t.Context(), topic)
+				kept, err := b.Retention(t.Context(), topic)
 				return err == nil && kept == want
 			}, "%s is kept for %s", topic, want)
 		}
@@ -40,10 +40,10 @@ func TestKeeps(t *testing.T) {
 	set("retention", `{"retentionTimeInMinutes":-1,"retentionSizeInMB":-1}`)
 	requireKept(-1)
 
-	_, err := b.Keeps(t.Context(), "")
+	_, err := b.Retention(t.Context(), "")
 	require.Error(t, err)
 	cfg := config(n)
 	cfg.AdminURL, cfg.AdminTimeout = "http://127.0.0.1:1", time.Second
-	_, err = connect(t, cfg).Keeps(t.Context(), "order")
+	_, err = connect(t, cfg).Retention(t.Context(), "order")
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }

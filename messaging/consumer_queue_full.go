@@ -75,10 +75,10 @@ func (p *pausing) over() {
 	}
 }
 
-// Crowded tells a handler whether the messages that wait for another try, this one and what is behind it in its key included,
+// QueueFull tells a handler whether the messages that wait for another try, this one and what is behind it in its key included,
 // take so much of the consumer's queue that messages of other keys are kept out. A handler that can keep a message elsewhere
 // should do so then, instead of asking for another try: package inbox parks it. False for a message that has no consumer.
-func (m *Message) Crowded() bool {
+func (m *Message) QueueFull() bool {
 	c := m.consumer
 	if c == nil {
 		return false

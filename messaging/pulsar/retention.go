@@ -9,11 +9,11 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// Keeps returns how long a topic may bring a message again: for how long the broker keeps what was acknowledged, which a
+// Retention returns how long a topic may bring a message again: for how long the broker keeps what was acknowledged, which a
 // subscription that is reset gets once more, and for how long it keeps what was not. 0: neither has a policy; -1: for ever.
 //
 // It asks the admin API, and returns errors.ErrUnsupported where there is none.
-func (b *Broker) Keeps(ctx context.Context, topic string) (time.Duration, error) {
+func (b *Broker) Retention(ctx context.Context, topic string) (time.Duration, error) {
 	if err := (messaging.Subscription{Topic: topic, Name: "none"}).Validate(); err != nil {
 		return 0, err
 	}
