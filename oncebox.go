@@ -55,12 +55,18 @@ type Broker interface {
 
 // App is a service's outbox, inbox and relay, wired together. Its fields are ready to use.
 type App struct {
-	UoW         *uow.Manager
-	Outbox      *outbox.Store
-	Inbox       *inbox.Inbox
+	// UoW runs functions in a transaction that stores the events with the data.
+	UoW *uow.Manager
+	// Outbox holds the events until they are published. Use it to add events without UoW, and for dead letters.
+	Outbox *outbox.Store
+	// Inbox runs the consumers: each message takes effect once.
+	Inbox *inbox.Inbox
+	// Idempotency stores answers under the keys of requests, for httpmw.Idempotency.
 	Idempotency *idempotency.Store
-	Projector   *projector.Projector
-	Registry    *event.Registry
+	// Projector is the relay, which publishes the events of Outbox. Read models are made with [inbox.Inbox.Projection].
+	Projector *projector.Projector
+	// Registry knows the types of events: register those that consumers handle.
+	Registry *event.Registry
 
 	db       *bun.DB
 	broker   Broker

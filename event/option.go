@@ -16,7 +16,7 @@ func WithSchema(id string, version int) AddOption {
 	return func(e *Envelope) { e.SchemaID, e.SchemaVersion = id, version }
 }
 
-// WithTenantID sets the tenant. Default: that of the context, else the configured one.
+// WithTenantID sets the tenant of this one event. Default: that of the context ([WithTenant]), else the configured one.
 func WithTenantID(id string) AddOption { return func(e *Envelope) { e.TenantID = id } }
 
 // WithAggregate says to which aggregate it happened, and thereby gives the event its order. Version 0: unversioned.

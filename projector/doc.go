@@ -1,4 +1,5 @@
-// Package projector is the relay: it leases lanes of one or more outboxes, publishes their rows and settles them.
+// Package projector is the relay, which publishes the events of an outbox; a read model is an inbox.Projection.
+// It leases lanes of one or more outboxes, publishes their rows and settles them.
 //
 //	p, err := projector.New(broker, nil, store)
 //	err = p.Run(ctx) // until ctx is done
