@@ -190,7 +190,7 @@ func TestMissingRightsAreToldOfOnce(t *testing.T) {
 	await.True(t, func() bool { return refusals.Load() >= 20 }, "the parts try again and again")
 	stop()
 	denied, told := regexp.MustCompile(`permission denied for \w+ \w+`), map[string]bool{}
-	for _, line := range strings.Split(strings.TrimSpace(book.String()), "\n") {
+	for line := range strings.Lines(book.String()) {
 		if right := denied.FindString(line); right != "" {
 			require.Contains(t, line, "have the owner of the tables run GRANT ", "the next step")
 			require.False(t, told[right], "once: %s", right)
