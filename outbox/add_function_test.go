@@ -209,3 +209,15 @@ func TestFunctionNoticesARowThatWasDropped(t *testing.T) {
 	_, err = f.addBy(f.db, "a", "e", "")
 	require.ErrorContains(t, err, "the event was not stored")
 }
+
+// Tables of a later version place events in another way: this function would put them where no writer of theirs looks.
+func TestFunctionRefusesAHashVersionItDoesNotKnow(t *testing.T) {
+	f := newFixture(t, nil)
+	_, err := f.db.ExecContext(t.Context(), "UPDATE outbox_layout SET hash_version = 2")
+	require.NoError(t, err)
+	_, err = f.db.ExecContext(t.Context(), "SELECT oncebox_add('order', '{}', 'e', source => 's')")
+	require.ErrorContains(t, err, "oncebox_add: the tables use hash version 2, this function knows 1")
+	var stored int
+	require.NoError(t, f.db.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &stored))
+	require.Zero(t, stored)
+}
