@@ -1,0 +1,157 @@
+package oncetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/messaging"
+)
+
+const (
+	// limit is reached only where something is broken, a handler that never returns for example.
+	limit = 5 * time.Minute
+	// look is the longest time between two looks at the tables.
+	look = 5 * time.Millisecond
+)
+
+// errStopped ends the consumers of a Drain.
+var errStopped = errors.New("drained")
+
+// Drain publishes and handles until nothing is left, and fails the test with the errors of the handlers and of the broker that it met.
+//
+// Nothing is left when every event that is due was published or refused, and every consumer has handled, parked or given up
+// all that the broker has for it, and has tried all parked messages that are due; that includes the events that the handlers emitted.
+// Delayed events, and retries whose pause is not over, are left: see [Kit.Advance]. So is what waits behind a dead event or message.
+func (k *Kit) Drain() {
+	k.t.Helper()
+	if failures := k.DrainFailing(); len(failures) > 0 {
+		k.t.Fatalf("oncetest: Drain: %d failed:%s", len(failures), list(failures))
+	}
+}
+
+// DrainFailing is [Kit.Drain] for a test in which something is meant to fail. It returns what failed or died since the last Drain, in no
+// certain order.
+func (k *Kit) DrainFailing() []Failure {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), limit)
+	defer cancel()
+	if err := k.drain(ctx); err != nil {
+		k.t.Fatalf("oncetest: Drain: %v", err)
+	}
+	failures, err := k.failures(k.t.Context())
+	if err != nil {
+		k.t.Fatalf("oncetest: Drain: %v", err)
+	}
+	return failures
+}
+
+func (k *Kit) drain(ctx context.Context) error {
+	group, running := errgroup.WithContext(ctx)
+	running, stop := context.WithCancel(running)
+	group.Go(func() error { return k.App.Inbox.Receive(running, k.broker) })
+	group.Go(func() error { return k.App.Inbox.RunParked(running) })
+	group.Go(func() error {
+		defer stop()
+		if err := k.untilNothingIsLeft(running); err != nil {
+			return err
+		}
+		return errStopped
+	})
+	err := group.Wait()
+	stop()
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+// untilNothingIsLeft takes turns with relay and consumers. A turn of the relay that changes nothing, after the consumers had
+// nothing to do, is the last one.
+func (k *Kit) untilNothingIsLeft(ctx context.Context) error {
+	for {
+		before, err := k.state(ctx)
+		if err != nil {
+			return err
+		}
+		// A broker that is away, or does not say what it took, is asked again in the next turn.
+		err = k.App.Projector.RunOnce(ctx)
+		if err != nil && !errors.Is(err, messaging.ErrBrokerDown) && !errors.Is(err, messaging.ErrUnknown) {
+			return fmt.Errorf("relay: %w", err)
+		}
+		if err := k.settled(ctx); err != nil {
+			return err
+		}
+		after, err := k.state(ctx)
+		if err != nil || after == before {
+			return err
+		}
+	}
+}
+
+// settled waits until the consumers have nothing to do.
+func (k *Kit) settled(ctx context.Context) error {
+	subscriptions := len(k.App.Inbox.Subscriptions())
+	for {
+		messages, receiving, err := k.broker.waiting(ctx, subscriptions)
+		if err != nil {
+			return err
+		}
+		busy := messages > 0 || !receiving
+		if !busy {
+			// Asked last: a message is parked before it is acknowledged.
+			if busy, err = k.parkedAreDue(ctx); err != nil || !busy {
+				return err
+			}
+		}
+		select {
+		case <-k.broker.moved:
+		case <-time.After(look):
+		case <-ctx.Done():
+			return fmt.Errorf("something is left and does not get on: %d messages are not settled, all consumers receive: %t: %w",
+				messages, receiving, context.Cause(ctx))
+		}
+	}
+}
+
+// state changes with all that relay and consumers do, but for what the broker neither took nor refused.
+type state struct {
+	recorded, waiting, held, refusals, dead int64
+	calls                                   int
+}
+
+const askState = `
+SELECT (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM outbox_seq), (SELECT count(*) FROM outbox),
+	(SELECT count(*) FROM outbox_held), (SELECT coalesce(sum(retry_count), 0) FROM outbox_held), (SELECT count(*) FROM outbox_dead)`
+
+func (k *Kit) state(ctx context.Context) (s state, err error) {
+	s.calls = k.broker.calls()
+	err = k.DB.QueryRowContext(ctx, askState).Scan(&s.recorded, &s.waiting, &s.held, &s.refusals, &s.dead)
+	if err != nil {
+		return s, fmt.Errorf("look at the outbox: %w", err)
+	}
+	return s, nil
+}
+
+// askParked asks for keys that are due and for those that are being worked on.
+const askParked = `
+SELECT EXISTS (SELECT FROM inbox_key WHERE state <> 'DEAD' AND (owner IS NOT NULL OR due_at <= clock_timestamp())
+	AND regexp_replace(consumer, '@.*', '') = ANY (?))`
+
+func (k *Kit) parkedAreDue(ctx context.Context) (due bool, err error) {
+	var consumers []string
+	for _, s := range k.App.Inbox.Subscriptions() {
+		consumers = append(consumers, s.Name)
+	}
+	if len(consumers) == 0 {
+		return false, nil
+	}
+	if err := k.DB.NewRaw(askParked, pgdialect.Array(consumers)).Scan(ctx, &due); err != nil {
+		return false, fmt.Errorf("look at the parked messages: %w", err)
+	}
+	return due, nil
+}

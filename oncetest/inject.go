@@ -1,0 +1,74 @@
+package oncetest
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// FailNextPublish has the next calls of the broker fail, one with each error. Every message of the call fails with it. Which error
+// does what, see [github.com/oncebox/oncebox/messaging]: a plain one is a refusal that is tried again after a pause,
+// messaging.Permanent makes a dead event, and with messaging.ErrBrokerDown the event is tried again by the same Drain.
+func (k *Kit) FailNextPublish(errs ...error) {
+	k.broker.mu.Lock()
+	defer k.broker.mu.Unlock()
+	k.broker.failures = append(k.broker.failures, errs...)
+}
+
+// Redeliver has the broker deliver published events again, to all consumers of their topics: those with the ids, or all if no id
+// is given. It happens in the next [Kit.Drain].
+func (k *Kit) Redeliver(ids ...string) {
+	k.t.Helper()
+	var again int
+	missing := slices.Clone(ids)
+	for _, s := range k.App.Inbox.Subscriptions() {
+		for _, env := range k.broker.Messages(s.Topic) {
+			if len(ids) > 0 && !slices.Contains(ids, env.ID) {
+				continue
+			}
+			if err := k.broker.Redeliver(s.Name, s.Topic, env.ID); err != nil {
+				k.t.Fatalf("oncetest: Redeliver: %v: call Drain before", err)
+			}
+			again++
+			missing = slices.DeleteFunc(missing, func(id string) bool { return id == env.ID })
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		k.t.Fatalf("oncetest: Redeliver: no consumer has a topic with the events %q: call Drain before, so that they are published", missing)
+	case again == 0:
+		k.t.Fatalf("oncetest: Redeliver: nothing was published to the topic of a consumer: call Drain before")
+	}
+}
+
+// shifts are the times that decide what happens when. The times at which something happened stay: the inbox
+// compares when a message was parked with when it was handled.
+const shifts = `
+UPDATE outbox SET not_before = not_before - ?0::interval, expires_at = expires_at - ?0::interval
+WHERE not_before IS NOT NULL OR expires_at IS NOT NULL;
+UPDATE outbox_held SET not_before = not_before - ?0::interval, expires_at = expires_at - ?0::interval, retry_after = retry_after - ?0::interval;
+UPDATE outbox_lane SET lease_until = lease_until - ?0::interval;
+UPDATE outbox_projector SET seen_until = seen_until - ?0::interval;
+UPDATE outbox_dedup SET created_at = created_at - ?0::interval;
+UPDATE outbox_dead SET died_at = died_at - ?0::interval;
+UPDATE inbox_key SET due_at = due_at - ?0::interval, since = since - ?0::interval;
+UPDATE inbox_parked SET failing_since = failing_since - ?0::interval, unknown_since = unknown_since - ?0::interval;
+UPDATE inbox_attempt SET tried_at = tried_at - ?0::interval;
+UPDATE inbox_lease SET lease_until = lease_until - ?0::interval;
+UPDATE inbox_dead SET died_at = died_at - ?0::interval;
+UPDATE idempotency_keys SET expires_at = expires_at - ?0::interval, locked_until = locked_until - ?0::interval`
+
+// Advance moves the time on by d for all that waits: delayed events, expiry, retries, limits of retries, leases and idempotency keys. The
+// clock that decides is PostgreSQL's, so Advance sets the stored times back by d, in one transaction. Times of the service's own
+// tables stay as they are, and so do the times at which events occurred and were sent. The next [Kit.Drain] finds what has become due.
+func (k *Kit) Advance(d time.Duration) {
+	k.t.Helper()
+	if d <= 0 {
+		k.t.Fatalf("oncetest: Advance(%s): time goes forward only", d)
+	}
+	// Several statements that are sent as one text are one transaction.
+	_, err := k.DB.NewRaw(shifts, strconv.FormatInt(d.Microseconds(), 10)+" microseconds").Exec(k.t.Context())
+	if err != nil {
+		k.t.Fatalf("oncetest: Advance(%s): %v", d, err)
+	}
+}
