@@ -106,6 +106,19 @@ func TestHandlerIsIdempotent(t *testing.T) {
 	oncetest.RequireEvents[Invoiced](s.Kit, 1)
 }
 
+// What Redeliver brings does reach the handler, once the inbox has forgotten that it was handled.
+func TestRedeliverReachesTheHandler(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, never)
+	s.place(t, "a")
+	s.Drain()
+	_, err := s.DB.Exec("DELETE FROM inbox")
+	require.NoError(t, err)
+	s.Redeliver()
+	s.Drain()
+	require.Equal(t, 2, s.invoices(t))
+}
+
 func TestFailedMessageIsTriedAgainAfterAdvance(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, func(try int) error {
