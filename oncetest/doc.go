@@ -29,7 +29,11 @@
 // production runs. So a test sees the outbox before and after. A failed message is not tried again before [Kit.Advance]
 // has moved the time on, unless the service sets pauses of its own that end while Drain works.
 //
-// A test takes as long as the service's own statements do; there is no pause that a test waits for.
+// [Kit.Drain] waits for the service's own statements, and looks every few milliseconds whether parked messages have ended. No other
+// pause makes a test longer.
+//
+// The pool refuses a statement whose context carries a unit of work, or is that of a leased handler: what it wrote would stay where the unit is
+// rolled back. The error says what to use, see config.Config.RefusePool.
 //
 // # Errors
 //

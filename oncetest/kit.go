@@ -17,7 +17,8 @@ import (
 
 // Setup is what a service is built on in a test.
 type Setup struct {
-	// DB is a pool whose search_path is the schema of the test. It has the tables of oncebox.
+	// DB is a pool whose search_path is the schema of the test. It has the tables of oncebox. It refuses statements that belong into a
+	// unit of work, see config.Config.RefusePool.
 	DB *bun.DB
 	// Broker carries messages within the process.
 	Broker oncebox.Broker
@@ -44,9 +45,14 @@ type Kit struct {
 func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 	t.Helper()
 	db := pgtest.Migrated(t)
-	k := &Kit{DB: db.DB, Schema: db.Schema, t: t, broker: newBroker(), reported: map[string]bool{}}
+	pool, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: db.DSN, RefusePool: true})
+	if err != nil {
+		t.Fatalf("oncetest: New: %v", err)
+	}
+	t.Cleanup(func() { _ = pool.Close() })
+	k := &Kit{DB: pool, Schema: db.Schema, t: t, broker: newBroker(), reported: map[string]bool{}}
 	t.Cleanup(func() { _ = k.broker.Close() })
-	app, err := build(Setup{DB: db.DB, Broker: k.broker, Config: defaults(t, db.Schema)})
+	app, err := build(Setup{DB: pool, Broker: k.broker, Config: defaults(t, db.Schema)})
 	if err != nil {
 		t.Fatalf("oncetest: New: the service could not be built: %v", err)
 	}

@@ -244,3 +244,15 @@ func TestMessages(t *testing.T) {
 		})
 	}
 }
+
+// A service that takes the pool for the unit is wrong only where the unit is rolled back. The kit tells at once.
+func TestThePoolIsRefusedWithinAUnit(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, never)
+	err := s.App.UoW.Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error {
+		_, err := s.DB.ExecContext(ctx, "INSERT INTO invoices VALUES ('a')")
+		return err
+	})
+	require.ErrorIs(t, err, uow.ErrPool)
+	require.Zero(t, s.invoices(t))
+}
