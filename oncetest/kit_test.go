@@ -94,18 +94,6 @@ func TestDrain(t *testing.T) {
 	require.Zero(t, left, "what the handler emitted was published, too")
 }
 
-// The ten lines of the package's page: an effect of one, however often the message comes.
-func TestHandlerIsIdempotent(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, never)
-	s.place(t, "a")
-	s.Drain()
-	s.Redeliver()
-	s.Drain()
-	require.Equal(t, 1, s.invoices(t))
-	oncetest.RequireEvents[Invoiced](s.Kit, 1)
-}
-
 // What Redeliver brings does reach the handler, once the inbox has forgotten that it was handled.
 func TestRedeliverReachesTheHandler(t *testing.T) {
 	t.Parallel()
