@@ -54,8 +54,8 @@ type fairBench struct {
 	together, late int
 	open           func(ctx context.Context, work backlog) (outlet, error)
 
-	left          int // rows of the backlog when the last receipt came
-	crowd, lonely sample
+	left           int // rows of the backlog when the last receipt came
+	others, lonely sample
 }
 
 // tally expects the backlog, as far as it gets, and one event of each of the others.
@@ -135,7 +135,7 @@ func (b *fairBench) visit(ctx context.Context, db *bun.DB, store *outbox.Store, 
 		if err != nil {
 			return err
 		}
-		b.crowd = append(b.crowd, took)
+		b.others = append(b.others, took)
 	}
 	for range b.late {
 		if err := b.store(ctx, db, store, work, first, to); err != nil {
@@ -200,7 +200,7 @@ func (b *fairBench) report() {
 		waits    sample
 		settings string
 	}{
-		{b.crowd, "each stores a row, right after each other"},
+		{b.others, "each stores a row, right after each other"},
 		{b.lonely, "each stores a row when the one before has its receipt"},
 	} {
 		fmt.Fprintf(out, "%d\t%.0f\t%.0f\t%s\n", len(row.waits), row.waits.median(), row.waits.most(), row.settings)
@@ -209,10 +209,10 @@ func (b *fairBench) report() {
 	fmt.Printf("from the commit to the return of Publish, behind %d rows of one tenant, %d of which were left at the end\n",
 		b.versions*aggregates, b.left)
 	under := 0
-	for _, ms := range b.crowd {
+	for _, ms := range b.others {
 		if ms < 1000 {
 			under++
 		}
 	}
-	fmt.Printf("fairness tenants=%d under_1s=%d max_ms=%.0f\n", len(b.crowd), under, b.crowd.most())
+	fmt.Printf("fairness tenants=%d under_1s=%d max_ms=%.0f\n", len(b.others), under, b.others.most())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// settledBox is an inbox whose first messages are not suspected, so that batches are batches.
+// settledBox is an inbox whose first messages are not counted before they are tried, so that batches are batches.
 func (w *world) settledBox() *inbox.Inbox {
 	return w.hasty(func(c *inbox.Config) { c.CrashGuard = -1 })
 }

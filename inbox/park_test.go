@@ -536,7 +536,7 @@ func TestInterruptedFirstTryDoesNotCount(t *testing.T) {
 }
 
 // Whose tries are counted before they are made: those of as many messages as may have been there when a process died.
-func TestSuspectsAreAsManyAsTheConsumerHas(t *testing.T) {
+func TestAsManyMessagesAreCountedFirstAsTheConsumerHas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	counted := 0

@@ -135,7 +135,7 @@ func TestResetWaitsForHandlersAtWork(t *testing.T) {
 			w := newWorld(t)
 			began, release := make(chan struct{}), make(chan struct{})
 			slow := false
-			box := newBox(w.units, &inbox.Config{CrashGuard: -1}) // with suspects there are no batches
+			box := newBox(w.units, &inbox.Config{CrashGuard: -1}) // while tries are counted before they are made, there are no batches
 			p := box.Projection("balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 				if m.ID == "a2" && !slow {
 					slow = true

@@ -30,7 +30,7 @@ type Consumer struct {
 
 	mu           sync.Mutex
 	keys         map[string][]*Message // the keys that are being worked on, and what waits behind each
-	crowd        crowd
+	blocked      blocked
 	unsettled    int
 	lastProgress time.Time
 	paused       bool
@@ -64,7 +64,7 @@ func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
 		receiver: r, handler: h, cfg: c, telemetry: newTelemetry(&c), lanes: newLanes(h, &c),
 		queue: make(chan struct{}, max(c.Queue, 1)), slots: make(chan struct{}, max(c.Concurrency, 1)),
 		idle: make(chan keyed), resting: make(chan struct{}, max(c.Concurrency, 1)),
-		keys: map[string][]*Message{}, crowd: newCrowd(max(c.Queue, 1)),
+		keys: map[string][]*Message{}, blocked: newBlocked(max(c.Queue, 1)),
 	}
 }
 

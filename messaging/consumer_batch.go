@@ -106,7 +106,7 @@ func (c *Consumer) withoutHeld(batch []keyed) []keyed {
 		waiting, held := c.keys[k.key]
 		if held {
 			c.keys[k.key] = append(waiting, k.m)
-			c.crowd.join(k.key)
+			c.blocked.join(k.key)
 		}
 		return held
 	})
@@ -167,7 +167,7 @@ func (c *Consumer) settleBatch(s *shift, batch []keyed, failed map[int]error) bo
 		}
 		if waiting, held := c.keys[k.key]; held {
 			c.keys[k.key] = append(waiting, k.m)
-			c.crowd.join(k.key)
+			c.blocked.join(k.key)
 			continue
 		}
 		if k.key != "" {

@@ -1,10 +1,10 @@
 package messaging
 
-// crowd counts the messages that cannot go on because their key pauses. Each of them takes a place in the queue; without a
+// blocked counts the messages that cannot go on because their key pauses. Each of them takes a place in the queue; without a
 // limit a single failing key would fill it, and the consumer would receive nothing for the others.
 //
 // Its state is guarded by the consumer's mutex.
-type crowd struct {
+type blocked struct {
 	limit  int
 	size   int
 	pauses map[string]*pausing // by key
@@ -14,55 +14,55 @@ type crowd struct {
 // pausing is a message that waits before its next try.
 type pausing struct {
 	key    string
-	behind int           // with it in the crowd: itself and those behind it
-	end    chan struct{} // closed when the crowd is too large to go on waiting
+	behind int           // what it blocks: itself and the messages behind it
+	end    chan struct{} // closed when too many messages are blocked to go on waiting
 }
 
-func newCrowd(queue int) crowd {
-	return crowd{limit: max(queue/4, 1), pauses: map[string]*pausing{}, loners: map[*pausing]struct{}{}}
+func newBlocked(queue int) blocked {
+	return blocked{limit: max(queue/4, 1), pauses: map[string]*pausing{}, loners: map[*pausing]struct{}{}}
 }
 
 // enter notes that a message pauses, with those behind it.
-func (c *crowd) enter(key string, waiting int) *pausing {
+func (b *blocked) enter(key string, waiting int) *pausing {
 	p := &pausing{key: key, behind: 1 + waiting, end: make(chan struct{})}
 	if key == "" {
-		c.loners[p] = struct{}{}
+		b.loners[p] = struct{}{}
 	} else {
-		c.pauses[key] = p
+		b.pauses[key] = p
 	}
-	c.grow(p.behind)
+	b.grow(p.behind)
 	return p
 }
 
 // join notes that another message waits behind one that pauses, if one does.
-func (c *crowd) join(key string) {
-	if p := c.pauses[key]; p != nil {
+func (b *blocked) join(key string) {
+	if p := b.pauses[key]; p != nil {
 		p.behind++
-		c.grow(1)
+		b.grow(1)
 	}
 }
 
 // leave notes that the pause is over.
-func (c *crowd) leave(p *pausing) {
+func (b *blocked) leave(p *pausing) {
 	if p.key == "" {
-		delete(c.loners, p)
-	} else if c.pauses[p.key] == p {
-		delete(c.pauses, p.key)
+		delete(b.loners, p)
+	} else if b.pauses[p.key] == p {
+		delete(b.pauses, p.key)
 	}
-	c.size -= p.behind
+	b.size -= p.behind
 }
 
-// grow ends all pauses if there are too many in the crowd: they are tried at once, and whoever can keep a message elsewhere
+// grow ends all pauses if too many messages are blocked: they are tried at once, and a handler that can keep a message elsewhere
 // sees that it should.
-func (c *crowd) grow(n int) {
-	c.size += n
-	if c.size <= c.limit {
+func (b *blocked) grow(n int) {
+	b.size += n
+	if b.size <= b.limit {
 		return
 	}
-	for _, p := range c.pauses {
+	for _, p := range b.pauses {
 		p.over()
 	}
-	for p := range c.loners {
+	for p := range b.loners {
 		p.over()
 	}
 }
@@ -85,5 +85,5 @@ func (m *Message) QueueFull() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.crowd.size+1+len(c.keys[m.lineup]) > c.crowd.limit
+	return c.blocked.size+1+len(c.keys[m.lineup]) > c.blocked.limit
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // One failing key with more messages than the queue has places, and another key behind all of them.
-func crowdedReceiver() *fakeReceiver {
+func fullReceiver() *fakeReceiver {
 	var msgs []*messaging.Message
 	for n := range 20 {
 		msgs = append(msgs, msg("a", n))
@@ -23,7 +23,7 @@ func crowdedReceiver() *fakeReceiver {
 
 func TestFailingKeyDoesNotKeepOthersOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := crowdedReceiver()
+		r := fullReceiver()
 		parked := 0
 		h := newScript(func(_ context.Context, m *messaging.Message) error {
 			switch {
@@ -43,49 +43,49 @@ func TestFailingKeyDoesNotKeepOthersOut(t *testing.T) {
 	})
 }
 
-func TestCrowdEndsFewPauses(t *testing.T) {
+func TestFullQueueEndsFewPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newScript(func(context.Context, *messaging.Message) error { return errNotNow })
-		_, stop := start(t, crowdedReceiver(), h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Hour, RetryMaxDelay: time.Hour})
-		require.Len(t, h.seen(), 4, "one try, and three that nobody used to park it")
+		_, stop := start(t, fullReceiver(), h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Hour, RetryMaxDelay: time.Hour})
+		require.Len(t, h.seen(), 4, "one try, and three more in which nothing parked it")
 		time.Sleep(2 * time.Hour)
 		require.Greater(t, len(h.seen()), 4)
 		require.NoError(t, stop())
 	})
 }
 
-func TestMessageAloneIsNoCrowd(t *testing.T) {
+func TestMessageAloneFillsNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		crowded := false
+		queueFull := false
 		h := newScript(func(_ context.Context, m *messaging.Message) error {
-			crowded = crowded || m.QueueFull()
+			queueFull = queueFull || m.QueueFull()
 			return errNotNow
 		})
 		_, stop := start(t, newFakeReceiver(msg("a", 1)), h, &messaging.ConsumerConfig{Queue: 1})
 		time.Sleep(time.Minute)
 		require.NoError(t, stop())
-		require.False(t, crowded)
+		require.False(t, queueFull)
 	})
 	require.False(t, msg("a", 1).QueueFull(), "it has no consumer")
 }
 
 // Messages that wait for another process do not have others parked.
-func TestWhoWaitsForAnotherProcessIsNoCrowd(t *testing.T) {
+func TestPostponedMessageFillsNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var crowded atomic.Bool
+		var queueFull atomic.Bool
 		h := newScript(func(_ context.Context, m *messaging.Message) error {
 			if m.AggregateID == "a" {
 				return messaging.Postpone(time.Hour, errNotNow)
 			}
 			time.Sleep(time.Second) // the others are there
-			crowded.Store(m.QueueFull())
+			queueFull.Store(m.QueueFull())
 			return nil
 		})
 		r := newFakeReceiver(msg("a", 0), msg("a", 1), msg("a", 2), msg("a", 3), msg("b", 1))
 		_, stop := start(t, r, h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Millisecond, RetryMaxDelay: time.Millisecond})
 		time.Sleep(time.Minute)
 		require.ElementsMatch(t, []string{"a0", "b1"}, h.seen(), "it is not tried before its time")
-		require.False(t, crowded.Load())
+		require.False(t, queueFull.Load())
 		require.NoError(t, stop())
 	})
 	require.NoError(t, messaging.Postpone(time.Second, nil))

@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
-// crowdedTries is how many pauses of a message a crowd can end.
-const crowdedTries = 3
+// earlyTries is how many pauses of a message end early when the queue is full.
+const earlyTries = 3
 
 // errStopped means that a message was not tried because the consumer stops.
 var errStopped = errors.New("messaging: the consumer stops")
@@ -47,7 +47,7 @@ func (c *Consumer) accept(s *shift, m *Message) {
 		waiting, busy := c.keys[k.key]
 		if busy {
 			c.keys[k.key] = append(waiting, m)
-			c.crowd.join(k.key)
+			c.blocked.join(k.key)
 			return
 		}
 		c.keys[k.key] = nil
@@ -182,18 +182,18 @@ func (c *Consumer) pause(s *shift, key string, m *Message, n int, err error) boo
 		d = c.cfg.RetryMaxDelay
 	}
 	c.telemetry.failed(s.handling, m, n, d, err)
-	var crowded chan struct{} // never, for one that waits for somebody else
+	var queueFull chan struct{} // never, for a message that waits for another process
 	if !waits(err) {
 		c.mu.Lock()
-		pause := c.crowd.enter(key, len(c.keys[key]))
+		pause := c.blocked.enter(key, len(c.keys[key]))
 		c.mu.Unlock()
 		defer func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.crowd.leave(pause)
+			c.blocked.leave(pause)
 		}()
-		if n <= crowdedTries { // later on nobody parks it: it would be tried without a pause for ever
-			crowded = pause.end
+		if n <= earlyTries { // later on nobody parks it: it would be tried without a pause for ever
+			queueFull = pause.end
 		}
 	}
 	timer := time.NewTimer(d)
@@ -201,7 +201,7 @@ func (c *Consumer) pause(s *shift, key string, m *Message, n int, err error) boo
 	select {
 	case <-timer.C:
 		return true
-	case <-crowded:
+	case <-queueFull:
 		return true
 	case <-s.stopped:
 		return false

@@ -11,8 +11,8 @@ import "context"
 const (
 	countCrash     = settleFence + `UPDATE {schema}.outbox` + countOne
 	countHeldCrash = settleFence + `UPDATE {schema}.outbox_held` + countOne
-	acquit         = settleFence + `UPDATE {schema}.outbox` + countNone
-	acquitHeld     = settleFence + `UPDATE {schema}.outbox_held` + countNone
+	clearCrash     = settleFence + `UPDATE {schema}.outbox` + countNone
+	clearHeldCrash = settleFence + `UPDATE {schema}.outbox_held` + countNone
 
 	countOne    = ` o SET crashes = least(o.crashes + 1, 32000)` + ofTheseRows
 	countNone   = ` o SET crashes = 0` + ofTheseRows + ` AND o.crashes > 0`
@@ -32,17 +32,17 @@ func (s Relay) CountAttempt(ctx context.Context, leases []Lease, ids []RowID, he
 	if err == nil && n < int64(len(ids)) {
 		return ErrFenced
 	}
-	return wrap("suspect rows", err)
+	return wrap("count attempt", err)
 }
 
 // ClearAttempt takes the counts of rows back: the projector lived through the attempt, however it ended.
 func (s Relay) ClearAttempt(ctx context.Context, leases []Lease, ids []RowID, held bool) error {
-	statement := acquit
+	statement := clearCrash
 	if held {
-		statement = acquitHeld
+		statement = clearHeldCrash
 	}
 	_, err := s.count(ctx, statement, leases, ids)
-	return wrap("acquit rows", err)
+	return wrap("clear attempt", err)
 }
 
 func (s *Store) count(ctx context.Context, statement string, leases []Lease, ids []RowID) (int64, error) {

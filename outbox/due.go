@@ -72,12 +72,12 @@ func (s *Store) heldRows(ctx context.Context, what, statement string, bytes int6
 	return out, found, wrap(what, err)
 }
 
-// glanceDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. The topics
+// lookDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. The topics
 // are compared by the caller, who remembers how far it got: with a filter here, each look would read a topic in trouble
 // from its first row.
 //
 // It is written with a comparison of rows for the reason given at headOfKey, with a literal for that given at fetchRows.
-const glanceDue = `
+const lookDue = `
 SELECT c.lane, h.seq, h.retry_after, h.topic
 FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) c(lane, after, seq) CROSS JOIN LATERAL (
 	SELECT x.lane, x.seq, x.retry_after, x.topic FROM {schema}.outbox_held x
@@ -98,7 +98,7 @@ func (s Relay) ScanDue(ctx context.Context, after []DueInfo) ([]DueInfo, error) 
 	for i, a := range after {
 		lanes[i], times[i], seqs[i] = a.Lane, a.RetryAfter, a.Seq
 	}
-	rows, err := s.sql.Query(ctx, s.db, glanceDue, lanes, times, seqs)
+	rows, err := s.sql.Query(ctx, s.db, lookDue, lanes, times, seqs)
 	if err != nil {
 		return nil, wrap("look for due rows", err)
 	}

@@ -28,7 +28,7 @@ func TestFormerOwnerChangesNothing(t *testing.T) {
 	f.expire()
 	f.claim("successor")
 	require.Equal(t, old.Epoch+1, f.leases[old.Lane].Epoch)
-	require.Equal(t, rows[1].Sequence, f.leases[old.Lane].Suspects.UpTo, "the successor knows what may have been on its way")
+	require.Equal(t, rows[1].Sequence, f.leases[old.Lane].InFlight.UpTo, "the successor knows what may have been on its way")
 
 	held, err := f.Relay().Settle(ctx, []outbox.Lease{old}, []outbox.RowID{id})
 	require.NoError(t, err)

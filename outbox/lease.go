@@ -19,16 +19,16 @@ type Lease struct {
 	Lane  int16
 	Owner string
 	Epoch int64
-	// Suspects are the rows that the former owner may have had on their way when it vanished.
-	Suspects Suspects
+	// InFlight are the rows that the former owner may have had on their way when it vanished.
+	InFlight InFlight
 	// EmptyTo is a sequence up to which the lane is empty for good, as long as the server has the given incarnation, see
 	// [Watermark]. A claim returns what the owner before stored with its renewals.
 	EmptyTo     int64
 	Incarnation string
 }
 
-// Suspects are rows that were on their way when a projector died. One of them may be the reason.
-type Suspects struct {
+// InFlight are rows that were on their way when a projector vanished. One of them may be the reason.
+type InFlight struct {
 	// UpTo: every row up to this sequence. 0: the lane was free, or handed back.
 	UpTo int64
 	// Picked: these rows beyond it.
@@ -51,8 +51,8 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 		SELECT lease_until AS until FROM {schema}.outbox_lane WHERE grp = $2 AND owner <> $1
 		UNION ALL SELECT seen_until FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1) x
 		WHERE until > clock_timestamp()), 0)::float8`
-	// farewell also deletes the heartbeats of projectors that vanished more than a day ago.
-	farewell = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
+	// unregister also deletes the heartbeats of projectors that vanished more than a day ago.
+	unregister = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
 	// claim takes free lanes. The claim is committed first, then the blocks are loaded, then the first fetch begins. A former
 	// owner that still writes to a lane holds the lane's row meanwhile. So what it holds is either seen by the load, or
@@ -116,8 +116,8 @@ func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl tim
 
 // Unregister takes the heartbeat back.
 func (s Relay) Unregister(ctx context.Context, owner string) error {
-	if _, err := s.sql.Exec(ctx, s.db, farewell, owner); err != nil {
-		return fmt.Errorf("outbox: farewell: %w", err)
+	if _, err := s.sql.Exec(ctx, s.db, unregister, owner); err != nil {
+		return fmt.Errorf("outbox: unregister: %w", err)
 	}
 	return nil
 }
@@ -133,14 +133,14 @@ func (s Relay) Claim(ctx context.Context, owner string, group int16, n int, ttl 
 	for rows.Next() {
 		l := Lease{Owner: owner}
 		var vanished bool
-		var last Suspects
+		var last InFlight
 		var picked string
 		if err := rows.Scan(&l.Lane, &l.Epoch, &vanished, &last.UpTo, &picked, &last.HeldUntil, &l.EmptyTo, &l.Incarnation); err != nil {
 			return nil, fmt.Errorf("outbox: claim lanes: %w", err)
 		}
 		if vanished {
 			last.Picked = parseInts(picked)
-			l.Suspects = last
+			l.InFlight = last
 		}
 		leases = append(leases, l)
 	}

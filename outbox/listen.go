@@ -19,7 +19,7 @@ const (
 	// listenProbe is after how much silence the connection is probed: one that a firewall has forgotten stays silent for
 	// ever.
 	listenProbe = 30 * time.Second
-	// listenTimeout bounds connecting, a probe, and the farewell.
+	// listenTimeout bounds connecting, a probe, and UNLISTEN.
 	listenTimeout = 10 * time.Second
 )
 

@@ -30,8 +30,8 @@ func TestPlansAtAnyBacklog(t *testing.T) {
 			for name, plan := range map[string]string{
 				"fetch":   f.explain(step.fetch),
 				"settle":  f.explain(outbox.SettleRows),
-				"scan":    f.explain(outbox.GlanceRows),
-				"tenants": f.explain(outbox.GlanceTenants),
+				"scan":    f.explain(outbox.LookRows),
+				"tenants": f.explain(outbox.LookTenants),
 				"pick":    f.explain(outbox.PickRows),
 			} {
 				if backlog == 50_000 && (name == "scan" || name == "tenants") {
@@ -111,12 +111,12 @@ func TestPlansOfAPausedTopic(t *testing.T) {
 // The literals in the statements are the constants that their readers count with.
 func TestLimitsInStatements(t *testing.T) {
 	for statement, limit := range map[string]int{
-		outbox.FetchMany: outbox.MaxFetch, outbox.GlanceRows: outbox.ScanWindow, outbox.GlanceTenants: outbox.ScanWindow,
-		outbox.ScanDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue, outbox.GlanceFar: outbox.FarWindow,
+		outbox.FetchMany: outbox.MaxFetch, outbox.LookRows: outbox.ScanWindow, outbox.LookTenants: outbox.ScanWindow,
+		outbox.ScanDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue, outbox.LookFar: outbox.FarWindow,
 	} {
 		require.Regexp(t, `LIMIT `+strconv.Itoa(limit)+`\)`, statement)
 	}
-	for _, statement := range []string{outbox.GlanceRows, outbox.GlanceTenants} {
+	for _, statement := range []string{outbox.LookRows, outbox.LookTenants} {
 		require.Regexp(t, `size = `+strconv.Itoa(outbox.ScanWindow)+`\b`, statement)
 	}
 }

@@ -27,11 +27,11 @@ type RowInfo struct {
 	More bool
 }
 
-// glanceRows looks at the rows behind those that others wait behind, without their payloads. It returns the rows that
+// lookRows looks at the rows behind those that others wait behind, without their payloads. It returns the rows that
 // pass, those that are paused, because nothing of their key may pass them, and the last one of each lane.
 //
 // The inner LIMIT is a literal for the reason given at fetchRows.
-const glanceRows = `
+const lookRows = `
 SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.topic, w.pass, w.paused, w.size = 500
 FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 	SELECT x.seq, x.ordering_key, x.topic, x.topic = ANY ($3::text[]) AS paused,
@@ -42,9 +42,9 @@ FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 		WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) x) w
 WHERE w.pass OR w.paused OR w.seq = w.last`
 
-// glanceTenants is glanceRows for tenants alone, whose rows nothing of another tenant waits behind. It costs half, and
+// lookTenants is lookRows for tenants alone, whose rows nothing of another tenant waits behind. It costs half, and
 // whole backlogs are searched with it.
-const glanceTenants = `
+const lookTenants = `
 SELECT c.lane, w.last, w.size = 500, coalesce(array_to_string(w.pass, ','), '')
 FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 	SELECT count(*) AS size, max(x.seq) AS last, array_agg(x.seq) FILTER (WHERE x.tenant_id <> ALL ($3::text[])) AS pass
@@ -71,7 +71,7 @@ func (s Relay) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]RowIn
 }
 
 func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, keep Filter) (out []RowInfo, err error) {
-	rows, err := s.sql.Query(ctx, s.db, glanceRows, lanes, after, keep.Topics, notNil(keep.Tenants))
+	rows, err := s.sql.Query(ctx, s.db, lookRows, lanes, after, keep.Topics, notNil(keep.Tenants))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, ke
 }
 
 func (s *Store) scanTenants(ctx context.Context, lanes []int16, after []int64, tenants []string) (out []RowInfo, err error) {
-	rows, err := s.sql.Query(ctx, s.db, glanceTenants, lanes, after, notNil(tenants))
+	rows, err := s.sql.Query(ctx, s.db, lookTenants, lanes, after, notNil(tenants))
 	if err != nil {
 		return nil, err
 	}

@@ -8,11 +8,11 @@ import (
 // FarWindow is how many rows of a lane [Relay.ScanFar] looks at.
 const FarWindow = 10_000
 
-// glanceFar is glanceRows over a long stretch, which has to be one statement: only a snapshot that shows a row shows all
+// lookFar is lookRows over a long stretch, which has to be one statement: only a snapshot that shows a row shows all
 // earlier ones of its key. It returns what may leave and nothing else.
 //
 // The inner LIMIT is a literal for the reason given at fetchRows.
-const glanceFar = `
+const lookFar = `
 SELECT c.lane, w.seq, coalesce(w.ordering_key, '')
 FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
 	SELECT y.seq, y.ordering_key FROM (
@@ -30,7 +30,7 @@ func (s Relay) ScanFar(ctx context.Context, cursors []Cursor, topics []string) (
 	for i, c := range cursors {
 		lanes[i], after[i] = c.Lease.Lane, c.After
 	}
-	rows, err := s.sql.Query(ctx, s.db, glanceFar, lanes, after, notNil(topics))
+	rows, err := s.sql.Query(ctx, s.db, lookFar, lanes, after, notNil(topics))
 	if err != nil {
 		return nil, wrap("scan lanes far", err)
 	}

@@ -129,7 +129,7 @@ dead AS (
 SELECT (SELECT count(*) FROM lane),
 	(SELECT count(*) FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3), (SELECT count(*) FROM gone)`
 
-// countedColumns is columns with one more refusal where there was one. A refusal acquits: somebody lived to hear it.
+// countedColumns is columns with one more refusal where there was one. A refusal clears the count of crashes: the projector lived to hear it.
 const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
 	(retry_count + (verdict IN (1, 3, 5))::int)::smallint, CASE verdict WHEN 1 THEN 0 ELSE crashes END,
 	tenant_id, topic, ordering_key, aggregate_type, aggregate_id,

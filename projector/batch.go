@@ -31,7 +31,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	for _, l := range group {
 		byLane[l.lease.Lane] = l
 	}
-	w.crowd.leads(rows, w.r.p.cfg.BatchSize)
+	w.backlogged.leads(rows, w.r.p.cfg.BatchSize)
 	b, err := w.deliver(ctx, byLane, rows)
 	note(group, b)
 	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
@@ -57,7 +57,7 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 	if b.trouble != nil {
 		return b, b.trouble
 	}
-	n, err := w.isolate(ctx, lanes, b.suspects)
+	n, err := w.isolate(ctx, lanes, b.apart)
 	b.moved += n
 	return b, err
 }
@@ -72,7 +72,7 @@ type batch struct {
 	send    []*outbox.Row
 	errs    map[int]error // of send, by index
 
-	suspects []*outbox.Row // to be sent apart from the others
+	apart []*outbox.Row // to be sent apart from the others
 
 	published []outbox.RowID
 	timed     []outbox.RowID // delayed rows without order
@@ -132,27 +132,27 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 }
 
 // way says in which company a row may be sent without losing its order: the broker keeps the order within a topic and a
-// routing key, suspects are sent after the other rows, and those of them that were counted one by one. What is not sent
+// routing key, what was in flight is sent after the other rows, and those of them that were counted one by one. What is not sent
 // at all has no company. The answer is never "".
 func (b *batch) way(r *outbox.Row) string {
 	place := r.Topic + "\x00" + r.RoutingKey
 	switch {
 	case r.Expired || r.Waits:
 		return "\x00held"
-	case !b.isSuspect(r):
+	case !b.wasInFlight(r):
 		return place
 	case r.Crashes == 0:
-		return place + "\x00suspects"
+		return place + "\x00apart"
 	default:
 		return place + "\x00" + strconv.FormatInt(r.Sequence, 10)
 	}
 }
 
-func (b *batch) isSuspect(r *outbox.Row) bool { return b.lanes[r.Lane].suspects.has(r.Sequence) }
+func (b *batch) wasInFlight(r *outbox.Row) bool { return b.lanes[r.Lane].inFlight.has(r.Sequence) }
 
 func (b *batch) put(r *outbox.Row) {
-	if b.isSuspect(r) {
-		b.suspects = append(b.suspects, r)
+	if b.wasInFlight(r) {
+		b.apart = append(b.apart, r)
 		b.left[r.Lane] = true
 		return
 	}
@@ -312,7 +312,7 @@ func (w *worker) report(ctx context.Context, lane int16, outcomes []outbox.Outco
 func (b *batch) advance(group []*lane, low int64) {
 	for _, l := range group {
 		n := l.lease.Lane
-		l.suspects.passed(b.first[n])
+		l.inFlight.passed(b.first[n])
 		if b.left[n] {
 			continue
 		}

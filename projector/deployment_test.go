@@ -69,7 +69,7 @@ func TestRefusedProjectorHasNoShareOfTheLanes(t *testing.T) {
 	cfg := quick()
 	cfg.Name = "wrong"
 	cfg.Logger = slog.New(mender(func(message string) {
-		if strings.Contains(message, "keeper failed") {
+		if strings.Contains(message, "lease coordinator failed") {
 			refused <- struct{}{}
 		}
 	}))

@@ -21,7 +21,7 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ statement, failed string }{ // what only this statement contains
 		"partitions":  {"outbox_make_partition", "partitions could not be made"},
-		"heartbeat":   {"INSERT INTO outbox_projector", "keeper failed"},
+		"heartbeat":   {"INSERT INTO outbox_projector", "lease coordinator failed"},
 		"observe":     {look, workerFailed},
 		"load blocks": {"coalesce(b.state, '')", workerFailed},
 		"fetch":       {"claimed_seq < x.hi", workerFailed},
@@ -85,7 +85,7 @@ func keepsLanesBesideAHangingRenewal(t *testing.T, lease time.Duration) bool {
 	const epochs = "SELECT string_agg(lane || ' ' || epoch, ',' ORDER BY lane) FROM outbox_lane"
 	var before, after string
 	require.NoError(t, f.db.QueryRow(epochs).Scan(&before))
-	f.eventually("the renewal is given up", func() bool { return silent.Load() && log.Count("keeper failed") > 0 })
+	f.eventually("the renewal is given up", func() bool { return silent.Load() && log.Count("lease coordinator failed") > 0 })
 	wire.mend()
 	f.eventually("the leases are renewed", func() bool {
 		return f.rows("outbox_lane WHERE owner = 'hangs' AND lease_until > clock_timestamp() + ?::interval", (lease*5/6).String()) == 32

@@ -38,7 +38,7 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 	most, bytes := w.r.p.cfg.batchBytes(), int64(0)
 	for i := range due {
 		l := byLane[due[i].Lane]
-		if l.suspects.hasHeld(&due[i]) {
+		if l.inFlight.hasHeld(&due[i]) {
 			alone = append(alone, &due[i].Row)
 			continue
 		}
@@ -66,7 +66,7 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 	}
 	if len(alone) == 0 && seen == seenAll {
 		for _, l := range lanes {
-			l.suspects.forgetHeld()
+			l.inFlight.forgetHeld()
 		}
 	}
 	if len(send) > 0 {

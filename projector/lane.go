@@ -6,7 +6,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// lane is what a worker knows of a lane that it holds. The keeper writes the first group of fields, under the worker's
+// lane is what a worker knows of a lane that it holds. The coordinator writes the first group of fields, under the worker's
 // lock; the second belongs to the worker alone, while it is in a pass.
 type lane struct {
 	lease      outbox.Lease
@@ -23,10 +23,10 @@ type lane struct {
 	on       string            // this incarnation
 	full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
 	pace     pace
-	suspects suspects
+	inFlight inFlight
 	topics   skip             // past rows of paused topics
 	farSeen  time.Time        // when rows far behind those were looked for last
-	tenants  map[string]*skip // past rows of tenants with a long backlog, see crowd
+	tenants  map[string]*skip // past rows of tenants with a long backlog, see backlogged
 	held     heldSkip         // past held rows of paused topics
 	stalled  []string         // keys of blocks behind which nothing is due or ever will be
 }
@@ -39,7 +39,7 @@ type proof struct {
 
 func newLane(lease outbox.Lease, until time.Time) *lane {
 	return &lane{
-		lease: lease, validUntil: until, loaded: -1, doubted: -1, suspects: newSuspects(lease.Suspects),
+		lease: lease, validUntil: until, loaded: -1, doubted: -1, inFlight: newInFlight(lease.InFlight),
 		after: lease.EmptyTo, on: lease.Incarnation,
 	}
 }

@@ -33,7 +33,7 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 			_, err := f.db.Exec("UPDATE outbox_held SET retry_after = now()")
 			require.NoError(f.t, err)
 		}},
-		"suspect": {"crashes = least(", func(f *fixture) {
+		"in flight": {"crashes = least(", func(f *fixture) {
 			f.add("a", "a1")
 			_, err := f.db.Exec(`UPDATE outbox_lane SET owner = 'dead', lease_until = now() - interval '1 second',
 				claimed_seq = (SELECT max(seq) FROM outbox)`)

@@ -12,7 +12,7 @@ import (
 // server costs us that takes connections and drops them again.
 const relistenPause = 100 * time.Millisecond
 
-// listen wakes the workers when another process has committed, and the keeper when one has handed lanes back, until the
+// listen wakes the workers when another process has committed, and the coordinator when one has handed lanes back, until the
 // connection is lost. It saves the time to the next poll or beat and is needed for nothing else.
 func (r *relay) listen(ctx context.Context) error {
 	listened := false

@@ -17,13 +17,13 @@ import (
 func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		later   event.AddOption
-		suspect bool
+		later    event.AddOption
+		inFlight bool
 	}{
-		"delayed":                   {event.WithNotBefore(time.Now().Add(24 * time.Hour)), false},
-		"delayed behind a suspect":  {event.WithNotBefore(time.Now().Add(24 * time.Hour)), true},
-		"expired":                   {event.WithExpiry(time.Now().Add(-time.Second)), false},
-		"expired, behind a suspect": {event.WithExpiry(time.Now().Add(-time.Second)), true},
+		"delayed":                         {event.WithNotBefore(time.Now().Add(24 * time.Hour)), false},
+		"delayed behind a row in flight":  {event.WithNotBefore(time.Now().Add(24 * time.Hour)), true},
+		"expired":                         {event.WithExpiry(time.Now().Add(-time.Second)), false},
+		"expired, behind a row in flight": {event.WithExpiry(time.Now().Add(-time.Second)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -38,7 +38,7 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 			f.add("a", "placed", inOrder)
 			f.add("a", "later", inOrder, c.later)
 			f.add("a", "last", inOrder)
-			if c.suspect {
+			if c.inFlight {
 				_, err := f.db.Exec(deadOwner)
 				require.NoError(t, err)
 			}

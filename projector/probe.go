@@ -104,7 +104,7 @@ func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (q *q
 	if due, moved, err = w.expire(ctx, lanes, due); err != nil || len(due) == 0 {
 		return nil, moved, err
 	}
-	if l.suspects.hasHeld(&due[0]) {
+	if l.inFlight.hasHeld(&due[0]) {
 		n, err := w.isolateProbe(due[0].Topic, func() (int, error) {
 			return w.isolateHeld(ctx, lanes, []*outbox.Row{&due[0].Row})
 		})
@@ -127,13 +127,13 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	// Up to the position of the search there is nothing but what is paused or waits behind it; beyond, rows may be in front
 	// that will be sent.
 	from := max(l.after, min(l.topics.to, l.topics.first[topic]-1))
-	glances, err := w.r.store.Scan(ctx, []outbox.Cursor{{Lease: l.lease, After: from}}, outbox.Filter{Topics: w.paused})
+	infos, err := w.r.store.Scan(ctx, []outbox.Cursor{{Lease: l.lease, After: from}}, outbox.Filter{Topics: w.paused})
 	if err != nil {
 		return nil, 0, err
 	}
 	var ids []outbox.RowID
 	seen := map[string]bool{}
-	for _, g := range glances {
+	for _, g := range infos {
 		head := g.Key == "" || !seen[g.Key] && !l.topics.keys.waits(maphash.String(w.r.seed, g.Key), g.Seq)
 		if seen[g.Key] = true; head && g.Topic == topic {
 			ids = append(ids, g.RowID)
@@ -148,7 +148,7 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	}
 	lanes := map[int16]*lane{l.lease.Lane: l}
 	b := newBatch(lanes)
-	for i := 0; i < len(rows) && len(b.send)+len(b.suspects) == 0; i++ {
+	for i := 0; i < len(rows) && len(b.send)+len(b.apart) == 0; i++ {
 		b.sort(w, rows[i:i+1])
 	}
 	one := b.send
@@ -156,8 +156,8 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	if err := w.settle(ctx, b); err != nil {
 		return nil, b.moved, err
 	}
-	if len(b.suspects) > 0 {
-		n, err := w.isolateProbe(topic, func() (int, error) { return w.isolate(ctx, lanes, b.suspects) })
+	if len(b.apart) > 0 {
+		n, err := w.isolateProbe(topic, func() (int, error) { return w.isolate(ctx, lanes, b.apart) })
 		return nil, b.moved + n, err
 	}
 	if len(one) == 0 || !w.mayPublish(lanes, one) {
@@ -166,7 +166,7 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	return &queue{lane: l, rows: one}, b.moved, nil
 }
 
-// isolateProbe sends a suspect. That is done in the way of suspects, and tells of the topic as every other publication does.
+// isolateProbe sends a row that was in flight. It is sent apart, and tells of the topic as every other publication does.
 func (w *worker) isolateProbe(topic string, isolate func() (int, error)) (int, error) {
 	w.r.topics.probed(topic, verdictOfTheRow)
 	return isolate()

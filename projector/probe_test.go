@@ -236,12 +236,12 @@ func TestProbeEndsBeforeItsLaneIsHandedBack(t *testing.T) {
 	f := newFixture(t)
 	s := newSwamp(f.pub)
 	s.shallow = true
-	var farewells, hanging atomic.Int64
+	var unregistered, hanging atomic.Int64
 	store := f.through(func(statement string, _ bool) {
 		if strings.Contains(statement, "DELETE FROM outbox_projector") {
 			_, _, n := s.state()
 			hanging.Add(int64(n))
-			farewells.Add(1)
+			unregistered.Add(1)
 		}
 	}, nil)
 	cfg := quick()
@@ -255,9 +255,9 @@ func TestProbeEndsBeforeItsLaneIsHandedBack(t *testing.T) {
 		alone, _, n := s.state()
 		return n == 1 && len(alone) > 0
 	})
-	time.AfterFunc(300*time.Millisecond, s.drain) // a slow probe: a farewell that does not wait for it comes first
+	time.AfterFunc(300*time.Millisecond, s.drain) // a slow probe: an end that does not wait for it comes first
 	stop()
-	require.Positive(t, farewells.Load())
+	require.Positive(t, unregistered.Load())
 	require.Zero(t, hanging.Load())
 	var owned int
 	require.NoError(t, f.db.NewRaw("SELECT count(*) FROM outbox_lane WHERE owner IS NOT NULL").Scan(t.Context(), &owned))

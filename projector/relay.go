@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// relay serves one store: a keeper that holds leases, workers that publish, a cleaner that keeps partitions,
+// relay serves one store: a coordinator that holds leases, workers that publish, a cleaner that keeps partitions,
 // a reconciler that looks for what was left behind.
 type relay struct {
 	p       *Projector
@@ -32,7 +32,7 @@ type relay struct {
 	alone   sync.Mutex    // held while rows are sent that may kill the process
 	seed    maphash.Seed
 
-	// These belong to the keeper.
+	// These belong to the coordinator.
 	unserved      []int64
 	unservedBeats int
 	short         bool          // others have lanes of this relay's share
@@ -56,7 +56,7 @@ func (r *relay) wake() {
 func (r *relay) run(ctx context.Context) error {
 	r.ensurePartitions(ctx)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.supervise(ctx, "keeper", 0, r.beat) })
+	group.Go(func() error { return r.supervise(ctx, "lease coordinator", 0, r.beat) })
 	for i, w := range r.workers {
 		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.turn) })
 	}
@@ -70,7 +70,7 @@ func (r *relay) run(ctx context.Context) error {
 	return err
 }
 
-// isolated ends a time in which one worker sent suspects. Others may have had to leave theirs.
+// isolated ends a time in which one worker sent what was in flight. Others may have had to leave theirs.
 func (r *relay) isolated() {
 	r.alone.Unlock()
 	r.wake()
@@ -131,7 +131,7 @@ func (r *relay) runOnce(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if time.Since(renewed) >= r.p.cfg.Renew {
 			renewed = time.Now()
-			if err := r.keep(ctx); err != nil {
+			if err := r.coordinate(ctx); err != nil {
 				return err
 			}
 		}

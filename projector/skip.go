@@ -59,11 +59,11 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 		leases = append(leases, l.lease)
 		cursors[i] = outbox.Cursor{Lease: l.lease, After: max(l.after, which(l).to)}
 	}
-	glances, err := w.r.store.Scan(ctx, cursors, keep)
+	infos, err := w.r.store.Scan(ctx, cursors, keep)
 	if err != nil {
 		return p, err
 	}
-	ids, seen := w.choose(glances, byLane, which)
+	ids, seen := w.choose(infos, byLane, which)
 	b := newBatch(byLane)
 	if len(ids) > 0 {
 		if p.rows, err = w.r.store.FetchRows(ctx, leases, ids, w.r.p.cfg.batchBytes()); err != nil {
@@ -99,12 +99,12 @@ type extent struct {
 
 // choose takes the rows that may leave, about a batch, in equal parts from the lanes that have any: else one lane with a
 // backlog would be served to its end before the next.
-func (w *worker) choose(glances []outbox.RowInfo, lanes map[int16]*lane, which func(*lane) *skip) ([]outbox.RowID, map[int16]extent) {
+func (w *worker) choose(infos []outbox.RowInfo, lanes map[int16]*lane, which func(*lane) *skip) ([]outbox.RowID, map[int16]extent) {
 	var ids []outbox.RowID
 	seen := map[int16]extent{}
 	full := map[int16]bool{}
-	part, taken := w.part(glances), map[int16]int{}
-	for _, g := range glances {
+	part, taken := w.part(infos), map[int16]int{}
+	for _, g := range infos {
 		position := which(lanes[g.Lane])
 		key := maphash.String(w.r.seed, g.Key)
 		if g.Paused {
@@ -131,9 +131,9 @@ func (w *worker) choose(glances []outbox.RowInfo, lanes map[int16]*lane, which f
 }
 
 // part is how many rows of one lane make a batch together with those of the others.
-func (w *worker) part(glances []outbox.RowInfo) int {
+func (w *worker) part(infos []outbox.RowInfo) int {
 	lanes := map[int16]bool{}
-	for _, g := range glances {
+	for _, g := range infos {
 		if g.Pass {
 			lanes[g.Lane] = true
 		}

@@ -43,13 +43,13 @@ func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) 
 	if len(cursors) == 0 {
 		return 0, nil
 	}
-	glances, err := w.r.store.ScanFar(ctx, cursors, w.paused)
+	infos, err := w.r.store.ScanFar(ctx, cursors, w.paused)
 	if err != nil {
 		return 0, err
 	}
 	var ids []outbox.RowID
-	part, taken := w.part(glances), map[int16]int{}
-	for _, g := range glances {
+	part, taken := w.part(infos), map[int16]int{}
+	for _, g := range infos {
 		behind := g.Key != "" && byLane[g.Lane].topics.keys.waits(maphash.String(w.r.seed, g.Key), g.Seq)
 		if !behind && taken[g.Lane] < part {
 			taken[g.Lane]++

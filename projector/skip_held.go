@@ -14,17 +14,17 @@ type heldSkip struct {
 	first map[string]outbox.RowID // paused topics, and the first due row of each
 }
 
-// sight is how much of what is due a look has seen.
-type sight int
+// dueSeen is how much of what is due was seen.
+type dueSeen int
 
 const (
-	seenAll  sight = iota
-	seenMost       // the rest is of paused topics, or more than is taken at once
-	seenPart       // there may be rows behind those of paused topics
+	seenAll  dueSeen = iota
+	seenMost         // the rest is of paused topics, or more than is taken at once
+	seenPart         // there may be rows behind those of paused topics
 )
 
 // lookDue returns held rows that may be tried now. It reads each row of a paused topic once, however long the pause is.
-func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, sight, error) {
+func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, dueSeen, error) {
 	paused := map[string]bool{}
 	for _, topic := range w.pausedTopics() {
 		paused[topic] = true
@@ -43,13 +43,13 @@ func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, sig
 		after[i].Lane = l.lease.Lane
 		byLane[l.lease.Lane] = l
 	}
-	glances, err := w.r.store.ScanDue(ctx, after)
+	infos, err := w.r.store.ScanDue(ctx, after)
 	if err != nil {
 		return nil, seenMost, err
 	}
 	var ids []outbox.RowID
 	looked, open := map[int16]int{}, map[int16]bool{} // open: a row before this one may be tried
-	for _, g := range glances {
+	for _, g := range infos {
 		held := &byLane[g.Lane].held
 		looked[g.Lane]++
 		if !paused[g.Topic] {

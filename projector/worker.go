@@ -27,12 +27,12 @@ type worker struct {
 	moved      time.Time     // when the last pass ended that moved something and left nothing
 	due        dueTime
 	stepped    pulse
-	crowd      crowd
+	backlogged backlogged
 	paused     []string // topics, as of the last look
 	silence    silence
 	trial      *probe // on its way
 	unsettled  []unsettled
-	aloneUntil time.Time // nobody but the crowd has rows, as of a moment before
+	aloneUntil time.Time // only tenants with a backlog have rows, as of a moment before
 	generation int       // of the mark that the cursors rest on
 }
 
@@ -108,7 +108,7 @@ func (w *worker) pass(ctx context.Context) (moved int, err error) {
 	if moved += n; err != nil {
 		return moved, err
 	}
-	w.disperse(lanes)
+	w.forgetBacklogged(lanes)
 	if ctx.Err() != nil { // told to stop, which is no failure
 		return moved, nil //nolint:nilerr // see above
 	}
@@ -205,7 +205,7 @@ func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error)
 	for _, l := range group {
 		l.full = p.beyond[l.lease.Lane]
 	}
-	w.crowd.leads(p.rows, w.r.p.cfg.BatchSize)
+	w.backlogged.leads(p.rows, w.r.p.cfg.BatchSize)
 	beyond, err := w.far(ctx, group)
 	if moved = p.moved + beyond; err != nil {
 		return moved, err

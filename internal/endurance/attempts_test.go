@@ -68,7 +68,7 @@ func TestAttemptsOutliveBrokerAndConsumer(t *testing.T) {
 	})
 	require.NoError(t, s.publish(t.Context(), 1))
 	for round := range 3 {
-		// As a process that has just started. The suspects would be counted before the handler, and prove nothing here.
+		// As a process that has just started. The first messages would be counted before the handler, and prove nothing here.
 		box := s.newBox(inbox.Config{Retry: inbox.RetryPolicy{Tries: 100, MaxAttempts: allowed, Delay: time.Hour}, CrashGuard: -1})
 		mu.Lock()
 		inRound = 0

@@ -66,7 +66,7 @@ func TestLanesThatAreHandedBackAreTakenByABeatThatComesAtOnce(t *testing.T) {
 	require.LessOrEqual(t, f.rows("beats WHERE owner = 'second'"), 2+3, "one for each worker that handed lanes back, none for the commits")
 }
 
-// Whoever has just started has its share as soon as those who had too much have given it back.
+// A projector that has just started has its share as soon as those that had too much have given it back.
 func TestSurplusLanesAreTakenByABeatThatComesAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -93,9 +93,9 @@ func TestSurplusLanesAreTakenBehindAPooler(t *testing.T) {
 	f.owns("second", 32)
 }
 
-// A heartbeat that is under way when a projector is told to stop must not come after its farewell: the others would leave
+// A heartbeat that is under way when a projector is told to stop must not come after its heartbeat is deleted: the others would leave
 // lanes to it until its lease ends.
-func TestABeatThatHasBegunEndsBeforeTheFarewell(t *testing.T) {
+func TestABeatThatHasBegunEndsBeforeTheProjectorUnregisters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.countBeats()

@@ -28,7 +28,7 @@ type deadly struct {
 	asking sync.Mutex
 	dies   func(msgs []event.Envelope) bool
 	died   chan []event.Envelope
-	buried chan struct{}
+	fenced chan struct{}
 }
 
 func (d *deadly) Publish(ctx context.Context, msgs []event.Envelope) error {
@@ -37,7 +37,7 @@ func (d *deadly) Publish(ctx context.Context, msgs []event.Envelope) error {
 	d.asking.Unlock()
 	if dies {
 		d.died <- msgs
-		<-d.buried
+		<-d.fenced
 		return messaging.ErrBrokerDown
 	}
 	return d.recorder.Publish(ctx, msgs)
@@ -47,7 +47,7 @@ func (d *deadly) Publish(ctx context.Context, msgs []event.Envelope) error {
 // gone. It returns what the projector was publishing, nil if it lived until everything was sent or dead.
 func (f *fixture) crash(n int, cfg projector.Config, dies func([]event.Envelope) bool) []event.Envelope {
 	f.t.Helper()
-	d := &deadly{dies: dies, died: make(chan []event.Envelope, 16), buried: make(chan struct{})}
+	d := &deadly{dies: dies, died: make(chan []event.Envelope, 16), fenced: make(chan struct{})}
 	cfg.Name = fmt.Sprintf("projector %d", n)
 	p := f.relay(d, cfg, f.store)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,15 +66,15 @@ func (f *fixture) crash(n int, cfg projector.Config, dies func([]event.Envelope)
 			return f.rows("outbox")+f.rows("outbox_held WHERE retry_after < 'infinity'") == 0
 		}
 	})
-	cancel() // or its keeper would take the lanes that are free below
+	cancel() // or its coordinator would take the lanes that are free below
 	if msgs == nil {
-		close(d.buried)
+		close(d.fenced)
 		return nil
 	}
 	// The epoch fences whatever the dead one might still write when the test lets it go on; and what it has begun, it
 	// finishes, so nothing must be free for it to take.
 	require.NoError(f.t, f.changeLanes("owner = 'nobody', lease_until = clock_timestamp() + interval '1 hour', epoch = epoch + 1"))
-	close(d.buried)
+	close(d.fenced)
 	<-done
 	done <- nil
 	_, err := f.db.Exec("UPDATE outbox_lane SET lease_until = '-infinity'; DELETE FROM outbox_projector")
@@ -122,7 +122,7 @@ func TestRowThatKillsItsProjectorsIsDeadAndNoOther(t *testing.T) {
 					break
 				}
 				if crashes > 2 {
-					require.Len(t, msgs, 1, "a suspect is sent alone")
+					require.Len(t, msgs, 1, "it is sent alone")
 				}
 			}
 			f.eventually("only the killer and what follows it is left", func() bool {
@@ -138,8 +138,8 @@ func TestRowThatKillsItsProjectorsIsDeadAndNoOther(t *testing.T) {
 	}
 }
 
-// A projector that is killed for other reasons, again and again in the middle of a publication, accuses nobody for good.
-func TestRowsOfKilledProjectorsAreNotAccused(t *testing.T) {
+// A projector that is killed for other reasons, again and again in the middle of a publication, makes no row dead.
+func TestRowsOfKilledProjectorsAreNotDead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for n := range 40 {
@@ -162,8 +162,8 @@ func TestRowsOfKilledProjectorsAreNotAccused(t *testing.T) {
 	})
 }
 
-// An outage is survived by the process, so it accuses nobody, however often the process is started anew in it.
-func TestOutageAccusesNobody(t *testing.T) {
+// An outage is survived by the process, so it counts against no row, however often the process is started anew in it.
+func TestOutageCountsAgainstNoRow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.add("a", "a1")
@@ -224,8 +224,8 @@ func lanes() (out []int16) {
 	return out
 }
 
-// A row that this process has sent alone and lived is acquitted, even if the database does not take what became of it.
-func TestFailedSettleAccusesNobody(t *testing.T) {
+// A row that this process has sent alone and lived is counted no more, even if the database does not take what became of it.
+func TestFailedSettleCountsAgainstNoRow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.add("a", "innocent")
@@ -254,9 +254,9 @@ func TestFailedSettleAccusesNobody(t *testing.T) {
 	f.eventually("it is settled", func() bool { return f.statuses()["innocent"] == "SENT" })
 }
 
-// A suspect waits for what is in front of it under its key, also if that is none any more: it was sent alone, nobody knows
+// A row that was in flight waits for what is in front of it under its key, also if that is none any more: it was sent alone, nobody knows
 // what became of it, and the next time the broker does not take it.
-func TestSuspectWaitsForWhatIsInFrontOfIt(t *testing.T) {
+func TestRowLeftInFlightWaitsForWhatIsInFrontOfIt(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]error{"refused": errors.New("no"), "topic": &messaging.TopicError{Topic: "order", Err: errors.New("fenced")}} {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +302,7 @@ const deadOwner = `UPDATE outbox_lane l SET owner = 'dead', lease_until = now() 
 	claimed_seq = coalesce((SELECT max(seq) FROM outbox o WHERE o.lane = l.lane), 0)`
 
 // What a vanished projector had on its way, and what was due when it vanished, takes its successor no longer than other rows.
-func TestSuspectsGoTogetherAtFirst(t *testing.T) {
+func TestRowsLeftInFlightGoTogetherAtFirst(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{false, true} {
 		t.Run(fmt.Sprintf("held %t", held), func(t *testing.T) {
@@ -330,8 +330,8 @@ func TestSuspectsGoTogetherAtFirst(t *testing.T) {
 	}
 }
 
-// A worker that has to leave its suspects, because another one sends some, goes on as soon as that is over.
-func TestSuspectsOfOneWorkerDoNotMakeAnotherSleep(t *testing.T) {
+// A worker that has to leave its rows, because another worker sends such rows, goes on as soon as that is over.
+func TestRowsSentApartByOneWorkerDoNotMakeAnotherSleep(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const rows = 40

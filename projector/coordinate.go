@@ -13,12 +13,12 @@ import (
 // renews them all, but a moment apart.
 const leaseEnd = 50 * time.Millisecond
 
-// beat calls keep once, and waits until it is time for the next call. That is Config.Renew, but less in three cases, so that free
+// beat calls coordinate once, and waits until it is time for the next call. That is Config.Renew, but less in three cases, so that free
 // lanes are taken at once: the lease of another projector ends earlier; another projector hands lanes back; or others have lanes
 // of this relay's share and it cannot hear of lanes that are handed back.
 func (r *relay) beat(ctx context.Context) error {
 	r.short = false
-	if err := r.kept.after(r.keep)(ctx); err != nil {
+	if err := r.kept.after(r.coordinate)(ctx); err != nil {
 		return err
 	}
 	pause := r.p.cfg.Renew
@@ -46,14 +46,14 @@ func (r *relay) hurry() {
 	}
 }
 
-// keep renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
+// coordinate renews the leases and takes or gives back lanes, so that all projectors that are alive have equal shares.
 //
 // A lease is counted from the moment before it was asked for, by the monotonic clock. So this process always stops before the
 // database gives the lane to another one.
 //
 // Each statement has a third of the lease, as in internal/lease. If a connection hangs, the statement is given up while there is
 // time to try again, and no lane is lost.
-func (r *relay) keep(ctx context.Context) error {
+func (r *relay) coordinate(ctx context.Context) error {
 	// Before the heartbeat: a projector that is alive has a share of the lanes, and this one would leave its share unserved.
 	if err := r.answered(ctx, r.store.CheckOwner); err != nil {
 		return errors.Join(err, r.leave(ctx, err))
@@ -78,7 +78,7 @@ func (r *relay) keep(ctx context.Context) error {
 	return nil
 }
 
-// answered calls fn, which sends one statement of the keeper. It is not broken off when the program is told to stop, see begun.
+// answered calls fn, which sends one statement of the coordinator. It is not broken off when the program is told to stop, see begun.
 func (r *relay) answered(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.p.cfg.Lease/3)
 	defer cancel()

@@ -8,35 +8,35 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// crowdShare is which part of a full batch makes a tenant one that others wait behind: a sixteenth.
-const crowdShare = 16
+// backlogShare is which part of a full batch makes a tenant one of the backlogged: a sixteenth.
+const backlogShare = 16
 
-// crowd is the tenants whose backlog fills the lanes. While there are any, they take turns: those at the heads of the lanes,
-// then all tenants that are not of the crowd, then one of the crowd that waits behind the heads. The rows of the latter
+// backlogged are the tenants whose backlog fills the lanes. While there are any, they take turns: those at the heads of the lanes,
+// then all other tenants, then a backlogged tenant that waits behind the heads. The rows of the latter
 // two are looked for beyond the backlog of the others, so that they wait for the search and not for the backlog.
-type crowd struct {
+type backlogged struct {
 	tenants []string // in the order in which they were found
 	heads   []string // those of the last full batch from the heads
 	last    int      // of tenants, that had a turn of its own
 }
 
-// outsiders stands for all tenants that are not of the crowd.
-const outsiders = ""
+// otherTenants stands for all tenants that are not backlogged.
+const otherTenants = ""
 
 // leads counts a batch from the heads of the lanes.
-func (c *crowd) leads(rows []outbox.Row, batch int) {
+func (b *backlogged) leads(rows []outbox.Row, batch int) {
 	if !filled(rows, batch) {
 		return
 	}
-	c.join(largest(rows, batch, crowdShare))
-	c.heads = largest(rows, batch, 2*crowdShare) // so that chance does not take one of them away
+	b.join(largest(rows, batch, backlogShare))
+	b.heads = largest(rows, batch, 2*backlogShare) // so that chance does not take one of them away
 }
 
 // join adds tenants and returns those that are new.
-func (c *crowd) join(large []string) (joined []string) {
+func (b *backlogged) join(large []string) (joined []string) {
 	for _, tenant := range large {
-		if !slices.Contains(c.tenants, tenant) {
-			c.tenants, joined = append(c.tenants, tenant), append(joined, tenant)
+		if !slices.Contains(b.tenants, tenant) {
+			b.tenants, joined = append(b.tenants, tenant), append(joined, tenant)
 		}
 	}
 	return joined
@@ -82,19 +82,19 @@ func largestBy(rows []outbox.Row, shares int, weight func(*outbox.Row) int) (lar
 	return large
 }
 
-// behind returns the crowd that is not at the heads, whoever had a turn last at the end.
-func (c *crowd) behind() (tenants []string) {
-	for i := range c.tenants {
-		if tenant := c.tenants[(c.last+1+i)%len(c.tenants)]; !slices.Contains(c.heads, tenant) {
+// behind returns the backlogged tenants that are not at the heads. The tenant that had the last turn comes last.
+func (b *backlogged) behind() (tenants []string) {
+	for i := range b.tenants {
+		if tenant := b.tenants[(b.last+1+i)%len(b.tenants)]; !slices.Contains(b.heads, tenant) {
 			tenants = append(tenants, tenant)
 		}
 	}
 	return tenants
 }
 
-// but returns the crowd without one.
-func (c *crowd) but(tenant string) []string {
-	return slices.DeleteFunc(slices.Clone(c.tenants), func(t string) bool { return t == tenant })
+// but returns the backlogged tenants without one.
+func (b *backlogged) but(tenant string) []string {
+	return slices.DeleteFunc(slices.Clone(b.tenants), func(t string) bool { return t == tenant })
 }
 
 // fair gives those behind the heads their turns, each of which takes no longer than that of the heads took.
@@ -105,7 +105,7 @@ func (w *worker) fair(ctx context.Context, group []*lane, budget time.Duration) 
 			full = append(full, l)
 		}
 	}
-	if len(w.crowd.tenants) == 0 || len(full) == 0 {
+	if len(w.backlogged.tenants) == 0 || len(full) == 0 {
 		return 0, nil
 	}
 	low := w.r.mark.current()
@@ -114,21 +114,21 @@ func (w *worker) fair(ctx context.Context, group []*lane, budget time.Duration) 
 		return 0, err
 	}
 	if !alone {
-		if moved, err = w.give(ctx, full, outsiders, low, budget); err != nil {
+		if moved, err = w.give(ctx, full, otherTenants, low, budget); err != nil {
 			return moved, err
 		}
 	}
-	for _, tenant := range w.crowd.behind() {
+	for _, tenant := range w.backlogged.behind() {
 		n, err := w.give(ctx, full, tenant, low, budget)
 		if moved += n; n > 0 || err != nil {
-			w.crowd.last = slices.Index(w.crowd.tenants, tenant)
+			w.backlogged.last = slices.Index(w.backlogged.tenants, tenant)
 			return moved, err
 		}
 	}
 	return moved, nil
 }
 
-// give lets one of the crowd, or the outsiders, have a turn: nobody else of the crowd passes.
+// give lets a backlogged tenant, or otherTenants, have a turn: no other backlogged tenant passes.
 func (w *worker) give(ctx context.Context, full []*lane, tenant string, low int64, budget time.Duration) (moved int, err error) {
 	paused := w.pausedTopics() // perhaps one more than a moment before
 	lanes := slices.DeleteFunc(slices.Clone(full), func(l *lane) bool { return l.past(tenant).stuck == low })
@@ -136,22 +136,22 @@ func (w *worker) give(ctx context.Context, full []*lane, tenant string, low int6
 		if lanes = w.stillReady(lanes); len(lanes) == 0 {
 			return moved, nil
 		}
-		keep := outbox.Filter{Topics: paused, Tenants: w.crowd.but(tenant)}
+		keep := outbox.Filter{Topics: paused, Tenants: w.backlogged.but(tenant)}
 		p, err := w.pick(ctx, lanes, keep, func(l *lane) *skip { return l.past(tenant) })
 		moved, more = moved+p.moved, p.more
 		if err != nil {
 			return moved, err
 		}
-		for _, joined := range w.crowd.join(largest(p.rows, w.r.p.cfg.BatchSize, crowdShare)) {
+		for _, joined := range w.backlogged.join(largest(p.rows, w.r.p.cfg.BatchSize, backlogShare)) {
 			for _, l := range w.mine() {
-				*l.past(joined) = l.past(outsiders).clone() // whose turn was its own until now
+				*l.past(joined) = l.past(otherTenants).clone() // whose turn was its own until now
 			}
 		}
 	}
 	return moved, nil
 }
 
-// past is the position of the search for a tenant's rows, or the outsiders'.
+// past is the position of the search for a tenant's rows, or for those of otherTenants.
 func (l *lane) past(tenant string) *skip {
 	if l.tenants == nil {
 		l.tenants = map[string]*skip{}
@@ -162,36 +162,36 @@ func (l *lane) past(tenant string) *skip {
 	return l.tenants[tenant]
 }
 
-// aloneFor is for how long nobody looks whether there are other tenants than the crowd: how much longer the first event of a
+// aloneFor is for how long nobody looks whether there are other tenants than the backlogged: how much longer the first event of a
 // new one may wait.
 const aloneFor = 50 * time.Millisecond
 
-// alone tells that there is nobody but the crowd. Then the lanes need no search up to the mark: all rows up to it were to be
+// alone tells that only backlogged tenants have rows. Then the lanes need no search up to the mark: all rows up to it were to be
 // seen when it was taken, and a tenant is entered before its first row can be seen.
-func (w *worker) alone(ctx context.Context, crowded []*lane, low int64) (bool, error) {
+func (w *worker) alone(ctx context.Context, full []*lane, low int64) (bool, error) {
 	if time.Now().Before(w.aloneUntil) {
 		return true, nil
 	}
 	ctx, cancel := w.r.bounded(ctx)
 	defer cancel()
-	others, err := w.r.store.OtherTenants(ctx, w.crowd.tenants)
+	others, err := w.r.store.OtherTenants(ctx, w.backlogged.tenants)
 	if others || err != nil {
 		return false, err
 	}
 	w.aloneUntil = time.Now().Add(aloneFor)
-	for _, l := range crowded {
-		s := l.past(outsiders)
+	for _, l := range full {
+		s := l.past(otherTenants)
 		s.to = max(s.to, low)
 	}
 	return true, nil
 }
 
-// disperse forgets the crowd when no lane is full any more.
-func (w *worker) disperse(lanes []*lane) {
-	if len(w.crowd.tenants) == 0 || slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
+// forgetBacklogged forgets the backlogged tenants when no lane is full any more.
+func (w *worker) forgetBacklogged(lanes []*lane) {
+	if len(w.backlogged.tenants) == 0 || slices.ContainsFunc(lanes, func(l *lane) bool { return l.full }) {
 		return
 	}
-	w.crowd, w.aloneUntil = crowd{}, time.Time{}
+	w.backlogged, w.aloneUntil = backlogged{}, time.Time{}
 	for _, l := range lanes {
 		l.tenants = nil
 	}

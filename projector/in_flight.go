@@ -9,33 +9,33 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// suspects are rows of a lane that may have killed its former owner. They are sent apart from all others, and those over
-// which another one died then, one by one, so that the one that kills again is known.
-type suspects struct {
-	outbox.Suspects
+// inFlight are rows of a lane that were on their way when its former owner died. One of them may have killed it. They are sent
+// apart from all others. If another projector dies over them, they are sent one by one, so that the row that kills is known.
+type inFlight struct {
+	outbox.InFlight
 
 	picked  map[int64]bool
 	cleared map[int64]bool // this process has lived through their publication
 }
 
-func newSuspects(s outbox.Suspects) suspects {
-	out := suspects{Suspects: s, picked: map[int64]bool{}, cleared: map[int64]bool{}}
+func newInFlight(s outbox.InFlight) inFlight {
+	out := inFlight{InFlight: s, picked: map[int64]bool{}, cleared: map[int64]bool{}}
 	for _, seq := range s.Picked {
 		out.picked[seq] = true
 	}
 	return out
 }
 
-func (s *suspects) has(seq int64) bool {
+func (s *inFlight) has(seq int64) bool {
 	return (seq <= s.UpTo || s.picked[seq]) && !s.cleared[seq]
 }
 
-func (s *suspects) hasHeld(h *outbox.Held) bool {
+func (s *inFlight) hasHeld(h *outbox.Held) bool {
 	return !h.RetryAfter.After(s.HeldUntil) && !s.cleared[h.Sequence]
 }
 
-// passed forgets the suspects when the lane begins beyond them.
-func (s *suspects) passed(head int64) {
+// passed forgets the rows when the lane begins beyond them.
+func (s *inFlight) passed(head int64) {
 	if head > s.UpTo {
 		s.UpTo = 0
 	}
@@ -44,10 +44,10 @@ func (s *suspects) passed(head int64) {
 // mostAlone is how many rows one pass sends one by one before it turns to the other rows again.
 const mostAlone = 32
 
-// apart divides suspects into those that go alone and those that go together. Hardly any projector dies of a row, and there
-// may be a backlog of suspects, so they go together, as fast as other rows, the first time. All of them are counted then: if
+// groupsOf divides the rows that were in flight into those that go alone and those that go together. Hardly any projector dies of a row, and there
+// may be a backlog of them, so they go together, as fast as other rows, the first time. All of them are counted then: if
 // the process dies over them, they go one by one.
-func apart(rows []*outbox.Row) (groups [][]*outbox.Row) {
+func groupsOf(rows []*outbox.Row) (groups [][]*outbox.Row) {
 	var together []*outbox.Row
 	for _, r := range rows {
 		if r.Crashes == 0 {
@@ -62,24 +62,24 @@ func apart(rows []*outbox.Row) (groups [][]*outbox.Row) {
 	return groups
 }
 
-// isolate sends the suspects of a batch. The counts of rows are committed before their attempt and taken back after it: what
+// isolate sends the rows of a batch that were in flight. The counts of rows are committed before their attempt and taken back after it: what
 // is found counted by a successor was among the last things that a projector did. An outage does not count, because each
 // process counts a row at its first attempt only, and takes that back if it hears anything at all.
 //
-// Only one worker of the relay does so at a time: of two, a crash would accuse the rows of both.
+// Only one worker of the relay does so at a time: of two, a crash would count against the rows of both.
 func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row) (moved int, err error) {
 	if len(rows) == 0 || !w.r.alone.TryLock() {
 		return 0, nil
 	}
 	defer w.r.isolated()
-	for _, group := range apart(rows) {
+	for _, group := range groupsOf(rows) {
 		if !w.mayPublish(lanes, group) {
 			continue
 		}
 		one := newBatch(lanes)
 		if r := group[0]; w.killer(r) {
 			one.die(r, crashReason(r), w.r.p.cfg.blocksDead)
-		} else if err := w.accuse(ctx, lanes, group, false); err != nil {
+		} else if err := w.countAttempt(ctx, lanes, group, false); err != nil {
 			return moved, err
 		} else {
 			one.send = group
@@ -90,7 +90,7 @@ func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*out
 		err := w.settle(ctx, one)
 		moved += one.moved
 		if len(one.send) > 0 && (err != nil || len(one.left) > 0) {
-			err = errors.Join(err, w.acquit(ctx, lanes, group, false))
+			err = errors.Join(err, w.clearAttempt(ctx, lanes, group, false))
 		}
 		if err = errors.Join(err, one.trouble); err != nil {
 			return moved, err
@@ -105,7 +105,7 @@ func (w *worker) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []
 		return 0, nil
 	}
 	defer w.r.isolated()
-	for _, group := range apart(rows) {
+	for _, group := range groupsOf(rows) {
 		var queues []*queue
 		var send []*outbox.Row
 		for _, r := range group {
@@ -134,21 +134,21 @@ func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []
 	if r := send[0]; w.killer(r) {
 		return w.giveUp(ctx, lanes, send, crashReason(r), w.r.p.cfg.blocksDead)
 	}
-	if err := w.accuse(ctx, lanes, send, true); err != nil {
+	if err := w.countAttempt(ctx, lanes, send, true); err != nil {
 		return 0, err
 	}
 	errs := w.publish(ctx, lanes, send)
 	lived(lanes, send, errs)
 	moved, err = w.settleQueues(ctx, queues, errs)
 	if err != nil || moved < len(send) {
-		err = errors.Join(err, w.acquit(ctx, lanes, send, true))
+		err = errors.Join(err, w.clearAttempt(ctx, lanes, send, true))
 	}
 	return moved, err
 }
 
-// accuse counts rows that are about to be sent. If one of them is not this worker's any more, the lanes of all are in doubt,
+// countAttempt counts rows that are about to be sent. If one of them is not this worker's any more, the lanes of all are in doubt,
 // and publish leaves them where they are.
-func (w *worker) accuse(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) (err error) {
+func (w *worker) countAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) (err error) {
 	leases, ids := identify(lanes, rows)
 	counted := w.r.store.CountAttempt(ctx, leases, ids, held)
 	for _, l := range leases {
@@ -157,7 +157,7 @@ func (w *worker) accuse(ctx context.Context, lanes map[int16]*lane, rows []*outb
 	return err
 }
 
-func (w *worker) acquit(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) error {
+func (w *worker) clearAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) error {
 	leases, ids := identify(lanes, rows)
 	return w.r.store.ClearAttempt(ctx, leases, ids, held)
 }
@@ -166,7 +166,7 @@ func (w *worker) acquit(ctx context.Context, lanes map[int16]*lane, rows []*outb
 func lived(lanes map[int16]*lane, rows []*outbox.Row, errs map[int]error) {
 	for i, r := range rows {
 		if !errors.Is(errs[i], errInDoubt) {
-			lanes[r.Lane].suspects.cleared[r.Sequence] = true
+			lanes[r.Lane].inFlight.cleared[r.Sequence] = true
 		}
 	}
 }
@@ -189,4 +189,4 @@ func crashReason(r *outbox.Row) string {
 }
 
 // forgetHeld ends the suspicion of held rows: all that were due at the takeover were tried.
-func (s *suspects) forgetHeld() { s.HeldUntil = time.Time{} }
+func (s *inFlight) forgetHeld() { s.HeldUntil = time.Time{} }
