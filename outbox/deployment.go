@@ -23,7 +23,7 @@ const (
 UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL
 	AND NOT EXISTS (SELECT FROM {schema}.outbox_projector WHERE deployment = '' AND seen_until > clock_timestamp())`
 
-	adoptDatabase = `
+	takeOwnership = `
 WITH before AS (SELECT coalesce(deployment, '') AS name FROM {schema}.outbox_layout),
 named AS (UPDATE {schema}.outbox_layout SET deployment = nullif($1, ''))
 INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
@@ -58,8 +58,8 @@ func (s *Store) deployment(ctx context.Context) (name string, err error) {
 // Projectors that wait for it go on within seconds. by must give a reason.
 func (s *Store) TakeOwnership(ctx context.Context, by By) error {
 	if err := (deed{action: ActionTakeOwnership, by: by}).validate(); err != nil {
-		return fmt.Errorf("outbox: adopt the database: %w", err)
+		return fmt.Errorf("outbox: take ownership: %w", err)
 	}
-	_, err := s.adHoc().Exec(ctx, s.db, adoptDatabase, s.cfg.Deployment, by.Actor, cleanText(by.Reason))
-	return wrap("adopt the database", err)
+	_, err := s.adHoc().Exec(ctx, s.db, takeOwnership, s.cfg.Deployment, by.Actor, cleanText(by.Reason))
+	return wrap("take ownership", err)
 }

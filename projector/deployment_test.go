@@ -81,7 +81,7 @@ func TestRefusedProjectorHasNoShareOfTheLanes(t *testing.T) {
 	f.owns("right", 64)
 	require.Zero(t, f.rows("beats WHERE owner = 'wrong'"))
 
-	// Adopted by the other deployment, the lanes change sides at once.
+	// When the other deployment takes ownership, the lanes change sides at once.
 	other := outbox.NewStore(f.db.DB, &outbox.Config{Source: "test", Deployment: "staging"})
 	require.NoError(t, other.TakeOwnership(t.Context(), outbox.By{Actor: "ann", Reason: "a trial"}))
 	f.owns("wrong", 64)
