@@ -52,7 +52,7 @@ func TestDocumentationIsCompiled(t *testing.T) {
 // Every test that a page names exists, and is run by make test unless the page says (nightly). A name without a package is
 // one of the root's.
 func TestNamedTestsExist(t *testing.T) {
-	for _, page := range []string{"docs/testing.md", "docs/comparison.md", "README.md"} {
+	for _, page := range []string{"docs/testing.md", "README.md"} {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		named := regexp.MustCompile("`(?:([a-z/]+)\\.)?(Test\\w+)(?:/[^`]*)?`( \\(nightly)?").FindAllStringSubmatch(string(text), -1)
