@@ -3,26 +3,14 @@ package oncebox_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"os"
 	"os/signal"
 	"syscall"
-	"time"
-
-	"github.com/go-chi/chi/v5"
-	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/httpmw"
-	"github.com/oncebox/oncebox/idempotency"
-	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
-	"github.com/oncebox/oncebox/migrations"
-	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -100,85 +88,4 @@ func Example_unitOfWork() {
 		return u.Save(ctx, PlaceOrder("o-1", 42)) // its events reach the outbox in this transaction
 	})
 	fmt.Println(err)
-}
-
-func Example_ownTransaction() {
-	var ctx context.Context
-	var db *bun.DB
-	store := outbox.NewStore(db, &outbox.Config{Source: "shop"})
-	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		// ... statements of your own ...
-		_, err := store.Add(ctx, tx, "mail", map[string]string{"to": "ann@example.org"})
-		return err
-	})
-	store.Wake()
-	fmt.Println(err)
-}
-
-func Example_middlewareAlone() {
-	var ctx context.Context
-	run := func() error {
-		db, err := config.OpenDB(ctx, config.Config{DatabaseURL: os.Getenv("DATABASE_URL")})
-		if err != nil {
-			return err
-		}
-		if err := migrations.Up(ctx, db, nil); err != nil { // the tables
-			return err
-		}
-		units, keys := uow.New(db, nil), idempotency.NewStore(nil)
-		scope := func(r *http.Request) (idempotency.Scope, error) {
-			user, _, _ := r.BasicAuth() // nobody: 401
-			return idempotency.Scope{Principal: user}, nil
-		}
-		r := chi.NewRouter()
-		r.With(httpmw.Idempotency(units, keys, scope, &httpmw.IdempotencyConfig{Required: true})).
-			Post("/payments", func(w http.ResponseWriter, r *http.Request) {
-				tx := units.DB(r.Context()) // the transaction in which the answer is stored
-				if _, err := tx.NewRaw("INSERT INTO payments DEFAULT VALUES").Exec(r.Context()); err != nil {
-					http.Error(w, "failed", http.StatusInternalServerError) // rolled back, the key is free
-					return
-				}
-				w.WriteHeader(http.StatusCreated)
-			})
-		go func() {
-			for {
-				if _, err := keys.Purge(ctx, db); err != nil {
-					slog.WarnContext(ctx, "expired keys stay until the next turn", "error", err)
-				}
-				select {
-				case <-time.After(time.Hour):
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
-		return http.ListenAndServe(":8080", r)
-	}
-	fmt.Println(run())
-}
-
-func Example_consumerAlone() {
-	var ctx context.Context
-	var db *bun.DB
-	run := func() error {
-		broker, err := pulsar.Connect(ctx, &pulsar.Config{URL: "pulsar://localhost:6650"})
-		if err != nil {
-			return err
-		}
-		if err := migrations.Up(ctx, db, nil); err != nil { // the tables
-			return err
-		}
-		units := uow.New(db, nil)
-		box := inbox.New(units, nil)
-		ship := func(ctx context.Context, m *messaging.Message) error {
-			tx := units.DB(ctx) // the transaction in which the message is handled, once
-			_, err := tx.NewRaw("INSERT INTO shipments VALUES (?)", m.AggregateID).Exec(ctx)
-			return err
-		}
-		if err := box.Consume("order", "shipping", messaging.HandlerFunc(ship)); err != nil {
-			return err
-		}
-		return box.Run(ctx, broker) // receives, tries again what failed, and cleans, until ctx is done
-	}
-	fmt.Println(run())
 }
