@@ -34,8 +34,8 @@ type DB struct {
 	closed func() error
 }
 
-// Start finds or starts a server and makes a database on it. The caller closes it. A download takes up to 15 minutes, a start up to 10,
-// or until ctx is done.
+// Start finds or starts a server and makes a database on it. The caller calls [DB.Close]. Start gives up when ctx is done, when a download takes
+// more than 15 minutes, or the start of a server more than 10.
 //
 // Errors name what is missing and the step that provides it. An error about a server that was started here ends with the last lines of
 // that server's log.
@@ -59,12 +59,12 @@ func Start(ctx context.Context, opts ...Option) (*DB, error) {
 	return db, nil
 }
 
-// create copies template0, which nobody is connected to. A session in template1 would make the copy fail.
+// create copies template0, to which no session can connect. A session in template1 would make the copy fail.
 func (db *DB) create(ctx context.Context) error {
 	err := execute(ctx, db.server.URL, "CREATE DATABASE "+db.name+" TEMPLATE template0")
 	if pgsql.Code(err) == insufficientPrivilege {
 		err = fmt.Errorf("%w: run ALTER ROLE ... CREATEDB for the role of this server's URL, or unset ONCEBOX_DATABASE_URL and DATABASE_URL "+
-			"to have a server started", err)
+			"to have a server started here", err)
 	}
 	return err
 }
@@ -79,7 +79,7 @@ func (db *DB) close() error {
 	for {
 		err := execute(ctx, db.server.URL, "DROP DATABASE IF EXISTS "+db.name+" WITH (FORCE)")
 		if pgsql.Code(err) == objectInUse && ctx.Err() == nil {
-			continue // the server waited for 5 s until the sessions that it ended were gone
+			continue // the server has waited for 5 s for the sessions that it ended
 		}
 		if err != nil {
 			err = fmt.Errorf("localpg: Close: %w", err)

@@ -11,9 +11,9 @@ type Option func(*options)
 
 type options struct{ devenv.Options }
 
-// Output says where one line about the server goes, and one that announces a download. Default: os.Stderr.
+// Output is where [Start] writes a line about the server that it uses, and a line before it downloads anything. Default: os.Stderr.
 func Output(w io.Writer) Option { return func(o *options) { o.Out = w } }
 
-// Volatile starts the server with fsync and full_page_writes off: faster, and good enough for tests. The data survives a kill of the
-// server's processes, but no crash of the machine. A server that was found is left as it is. Default: as PostgreSQL does.
+// Volatile starts the server with fsync and full_page_writes off: faster, and good enough for tests. The data survives when the
+// processes of the server are killed, and not when the machine crashes. A server that a variable names is not changed. Default: both are on.
 func Volatile() Option { return func(o *options) { o.Options.Volatile = true } }

@@ -1,4 +1,5 @@
-// Command fivesteps is a whole service in one file: the five steps of the README. It needs nothing but Go, and it ends by itself.
+// Command fivesteps is a whole service in one file: the five steps of the README. It needs Go on Linux or macOS, and
+// downloads the programs of PostgreSQL if there are none. It ends by itself.
 //
 //	go run ./examples/fivesteps
 package main

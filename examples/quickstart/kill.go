@@ -24,19 +24,19 @@ import (
 
 // The story starts this program again, four times, with these variables. Such a child places an order and kills itself in the middle.
 const (
-	wayVar      = "QUICKSTART_WAY"      // how it places the order
+	scenarioVar = "QUICKSTART_SCENARIO" // how it places the order
 	databaseVar = "QUICKSTART_DATABASE" // the story's database
 	brokerVar   = "QUICKSTART_BROKER"   // where the story's broker takes events
 )
 
-// way is how an order is placed, and when the process is killed.
-type way struct {
+// scenario is how an order is placed, and when the process is killed.
+type scenario struct {
 	how, killed, customer string
 	place                 func(*placer, context.Context, *Order) error
 }
 
-func ways() []way {
-	return []way{
+func scenarios() []scenario {
+	return []scenario{
 		{"commit, then publish", "in between", "dan", (*placer).commitThenPublish},
 		{"publish, then commit", "in between", "eva", (*placer).publishThenCommit},
 		{"with the outbox", "before COMMIT", "fay", (*placer).outboxKilledBefore},
@@ -44,8 +44,8 @@ func ways() []way {
 	}
 }
 
-// order returns the one that is placed in this way.
-func (w way) order() *Order { return Place("o-"+w.customer, w.customer, 100) }
+// order is the order that is placed.
+func (c scenario) order() *Order { return Place("o-"+c.customer, c.customer, 100) }
 
 // placer is the child's service.
 type placer struct {
@@ -127,8 +127,8 @@ func publish(ctx context.Context, o *Order) error {
 	return nil
 }
 
-// brokerDoor lets processes publish to the story's broker.
-func brokerDoor(broker *memory.Broker) *httptest.Server {
+// serveBroker lets other processes publish to the story's broker, by HTTP.
+func serveBroker(broker *memory.Broker) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payload, err := io.ReadAll(r.Body)
 		var placed OrderPlaced
@@ -148,34 +148,34 @@ func brokerDoor(broker *memory.Broker) *httptest.Server {
 	}))
 }
 
-// isChild tells whether this process is one that is to be killed.
-func isChild() bool { return os.Getenv(wayVar) != "" }
+// isChild tells whether the story has started this process to have it killed.
+func isChild() bool { return os.Getenv(scenarioVar) != "" }
 
-// child is the whole life of such a process. It never returns nil.
+// child is what such a process does. It never returns nil.
 func child(ctx context.Context) error {
 	db, app, err := open(ctx, os.Getenv(databaseVar), memory.New(nil)) // it relays nothing, so its broker gets nothing
 	if err != nil {
 		return err
 	}
-	for _, w := range ways() {
-		if w.customer == os.Getenv(wayVar) {
-			return errors.Join(fmt.Errorf("%s: the process was not killed", w.how), w.place(&placer{db, app}, ctx, w.order()))
+	for _, c := range scenarios() {
+		if c.customer == os.Getenv(scenarioVar) {
+			return errors.Join(fmt.Errorf("%s: the process was not killed", c.how), c.place(&placer{db, app}, ctx, c.order()))
 		}
 	}
-	return fmt.Errorf("%s=%s: no such way", wayVar, os.Getenv(wayVar))
+	return fmt.Errorf("%s=%s: no such scenario", scenarioVar, os.Getenv(scenarioVar))
 }
 
 // kill starts a child and returns when it was killed.
-func (s *story) kill(ctx context.Context, w way, broker string) error {
+func (s *story) kill(ctx context.Context, c scenario, broker string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, program) //nolint:gosec // this program itself
-	cmd.Env = append(os.Environ(), wayVar+"="+w.customer, databaseVar+"="+s.database, brokerVar+"="+broker)
+	cmd.Env = append(os.Environ(), scenarioVar+"="+c.customer, databaseVar+"="+s.database, brokerVar+"="+broker)
 	said, err := cmd.CombinedOutput()
 	if _, ended := errors.AsType[*exec.ExitError](err); ended && len(said) == 0 {
 		return nil
 	}
-	return errors.Join(err, fmt.Errorf("%s: the process that was to be killed says: %s", w.how, said))
+	return errors.Join(err, fmt.Errorf("%s: the process that was to be killed says: %s", c.how, said))
 }

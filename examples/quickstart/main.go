@@ -1,5 +1,5 @@
-// Command quickstart shows what goes wrong without an outbox, and what does not with oncebox. It needs nothing but Go: PostgreSQL is
-// the one on this machine, or is fetched once, and the broker lives in this process.
+// Command quickstart shows what goes wrong without an outbox, and what does not with oncebox. It needs Go on Linux
+// or macOS: the programs of PostgreSQL are those of this machine, or are downloaded once, and the broker lives in this process.
 //
 //	go run ./examples/quickstart          # tells its story and ends
 //	go run ./examples/quickstart -serve   # then serves, for you to try with curl

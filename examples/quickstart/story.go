@@ -48,13 +48,13 @@ func (s *story) killed(ctx context.Context) error {
 	s.sayf(`
 1. Four processes place an order, and each is killed (kill -9) in the middle.
    A service that stores an order and tells others about it writes twice: to the database and to the broker. That is a dual write.
-   With an outbox it writes once: the event is a row of the same transaction. A relay publishes the rows that are committed, in
-   whatever process it runs.
+   With an outbox it writes once: the event is a row of the same transaction. A relay, in this
+   process or another one, publishes the rows that are committed.
 `)
-	broker := brokerDoor(s.broker)
+	broker := serveBroker(s.broker)
 	defer broker.Close()
-	for _, w := range ways() {
-		if err := s.kill(ctx, w, broker.URL); err != nil {
+	for _, c := range scenarios() {
+		if err := s.kill(ctx, c, broker.URL); err != nil {
 			return err
 		}
 	}
@@ -62,13 +62,13 @@ func (s *story) killed(ctx context.Context) error {
 		return err
 	}
 	var rows [][]string
-	for _, w := range ways() {
-		stored, err := s.db.NewSelect().Model((*Order)(nil)).Where("id = ?", w.order().ID).Exists(ctx)
+	for _, c := range scenarios() {
+		stored, err := s.db.NewSelect().Model((*Order)(nil)).Where("id = ?", c.order().ID).Exists(ctx)
 		if err != nil {
 			return err
 		}
-		published := slices.ContainsFunc(s.broker.Messages(topic), func(e event.Envelope) bool { return e.AggregateID == w.order().ID })
-		rows = append(rows, []string{w.how, w.killed, yesNo(stored), yesNo(published), verdict(stored, published)})
+		published := slices.ContainsFunc(s.broker.Messages(topic), func(e event.Envelope) bool { return e.AggregateID == c.order().ID })
+		rows = append(rows, []string{c.how, c.killed, yesNo(stored), yesNo(published), verdict(stored, published)})
 	}
 	return s.printTable([]string{"THE PROCESS DOES", "KILLED", "ORDER", "EVENT", "SO"}, rows)
 }
