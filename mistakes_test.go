@@ -72,7 +72,7 @@ func TestARoleThatMayNotConnect(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf(`is closed to the role: run GRANT CONNECT ON DATABASE %q TO %q`, db.Database, role))
 }
 
-// plain is an event of which the tests forget something.
+// plain is an event. The tests forget to do something with it.
 type plain struct{}
 
 func (plain) EventType() string { return "order.plain" }

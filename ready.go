@@ -17,7 +17,7 @@ const stallLimit = time.Minute
 // that is read-only or whose disk is full takes no writes; it is asked every two seconds at most. A relay does not get on when
 // database or broker have failed it for a minute, or the broker was away at the start and has not come yet; a consumer when it is
 // not subscribed, or when there have been messages for a minute, in this process or waiting at the broker, and none was
-// settled. One that is paused is ready.
+// settled. A consumer that is paused is ready.
 //
 // A process that takes requests asks [App.ReadyToWrite]: with Ready an outage of the broker would take it away from its callers.
 func (a *App) Ready(ctx context.Context, parts ...Part) error {

@@ -72,7 +72,7 @@ func poolOf(info *types.Info, e ast.Expr) string {
 }
 
 // takesAnyHandle tells whether the parameter is an interface: a function that takes a transaction as well as a pool, such as one with
-// bun.IDB. One that asks for the pool itself, such as a constructor, wants the pool.
+// bun.IDB. A function that asks for the pool itself, such as a constructor, wants the pool.
 func takesAnyHandle(info *types.Info, call *ast.CallExpr, at int) bool {
 	signature, ok := info.TypeOf(call.Fun).(*types.Signature)
 	if !ok || at >= signature.Params().Len() || signature.Variadic() && at >= signature.Params().Len()-1 {

@@ -206,7 +206,7 @@ func (b *fairBench) report() {
 		fmt.Fprintf(out, "%d\t%.0f\t%.0f\t%s\n", len(row.waits), row.waits.median(), row.waits.most(), row.settings)
 	}
 	out.Flush()
-	fmt.Printf("from the commit to the return of Publish, behind %d rows of one tenant, %d of which were left at the end\n",
+	fmt.Printf("from the commit to the return of Publish, behind %d rows of one tenant (%d were left at the end)\n",
 		b.versions*aggregates, b.left)
 	under := 0
 	for _, ms := range b.others {

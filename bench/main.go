@@ -105,7 +105,7 @@ func (n *ints) Set(text string) error {
 	return nil
 }
 
-// progressf tells whoever waits what is going on.
+// progressf tells what is going on.
 func progressf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
 // profile writes a CPU profile to a file, if one is named, until stop is called. What runs within labelled has a label

@@ -55,7 +55,7 @@ SELECT lane, at, coalesce(was, ''), was_epoch, was_until < at, coalesce(owner, '
 }
 
 // soleOwners finds handovers by which a lane had two owners at a time: it was taken while somebody's lease ran, or not
-// from whom it was given to, or the epoch did not grow.
+// from the owner that it was given to, or the epoch did not grow.
 func soleOwners(all []handover) error {
 	last := map[int]handover{}
 	for _, h := range all {

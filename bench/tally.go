@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// tally follows a stream of events, of which each aggregate's have to come as version 1, 2, 3, ... It is not safe for
+// tally follows a stream of events. Those of each aggregate have to come as version 1, 2, 3, ... It is not safe for
 // concurrent use.
 type tally struct {
 	versions int // expected of each aggregate

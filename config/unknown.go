@@ -63,7 +63,7 @@ func fits(name string, list []string) bool {
 	})
 }
 
-// instead says what to do about a name that does not exist. A name of which a third would be different was not meant.
+// instead says what to do about a name that does not exist. A name that differs in more than a third was not meant.
 func instead(name string, known []string) string {
 	nearest := slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
 	if distance(name, nearest) > (len(name)-len(prefix))/3 {

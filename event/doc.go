@@ -32,7 +32,7 @@
 // Types change, and events that are stored do not: versions, upcasters and aliases keep them readable, and package eventtest
 // has a test that fails when one of these was forgotten.
 //
-// With a [Sealer] payloads are encrypted wherever they are stored and on the wire, and whoever erases a key has erased all
+// With a [Sealer] payloads are encrypted wherever they are stored and on the wire, and to erase a key is to erase all
 // that was sealed with it, in every table, topic and backup. examples/encryption has keys per tenant.
 //
 // # Errors

@@ -65,7 +65,7 @@ func ExampleCodec() {
 	// {OrderID:o-1 Total:500} <nil>
 }
 
-// Bytes that do not fit say of which type and version they were to be.
+// The error about bytes that do not fit names the type and version that was expected.
 func ExampleDecodeError() {
 	registry := event.NewRegistry()
 	event.Register[OrderPlaced](registry)

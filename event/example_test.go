@@ -205,7 +205,7 @@ func (k keyring) Open(_ context.Context, env *event.Envelope, keyID string) ([]b
 	return key.Open(nil, nil, env.Payload, []byte(env.ID))
 }
 
-// With a sealer, payloads are encrypted wherever they are stored. Whoever forgets the key has erased them all.
+// With a sealer, payloads are encrypted wherever they are stored. To forget the key is to erase them all.
 func ExampleWithSealer() {
 	block, _ := aes.NewCipher([]byte("a key of 32 bytes, from a vault."))
 	aead, _ := cipher.NewGCMWithRandomNonce(block)

@@ -42,7 +42,7 @@ func (e newerError) Error() string {
 
 func (newerError) Is(target error) bool { return target == ErrNewerVersion }
 
-// Registry knows the events of one service: names, versions, codecs. It is a value handed to whoever needs it, so two
+// Registry knows the events of one service: names, versions, codecs. It is a value that is passed to what needs it, so two
 // services in one test do not meet. Register everything at start; reading is safe for concurrent use.
 type Registry struct {
 	sealer Sealer // nil: none

@@ -75,7 +75,7 @@
 // When PostgreSQL chose the work as the victim of a deadlock or of a serialization failure, the connection broke, or an aggregate
 // was changed by somebody else, the handler is run again with the same request in a new transaction, whatever it has answered,
 // unless it has done the failed units.Do again itself, with success. On connections of config.OpenDB no statement escapes this; on
-// others the error has to pass a units.Do, or nothing is run again. No answer is stored of which the connection broke, or was
+// others the error has to pass a units.Do, or nothing is run again. No answer is stored if its connection broke, or was
 // closed because the handler cancelled a statement. What a handler does to the outside it may do again.
 //
 // A client that goes away does not stop the work: the handler's context is not cancelled with the connection, and has a
@@ -102,7 +102,7 @@
 //
 // # Lease mode
 //
-// All of that is for handlers whose work is in the database. One that calls outside cannot have it undone by a rollback, and
+// All of that is for handlers whose work is in the database. A rollback cannot undo what a handler does outside, and such a handler
 // should keep no transaction open meanwhile. With IdempotencyConfig.Lease it runs without one, and opens units itself:
 //
 //	once := httpmw.Idempotency(units, keys, scope, &httpmw.IdempotencyConfig{Lease: &httpmw.LeaseConfig{}})
@@ -137,7 +137,7 @@
 //
 // Until COMMIT the answer is in memory, up to IdempotencyConfig.MaxHeld. So there is no Flush, no Hijack, no server-sent
 // events and no trailers under these middlewares; http.ResponseController reports http.ErrNotSupported, its deadlines work.
-// An answer that cannot be held is 500 and nothing is committed. One that is larger than IdempotencyConfig.MaxAnswer goes
+// An answer that cannot be held is 500 and nothing is committed. An answer that is larger than IdempotencyConfig.MaxAnswer goes
 // to the first client in full and is stored without its body; retries are told so, with 410, and execute nothing.
 //
 // # What is one request

@@ -44,7 +44,7 @@ func (c *silent) Close() error {
 	return c.Conn.Close()
 }
 
-// The machine of a process vanishes while its handler runs: the server holds the key for a transaction of which nobody will hear
+// The machine of a process vanishes while its handler runs: the server holds the key for a transaction that nobody will end
 // again.
 func TestKeyOfAMachineThatVanishes(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ type keyed struct {
 	outcomes map[string][]metric.AddOption
 
 	unprotected sync.Once // to log it
-	unused      sync.Map  // the routes of which it is logged
+	unused      sync.Map  // the routes for which it is logged
 }
 
 // ServeHTTP answers after COMMIT.

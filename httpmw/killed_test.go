@@ -164,7 +164,7 @@ func (s *siege) round(point string, n int) {
 	require.Equal(s.t, s.kills, stored, "%s: answers that are stored", key)
 }
 
-// insist sends the request until it is answered, to whoever is there.
+// insist sends the request until it is answered, by whichever process is there.
 func (s *siege) insist(url *atomic.Value, key string) (reply, error) {
 	for s.t.Context().Err() == nil {
 		r, err := http.NewRequest(http.MethodPost, url.Load().(string)+"/payments", strings.NewReader(key))

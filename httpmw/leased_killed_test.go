@@ -33,7 +33,7 @@ const (
 	beforeSteps = "before the first step"
 	stepCalled  = "the other side was called"
 	stepStored  = "the result of the call is stored"
-	onceBegun   = "a step of which there is one was begun"
+	onceBegun   = "a step that is done once was begun"
 	onceStored  = "its result is stored"
 	txOpen      = "the transaction of a step is open"
 	txCommitted = "it is committed"

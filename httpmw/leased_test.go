@@ -361,7 +361,7 @@ func TestAnswerAfterTheLeaseWasLost(t *testing.T) {
 	require.EqualValues(t, 2, s.runs.Load())
 }
 
-// begunOnce leaves a step behind of which nobody knows whether it was done.
+// begunOnce leaves a step behind whose outcome is unknown.
 func begunOnce(s *service, b *teller) {
 	s.t.Helper()
 	s.serve(middleware.Recoverer(s.middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -465,7 +465,7 @@ func TestRecoverHook(t *testing.T) {
 // However long it takes to ask the other side, nobody else asks or works meanwhile.
 func TestLeaseIsRenewedWhileAnOutcomeIsFoundOut(t *testing.T) {
 	t.Parallel()
-	// Two thirds of the lease are for a machine that pauses. One that pauses for longer loses it, as it should.
+	// Two thirds of the lease are for a machine that pauses. A machine that pauses for longer loses it, as it should.
 	for ttl := 1500 * time.Millisecond; !renewedWhileAnOutcomeIsFoundOut(t, ttl); ttl *= 2 {
 		require.Less(t, ttl, time.Minute, "not once, however long the lease")
 	}

@@ -136,7 +136,7 @@ func (p *policy) kept() string {
 	return "Answers are kept " + text + ": " + kept + ". Others are not: a retry with the same key is executed."
 }
 
-// storedHeaders are those of replays, without the ones that are on every answer anyway.
+// storedHeaders are those of replays, without those that are on every answer anyway.
 func (p *policy) storedHeaders() []string {
 	names := StoredHeaders()
 	for _, name := range p.cfg.Headers {

@@ -59,7 +59,7 @@ func WithTokenHeader(name string) UnitOfWorkOption {
 type unitOfWork struct {
 	units       *uow.Manager
 	tokenHeader string
-	unused      sync.Map // the routes of which it is logged
+	unused      sync.Map // the routes for which it is logged
 }
 
 func (w *unitOfWork) answer(e *exchange) *answer {

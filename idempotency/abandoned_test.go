@@ -34,7 +34,7 @@ func oneConnection(t *testing.T, db *pgtest.DB, dial pgconn.DialFunc) *bun.DB {
 	return pool
 }
 
-// A transaction has locked the rows. Whoever waits for it and gives up leaves no session at the server, which no limit of the pool
+// A transaction has locked the rows. A request that waits for it and gives up leaves no session at the server, which no limit of the pool
 // would count, and no statement that is carried out when nobody expects it any more.
 func TestStatementThatIsGivenUpLeavesNoSession(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func (c *cache) put(db bun.IDB, key Key, fp Fingerprint, resp Response, asked ti
 		return
 	}
 	for name, values := range resp.Header {
-		resp.Header[name] = slices.Clip(values) // whoever adds a line gets a list of their own
+		resp.Header[name] = slices.Clip(values) // a caller that adds a line gets a list of its own
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -89,7 +89,7 @@ func TestKeyThatIsReleasedAgain(t *testing.T) {
 	require.Len(t, c.marks, 1)
 }
 
-// A release costs the same however much is cached: whoever releases many keys must not keep requests from the cache meanwhile.
+// A release costs the same however much is cached: a release of many keys must not keep requests from the cache meanwhile.
 func TestReleaseDoesNotGoThroughTheCache(t *testing.T) {
 	c, keys := cacheAndKeys(t, 4096)
 	s := NewStore(nil)

@@ -35,7 +35,7 @@ func soon(ctx context.Context) bool {
 	}
 }
 
-// Whoever found out something before, or waited for a connection, begins with a lease that is nearly as good as new.
+// A claim that found out something before, or waited for a connection, begins with a lease that is nearly as good as new.
 func TestRunBeginsWithARenewalWhenMuchOfTheLeaseIsGone(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
@@ -90,7 +90,7 @@ func TestEndedLeaseIsRenewedWhenRunBegins(t *testing.T) {
 	require.NoError(t, c.Complete(t.Context(), db.DB, idempotency.Response{Status: 200}))
 }
 
-// One that failed is not the third part of a lease that is gone.
+// A renewal that failed is not the third part of a lease that is gone.
 func TestRenewalThatFailsIsTriedAgainSoon(t *testing.T) {
 	t.Parallel()
 	patiently(t, time.Second, func(lease time.Duration) bool {
@@ -135,7 +135,7 @@ func TestRenewalThatHangsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Renewals succeed for a while and then fail: whoever runs is told when the last one ends, and not when it believes it to.
+// Renewals succeed for a while and then fail: the function is told when the last one ends, and not when it believes it to.
 func TestLostLeaseIsTheOneOfTheLastRenewal(t *testing.T) {
 	t.Parallel()
 	patiently(t, time.Second, func(lease time.Duration) bool {

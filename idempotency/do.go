@@ -14,7 +14,7 @@ const commandTag = "command-1"
 // doneStatus is that of a stored result. Results have none; it only has to be one that the table takes.
 const doneStatus = 200
 
-// Do runs fn once for the scope's key, and returns its result, from then on and until it expires, to whoever comes with the
+// Do runs fn once for the scope's key, and returns its result, from then on and until it expires, to each call with the
 // same key and command. It is for command handlers that are called by something else than HTTP: a job, a command line, a
 // message that two others may have caused. tx is the transaction in which fn works, that of a unit of work for example:
 //

@@ -20,7 +20,7 @@
 //
 // Of all transactions that begin one key and complete it, one commits; the others learn that the key is taken, or get
 // the answer that was stored. This rests on two things. [Store.Begin] takes an advisory lock that lasts as long as the
-// transaction and never waits for it: whoever does not get it, and finds no answer, is told [ErrInProgress] at once and
+// transaction and never waits for it: a request that does not get it, and finds no answer, is told [ErrInProgress] at once and
 // holds nothing. The look-up that follows is a statement with a snapshot of its own, so it sees what the previous holder of
 // the lock committed; the transaction must be READ COMMITTED for that, which is PostgreSQL's default. Should two transactions
 // hold different locks for one key nevertheless, as two versions of this package could, the primary key lets only one

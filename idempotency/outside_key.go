@@ -33,7 +33,7 @@ func FromContext(ctx context.Context) string {
 func (k Key) Outside() string { return derive("oncebox.idempotency.outside.1", string(k.hash[:])) }
 
 // OutsideOf is Outside for one request with the key. A key that was freed by a rollback, or has expired, may come back with another
-// request, of which the other side must not think that it is the first one again.
+// request. The other side must not take that for the first request again.
 func (k Key) OutsideOf(fp Fingerprint) string {
 	return derive("oncebox.idempotency.outside.2", string(k.hash[:]), string(fp.Sum[:]))
 }

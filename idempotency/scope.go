@@ -28,7 +28,7 @@ type Scope struct {
 	Key string
 }
 
-// Anonymous returns a scope without a principal, on purpose: whoever sends the same key to the same tenant, method and
+// Anonymous returns a scope without a principal, on purpose: each client that sends the same key to the same tenant, method and
 // path gets the stored answer. It is for interfaces that know no users.
 func Anonymous(tenant string) Scope { return Scope{Tenant: tenant, Anonymous: true} }
 

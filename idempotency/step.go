@@ -21,7 +21,7 @@ const (
 	loadSteps = `SELECT name, result FROM {schema}.idempotency_step WHERE key_hash = $1 AND result IS NOT NULL`
 	loadStep  = `SELECT result FROM {schema}.idempotency_step WHERE key_hash = $1 AND name = $2 AND result IS NOT NULL`
 
-	// storeStep stores nothing for those who have lost the lease. Locking the key makes whoever takes it over wait, and then see
+	// storeStep stores nothing for those who have lost the lease. Locking the key makes a process that takes it over wait, and then see
 	// the step. The same owner may store it again: it does not know whether it did. $6 is as $9 of completeClaim.
 	storeStep = `INSERT INTO {schema}.idempotency_step (key_hash, name, epoch, result)
 SELECT k.key_hash, $4, k.epoch, $5::json FROM {schema}.idempotency_keys k
@@ -110,7 +110,7 @@ type steps struct {
 	loaded bool
 	done   map[string][]byte   // by the claims before this one
 	used   map[string]struct{} // in this one
-	once   map[string]struct{} // begun by this one as steps of which the outcome is not known yet
+	once   map[string]struct{} // begun by this claim as steps whose outcome is not known yet
 }
 
 // claimOf returns the claim under which ctx runs.

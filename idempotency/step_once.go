@@ -80,7 +80,7 @@ func (c *Claim) beginOnce(ctx context.Context, name string) error {
 	return nil
 }
 
-// settleOnce writes down what became of the step, nil if it was not done. It is the truth whoever has the lease by now, so it is
+// settleOnce writes down what became of the step, nil if it was not done. It is the truth whichever process has the lease by now, so it is
 // not asked for: a key that has become unknown meanwhile is known again.
 func (c *Claim) settleOnce(ctx context.Context, name string, result any) error {
 	var settled bool

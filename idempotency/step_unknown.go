@@ -45,7 +45,7 @@ type By struct {
 	Reason string
 }
 
-// Unknown is a step that was begun and of which nobody knows whether it was done.
+// Unknown is a step that was begun and whose outcome is not known.
 type Unknown struct {
 	// Key is the hash of the scope, in hexadecimal digits.
 	Key string
@@ -94,7 +94,7 @@ func (c *Claim) Resolve(ctx context.Context, u Unknown, outcome Outcome) error {
 		_, err = c.store.settle(ctx, c.db, settleStep, c.key.hash[:], u.Step, u.Epoch, outcome.result)
 	}
 	if err == nil {
-		// Whoever was faster may have said otherwise, and may have begun it again.
+		// A faster call may have said otherwise, and may have begun it again.
 		c.unknown, err = c.store.open(ctx, c.db, c.key)
 	}
 	if err != nil {

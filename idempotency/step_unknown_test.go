@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// unknown leaves a step of the key behind of which nobody knows whether it was done.
+// unknown leaves a step of the key behind whose outcome is unknown.
 func (d *desk) unknown(name string) {
 	d.t.Helper()
 	require.PanicsWithValue(d.t, "killed", func() {

@@ -190,7 +190,7 @@ func TestPrimaryKeyIsTheLastWord(t *testing.T) {
 	require.Equal(t, 201, got.Status)
 }
 
-// PostgreSQL writes the errors of a busy key to its log, and shows what it says to whoever reads that.
+// PostgreSQL writes the errors of a busy key to its log, and shows what it says to the readers of that log.
 func TestErrorOfATakenKeyHasNoAnswerInIt(t *testing.T) {
 	t.Parallel()
 	for _, pooler := range []bool{false, true} {

@@ -68,7 +68,7 @@ func ExampleConsumer() {
 	// apple: -2
 }
 
-// Without a broker: the handlers are called by whoever publishes, which is the projector as a rule.
+// Without a broker: the handlers are called by the publisher, which is the projector as a rule.
 func ExampleDirect() {
 	publisher := messaging.Direct(messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
 		fmt.Println("handling", m.ID)

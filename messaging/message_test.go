@@ -38,7 +38,7 @@ func TestNewContextStartsAConversation(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Whoever adds an event under the context could not store it otherwise.
+// A handler that adds an event under the context could not store it otherwise.
 func TestNewContextLeavesOutWhatNoEventCanHave(t *testing.T) {
 	registry := event.NewRegistry()
 	maker := envelope.Maker{Registry: registry, Source: "test"}

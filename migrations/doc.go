@@ -24,7 +24,7 @@
 //
 // # Roles
 //
-// The role that runs [Up] owns the tables. A service may run as it; one that does not needs, on top of USAGE on the
+// The role that runs [Up] owns the tables. A service may run as it. Any other role needs, on top of USAGE on the
 // schema:
 //
 //	-- a service that commits events

@@ -80,7 +80,7 @@ func TestFunctionStoresAsAdd(t *testing.T) {
 	require.Zero(t, f.count(`outbox WHERE substring(id::text, 15, 1) <> '7' OR substring(id::text, 20, 1) !~ '[89ab]'`), "UUIDv7, RFC 9562")
 }
 
-// One key has one order, whoever writes: the events leave in the order of the commits.
+// One key has one order, in whatever language it is written: the events leave in the order of the commits.
 func TestFunctionAndGoWriteOneKeyInOrder(t *testing.T) {
 	f := newFixture(t, nil)
 	var want []string

@@ -71,7 +71,7 @@ FROM {schema}.outbox_audit a WHERE %s ORDER BY a.id DESC LIMIT %s`
 )
 
 // Audit lists what was done with dead letters, newest first. A page has at most limit entries (0: 100) and begins before
-// the last one of the page before (nil: with the newest), of which only the ID counts. Entries are kept for
+// the last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for
 // [Config.AuditRetention].
 func (s *Store) Audit(ctx context.Context, filter AuditFilter, before *AuditEntry, limit int) ([]AuditEntry, error) {
 	w := &pgsql.Where{}

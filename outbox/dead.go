@@ -43,7 +43,7 @@ WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
 const defaultPage = 100
 
 // Dead lists the dead letters that the filter selects, oldest first, without their payloads. A page has at most limit of
-// them (0: 100) and begins after the last one of the page before (nil: from the start), of which only DiedAt and Sequence count.
+// them (0: 100) and begins after the last one of the page before (nil: from the start). Only its DiedAt and Sequence count.
 func (s *Store) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) ([]DeadLetter, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, err

@@ -272,7 +272,7 @@ func TestOperatorsShareTheWork(t *testing.T) {
 	require.Zero(t, f.count("outbox_dead"))
 }
 
-// Whoever locks several lanes takes them in their order. A replay that waits for the lowest has none of the others.
+// A statement that locks several lanes takes them in their order. A replay that waits for the lowest has none of the others.
 func TestLanesAreLockedInTheirOrder(t *testing.T) {
 	f := newFixture(t, nil)
 	f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 64))

@@ -187,7 +187,7 @@ func (d *decoder) time() time.Time {
 	return time.UnixMicro(d.int64() + epoch).UTC()
 }
 
-// word returns the next value as a string of which there is one.
+// word returns the next value as a string that all equal values share.
 func (d *decoder) word() string {
 	v := d.next()
 	if s, ok := d.words[string(v)]; ok {

@@ -127,7 +127,7 @@ func (f DelayedFilter) Validate() error {
 
 // Delayed lists the delayed events that the filter selects and that [Store.Cancel] would still cancel, those first whose time comes
 // first, without their payloads. db is a transaction, whose own changes count, or the pool. A page has at most limit of them
-// (0: 100) and begins after the last one of the page before (nil: from the start), of which only the time and the sequence count.
+// (0: 100) and begins after the last one of the page before (nil: from the start). Only its time and its sequence count.
 //
 // With tenant and aggregate it uses an index; the unpublished events that no projector has looked at are read one by one.
 func (s *Store) Delayed(ctx context.Context, db bun.IDB, filter DelayedFilter, after *Row, limit int) ([]Row, error) {

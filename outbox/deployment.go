@@ -30,8 +30,8 @@ INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, 
 SELECT $2, '` + ActionTakeOwnership + `', '', '', '', 'from "' || name || '" to "' || $1 || '": ' || $3 FROM before`
 )
 
-// CheckOwner returns [ErrForeignDatabase] if the database belongs to another deployment than Config.Deployment. One that belongs
-// to none may be used by all, and becomes this one's as soon as no projector without a name is alive.
+// CheckOwner returns [ErrForeignDatabase] if the database belongs to another deployment than Config.Deployment. A database that belongs
+// to none may be used by all, and becomes this deployment's as soon as no projector without a name is alive.
 func (s Relay) CheckOwner(ctx context.Context) error {
 	name, err := s.deployment(ctx)
 	if err == nil && name == "" && s.cfg.Deployment != "" {

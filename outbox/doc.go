@@ -1,5 +1,5 @@
-// Package outbox owns the outbox tables: it stores events in the writer's transaction and gives them to whoever
-// publishes them, lane by lane.
+// Package outbox owns the outbox tables: it stores events in the writer's transaction and gives them to the
+// relay, lane by lane.
 //
 // A [Store] is a sink of the unit of work (see package uow), or is called by hand within any transaction:
 //

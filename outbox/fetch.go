@@ -22,7 +22,7 @@ type Cursor struct {
 }
 
 // fetchRows reads the heads of several lanes and notes in the lane how far it read: rows up to claimed_seq may be on
-// their way to the broker, which is what a successor, and whoever looks at the view, must know.
+// their way to the broker, which is what a successor, and a reader of the view, must know.
 //
 // All rows come from one snapshot and from the head. A snapshot that shows a row of a key shows every earlier row of
 // that key, so sorting by seq is enough; a remembered cursor would jump over rows that commit late.

@@ -75,7 +75,7 @@ func (l *layout) place(e *event.Envelope) (lane int16, lock int32) {
 	return int16(h & uint64(l.lanes-1)), int32(h >> 32 % lockBuckets) //nolint:gosec // both are bounded
 }
 
-// sortedLocks returns each lock once, in ascending order: whoever takes several takes them in the same order, so no
+// sortedLocks returns each lock once, in ascending order: all that take several take them in the same order, so no
 // two flushes can wait for each other.
 func sortedLocks(locks []int32) []int32 {
 	slices.Sort(locks)

@@ -16,7 +16,7 @@ import (
 var ErrCannotListen = errors.New("outbox: this store cannot listen")
 
 const (
-	// listenProbe is after how much silence the connection is probed: one that a firewall has forgotten stays silent for
+	// listenProbe is after how much silence the connection is probed: a connection that a firewall has forgotten stays silent for
 	// ever.
 	listenProbe = 30 * time.Second
 	// listenTimeout bounds connecting, a probe, and UNLISTEN.

@@ -13,7 +13,7 @@ import (
 const (
 	// notifyGap is the least time between two NOTIFYs of a store, and so the longest that a commit waits for its own.
 	notifyGap = 5 * time.Millisecond
-	// notifyTimeout bounds a NOTIFY, a connection of the pool included. One that takes longer comes no earlier than a poll.
+	// notifyTimeout bounds a NOTIFY, a connection of the pool included. A NOTIFY that takes longer comes no earlier than a poll.
 	notifyTimeout = time.Second
 	// notifyComplaint is the failure in a row that is logged. A single one is no matter, and the last of a process that
 	// closes its database is none at all.

@@ -89,7 +89,7 @@ func TestFollowerWithNobodyInFrontWaitsForItsTime(t *testing.T) {
 	require.Equal(t, 1, f.count("outbox_held WHERE retry_after = not_before"))
 }
 
-// Only a row that is in front is waited for. One that is behind would be waited for by both of them.
+// Only a row that is in front is waited for. A row that is behind would be waited for by both of them.
 func TestFollowerDoesNotWaitForALaterRow(t *testing.T) {
 	f := newFixture(t, nil)
 	inOrder := event.WithOrderingKey("a")

@@ -53,7 +53,7 @@ func (r Reconciled) kinds() []kind {
 	}
 }
 
-// Reconcile looks for what [Reconciled] lists, because of which rows would never be published, and repairs it. It returns
+// Reconcile looks for what [Reconciled] lists, and repairs it: rows would never be published. It returns
 // what it repaired, also beside an error; a warning and the metric oncebox.outbox.reconciled tell as well. Projectors call it
 // every hour. It may run at any time, beside them and beside itself.
 //

@@ -24,7 +24,7 @@ INSERT INTO {schema}.outbox_lane (lane, grp, epoch)
 SELECT lane, lane / $2::int, extract(epoch FROM clock_timestamp())::bigint FROM unnest($1::smallint[]) m(lane)
 ON CONFLICT DO NOTHING`
 
-	// cutLeases leaves an hour: whoever holds such a lane after all renews it within seconds.
+	// cutLeases leaves an hour: a projector that holds such a lane after all renews it within seconds.
 	cutLeases = `
 WITH far AS MATERIALIZED (
 	SELECT lane FROM {schema}.outbox_lane WHERE lease_until > clock_timestamp() + interval '1 day' ORDER BY lane FOR NO KEY UPDATE)
@@ -42,7 +42,7 @@ WITH passed AS MATERIALIZED (
 UPDATE {schema}.outbox_lane l SET owner = NULL, lease_until = '-infinity', epoch = l.epoch + 1, empty_to = 0
 FROM passed WHERE l.lane = passed.lane`
 
-	// forgetHeartbeats forgets projectors for which lanes would be set aside for ever. One that is alive is back at its
+	// forgetHeartbeats forgets projectors for which lanes would be set aside for ever. A projector that is alive is back at its
 	// next heartbeat.
 	forgetHeartbeats = `DELETE FROM {schema}.outbox_projector WHERE seen_until > clock_timestamp() + interval '1 day'`
 )

@@ -58,7 +58,7 @@ heads AS MATERIALIZED (
 	SELECT k.lane, k.ordering_key, f.seq, f.retry_after
 	FROM k LEFT JOIN LATERAL (` + headOfKey + `) f ON f.lane = k.lane AND f.ordering_key = k.ordering_key)`
 
-	// addBlocks blocks keys of which rows are held. Behind a dead letter they wait for an operator: what leaves too late can
+	// addBlocks blocks keys with held rows. Behind a dead letter they wait for an operator: what leaves too late can
 	// be mended, what leaves too early cannot.
 	addBlocks = keyHeads + `
 INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state)

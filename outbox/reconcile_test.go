@@ -198,7 +198,7 @@ func TestReconcileRepairs(t *testing.T) {
 	}
 }
 
-// bystander stores a key of which nothing is wrong: a head, refused for an hour or dead, a row behind it, and an unordered one
+// bystander stores a key with nothing wrong about it: a head, refused for an hour or dead, a row behind it, and an unordered one
 // that was refused.
 func (f *fixture) bystander(lane int16, key string, seq int64, dead bool) {
 	f.t.Helper()

@@ -114,7 +114,7 @@ func compareIDs(a, b RowID) int {
 	return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Seq, b.Seq))
 }
 
-// notNil returns an array where nil would be NULL, of which no comparison is true.
+// notNil returns an array where nil would be NULL, and no comparison with NULL is true.
 func notNil(s []string) []string {
 	if s == nil {
 		return []string{}

@@ -45,7 +45,7 @@ func (f *fixture) flush(tenant string, n int) {
 	f.commit(func(tx bun.Tx) { require.NoError(f.t, f.Flush(f.t.Context(), tx, evs)) })
 }
 
-// move moves a tenant of which nothing is unpublished. That fails if it takes a second because the machine stands still.
+// move moves a tenant without unpublished events. That fails if it takes a second because the machine stands still.
 func (f *fixture) move(tenant string, group int16) {
 	f.t.Helper()
 	await.True(f.t, func() bool {

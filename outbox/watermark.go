@@ -24,7 +24,7 @@ type Watermark struct {
 }
 
 // observe reads the sequence before it assigns a transaction id. Every row assigns its transaction's id before it draws
-// its number. So whoever drew a number up to v had an id below x when it did, and has ended once xmin > x.
+// its number. So a transaction that drew a number up to v had an id below x when it did, and has ended once xmin > x.
 //
 // Drawing a number does not wait for the disk. A server that crashes may forget numbers that no committed row has, and
 // give them out again: hence the position of the log, read after v, and how far it is safe.

@@ -97,7 +97,7 @@ func (b *backlogged) but(tenant string) []string {
 	return slices.DeleteFunc(slices.Clone(b.tenants), func(t string) bool { return t == tenant })
 }
 
-// fair gives those behind the heads their turns, each of which takes no longer than that of the heads took.
+// fair gives those behind the heads their turns. Each turn takes no longer than that of the heads took.
 func (w *worker) fair(ctx context.Context, group []*lane, budget time.Duration) (moved int, err error) {
 	var full []*lane
 	for _, l := range group {

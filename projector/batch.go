@@ -66,7 +66,7 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 type batch struct {
 	lanes   map[int16]*lane
 	fetched map[int16]int
-	cut     map[int16]bool  // lanes of which a row did not fit into Config.BatchBytes
+	cut     map[int16]bool  // lanes with a row that did not fit into Config.BatchBytes
 	first   map[int16]int64 // lowest sequence per lane
 	last    map[int16]int64 // highest
 	send    []*outbox.Row

@@ -49,7 +49,7 @@ func addMany(f *fixture, first, count int) {
 	}
 }
 
-// took counts the events of a source, and fails if one was overtaken under its key. One that comes again counts once: its
+// took counts the events of a source, and fails if one was overtaken under its key. An event that comes again counts once: its
 // database may have left before it could be settled.
 func (p *pair) took(t *testing.T, source string) (events int) {
 	t.Helper()

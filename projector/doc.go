@@ -22,7 +22,7 @@
 // No database transaction is open while something is being published.
 //
 // The stores may be in several databases, one of each. They are relayed side by side and have nothing in common but the
-// publisher: one that goes away stops no other, and is relayed again when it is back.
+// publisher: a database that goes away stops no other, and is relayed again when it is back.
 //
 // # Errors
 //

@@ -88,7 +88,7 @@ func loadedLeasesOf(lanes map[int16]*lane, ids []outbox.RowID) (leases []outbox.
 	return leases
 }
 
-// forgetUnless is forget for all lanes of a write but those of which it is known that it was done.
+// forgetUnless is forget for all lanes of a write, except where it is known that it was done.
 func (w *worker) forgetUnless(ctx context.Context, lanes map[int16]*lane, leases []outbox.LoadedLease, held map[int16]bool, err error) error {
 	for _, l := range leases {
 		switch {

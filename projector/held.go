@@ -14,7 +14,7 @@ type queue struct {
 	from int // index of the first of them in what is published
 }
 
-// headOnly bounds the bytes of a queue of which only the head is wanted: it comes whatever its size.
+// headOnly bounds the bytes of a queue where only the head is wanted: the head comes whatever its size.
 const headOnly = 1
 
 // held sends held rows whose time has come. A head that the broker takes pulls what waits behind it along.

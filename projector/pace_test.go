@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Lanes of which one has ten times the rows of another reach the same places together.
+// A lane with ten times the rows of another one reaches the same places together with it.
 func TestLanesKeepStep(t *testing.T) {
 	const rows = 1_000_000
 	w := &worker{r: &relay{p: &Projector{cfg: Config{BatchSize: 1000}}}}

@@ -21,7 +21,7 @@ var errInDoubt = fmt.Errorf("projector: the lease ends too soon, or the lane's b
 
 // publish hands rows to the broker and returns the errors by index.
 //
-// The leases are looked at once more, because the database may have taken long to give the rows: whoever has a lane by
+// The leases are looked at once more, because the database may have taken long to give the rows: the projector that has a lane by
 // then publishes them too. One lane in doubt stops the call. The next pass begins without it, or with its blocks read anew.
 func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row) map[int]error {
 	if !w.mayPublish(lanes, rows) {

@@ -9,7 +9,7 @@ import (
 // mostReleased is how many keys one pass releases. An operator may discard the dead letters of many more at once.
 const mostReleased = 500
 
-// release makes the next row due of keys of which nothing is due or ever will be, because an operator discarded the head, or
+// release is for keys without a row that is due or ever will be, because an operator discarded the head. It makes their next row due, or
 // lifts their blocks if there is none. Until a key has its turn, what is stored under it goes through the held rows.
 func (w *worker) release(ctx context.Context, group []*lane) (moved int, err error) {
 	lanes := map[int16]*lane{}

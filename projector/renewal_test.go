@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// Lanes whose leases are about to end are passed over, and whoever was woken for their rows meanwhile sleeps again. When the
+// Lanes whose leases are about to end are passed over, and a worker that was woken for their rows meanwhile sleeps again. When the
 // renewal comes after all, they must not wait for the next poll.
 func TestARenewalThatCameLateWakesTheWorker(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -29,7 +29,7 @@ type topicPause struct {
 	probed   bool // its probe is on its way
 }
 
-// forgotten is how long after its pause a topic is taken for sound of which nobody has a row to try it with.
+// forgotten is how long after its pause a topic is taken for sound if no worker has a row to try it with.
 const forgotten = time.Minute
 
 // begin begins to leave a topic alone. It returns for how long, and whether that was news.
@@ -197,7 +197,7 @@ func (w *worker) turn(ctx context.Context) error {
 	return w.step(ctx)
 }
 
-// leftAlone returns the topics of which nothing is to be published now.
+// leftAlone returns the topics to which nothing is published now.
 func (w *worker) leftAlone() []string {
 	if time.Now().After(w.silence.until) {
 		w.silence.avoided = nil

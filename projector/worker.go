@@ -292,7 +292,7 @@ func (w *worker) usable(lanes []*lane) []*lane {
 	return out
 }
 
-// load reads the blocks of lanes that are new, that an operator has changed, or of which this worker is not sure.
+// load reads the blocks of lanes that are new, that an operator has changed, or that this worker is not sure about.
 func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	stale := map[int16]*lane{}
 	var numbers []int16

@@ -99,7 +99,7 @@ func TestInnocentSessionIsNotEnded(t *testing.T) {
 	require.NoError(t, innocent.Commit(t.Context()))
 }
 
-// After a crash a row is what proves a COMMIT: one that the unit says how to find, or one of an event.
+// After a crash a row is what proves a COMMIT: a row that the unit says how to find, or that of an event.
 func TestRowProvesACommitAfterACrash(t *testing.T) {
 	c := newCrashed(t)
 	sink := &findingSink{tableSink: c.sink}

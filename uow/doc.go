@@ -63,7 +63,8 @@
 // COMMIT has three outcomes. When its answer is lost, the unit asks the server what became of the transaction, and ends it
 // if it hangs, and reports success or failure as if nothing had been lost. After a crash of the server, or where another one has
 // taken over, the id of a transaction tells nothing, and a row has to: an event ([FindSink]), the entry of a message, or the answer
-// under an idempotency key. Without one the error is a [*CommitUnknownError]. Where a synchronous standby is waited for, nothing is a success before it confirmed.
+// under an idempotency key. Without one the error is a [*CommitUnknownError]. Where a synchronous standby is waited for, nothing is a
+// success before it confirmed.
 // [ErrConnectionLost]: nothing was stored.
 // [ErrNoSink]: there are events and nobody takes them. [ErrConflict] and [*ConflictError]: an aggregate was changed by
 // somebody else. [ErrStale]: an aggregate lived through a rollback and must be loaded again.

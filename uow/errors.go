@@ -92,7 +92,7 @@ func (e *CommitUnknownError) Unwrap() error { return e.Err }
 func (e *CommitUnknownError) Is(target error) bool { return target == ErrCommitUnknown }
 
 // swallowedError is the error of a statement that the function kept to itself. Its text may quote what was sent, so it is not
-// given to whoever logs what became of the unit.
+// given to what logs the outcome of the unit.
 type swallowedError struct{ err error }
 
 func (e *swallowedError) Error() string {

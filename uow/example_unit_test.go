@@ -234,7 +234,7 @@ type bell struct{ printer }
 
 func (bell) Committed(_ context.Context, evs []event.Envelope) { fmt.Println("committed:", len(evs)) }
 
-// A sink stores the events in their transaction. After COMMIT it may wake up whoever waits for them.
+// A sink stores the events in their transaction. After COMMIT it may wake up what waits for them.
 func ExampleCommitSink() {
 	db, done := exampleDB(accounts)
 	defer done()

@@ -141,7 +141,7 @@ func (c *faultyConn) ResetSession(ctx context.Context) error {
 
 func (c *faultyConn) Close() error {
 	if c.busy.Load() {
-		return nil // whoever is busy closes it
+		return nil // the statement that is under way closes it
 	}
 	return c.beneath.Close()
 }

@@ -80,7 +80,7 @@ func TestLostConnectionIsRunAgain(t *testing.T) {
 	}
 }
 
-// One that is lost before BEGIN is answered took nothing with it at all.
+// A connection that is lost before BEGIN is answered took nothing with it at all.
 // A process that hangs loses its session when the server has waited long enough. If it wakes up, that is a lost connection.
 func TestSessionThatWasIdleForTooLong(t *testing.T) {
 	s := newService(t, nil)

@@ -179,7 +179,7 @@ func (s *tableSink) Committed(_ context.Context, evs []event.Envelope) {
 	}
 }
 
-// logs keeps what was logged, and tells whoever wants to know at once.
+// logs keeps what was logged, and tells a waiting test at once.
 type logs struct {
 	mu    sync.Mutex
 	texts []string

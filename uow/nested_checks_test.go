@@ -41,7 +41,7 @@ func tracking(text string) func(context.Context, *uow.Unit) error {
 func TestNestedChecks(t *testing.T) {
 	s, units, seen := ruled(t)
 	require.NoError(t, units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-		require.ErrorIs(t, units.Do(ctx, tracking("refuse")), errRefused, "to whoever began it")
+		require.ErrorIs(t, units.Do(ctx, tracking("refuse")), errRefused, "to the code that began it")
 		require.NoError(t, u.Retryable())
 		require.NoError(t, units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 			require.NoError(t, units.Do(ctx, tracking("one")))
@@ -49,7 +49,7 @@ func TestNestedChecks(t *testing.T) {
 			return nil
 		}))
 		require.Equal(t, []string{"refuse", "one"}, *seen)
-		// One that is begun by hand, and a middleware within the other one.
+		// A unit that is begun by hand, and a middleware within the other one.
 		tx, err := units.Begin(ctx)
 		require.NoError(t, err)
 		require.NoError(t, tracking("refuse")(tx.Context(), tx.Unit))

@@ -252,7 +252,7 @@ func TestInnerUnitIsRunOnce(t *testing.T) {
 			inner++
 			return uow.ErrConflict
 		}), uow.ErrConflict)
-		require.ErrorIs(t, u.Retryable(), uow.ErrConflict, "whoever hides it can ask for it")
+		require.ErrorIs(t, u.Retryable(), uow.ErrConflict, "code that hides it can ask for it")
 		return errRefused
 	})
 	require.ErrorIs(t, err, errRefused)

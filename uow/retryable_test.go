@@ -114,7 +114,7 @@ func TestRetryable(t *testing.T) {
 				})
 			}
 		}, ""},
-		"a unit of which another was tried again": {func(ctx context.Context, s *service, _ *uow.Unit) {
+		"a unit after another unit of it was tried again": {func(ctx context.Context, s *service, _ *uow.Unit) {
 			_ = s.units.Do(ctx, victim)
 			_ = s.units.Do(ctx, func(context.Context, *uow.Unit) error { return nil })
 		}, pgsql.CodeDeadlock},

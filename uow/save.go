@@ -27,7 +27,7 @@ import (
 // A hot aggregate, which many change at the same time, is better loaded with FOR UPDATE inside the unit: then they take turns and none
 // of them is in conflict. See the example of a hot aggregate.
 //
-// An aggregate without a version column is inserted or overwritten, whoever changed it. The model's primary key has to
+// An aggregate without a version column is inserted or overwritten, whatever was stored. The model's primary key has to
 // be that of the table.
 //
 // On connections of config.OpenDB the statement is prepared, shares a round trip with BEGIN where it is the first one,

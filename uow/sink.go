@@ -17,7 +17,7 @@ type Sink interface {
 	Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error
 }
 
-// CommitSink is a [Sink] that wants to know of the COMMIT, to wake up whoever waits for the events.
+// CommitSink is a [Sink] that wants to know of the COMMIT, to wake up what waits for the events.
 type CommitSink interface {
 	Sink
 	Committed(ctx context.Context, evs []event.Envelope)

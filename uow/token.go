@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Token names the events that a unit announced, for whoever made a change and wants to read it where events make it
+// Token names the events that a unit announced, for a client that made a change and wants to read it where events make it
 // appear: [WithToken] fills it, inbox.Inbox.Await waits until a consumer has handled what it names. It is text that fits into
 // a header or a cookie, about 60 bytes per event. "" names nothing: there is nothing to wait for.
 //

@@ -130,7 +130,7 @@ func named(at string) string {
 	return strings.TrimPrefix(at, ".")
 }
 
-// roundings names the integers of before of which after has only what a float64 makes of them.
+// roundings names the integers of before that after has only as a float64 would round them.
 func roundings(before, after []byte) (found []string) {
 	old, now, isJSON := parse(before, after)
 	if !isJSON {

@@ -9,14 +9,14 @@ import (
 	"github.com/oncebox/oncebox/event/eventtest"
 )
 
-// CustomerMoved was announced with a field "street", of which testdata/events/customer.moved.v1.json is the proof.
+// CustomerMoved was announced with a field "street", as testdata/events/customer.moved.v1.json proves.
 type CustomerMoved struct {
 	Address string `json:"address"`
 }
 
 func (CustomerMoved) EventType() string { return "customer.moved" }
 
-// A field was renamed, and the version was not raised: whoever reads stored events would find an empty address.
+// A field was renamed, and the version was not raised: a reader of stored events would find an empty address.
 func ExampleGolden() {
 	var t printer // in a test, its *testing.T
 

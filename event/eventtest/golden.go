@@ -19,8 +19,8 @@ const (
 // Golden checks every type of the registry against the files in testdata/events, and reports everything that is wrong with
 // t.Errorf. See the package documentation.
 //
-// A new file holds a sample that has a value in every field. Types of which none can be made, because a field is an interface
-// or takes certain values only, need one among samples.
+// A new file holds a sample that has a value in every field. Where none can be made, because a field is an interface
+// or takes certain values only, samples must have one.
 func Golden(t testing.TB, r *event.Registry, samples ...event.Event) {
 	t.Helper()
 	files, err := readFiles()

@@ -410,7 +410,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	s.passes(as[placed]())
 }
 
-// wrapping is a codec of which the payload is no JSON.
+// wrapping is a codec whose payload is no JSON.
 type wrapping struct{ event.JSON }
 
 func (wrapping) ContentType() string { return "text/wrapped" }

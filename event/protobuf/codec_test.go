@@ -81,7 +81,7 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 
 type plain struct{}
 
-// hidden embeds something of which only the methods are known.
+// hidden embeds something whose methods alone are known.
 type hidden struct{ proto.Message }
 
 func TestWhatIsNoMessage(t *testing.T) {

@@ -7,7 +7,7 @@
 //
 // # Where the keys are
 //
-// Whoever has the table of the keys can read everything, and a backup of it brings erased keys back. So it belongs into
+// With the table of the keys everything can be read, and a backup of it brings erased keys back. So it belongs into
 // another database than the events, with backups that are kept for as long as an erasure may take; its files forget an
 // erased key with the next VACUUM. Where a key management service is at hand, store the secrets encrypted by it.
 //

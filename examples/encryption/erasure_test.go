@@ -196,7 +196,7 @@ func TestAfterTheErasureOfATenantNoneOfItsRowsCanBeRead(t *testing.T) {
 	require.NoError(t, s.announce("globex", "afterwards"))
 }
 
-// Whoever is behind an erased event goes on: consumers settle it unread, and so does a replay of history.
+// What is behind an erased event goes on: consumers settle it unread, and so does a replay of history.
 func TestErasedEventsBlockNobody(t *testing.T) {
 	s := newService(t)
 	for _, tenant := range []string{"acme", "globex"} {

@@ -192,7 +192,7 @@ func TestRetryGetsTheSameBytes(t *testing.T) {
 	require.Equal(t, orderBody(id, "cancelled", 1100, 3), s.do(http.MethodGet, "/orders/"+id, "").body)
 }
 
-// Whoever is refused finds out why.
+// A refused client finds out why.
 func TestProblemsAreExplained(t *testing.T) {
 	t.Parallel()
 	s := openShop(t)

@@ -217,7 +217,7 @@ func breakages() map[string]breakage {
 			})
 		}},
 		"another content in flight": {"the status of the refusal", requests(func(r *http.Request) { r.URL.RawQuery = "" })},
-		// Whoever was met in flight is so for ever: the service may have answered before it notices that the client has gone.
+		// A key that was met in flight is so for ever: the service may have answered before it notices that the client has gone.
 		"a client that goes away": {"never came true", locks(status(http.StatusConflict))},
 		"answers that stay the same are kept": {"404 was executed again", requests(func(r *http.Request) {
 			if strings.Contains(r.URL.Path, "00000000") {

@@ -74,7 +74,7 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	return nil
 }
 
-// kill ends the process of a place with SIGKILL and returns it. One that had ended by itself is an error.
+// kill ends the process of a place with SIGKILL and returns it. A process that had ended by itself is an error.
 func (f *fleet) kill(name string) (*process, error) {
 	p := f.at(name)
 	select {

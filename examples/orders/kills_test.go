@@ -177,7 +177,7 @@ func (k *kills) projector(ctx context.Context, round, plans int, held holds) err
 	if err != nil {
 		return err
 	}
-	// It is dead: it can neither hand lanes back nor claim others. Whoever has one of these next waited for its lease.
+	// It is dead: it can neither hand lanes back nor claim others. The next owner of such a lane waited for its lease.
 	orphans, err := k.lanes(ctx, dead)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func newLeash() (*leash, error) {
 	return &leash{cmd: cmd, end: write}, nil
 }
 
-// began and ended tell the leash of a process. One that is told of too late is ended by the test all the same, unless
+// began and ended tell the leash of a process. A process that is told of too late is ended by the test all the same, unless
 // the test is killed at that very moment.
 func (l *leash) began(pid int) { fmt.Fprintln(l.end, "began", pid) }
 func (l *leash) ended(pid int) { fmt.Fprintln(l.end, "ended", pid) }

@@ -18,7 +18,7 @@ var impatient = map[string]string{
 	"ONCEBOX_PULSAR_OPERATION_TIMEOUT": "100ms", "ONCEBOX_PULSAR_CLOSE_TIMEOUT": "100ms",
 }
 
-// Whoever starts the service and did something wrong is told what to do.
+// A service that is started wrongly says what to do.
 func TestStartUpErrors(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

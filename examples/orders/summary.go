@@ -27,7 +27,7 @@ type Summary struct {
 	TotalCents      int64  `json:"total_cents"` // placed + added, minus cancelled orders
 }
 
-// findSummary returns the summary of a customer of the context's tenant. A customer of whom nothing was heard yet has
+// findSummary returns the summary of a customer of the context's tenant. A customer without any event yet has
 // an empty one.
 func findSummary(ctx context.Context, db bun.IDB, customerID string) (Summary, error) {
 	s := Summary{TenantID: event.TenantFrom(ctx), CustomerID: customerID}

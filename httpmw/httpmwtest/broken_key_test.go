@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 )
 
-// only is a proxy that refuses the keys of which this is not true.
+// only is a proxy that refuses the keys for which this is not true.
 func only(good func(key string) bool) fault {
 	return fault{front: func(_ *service, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,7 @@ const (
 	unchanged = "identity"
 )
 
-// testCompressed: a client that takes gzip and one that does not get one text, whoever of them came first.
+// testCompressed: a client that takes gzip and a client that does not get one text, whichever came first.
 func testCompressed(s *session) {
 	before := s.effects()
 	for _, order := range [][]string{{gzipped, unchanged, gzipped}, {unchanged, gzipped}} {

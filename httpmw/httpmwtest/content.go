@@ -79,7 +79,7 @@ func testVersion(s *session) {
 	s.committed(2, before, "two versions, each with its key")
 }
 
-// testPrecondition: whoever adds what was asked for is executed, and has made it a part of the request.
+// testPrecondition: a client that adds what was asked for is executed, and has made it a part of the request.
 func testPrecondition(s *session) {
 	key, before := newKey(), s.effects()
 	s.answered(http.StatusPreconditionRequired, *s.target.Conditional, key)

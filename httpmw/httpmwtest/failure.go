@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testMaxBody sends white space behind the body, which means nothing: whoever would read it would execute it.
+// testMaxBody sends white space behind the body, which means nothing: a service that read it would execute it.
 func testMaxBody(s *session) {
 	before := s.effects()
 	sized := func(n int) Request {

@@ -358,7 +358,7 @@ func (s *service) exec(statement string) {
 	}
 }
 
-// resolve says that all steps of which nobody knows were done.
+// resolve says that all steps with an unknown outcome were done.
 func (s *service) resolve() error {
 	store := idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema})
 	unknown, err := store.Unknown(context.Background(), s.db.DB, "", 100)

@@ -125,7 +125,7 @@ type Target struct {
 	Resolve func() error `json:"-"`
 	// Recovers is as Unknown, on a route that finds out by itself that it was done.
 	Recovers *Request `json:"recovers"`
-	// Excludes is a request of which ExcludedBody differs only in what its route does not compare.
+	// Excludes is a request. ExcludedBody differs from its body only in what its route does not compare.
 	Excludes     *Request `json:"excludes"`
 	ExcludedBody string   `json:"excluded_body"`
 	// Versioned is a request that OtherVersion, headers, makes one for another version of the interface.
@@ -149,7 +149,7 @@ type Target struct {
 
 // ReadTarget reads the description of a service, in JSON.
 func ReadTarget(file string) (Target, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // whoever runs the test says which
+	text, err := os.ReadFile(file) //nolint:gosec // the runner of the test says which
 	if err != nil {
 		return Target{}, fmt.Errorf("httpmwtest: read the target: %w", err)
 	}

@@ -18,7 +18,7 @@ const (
 	adminPatience = time.Minute
 	// removals is how often a namespace is emptied before its removal is given up: a client that is left can make a topic again.
 	removals = 5
-	// removalHint is what whoever runs the broker can do.
+	// removalHint is what the broker's operator can do.
 	removalHint = "forceDeleteNamespaceAllowed=true in broker.conf, or the rights of an admin of the tenant, would allow it"
 )
 

@@ -93,7 +93,7 @@ func install(ctx context.Context, w *workshop, opts Options, what string, packag
 		return missing
 	}
 	opts.sayf("Pulsar: %s is missing, installing %s with apt-get", what, strings.Join(packages, " or "))
-	// One that is run by another process at the moment is waited for.
+	// An installation that another process runs at the moment is waited for.
 	aptGet := func(args ...string) error {
 		return w.run(ctx, opts, "apt-get", append([]string{"-q", "-y", "-o", "DPkg::Lock::Timeout=120"}, args...)...)
 	}

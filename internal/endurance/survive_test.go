@@ -33,7 +33,7 @@ func TestConsumersAreKilledAndScaled(t *testing.T) {
 	f.finish("kill")
 }
 
-// Consumers are frozen for longer than every lease, and the broker is killed: one that misses those who are silent for 10 to
+// Consumers are frozen for longer than every lease, and the broker is killed: a broker that misses those that are silent for 10 to
 // 15 seconds, of the test's own.
 func TestConsumersAreFrozenAndTheirBrokerIsKilled(t *testing.T) {
 	server, err := devenv.Pulsar(t.Context(), &devenv.Options{
@@ -164,7 +164,7 @@ func (f *fleet) finish(what string) {
 	}
 }
 
-// explain tells the story of a key with which something went wrong: what came to whom, and what had effects.
+// explain tells the story of a key with which something went wrong: what came to which process, and what had effects.
 func (f *fleet) explain(key string) {
 	f.t.Helper()
 	if key == "" {

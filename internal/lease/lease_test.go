@@ -153,7 +153,7 @@ func TestWorkThatHasEndedDoesNotWaitForARenewal(t *testing.T) {
 	})
 }
 
-// Whoever gives up a statement closes its connection, so one that is answered soon is not given up.
+// To give up a statement is to close its connection, so a statement that is answered soon is not given up.
 func TestRenewalUnderWayIsNotBrokenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken error

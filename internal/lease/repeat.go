@@ -7,8 +7,8 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
-// Grace is how long a renewal may take still when the work has ended. One that hangs, or waits for a connection, must not hold the
-// outcome of the work back; one that is given up costs its connection.
+// Grace is how long a renewal may take still when the work has ended. A renewal that hangs, or waits for a connection, must not hold
+// the outcome of the work back; a renewal that is given up costs its connection.
 const Grace = 100 * time.Millisecond
 
 // Repeat calls renew a third of ttl after each renewal that succeeded, the one at since being the first, and a tenth of ttl after each

@@ -43,7 +43,7 @@ type laterKey struct{}
 
 // BeginLater returns a context for BeginTx whose BEGIN leaves together with the first statement. That saves a round trip
 // if the first statement is a [Runner]'s Exec, or sent by [Pipeline], the connection is one of a [Connector], and the options
-// are the defaults or READ COMMITTED; otherwise it has no effect. Whoever uses it must reach the connection through
+// are the defaults or READ COMMITTED; otherwise it has no effect. Code that uses it must reach the connection through
 // [database/sql] and [Pipeline] only.
 func BeginLater(ctx context.Context) context.Context {
 	return context.WithValue(ctx, laterKey{}, true)

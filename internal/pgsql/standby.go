@@ -43,7 +43,7 @@ func onTrouble(conn bun.Conn, fn func(*pgx.Conn, *Trouble)) {
 	})
 }
 
-// AwaitStandbyOn is [AwaitStandby] on a connection of the pool, for what is found to be written already: whoever wrote it may have seen
+// AwaitStandbyOn is [AwaitStandby] on a connection of the pool, for what is found to be written already: its writer may have seen
 // the wait end.
 func AwaitStandbyOn(ctx context.Context, pool *bun.DB) error {
 	conn, err := pool.Conn(ctx)

@@ -18,7 +18,7 @@ type subscription struct {
 	kind      messaging.SubscriptionType
 	source    string // the service that it belongs to, as far as one has said so
 	slots     []*slot
-	receivers []*receiver // by name: the same ones share the slots in the same way whoever came first
+	receivers []*receiver // by name: the same ones share the slots in the same way, in whatever order they came
 	settled   int64       // how many messages, by now
 }
 

@@ -12,7 +12,7 @@ import (
 type topic struct {
 	broker        *Broker
 	name          string
-	log           []*entry // the ones that are still kept, oldest first
+	log           []*entry // those that are still kept, oldest first
 	next          uint64   // position of the next message
 	subscriptions map[string]*subscription
 	warned        bool

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// whenRefused changes the answer to a call of which something was refused.
+// whenRefused changes the answer to a call if something of it was refused.
 func whenRefused(change func(ctx context.Context, a *adapter, msgs []event.Envelope, failed map[int]error) error) fault {
 	return fault{publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
 		err := a.memory.Publish(ctx, msgs)
@@ -106,7 +106,7 @@ func stopsAtFirst() fault {
 	}}
 }
 
-// staysBlocked takes nothing more of a key of which something was refused once.
+// staysBlocked takes nothing more of a key once something of it was refused.
 func staysBlocked() fault {
 	return fault{publish: func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
 		for _, e := range msgs {

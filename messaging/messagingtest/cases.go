@@ -17,7 +17,7 @@ func (c testCase) name() string {
 	return c.promise
 }
 
-// cases are the ones that hold for the adapter.
+// cases are those that hold for the adapter.
 func (h Harness) cases() []testCase {
 	cases := []testCase{
 		{promise: "envelope survives", run: testEnvelope},

@@ -60,7 +60,7 @@ func testUnsettled(s *session) {
 	s.receiveThese(s.subscribe("durable", "one"), append(earlier, more), later)
 }
 
-// testTakeover has two consumers, one of which goes away with all that it received.
+// testTakeover has two consumers. One goes away with all that it received.
 func testTakeover(s *session) {
 	t := s.t
 	first, second := s.subscribe("shared", "a"), s.subscribe("shared", "b")

@@ -39,7 +39,7 @@ func TestAcknowledgementsAreLost(t *testing.T) {
 	require.Greater(t, e.deliveries.Load(), before, "they came again")
 }
 
-// A batch of which some messages are acknowledged comes again as a whole. All of it can be settled then.
+// A batch with some messages acknowledged comes again as a whole. All of it can be settled then.
 func TestPartlyAcknowledgedBatchComesAgain(t *testing.T) {
 	t.Parallel()
 	s := messaging.Subscription{Topic: "order", Name: "s"}

@@ -59,7 +59,7 @@ func TestCloseWaitsForPublish(t *testing.T) {
 	require.ErrorIs(t, b.Publish(t.Context(), msgs), messaging.ErrBrokerDown)
 }
 
-// One that does not end is told to.
+// A broker that does not end is told to.
 func TestCloseEndsPublish(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -24,7 +24,7 @@ type Config struct {
 	// Required.
 	URL string `env:"URL"`
 	// AdminURL is where its admin API is. It is used to make topics and subscriptions, and to look at them; without it
-	// both are made by using them, and topics get no partitions. One that gives no answer for AdminTimeout counts as
+	// both are made by using them, and topics get no partitions. An API that gives no answer for AdminTimeout counts as
 	// missing for a minute, and nothing that is published waits for it. Default: the first host of URL, http and port
 	// 8080, for pulsar+ssl https and port 8443. User and password of the URL are sent (Basic) unless there is a token.
 	AdminURL string `env:"ADMIN_URL"`
@@ -39,7 +39,7 @@ type Config struct {
 	// restart, so that few keys move. Default: the name of the host.
 	Name string `env:"NAME"`
 
-	// Topics are made at the start, with Partitions. One that exists is used as it is. Declare whatever the program
+	// Topics are made at the start, with Partitions. A topic that exists is used as it is. Declare whatever the program
 	// publishes: a topic that is made by publishing has one partition and no subscription.
 	Topics []string `env:"TOPICS"`
 	// Partitions of the topics that are made: at most so many consumers of a [messaging.Failover] subscription work at
@@ -48,7 +48,7 @@ type Config struct {
 	// Subscriptions are made at the start, with their topics. They keep messages from then on.
 	Subscriptions []messaging.Subscription
 	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared]
-	// consumers need it of everybody who publishes to their topic. It is on by itself for topics of which the program
+	// consumers need it of all programs that publish to their topic. It is on by itself for topics for which the program
 	// knows such a subscription: declared or subscribed here, or found at the broker, declared by any program of ours or with a
 	// consumer, when it begins to publish and every AudienceInterval. Default: false.
 	DisableBatching bool `env:"DISABLE_BATCHING"`
@@ -61,7 +61,7 @@ type Config struct {
 	// to get the messages still have their subscriptions. -1: only before the first message. Default: 1m.
 	AudienceInterval time.Duration `env:"AUDIENCE_INTERVAL"`
 	// MaxMessageBytes is the broker's maxMessageSize. A message that may exceed it with its properties is refused for
-	// good. One that comes in chunks and is not larger is a dead letter: it may be the last chunk alone. Where the broker's is
+	// good. A message that comes in chunks and is not larger is a dead letter: it may be the last chunk alone. Where the broker's is
 	// below 256 KiB it has to be given here: messages share batches of up to half of this, 128 KiB at most, and behind a batch that only
 	// the broker finds too large the order of a key may break. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`

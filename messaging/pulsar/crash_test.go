@@ -101,7 +101,7 @@ func TestBrokerIsKilled(t *testing.T) {
 	for out.down["unknown"] == 0 || out.down["broker_down"] == 0 {
 		require.NoError(t, out.round(ctx))
 	}
-	// Whoever starts now waits for the broker.
+	// A process that starts now waits for the broker.
 	connected := make(chan error, 1)
 	go func() {
 		patient := *cfg

@@ -128,7 +128,7 @@ func (b *Broker) heed(s messaging.Subscription) {
 	}
 }
 
-// answered calls fn until the broker says yes or no: one that has just started fails now and then.
+// answered calls fn until the broker says yes or no: a broker that has just started fails now and then.
 func answered(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()

@@ -53,6 +53,6 @@
 //
 //   - oncebox.broker.published: messages by topic and outcome (ok, permanent, topic, broker_down, unknown, behind)
 //   - oncebox.broker.publish.duration: seconds per call of Publish, by outcome (ok, failed)
-//   - oncebox.broker.unwatched_topics: topics published to of which a declared subscription is gone, or that
+//   - oncebox.broker.unwatched_topics: topics published to whose declared subscription is gone, or that
 //     have neither a subscription nor retention
 package pulsar

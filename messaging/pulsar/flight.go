@@ -42,7 +42,7 @@ type flight struct {
 
 	mu     sync.Mutex
 	errs   []error         // by position in indexes
-	stuck  map[string]bool // keys of which a message was refused
+	stuck  map[string]bool // keys with a message that was refused
 	flying int
 	idle   chan struct{} // a token: nothing is flying
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // link is a way to the broker that can be cut. It is one client's: cutting it disturbs no other test. A standalone Pulsar
-// sends its clients to no other address than the one they know; one that does leads them around the link, and the cases
+// sends its clients to no other address than the one they know; a broker that does leads them around the link, and the cases
 // with cuts fail.
 type link struct {
 	url    string

@@ -50,7 +50,7 @@ func TestSubscriptionOfAnotherService(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// One that was made before there were marks gets the mark of the first service, on all partitions, and keeps its properties.
+// A subscription that was made before there were marks gets the mark of the first service, on all partitions, and keeps its properties.
 func TestSubscriptionWithoutAMark(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -47,7 +47,7 @@ func (p *presence) fail() bool {
 	return first
 }
 
-// hasAdmin tells whether there is an admin API. A broker that was just started may need a moment. One that was not
+// hasAdmin tells whether there is an admin API. A broker that was just started may need a moment. A broker that was not
 // there is asked again after adminRest.
 func (b *Broker) hasAdmin(ctx context.Context) bool {
 	reached, resting := b.presence.know()

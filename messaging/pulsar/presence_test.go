@@ -30,7 +30,7 @@ func newHole(t *testing.T, n *pulsartest.Namespace) *hole {
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.requests.Add(1)
 		if h.shut.Load() {
-			<-r.Context().Done() // whoever asked gave up
+			<-r.Context().Done() // the asking side gave up
 			return
 		}
 		http.Redirect(w, r, n.AdminURL+r.URL.RequestURI(), http.StatusTemporaryRedirect)

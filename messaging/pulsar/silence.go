@@ -21,7 +21,7 @@ const (
 // consumer did not settle then lies there until somebody publishes the next message to the partition (seen with 4.0.8 in
 // 1 of 24 moves under load). A receiver asks for it some seconds after the broker's word, see askLater. What else may get
 // lost it asks for when it hears nothing at all: the broker is to deliver again what is not acknowledged, for the
-// partitions of which it has nothing in hand itself. That starts the reading. Where there is nothing to read it costs one
+// partitions from which the receiver has nothing in hand. That starts the reading. Where there is nothing to read it costs one
 // small command, and a broker ignores it from a consumer to which the partition does not belong.
 type silence struct {
 	since  time.Time     // the last message, or the last time it asked

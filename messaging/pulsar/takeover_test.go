@@ -32,7 +32,7 @@ func (e *effects) publishOn(keys, from, to int) (published <-chan error) {
 	return done
 }
 
-// Consumers of a Failover subscription join and are killed, again and again. Whoever was killed does not know: its handlers
+// Consumers of a Failover subscription join and are killed, again and again. A killed consumer does not know it: its handlers
 // go on beside those of its successor, with the same messages: each has some in hand when it is killed.
 func TestConsumersAreAddedAndKilled(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ type mortal struct {
 }
 
 // The three consumers of a Key_Shared subscription are restarted one after the other, twice. No message is received for the
-// first time before an earlier one of its key was, whoever receives it.
+// first time before an earlier one of its key was, whichever consumer receives it.
 func TestRollingRestartOfKeyShared(t *testing.T) {
 	t.Parallel()
 	n := pulsartest.Open(t)

@@ -35,7 +35,7 @@ func newTelemetry(c *Config) *telemetry {
 		tracer:    otelx.Tracer(c.TracerProvider, "messaging/pulsar"),
 		published: otelx.Counter(meter, "oncebox.broker.published", "Messages handed to the broker, by outcome"),
 		unwatchedTopics: otelx.Counter(meter, "oncebox.broker.unwatched_topics",
-			"Topics published to of which a declared subscription is gone, or that have neither a subscription nor retention"),
+			"Topics published to whose declared subscription is gone, or that have neither a subscription nor retention"),
 		duration: duration,
 	}
 }

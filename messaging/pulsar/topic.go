@@ -76,7 +76,7 @@ func (t *topic) obtain(ctx context.Context) (*producer, error) {
 	}
 }
 
-// add makes a producer. The client cannot be told to stop trying; one that comes too late for this call serves the next.
+// add makes a producer. The client cannot be told to stop trying; a producer that comes too late for this call serves the next.
 func (t *topic) add(ctx context.Context) (*producer, error) {
 	made := make(chan *producer)
 	failed := make(chan error, 1)
@@ -136,8 +136,8 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 	}
 }
 
-// batchBytes is how many bytes of payload share a batch. With properties, of which a message may have half of the limit at
-// most, such a batch is no larger than one message may be. The client counts the payload only when it looks whether a message
+// batchBytes is how many bytes of payload share a batch. The properties of a message may have half of the limit at most. With
+// them such a batch is no larger than one message may be. The client counts the payload only when it looks whether a message
 // still fits, so one that is larger than this has a batch of its own.
 func batchBytes(limit int) int { return min(128<<10, limit/2) }
 

@@ -18,7 +18,7 @@ const (
 )
 
 // propEarly marks a message that arrived before its turn. The mark does not leave this process, and its value is a secret of the
-// receiver: whoever could send it would have the message held off for ever.
+// receiver: a producer that could send it would have the message held off for ever.
 const propEarly = "oncebox-early"
 
 // turn keeps the order when a Failover subscription moves a partition to this receiver.
@@ -34,7 +34,7 @@ const propEarly = "oncebox-early"
 //
 // Without early messages nothing waits: the word comes before the first message anyway.
 //
-// Three cases remain, of which the broker says nothing: the early reading ends in the moment in which the broker goes back,
+// Three cases remain about which the broker says nothing: the early reading ends in the moment in which the broker goes back,
 // which it then forgets; a partition moves away and back within the second; a consumer lost its connection, and with it
 // what waited in its client, and is back before the one between got any further.
 type turn struct {
@@ -107,7 +107,7 @@ func (r *receiver) arrived(m pulsarclient.ConsumerMessage) {
 func (r *receiver) isEarly(m pulsarclient.Message) bool { return m.Properties()[propEarly] == r.early }
 
 // askLater has the broker go back if nothing but early messages came until then: again and again if there were some, once
-// if there was none, for there may be nothing to come. Whoever is not active asks in vain.
+// if there was none, for there may be nothing to come. A consumer that is not active asks in vain.
 func (r *receiver) askLater(t *turn, c pulsarclient.Consumer, partition int32, patience time.Duration) {
 	var timer *time.Timer
 	timer = time.AfterFunc(patience, func() {

@@ -41,7 +41,7 @@ func TestPartitionMovesDuringAWrite(t *testing.T) {
 }
 
 // movesDuringAWrite has a partition move once, and returns the numbers of the messages that its new consumer got, up to the first
-// one that is not in order.
+// that is not in order.
 func movesDuringAWrite(t *testing.T, returns bool) (got []int64, ordered bool) {
 	t.Helper()
 	const small, large, queue = 10, 30, 1000

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// keptPayload is how much of the payload of an unreadable message is kept for whoever looks at its dead letter, in bytes.
+	// keptPayload is how much of the payload of an unreadable message is kept for the reader of its dead letter, in bytes.
 	keptPayload = 64 << 10
 	// keptProperties is how much of its properties, and keptProperty how much one of them may take.
 	keptProperties = 64 << 10
 	keptProperty   = 4 << 10
 )
 
-// envelope is that of a message as it was received. One that is not what was sent has only parts of it, and says why: see
+// envelope is that of a message as it was received. A message that is not what was sent has only parts of it, and says why: see
 // [messaging.UnreadableKey].
 func (r *receiver) envelope(m pulsarclient.Message) event.Envelope {
 	reason := r.unreadable(m)
