@@ -81,7 +81,7 @@ DELETE FROM {schema}.inbox_audit WHERE ctid = ANY (ARRAY(
 )
 
 // Audit lists what was done by hand or by the retention, newest first. A page has at most limit entries (0: 100) and begins
-// before the last one of the page before (nil: with the newest), of which only the ID counts. Entries are kept for
+// before the last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for
 // [Config.AuditRetention].
 func (i *Inbox) Audit(ctx context.Context, filter AuditFilter, before *AuditEntry, limit int) ([]AuditEntry, error) {
 	w := &pgsql.Where{}

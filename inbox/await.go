@@ -25,7 +25,7 @@ LEFT JOIN {schema}.inbox i ON i.message_key = u.key AND i.consumer = c.consumer 
 LEFT JOIN {schema}.inbox_parked p ON p.message_key = u.key AND p.consumer = c.consumer AND p.tenant_id = u.tenant AND p.source = u.source
 LEFT JOIN {schema}.inbox_dead d ON d.message_key = u.key AND d.consumer = c.consumer AND d.tenant_id = u.tenant AND d.source = u.source`
 
-// Await waits until the consumer has handled what the unit of work announced that t is from: whoever made a change then
+// Await waits until the consumer has handled what the unit of work announced that t is from: the caller that made a change then
 // finds it in that consumer's projection. Give the topics that the consumer reads if the unit announced events on others as
 // well; without any it waits for all.
 //

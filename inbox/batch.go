@@ -222,7 +222,7 @@ func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *enter
 // outcomes are the failures of a batch.
 type outcomes struct {
 	failed map[int]error   // by place of the message in the batch
-	stuck  map[string]bool // keys of which a message failed
+	stuck  map[string]bool // keys with a message that failed
 }
 
 func (o *outcomes) err() error {

@@ -140,7 +140,7 @@ func TestBatchesDoNotLockEachOtherOut(t *testing.T) {
 			for n := range 20 {
 				batches[0], batches[1] = append(batches[0], message(n)), append(batches[1], message(19-n))
 			}
-			batches[0], batches[1] = append(batches[0], message(21)), append(batches[1], message(22)) // fresh, whoever is first
+			batches[0], batches[1] = append(batches[0], message(21)), append(batches[1], message(22)) // fresh, whichever is first
 			errs := make(chan error, len(batches))
 			var calls atomic.Int64
 			third := w.settledBox().Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {

@@ -108,7 +108,7 @@ func cleanText(text string) string {
 }
 
 // Dead lists the dead letters that the filter selects, oldest first, without their payloads. A page has at most limit of
-// them (0: 100) and begins after the last one of the page before (nil: from the start), of which only DiedAt and Key count.
+// them (0: 100) and begins after the last one of the page before (nil: from the start). Only its DiedAt and Key count.
 func (i *Inbox) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) ([]DeadLetter, error) {
 	if err := filter.Validate(); err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ WITH d AS (
 			AND (o.message_key, o.consumer, o.tenant_id, o.source) NOT IN (SELECT message_key, consumer, tenant_id, source FROM d))`
 
 	// replayDead parks dead letters where they stood. The entries are for those that have expired since: a copy that comes now
-	// must not be handled beside them. One that holds no key, and has an entry that is younger than its death, was handled since.
+	// must not be handled beside them. A dead letter that holds no key, and has an entry that is younger than its death, was handled since.
 	// A key that does not flow for another reason, or is being worked on, is left alone.
 	replayDead = takeDead + noteDead + `,
 entered AS (

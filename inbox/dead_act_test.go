@@ -512,7 +512,7 @@ func TestReplayOfWhatCameAgainAndWasNotHandled(t *testing.T) {
 			require.NoError(t, failing.Handle(t.Context(), m))
 			want := w.parked()
 			require.Len(t, w.dead(), 1)
-			require.Len(t, w.keys(), len(want), "a key of which nothing waits flows")
+			require.Len(t, w.keys(), len(want), "a key without anything that waits flows")
 			box.Wrap("billing", messaging.HandlerFunc(w.effect))
 			require.NoError(t, w.operator().Replay(t.Context(), key, ann))
 			runParked(t, box)

@@ -46,7 +46,7 @@ func (f DeadFilter) where() *pgsql.Where {
 		}
 	}
 	if f.Error != "" {
-		// The stored texts were cleaned, so whoever pastes an error finds it only if that is cleaned as well.
+		// The stored texts were cleaned, so an error that is pasted is found only if that is cleaned as well.
 		w.Add("strpos(d.error_message, %s::text) > 0", cleanText(f.Error))
 	}
 	if !f.DiedFrom.IsZero() {

@@ -25,7 +25,7 @@ type news struct {
 
 func (news) EventType() string { return "news" }
 
-// knownV2 is the second version of a type of which the first release knows the first.
+// knownV2 is the second version of a type. The first release knows the first version.
 type knownV2 struct {
 	N    int    `json:"n"`
 	Unit string `json:"unit"`

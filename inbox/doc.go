@@ -45,10 +45,10 @@
 // effect nor entry; whatever interrupts it afterwards brings a copy that finds the entry. What a handler does outside of
 // its unit happens at least once.
 //
-// In order per key: whoever handles, parks or releases a message takes an advisory lock of (consumer, tenant, key) first, for
+// In order per key: a process that handles, parks or releases a message takes an advisory lock of (consumer, tenant, key) first, for
 // the length of the transaction. For a parked message, whose row is locked while it is handled, that is when its handler has ended. So two
 // processes that were given the same key, as brokers do at a takeover, handle it one after the other, a message waits for the one
-// before it to be visible, and none is parked behind one that has just been released.
+// before it to be visible, and none is parked behind a message that has just been released.
 // The lock says that only one runs, not which one: the order is that in which the subscription brings the messages, and that of
 // the table once one is parked. A broker that brings a later message first, or a Shared subscription, has it handled first.
 //

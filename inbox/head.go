@@ -112,7 +112,7 @@ var errOthers = errors.New("inbox: another process has the key by now")
 
 // runHead has the first message of a key handled, once.
 //
-// The message is handled once because its row is locked meanwhile, and its removal commits with the work of the handler, whoever owns the
+// The message is handled once because its row is locked meanwhile, and its removal commits with the work of the handler, whichever process owns the
 // key. A process that was suspended until its ownership ended finds the row locked or gone, or reads that it owns nothing.
 //
 // The lock of the key is taken when the handler has ended, and not before: until then messages can be stored behind this one, so a handler

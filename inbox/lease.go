@@ -86,7 +86,7 @@ func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, 
 	if err != nil {
 		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.key, id.consumer, explain(err))
 	}
-	// Whoever has it may be done long before it ends. One that has ended just now is asked for again soon, and not at once.
+	// Its owner may be done long before it ends. A lease that has ended just now is asked for again soon, and not at once.
 	a.rest = min(max(seconds(rest), minRest), w.cfg.PollInterval)
 	return l, a, nil
 }

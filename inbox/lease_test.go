@@ -213,7 +213,7 @@ func (w *world) awaitRenewal() {
 	}, "the lease is renewed")
 }
 
-// takeOver has h handle a message of which another process has the lease. It ends the lease again if that renews it meanwhile.
+// takeOver has h handle a message whose lease another process has. It ends the lease again if that process renews it meanwhile.
 func (w *world) takeOver(h messaging.Handler, m *messaging.Message) {
 	w.t.Helper()
 	await.True(w.t, func() bool {
@@ -273,7 +273,7 @@ func TestLateProcessIsRefused(t *testing.T) {
 					}))
 				err := late.Handle(t.Context(), m)
 				if finished && ending == nil {
-					require.NoError(t, err, "it is settled, whoever did it")
+					require.NoError(t, err, "it is settled, here or elsewhere")
 				} else {
 					require.ErrorIs(t, err, inbox.ErrLeaseLost)
 				}
@@ -311,7 +311,7 @@ func TestHandlerIsCancelledWhenItsLeaseIsLost(t *testing.T) {
 	require.Equal(t, []string{"m"}, w.effects())
 }
 
-// Whoever cannot reach the database cannot know that he has the lease.
+// A process that cannot reach the database cannot know that it has the lease.
 func TestHandlerIsCancelledWhenItsLeaseCannotBeRenewed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

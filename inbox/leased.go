@@ -14,8 +14,8 @@ var errWithin = errors.New("inbox: a handler of WrapLeased runs without a transa
 
 // WrapLeased is [Inbox.Wrap] for handlers that call outside: mail, payment, somebody's API. next runs without a transaction,
 // so none stays open meanwhile. Instead this process holds a lease of the message's key, which it renews; other messages of
-// the key wait, in every process. A process that dies leaves the lease, and [Config.LeaseTTL] later another one takes the
-// message over. One that was only slow has its context cancelled with the cause [ErrLeaseLost].
+// the key wait, in every process. A process that dies leaves the lease, and [Config.LeaseTTL] later another process takes the
+// message over. A handler that was only slow has its context cancelled with the cause [ErrLeaseLost].
 //
 // What next does runs at least once. [Step] makes parts of it skipped when it runs again, [StepInUnit] those that are local;
 // both refuse to write for a process that has lost its lease. [Key] is what to tell the other side.

@@ -69,7 +69,7 @@ func (l letter) refusal(cause, refused error) error {
 	return fmt.Errorf("%s (stored without what PostgreSQL refuses: %s)", ascii(cause.Error()), ascii(refused.Error()))
 }
 
-// storeFirst stores the first form of a dead letter that PostgreSQL takes, with store: one that it refuses for what is in it is
+// storeFirst stores the first form of a dead letter that PostgreSQL takes, with store: a form that it refuses for what is in it is
 // followed by one with less. If it refuses all forms, the error is marked by [messaging.LeaveAtBroker].
 func storeFirst(l letter, cause error, store func(form letter, reason error) error) error {
 	var refused error

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// held is an inbox of which another process hangs while it handles a message, for as long as the test needs.
+// held is an inbox while another process hangs in a handler, for as long as the test needs.
 func (w *world) held(m *messaging.Message) (box *inbox.Inbox, letGo func()) {
 	w.t.Helper()
 	entered, end := make(chan struct{}), make(chan struct{})

@@ -82,7 +82,7 @@ FROM (
 	WHERE %s ORDER BY k.consumer, k.key_lock, p.seq LIMIT %s) l`
 
 // Parked lists the parked messages that the filter selects, those of a key together and in their order. A page has at most
-// limit of them (0: 100) and begins after the last one of the page before (nil: from the start), of which only the consumer,
+// limit of them (0: 100) and begins after the last one of the page before (nil: from the start). Only its consumer,
 // KeyLock and Seq count.
 func (i *Inbox) Parked(ctx context.Context, filter ParkedFilter, after *Parked, limit int) ([]Parked, error) {
 	if err := filter.Validate(); err != nil {

@@ -28,7 +28,7 @@ FROM {schema}.inbox_enter_projection($1::text, $2::bigint, $3::boolean, $4::uuid
 
 	enterGate = `SELECT FROM {schema}.inbox_gate($1::text, $2::bigint)`
 
-	// storeAside keeps a live message, unless it was replayed already. Whoever replays it in this moment does not look here:
+	// storeAside keeps a live message, unless it was replayed already. A rebuild that replays it in this moment does not look here:
 	// what was replayed is dropped when all was.
 	storeAside = `
 INSERT INTO {schema}.inbox_parked (` + messageColumns + `, key_lock, attempts, error_message)

@@ -52,7 +52,7 @@ UPDATE {schema}.inbox_projection SET generation = generation + 1, state = 'REBUI
 	lease_until = clock_timestamp() + $3::interval, started_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE name = $1::text AND owner = $2::uuid AND generation = $4::bigint RETURNING generation`
 
-	// lockWaiting takes the locks of the keys of which drain would take messages next, because operators may be at work on them.
+	// lockWaiting takes the locks of the keys whose messages drain would take next, because operators may be at work on them.
 	lockWaiting = `
 SELECT FROM (SELECT DISTINCT key_lock FROM (` + firstWaiting + `) w ORDER BY key_lock) k,
 	pg_advisory_xact_lock(hashint8extended(k.key_lock, '{schema}.inbox'::regclass::oid::bigint))`

@@ -75,7 +75,7 @@ DELETE FROM {schema}.inbox_step WHERE ctid = ANY (ARRAY(
 		AND NOT EXISTS (SELECT FROM {schema}.inbox_parked p
 			WHERE (p.message_key, p.consumer, p.tenant_id, p.source) = (s.message_key, s.consumer, s.tenant_id, s.source))
 	LIMIT $2::integer))`
-	// The leases of processes that died, on keys of which nothing came any more.
+	// The leases of processes that died, on keys without any later message.
 	deleteLeases = `
 DELETE FROM {schema}.inbox_lease WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM {schema}.inbox_lease WHERE lease_until < (SELECT clock_timestamp()) - $1::interval LIMIT $2::integer))`
@@ -149,7 +149,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 			return err
 		})
 		if inUse(err) {
-			break // and so it is for the others; handlers wait behind whoever asks
+			break // and so it is for the others; handlers wait behind the process that asks
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("inbox: drop the partition of %s: %w", day, pgsql.Explain(err)))
@@ -200,7 +200,7 @@ func (i *Inbox) deleteExpired(ctx context.Context) error {
 }
 
 // patiently calls fn again while the tables are in use. The functions of the database wait for a lock for 50 ms only,
-// because all handlers wait behind whoever waits.
+// because all handlers wait behind a process that waits.
 func (i *Inbox) patiently(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()

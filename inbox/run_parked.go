@@ -96,7 +96,7 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 	if len(consumers) == 0 {
 		return r.cfg.PollInterval, nil
 	}
-	// Asked before keys are taken: one that becomes due meanwhile is taken, and one that does so afterwards is waited for.
+	// Asked before keys are taken: a key that becomes due meanwhile is taken, and a key that becomes due afterwards is waited for.
 	asked := time.Now()
 	next, err := r.nextDue(ctx, consumers, r.cfg.PollInterval)
 	if err != nil {

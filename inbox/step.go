@@ -23,7 +23,7 @@ const (
 SELECT name, result FROM {schema}.inbox_step
 WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
 
-	// storeStep stores nothing for those who have lost the lease. Locking it makes whoever takes it over wait, and then see the
+	// storeStep stores nothing for those who have lost the lease. Locking it makes a process that takes it over wait, and then see the
 	// step. The same owner may store it again: it does not know whether it did.
 	storeStep = `
 INSERT INTO {schema}.inbox_step (message_key, consumer, tenant_id, source, name, result)

@@ -204,7 +204,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 	}
 }
 
-// line makes connections of which the first one to send a text falls silent.
+// line makes connections. The first one that sends a text falls silent.
 type line struct {
 	until string
 	fell  atomic.Bool

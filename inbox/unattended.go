@@ -13,7 +13,7 @@ const lastBeat = `SELECT extract(epoch FROM clock_timestamp() - beat_at)::float8
 const (
 	// unattendedAfter is how long no process may have run a consumer's parked messages. Those that do so write it down every minute.
 	unattendedAfter = 3 * time.Minute
-	// askedEvery is how often a process asks, for each consumer of which it parks messages.
+	// askedEvery is how often a process asks, for each consumer whose messages it parks.
 	askedEvery = time.Minute
 )
 
