@@ -147,7 +147,7 @@ func (f *fleet) until(ctx context.Context, what string, is func() (bool, error))
 	}
 }
 
-// lanes returns who owns which.
+// lanes returns the owner of each.
 func (f *fleet) lanes(ctx context.Context) (map[string][]int, error) {
 	rows, err := f.db.DB.QueryContext(ctx, "SELECT owner, lane FROM outbox_lane WHERE owner IS NOT NULL")
 	if err != nil {

@@ -114,7 +114,7 @@ CREATE TABLE hand_keys (key_hash bytea PRIMARY KEY, request_hash bytea NOT NULL,
 	handAnswer = `UPDATE hand_keys SET status = $2, content_type = $3, body = $4 WHERE key_hash = $1`
 )
 
-// serveByHand checks the key as somebody would who knows what it takes, in one transaction with the work.
+// serveByHand checks the key as an expert would by hand, in one transaction with the work.
 func serveByHand(ctx context.Context, s *schema, conns int) (*service, error) {
 	pool, err := s.pgx(ctx, conns)
 	if err != nil {

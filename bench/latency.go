@@ -81,7 +81,7 @@ type delays struct{ handed95, p50, p95, p99 sample }
 // floorName is the arrangement that the others are compared with.
 const floorName = "floor"
 
-// arrangement is who does what in which process.
+// arrangement is which process does what.
 type arrangement struct {
 	name, settings string
 	parts          []part

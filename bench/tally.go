@@ -11,7 +11,7 @@ type tally struct {
 	versions int // expected of each aggregate
 	// partial says that not all are to come: of each aggregate those up to the highest that came.
 	partial bool
-	// repeats says that events may come again: who published them did not live to write it down.
+	// repeats says that events may come again: their publisher did not live to write it down.
 	repeats bool
 	seen    map[string]*progressOf
 

@@ -158,7 +158,7 @@
 // # How much is kept
 //
 // An answer is kept for idempotency.Config.TTL, 24 hours by default; then its key is a new one. The row stays until it is removed:
-// call idempotency.Store.Purge now and then, every hour for example. oncebox.App does; who uses this package alone has to. Routes
+// call idempotency.Store.Purge now and then, every hour for example. oncebox.App does; a program that uses this package alone has to. Routes
 // with a TTL of their own have a Store of their own, on the same tables; one of them purges for all.
 //
 // In between the table holds what clients send in a TTL. Nothing here limits how many keys a caller may use: limit requests before this

@@ -63,7 +63,7 @@ func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64
 }
 
 // whole tells whether the body is what the client has sent. Of one that somebody has read before nothing or the rest is there now, and
-// other requests would look like the same. A form that was parsed before, as who defends against forged requests has to, is put
+// other requests would look like the same. A form that was parsed before, as protection against forged requests has to, is put
 // together again.
 func (e *exchange) whole() bool {
 	if len(e.body) > 0 {

@@ -83,7 +83,7 @@ func TestKeyOfAMachineThatVanishes(t *testing.T) {
 					got, err := send(r)
 					noError(t, err)
 					if got.status != http.StatusServiceUnavailable {
-						t.Errorf("who has vanished commits nothing: %d", got.status)
+						t.Errorf("a vanished process commits nothing: %d", got.status)
 					}
 				}()
 				select {

@@ -175,7 +175,7 @@ func (s *siege) insist(url *atomic.Value, key string) (reply, error) {
 		r.Header.Set("X-Principal", "u1")
 		got, err := send(r)
 		switch {
-		case err != nil, got.header.Get(siegeHeader) != s.db.Schema: // the port of who was killed may be somebody else's by now
+		case err != nil, got.header.Get(siegeHeader) != s.db.Schema: // the port of the killed process may be that of another one by now
 			s.lost.Add(1)
 		case got.status == http.StatusConflict, got.status == http.StatusServiceUnavailable:
 			s.conflicts.Add(1)

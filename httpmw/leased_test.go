@@ -72,7 +72,7 @@ func (s *service) exec(query string) {
 	noError(s.t, err)
 }
 
-// endLeases makes it so that the leases have ended without a word from those who hold them.
+// endLeases makes it so that the leases have ended without a word from their holders.
 func (s *service) endLeases() {
 	s.t.Helper()
 	s.exec("UPDATE idempotency_keys SET locked_until = clock_timestamp() - interval '1 s' WHERE state = 'claimed'")
@@ -402,7 +402,7 @@ func TestUnknownStepWithoutARecoverHook(t *testing.T) {
 	require.Equal(t, "pay", b.called())
 }
 
-// A key does not become free because its route has no leases any more, and nobody who retries can do anything about it.
+// A key does not become free because its route has no leases any more, and no client that retries can do anything about it.
 func TestUnknownStepOnARouteThatBecameAtomic(t *testing.T) {
 	t.Parallel()
 	s := newLeased(t)

@@ -59,7 +59,7 @@ func TestWaitForTheAnswer(t *testing.T) {
 	require.Equal(t, map[string]int64{"executed": 1, "replayed": 2}, s.counter("oncebox.idempotency.requests"))
 }
 
-// The first one frees the key: one of those who wait is executed.
+// The first one frees the key: one of those that wait is executed.
 func TestWaitForAKeyThatIsFreed(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

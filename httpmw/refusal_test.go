@@ -63,7 +63,7 @@ func TestRefusalGivesWayToAnAnswerThatIsStored(t *testing.T) {
 	first := s.post("k", `{"a":1}`)
 	second := <-other
 	require.Equal(t, http.StatusCreated, second.status)
-	require.Equal(t, second.status, first.status, "all who send the key get one answer")
+	require.Equal(t, second.status, first.status, "all clients that send the key get one answer")
 	require.Equal(t, second.body, first.body)
 	require.Equal(t, 1, s.payments())
 	require.EqualValues(t, 2, s.runs.Load())

@@ -32,7 +32,7 @@ func queued(t *testing.T, db *pgtest.DB, store *idempotency.Store, key idempoten
 	return begun, xid.String
 }
 
-// An id is taken by those who are about to work, and by nobody who is sent away: retries, conflicts, and each look of those who wait.
+// An id is taken by requests that are about to work, and by none that is sent away: retries, conflicts, and each look of those that wait.
 func TestOnlyNewKeysTakeAnIDOfATransaction(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)

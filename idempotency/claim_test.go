@@ -27,7 +27,7 @@ func claim(t *testing.T, store *idempotency.Store, db bun.IDB, key idempotency.K
 	return c
 }
 
-// endLeases makes it so that the leases have ended without a word from those who hold them.
+// endLeases makes it so that the leases have ended without a word from their holders.
 func endLeases(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	exec(t, db, "UPDATE idempotency_keys SET locked_until = clock_timestamp() - interval '1 s' WHERE state = 'claimed'")

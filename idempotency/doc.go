@@ -58,7 +58,7 @@
 //	}
 //	return &answer, c.Complete(ctx, db, answer)
 //
-// A claim has a lease, by the clock of the database, which [Claim.Run] and [Claim.Keep] renew. Of all who claim a key at once one gets it. When its
+// A claim has a lease, by the clock of the database, which [Claim.Run] and [Claim.Keep] renew. If several claim a key at once, one gets it. When its
 // process dies, the key is claimed by the next one after at most the length of the lease, and by nobody while it is renewed. What is
 // written under a claim, an answer or the result of a step, is refused to all but its latest owner, in the same statement:
 // a process that was suspended and wakes up late changes nothing.
@@ -70,8 +70,8 @@
 //     same key, by which the other side can tell
 //   - [StepOnce], where the other side cannot tell: at most once. If the process died in between, the outcome is unknown
 //
-// A key with a step of unknown outcome is worked on by nobody, and does not expire, until the outcome was found out: by the caller,
-// who claims it [WithRecovery], or by an operator, with [Store.Unknown] and [Store.Resolve].
+// No process works on a key with a step of unknown outcome, and the key does not expire, until the outcome was found out: by the caller
+// that claims it [WithRecovery], or by an operator, with [Store.Unknown] and [Store.Resolve].
 //
 // The two ways can meet on one key, while a service is deployed. A transaction then finds the claim, when it begins or when it
 // completes, and is told [ErrInProgress], until the key is claimed again and completed, or expires; a claim finds the answer.

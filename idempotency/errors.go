@@ -8,7 +8,7 @@ var (
 	ErrInProgress = errors.New("idempotency: another request with this key is in progress")
 	// ErrMismatch means that the key was completed, or claimed, for a request with another fingerprint.
 	ErrMismatch = errors.New("idempotency: the key was used for another request")
-	// ErrNoPrincipal means that nobody said whose key it is. Answers would be shared by everybody who sends that key;
+	// ErrNoPrincipal means that nobody said whose key it is. Answers would be shared by all clients that send that key;
 	// where this is wanted, use [Anonymous].
 	ErrNoPrincipal = errors.New("idempotency: the scope has no principal: set Scope.Principal, or use Anonymous on purpose")
 )

@@ -20,7 +20,7 @@ type Scope struct {
 	// Principal is who asks: the id of a user or of a client. It must stay the same when a token is refreshed. Required
 	// unless Anonymous.
 	Principal string
-	// Anonymous says that all who have the key may see its answer.
+	// Anonymous says that every client that has the key may see its answer.
 	Anonymous bool
 	// Method and Path are what is asked for. Package httpmw fills each in from the request if it is empty.
 	Method, Path string

@@ -21,7 +21,7 @@ const (
 	loadSteps = `SELECT name, result FROM {schema}.idempotency_step WHERE key_hash = $1 AND result IS NOT NULL`
 	loadStep  = `SELECT result FROM {schema}.idempotency_step WHERE key_hash = $1 AND name = $2 AND result IS NOT NULL`
 
-	// storeStep stores nothing for those who have lost the lease. Locking the key makes a process that takes it over wait, and then see
+	// storeStep stores nothing for a claim that has lost the lease. Locking the key makes a process that takes it over wait, and then see
 	// the step. The same owner may store it again: it does not know whether it did. $6 is as $9 of completeClaim.
 	storeStep = `INSERT INTO {schema}.idempotency_step (key_hash, name, epoch, result)
 SELECT k.key_hash, $4, k.epoch, $5::json FROM {schema}.idempotency_keys k
@@ -34,7 +34,7 @@ ON CONFLICT (key_hash, name) DO UPDATE SET result = excluded.result`
 // result is returned and fn is not called. ctx is that of [Claim.Run].
 //
 // The key tells the other side that two calls are one: it is the same in every run of this step for this idempotency key, has 32
-// letters and digits, and fits into any header. It is needed still: who dies after the call and before its result is stored calls
+// letters and digits, and fits into any header. It is needed still: a process that dies after the call and before its result is stored calls
 // again. Where the other side knows no keys, use [StepOnce]. For what is done in this database, use [StepTx].
 //
 // The name is that of the step within the request, at most 255 bytes; each is used once in a run, so within a loop it has to say

@@ -7,6 +7,6 @@ import "context"
 type Declarer interface {
 	// Declare makes the topics, the subscriptions and the topics of those, as far as they do not exist. What exists is used as it is.
 	// It may be called again, and by many processes at once. [ErrBrokerDown]: the broker is away, the caller tries again; any
-	// other error needs somebody who mends its cause.
+	// other error lasts until its cause is mended.
 	Declare(ctx context.Context, topics []string, subscriptions []Subscription) error
 }

@@ -3,7 +3,7 @@ package messaging
 import "context"
 
 // Instrument returns a handler that has h handle each message in a span, measured, and with panics turned into errors, as a
-// [Consumer] does: for those who hand messages to handlers themselves. Of cfg it uses the name and the telemetry.
+// [Consumer] does: for code that hands messages to handlers itself. Of cfg it uses the name and the telemetry.
 func Instrument(h Handler, cfg *ConsumerConfig) Handler {
 	c := cfg.withDefaults()
 	t := newTelemetry(&c)

@@ -73,7 +73,7 @@ func (s *Store) heldRows(ctx context.Context, what, statement string, bytes int6
 }
 
 // lookDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. The topics
-// are compared by the caller, who remembers how far it got: with a filter here, each look would read a topic in trouble
+// are compared by the caller, which remembers how far it got: with a filter here, each look would read a topic in trouble
 // from its first row.
 //
 // It is written with a comparison of rows for the reason given at headOfKey, with a literal for that given at fetchRows.

@@ -135,7 +135,7 @@ func makeInserts(enter string, alike bool) *insertStatements {
 			value[c.name] = "u." + c.name
 		}
 	}
-	// The caller knows a row's lane within its group, and only who holds the locks knows the group.
+	// The caller knows a row's lane within its group, and only the holder of the locks knows the group.
 	value["lane"] = fmt.Sprintf("CASE WHEN l.moved THEN ({schema}.outbox_first_lane(%s) + %s)::smallint ELSE %[2]s END",
 		value["tenant_id"], value["lane"])
 	for _, name := range names {

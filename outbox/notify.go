@@ -30,7 +30,7 @@ const channelOf = `'oncebox_outbox_' || tableoid`
 const notify = `SELECT pg_notify(` + channelOf + `, $1) FROM {schema}.outbox_layout`
 
 // notifier sends a NOTIFY at once, and at most one per notifyGap. Its goroutine lives while there is something to send:
-// a store has no end, so it has nobody who could stop one.
+// a store has no end, so nothing could stop one.
 type notifier struct {
 	send func(ctx context.Context) error
 	log  *slog.Logger

@@ -164,7 +164,7 @@ func (s *Store) expired(ctx context.Context, kept time.Duration) (parts []Partit
 }
 
 // retire runs fn in a transaction. There is one such transaction at a time, in all processes. The lock belongs to the transaction
-// that also drops: who loses the one cannot do the other.
+// that also drops: a process that loses the one cannot do the other.
 func (s *Store) retire(ctx context.Context, fn func(context.Context, bun.Tx) error) error {
 	return s.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
 		var ours bool

@@ -35,7 +35,7 @@ SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapsh
 	` + pgsql.Timeline + `, coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')
 FROM s`
 
-// begin gives the server an incarnation after a crash. It waits for others who do, and does nothing if they have.
+// begin gives the server an incarnation after a crash. It waits for others that do, and does nothing if they have.
 const begin = `INSERT INTO {schema}.outbox_incarnation DEFAULT VALUES ON CONFLICT DO NOTHING`
 
 // ReadWatermark takes a watermark. It counts for a fetch only if that fetch began after a later observation returned an Xmin

@@ -110,7 +110,7 @@ func away(err error) bool {
 }
 
 // ensurePartitions makes the child of today before the first settle. Without it rows go to the DEFAULT child, and have to be
-// moved when the child is made. Nothing else depends on it: somebody who reads the table for long must not stop the relay.
+// moved when the child is made. Nothing else depends on it: a long read of the table must not stop the relay.
 func (r *relay) ensurePartitions(ctx context.Context) {
 	bounded, cancel := r.bounded(ctx)
 	defer cancel()

@@ -74,7 +74,7 @@ func (w *worker) step(ctx context.Context) error {
 }
 
 // waits tells whether to wait for the word that there are rows, after a pass that left none. Asking the database instead is
-// for those who do not hear of commits, and for times in which the answer is mostly yes.
+// for projectors that do not hear of commits, and for times in which the answer is mostly yes.
 func (w *worker) waits() bool {
 	before := w.moved
 	w.moved = time.Now()

@@ -53,7 +53,7 @@
 //
 // Each database has one Manager, and each unit is a transaction of one database. A unit that is begun within that of another
 // database is a transaction of its own: it commits before the one around it, stays when that one is rolled back, and is done
-// again when that one's function is run again. What has to happen in both exactly once is an event of the one that a handler
+// again when that one's function is run again. What has to happen in both exactly once is an event of the one unit that a handler
 // of the other takes. [Manager.DB] and [Manager.Do] find the unit of their own database in the context, however the units are
 // nested. A second Manager on a database is refused within a unit of the first, also through another pool of connections,
 // where the server shows both sessions: it hides those of other roles.

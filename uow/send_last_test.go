@@ -64,7 +64,7 @@ func last(texts ...string) *pgx.Batch {
 	return b
 }
 
-// Who calls it does not know who else does, and what becomes of the savepoint.
+// A caller does not know which others there are, and what becomes of the savepoint.
 func TestSendLastByMany(t *testing.T) {
 	for name, before := range map[string]func(func(context.Context, *uow.Unit) error) func(context.Context, *uow.Unit) error{
 		"with COMMIT":   identified,

@@ -175,7 +175,7 @@ func breakages() map[string]breakage {
 		"replays say so and nothing else does": {"does not say that it is one", answers(func(_ http.Handler, _ *http.Request, a *httptest.ResponseRecorder) {
 			a.Header().Del("Idempotent-Replayed")
 		})},
-		"problems are JSON for who takes that alone": {"for Accept: application/json", requests(func(r *http.Request) { r.Header.Del("Accept") })},
+		"problems are JSON for clients that take JSON alone": {"for Accept: application/json", requests(func(r *http.Request) { r.Header.Del("Accept") })},
 		"raw and quoted are one key": {again, requests(func(r *http.Request) {
 			if strings.HasPrefix(r.Header.Get("Idempotency-Key"), `"`) {
 				setKey(r, keyOf(r)+"-quoted")

@@ -70,7 +70,7 @@ func (c *client) once(ctx context.Context, s step) (r result, retry bool, err er
 	defer resp.Body.Close()
 	if resp.Header.Get("X-Correlation-ID") != c.name {
 		c.count(func(t *tally) { t.refused++ })
-		return result{}, true, errors.New("the port of who was killed is somebody else's by now")
+		return result{}, true, errors.New("the port of the killed process is that of another one by now")
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {

@@ -55,7 +55,7 @@ func (f *fleet) startAll(ctx context.Context) error {
 
 // start fills a place and waits until the process is ready.
 func (f *fleet) start(ctx context.Context, name string) error {
-	// Each place has a name of its own at the database, so that the test can tell who waits for what.
+	// Each place has a name of its own at the database, so that the test can tell which place waits for what.
 	database := *f.database
 	query := database.Query()
 	query.Set("application_name", name)

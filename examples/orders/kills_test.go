@@ -112,7 +112,7 @@ func (k *kills) consumer(ctx context.Context, round, plans int, held holds) erro
 // holds are transactions by the tables that they hold.
 type holds map[string]bun.Tx
 
-// hold stops everybody who writes to the table until it is released.
+// hold stops all writers of the table until it is released.
 func (h holds) hold(ctx context.Context, db *bun.DB, table string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -61,7 +61,7 @@ func testExtraHeaders(s *session) {
 	}
 }
 
-// testPlainJSON: who takes JSON and no problems gets the same as JSON.
+// testPlainJSON: a client that takes JSON and no problems gets the same as JSON.
 func testPlainJSON(s *session) {
 	const problems = "application/problem+json"
 	for accept, media := range map[string]string{

@@ -55,7 +55,7 @@ func brokenAnswers() map[string][]broken {
 				a.Header().Del(extraHeader)
 			}), "Extra is answered without"},
 		},
-		"problems are JSON for who takes that alone": {
+		"problems are JSON for clients that take JSON alone": {
 			{"always problem+json", requests(func(r *http.Request) { r.Header.Del("Accept") }), "for Accept: application/json"},
 			{"always JSON", requests(func(r *http.Request) { r.Header.Set("Accept", jsonMedia) }), "the content type of a refusal for Accept"},
 			{"other JSON", answers(func(_ *service, _ *http.Request, a *httptest.ResponseRecorder) {

@@ -26,7 +26,7 @@ func cases() []testCase {
 		{promise: "replays say so and nothing else does", run: testReplayedHeader},
 		{promise: "headers that describe the answer are replayed", run: testStoredHeaders, needs: rich},
 		{promise: "headers that a route names are replayed", run: testExtraHeaders, needs: func(t *Target) bool { return t.Extra != nil }},
-		{promise: "problems are JSON for who takes that alone", run: testPlainJSON},
+		{promise: "problems are JSON for clients that take JSON alone", run: testPlainJSON},
 		{promise: "each answer has its own compression", run: testCompressed, needs: func(t *Target) bool { return t.Compressed != nil }},
 		{promise: "headers of the moment are not replayed", run: testUnstoredHeaders, needs: rich},
 

@@ -212,7 +212,7 @@ func testLeased(s *session) {
 	require.FailNow(s.t, "the leased request was never met in flight")
 }
 
-// testImpatient: a conflict comes in spite of the wait, and the one who waits does no harm.
+// testImpatient: a conflict comes in spite of the wait, and the request that waits does no harm.
 func testImpatient(s *session) {
 	before := s.effects()
 	f := s.flyWith(*s.target.Impatient)

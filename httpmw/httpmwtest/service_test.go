@@ -270,7 +270,7 @@ func caller(r *http.Request) (tenant, principal, token string) {
 	return "", "", ""
 }
 
-// authenticate refuses who may nothing. Who has not said who it is may ask, and is a matter of the middleware.
+// authenticate refuses callers without rights. A caller without credentials may ask, and is a matter of the middleware.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, principal, _ := caller(r); principal == "stranger" {

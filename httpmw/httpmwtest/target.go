@@ -69,13 +69,13 @@ type Target struct {
 	// Elsewhere are requests that are as good as Create, with another method or path.
 	Elsewhere []Request `json:"elsewhere"`
 
-	// Callers are headers for Create, each of a caller who shares no answers with the others: other users, other tenants.
+	// Callers are headers for Create, each of a caller that shares no answers with the others: other users, other tenants.
 	Callers []map[string]string `json:"callers"`
-	// Refreshed are headers of the caller who sends Create as it is, with another token.
+	// Refreshed are headers of the caller that sends Create as it is, with another token.
 	Refreshed map[string]string `json:"refreshed"`
 	// Nobody are headers with which the service does not know whose key it is.
 	Nobody map[string]string `json:"nobody"`
-	// NoTenant is a request of somebody who is known and names no tenant, on a route that needs one.
+	// NoTenant is a request of a caller that is known and names no tenant, on a route that needs one.
 	NoTenant *Request `json:"no_tenant"`
 	// Stranger are headers whose sender may not send Create. The service answers with 401 or 403.
 	Stranger map[string]string `json:"stranger"`

@@ -32,7 +32,7 @@ const (
 	ordersPerSecond = 150
 )
 
-// shop is examples/orders in a process of its own, with clients who order all the time.
+// shop is examples/orders in a process of its own, with clients that order all the time.
 type shop struct {
 	t   *testing.T
 	url string

@@ -32,7 +32,7 @@ import (
 // keys is how many ordering keys there are.
 const keys = 100
 
-// site is where consumers are at work: a database, a topic, and somebody who publishes.
+// site is where consumers are at work: a database, a topic, and a publisher.
 type site struct {
 	t      *testing.T
 	db     *pgtest.DB

@@ -62,7 +62,7 @@ func (n *Namespace) Admin(ctx context.Context, method, path, body string) error 
 	return err
 }
 
-// remove does its best: a namespace that stays on a server of somebody else's who forbids its removal is no reason to fail the test.
+// remove does its best: a namespace that stays, on a server whose owner forbids its removal, is no reason to fail the test.
 // The reason is said once.
 func (n *Namespace) remove() {
 	if err := n.server.RemoveNamespace(context.Background(), n.Name); err != nil {

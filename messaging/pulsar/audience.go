@@ -11,15 +11,15 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// audience is what is known of who consumes a topic. The broker takes messages that nobody will ever see, and says that all
+// audience is what is known of the consumers of a topic. The broker takes messages that nobody will ever see, and says that all
 // went well: a topic that was deleted is made again without its subscriptions by the next message.
 type audience struct {
-	mu      sync.Mutex                // held by the one who looks
+	mu      sync.Mutex                // held by the goroutine that looks
 	looked  atomic.Pointer[time.Time] // nil before the first look
 	missing []string                  // what was complained about last
 }
 
-// lookFirst looks at who consumes the topic before its first message is sent. If the admin API keeps it waiting it gives
+// lookFirst looks for consumers of the topic before its first message is sent. If the admin API keeps it waiting it gives
 // up, and all looks are left to the background: publishing needs none.
 func (t *topic) lookFirst() {
 	b, a := t.broker, &t.audience
@@ -37,9 +37,9 @@ func (t *topic) lookFirst() {
 		switch err := t.look(ctx); {
 		case isTimeout(err):
 			b.presence.fail()
-			b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer; nobody looks at who consumes the topics", "url", b.admin.base, "error", err)
+			b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer: it is not known which consumers the topics have", "url", b.admin.base, "error", err)
 		case err != nil:
-			return // the broker is in trouble; who makes the next producer looks again
+			return // the broker is in trouble; the next producer's maker looks again
 		}
 	}
 	a.now()

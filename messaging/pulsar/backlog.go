@@ -33,7 +33,7 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 	defer r.mu.Unlock()
 	for _, part := range parts {
 		if r.subscription.Type == messaging.Failover && part.Active != "" && part.Active != r.name {
-			continue // another one's, who may be slow, or stands still himself
+			continue // another consumer's, which may be slow, or stand still itself
 		}
 		n := min(r.left.in(part.Partition), part.Backlog)
 		out.Messages += part.Backlog - n

@@ -47,7 +47,7 @@ func incoming(id string) pulsarclient.ConsumerMessage {
 
 type redelivered struct{ wireMessage }
 
-// The mark of early messages is known to who reads the source.
+// The mark of early messages is known to readers of the source.
 func TestForeignMarkHoldsNoMessageOff(t *testing.T) {
 	for _, kind := range []messaging.SubscriptionType{messaging.Failover, messaging.KeyShared, messaging.Shared} {
 		t.Run(kind.String(), func(t *testing.T) {

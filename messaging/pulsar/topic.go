@@ -45,7 +45,7 @@ func newTopic(b *Broker, name string) *topic {
 	return t
 }
 
-// checkOut returns a producer for the caller alone, who gives it back or retires it. The error is the class that all
+// checkOut returns a producer for the caller alone, which gives it back or retires it. The error is the class that all
 // messages of the call get.
 func (t *topic) checkOut(ctx context.Context) (*producer, error) {
 	for {
@@ -53,7 +53,7 @@ func (t *topic) checkOut(ctx context.Context) (*producer, error) {
 		if err != nil || p.batched != t.unbatched.Load() {
 			return p, err
 		}
-		t.retire(p) // made before it was known who consumes the topic
+		t.retire(p) // made before the topic's consumers were known
 	}
 }
 

@@ -24,7 +24,7 @@ const propEarly = "oncebox-early"
 // turn keeps the order when a Failover subscription moves a partition to this receiver.
 //
 // The broker (4.0.8) lets a second pass after a move, then it goes back to the first message that is not acknowledged, tells
-// the consumers who is active now, and reads. But if what it was still writing to the consumer before is written within
+// the consumers which one is active now, and reads. But if what it was still writing to the consumer before is written within
 // that second, it reads on at once, and for the new one, which so gets later messages of a key before earlier ones.
 //
 // So what arrives before the broker's word is early. It is neither delivered nor acknowledged, and comes again once the

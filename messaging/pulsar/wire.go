@@ -228,7 +228,7 @@ func keep(md event.Metadata, key, value string) {
 	}
 }
 
-// adopt gives a message of somebody who does not speak CloudEvents what it needs to be handled once: where it lies is
+// adopt gives a message of a producer that does not speak CloudEvents what it needs to be handled once: where it lies is
 // its identity.
 func adopt(env *event.Envelope, m pulsarclient.Message) {
 	env.ID = env.Topic + "@" + m.ID().String()
