@@ -50,7 +50,7 @@ type Inbox struct {
 	stores      map[Subscription]messaging.BatchHandler // what stores messages for a consumer, without a broker
 	consuming   []*consumer
 	receiving   bool
-	asked       map[string]time.Time // when it was asked who handles what a consumer has parked
+	asked       map[string]time.Time // when it was asked whether a process handles what a consumer has parked
 	paused      map[string]bool      // by consumer
 	logged      map[logged]struct{}  // what is written to the log once
 }

@@ -32,7 +32,7 @@ FROM due WHERE k.consumer = due.consumer AND k.key_lock = due.key_lock
 RETURNING k.key_lock, k.state = 'FAILED' OR due.owner IS NOT NULL`
 
 	// nextDue is how many microseconds it takes until the next key becomes due, NULL if none will. Those that are due already and
-	// are not taken are locked by somebody who works on them. It is the first entry of the index for each consumer: min over
+	// are not taken are locked by a process that works on them. It is the first entry of the index for each consumer: min over
 	// all of them would read as many keys as wait.
 	nextDue = `
 SELECT (extract(epoch FROM min(due_at) - clock_timestamp()) * 1000000)::bigint
@@ -56,7 +56,7 @@ WHERE k.consumer = mine.consumer AND k.key_lock = mine.key_lock`
 UPDATE {schema}.inbox_key SET owner = NULL, due_at = clock_timestamp() + $4::interval
 WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 
-	// lockKey waits for those who store or handle messages of the key. See inbox_enter for the lock.
+	// lockKey waits for processes that store or handle messages of the key. See inbox_enter for the lock.
 	lockKey = `SELECT FROM pg_advisory_xact_lock(hashint8extended($1::bigint, '{schema}.inbox'::regclass::oid::bigint))`
 
 	// freeKey goes with whatever removes the first message of a key: what is behind it may run, and if nothing is, the key

@@ -42,7 +42,7 @@ SELECT outcome, attempts, unended, extract(epoch FROM rest)::float8 FROM {schema
 UPDATE {schema}.inbox_lease SET lease_until = clock_timestamp() + $4::interval
 WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 
-	// freeLease is the fence as well: who frees nothing has lost it.
+	// freeLease is the fence as well: a process that frees nothing has lost it.
 	freeLease = `DELETE FROM {schema}.inbox_lease WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 )
 

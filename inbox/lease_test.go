@@ -226,7 +226,7 @@ func (w *world) takeOver(h messaging.Handler, m *messaging.Message) {
 	}, "message %s is taken over", m.ID)
 }
 
-// endLeases makes it so that the leases have ended without a word from those who hold them.
+// endLeases makes it so that the leases have ended without a word from their holders.
 func (w *world) endLeases() {
 	w.t.Helper()
 	w.exec("UPDATE inbox_lease SET lease_until = clock_timestamp() - interval '1 s'")

@@ -120,7 +120,7 @@ func (l *lease) finish(ctx context.Context) error {
 	return nil
 }
 
-// endLease goes with whatever settles a message. It refuses those who have lost the lease under which they ran. Without one it
+// endLease goes with whatever settles a message. It refuses a handler that has lost the lease under which it ran. Without one it
 // does nothing.
 func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id identity) error {
 	l, ok := ctx.Value(leaseKey{}).(*lease)

@@ -487,7 +487,7 @@ func TestParkedMessageWhoseCopyWasHandledIsNotHandledAgain(t *testing.T) {
 	require.Empty(t, w.keys())
 }
 
-// A head that is another's by the time its handler fails: what becomes of it is said by who has it.
+// A head that is another's by the time its handler fails: what becomes of it is said by its owner.
 func TestFailureOfALostHeadIsNotSaid(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]error{"transient": errNotNow, "permanent": messaging.Permanent(errNotNow)} {

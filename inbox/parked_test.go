@@ -176,7 +176,7 @@ func (w *world) awaitUnparked(id string) {
 	await.True(w.t, func() bool { return w.count(fmt.Sprintf("inbox_parked WHERE message_id = '%s'", id)) == 0 }, "message %s is parked no more", id)
 }
 
-// Who parks behind a message and who gives it up take turns, as all do who change a key.
+// To park behind a message and to give it up take turns, as do all changes of a key.
 func TestGiveUpWaitsForWhatParksBehindIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,7 +23,7 @@ const (
 SELECT name, result FROM {schema}.inbox_step
 WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
 
-	// storeStep stores nothing for those who have lost the lease. Locking it makes a process that takes it over wait, and then see the
+	// storeStep stores nothing for a handler that has lost the lease. Locking it makes a process that takes it over wait, and then see the
 	// step. The same owner may store it again: it does not know whether it did.
 	storeStep = `
 INSERT INTO {schema}.inbox_step (message_key, consumer, tenant_id, source, name, result)
@@ -47,7 +47,7 @@ type steps struct {
 // crash or as a replayed dead letter, the stored result is returned and fn is not called.
 //
 // The key tells the other side that two calls are one: it is the same in every try of this step of this message, has 32
-// letters and digits, and fits into any header, as Idempotency-Key for example. It is needed still: who dies after the call and
+// letters and digits, and fits into any header, as Idempotency-Key for example. It is needed still: a process that dies after the call and
 // before its result is stored calls again.
 //
 // The name is that of the step within the handler, at most 255 bytes; each is used once in a try, so within a loop it has to say

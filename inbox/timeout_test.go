@@ -246,7 +246,7 @@ type mute struct {
 
 	line   *line
 	silent atomic.Bool
-	nobody net.Conn // who never says anything
+	nobody net.Conn // it never says anything
 }
 
 func (m *mute) Write(p []byte) (int, error) {
