@@ -52,7 +52,7 @@ type AuditEntry struct {
 	Actor, Action, Reason string
 	// Key is the message it was done to. An entry of the retention stands for as many as Messages says, and has only the
 	// consumer and the tenant in its key.
-	Key                    DeadKey
+	Key                    MessageRef
 	Messages               int64
 	MessageID, Topic, Type string
 }

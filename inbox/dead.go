@@ -20,23 +20,23 @@ const maxError = 2 << 10
 // ErrNotDead means that there is no such dead letter: it was never one, or somebody was faster.
 var ErrNotDead = errors.New("inbox: there is no such dead letter")
 
-// DeadKey identifies a message of a consumer, parked or dead.
-type DeadKey struct {
+// MessageRef identifies a message of a consumer, parked or dead.
+type MessageRef struct {
 	MessageKey, Consumer, TenantID, Source string
 }
 
 // args are those of the statements about one message.
-func (k DeadKey) args() ([]any, error) {
+func (k MessageRef) args() ([]any, error) {
 	parsed, err := uuid.Parse(k.MessageKey)
 	if err != nil {
-		return nil, fmt.Errorf("DeadKey.MessageKey %q is not a UUID: %w", k.MessageKey, err)
+		return nil, fmt.Errorf("MessageRef.MessageKey %q is not a UUID: %w", k.MessageKey, err)
 	}
 	return []any{parsed.String(), k.Consumer, k.TenantID, k.Source}, nil
 }
 
 // DeadLetter is a message that a consumer gave up.
 type DeadLetter struct {
-	Key DeadKey
+	Key MessageRef
 	// Envelope is the message as it came. Only identifiers that cannot be stored were made readable.
 	Envelope event.Envelope
 	// Attempts counts its tries, as far as they are known.
@@ -144,7 +144,7 @@ func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string
 }
 
 // DeadLetter returns one dead letter with its payload, or [ErrNotDead].
-func (i *Inbox) DeadLetter(ctx context.Context, key DeadKey) (d DeadLetter, err error) {
+func (i *Inbox) DeadLetter(ctx context.Context, key MessageRef) (d DeadLetter, err error) {
 	args, err := key.args()
 	if err != nil {
 		return d, fmt.Errorf("inbox: show a dead letter: %w", err)

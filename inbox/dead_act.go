@@ -31,13 +31,13 @@ const defaultBulk = 100
 // One whose key flows, because it has no order or dead letters let pass, is handled as soon as somebody looks, and later
 // messages of its key wait for it from then on. One whose key another dead letter holds waits until that one is decided. One
 // that was handled since, because its message came again when nobody remembered it, is not handled twice.
-func (i *Inbox) Replay(ctx context.Context, key DeadKey, by By) error {
+func (i *Inbox) Replay(ctx context.Context, key MessageRef, by By) error {
 	return i.actOnOne(ctx, deed{action: ActionReplay, move: replayDead, by: by}, key)
 }
 
 // Discard deletes a dead letter for good; what waits behind it is handled without it. by must give a reason. It returns
 // [ErrNotDead] if there is none with this key.
-func (i *Inbox) Discard(ctx context.Context, key DeadKey, by By) error {
+func (i *Inbox) Discard(ctx context.Context, key MessageRef, by By) error {
 	return i.actOnOne(ctx, deed{action: ActionDiscard, move: discardDead, by: by}, key)
 }
 
@@ -123,7 +123,7 @@ flowing AS (
 SELECT count(*) FROM d`
 )
 
-func (i *Inbox) actOnOne(ctx context.Context, d deed, key DeadKey) error {
+func (i *Inbox) actOnOne(ctx context.Context, d deed, key MessageRef) error {
 	what := fmt.Sprintf("%s %s of consumer %s", d.action, key.MessageKey, key.Consumer)
 	args, err := key.args()
 	if err := errors.Join(d.by.validate(d.action), err); err != nil {
@@ -225,7 +225,7 @@ func (i *Inbox) pick(ctx context.Context, tx bun.IDB, statement string, args []a
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var k DeadKey
+		var k MessageRef
 		if err := rows.Scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &b.last.lock, &b.last.seq); err != nil {
 			return b, err
 		}
@@ -234,7 +234,7 @@ func (i *Inbox) pick(ctx context.Context, tx bun.IDB, statement string, args []a
 	return b, rows.Err()
 }
 
-func (b *picked) add(k DeadKey, lock int64) {
+func (b *picked) add(k MessageRef, lock int64) {
 	b.keys, b.consumers = append(b.keys, k.MessageKey), append(b.consumers, k.Consumer)
 	b.tenants, b.sources = append(b.tenants, k.TenantID), append(b.sources, k.Source)
 	b.locks = append(b.locks, lock)

@@ -26,7 +26,7 @@ var ann = inbox.By{Actor: "ann", Reason: "tried it"}
 func (w *world) operator() *inbox.Inbox { return newBox(w.units, nil) }
 
 // kill makes dead letters of the messages and returns their keys.
-func (w *world) kill(box *inbox.Inbox, consumer string, msgs ...*messaging.Message) (keys []inbox.DeadKey) {
+func (w *world) kill(box *inbox.Inbox, consumer string, msgs ...*messaging.Message) (keys []inbox.MessageRef) {
 	w.t.Helper()
 	h := box.Wrap(consumer, gaveUp())
 	for _, m := range msgs {
@@ -460,17 +460,17 @@ func TestExpiredDeadLettersFreeTheirKeys(t *testing.T) {
 	require.EqualValues(t, 2, entries[0].Messages)
 	require.Equal(t, "retention", entries[0].Actor)
 	require.Equal(t, inbox.ActionExpire, entries[0].Action)
-	require.Equal(t, inbox.DeadKey{Consumer: "billing", TenantID: "t1"}, entries[0].Key)
+	require.Equal(t, inbox.MessageRef{Consumer: "billing", TenantID: "t1"}, entries[0].Key)
 }
 
 func TestReplayRefusesWhatIsNoKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	require.ErrorContains(t, w.box.Replay(t.Context(), inbox.DeadKey{MessageKey: "4711"}, ann), "not a UUID")
-	require.ErrorIs(t, w.box.Replay(t.Context(), inbox.DeadKey{MessageKey: newID(t), Consumer: "billing"}, ann), inbox.ErrNotDead)
-	_, err := w.box.DeadLetter(t.Context(), inbox.DeadKey{MessageKey: newID(t), Consumer: "billing"})
+	require.ErrorContains(t, w.box.Replay(t.Context(), inbox.MessageRef{MessageKey: "4711"}, ann), "not a UUID")
+	require.ErrorIs(t, w.box.Replay(t.Context(), inbox.MessageRef{MessageKey: newID(t), Consumer: "billing"}, ann), inbox.ErrNotDead)
+	_, err := w.box.DeadLetter(t.Context(), inbox.MessageRef{MessageKey: newID(t), Consumer: "billing"})
 	require.ErrorIs(t, err, inbox.ErrNotDead)
-	_, err = w.box.DeadLetter(t.Context(), inbox.DeadKey{MessageKey: "4711"})
+	_, err = w.box.DeadLetter(t.Context(), inbox.MessageRef{MessageKey: "4711"})
 	require.ErrorContains(t, err, "not a UUID")
 }
 

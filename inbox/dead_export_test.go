@@ -23,7 +23,7 @@ func (i *Inbox) ExplainPick(ctx context.Context, lock, seq int64) (string, error
 }
 
 // ExplainMove returns the plan of what one batch of a replay writes.
-func (i *Inbox) ExplainMove(ctx context.Context, keys []DeadKey, locks []int64) (string, error) {
+func (i *Inbox) ExplainMove(ctx context.Context, keys []MessageRef, locks []int64) (string, error) {
 	var b picked
 	for n, k := range keys {
 		b.add(k, locks[n])

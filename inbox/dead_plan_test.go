@@ -41,7 +41,7 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 	noSeqScan("pick", plan, err)
 	require.Contains(t, plan, "inbox_dead_key")
 	require.NotContains(t, plan, "Sort")
-	var keys []inbox.DeadKey
+	var keys []inbox.MessageRef
 	for _, d := range page {
 		keys = append(keys, d.Key)
 	}

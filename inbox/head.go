@@ -23,7 +23,7 @@ type head struct {
 	parked   time.Time
 	unknown  time.Duration // for how long no build has known it that tried it, see DeployWait
 	failing  time.Duration // for how long it has failed, see GiveUpAfter
-	key      DeadKey
+	key      MessageRef
 	envelope event.Envelope
 }
 

@@ -76,7 +76,7 @@ func column[T any](rows [][]any, c int) []T {
 }
 
 // scanEnvelope reads the envelopeColumns, and what follows them into more.
-func scanEnvelope(scan func(...any) error, more ...any) (k DeadKey, e event.Envelope, err error) {
+func scanEnvelope(scan func(...any) error, more ...any) (k MessageRef, e event.Envelope, err error) {
 	var (
 		occurred sql.NullTime
 		metadata []byte

@@ -54,7 +54,7 @@ func ExampleInbox_ReplayAll() {
 }
 
 func ExampleInbox_Discard() {
-	discard := func(ctx context.Context, box *inbox.Inbox, key inbox.DeadKey) error {
+	discard := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) error {
 		err := box.Discard(ctx, key, inbox.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
 		return err
 	}
@@ -75,7 +75,7 @@ func ExampleInbox_Parked() {
 }
 
 func ExampleInbox_GiveUp() {
-	decide := func(ctx context.Context, box *inbox.Inbox, key inbox.DeadKey) error {
+	decide := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) error {
 		by := inbox.By{Actor: "ann@example.com", Reason: "the bank will never answer for this account"}
 		err := box.RetryNow(ctx, key, by) // it need not wait for its pause
 		if err != nil {
@@ -89,7 +89,7 @@ func ExampleInbox_GiveUp() {
 }
 
 func ExampleInbox_Audit() {
-	history := func(ctx context.Context, box *inbox.Inbox, key inbox.DeadKey) ([]inbox.AuditEntry, error) {
+	history := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) ([]inbox.AuditEntry, error) {
 		entries, err := box.Audit(ctx, inbox.AuditFilter{MessageKey: key.MessageKey}, nil, 10)
 		return entries, err
 	}

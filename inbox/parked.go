@@ -14,7 +14,7 @@ import (
 // Parked is a message that waits in the database, because it failed, because it is behind one that did, or because its
 // consumer is durable.
 type Parked struct {
-	Key DeadKey
+	Key MessageRef
 	// Envelope is the message as it came, without its payload. Only identifiers that cannot be stored were made readable.
 	Envelope event.Envelope
 	// OrderingKey is the key that does not flow, "" for a message without order.

@@ -54,7 +54,7 @@ SELECT count(*) FROM p`
 
 // RetryNow has a parked message that failed tried at once, and not only when its pause is over. It must be the first of its
 // key and not be running, or the error is [ErrNotParked]. Its attempts stay counted.
-func (i *Inbox) RetryNow(ctx context.Context, key DeadKey, by By) error {
+func (i *Inbox) RetryNow(ctx context.Context, key MessageRef, by By) error {
 	what := fmt.Sprintf("%s %s of consumer %s", ActionRetry, key.MessageKey, key.Consumer)
 	args, err := key.args()
 	if err := errors.Join(by.validate(ActionRetry), err); err != nil {
@@ -77,7 +77,7 @@ func (i *Inbox) RetryNow(ctx context.Context, key DeadKey, by By) error {
 // reason. What is behind it waits for what becomes of the dead letter, see [Inbox.Discard] and [Inbox.Replay]; where
 // the consumer goes on after dead letters ([ContinueAfterDead]) it does not. What a consumer of another process does is not known here:
 // [Config.ContinueAfterDead] says it.
-func (i *Inbox) GiveUp(ctx context.Context, key DeadKey, by By) error {
+func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by By) error {
 	what := fmt.Sprintf("%s %s of consumer %s", ActionGiveUp, key.MessageKey, key.Consumer)
 	of, err := key.args()
 	if err := errors.Join(by.validate(ActionGiveUp), err); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // failed parks an ordered message for an hour, and returns its key.
-func (w *world) failed(id, aggregate string) inbox.DeadKey {
+func (w *world) failed(id, aggregate string) inbox.MessageRef {
 	w.t.Helper()
 	h := w.box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 		return messaging.RetryAfter(time.Hour, errNotNow)
@@ -28,7 +28,7 @@ func (w *world) failed(id, aggregate string) inbox.DeadKey {
 		}
 	}
 	require.Fail(w.t, "it is not parked")
-	return inbox.DeadKey{}
+	return inbox.MessageRef{}
 }
 
 // listParked reads all pages.
@@ -71,7 +71,7 @@ func TestParkedMessagesAreFilteredAndPaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, limit := range []int{1, 3, 100} {
-				seen, last := map[inbox.DeadKey]bool{}, map[int64]string{}
+				seen, last := map[inbox.MessageRef]bool{}, map[int64]string{}
 				for _, p := range w.listParked(c.filter, limit) {
 					require.False(t, seen[p.Key])
 					seen[p.Key] = true

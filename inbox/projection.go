@@ -49,7 +49,7 @@ type ProjectionStatus struct {
 	// Rebuilding says that live messages wait until all that is kept was replayed. Running says that a process is at it; if
 	// none is, [Projection.Resume] goes on.
 	Rebuilding, Running bool
-	// Checkpoint is how far the source was read, and Events how many it has handed over.
+	// Checkpoint is how far the history was read, and Events how many it has handed over.
 	Checkpoint string
 	Events     int64
 	// Waiting is how many live messages wait.

@@ -21,18 +21,18 @@ import (
 // ErrRebuilding means that a projection is being rebuilt by somebody else, or that this was taken over.
 var ErrRebuilding = errors.New("inbox: the projection is being rebuilt by another process")
 
-// Source hands events that are kept over to "to", in portions of any size: outbox.Store.History, or a function that reads an event store
+// History hands events that are kept over to "to", in portions of any size: outbox.Store.History, or a function that reads an event store
 // or what a broker retains. It begins behind the checkpoint, "" being the start, and names with each portion the one behind it,
 // in whatever words it likes.
 //
 // It owes the projection, of each ordering key: the order; no gaps, also where it goes on from a checkpoint later; and at least
 // everything that a broker may have delivered before it was first called. What was delivered since may be among it or
 // not. Events come as a consumer gets them, with the same ids, sources, tenants and topics.
-type Source func(ctx context.Context, checkpoint string, to func(ctx context.Context, events []event.Envelope, checkpoint string) error) error
+type History func(ctx context.Context, checkpoint string, to func(ctx context.Context, events []event.Envelope, checkpoint string) error) error
 
 // RebuildProgress is how far a rebuild has got.
 type RebuildProgress struct {
-	// Events that the source has handed over since the reset, and Checkpoint behind them.
+	// Events that the history has handed over since the reset, and Checkpoint behind them.
 	Events     int64
 	Checkpoint string
 	// PerSecond is how many of them were handled each second, since this call began.
@@ -75,7 +75,7 @@ type rebuild struct {
 }
 
 // Rebuild makes the read model anew: empty clears it, in a unit that also begins a generation, and then everything that the
-// source has is handled, in this process. Live messages wait in the database meanwhile, and are handled behind that, by
+// history has is handled, in this process. Live messages wait in the database meanwhile, and are handled behind that, by
 // [Inbox.RunParked] as whatever is parked. progress may be nil; it is called after each portion, and every 10 s there is a line in the log.
 //
 // The reset waits for the handlers that are at work, and others for it: keep empty short. It is all or nothing. When Rebuild fails
@@ -84,12 +84,12 @@ type rebuild struct {
 // Config.ParkedLease after a process has died.
 //
 // A replayed message that fails is tried again, parked and given up like any other, and what is behind it in its key waits.
-// What was parked, or a dead letter, before the reset is handled in its place if the source has it, and else after the rebuild.
+// What was parked, or a dead letter, before the reset is handled in its place if the history has it, and else after the rebuild.
 // What an operator had discarded comes again.
 func (p *Projection) Rebuild(
-	ctx context.Context, empty func(ctx context.Context, u *uow.Unit) error, source Source, progress func(RebuildProgress),
+	ctx context.Context, empty func(ctx context.Context, u *uow.Unit) error, history History, progress func(RebuildProgress),
 ) error {
-	return p.run(ctx, "rebuild", source, progress, func(ctx context.Context, r *rebuild, _ bool, _ string) (bool, string, error) {
+	return p.run(ctx, "rebuild", history, progress, func(ctx context.Context, r *rebuild, _ bool, _ string) (bool, string, error) {
 		generation, err := r.reset(ctx, empty)
 		if err != nil {
 			return false, "", fmt.Errorf("reset: %w", err)
@@ -101,8 +101,8 @@ func (p *Projection) Rebuild(
 
 // Resume goes on with a rebuild that was interrupted. It returns nil at once if there is none, so a service may call it at each
 // start; see [Projection.Rebuild].
-func (p *Projection) Resume(ctx context.Context, source Source, progress func(RebuildProgress)) error {
-	return p.run(ctx, "resume", source, progress, func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (bool, string, error) {
+func (p *Projection) Resume(ctx context.Context, history History, progress func(RebuildProgress)) error {
+	return p.run(ctx, "resume", history, progress, func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (bool, string, error) {
 		if rebuilding {
 			r.box.log.InfoContext(ctx, "oncebox: the rebuild of a projection goes on", "projection", p.name, "checkpoint", checkpoint)
 		}
@@ -112,7 +112,7 @@ func (p *Projection) Resume(ctx context.Context, source Source, progress func(Re
 
 // run claims the projection, has begin say what is to be done, and does it.
 func (p *Projection) run(
-	ctx context.Context, call string, source Source, progress func(RebuildProgress),
+	ctx context.Context, call string, history History, progress func(RebuildProgress),
 	begin func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (todo bool, from string, err error),
 ) (err error) {
 	defer func() {
@@ -150,7 +150,7 @@ func (p *Projection) run(
 		if err != nil || !todo {
 			return err
 		}
-		return r.replay(ctx, source, from)
+		return r.replay(ctx, history, from)
 	})
 	if lost && err != nil && !errors.Is(err, ErrRebuilding) {
 		return errors.Join(errRebuildLost, err)
@@ -158,9 +158,9 @@ func (p *Projection) run(
 	return err
 }
 
-// replay has everything handled that the source has, and then lets the live messages go.
-func (r *rebuild) replay(ctx context.Context, source Source, from string) error {
-	if err := source(ctx, from, r.take); err != nil {
+// replay has everything handled that the history has, and then lets the live messages go.
+func (r *rebuild) replay(ctx context.Context, history History, from string) error {
+	if err := history(ctx, from, r.take); err != nil {
 		return err
 	}
 	if err := r.finish(ctx); err != nil {
@@ -192,7 +192,7 @@ func (r *rebuild) lease(since time.Time) *leases.Lease {
 	}, since)
 }
 
-// take handles a portion of the source and saves the checkpoint behind it. If the process dies in between, the portion comes
+// take handles a portion of the history and saves the checkpoint behind it. If the process dies in between, the portion comes
 // again, and all of it was entered.
 func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint string) error {
 	for chunk := range slices.Chunk(events, bulk) {

@@ -202,16 +202,16 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 	portion, events := 4*accounts, 40*accounts
 	here, there := b.process(1), b.process(20)
 	b.deposit(accounts, 15, 1)
-	await.True(t, func() bool { // else the source ends before it is broken off
+	await.True(t, func() bool { // else the history ends before it is broken off
 		return column[int](t, b.db.DB, "SELECT count(*)::int FROM outbox_sent")[0] == 15*accounts
 	}, "all events so far are published")
 	var traffic sync.WaitGroup
 	traffic.Go(func() { b.deposit(accounts, 25, 16) })
-	source := inbox.Source(b.store.History(outbox.SentFilter{Topic: "account"}))
+	history := inbox.History(b.store.History(outbox.SentFilter{Topic: "account"}))
 
 	ctx, cancel := context.WithCancel(t.Context())
-	err := here.Rebuild(ctx, b.clear, small(source), func(done inbox.RebuildProgress) {
-		require.ErrorIs(t, there.Rebuild(t.Context(), b.clear, source, nil), inbox.ErrRebuilding)
+	err := here.Rebuild(ctx, b.clear, small(history), func(done inbox.RebuildProgress) {
+		require.ErrorIs(t, there.Rebuild(t.Context(), b.clear, history, nil), inbox.ErrRebuilding)
 		if done.Events >= int64(portion) {
 			cancel()
 		}
@@ -222,7 +222,7 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 	require.False(t, cut.Running)
 
 	require.PanicsWithValue(t, "broken", func() {
-		_ = there.Resume(t.Context(), small(source), func(done inbox.RebuildProgress) {
+		_ = there.Resume(t.Context(), small(history), func(done inbox.RebuildProgress) {
 			require.Greater(t, done.Events, cut.Events)
 			if done.Events >= cut.Events+int64(portion) {
 				panic("broken")
@@ -230,9 +230,9 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 		})
 	})
 	require.True(t, b.status(there).Rebuilding)
-	require.NoError(t, there.Resume(t.Context(), source, nil))
+	require.NoError(t, there.Resume(t.Context(), history, nil))
 	require.EqualValues(t, 1, b.status(here).Generation)
-	require.NoError(t, here.Rebuild(t.Context(), b.clear, source, nil), "and once more, from the start")
+	require.NoError(t, here.Rebuild(t.Context(), b.clear, history, nil), "and once more, from the start")
 	traffic.Wait()
 	b.check(events)
 	require.EqualValues(t, 2, b.status(there).Generation)
@@ -241,10 +241,10 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 	require.Positive(t, b.failures)
 }
 
-// small cuts the portions of a source.
-func small(source inbox.Source) inbox.Source {
+// small cuts the portions of a history.
+func small(history inbox.History) inbox.History {
 	return func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
-		return source(ctx, checkpoint, func(ctx context.Context, events []event.Envelope, behind string) error {
+		return history(ctx, checkpoint, func(ctx context.Context, events []event.Envelope, behind string) error {
 			for len(events) > 0 {
 				n := min(len(events), 50)
 				at := checkpoint

@@ -18,8 +18,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// kept is a source of messages, in portions of size. Its checkpoints are counts. at, if set, is called before each portion.
-func kept(size int, at func(n int), msgs ...*messaging.Message) inbox.Source {
+// kept is a history of messages, in portions of size. Its checkpoints are counts. at, if set, is called before each portion.
+func kept(size int, at func(n int), msgs ...*messaging.Message) inbox.History {
 	return func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
 		from := 0
 		if checkpoint != "" {
@@ -252,7 +252,7 @@ func TestWhatWasParkedBeforeTheReset(t *testing.T) {
 	require.Len(t, w.dead(), 1)
 	broken = false
 	cut := errors.New("cut")
-	source := kept(9, func(int) { handleAll(t, p, a[3]) }, a[:2]...) // neither a3 nor b
+	history := kept(9, func(int) { handleAll(t, p, a[3]) }, a[:2]...) // neither a3 nor b
 	err := p.Rebuild(t.Context(), w.clear, func(context.Context, string, func(context.Context, []event.Envelope, string) error) error {
 		return cut
 	}, nil)
@@ -264,7 +264,7 @@ func TestWhatWasParkedBeforeTheReset(t *testing.T) {
 	}, w.status(p))
 	require.Empty(t, w.dead())
 	require.Empty(t, w.keys())
-	require.NoError(t, p.Rebuild(t.Context(), w.clear, source, nil), "again from the start")
+	require.NoError(t, p.Rebuild(t.Context(), w.clear, history, nil), "again from the start")
 	require.Equal(t, []string{"a1", "a2"}, w.effects())
 	runParked(t, box)
 	w.awaitEffects(6)
