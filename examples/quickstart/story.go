@@ -48,8 +48,8 @@ func (s *story) killed(ctx context.Context) error {
 	s.sayf(`
 1. Four processes place an order, and each is killed (kill -9) in the middle.
    A service that stores an order and tells others about it writes twice: to the database and to the broker. That is a dual write.
-   With an outbox it writes once: the event is a row of the same transaction. A relay, in this
-   process or another one, publishes the rows that are committed.
+   With an outbox it writes once: the event is a row of the same transaction. A relay, in this process or another one,
+   publishes the rows that are committed.
 `)
 	broker := serveBroker(s.broker)
 	defer broker.Close()

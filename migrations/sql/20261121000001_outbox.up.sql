@@ -265,7 +265,7 @@ END $f$;
 --
 -- '' and NULL mean "not set". source names the service; without it the setting oncebox.source counts (ALTER ROLE shop SET
 -- oncebox.source = 'shop'). metadata is an object of strings. All checks are those of the Go writers; what they refuse fails with 22023.
--- Whoever commits wakes nobody: the event leaves when a projector polls.
+-- A commit wakes no projector: the event leaves when a projector polls.
 --
 -- The caller needs EXECUTE on it and no right to any table. Add once per transaction, or with one ordering key only: two transactions
 -- that add to two keys in different orders can deadlock. Outside of a transaction the event is committed by itself.

@@ -44,7 +44,7 @@ CREATE TABLE idempotency_step (
 -- For operators, who look for what is open.
 CREATE INDEX idempotency_step_open ON idempotency_step (begun_at) WHERE result IS NULL;
 
--- What operators said became of steps of which nobody knew whether they were done. Written in the same statement as the deed.
+-- What operators said became of steps whose outcome was unknown. Written in the same statement as the deed.
 CREATE TABLE idempotency_audit (
     id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at        timestamptz NOT NULL DEFAULT clock_timestamp(),
