@@ -12,7 +12,7 @@ test: ## run all tests, on a PostgreSQL and a Pulsar that are found or started
 nightly: ## run all tests at full size, with the race detector and fresh seeds; NIGHTLY_SEED=n repeats a run
 	go run ./internal/suite -nightly
 
-lint: $(GOLANGCI) ## run the linters; each one that is off has its reason in .golangci.yml
+lint: $(GOLANGCI) ## run the linters; .golangci.yml says why others are off
 	$(GOLANGCI) run
 	@git ls-files '*/go.mod' | while read -r m; do (cd "$${m%/go.mod}" && $(CURDIR)/$(GOLANGCI) run) || exit 1; done
 

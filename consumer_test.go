@@ -82,7 +82,7 @@ func TestPauseWithoutABroker(t *testing.T) {
 	await.True(t, func() bool { return one.Load() == 3 }, "the consumer has three messages")
 }
 
-// Without a broker a handler that does not end, and one that fails, hold up neither another consumer nor other keys of their own, and as many
+// Without a broker a handler that does not end, and a handler that fails, hold up neither another consumer nor other keys of their own, and as many
 // messages are handled at once as the consumer says.
 func TestHandlersHoldUpNoOtherWithoutABroker(t *testing.T) {
 	const atOnce = 12

@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// An event that nobody handles is sent, because it may be one that nobody wants; the log says so.
+// An event that nobody handles is sent, because perhaps nobody wants it; the log says so.
 func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
 	db := pgtest.Migrated(t)
 	cfg := quickConfig()

@@ -138,7 +138,7 @@ func variable(info *types.Info, e ast.Expr) types.Object {
 }
 
 // isLeftAlone tells whether a variable is one of the body, and all that is done with it are calls of its own methods and uses of its
-// fields. Whatever else is done may end in the unit: it is passed to a function, stored, returned or captured by one that is.
+// fields. Whatever else is done may end in the unit: it is passed to a function, stored, returned or captured by a function that is.
 func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) bool {
 	if object.Pos() < body.Pos() || object.Pos() > body.End() {
 		return false
@@ -177,7 +177,7 @@ func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) boo
 	return alone
 }
 
-// callKeepsIt tells whether a selector is a method that is called, and not one that may give its receiver to the unit: that would have
+// callKeepsIt tells whether a selector is a method that is called, and not a method that may give its receiver to the unit: that would have
 // the unit, or a context, among its arguments.
 func callKeepsIt(info *types.Info, stack []ast.Node, selector *ast.SelectorExpr) bool {
 	call, ok := stack[len(stack)-3].(*ast.CallExpr)

@@ -25,7 +25,7 @@ type backlog struct {
 
 func (b backlog) size() int { return b.versions * aggregates }
 
-// tally returns one that expects this backlog, or the shared one.
+// tally returns a tally that expects this backlog, or the shared one.
 func (b backlog) tally() *tally {
 	if b.shared != nil {
 		return b.shared

@@ -24,7 +24,7 @@ import (
 
 const jsonMedia, plainMedia = "application/json", "text/plain"
 
-// service is one that listens on a loopback socket.
+// service listens on a loopback socket.
 type service struct {
 	url   string
 	close func()

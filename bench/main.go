@@ -25,7 +25,7 @@ func commands() []command {
 		{"commit", "business transactions per second, against pgx and bun by hand", commit},
 		{"relay", "events per second from a backlog to Pulsar, against SendAsync by hand", relay},
 		{"relay-flat", "that rate at any backlog, against the one at 100,000 rows", relayFlat},
-		{"scaling", "events per second with several projectors, and seconds until one that was killed is replaced", scaling},
+		{"scaling", "events per second with several projectors, and seconds until a killed one is replaced", scaling},
 		{"fairness", "milliseconds from commit to broker behind another tenant's backlog", fairness},
 		{"outage", "seconds until the relay is as fast as before, when the broker comes back", outage},
 		{"hot", "milliseconds of other aggregates' messages while those of one fail twice each, against a run without failures", hot},

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// scaling measures several projector processes on one backlog, and how soon the lanes of one that was killed are with
+// scaling measures several projector processes on one backlog, and how soon the lanes of a killed one are with
 // another. Whatever they do, each lane has one owner at a time and each key keeps its order.
 func scaling(ctx context.Context, args []string) error {
 	b := scaleBench{processes: ints{1, 2, 4}}

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/internal/devenv"
 )
 
-// withPostgres runs fn on the server of the environment, or on one that is started for it.
+// withPostgres runs fn on the server of the environment, or on a server that is started for it.
 func withPostgres(ctx context.Context, fn func(dsn string) error) (err error) {
 	server, err := devenv.Postgres(ctx, nil)
 	if err != nil {

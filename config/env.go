@@ -89,7 +89,7 @@ func environment(fields []env.FieldParams) map[string]string {
 		if !slices.ContainsFunc(fields, func(f env.FieldParams) bool { return f.Key == ours }) || vars[ours] != "" {
 			continue
 		}
-		// A variable that is set to nothing is as good as one that is not set.
+		// A variable that is set to nothing counts as not set.
 		if value := os.Getenv(name); value != "" {
 			vars[ours] = value
 		}

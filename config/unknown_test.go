@@ -25,7 +25,7 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 	}
 }
 
-// A program that reads no ONCEBOX_PULSAR_ leaves these to others; one that does knows all of them.
+// A program that reads no ONCEBOX_PULSAR_ leaves these to others; a program that reads them knows all of them.
 func TestVariablesOfABrokerAreLeftToItsPrograms(t *testing.T) {
 	clean(t)
 	t.Setenv("ONCEBOX_PULSAR_URL", "pulsar://b:6650")

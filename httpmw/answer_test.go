@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// An answer that was held looks like one that was not, and so does its replay.
+// An answer that was held looks as if it had not been held, and so does its replay.
 func TestHeldAnswersLookTheSame(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

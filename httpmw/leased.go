@@ -127,7 +127,7 @@ func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp 
 	})
 	switch known = err == nil && len(claim.Unknown()) == 0; {
 	case err != nil:
-		return nil, nil, fmt.Errorf("%w: %w", idempotency.ErrInProgress, err) // it is another one that finds out
+		return nil, nil, fmt.Errorf("%w: %w", idempotency.ErrInProgress, err) // another request finds out
 	case !known:
 		return nil, nil, idempotency.ErrStepUnknown
 	}

@@ -164,7 +164,7 @@ func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, 
 }
 
 // storeRefusal stores an answer whose work is undone, so that no savepoint is needed for the sake of those that are not. The key
-// was free for a moment, and another request with it may have come. The one that commits its answer first has the last word: if
+// was free for a moment, and another request with it may have come. The request that commits its answer first has the last word: if
 // that is not this one, its answer is found, and if it is, the other's work cannot be committed any more. So the key is not begun
 // again: to wait for the other would be to hear what it makes of a request that has been refused. And a single statement is never
 // half done, so there is nothing to lock either.
@@ -244,7 +244,7 @@ func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Respons
 	return resp
 }
 
-// replay makes the stored answer one that can be sent, on top of the headers that other middlewares have set now.
+// replay makes the stored answer fit to be sent, on top of the headers that other middlewares have set now.
 func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 	if found.Omitted != "" {
 		return k.tombstone(e, found)

@@ -91,7 +91,7 @@ func TestRouteForMiddlewaresFurtherOut(t *testing.T) {
 	require.Equal(t, "7", id)
 }
 
-// What connects a router with one that is mounted within the middleware is kept in chi.Context, and not exported.
+// What connects a router with a router that is mounted within the middleware is kept in chi.Context, and not exported.
 func TestRouterThatIsMountedWithin(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -228,7 +228,7 @@ func noError(t *testing.T, err error) {
 }
 
 // timeOut sends a request with a timeout that ends in its handler, which waits for that. A timeout that has ended before is followed
-// by one that is twice as long, with another key. Then there is none any more.
+// by a timeout that is twice as long, with another key. Then there is none any more.
 func (s *service) timeOut(h http.HandlerFunc) (key string, got reply) {
 	s.t.Helper()
 	for s.cfg.Timeout = 200 * time.Millisecond; s.runs.Load() == 0; s.cfg.Timeout *= 2 {

@@ -12,7 +12,7 @@ import (
 // [event.TenantFrom], and [Idempotency] as well. find takes it from a header, a host name, or from what authentication found out.
 //
 // A request without a tenant is refused: its data would be those of the default tenant. Where a request may leave it out, find
-// returns the name of a tenant for it. An error, an empty tenant and one that is no valid identifier are answered with 400 and logged.
+// returns the name of a tenant for it. An error, an empty tenant and an invalid identifier are answered with 400 and logged.
 //
 // Mount it outside of Idempotency. Within, it comes too late for the key: a request whose tenant is not that of its key is
 // answered with 500, and the log says why.
@@ -20,7 +20,7 @@ import (
 // It panics if find is nil.
 func Tenant(find func(*http.Request) (string, error)) func(http.Handler) http.Handler {
 	if find == nil {
-		panic("httpmw: Tenant: the function is nil: pass one that finds the tenant of a request")
+		panic("httpmw: Tenant: the function is nil: pass a function that finds the tenant of a request")
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -26,7 +26,7 @@ func cacheAndKeys(t *testing.T, size int) (*cache, []Key) {
 
 var fp = NewFingerprint("t")
 
-// pool is one that nobody connects.
+// pool is a pool that is never connected.
 func pool() *bun.DB { return bun.NewDB(&sql.DB{}, pgdialect.New()) }
 
 func TestCacheForgets(t *testing.T) {

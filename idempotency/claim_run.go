@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// renewClaim also renews one that has ended, as long as nobody has taken it over. A key does not expire while it is claimed.
+// renewClaim also renews a lease that has ended, as long as nobody has taken it over. A key does not expire while it is claimed.
 const renewClaim = `UPDATE {schema}.idempotency_keys
 SET locked_until = clock_timestamp() + $4::interval, expires_at = greatest(expires_at, clock_timestamp() + $4::interval)
 WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed'`

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
-// A stored answer proves a transaction only if it is the very one that it has stored.
+// A stored answer proves a transaction only if it is the very answer that it has stored.
 func TestAnswerProvesTheTransactionThatStoredIt(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)

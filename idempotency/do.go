@@ -11,7 +11,7 @@ import (
 // commandTag changes with how [Do] compares commands.
 const commandTag = "command-1"
 
-// doneStatus is that of a stored result. Results have none; it only has to be one that the table takes.
+// doneStatus is that of a stored result. Results have none; it only has to be a status that the table takes.
 const doneStatus = 200
 
 // Do runs fn once for the scope's key, and returns its result, from then on and until it expires, to each call with the

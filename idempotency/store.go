@@ -34,8 +34,8 @@ const (
     expires_at > clock_timestamp() + interval '1 minute' -- cachedFor
 FROM {schema}.idempotency_keys WHERE key_hash = $1 AND expires_at > clock_timestamp()`
 
-	// lookupNew is lookup in the transaction of the lock, and tells the id of one that is about to work. Others get none: an id that is
-	// taken for a replay or a conflict is one that everybody else's snapshots look at. To take a lock once more that one has is free.
+	// lookupNew is lookup in the transaction of the lock, and tells the id of a transaction that is about to work. Others get none: an id that is
+	// taken for a replay or a conflict is looked at by the snapshots of all others. To take a lock once more that one has is free.
 	lookupNew = `SELECT k.state, k.fingerprint_tag, k.fingerprint, k.status, k.headers, k.omitted, k.body,
     CASE WHEN k.state IS NULL AND ` + tryLock + ` THEN pg_current_xact_id()::text END
 FROM (SELECT) one LEFT JOIN {schema}.idempotency_keys k ON k.key_hash = $1 AND k.expires_at > clock_timestamp()`

@@ -34,7 +34,7 @@ func (b *blocked) enter(key string, waiting int) *pausing {
 	return p
 }
 
-// join notes that another message waits behind one that pauses, if one does.
+// join notes that another message waits behind a message that pauses, if one does.
 func (b *blocked) join(key string) {
 	if p := b.pauses[key]; p != nil {
 		p.behind++

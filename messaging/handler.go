@@ -23,7 +23,7 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// Permanent marks err as one that no retry will cure: the message becomes a dead letter at once. Permanent(nil) is nil.
+// Permanent marks err as an error that no retry will cure: the message becomes a dead letter at once. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -54,7 +54,7 @@ func RetryAfter(d time.Duration, err error) error {
 	return &retryAfterError{err: err, d: d}
 }
 
-// Postpone is [RetryAfter] for a message that was not tried, because another process is at work on one that comes before it. It does
+// Postpone is [RetryAfter] for a message that was not tried, because another process is at work on a message that comes before it. It does
 // not count for [Message.QueueFull]: it waits for no mended handler, and to keep it elsewhere would not be of use. Postpone(d, nil) is
 // nil.
 func Postpone(d time.Duration, err error) error {

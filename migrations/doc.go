@@ -19,7 +19,7 @@
 // [Verify], [Applied] and App.Run ask for all files. A service that applies the file of one family alone does not call them.
 //
 // Until the first release the files change. A database that was made from an earlier text of them is named by [Verify], as one with
-// differences or as one that was made from other files: make its tables anew. From then on files that were released never change, and
+// differences or as made from other files: make its tables anew. From then on files that were released never change, and
 // an older program accepts a database to which a newer one has applied files of its own.
 //
 // # Roles

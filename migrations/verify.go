@@ -41,7 +41,7 @@ func (e *MissingError) Error() string {
 // applied files of its own.
 //
 // It logs a warning if PUBLIC may create objects in the schema: a function that somebody adds there may be called in place of the
-// one that a statement means, with the rights of its caller (PostgreSQL, 10.3 and 5.9.6).
+// function that a statement means, with the rights of its caller (PostgreSQL, 10.3 and 5.9.6).
 func Verify(ctx context.Context, db *bun.DB, cfg *Config) error {
 	s, err := look(ctx, db.DB, cfg)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Add stores one event in the caller's own transaction and returns its id, or that of the earlier one that it repeats by
+// Add stores one event in the caller's own transaction and returns its id, or that of the earlier event that it repeats by
 // [event.WithDedupKey]. payload may be an [event.Event], json.RawMessage, []byte, or anything that can be encoded as JSON.
 // What is wrong with it is reported before anything is sent: the transaction can go on.
 //

@@ -116,7 +116,7 @@ func TestDryRunOnlyCounts(t *testing.T) {
 	require.Zero(t, f.count("outbox_audit"))
 }
 
-// Two dead letters under one key: that of a topic which goes on after them, and one that blocks.
+// Two dead letters under one key: that of a topic which goes on after them, and another that blocks.
 func TestReplayWaitsForTheDeadLetterThatBlocks(t *testing.T) {
 	f := newFixture(t, nil)
 	head := f.add("a", "a1")

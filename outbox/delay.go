@@ -35,7 +35,7 @@ SELECT h.lane, h.seq FROM ` + asynchronous + ` {schema}.outbox_held h JOIN unnes
 WHERE h.not_before <= (SELECT clock_timestamp()) AND h.retry_after <= (SELECT clock_timestamp()) FOR UPDATE OF h SKIP LOCKED`
 )
 
-// IsTimed tells whether the row is one that may be cancelled until its time has come: a delayed row without order.
+// IsTimed tells whether the row may be cancelled until its time has come: a delayed row without order.
 func (r *Row) IsTimed() bool { return r.Key == "" && !r.Delivery.NotBefore.IsZero() }
 
 // Delay takes delayed rows without order out of their lanes. They are due when their time has come. It returns those that it has

@@ -17,7 +17,7 @@ const (
 	askDeployment = `SELECT coalesce(deployment, '') FROM {schema}.outbox_layout`
 
 	// claimDeployment names a database that is nobody's. It waits for others that do, and does nothing if they have. While
-	// projectors without a name are alive it does nothing either: they would be shut out by the first one that has a name,
+	// projectors without a name are alive it does nothing either: they would be shut out by the first projector that has a name,
 	// and where a name is introduced process by process, those that restart still have none.
 	claimDeployment = `
 UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL

@@ -63,7 +63,7 @@ SELECT ` + boundedColumns + ` FROM f`
 
 // Fetch reads the next rows of the lanes, ordered by lane and sequence. A lane that was lost gives no rows. The rows stay
 // where they are until they are settled. All payloads together are within bytes, but the first row comes whatever its size;
-// 0: there is no bound. The last row of a lane may be one that did not fit, see [Row].Cut.
+// 0: there is no bound. The last row of a lane may be cut, because it did not fit, see [Row].Cut.
 func (s Relay) Fetch(ctx context.Context, cursors []Cursor, bytes int64) ([]Row, error) {
 	leases := make([]Lease, len(cursors))
 	after, quota := make([]int64, len(cursors)), make([]int32, len(cursors))

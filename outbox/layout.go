@@ -28,7 +28,7 @@ type layout struct {
 
 // selectLayout also asks whether this role may see what the flush looks at. PostgreSQL 18 answers NULL to
 // pg_sequence_last_value where the right is missing, as it does for a sequence that was never used: the flush would take
-// that for "no tenant has ever moved", and store the rows of one that has in lanes of the wrong group.
+// that for "no tenant has ever moved", and store the rows of a tenant that has moved in lanes of the wrong group.
 const selectLayout = `
 SELECT lanes, hash_version, lock_space, has_sequence_privilege('{schema}.outbox_moves', 'USAGE, SELECT') FROM {schema}.outbox_layout`
 

@@ -187,7 +187,7 @@ func (s *Store) reconcileDue(ctx context.Context, lane int16, found *Reconciled)
 }
 
 // suspicious runs a statement that looks at a thousand things of a lane. It appends those that seem wrong to wrong, and
-// returns the last one that was looked at, the zero value if there are no more.
+// returns the last of them, the zero value if there are no more.
 func suspicious[T any](ctx context.Context, s *Store, wrong *[]T, look string, args ...any) (last T, err error) {
 	rows, err := s.adHoc().Query(ctx, s.db, look, args...)
 	if err != nil {

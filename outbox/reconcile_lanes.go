@@ -17,7 +17,7 @@ SELECT coalesce(least(
 	(SELECT o.lane FROM {schema}.outbox o WHERE o.lane > $1::int AND o.lane < $2::int ORDER BY o.lane LIMIT 1),
 	(SELECT h.lane FROM {schema}.outbox_held h WHERE h.lane > $1::int AND h.lane < $2::int ORDER BY h.lane LIMIT 1)), -1)`
 
-	// enterLanes gives the lanes epochs beyond every one that they can have had before their entries were lost: a write of
+	// enterLanes gives the lanes epochs beyond all that they can have had before their entries were lost: a write of
 	// a former owner must find another one.
 	enterLanes = `
 INSERT INTO {schema}.outbox_lane (lane, grp, epoch)

@@ -195,7 +195,7 @@ func (b *batch) add(r *outbox.Row, o outbox.Outcome, blocks string) {
 // judge decides over each row that was sent.
 //
 // Rows of a key come in order. Once one of them stays for another try, the later ones stay as well; once one is held or
-// dead, they follow it. An adapter reports them as failed itself; a later one that it calls confirmed was confirmed, and
+// dead, they follow it. An adapter reports them as failed itself; a later row that it calls confirmed was confirmed, and
 // is settled, because sending it again would only add a duplicate to what cannot be mended.
 func (b *batch) judge(w *worker) {
 	for i, r := range b.send {

@@ -43,7 +43,7 @@ func (f *fixture) owns(name string, lanes int) {
 	f.eventually(fmt.Sprintf("%s owns %d lanes", name, lanes), func() bool { return f.rows("outbox_lane WHERE owner = ?", name) == lanes })
 }
 
-// Projectors that renew once an hour have the lanes of one that stopped, all the same; nothing else makes them beat.
+// Projectors that renew once an hour have the lanes of a projector that stopped, all the same; nothing else makes them beat.
 func TestLanesThatAreHandedBackAreTakenByABeatThatComesAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -70,7 +70,7 @@ func (l *lane) knows(topic string) bool {
 // probes tells whether a row of the lane is on its way as a probe.
 func (w *worker) probes(l *lane) bool { return w.trial != nil && w.trial.queue.lane == l }
 
-// oldest finds the row to try a topic with: a held one that is due, else the first one of the lanes. Where what was seen has
+// oldest finds the row to try a topic with: a held row that is due, else the first row of the lanes. Where what was seen has
 // gone, the search begins anew.
 func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int, err error) {
 	ctx, cancel := w.r.begun(ctx)

@@ -83,7 +83,7 @@ func (r *relay) bounded(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // begun is for what is not broken off when the program is told to stop. A statement that nobody waits for any more may
-// be carried out all the same, after the lanes were handed back: they would wait for one that is gone.
+// be carried out all the same, after the lanes were handed back: they would wait for a projector that is gone.
 func (r *relay) begun(ctx context.Context) (context.Context, context.CancelFunc) {
 	return r.bounded(context.WithoutCancel(ctx))
 }

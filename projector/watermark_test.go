@@ -39,7 +39,7 @@ func TestMarkCounts(t *testing.T) {
 	}
 }
 
-// Between a look and the next one that was answered, the server may have become another one.
+// Between a look and the next look that was answered, the server may have become another one.
 func TestMarkBeforeALookThatFailedDoesNotCount(t *testing.T) {
 	var m watermark
 	look := func(seq, xid int64) {

@@ -68,7 +68,7 @@ func (t *Tx) Commit() error {
 	return t.end(t.ctx, func() error { return nil })
 }
 
-// Rollback ends the unit without COMMIT. It does nothing to one that has ended, so that it can be deferred. The error, of a
+// Rollback ends the unit without COMMIT. It does nothing to a unit that has ended, so that it can be deferred. The error, of a
 // savepoint alone, says that the transaction around it cannot be committed any more.
 func (t *Tx) Rollback() error {
 	if t.done {

@@ -120,7 +120,7 @@ func TestStaleAggregates(t *testing.T) {
 			s.fail(ctx, func(_ context.Context, u *uow.Unit) { u.Track(a) })
 			_ = s.units.Do(ctx, func(_ context.Context, u *uow.Unit) error { u.Track(a); return nil })
 		},
-		"tracked in a unit that succeeded within one that failed": func(ctx context.Context, u *uow.Unit, a *account) {
+		"tracked in a unit that succeeded within a unit that failed": func(ctx context.Context, u *uow.Unit, a *account) {
 			s.fail(ctx, func(ctx context.Context, _ *uow.Unit) {
 				_ = s.units.Do(ctx, func(_ context.Context, u *uow.Unit) error { u.Track(a); return nil })
 			})

@@ -8,7 +8,7 @@ type options struct {
 	token    *Token
 	// nestedChecks: see WithNestedChecks.
 	nestedChecks bool
-	// ping: the connection has to be one that answers.
+	// ping: the connection has to answer.
 	ping bool
 }
 

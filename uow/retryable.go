@@ -117,7 +117,7 @@ func (r *root) failure() (err error) {
 	return err
 }
 
-// swallowed adds to the error of a statement that an earlier one had failed which one that was.
+// swallowed adds to the error of a statement which earlier statement had failed.
 func (r *root) swallowed(err error) error {
 	if r.closed || pgsql.Code(err) != pgsql.CodeInFailedTransaction {
 		return err

@@ -97,7 +97,7 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 }
 
 // connection takes a connection from the pool, which looks only at those that have been idle for a while. Where ping says so
-// it is one that answers.
+// it answers.
 func (m *Manager) connection(ctx context.Context, ping bool) (bun.Conn, error) {
 	conn, err := m.db.Conn(ctx)
 	if !ping {
@@ -147,7 +147,7 @@ func sharesDatabase(ctx context.Context, conn bun.Conn) bool {
 // interrupted is the context's error together with its cause, nil if there is none.
 func interrupted(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil || cause == err { //nolint:errorlint // the very same value, not one that matches
+	if err == nil || cause == err { //nolint:errorlint // the very same value, not an error that matches
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, cause)
@@ -198,7 +198,7 @@ func (r *root) abandon() {
 	}
 }
 
-// rollback ends the unit without COMMIT. It does nothing to one that has been committed or rolled back.
+// rollback ends the unit without COMMIT. It does nothing to a unit that has been committed or rolled back.
 func (r *root) rollback() {
 	if r.closed {
 		return

@@ -71,7 +71,7 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 	return nil
 }
 
-// save sends all of it at once if it can. missed is one that was not found as expected.
+// save sends all of it at once if it can. missed is an aggregate that was not found as expected.
 func (r *root) save(ctx context.Context, writes []*write) (missed *write, err error) {
 	batch, xid := &pgx.Batch{}, ""
 	for _, w := range writes {

@@ -71,7 +71,7 @@ func newSaver(t *testing.T, cfg *uow.Config, pool func(*service) *bun.DB) *saver
 	return s
 }
 
-// eachPool runs a test on a pool that shares round trips, on one that does not, and on one behind a transaction-mode pooler.
+// eachPool runs a test on a pool that shares round trips, on a pool that does not, and on a pool behind a transaction-mode pooler.
 func eachPool(t *testing.T, test func(t *testing.T, s *saver)) {
 	t.Helper()
 	t.Run("pipelined", func(t *testing.T) {

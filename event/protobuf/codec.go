@@ -32,7 +32,7 @@ const ContentType = "application/protobuf"
 var _ event.Codec = Codec{}
 
 var (
-	errNoMessage = errors.New("it is no proto.Message: generate it with protoc-gen-go, or embed a pointer to one that is")
+	errNoMessage = errors.New("it is no proto.Message: generate it with protoc-gen-go, or embed a pointer to a generated message")
 	errNil       = errors.New("the message is nil")
 )
 

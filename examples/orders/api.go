@@ -153,7 +153,7 @@ func viewOf(o *Order) orderView {
 	return orderView{ID: o.ID, Status: o.Status, TotalCents: o.TotalCents, Version: o.nextVersion()}
 }
 
-// orderID returns the id in the path. What cannot be one is one that nobody has.
+// orderID returns the id in the path. What cannot be an id is an id that no order has.
 func orderID(r *http.Request) (string, error) {
 	id := chi.URLParam(r, "id")
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {

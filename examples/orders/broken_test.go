@@ -39,7 +39,7 @@ func (b breakage) patience() time.Duration {
 	return 0
 }
 
-// broken returns the handler, or one that lacks the rule that the environment names.
+// broken returns the handler, or a handler without the rule that the environment names.
 func broken(next http.Handler) http.Handler {
 	if b, ok := breakages()[os.Getenv(brokenVariable)]; ok {
 		return b.front(next)

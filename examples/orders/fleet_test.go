@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// fleet is the service as processes: one place for each, in which another process follows one that was killed.
+// fleet is the service as processes: one place for each, in which another process follows a process that was killed.
 type fleet struct {
 	database *url.URL
 	env      []string

@@ -77,7 +77,7 @@ func TestAPIDoesNotNeedPulsar(t *testing.T) {
 	require.Equal(t, 1, s.count("SELECT count(*) FROM outbox"))
 }
 
-// A process that is told to stop ends as one that had nothing else to do.
+// A process that is told to stop ends as if it had nothing else to do.
 func TestStopBeforeTheStart(t *testing.T) {
 	t.Setenv("DATABASE_URL", pgtest.URL(t))
 	t.Setenv("PULSAR_URL", "")

@@ -46,8 +46,8 @@ func testStranger(s *session) {
 	key := newKey()
 	first := s.executes(s.target.Create, key)
 	got := s.send(s.target.Create.with(s.target.Stranger), key)
-	require.Contains(s.t, []int{http.StatusUnauthorized, http.StatusForbidden}, got.status, "a caller that may not send it may not have its answer: %s", got.body)
-	require.NotContains(s.t, got.body, first.body, "a caller that may not send it has got its answer")
+	require.Contains(s.t, []int{http.StatusUnauthorized, http.StatusForbidden}, got.status, "a caller without the right may not have its answer: %s", got.body)
+	require.NotContains(s.t, got.body, first.body, "a caller without the right has got its answer")
 	s.replays(first, s.target.Create, key)
 }
 

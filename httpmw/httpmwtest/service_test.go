@@ -31,7 +31,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// service is one that does all that the suite can ask for. Nothing is wrong with it but its fault.
+// service does all that the suite can ask for. Nothing is wrong with it but its fault.
 type service struct {
 	db    *pgtest.DB
 	pool  string // how connections are made, see newService

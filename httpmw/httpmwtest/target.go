@@ -60,7 +60,7 @@ type Target struct {
 
 	// Required is a request that is refused without a key.
 	Required *Request `json:"required"`
-	// Optional is one that is executed without a key, and answered differently each time.
+	// Optional is a request that is executed without a key, and answered differently each time.
 	Optional *Request `json:"optional"`
 	// Untouched are requests for whose methods keys do not count.
 	Untouched []Request `json:"untouched"`
@@ -81,7 +81,7 @@ type Target struct {
 	Stranger map[string]string `json:"stranger"`
 
 	// Rich is answered with all headers that are replayed, and with Set-Cookie, Www-Authenticate and X-Request-Id. Its handler may set
-	// Idempotent-Replayed, as one that passes on the answer of another service does.
+	// Idempotent-Replayed, as a service that passes on the answer of another service does.
 	Rich *Request `json:"rich"`
 	// Extra is answered with headers that its route replays in addition, ExtraHeaders.
 	Extra        *Request `json:"extra"`

@@ -48,7 +48,7 @@ func (a *account) reaches(folder string) bool {
 	}
 }
 
-// tempFolder makes a new folder that belongs to the account, below one that it can reach.
+// tempFolder makes a new folder that belongs to the account, below a folder that it can reach.
 func (a *account) tempFolder(name string) (string, error) {
 	parent := os.TempDir()
 	if !a.reaches(parent) {

@@ -21,7 +21,7 @@ type Options struct {
 	// Default: os.Stderr.
 	Out io.Writer
 
-	// PostgresVariables are the environment variables that may name a running PostgreSQL; the first one that is set counts. Default:
+	// PostgresVariables are the environment variables that may name a running PostgreSQL; the first that is set counts. Default:
 	// DATABASE_URL.
 	PostgresVariables []string
 

@@ -126,7 +126,7 @@ func writeConf(from, to, brokerPort, webPort string, settings map[string]string)
 		"webServicePort":    webPort,
 		"bindAddress":       "127.0.0.1",
 		"advertisedAddress": "127.0.0.1",
-		// Without the first, 4.0.8 ignores --bookkeeper-port and takes one that may be in use at a restart. Without the
+		// Without the first, 4.0.8 ignores --bookkeeper-port and takes a port that may be in use at a restart. Without the
 		// second, the bookie listens on all interfaces.
 		"allowEphemeralPorts": "true",
 		"listeningInterface":  loopback,

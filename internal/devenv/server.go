@@ -155,7 +155,7 @@ func (s *server) withLog(err error) error {
 // Kill ends the server with SIGKILL, as a crash would, and returns when its process is gone. Its data stays for Restart.
 func (s *server) Kill() error { return s.End(os.Kill) }
 
-// End is Kill with another signal, one that ends the server.
+// End is Kill with another signal, which ends the server.
 func (s *server) End(signal os.Signal) error {
 	if s.dog == nil {
 		return ErrNotStartedHere

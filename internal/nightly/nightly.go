@@ -40,7 +40,7 @@ func N[T any](few, many T) T {
 
 // Seeds returns the seeds with which a test is to run: those that failed once, and then, in make test, 1 to few, in a nightly run
 // as many fresh ones as many says. SEED in the environment replaces them all. The seed of a round that fails is printed, and in a
-// nightly run written down as one that failed.
+// nightly run written down as failed.
 func Seeds(t testing.TB, few, many int) iter.Seq[uint64] {
 	t.Helper()
 	seeds := draw(t, few, many)

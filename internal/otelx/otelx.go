@@ -52,7 +52,7 @@ func Counter(m metric.Meter, name, description string) metric.Int64Counter {
 	return c
 }
 
-// Inject writes the trace context of ctx into carrier, as W3C Trace Context says. It replaces one that is there: the
+// Inject writes the trace context of ctx into carrier, as W3C Trace Context says. It replaces a trace context that is there: the
 // state of another trace never stays beside this one's parent. Without a span in ctx the carrier is left as it is.
 func Inject(ctx context.Context, carrier map[string]string) {
 	if trace.SpanContextFromContext(ctx).IsValid() {

@@ -93,7 +93,7 @@ func (c *conn) begin(ctx context.Context) error {
 	return nil
 }
 
-// ExecContext runs a statement, together with the BEGIN that was put off if it is one that may be prepared.
+// ExecContext runs a statement, together with the BEGIN that was put off if it may be prepared.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if err := c.refuse(ctx, args); err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func CheckSession(ctx context.Context, db bun.IDB) error {
 	return err
 }
 
-// checkPooler returns [ErrPooler] for a pooler of transactions, and nil for a pooler of sessions or one that carries prepared statements
+// checkPooler returns [ErrPooler] for a pooler of transactions, and nil for a pooler of sessions or a pooler that carries prepared statements
 // along.
 //
 // It prepares a statement on one connection, and then looks for it from a second one. A pooler gives a transaction the session that

@@ -58,7 +58,7 @@ func AwaitStandbyOn(ctx context.Context, pool *bun.DB) error {
 // Outside of a transaction their COMMIT is like that of a unit of work: it waits for the synchronous standby, and nobody sees it before.
 //
 // A statement that the caller gives up is not cancelled, because that would end the wait: the server may still carry it out. So it should
-// be one that never waits for long and may come late.
+// be a statement that never waits for long and may come late.
 func (r *Runner) Confirmed() *Runner {
 	other := *r
 	other.confirmed = true

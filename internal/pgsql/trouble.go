@@ -61,7 +61,7 @@ const endOfWait = "SyncRepWaitForLSN"
 // errCommitting is why no cancel request is sent. pgx sends one over a connection of its own when it gives up a connection.
 var errCommitting = errors.New("COMMIT is on its way: a cancel request could end its wait for the standby")
 
-// ConfigOf returns the configuration of a connection, for another one that keeps no [Trouble].
+// ConfigOf returns the configuration of a connection, for another connection that keeps no [Trouble].
 func ConfigOf(c *pgx.Conn) *pgx.ConnConfig {
 	if t := TroubleOf(c); t != nil {
 		return t.plain.Copy()
@@ -99,7 +99,7 @@ func (t *Trouble) Failure(c *pgx.Conn) error {
 	return t.failure
 }
 
-// Victim returns the latest deadlock or serialization failure, also one that was rolled back to a savepoint.
+// Victim returns the latest deadlock or serialization failure, also an error that was rolled back to a savepoint.
 func (t *Trouble) Victim() error {
 	if t == nil || t.victim == nil {
 		return nil

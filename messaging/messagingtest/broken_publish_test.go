@@ -99,7 +99,7 @@ func brokenPublishers() map[string][]broken {
 func brokenDeadlines() []broken {
 	return []broken{
 		{name: "confirms", says: "deadline exceeded", fault: whenOver(func(context.Context, *adapter, []event.Envelope) error { return nil })},
-		{name: "leaves holes", says: "confirmed behind one that is not", fault: whenOver(func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
+		{name: "leaves holes", says: "behind a message that is not", fault: whenOver(func(ctx context.Context, a *adapter, msgs []event.Envelope) error {
 			return allFailedBut(msgs, 7, a.memory.Publish(ctx, msgs[7:8]))
 		})},
 		{name: "is behind nothing", says: "behind nothing", fault: whenOver(func(_ context.Context, _ *adapter, msgs []event.Envelope) error {

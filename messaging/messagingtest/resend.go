@@ -108,7 +108,7 @@ func unconfirmed(msgs []event.Envelope, err error) (again []event.Envelope, brok
 		reason, failed := partial.Failed[i]
 		switch {
 		case !failed && stuck[m.RoutingKey]:
-			return nil, fmt.Errorf("number %d of key %q is confirmed behind one that is not: %w", m.Sequence, m.RoutingKey, err)
+			return nil, fmt.Errorf("number %d of key %q is confirmed behind a message that is not: %w", m.Sequence, m.RoutingKey, err)
 		case failed && reason == nil:
 			return nil, fmt.Errorf("number %d of key %q failed without a reason", m.Sequence, m.RoutingKey)
 		case failed && !stuck[m.RoutingKey] && errors.Is(reason, messaging.ErrBehind):

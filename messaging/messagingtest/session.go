@@ -67,7 +67,7 @@ func (s *session) series(keys, perKey int) []event.Envelope {
 	return msgs
 }
 
-// tooLarge makes one that the broker must refuse.
+// tooLarge makes a message that the broker must refuse.
 func (s *session) tooLarge(key string, n int) event.Envelope {
 	m := s.message(key, n)
 	m.Payload = make([]byte, s.h.MaxMessageBytes+1)

@@ -37,7 +37,7 @@ func (t *topic) lookFirst() {
 		switch err := t.look(ctx); {
 		case isTimeout(err):
 			b.presence.fail()
-			b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer: it is not known which consumers the topics have", "url", b.admin.base, "error", err)
+			b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer: the topics' consumers are unknown", "url", b.admin.base, "error", err)
 		case err != nil:
 			return // the broker is in trouble; the next producer's maker looks again
 		}

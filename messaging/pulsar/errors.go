@@ -56,7 +56,7 @@ func isNoRoom(err error) bool {
 	return errors.Is(err, pulsarclient.ErrSendQueueIsFull)
 }
 
-// errNotStored is what a broker that deduplicates means by a receipt without a place: it takes the message for one that it
+// errNotStored is what a broker that deduplicates means by a receipt without a place: it takes the message for a message that it
 // has, and threw it away. That may be so, after a lost connection, or it may have mixed up two producers.
 var errNotStored = errors.New("the broker took the message for a duplicate and did not store it")
 

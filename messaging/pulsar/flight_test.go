@@ -116,7 +116,7 @@ func TestFlightWithoutCallback(t *testing.T) {
 		require.False(t, healthy, "the producer is not used any more")
 		require.Len(t, failed, 2)
 		require.ErrorIs(t, failed["a2"], messaging.ErrUnknown)
-		require.ErrorIs(t, failed["a3"], messaging.ErrUnknown, "it is stored, but behind one that is not")
+		require.ErrorIs(t, failed["a3"], messaging.ErrUnknown, "it is stored, but behind a message that is not")
 	})
 }
 
@@ -453,7 +453,7 @@ func TestFlightKeepsPrefixes(t *testing.T) {
 			err := failed[id]
 			if err == nil {
 				require.True(t, confirmed[id], "%s was never confirmed", id)
-				require.False(t, id[0] != '-' && stopped[id[0]], "%s was reported as sent behind one that was not", id)
+				require.False(t, id[0] != '-' && stopped[id[0]], "%s was reported as sent behind a message that was not", id)
 				continue
 			}
 			stopped[id[0]] = true

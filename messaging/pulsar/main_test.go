@@ -24,9 +24,9 @@ import (
 func TestMain(m *testing.M) {
 	waitAtOnce()
 	// When the broker says that a topic is gone, the client closes its producers and forgets the goroutine of each that
-	// reconnects; a later Close does nothing. The one that sends would still show a producer that nobody closes.
+	// reconnects; a later Close does nothing. The one for sending would still show a producer that nobody closes.
 	forgotten := goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).runEventsLoop.func1")
-	// For each message in chunks it has one that waits for a minute.
+	// For each message in chunks it has a goroutine that waits for a minute.
 	chunked := goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire")
 	pgtest.MainIgnoring(m, []goleak.Option{forgotten, chunked}, pulsartest.Stop)
 }

@@ -62,7 +62,7 @@ func (a *admin) retains(ctx context.Context, topic string) (bool, error) {
 	return r != nil && r.Minutes != 0 && r.MB != 0, err
 }
 
-// policy asks for one that applies to a topic, be it its own or its namespace's.
+// policy asks for a policy that applies to a topic, be it its own or its namespace's.
 func (a *admin) policy(ctx context.Context, topic, name string, result any) error {
 	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/"+name+"?applied=true", "", result)
 	if isStatus(err, http.StatusNotFound) { // it is about to be made

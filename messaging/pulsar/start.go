@@ -226,7 +226,7 @@ func (b *Broker) wrongPort(ctx context.Context, address string) error {
 	return errors.Join(fmt.Errorf("%s: %w", address, errWrongPort), resp.Body.Close())
 }
 
-// lasts tells whether an error is the broker's or the configuration's last word, in contrast to one that may pass by waiting.
+// lasts tells whether an error is the broker's or the configuration's last word, in contrast to an error that may pass by waiting.
 func lasts(err error) bool {
 	if _, foreign := errors.AsType[*messaging.SourceError](err); foreign {
 		return true

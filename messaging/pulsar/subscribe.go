@@ -97,7 +97,7 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		Name:                        name,
 		ReceiverQueueSize:           queue,
 		SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
-		SubscriptionProperties:      subscriptionProperties(s), // of one that is missing by now
+		SubscriptionProperties:      subscriptionProperties(s), // of a subscription that is missing by now
 		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
 		EventListener:               r,
 		BackOffPolicyFunc:           r.reconnect,

@@ -138,7 +138,7 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 
 // batchBytes is how many bytes of payload share a batch. The properties of a message may have half of the limit at most. With
 // them such a batch is no larger than one message may be. The client counts the payload only when it looks whether a message
-// still fits, so one that is larger than this has a batch of its own.
+// still fits, so a message that is larger than this has a batch of its own.
 func batchBytes(limit int) int { return min(128<<10, limit/2) }
 
 // unopened gives the reason why there is no producer its class.

@@ -41,7 +41,7 @@ type turn struct {
 	ours  bool        // the broker said so, or went back for us
 	doubt bool        // it may have been another one's meanwhile
 	last  position    // of the last message that arrived; the zero position if none did
-	ask   *time.Timer // of askLater; one that is not here any more does nothing
+	ask   *time.Timer // of askLater; a timer that is not here any more does nothing
 }
 
 // early says whether a message came before its turn.

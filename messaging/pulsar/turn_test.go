@@ -25,7 +25,7 @@ import (
 func TestPartitionMovesDuringAWrite(t *testing.T) {
 	t.Parallel()
 	const most = 5
-	for name, returns := range map[string]bool{"to a new consumer": false, "to one that was away": true} {
+	for name, returns := range map[string]bool{"to a new consumer": false, "to a consumer that was away": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for n := 1; ; n++ {
