@@ -86,7 +86,7 @@ func (w *wrapped) portion(msgs []*messaging.Message) int {
 // whole batch for not handled. Portions that are committed are not undone by that: their messages are duplicates when they come again.
 func (w *wrapped) handlePortion(ctx context.Context, msgs []*messaging.Message, at int, done *outcomes) error {
 	b, ok := w.batch(ctx, msgs)
-	if !ok || len(done.failed) > 0 { // some of them may be behind one that failed
+	if !ok || len(done.failed) > 0 { // some of them may be behind a message that failed
 		w.oneByOne(ctx, msgs, at, done)
 		return nil
 	}
@@ -170,7 +170,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 	return nil
 }
 
-// enterAll enters the messages. A copy of one that is in the batch already is a duplicate: it is settled with the first.
+// enterAll enters the messages. A copy of a message that is in the batch already is a duplicate: it is settled with the first.
 func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 	clear(b.became) // of an earlier try
 	if rebuilding, err := w.gate(ctx, u.DB()); err != nil {

@@ -126,7 +126,7 @@ func TestMessagesOfABatchHaveContextsOfTheirOwn(t *testing.T) {
 	require.Equal(t, 2, w.entries())
 }
 
-// Two processes have batches of the same keys, in opposite orders, and wait for a third one that is in the middle of them.
+// Two processes have batches of the same keys, in opposite orders, and wait for a third process that is in the middle of them.
 func TestBatchesDoNotLockEachOtherOut(t *testing.T) {
 	t.Parallel()
 	for name, message := range map[string]func(n int) *messaging.Message{

@@ -37,7 +37,7 @@ const (
 SELECT outcome, attempts, unended, extract(epoch FROM rest)::float8 FROM {schema}.inbox_take_lease($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::uuid,
 	$7::interval, $8::bigint, $9::integer)`
 
-	// renewLease also renews one that has ended, as long as nobody has taken it.
+	// renewLease also renews a lease that has ended, as long as nobody has taken it.
 	renewLease = `
 UPDATE {schema}.inbox_lease SET lease_until = clock_timestamp() + $4::interval
 WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`

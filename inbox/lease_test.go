@@ -166,7 +166,7 @@ func TestSecondMessageOfALeasedKeyWaits(t *testing.T) {
 	w.nothingLeft()
 }
 
-// A release makes a leased handler of one that ran in a unit: while both are there, a message still waits for the one before it.
+// A release makes a leased handler of a handler that ran in a unit: while both are there, a message still waits for the one before it.
 func TestLeasedMessageWaitsForOneInATransaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Parked is a message that waits in the database, because it failed, because it is behind one that did, or because its
+// Parked is a message that waits in the database, because it failed, because it is behind a message that failed, or because its
 // consumer is durable.
 type Parked struct {
 	Key MessageRef
@@ -23,7 +23,7 @@ type Parked struct {
 	State KeyState
 	// First says that it is the next one of its key, so that RetryNow and GiveUp take it.
 	First bool
-	// Attempts counts its tries. It is 0 for one that only waits.
+	// Attempts counts its tries. It is 0 for a message that only waits.
 	Attempts int
 	// Error is the last error, at most 2 KiB of it.
 	Error    string

@@ -145,7 +145,7 @@ func (b *bank) draw(n int) int {
 	return b.rng.IntN(n)
 }
 
-// process is one that consumes, works on what is parked, and may rebuild.
+// process consumes, works on what is parked, and may rebuild.
 func (b *bank) process(batch int) *inbox.Projection {
 	b.t.Helper()
 	box := newBox(b.units, &inbox.Config{

@@ -34,7 +34,7 @@ ORDER BY c.relname`
 	emptyPartition = `SELECT {schema}.inbox_empty_partition($1::date, $2::interval)`
 	dropPartition  = `SELECT FROM {schema}.inbox_drop_partition($1::date)`
 
-	// beActive notes that consumers run, once a minute. For one that was away for more than an hour the time stands still until
+	// beActive notes that consumers run, once a minute. For a consumer that was away for more than an hour the time stands still until
 	// it has been back for a day: what it handled last comes again only now.
 	beActive = `
 INSERT INTO {schema}.inbox_consumer AS c (consumer) SELECT unnest($1::text[])

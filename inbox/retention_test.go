@@ -192,7 +192,7 @@ func TestCleanWaitsForAConsumerThatIsAway(t *testing.T) {
 	require.NoError(t, w.box.Clean(t.Context()))
 	require.Equal(t, 4, w.entries(), "what is in the same child stays as well")
 	require.NotContains(t, w.children(), child(days[0]))
-	require.NotContains(t, w.children(), child(days[2]), "one that is kept keeps no other")
+	require.NotContains(t, w.children(), child(days[2]), "a day that is kept keeps no other")
 	for _, m := range last {
 		require.NoError(t, away.Handle(t.Context(), m))
 	}

@@ -123,7 +123,7 @@ func (p *RetryPolicy) isDeadly(earlier attempts) bool {
 	return p.MaxAttempts > 0 && earlier.n >= p.MaxAttempts || p.MaxCrashes > 0 && earlier.unended >= p.MaxCrashes
 }
 
-// waitsForBuild tells whether the message of cause, which no build has known for so long, goes on waiting for one that does.
+// waitsForBuild tells whether the message of cause, which no build has known for so long, goes on waiting for a build that does.
 func (p *RetryPolicy) waitsForBuild(unknown time.Duration, cause error) bool {
 	return needsBuild(cause) && (p.DeployWait < 0 || unknown < p.DeployWait)
 }

@@ -240,7 +240,7 @@ func (l *line) pool(t *testing.T, db *pgtest.DB) *bun.DB {
 	return bun.NewDB(pool, pgdialect.New())
 }
 
-// mute is a connection that falls silent when it is to send the text. The server has heard of its end then, as one that has vanished.
+// mute is a connection that falls silent when it is to send the text. The server has heard of its end then, as of a vanished connection.
 type mute struct {
 	net.Conn
 
