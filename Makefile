@@ -25,7 +25,7 @@ bench: ## measure commit, relay, consume and http against their floors
 	go run -C bench . consume
 	go run -C bench . http
 
-quickstart: ## watch the whole round trip, with nothing installed but Go
+quickstart: ## watch the whole round trip; PostgreSQL is found or downloaded once
 	go run ./examples/quickstart
 
 $(GOLANGCI):

@@ -17,12 +17,12 @@ func Outbox(ctx context.Context, db *bun.DB, broker messaging.Publisher) error {
 	if err := migrations.Up(ctx, db, nil); err != nil { // the tables of oncebox
 		return err
 	}
-	if _, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS customers (email text PRIMARY KEY)"); err != nil {
+	if _, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS customers (id bigserial PRIMARY KEY, email text)"); err != nil {
 		return err
 	}
 	store := outbox.NewStore(db, &outbox.Config{Source: "shop"})
 	err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := tx.NewRaw("INSERT INTO customers VALUES (?)", "ann@example.org").Exec(ctx); err != nil {
+		if _, err := tx.NewRaw("INSERT INTO customers (email) VALUES (?)", "ann@example.org").Exec(ctx); err != nil {
 			return err
 		}
 		_, err := store.Add(ctx, tx, "mail", map[string]string{"to": "ann@example.org"})
