@@ -23,6 +23,16 @@
 //	kit.Drain()
 //	require.Equal(t, 1, invoices(kit.DB))
 //
+// # A service that dies
+//
+// A process may die at any moment, between COMMIT and its answer for example. [Kit.CrashAt] names the moment, and [Kit.Drain] starts the
+// service anew and goes on:
+//
+//	placeOrder(kit.App, "o-1")
+//	kit.CrashAt(oncetest.BeforeAck)
+//	kit.Drain()
+//	require.Equal(t, 1, invoices(kit.DB))
+//
 // # Guarantees
 //
 // Nothing runs between the calls: events are published and handled within [Kit.Drain] only, by the relay and the consumers that

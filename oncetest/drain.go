@@ -50,10 +50,25 @@ func (k *Kit) DrainFailing() []Failure {
 	return failures
 }
 
+// drain works on after a crash, with the next start of the service.
 func (k *Kit) drain(ctx context.Context) error {
+	for {
+		if k.process.isDead() {
+			if err := k.restart(ctx); err != nil {
+				return err
+			}
+		}
+		if err := k.work(ctx); !k.process.isDead() {
+			return err
+		}
+	}
+}
+
+// work is what one start of the service does, until nothing is left or it dies.
+func (k *Kit) work(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	running, stop := context.WithCancel(running)
-	group.Go(func() error { return k.App.Inbox.Receive(running, k.broker) })
+	group.Go(func() error { return k.App.Inbox.Receive(running, k.process.client) })
 	group.Go(func() error { return k.App.Inbox.RunParked(running) })
 	group.Go(func() error {
 		defer stop()
@@ -61,6 +76,14 @@ func (k *Kit) drain(ctx context.Context) error {
 			return err
 		}
 		return errStopped
+	})
+	group.Go(func() error {
+		select {
+		case <-k.process.died:
+			stop()
+		case <-running.Done():
+		}
+		return nil
 	})
 	err := group.Wait()
 	stop()
@@ -97,7 +120,7 @@ func (k *Kit) untilNothingIsLeft(ctx context.Context) error {
 func (k *Kit) settled(ctx context.Context) error {
 	subscriptions := len(k.App.Inbox.Subscriptions())
 	for {
-		messages, receiving, err := k.broker.waiting(ctx, subscriptions)
+		messages, receiving, err := k.process.client.waiting(ctx, subscriptions)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,10 @@
 package oncetest
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"testing"
@@ -17,8 +20,8 @@ import (
 
 // Setup is what a service is built on in a test.
 type Setup struct {
-	// DB is a pool whose search_path is the schema of the test. It has the tables of oncebox. It refuses statements that belong into a
-	// unit of work, see config.Config.RefusePool.
+	// DB is the service's pool, whose search_path is the schema of the test. It has the tables of oncebox. It refuses statements that
+	// belong into a unit of work, see config.Config.RefusePool.
 	DB *bun.DB
 	// Broker carries messages within the process.
 	Broker oncebox.Broker
@@ -29,15 +32,21 @@ type Setup struct {
 
 // Kit is a service in a test. Make it with [New].
 type Kit struct {
-	// App is the service.
+	// App is the service. It is another one after a crash, see [Kit.CrashAt].
 	App *oncebox.App
-	// DB is the database of the test.
+	// DB is the database of the test, for the test's own look at it. It is another pool than that of the service: it refuses no statement,
+	// and a crash leaves it alone.
 	DB *bun.DB
 	// Schema is the schema of the test, safe in SQL without quotes.
 	Schema string
 
 	t        testing.TB
+	build    func(Setup) (*oncebox.App, error)
+	dsn      string
 	broker   *broker
+	plan     *plan
+	starts   int
+	process  *process        // the latest start
 	reported map[string]bool // the failures that a Drain has told
 }
 
@@ -45,33 +54,77 @@ type Kit struct {
 func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 	t.Helper()
 	db := pgtest.Migrated(t)
-	pool, err := config.OpenDB(t.Context(), config.Config{DatabaseURL: db.DSN, RefusePool: true})
-	if err != nil {
+	k := &Kit{
+		DB: db.DB, Schema: db.Schema, t: t, build: build, dsn: db.DSN, broker: newBroker(), plan: &plan{}, reported: map[string]bool{},
+	}
+	t.Cleanup(func() {
+		_ = k.broker.Close()
+		if left := k.plan.left(); len(left) > 0 && !t.Failed() {
+			t.Errorf("oncetest: CrashAt: the service never came to %q: call CrashAt before the request, or the Drain, that should come to it. "+
+				"Without a broker there are BeforeCommit and AfterCommit only", left)
+		}
+	})
+	if err := k.start(); err != nil {
 		t.Fatalf("oncetest: New: %v", err)
 	}
-	t.Cleanup(func() { _ = pool.Close() })
-	k := &Kit{DB: pool, Schema: db.Schema, t: t, broker: newBroker(), reported: map[string]bool{}}
-	t.Cleanup(func() { _ = k.broker.Close() })
-	app, err := build(Setup{DB: pool, Broker: k.broker, Config: defaults(t, db.Schema)})
+	return k
+}
+
+// start builds the service, the first time or anew.
+func (k *Kit) start() error {
+	k.starts++
+	p, err := newProcess(k.dsn, fmt.Sprintf("%s %d", k.Schema, k.starts), k.plan, k.broker)
 	if err != nil {
-		t.Fatalf("oncetest: New: the service could not be built: %v", err)
+		return err
+	}
+	k.t.Cleanup(func() { _ = p.close() })
+	app, err := k.build(Setup{DB: p.pool, Broker: p.client, Config: defaults(k.Schema, mute{k.t.Output(), p})})
+	if err != nil {
+		return fmt.Errorf("the service could not be built: %w", err)
 	}
 	if app == nil {
-		t.Fatalf("oncetest: New: the service has no App: return what oncebox.New gave")
+		return errors.New("the service has no App: return what oncebox.New gave")
 	}
-	k.App = app
-	return k
+	k.App, k.process = app, p
+	return nil
+}
+
+// endLeases does what time does for the work of a process that has died: nobody else has any.
+const endLeases = `
+UPDATE outbox_lane SET lease_until = clock_timestamp() WHERE owner IS NOT NULL;
+DELETE FROM outbox_projector;
+UPDATE inbox_key SET due_at = clock_timestamp() WHERE owner IS NOT NULL;
+UPDATE inbox_lease SET lease_until = clock_timestamp();
+UPDATE inbox_projection SET lease_until = clock_timestamp() WHERE owner IS NOT NULL;
+UPDATE idempotency_keys SET locked_until = clock_timestamp() WHERE state = 'claimed'`
+
+// restart starts the service anew after its crash.
+func (k *Kit) restart(ctx context.Context) error {
+	dead := k.process
+	k.t.Logf("oncetest: the service died at CrashAt(%q) and is started anew", dead.point)
+	_ = dead.close() // says that connections are closed already
+	if err := dead.endSessions(ctx, k.DB); err != nil {
+		return err
+	}
+	// Several statements that are sent as one text are one transaction.
+	if _, err := k.DB.NewRaw(endLeases).Exec(ctx); err != nil {
+		return fmt.Errorf("end the leases of the dead process: %w", err)
+	}
+	if err := k.start(); err != nil {
+		return fmt.Errorf("start the service anew after its crash: %w (the function given to New is called for each start, as main is: "+
+			"what it makes may be there already, so make tables with CREATE TABLE IF NOT EXISTS)", err)
+	}
+	return nil
 }
 
 // pause is longer than any test, so that what failed is tried again when the test says so, however slow the machine is.
 const pause = time.Hour
 
 // defaults is the configuration of a service in a test. What tests have on and production may have off is turned on here.
-func defaults(t testing.TB, schema string) config.Config {
-	t.Helper()
+func defaults(schema string, log io.Writer) config.Config {
 	c := config.Config{
 		Schema: schema,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	c.UoW.Source = "test"
 	c.Projector.RetryDelay = pause

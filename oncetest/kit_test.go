@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
@@ -31,6 +32,7 @@ func (Invoiced) EventType() string { return "invoice.sent" }
 type shop struct {
 	*oncetest.Kit
 
+	pool *bun.DB             // the service's
 	fail func(try int) error // what the handler returns for its nth call
 	n    int
 }
@@ -56,7 +58,8 @@ func newShop(t testing.TB, fail func(try int) error) *shop {
 			return errors.Join(u.Add("invoice", Invoiced(e)), s.fail(s.n))
 		})
 		app.Consume("order", "billing", router)
-		_, err = setup.DB.Exec("CREATE TABLE invoices (id text)")
+		s.pool = setup.DB
+		_, err = setup.DB.Exec("CREATE TABLE IF NOT EXISTS invoices (id text)")
 		return app, err
 	})
 	return s
@@ -238,7 +241,7 @@ func TestThePoolIsRefusedWithinAUnit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, never)
 	err := s.App.UoW.Do(t.Context(), func(ctx context.Context, _ *uow.Unit) error {
-		_, err := s.DB.ExecContext(ctx, "INSERT INTO invoices VALUES ('a')")
+		_, err := s.pool.ExecContext(ctx, "INSERT INTO invoices VALUES ('a')")
 		return err
 	})
 	require.ErrorIs(t, err, uow.ErrPool)

@@ -132,3 +132,9 @@ func (t *Trouble) Committing(is bool) {
 
 // Unconfirmed tells whether the server has answered a COMMIT that no synchronous standby confirmed.
 func (t *Trouble) Unconfirmed() bool { return t != nil && t.unconfirmed }
+
+// IsCommitting tells whether [Trouble.Committing] has said so of a connection. It is for tests that end a process at its COMMIT.
+func IsCommitting(c *pgconn.PgConn) bool {
+	t, _ := c.CustomData()[troubleKey].(*Trouble)
+	return t != nil && t.committing.Load()
+}

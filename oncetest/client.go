@@ -1,0 +1,122 @@
+package oncetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// client is the broker as one process of the service has it.
+type client struct {
+	*broker
+
+	process *process
+
+	mu        sync.Mutex
+	receivers []*receiver
+}
+
+// Publish publishes, unless it is to fail or the process dies.
+func (c *client) Publish(ctx context.Context, msgs []event.Envelope) error {
+	if c.process.reach(BeforePublish) {
+		return c.away()
+	}
+	if err := c.refusal(); err != nil {
+		failed := map[int]error{}
+		for i := range msgs {
+			failed[i] = err
+		}
+		return &messaging.PublishError{Failed: failed}
+	}
+	if c.process.reach(AfterPublish) {
+		// Only now does the broker take them, or consumers of the dying process might handle them first.
+		return errors.Join(c.away(), c.broker.Publish(context.WithoutCancel(ctx), msgs))
+	}
+	return c.broker.Publish(ctx, msgs)
+}
+
+// Declare makes subscriptions.
+func (c *client) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
+	if c.process.isDead() {
+		return c.away()
+	}
+	return c.broker.Declare(ctx, topics, subscriptions)
+}
+
+// Subscribe notes the receiver until it is closed.
+func (c *client) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process.isDead() {
+		return nil, c.away()
+	}
+	inner, err := c.broker.Subscribe(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{BacklogReceiver: inner.(messaging.BacklogReceiver), client: c} //nolint:forcetypeassert // the memory broker's are
+	c.receivers = append(c.receivers, r)
+	return r, nil
+}
+
+// waiting is how many messages are not settled, and whether all n subscriptions receive.
+func (c *client) waiting(ctx context.Context, n int) (messages int64, receiving bool, err error) {
+	c.mu.Lock()
+	receivers := slices.Clone(c.receivers)
+	c.mu.Unlock()
+	for _, r := range receivers {
+		backlog, err := r.Backlog(ctx)
+		if err != nil {
+			return 0, false, err
+		}
+		messages += backlog.Messages
+	}
+	return messages, len(receivers) >= n, nil
+}
+
+// Close ends what the process has with the broker, which stays open for the next one.
+func (c *client) Close() error {
+	c.disconnect()
+	return nil
+}
+
+// disconnect gives back to the broker what is not settled.
+func (c *client) disconnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.receivers {
+		_ = r.BacklogReceiver.Close()
+	}
+	c.receivers = nil
+}
+
+func (c *client) away() error { return fmt.Errorf("%w: %w", messaging.ErrBrokerDown, c.process.dead()) }
+
+// receiver tells its broker when a message is settled.
+type receiver struct {
+	messaging.BacklogReceiver
+
+	client *client
+}
+
+// Ack acknowledges, unless the process dies before it.
+func (r *receiver) Ack(ctx context.Context, m *messaging.Message) error {
+	if r.client.process.reach(BeforeAck) {
+		return r.client.away()
+	}
+	defer r.client.tell()
+	return r.BacklogReceiver.Ack(ctx, m)
+}
+
+// Close ends the receiver.
+func (r *receiver) Close() error {
+	r.client.mu.Lock()
+	r.client.receivers = slices.DeleteFunc(r.client.receivers, func(other *receiver) bool { return other == r })
+	r.client.mu.Unlock()
+	return r.BacklogReceiver.Close()
+}

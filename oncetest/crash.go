@@ -1,0 +1,81 @@
+package oncetest
+
+import (
+	"slices"
+	"sync"
+)
+
+// Point is a place in a service at which a crash shows what the service has made safe, see [Kit.CrashAt].
+type Point string
+
+// The points, in the order in which an event passes them.
+const (
+	// BeforeCommit is when a unit of work has done all its work, and its COMMIT has not been sent: nothing of it may be there
+	// afterwards. A unit is that of a request, of a handler, or of oncebox itself, where it parks a message for example.
+	BeforeCommit Point = "before commit"
+	// AfterCommit is when PostgreSQL has committed a unit of work and the process has not read the answer: all of it is there
+	// afterwards, and nobody was told. The caller of a request comes again, and so does the message of a handler.
+	AfterCommit Point = "after commit"
+	// BeforePublish is when the relay has taken events, and the broker has none of them: they are published later.
+	BeforePublish Point = "before publish"
+	// AfterPublish is when the broker has taken events, and the outbox does not know that yet: they are published again.
+	AfterPublish Point = "after publish"
+	// BeforeAck is when a consumer has committed what it made of a message, and has not acknowledged it: the broker delivers it again.
+	BeforeAck Point = "before acknowledge"
+)
+
+// CrashAt has the process of the service die once, when it comes to a point for the next time. The next [Kit.Drain] starts the service
+// anew and goes on, so that a test shows in a few lines that the service loses nothing and does nothing twice:
+//
+//	kit.CrashAt(oncetest.AfterPublish)
+//	placeOrder(kit.App, "o-1")
+//	kit.Drain()
+//	require.Equal(t, 1, invoices(kit.DB))
+//
+// The process loses its connections at that point: transactions are rolled back, the broker takes back what was not acknowledged, and
+// every later use of its pool or its broker returns an error, at once. So does the call of the test that came to the point. Which error,
+// or which answer of an HTTP handler, means nothing: nobody would have got it. Call [Kit.Drain], and repeat the request as its caller would.
+// [Kit.DB] goes on.
+//
+// The new start calls the function that was given to [New] again and sets [Kit.App]. So make there what needs the App or the pool, an
+// HTTP handler for example, and make tables with CREATE TABLE IF NOT EXISTS. The leases of the dead process have run out by then.
+//
+// Several calls are several crashes, each of another start of the service. The test fails at its end if the service never came to a point.
+// Without a broker there are BeforeCommit and AfterCommit only.
+func (k *Kit) CrashAt(p Point) {
+	k.t.Helper()
+	if !slices.Contains([]Point{BeforeCommit, AfterCommit, BeforePublish, AfterPublish, BeforeAck}, p) {
+		k.t.Fatalf("oncetest: CrashAt(%q): there is no such point: use a constant of type oncetest.Point", p)
+	}
+	k.plan.add(p)
+}
+
+// plan is what crashes are to come.
+type plan struct {
+	mu     sync.Mutex
+	points []Point
+}
+
+func (l *plan) add(p Point) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.points = append(l.points, p)
+}
+
+// take tells whether a crash is planned at p, and takes it off the plan.
+func (l *plan) take(p Point) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := slices.Index(l.points, p)
+	if n < 0 {
+		return false
+	}
+	l.points = slices.Delete(l.points, n, n+1)
+	return true
+}
+
+func (l *plan) left() []Point {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.points)
+}

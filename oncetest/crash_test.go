@@ -1,0 +1,340 @@
+package oncetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/oncetest"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// counter is a service that counts: a request stores an order, and a consumer an invoice for it.
+type counter struct {
+	*oncetest.Kit
+
+	routes          http.Handler
+	starts, handled int
+}
+
+// store stores an invoice.
+type store func(ctx context.Context, u *uow.Unit, pool *bun.DB, id string) error
+
+func byUnit(ctx context.Context, u *uow.Unit, _ *bun.DB, id string) error {
+	_, err := u.DB().NewRaw("INSERT INTO invoices VALUES (?)", id).Exec(ctx)
+	return err
+}
+
+func newCounter(t testing.TB, lease *httpmw.LeaseConfig, store store) *counter {
+	t.Helper()
+	c := &counter{}
+	c.Kit = oncetest.New(t, func(setup oncetest.Setup) (*oncebox.App, error) {
+		c.starts++
+		app, err := oncebox.New(setup.DB, setup.Broker, setup.Config)
+		if err != nil {
+			return nil, err
+		}
+		event.Register[Placed](app.Registry)
+		event.Register[Invoiced](app.Registry)
+		router := messaging.NewRouter(app.Registry)
+		messaging.Handle(router, func(ctx context.Context, e Placed) error {
+			c.handled++
+			u, _ := uow.FromContext(ctx)
+			return errors.Join(store(ctx, u, setup.DB, e.ID), u.Add("invoice", Invoiced(e)))
+		})
+		app.Consume("order", "billing", router)
+		anyone := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("shop"), nil }
+		once := httpmw.Idempotency(app.UoW, app.Idempotency, anyone, &httpmw.IdempotencyConfig{
+			Required: true, Lease: lease, Logger: setup.Config.Logger,
+		})
+		c.routes = once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {
+				_, err := u.DB().NewRaw("INSERT INTO orders VALUES ('o-1')").Exec(ctx)
+				return errors.Join(err, u.Add("order", Placed{"o-1"}))
+			})
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		}))
+		_, err = setup.DB.Exec("CREATE TABLE IF NOT EXISTS orders (id text); CREATE TABLE IF NOT EXISTS invoices (id text)")
+		return app, err
+	})
+	return c
+}
+
+// post is a request of a client that has one key for all its tries.
+func (c *counter) post(t testing.TB) int {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/orders", nil)
+	r.Header.Set("Idempotency-Key", "key-1")
+	w := httptest.NewRecorder()
+	c.routes.ServeHTTP(w, r)
+	t.Log(w.Code, w.Body)
+	return w.Code
+}
+
+func (c *counter) count(t testing.TB, table string) (n int) {
+	t.Helper()
+	require.NoError(t, c.DB.NewRaw("SELECT count(*) FROM ?", bun.Ident(table)).Scan(t.Context(), &n))
+	return n
+}
+
+// requireOnce demands that nothing was lost and nothing done twice.
+func (c *counter) requireOnce(t testing.TB) {
+	t.Helper()
+	require.Equal(t, 1, c.count(t, "orders"))
+	require.Equal(t, 1, c.count(t, "invoices"))
+	oncetest.RequireEvents[Placed](c.Kit, 1)
+	oncetest.RequireEvents[Invoiced](c.Kit, 1)
+}
+
+func TestCrashOfARequest(t *testing.T) {
+	t.Parallel()
+	for point, stored := range map[oncetest.Point]int{oncetest.BeforeCommit: 0, oncetest.AfterCommit: 1} {
+		t.Run(string(point), func(t *testing.T) {
+			t.Parallel()
+			c := newCounter(t, nil, byUnit)
+			c.CrashAt(point)
+			require.Equal(t, http.StatusServiceUnavailable, c.post(t))
+			require.Equal(t, stored, c.count(t, "orders"), "seen while the process is dead")
+			require.Equal(t, http.StatusServiceUnavailable, c.post(t), "it stays dead, and says so at once")
+			c.Drain()
+			require.Equal(t, 2, c.starts)
+			require.Equal(t, stored, c.count(t, "invoices"))
+			require.Equal(t, http.StatusCreated, c.post(t))
+			c.Drain()
+			c.requireOnce(t)
+		})
+	}
+}
+
+// A process that died had claimed the key of the request. Nobody waits for its lease.
+func TestCrashOfALeasedRequest(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, &httpmw.LeaseConfig{}, byUnit)
+	c.CrashAt(oncetest.BeforeCommit)
+	require.NotEqual(t, http.StatusCreated, c.post(t))
+	c.Drain()
+	require.Equal(t, http.StatusCreated, c.post(t))
+	c.Drain()
+	c.requireOnce(t)
+}
+
+func TestCrashOfRelayAndConsumer(t *testing.T) {
+	t.Parallel()
+	for point, handled := range map[oncetest.Point]int{
+		oncetest.BeforePublish: 1, oncetest.AfterPublish: 1, oncetest.BeforeCommit: 2, oncetest.AfterCommit: 1, oncetest.BeforeAck: 1,
+	} {
+		t.Run(string(point), func(t *testing.T) {
+			t.Parallel()
+			c := newCounter(t, nil, byUnit)
+			require.Equal(t, http.StatusCreated, c.post(t))
+			c.CrashAt(point)
+			c.Drain()
+			require.Equal(t, 2, c.starts)
+			require.Equal(t, handled, c.handled)
+			c.requireOnce(t)
+		})
+	}
+}
+
+// A process that died had taken the key of a parked message. Nobody waits for its lease.
+func TestCrashOfAParkedMessage(t *testing.T) {
+	t.Parallel()
+	failed := false
+	c := newCounter(t, nil, func(ctx context.Context, u *uow.Unit, pool *bun.DB, id string) error {
+		if !failed {
+			failed = true
+			return errors.New("no ink")
+		}
+		return byUnit(ctx, u, pool, id)
+	})
+	require.Equal(t, http.StatusCreated, c.post(t))
+	require.Len(t, c.DrainFailing(), 1)
+	c.Advance(time.Hour)
+	c.CrashAt(oncetest.BeforeCommit)
+	c.Drain()
+	require.Equal(t, 3, c.handled)
+	c.requireOnce(t)
+}
+
+// So it is with the lease of a handler that has no transaction. The step that it had done is not done again.
+func TestCrashOfALeasedHandler(t *testing.T) {
+	t.Parallel()
+	handled, paid := 0, 0
+	kit := oncetest.New(t, func(setup oncetest.Setup) (*oncebox.App, error) {
+		app, err := oncebox.New(setup.DB, setup.Broker, setup.Config)
+		if err != nil {
+			return nil, err
+		}
+		event.Register[Placed](app.Registry)
+		router := messaging.NewRouter(app.Registry)
+		messaging.Handle(router, func(ctx context.Context, _ Placed) error {
+			handled++
+			_, err := inbox.Step(ctx, "pay", func(context.Context, string) (string, error) {
+				paid++
+				return "paid", nil
+			})
+			if err != nil {
+				return err
+			}
+			return inbox.StepInUnit(ctx, "note", func(context.Context, *uow.Unit) error { return nil })
+		})
+		app.Consume("order", "billing", router, inbox.Leased())
+		return app, nil
+	})
+	require.NoError(t, kit.App.UoW.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("order", Placed{"a"}) }))
+	kit.CrashAt(oncetest.AfterCommit) // of the result of "pay"
+	kit.Drain()
+	require.Equal(t, 2, handled)
+	require.Equal(t, 1, paid)
+}
+
+// Each crash is of another start.
+func TestCrashesOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, nil, byUnit)
+	for _, point := range []oncetest.Point{oncetest.BeforeAck, oncetest.AfterPublish, oncetest.BeforeCommit, oncetest.BeforeCommit} {
+		c.CrashAt(point)
+	}
+	for range 2 {
+		require.Equal(t, http.StatusServiceUnavailable, c.post(t))
+		c.Drain()
+	}
+	require.Equal(t, http.StatusCreated, c.post(t))
+	c.Drain()
+	require.Equal(t, 5, c.starts)
+	c.requireOnce(t)
+}
+
+// A crash shows a mistake of a service at the points where it matters. So the tests above can fail.
+func TestCrashShowsMistakes(t *testing.T) {
+	t.Parallel()
+	for name, mistake := range map[string]struct {
+		store    store
+		invoices map[oncetest.Point]int // after a crash at the point
+	}{
+		"the row is written by the pool": {
+			func(ctx context.Context, _ *uow.Unit, pool *bun.DB, id string) error {
+				_, err := pool.NewRaw("INSERT INTO invoices VALUES (?)", id).Exec(uow.Outside(ctx))
+				return err
+			},
+			map[oncetest.Point]int{oncetest.BeforeCommit: 2, oncetest.AfterCommit: 1, oncetest.BeforeAck: 1},
+		},
+		"what was handled is forgotten": {
+			func(ctx context.Context, u *uow.Unit, pool *bun.DB, id string) error {
+				u.AfterCommit(func(ctx context.Context) {
+					if _, err := pool.NewRaw("DELETE FROM inbox").Exec(uow.Outside(ctx)); err != nil {
+						t.Error(err)
+					}
+				})
+				return byUnit(ctx, u, pool, id)
+			},
+			map[oncetest.Point]int{oncetest.BeforePublish: 1, oncetest.AfterPublish: 2, oncetest.BeforeAck: 2},
+		},
+		"the row is written when the unit is over": {
+			func(_ context.Context, u *uow.Unit, pool *bun.DB, id string) error {
+				u.AfterCommit(func(ctx context.Context) {
+					if _, err := pool.NewRaw("INSERT INTO invoices VALUES (?)", id).Exec(uow.Outside(ctx)); err != nil {
+						t.Error(err)
+					}
+				})
+				return nil
+			},
+			map[oncetest.Point]int{oncetest.BeforeCommit: 1, oncetest.AfterCommit: 0},
+		},
+	} {
+		for point, invoices := range mistake.invoices {
+			t.Run(name+"/"+string(point), func(t *testing.T) {
+				t.Parallel()
+				c := newCounter(t, nil, mistake.store)
+				require.Equal(t, http.StatusCreated, c.post(t))
+				c.CrashAt(point)
+				c.Drain()
+				require.Equal(t, invoices, c.count(t, "invoices"))
+			})
+		}
+	}
+}
+
+// unreached is a test whose end can be looked at.
+type unreached struct {
+	testing.TB
+
+	ends []func()
+	said string
+}
+
+func (u *unreached) Cleanup(fn func())                 { u.ends = append(u.ends, fn) }
+func (u *unreached) Errorf(format string, args ...any) { u.said += fmt.Sprintf(format, args...) }
+
+func TestCrashThatNeverComes(t *testing.T) {
+	t.Parallel()
+	u := &unreached{TB: t}
+	s := newShop(u, never)
+	s.CrashAt(oncetest.AfterPublish)
+	s.Drain()
+	require.Empty(t, u.said)
+	for _, end := range slices.Backward(u.ends) {
+		end()
+	}
+	require.Contains(t, u.said, `CrashAt: the service never came to ["after publish"]: call CrashAt before the request, or the Drain`)
+	require.NotContains(t, u.said, "%!")
+}
+
+func TestCrashMessages(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do   func(k *oncetest.Kit)
+		says string
+	}{
+		"no point": {
+			func(k *oncetest.Kit) { k.CrashAt("midnight") },
+			`CrashAt("midnight"): there is no such point: use a constant of type oncetest.Point`,
+		},
+		"built once": {
+			func(k *oncetest.Kit) {
+				k.CrashAt(oncetest.BeforeCommit)
+				err := k.App.UoW.Do(t.Context(), func(context.Context, *uow.Unit) error { return nil })
+				require.ErrorContains(t, err, `died at CrashAt("before commit"): call Drain, which starts the service anew`)
+				k.Drain()
+			},
+			"start the service anew after its crash: the service could not be built: again? (the function given to New is called for each start",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &failing{TB: t}
+			starts := 0
+			k := oncetest.New(f, func(setup oncetest.Setup) (*oncebox.App, error) {
+				if starts++; starts > 1 {
+					return nil, errors.New("again?")
+				}
+				return oncebox.New(setup.DB, setup.Broker, setup.Config)
+			})
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				c.do(k)
+			}()
+			<-ended
+			require.Contains(t, f.said, c.says)
+			require.NotContains(t, f.said, "%!")
+		})
+	}
+}

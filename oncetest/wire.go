@@ -1,0 +1,126 @@
+package oncetest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// wire is a connection to PostgreSQL that can be cut at the COMMIT of a unit of work. It looks at the messages of the server (PostgreSQL,
+// "Message Formats") and hands out whole ones only, so that the last words to a client that died do not fall into the middle of one.
+//
+// One goroutine writes and one reads, perhaps another.
+type wire struct {
+	net.Conn
+
+	process *process
+	conn    atomic.Pointer[pgconn.PgConn] // nil: the session begins
+	commits atomic.Bool                   // COMMIT was sent, and its answer was not read
+
+	in        []byte // what was read, from the first message on that is not complete
+	held      []byte // messages that may be followed by the answer to COMMIT
+	committed bool   // one of held is that answer
+	out       []byte // what may be handed out
+	parted    bool   // the last words were said
+}
+
+// Write sends what a client writes. What a dead one writes goes nowhere: it learns of its death where it reads.
+func (w *wire) Write(b []byte) (int, error) {
+	if w.process.isDead() {
+		return len(b), nil
+	}
+	if c := w.conn.Load(); c != nil && pgsql.IsCommitting(c) {
+		if w.process.reach(BeforeCommit) {
+			return len(b), nil
+		}
+		w.commits.Store(true)
+	}
+	return w.Conn.Write(b)
+}
+
+// Read hands out what the server has sent.
+func (w *wire) Read(b []byte) (int, error) {
+	for len(w.out) == 0 {
+		if w.process.isDead() {
+			if w.parted {
+				return 0, io.EOF
+			}
+			w.parted, w.out = true, w.lastWords()
+			break
+		}
+		buffer := make([]byte, max(len(b), 1<<10))
+		n, err := w.Conn.Read(buffer)
+		w.in = append(w.in, buffer[:n]...)
+		w.sort()
+		if err != nil && len(w.out) == 0 && !w.process.isDead() {
+			if len(w.held) == 0 {
+				return 0, err
+			}
+			w.out, w.held = w.held, nil // the next read has the error
+		}
+	}
+	n := copy(b, w.out)
+	w.out = w.out[n:]
+	return n, nil
+}
+
+// sort takes the complete messages out of in. What may be the answer to a COMMIT is held back to its end. If the process dies there,
+// it is never handed out.
+func (w *wire) sort() {
+	for {
+		const head = 5 // one byte for the type, four for the length without it
+		if len(w.in) < head {
+			return
+		}
+		end := 1 + int(binary.BigEndian.Uint32(w.in[1:head]))
+		if len(w.in) < end {
+			return
+		}
+		kind, body := w.in[0], w.in[head:end]
+		w.held = append(w.held, w.in[:end]...)
+		w.in = w.in[end:]
+		if w.commits.Load() {
+			w.committed = w.committed || kind == 'C' && bytes.Equal(body, []byte("COMMIT\x00"))
+			if kind != 'Z' { // ready for the next query
+				continue
+			}
+			if body[0] == 'I' { // and in no transaction; in one, something was prepared before COMMIT
+				w.commits.Store(false)
+				if w.committed && w.process.reach(AfterCommit) {
+					return
+				}
+				w.committed = false
+			}
+		}
+		w.out, w.held = append(w.out, w.held...), nil
+	}
+}
+
+// lastWords is an error of the server. uow takes one as a refusal of the COMMIT if it is no message about the end of a session: after such a
+// message, as after a connection that is just gone, it would ask for the outcome until its time is up, and a dead process asks nothing.
+func (w *wire) lastWords() []byte {
+	<-w.process.died
+	words := &pgproto3.ErrorResponse{
+		Severity: "FATAL", SeverityUnlocalized: "ERROR", Code: "XX000", Message: w.process.dead().Error(),
+	}
+	b, err := words.Encode(nil)
+	if err != nil {
+		return nil // an error message is never too long
+	}
+	return b
+}
+
+// Close ends the connection.
+func (w *wire) Close() error {
+	w.process.mu.Lock()
+	defer w.process.mu.Unlock()
+	delete(w.process.wires, w)
+	return w.Conn.Close()
+}
