@@ -30,6 +30,13 @@ func (b *broker) refusal() error {
 	return err
 }
 
+// unused is how many errors of [Kit.FailNextPublish] are left.
+func (b *broker) unused() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.failures)
+}
+
 func (b *broker) calls() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -227,8 +227,9 @@ func TestCrashesOneAfterTheOther(t *testing.T) {
 func TestCrashShowsMistakes(t *testing.T) {
 	t.Parallel()
 	for name, mistake := range map[string]struct {
-		store    store
-		invoices map[oncetest.Point]int // after a crash at the point
+		store store
+		// invoices are how many there are after a crash at a point. 2 is for more than one: the relay, too, may not have come to an end.
+		invoices map[oncetest.Point]int
 	}{
 		"the row is written by the pool": {
 			func(ctx context.Context, _ *uow.Unit, pool *bun.DB, id string) error {
@@ -239,14 +240,10 @@ func TestCrashShowsMistakes(t *testing.T) {
 		},
 		"what was handled is forgotten": {
 			func(ctx context.Context, u *uow.Unit, pool *bun.DB, id string) error {
-				u.AfterCommit(func(ctx context.Context) {
-					if _, err := pool.NewRaw("DELETE FROM inbox").Exec(uow.Outside(ctx)); err != nil {
-						t.Error(err)
-					}
-				})
-				return byUnit(ctx, u, pool, id)
+				_, err := u.DB().NewRaw("DELETE FROM inbox").Exec(ctx)
+				return errors.Join(err, byUnit(ctx, u, pool, id))
 			},
-			map[oncetest.Point]int{oncetest.BeforePublish: 1, oncetest.AfterPublish: 2, oncetest.BeforeAck: 2},
+			map[oncetest.Point]int{oncetest.BeforePublish: 1, oncetest.AfterPublish: 2, oncetest.AfterCommit: 2, oncetest.BeforeAck: 2},
 		},
 		"the row is written when the unit is over": {
 			func(_ context.Context, u *uow.Unit, pool *bun.DB, id string) error {
@@ -267,7 +264,7 @@ func TestCrashShowsMistakes(t *testing.T) {
 				require.Equal(t, http.StatusCreated, c.post(t))
 				c.CrashAt(point)
 				c.Drain()
-				require.Equal(t, invoices, c.count(t, "invoices"))
+				require.Equal(t, invoices, min(2, c.count(t, "invoices")))
 			})
 		}
 	}
@@ -284,17 +281,19 @@ type unreached struct {
 func (u *unreached) Cleanup(fn func())                 { u.ends = append(u.ends, fn) }
 func (u *unreached) Errorf(format string, args ...any) { u.said += fmt.Sprintf(format, args...) }
 
-func TestCrashThatNeverComes(t *testing.T) {
+func TestWhatNeverCame(t *testing.T) {
 	t.Parallel()
 	u := &unreached{TB: t}
 	s := newShop(u, never)
 	s.CrashAt(oncetest.AfterPublish)
+	s.FailNextPublish(messaging.ErrBrokerDown)
 	s.Drain()
 	require.Empty(t, u.said)
 	for _, end := range slices.Backward(u.ends) {
 		end()
 	}
 	require.Contains(t, u.said, `CrashAt: the service never came to ["after publish"]: call CrashAt before the request, or the Drain`)
+	require.Contains(t, u.said, "FailNextPublish: 1 of its errors were not used: nothing was published after it.")
 	require.NotContains(t, u.said, "%!")
 }
 

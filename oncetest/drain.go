@@ -66,6 +66,10 @@ func (k *Kit) drain(ctx context.Context) error {
 
 // work is what one start of the service does, until nothing is left or it dies.
 func (k *Kit) work(ctx context.Context) error {
+	// As App.Run does where there is no broker. Where there is one nobody reads them.
+	if err := k.App.Inbox.SubscribeAll(ctx); err != nil {
+		return err
+	}
 	group, running := errgroup.WithContext(ctx)
 	running, stop := context.WithCancel(running)
 	group.Go(func() error { return k.App.Inbox.Receive(running, k.process.client) })

@@ -8,7 +8,8 @@ import (
 
 // FailNextPublish has the next calls of the broker fail, one with each error. Every message of the call fails with it. Which error
 // does what, see [github.com/oncebox/oncebox/messaging]: a plain one is a refusal that is tried again after a pause,
-// messaging.Permanent makes a dead event, and with messaging.ErrBrokerDown the event is tried again by the same Drain.
+// messaging.Permanent makes a dead event, and with messaging.ErrBrokerDown the event is tried again by the same Drain. The test fails at
+// its end if an error was not used.
 func (k *Kit) FailNextPublish(errs ...error) {
 	k.broker.mu.Lock()
 	defer k.broker.mu.Unlock()
@@ -16,7 +17,7 @@ func (k *Kit) FailNextPublish(errs ...error) {
 }
 
 // Redeliver has the broker deliver published events again, to all consumers of their topics: those with the ids, or all if no id
-// is given. It happens in the next [Kit.Drain].
+// is given. It happens in the next [Kit.Drain]. A service without a broker has nothing that delivers again: see [Kit.CrashAt].
 func (k *Kit) Redeliver(ids ...string) {
 	k.t.Helper()
 	var again int
@@ -37,7 +38,8 @@ func (k *Kit) Redeliver(ids ...string) {
 	case len(missing) > 0:
 		k.t.Fatalf("oncetest: Redeliver: no consumer has a topic with the events %q: call Drain before, so that they are published", missing)
 	case again == 0:
-		k.t.Fatalf("oncetest: Redeliver: nothing was published to the topic of a consumer: call Drain before")
+		k.t.Fatalf("oncetest: Redeliver: nothing was published to the topic of a consumer: call Drain before. " +
+			"A service without a broker has nothing that delivers again: use CrashAt(oncetest.AfterCommit)")
 	}
 }
 

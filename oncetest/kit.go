@@ -23,7 +23,7 @@ type Setup struct {
 	// DB is the service's pool, whose search_path is the schema of the test. It has the tables of oncebox. It refuses statements that
 	// belong into a unit of work, see config.Config.RefusePool.
 	DB *bun.DB
-	// Broker carries messages within the process.
+	// Broker carries messages within the process. A service that has no broker does not use it, and gives nil to oncebox.New.
 	Broker oncebox.Broker
 	// Config has the schema and the source "test", logs warnings to the test, and has pauses of an hour before what failed is tried
 	// again. A service may change it.
@@ -59,15 +59,27 @@ func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 	}
 	t.Cleanup(func() {
 		_ = k.broker.Close()
-		if left := k.plan.left(); len(left) > 0 && !t.Failed() {
-			t.Errorf("oncetest: CrashAt: the service never came to %q: call CrashAt before the request, or the Drain, that should come to it. "+
-				"Without a broker there are BeforeCommit and AfterCommit only", left)
-		}
+		k.requireUsed()
 	})
 	if err := k.start(); err != nil {
 		t.Fatalf("oncetest: New: %v", err)
 	}
 	return k
+}
+
+// requireUsed fails a test that has ended if something that it asked for has not happened.
+func (k *Kit) requireUsed() {
+	if k.t.Failed() {
+		return
+	}
+	if points := k.plan.left(); len(points) > 0 {
+		k.t.Errorf("oncetest: CrashAt: the service never came to %q: call CrashAt before the request, or the Drain, that should come to it. "+
+			"Without a broker there are BeforeCommit and AfterCommit only", points)
+	}
+	if n := k.broker.unused(); n > 0 {
+		k.t.Errorf("oncetest: FailNextPublish: %d of its errors were not used: nothing was published after it. Call it before the Drain that "+
+			"publishes. A service without a broker does not publish", n)
+	}
 }
 
 // start builds the service, the first time or anew.
