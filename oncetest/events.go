@@ -44,7 +44,8 @@ func (k *Kit) recorded(ctx context.Context) ([]recorded, error) {
 }
 
 // RequireEvent returns the first committed event of type T, published or not, which all the functions accept. It fails the test if
-// there is none, with a list of the events that there are.
+// there is none, with a list of the events that there are. A service that deletes what it has published (outbox.NoRetention) keeps it in a
+// test.
 func RequireEvent[T event.Event](k *Kit, accept ...func(T) bool) T {
 	k.t.Helper()
 	found, all := find(k, accept)

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/outbox"
 )
 
 // Setup is what a service is built on in a test.
@@ -61,10 +62,17 @@ func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 		_ = k.broker.Close()
 		k.requireUsed()
 	})
-	if err := k.start(); err != nil {
+	if err := errors.Join(k.keepEvents(), k.start()); err != nil {
 		t.Fatalf("oncetest: New: %v", err)
 	}
 	return k
+}
+
+// keepEvents has events stay when they are published, for [RequireEvent], also where the service deletes them: of several settings the one
+// that keeps more counts. It is the smallest that does, so that a service with another one does not warn.
+func (k *Kit) keepEvents() error {
+	store := outbox.NewStore(k.DB, &outbox.Config{Schema: k.Schema, Retention: 24 * time.Hour})
+	return store.SetRetention(k.t.Context(), outbox.By{Actor: "oncetest", Reason: "RequireEvent looks at what was published"})
 }
 
 // requireUsed fails a test that has ended if something that it asked for has not happened.

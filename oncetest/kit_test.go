@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
+	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -95,6 +96,22 @@ func TestDrain(t *testing.T) {
 	var left int
 	require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &left))
 	require.Zero(t, left, "what the handler emitted was published, too")
+}
+
+// A service that deletes what it has published keeps it in a test, or RequireNoEvent would see none.
+func TestPublishedEventsStay(t *testing.T) {
+	t.Parallel()
+	k := oncetest.New(t, func(setup oncetest.Setup) (*oncebox.App, error) {
+		setup.Config.Outbox.Retention = outbox.NoRetention
+		app, err := oncebox.New(setup.DB, setup.Broker, setup.Config)
+		if err == nil {
+			event.Register[Placed](app.Registry)
+		}
+		return app, err
+	})
+	require.NoError(t, k.App.UoW.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("order", Placed{"a"}) }))
+	k.Drain()
+	require.Equal(t, "a", oncetest.RequireEvent[Placed](k).ID)
 }
 
 // What Redeliver brings does reach the handler, once the inbox has forgotten that it was handled.
