@@ -19,18 +19,27 @@ const (
 	look = 5 * time.Millisecond
 )
 
-// errStopped ends the consumers of a Drain.
-var errStopped = errors.New("drained")
+var (
+	// errStopped ends the consumers of a Drain.
+	errStopped = errors.New("drained")
 
-// Drain publishes and handles until nothing is left, and fails the test with the errors of the handlers and of the broker that it met.
+	errLimit = fmt.Errorf("not done after %s: does a handler not return? Run the test with -timeout=1m, which prints where each goroutine waits", limit)
+)
+
+// Drain publishes and handles until nothing is left. It fails the test if a handler failed, or the broker refused an event, since the last
+// Drain. It gives up after five minutes, which is for handlers that do not return; no working service comes near.
 //
 // Nothing is left when every event that is due was published or refused, and every consumer has handled, parked or given up
-// all that the broker has for it, and has tried all parked messages that are due; that includes the events that the handlers emitted.
-// Delayed events, and retries whose pause is not over, are left: see [Kit.Advance]. So is what waits behind a dead event or message.
+// all that the broker has for it, and has tried all parked messages that are due. That includes the events that the handlers emitted.
+// Drain leaves delayed events, and retries whose pause is not over: see [Kit.Advance]. It also leaves what waits behind a dead event or
+// message.
+//
+// After a crash of the service Drain starts it anew, see [Kit.CrashAt].
 func (k *Kit) Drain() {
 	k.t.Helper()
 	if failures := k.DrainFailing(); len(failures) > 0 {
-		k.t.Fatalf("oncetest: Drain: %d failed:%s", len(failures), list(failures))
+		k.t.Fatalf("oncetest: Drain: %d failed:%s\nMend what the errors say. Where a failure is meant, call DrainFailing, which returns it. "+
+			"What waits for its next try runs in the Drain after Advance(%s)", len(failures), list(failures), pause)
 	}
 }
 
@@ -38,7 +47,7 @@ func (k *Kit) Drain() {
 // certain order.
 func (k *Kit) DrainFailing() []Failure {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), limit)
+	ctx, cancel := context.WithTimeoutCause(k.t.Context(), limit, errLimit)
 	defer cancel()
 	if err := k.drain(ctx); err != nil {
 		k.t.Fatalf("oncetest: Drain: %v", err)
@@ -128,10 +137,10 @@ func (k *Kit) settled(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		busy := messages > 0 || !receiving
-		if !busy {
+		due := false
+		if messages == 0 && receiving {
 			// Asked last: a message is parked before it is acknowledged.
-			if busy, err = k.parkedAreDue(ctx); err != nil || !busy {
+			if due, err = k.parkedAreDue(ctx); err != nil || !due {
 				return err
 			}
 		}
@@ -139,8 +148,8 @@ func (k *Kit) settled(ctx context.Context) error {
 		case <-k.broker.moved:
 		case <-time.After(look):
 		case <-ctx.Done():
-			return fmt.Errorf("something is left and does not get on: %d messages are not settled, all consumers receive: %t: %w",
-				messages, receiving, context.Cause(ctx))
+			return fmt.Errorf("%d messages are not settled, all consumers receive: %t, parked messages are due: %t: %w",
+				messages, receiving, due, context.Cause(ctx))
 		}
 	}
 }

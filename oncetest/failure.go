@@ -8,7 +8,7 @@ import (
 
 // Failure is an event that the broker refused, or a message that a consumer could not handle.
 type Failure struct {
-	// Consumer is the one that failed; "": the event could not be published.
+	// Consumer is the name of the consumer that failed. "": the event could not be published.
 	Consumer string
 	// EventID, Type and Topic are those of the event.
 	EventID, Type, Topic string
@@ -16,7 +16,7 @@ type Failure struct {
 	Attempts int
 	// Error is the last error, at most 2 KiB of it.
 	Error string
-	// Dead says that it was given up. Else it is tried again when its pause is over.
+	// Dead says that it was given up. If not, it is tried again when its pause is over.
 	Dead bool
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FailNextPublish has the next calls of the broker fail, one with each error. Every message of the call fails with it. Which error
-// does what, see [github.com/oncebox/oncebox/messaging]: a plain one is a refusal that is tried again after a pause,
+// FailNextPublish has the next calls of the broker fail: the first with the first error, and so on. The error is that of every message of
+// the call. [github.com/oncebox/oncebox/messaging] says which error does what: a plain one is a refusal that is tried again after a pause,
 // messaging.Permanent makes a dead event, and with messaging.ErrBrokerDown the event is tried again by the same Drain. The test fails at
 // its end if an error was not used.
 func (k *Kit) FailNextPublish(errs ...error) {
@@ -16,8 +16,8 @@ func (k *Kit) FailNextPublish(errs ...error) {
 	k.broker.failures = append(k.broker.failures, errs...)
 }
 
-// Redeliver has the broker deliver published events again, to all consumers of their topics: those with the ids, or all if no id
-// is given. It happens in the next [Kit.Drain]. A service without a broker has nothing that delivers again: see [Kit.CrashAt].
+// Redeliver has the broker deliver published events again, to all consumers of their topics: the events with the ids, or all events if no
+// id is given. They are handled in the next [Kit.Drain]. A service without a broker has nothing that delivers again: see [Kit.CrashAt].
 func (k *Kit) Redeliver(ids ...string) {
 	k.t.Helper()
 	var again int
@@ -61,8 +61,8 @@ UPDATE inbox_dead SET died_at = died_at - ?0::interval;
 UPDATE idempotency_keys SET expires_at = expires_at - ?0::interval, locked_until = locked_until - ?0::interval`
 
 // Advance moves the time on by d for all that waits: delayed events, expiry, retries, limits of retries, leases and idempotency keys. The
-// clock that decides is PostgreSQL's, so Advance sets the stored times back by d, in one transaction. Times of the service's own
-// tables stay as they are, and so do the times at which events occurred and were sent. The next [Kit.Drain] finds what has become due.
+// next [Kit.Drain] finds what has become due. PostgreSQL's clock decides what is due, so Advance sets the stored times back by d, in one
+// transaction. The times of the service's own tables stay as they are, and so do the times at which events occurred and were sent.
 func (k *Kit) Advance(d time.Duration) {
 	k.t.Helper()
 	if d <= 0 {

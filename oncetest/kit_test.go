@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
 	"github.com/oncebox/oncebox/outbox"
@@ -204,7 +207,7 @@ func TestMessages(t *testing.T) {
 	}{
 		"drain": {
 			func(s *shop) { s.Drain() },
-			[]string{"Drain: 1 failed:\n  consumer billing: order.placed ", "attempt 1, tried again after a pause: ", "no ink"},
+			[]string{"Drain: 1 failed:\n  consumer billing: order.placed ", "attempt 1, tried again after a pause: ", "no ink", "call DrainFailing", "Advance(1h0m0s)"},
 		},
 		"no such event": {
 			func(s *shop) { oncetest.RequireEvent[Invoiced](s.Kit) },
@@ -251,6 +254,16 @@ func TestMessages(t *testing.T) {
 			require.NotContains(t, f.said, "%!")
 		})
 	}
+}
+
+// ONCEBOX_DATABASE_URL goes before DATABASE_URL, as it does for config.FromEnv.
+func TestServerOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	test := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDrain$")
+	test.Env = append(os.Environ(), "ONCEBOX_DATABASE_URL="+pgtest.URL(t), "DATABASE_URL=postgres://nobody@127.0.0.1:1/none")
+	out, err := test.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "PostgreSQL: ONCEBOX_DATABASE_URL, ")
 }
 
 // A service that takes the pool for the unit is wrong only where the unit is rolled back. The kit tells at once.

@@ -145,7 +145,7 @@ func (db *DB) drop(t testing.TB) {
 func withParams(dsn string, params url.Values) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil || u.Scheme == "" {
-		return "", fmt.Errorf("pgtest: DATABASE_URL has to be a URL, postgres://user:password@host:port/database: %w", err)
+		return "", fmt.Errorf("pgtest: ONCEBOX_DATABASE_URL, or DATABASE_URL, has to be a URL, postgres://user:password@host:port/database: %w", err)
 	}
 	query := u.Query()
 	maps.Copy(query, params)

@@ -1,7 +1,7 @@
 // Package pgtest gives each test a PostgreSQL schema of its own.
 //
-// All tests of a process share one server: that of DATABASE_URL, which make test sets for all packages, else a server that the
-// first test starts. A package that uses it has
+// All tests of a process share one server: that of ONCEBOX_DATABASE_URL, else that of DATABASE_URL, which make test sets for all
+// packages, else a server that the first test starts. A package that uses it has
 //
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 //

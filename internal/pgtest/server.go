@@ -27,7 +27,9 @@ func URL(t testing.TB) string {
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
 		// Not t.Context: the server outlives the test that asks first.
-		shared.server, shared.err = devenv.Postgres(context.Background(), &devenv.Options{Volatile: true})
+		shared.server, shared.err = devenv.Postgres(context.Background(), &devenv.Options{
+			Volatile: true, PostgresVariables: []string{"ONCEBOX_DATABASE_URL", "DATABASE_URL"},
+		})
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)
