@@ -22,7 +22,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-func TestMain(m *testing.M) { oncetest.Main(m) }
+// Not oncetest.Main: this one fails if goroutines are left, also those of a service that died.
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 type Placed struct{ ID string }
 
@@ -207,7 +208,10 @@ func TestMessages(t *testing.T) {
 	}{
 		"drain": {
 			func(s *shop) { s.Drain() },
-			[]string{"Drain: 1 failed:\n  consumer billing: order.placed ", "attempt 1, tried again after a pause: ", "no ink", "call DrainFailing", "Advance(1h0m0s)"},
+			[]string{
+				"Drain: 1 failed:\n  consumer billing: order.placed ", "attempt 1, tried again after a pause: ", "no ink",
+				"call DrainFailing", "Advance(1h0m0s)",
+			},
 		},
 		"no such event": {
 			func(s *shop) { oncetest.RequireEvent[Invoiced](s.Kit) },

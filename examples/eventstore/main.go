@@ -63,7 +63,7 @@ func run(ctx context.Context, databaseURL, schema string, out io.Writer) error {
 	defer db.Close()
 
 	disk := &disk{}
-	s, err := newService(db, cfg, disk)
+	s, err := newService(db, memory.New(nil), cfg, disk)
 	if err != nil {
 		return err
 	}
@@ -88,12 +88,12 @@ type service struct {
 }
 
 // newService gives the units of work a second sink, the event store, and others that are behind it.
-func newService(db *bun.DB, cfg config.Config, others ...uow.Sink) (*service, error) {
+func newService(db *bun.DB, broker oncebox.Broker, cfg config.Config, others ...uow.Sink) (*service, error) {
 	registry := event.NewRegistry()
 	register(registry)
 	cfg.UoW.Registry = registry
 	store := streams.New(registry)
-	app, err := oncebox.New(db, memory.New(nil), cfg, append([]uow.Sink{store}, others...)...)
+	app, err := oncebox.New(db, broker, cfg, append([]uow.Sink{store}, others...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +108,6 @@ func (s *service) tables(ctx context.Context) error {
 		return err
 	}
 	_, err := s.db.ExecContext(ctx, streams.Table+`;
-		CREATE TABLE balances (account text PRIMARY KEY, cents bigint NOT NULL, version bigint NOT NULL)`)
+		CREATE TABLE IF NOT EXISTS balances (account text PRIMARY KEY, cents bigint NOT NULL, version bigint NOT NULL)`)
 	return err
 }

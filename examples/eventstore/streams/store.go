@@ -21,7 +21,7 @@ import (
 )
 
 // Table makes the table. Its primary key is what two writers of one version meet at.
-const Table = `CREATE TABLE stream_events (
+const Table = `CREATE TABLE IF NOT EXISTS stream_events (
 	tenant_id      text        NOT NULL,
 	aggregate_type text        NOT NULL,
 	aggregate_id   text        NOT NULL,
