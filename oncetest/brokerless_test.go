@@ -44,7 +44,7 @@ func placeAlone(t testing.TB, k *oncetest.Kit) {
 	require.NoError(t, k.App.UoW.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("order", Placed{"a"}) }))
 }
 
-func requireOneInvoice(t testing.TB, k *oncetest.Kit) {
+func requireOneHandled(t testing.TB, k *oncetest.Kit) {
 	t.Helper()
 	var n int
 	require.NoError(t, k.DB.NewRaw("SELECT count(*) FROM invoices").Scan(t.Context(), &n))
@@ -67,7 +67,7 @@ func TestWithoutABroker(t *testing.T) {
 	oncetest.RequireNoEvent[Invoiced](k)
 	k.Advance(time.Hour)
 	k.Drain()
-	requireOneInvoice(t, k)
+	requireOneHandled(t, k)
 }
 
 func TestCrashWithoutABroker(t *testing.T) {
@@ -80,7 +80,7 @@ func TestCrashWithoutABroker(t *testing.T) {
 			k.CrashAt(point)
 			k.CrashAt(point) // the first is where the relay stores the message, the second where it is handled
 			k.Drain()
-			requireOneInvoice(t, k)
+			requireOneHandled(t, k)
 		})
 	}
 }
