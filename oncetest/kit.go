@@ -51,7 +51,8 @@ type Kit struct {
 	reported map[string]bool // the failures that a Drain has told
 }
 
-// New builds a service in a schema of its own. Give it the function that builds it in production, and call Consume there.
+// New builds a service in a schema of its own. Give it the function that builds it in production, and call Consume there. The function is
+// called again for each start after a crash, see [Kit.CrashAt].
 func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 	t.Helper()
 	db := pgtest.Migrated(t)
