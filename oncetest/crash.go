@@ -38,7 +38,8 @@ const (
 // [Kit.DB] goes on.
 //
 // The new start calls the function that was given to [New] again and sets [Kit.App]. So make there what needs the App or the pool, an
-// HTTP handler for example, and make tables with CREATE TABLE IF NOT EXISTS. The leases of the dead process have run out by then.
+// HTTP handler for example, and make tables with CREATE TABLE IF NOT EXISTS. What the function does not make outlives the crash: global
+// variables, and connections to other services. The leases of the dead process have run out by then.
 //
 // Several calls are several crashes, each of another start of the service. The test fails at its end if the service never came to a point.
 // Without a broker there are BeforeCommit and AfterCommit only.

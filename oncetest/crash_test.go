@@ -223,6 +223,32 @@ func TestCrashesOneAfterTheOther(t *testing.T) {
 	c.requireOnce(t)
 }
 
+// A service may commit something at its start, and die there, too.
+func TestCrashAtTheStart(t *testing.T) {
+	t.Parallel()
+	starts := 0
+	kit := oncetest.New(t, func(setup oncetest.Setup) (*oncebox.App, error) {
+		starts++
+		app, err := oncebox.New(setup.DB, setup.Broker, setup.Config)
+		if err != nil {
+			return nil, err
+		}
+		return app, app.UoW.Do(t.Context(), func(context.Context, *uow.Unit) error { return nil })
+	})
+	kit.CrashAt(oncetest.AfterCommit)
+	kit.CrashAt(oncetest.AfterCommit)
+	write := func() error {
+		return kit.App.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			_, err := u.DB().ExecContext(ctx, "CREATE TABLE IF NOT EXISTS written ()")
+			return err
+		})
+	}
+	require.Error(t, write())
+	kit.Drain()
+	require.Equal(t, 3, starts)
+	require.NoError(t, write())
+}
+
 // A crash shows a mistake of a service at the points where it matters. So the tests above can fail.
 func TestCrashShowsMistakes(t *testing.T) {
 	t.Parallel()

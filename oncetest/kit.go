@@ -98,6 +98,7 @@ func (k *Kit) start() error {
 	if err != nil {
 		return err
 	}
+	k.process = p
 	k.t.Cleanup(func() { _ = p.close() })
 	app, err := k.build(Setup{DB: p.pool, Broker: p.client, Config: defaults(k.Schema, mute{k.t.Output(), p})})
 	if err != nil {
@@ -106,7 +107,7 @@ func (k *Kit) start() error {
 	if app == nil {
 		return errors.New("the service has no App: return what oncebox.New gave")
 	}
-	k.App, k.process = app, p
+	k.App = app
 	return nil
 }
 
@@ -131,7 +132,7 @@ func (k *Kit) restart(ctx context.Context) error {
 	if _, err := k.DB.NewRaw(endLeases).Exec(ctx); err != nil {
 		return fmt.Errorf("end the leases of the dead process: %w", err)
 	}
-	if err := k.start(); err != nil {
+	if err := k.start(); err != nil && !k.process.isDead() { // it may die again while it is built
 		return fmt.Errorf("start the service anew after its crash: %w (the function given to New is called for each start, as main is: "+
 			"what it makes may be there already, so make tables with CREATE TABLE IF NOT EXISTS)", err)
 	}
