@@ -14,7 +14,7 @@ import (
 )
 
 // wire is a connection to PostgreSQL that can be cut at the COMMIT of a unit of work. It looks at the messages of the server (PostgreSQL,
-// "Message Formats") and hands out whole ones only, so that the last words to a client that died do not fall into the middle of one.
+// "Message Formats") and hands out whole ones only, so that the last message to a dead process does not fall into the middle of another.
 //
 // One goroutine writes and one reads, perhaps another.
 type wire struct {
@@ -28,10 +28,10 @@ type wire struct {
 	held      []byte // messages that may be followed by the answer to COMMIT
 	committed bool   // one of held is that answer
 	out       []byte // what may be handed out
-	parted    bool   // the last words were said
+	told      bool   // the last message was handed out
 }
 
-// Write sends what a client writes. What a dead one writes goes nowhere: it learns of its death where it reads.
+// Write sends what a process writes. What a dead process writes is dropped: it gets its error where it reads.
 func (w *wire) Write(b []byte) (int, error) {
 	if w.process.isDead() {
 		return len(b), nil
@@ -49,10 +49,10 @@ func (w *wire) Write(b []byte) (int, error) {
 func (w *wire) Read(b []byte) (int, error) {
 	for len(w.out) == 0 {
 		if w.process.isDead() {
-			if w.parted {
+			if w.told {
 				return 0, io.EOF
 			}
-			w.parted, w.out = true, w.lastWords()
+			w.told, w.out = true, w.lastMessage()
 			break
 		}
 		buffer := make([]byte, max(len(b), 1<<10))
@@ -103,14 +103,14 @@ func (w *wire) sort() {
 	}
 }
 
-// lastWords is an error of the server. uow takes one as a refusal of the COMMIT if it is no message about the end of a session: after such a
+// lastMessage is an error of the server. uow takes one as a refusal of the COMMIT if it is no message about the end of a session: after such a
 // message, as after a connection that is just gone, it would ask for the outcome until its time is up, and a dead process asks nothing.
-func (w *wire) lastWords() []byte {
+func (w *wire) lastMessage() []byte {
 	<-w.process.died
-	words := &pgproto3.ErrorResponse{
+	message := &pgproto3.ErrorResponse{
 		Severity: "FATAL", SeverityUnlocalized: "ERROR", Code: "XX000", Message: w.process.dead().Error(),
 	}
-	b, err := words.Encode(nil)
+	b, err := message.Encode(nil)
 	if err != nil {
 		return nil // an error message is never too long
 	}
