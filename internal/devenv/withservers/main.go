@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,8 +45,13 @@ func run(ctx context.Context, command []string) (err error) {
 	defer func() { err = errors.Join(err, servers.Stop()) }()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), servers.Env()...)
+	cmd.Env = append(environment(), servers.Env()...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
 	return cmd.Run()
+}
+
+// environment is that of this process, without the variable of a server that goes before DATABASE_URL.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ONCEBOX_DATABASE_URL=") })
 }
