@@ -59,7 +59,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	headers := newHeaderNames(names)
 	return func(next http.Handler) http.Handler {
 		return &keyed{
-			next: next, units: m, store: s, scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
+			next: next, units: m, store: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
 			retryAfter: seconds(c.RetryAfter),
 			log:        otelx.Logger(c.Logger),
 			tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
@@ -74,7 +74,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 type keyed struct {
 	next       http.Handler
 	units      *uow.Manager
-	store      *idempotency.Store
+	store      idempotency.Middleware
 	scope      ScopeFunc
 	cfg        IdempotencyConfig
 	headers    headerNames // that are stored
@@ -202,7 +202,7 @@ func (k *keyed) identify(r *http.Request, text string) (passed, error) {
 	if err != nil {
 		return passed{}, err
 	}
-	id := passed{store: k.store, tenantFromContext: scope.Tenant == ""}
+	id := passed{store: k.store.Store, tenantFromContext: scope.Tenant == ""}
 	if id.tenantFromContext {
 		scope.Tenant = event.TenantFrom(r.Context())
 	}

@@ -199,7 +199,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 		return last.rec.answer(), outcomeExecuted
 	case errors.As(err, &refused):
 		return last.rec.answer(), outcomeReleased
-	case errors.Is(err, idempotency.ErrInProgress), idempotency.IsTaken(err):
+	case errors.Is(err, idempotency.ErrInProgress), k.store.IsTaken(err):
 		return inProgress().answer(e.w, k.cfg.ProblemBase, k.patience(err)), outcomeInProgress
 	case errors.Is(err, idempotency.ErrMismatch):
 		return refuse(keyReused(k.cfg.ReusedStatus), outcomeMismatch)

@@ -24,7 +24,7 @@ func queued(t *testing.T, db *pgtest.DB, store *idempotency.Store, key idempoten
 	tx, err := conn.Begin(t.Context())
 	require.NoError(t, err)
 	b := &pgx.Batch{}
-	begun := store.QueueBegin(b, key, fp)
+	begun := store.Middleware().QueueBegin(b, key, fp)
 	require.NoError(t, tx.SendBatch(t.Context(), b).Close())
 	var xid sql.NullString
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id_if_assigned()::text").Scan(&xid))

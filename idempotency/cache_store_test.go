@@ -29,7 +29,7 @@ func TestAnswerIsCached(t *testing.T) {
 	first := found(t, store, db.DB, key)
 	exec(t, db, "TRUNCATE idempotency_keys CASCADE")
 
-	require.True(t, store.SeenRecently(key))
+	require.True(t, store.Middleware().SeenRecently(key))
 	require.Equal(t, first, found(t, store, db.DB, key))
 	_, err := store.Lookup(t.Context(), db.DB, key, other)
 	require.ErrorIs(t, err, idempotency.ErrMismatch)

@@ -47,7 +47,7 @@ FROM {schema}.idempotency_claim($1, $2, $3, $4, $5, $6::uuid, $7::interval, $8, 
 )
 
 // Claim is the right to work on a key, committed in the database and limited in time: it outlives transactions, and its owner
-// may call outside meanwhile. It is made by [Relay.Claim].
+// may call outside meanwhile. It is made by [Store.Claim].
 type Claim struct {
 	store *Store
 	db    *bun.DB
@@ -201,7 +201,7 @@ func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 		return fmt.Errorf("idempotency: complete key %s: %w", c.key, pgsql.Explain(err))
 	}
 	if committed {
-		c.store.MarkSeen(c.key)
+		c.store.recent.mark(c.key)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestClaimIsCompletedAndAnswersFromThenOn(t *testing.T) {
 		for range 2 { // the owner may not know whether the first one was committed
 			require.NoError(t, c.Complete(t.Context(), db.DB, want))
 		}
-		require.True(t, store.SeenRecently(key))
+		require.True(t, store.Middleware().SeenRecently(key))
 		require.Zero(t, count(t, db, "SELECT count(*) FROM idempotency_step"))
 		require.Equal(t, 1, count(t, db, "SELECT count(*) FROM idempotency_keys WHERE expires_at = completed_at + interval '1 hour' AND locked_until IS NULL"))
 

@@ -20,9 +20,9 @@ func TestAnswerProvesTheTransactionThatStoredIt(t *testing.T) {
 	key := keyOf(t, store, "k")
 	var xid string
 	err := transact(t, db.DB, func(tx bun.IDB) (err error) {
-		xid, err = store.CompleteProbe(t.Context(), tx, key, one, resp)
+		xid, err = store.Middleware().CompleteProbe(t.Context(), tx, key, one, resp)
 		require.NoError(t, err)
-		found, err := store.Completed(t.Context(), db.DB, key, resp, xid)
+		found, err := store.Middleware().Completed(t.Context(), db.DB, key, resp, xid)
 		require.NoError(t, err)
 		require.False(t, found, "not yet")
 		return nil
@@ -42,7 +42,7 @@ func TestAnswerProvesTheTransactionThatStoredIt(t *testing.T) {
 		"another body":        {"k", idempotency.Response{Status: 201, Header: header, Body: []byte("2")}, xid, false},
 		"a body left out":     {"k", idempotency.Response{Status: 201, Header: header, Omitted: idempotency.OmittedTooLarge}, xid, false},
 	} {
-		found, err := store.Completed(t.Context(), db.DB, keyOf(t, store, c.key), c.resp, c.xid)
+		found, err := store.Middleware().Completed(t.Context(), db.DB, keyOf(t, store, c.key), c.resp, c.xid)
 		require.NoError(t, err)
 		require.Equal(t, c.want, found, name)
 	}

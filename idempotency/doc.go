@@ -40,7 +40,7 @@
 //
 // # Claims
 //
-// Work that calls outside cannot be undone by a transaction, and none should be open meanwhile. [Relay.Claim] commits first that
+// Work that calls outside cannot be undone by a transaction, and none should be open meanwhile. [Store.Claim] commits first that
 // the key is being worked on; the answer follows in a statement, or a transaction, of its own.
 //
 //	c, stored, err := store.Claim(ctx, db, key, fp)

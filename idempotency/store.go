@@ -41,7 +41,7 @@ FROM {schema}.idempotency_keys WHERE key_hash = $1 AND expires_at > clock_timest
 FROM (SELECT) one LEFT JOIN {schema}.idempotency_keys k ON k.key_hash = $1 AND k.expires_at > clock_timestamp()`
 
 	// A row that expired and was not purged yet is replaced as a whole. A row that did not expire is never touched: then somebody
-	// completed the key under another lock, and the transaction fails: see IsTaken. A statement that did nothing instead would let a
+	// completed the key under another lock, and the transaction fails: see codeTaken. A statement that did nothing instead would let a
 	// COMMIT that is sent with it succeed.
 	complete = `INSERT INTO {schema}.idempotency_keys AS k (key_hash, tenant_id, principal_hash, state, fingerprint_tag, fingerprint,
     status, headers, body, omitted, completed_at, expires_at)
@@ -201,44 +201,11 @@ func (s *Store) found(row *record, key Key, fp Fingerprint) (*Response, error) {
 	return row.answer(fp)
 }
 
-// SeenRecently tells whether this store has lately found a row for the key, or was told of one by [Store.MarkSeen], so that a
-// [Store.Lookup] is likely to find it. It is a hint without any promise, and costs nothing.
-func (s *Store) SeenRecently(key Key) bool { return s.recent.has(key) }
-
-// MarkSeen says that the transaction that completed the key was committed, for [Store.SeenRecently].
-func (s *Store) MarkSeen(key Key) { s.recent.mark(key) }
-
 // Complete stores the answer in the transaction that began the key. [ErrInProgress] means that somebody else completed
 // the key in spite of the lock; the transaction must be rolled back then, and the key begun again.
 func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) error {
-	_, err := s.CompleteProbe(ctx, tx, key, fp, resp)
+	_, err := s.Middleware().CompleteProbe(ctx, tx, key, fp, resp)
 	return err
-}
-
-// CompleteProbe is [Store.Complete] and returns the id of the transaction, which the unit is then given.
-func (s *Store) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, resp Response) (xid string, err error) {
-	args, err := s.completion(key, fp, resp)
-	if err != nil {
-		return "", err
-	}
-	if err := s.confirmed.QueryRow(ctx, tx, completeProbe, args, &xid); err != nil {
-		return "", completionError(key, err)
-	}
-	return xid, nil
-}
-
-// Completed tells whether the transaction with the id xid has stored the answer under the key. It has to be
-// the very answer: after a crash of the server another request with the key may have got the same id.
-func (s *Store) Completed(ctx context.Context, db bun.IDB, key Key, resp Response, xid string) (bool, error) {
-	headers, body, omitted, err := resp.columns()
-	if err != nil {
-		return false, err
-	}
-	var found bool
-	if err := s.run.QueryRow(ctx, db, completed, []any{key.hash[:], xid, resp.Status, headers, body, omitted}, &found); err != nil {
-		return false, fmt.Errorf("idempotency: look for the answer of key %s: %w", key, pgsql.Explain(err))
-	}
-	return found, nil
 }
 
 // completion are the arguments of complete.
@@ -250,8 +217,13 @@ func (s *Store) completion(key Key, fp Fingerprint, resp Response) ([]any, error
 	return []any{key.hash[:], key.tenant, key.principal.column(), fp.Tag, fp.Sum[:], resp.Status, headers, body, omitted, s.cfg.TTL.Seconds()}, nil
 }
 
+// codeTaken is the SQLSTATE of the function idempotency_taken: one of our own, in a class that PostgreSQL leaves to others.
+const codeTaken = "OB001"
+
+func isTaken(err error) bool { return pgsql.Code(err) == codeTaken }
+
 func completionError(key Key, err error) error {
-	if IsTaken(err) {
+	if isTaken(err) {
 		return fmt.Errorf("%w: key %s was completed meanwhile", ErrInProgress, key)
 	}
 	return fmt.Errorf("idempotency: complete key %s: %w", key, pgsql.Explain(err))

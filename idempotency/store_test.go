@@ -204,10 +204,10 @@ func TestErrorOfATakenKeyHasNoAnswerInIt(t *testing.T) {
 		defer conn.Close(context.WithoutCancel(t.Context()))
 		for range 2 {
 			b := &pgx.Batch{}
-			require.NoError(t, store.QueueComplete(b, key, one, secret))
+			require.NoError(t, store.Middleware().QueueComplete(b, key, one, secret))
 			b.Queue("CREATE TABLE behind_it ()")
 			err := conn.SendBatch(t.Context(), b).Close()
-			require.True(t, idempotency.IsTaken(err), "%v", err)
+			require.True(t, store.Middleware().IsTaken(err), "%v", err)
 			pg, ok := errors.AsType[*pgconn.PgError](err)
 			require.True(t, ok)
 			require.Empty(t, pg.Detail)
@@ -380,15 +380,15 @@ func TestRecentIsAHintOnlyForKeysThatWereSeen(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	store, another := newStore(t, db, 0), newStore(t, db, 0)
 	key := keyOf(t, store, "k")
-	require.False(t, store.SeenRecently(key))
+	require.False(t, store.Middleware().SeenRecently(key))
 	complete(t, store, db.DB, key, idempotency.Response{Status: 200})
-	require.False(t, store.SeenRecently(key), "it may not be committed")
-	store.MarkSeen(key)
-	require.True(t, store.SeenRecently(key))
-	require.False(t, another.SeenRecently(key))
+	require.False(t, store.Middleware().SeenRecently(key), "it may not be committed")
+	store.Middleware().MarkSeen(key)
+	require.True(t, store.Middleware().SeenRecently(key))
+	require.False(t, another.Middleware().SeenRecently(key))
 	_, err := another.Lookup(t.Context(), db.DB, key, one)
 	require.NoError(t, err)
-	require.True(t, another.SeenRecently(key))
+	require.True(t, another.Middleware().SeenRecently(key))
 
 	claimed := keyOf(t, store, "claimed")
 	c := claim(t, store, db.DB, claimed)
@@ -397,21 +397,21 @@ func TestRecentIsAHintOnlyForKeysThatWereSeen(t *testing.T) {
 			require.NoError(t, c.Complete(t.Context(), tx, idempotency.Response{Status: 200}), n)
 			return end
 		})
-		require.False(t, store.SeenRecently(claimed))
+		require.False(t, store.Middleware().SeenRecently(claimed))
 	}
 	require.NoError(t, c.Complete(t.Context(), db.DB, idempotency.Response{Status: 200}))
-	require.True(t, store.SeenRecently(claimed))
+	require.True(t, store.Middleware().SeenRecently(claimed))
 }
 
 // At 3,000 new keys a second, ten seconds must not wipe out what was there.
 func TestRecentOutlivesThousandsOfKeys(t *testing.T) {
 	store := idempotency.NewStore(nil)
 	for n := range 30_000 {
-		store.MarkSeen(keyOf(t, store, strconv.Itoa(n)))
+		store.Middleware().MarkSeen(keyOf(t, store, strconv.Itoa(n)))
 	}
 	found := 0
 	for n := range 1000 {
-		if store.SeenRecently(keyOf(t, store, strconv.Itoa(n))) {
+		if store.Middleware().SeenRecently(keyOf(t, store, strconv.Itoa(n))) {
 			found++
 		}
 	}
