@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -143,6 +145,51 @@ func TestCancelThatIsTooLate(t *testing.T) {
 			}), outbox.ErrTooLate)
 			require.Equal(t, before, f.statuses())
 		})
+	}
+}
+
+// The time comes while the transaction waits for the lock of the row. Its clock is the test's: the search path has it before PostgreSQL's.
+func TestCancelLooksAtTheClockOnceMoreWhenItHasTheLock(t *testing.T) {
+	for table, hold := range map[string]bool{"outbox": false, "outbox_held": true} {
+		for what, change := range map[string]func(f *fixture, tx bun.Tx, id string) error{
+			"Cancel": func(f *fixture, tx bun.Tx, id string) error { return f.Cancel(t.Context(), tx, id) },
+			"Reschedule": func(f *fixture, tx bun.Tx, id string) error {
+				return f.Reschedule(t.Context(), tx, id, time.Now().Add(72*time.Hour))
+			},
+		} {
+			t.Run(what+" in "+table, func(t *testing.T) {
+				f := newFixture(t, nil)
+				id := f.add("a", "reminder", tomorrow)
+				if hold {
+					f.delay(f.fetch()...)
+				}
+				_, err := f.db.Exec(`CREATE SEQUENCE hours MINVALUE 0 START 0; CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql
+					AS $f$ SELECT pg_catalog.clock_timestamp() + last_value * interval '1 hour' FROM hours $f$`)
+				require.NoError(t, err)
+				other, err := f.db.BeginTx(t.Context(), nil)
+				require.NoError(t, err)
+				defer func() { _ = other.Rollback() }()
+				var pid int
+				require.NoError(t, other.NewRaw("SELECT pg_backend_pid() FROM ?0 WHERE id = ?1 FOR UPDATE", bun.Ident(table), id).Scan(t.Context(), &pid))
+
+				changed := make(chan error, 1)
+				go func() {
+					changed <- f.in(func(ctx context.Context, tx bun.Tx) error {
+						_, err := tx.ExecContext(ctx, "SET LOCAL search_path = ?0, pg_catalog", bun.Ident(f.db.Schema))
+						return errors.Join(err, change(f, tx, id))
+					})
+				}()
+				await.True(t, func() bool {
+					n, err := f.db.NewSelect().Table("pg_stat_activity").Where("? = ANY (pg_blocking_pids(pid))", pid).Count(t.Context())
+					return err == nil && n == 1
+				}, "it waits for the row, whose time has not come")
+				_, err = f.db.Exec("SELECT setval('hours', 48)")
+				require.NoError(t, err)
+				require.NoError(t, other.Rollback())
+				require.ErrorIs(t, await.Receive(t, changed, "it has the lock"), outbox.ErrTooLate)
+				require.Equal(t, 1, f.count(table+" WHERE id = ? AND not_before < now() + interval '25 hours'", id))
+			})
+		}
 	}
 }
 
