@@ -86,13 +86,29 @@ func TestBrokerThatComesLate(t *testing.T) {
 	require.Empty(t, broker.early, "published before the subscriptions were made")
 }
 
+// mute is a broker that takes a question and does not answer it.
+type mute struct{ *late }
+
+func (d mute) Declare(ctx context.Context, _ []string, _ []messaging.Subscription) error {
+	d.tries.Add(1)
+	<-ctx.Done()
+	return fmt.Errorf("%w: no answer", messaging.ErrBrokerDown)
+}
+
 func TestRunEndsWhileTheBrokerIsAway(t *testing.T) {
-	db := pgtest.Migrated(t)
-	broker := &late{Broker: memory.New(nil), come: make(chan struct{})}
-	app, err := oncebox.New(db.DB, broker, quickConfig())
-	require.NoError(t, err)
-	app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
-	stop := run(t, app)
-	await.True(t, func() bool { return broker.tries.Load() > 0 }, "the broker is asked")
-	stop() // demands nil
+	for name, from := range map[string]func(*late) oncebox.Broker{
+		"between two tries": func(l *late) oncebox.Broker { return l },
+		"within a try":      func(l *late) oncebox.Broker { return mute{l} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := pgtest.Migrated(t)
+			broker := &late{Broker: memory.New(nil), come: make(chan struct{})}
+			app, err := oncebox.New(db.DB, from(broker), quickConfig())
+			require.NoError(t, err)
+			app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
+			stop := run(t, app)
+			await.True(t, func() bool { return broker.tries.Load() > 0 }, "the broker is asked")
+			stop() // demands nil
+		})
+	}
 }

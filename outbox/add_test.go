@@ -64,6 +64,28 @@ func TestAddRefusesWhatCannotBeCarried(t *testing.T) {
 	}
 }
 
+// Flush takes what bun takes for a transaction or a pool.
+func TestFlushRefusesWhatIsNoTransaction(t *testing.T) {
+	f := newFixture(t, nil)
+	conn, err := f.db.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	evs := func() []event.Envelope {
+		return []event.Envelope{{ID: newID(t), Type: "e", Source: "test", TenantID: "default", Topic: "order", OccurredAt: testTime}}
+	}
+	for want, handles := range map[string][]bun.IDB{
+		"the transaction is nil": {nil, bun.Tx{}, &bun.Tx{}, (*bun.Tx)(nil)},
+		"may be none: begin one": {f.db.DB, conn},
+	} {
+		for _, handle := range handles {
+			require.ErrorContains(t, f.Flush(t.Context(), handle, evs()), want, "%T", handle)
+		}
+	}
+	require.Zero(t, f.count("outbox"))
+	f.commit(func(tx bun.Tx) { require.NoError(t, f.Flush(t.Context(), &tx, evs())) })
+	require.Equal(t, 1, f.count("outbox"))
+}
+
 func TestAddKeepsEveryField(t *testing.T) {
 	f := newFixture(t, nil)
 	ctx := event.WithMetadata(event.WithTenant(t.Context(), "acme"), event.Metadata{"correlation_id": "c-1", "quote\"": "\\u0000'"})

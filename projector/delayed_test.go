@@ -47,6 +47,19 @@ func TestDelayedEventThatIsDueAtOnce(t *testing.T) {
 // at the event before.
 func (f *fixture) cancelling(held bool) bun.Tx {
 	f.t.Helper()
+	return f.changing(held, func(tx bun.Tx, id string) error { return f.store.Cancel(f.t.Context(), tx, id) })
+}
+
+// moving is cancelling for a transaction that gives the event a time tomorrow.
+func (f *fixture) moving(held bool) bun.Tx {
+	f.t.Helper()
+	return f.changing(held, func(tx bun.Tx, id string) error {
+		return f.store.Reschedule(f.t.Context(), tx, id, time.Now().Add(24*time.Hour))
+	})
+}
+
+func (f *fixture) changing(held bool, change func(tx bun.Tx, id string) error) bun.Tx {
+	f.t.Helper()
 	for delay := 2 * time.Second; ; delay *= 2 { // until the cancel is in time on a machine that is busy
 		tx, err := f.db.BeginTx(f.t.Context(), nil)
 		require.NoError(f.t, err)
@@ -56,7 +69,7 @@ func (f *fixture) cancelling(held bool) bun.Tx {
 		if held {
 			require.NoError(f.t, f.projector(quick()).RunOnce(f.t.Context()))
 		}
-		if err := f.store.Cancel(f.t.Context(), tx, id); err != nil {
+		if err := change(tx, id); err != nil {
 			require.ErrorIs(f.t, err, outbox.ErrTooLate)
 			require.NoError(f.t, tx.Rollback())
 			require.NoError(f.t, f.projector(quick()).RunOnce(f.t.Context()))
@@ -106,29 +119,40 @@ func TestCancelledEventIsNotPublishedWhileTheTransactionIsOpen(t *testing.T) {
 	}
 }
 
-// The projector has read the row as due when the cancelling transaction commits.
+// The projector has read the row as due when the transaction commits that cancels or moves it.
 func TestEventThatIsCancelledWhileAProjectorHasItInMemory(t *testing.T) {
 	t.Parallel()
 	for name, held := range map[string]bool{"not fetched": false, "held": true} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name+", cancelled", func(t *testing.T) {
 			f := newFixture(t)
-			tx := f.cancelling(held)
-			read := "ORDER BY o.seq LIMIT" // the fetch
-			if held {
-				read = "ORDER BY h.retry_after LIMIT 100"
-			}
-			var committed atomic.Bool
-			store := f.tapped(&tap{ended: func(statement string) {
-				if strings.Contains(statement, read) && committed.CompareAndSwap(false, true) {
-					if err := tx.Commit(); err != nil {
-						t.Error(err)
-					}
-				}
-			}}, nil)
-			require.NoError(t, f.relay(f.pub, projector.Config{Workers: 1, CleanInterval: -1}, store).RunOnce(t.Context()))
-			require.True(t, committed.Load())
+			f.commitsBehindTheRead(f.cancelling(held), held)
 			require.Empty(t, f.pub.types())
 			require.Empty(t, f.statuses())
 		})
+		t.Run(name+", moved", func(t *testing.T) {
+			f := newFixture(t)
+			f.commitsBehindTheRead(f.moving(held), held)
+			require.Empty(t, f.pub.types())
+			require.Contains(t, f.statuses(), "reminder")
+		})
 	}
+}
+
+// commitsBehindTheRead has a projector run once, in which tx commits as soon as the row was read.
+func (f *fixture) commitsBehindTheRead(tx bun.Tx, held bool) {
+	f.t.Helper()
+	read := "ORDER BY o.seq LIMIT" // the fetch
+	if held {
+		read = "ORDER BY h.retry_after LIMIT 100"
+	}
+	var committed atomic.Bool
+	store := f.tapped(&tap{ended: func(statement string) {
+		if strings.Contains(statement, read) && committed.CompareAndSwap(false, true) {
+			if err := tx.Commit(); err != nil {
+				f.t.Error(err)
+			}
+		}
+	}}, nil)
+	require.NoError(f.t, f.relay(f.pub, projector.Config{Workers: 1, CleanInterval: -1}, store).RunOnce(f.t.Context()))
+	require.True(f.t, committed.Load())
 }

@@ -3,6 +3,7 @@ package uow_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"strings"
 	"testing"
@@ -141,6 +142,39 @@ func TestPgxLeavesTheEndToTheUnit(t *testing.T) {
 		require.PanicsWithValue(t, "uow: Pgx: LargeObjects: not to be had of a unit: call the functions of the server (lo_create and its like) by Query",
 			func() { tx.LargeObjects() })
 		require.Equal(t, "T", string(tx.Conn().PgConn().TxStatus()))
+		return note(ctx, u, "kept")
+	}))
+	require.Equal(t, []string{"kept"}, s.notes(t))
+}
+
+// opaque is a driver that wraps pgx, as those that trace do, and does not show the connection beneath.
+type opaque struct{ driver.Connector }
+
+func (o opaque) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := o.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		driver.Conn
+		driver.ConnBeginTx
+		driver.ExecerContext
+		driver.QueryerContext
+	}{c, c.(driver.ConnBeginTx), c.(driver.ExecerContext), c.(driver.QueryerContext)}, nil
+}
+
+func TestPgxOfAnotherDriver(t *testing.T) {
+	s := newService(t, nil)
+	cfg, err := pgx.ParseConfig(s.DSN)
+	require.NoError(t, err)
+	pool := closed(t, sql.OpenDB(opaque{stdlib.GetConnector(*cfg)}))
+	require.NoError(t, s.manager(nil, pool).Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		tx := u.Pgx()
+		_, err := tx.Exec(ctx, "INSERT INTO notes (text) VALUES ('lost')")
+		require.EqualError(t, err, "uow: Pgx: Exec: the driver of the pool is not pgx")
+		var n int
+		require.ErrorContains(t, tx.QueryRow(ctx, "SELECT 1").Scan(&n), "the driver of the pool is not pgx")
+		require.Nil(t, tx.Conn())
 		return note(ctx, u, "kept")
 	}))
 	require.Equal(t, []string{"kept"}, s.notes(t))
