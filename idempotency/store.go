@@ -41,7 +41,7 @@ FROM {schema}.idempotency_keys WHERE key_hash = $1 AND expires_at > clock_timest
 FROM (SELECT) one LEFT JOIN {schema}.idempotency_keys k ON k.key_hash = $1 AND k.expires_at > clock_timestamp()`
 
 	// A row that expired and was not purged yet is replaced as a whole. A row that did not expire is never touched: then somebody
-	// completed the key under another lock, and the transaction fails: see codeTaken. A statement that did nothing instead would let a
+	// completed the key under another lock, and the transaction fails: see IsTaken. A statement that did nothing instead would let a
 	// COMMIT that is sent with it succeed.
 	complete = `INSERT INTO {schema}.idempotency_keys AS k (key_hash, tenant_id, principal_hash, state, fingerprint_tag, fingerprint,
     status, headers, body, omitted, completed_at, expires_at)

@@ -75,12 +75,23 @@ func TestNothingIsDoneBeforeTheStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	msgs := []event.Envelope{envelope("order", "a", 1)}
-	require.ErrorIs(t, b.Publish(ctx, msgs), messaging.ErrBrokerDown)
-	require.ErrorIs(t, b.Declare(ctx, []string{"order"}, nil), messaging.ErrBrokerDown)
-	_, err := b.Subscribe(ctx, messaging.Subscription{Topic: "order", Name: "s"})
-	require.ErrorIs(t, err, messaging.ErrBrokerDown)
-	_, err = b.Retention(ctx, "order")
-	require.ErrorIs(t, err, messaging.ErrBrokerDown)
+	calls := map[string]func() error{
+		"publish":   func() error { return b.Publish(ctx, msgs) },
+		"declare":   func() error { return b.Declare(ctx, []string{"order"}, nil) },
+		"retention": func() error { _, err := b.Retention(ctx, "order"); return err },
+		"subscribe": func() error {
+			_, err := b.Subscribe(ctx, messaging.Subscription{Topic: "order", Name: "s"})
+			return err
+		},
+	}
+	answers := map[string]chan error{}
+	for name, call := range calls { // at once: each has all of ctx
+		answers[name] = make(chan error, 1)
+		go func(answer chan<- error) { answer <- call() }(answers[name])
+	}
+	for name, answer := range answers {
+		require.ErrorIs(t, await.Receive(t, answer, "an answer"), messaging.ErrBrokerDown, name)
+	}
 	close(b.start.done)
 	require.NoError(t, b.Publish(patient(t), msgs))
 }
@@ -88,14 +99,19 @@ func TestNothingIsDoneBeforeTheStart(t *testing.T) {
 // Nothing of the waiting outlives Close, nor holds it up.
 func TestCloseWhileTheBrokerIsAway(t *testing.T) {
 	t.Parallel()
-	b, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, Logger: new(logbook.Book).Logger(), CloseTimeout: hang})
+	b, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, Logger: new(logbook.Book).Logger(), CloseTimeout: time.Hour})
 	require.NoError(t, err)
-	published := make(chan error, 1)
+	// What each call of the broker does first. It is under way when Close is called.
+	require.NoError(t, b.enter("publish"))
+	called, closed := make(chan error, 1), make(chan error, 1)
 	go func() {
-		published <- b.Publish(context.Background(), []event.Envelope{envelope("order", "a", 1)})
+		defer b.calls.Done()
+		called <- b.started(context.Background(), "publish")
 	}()
-	require.NoError(t, b.Close())
-	require.ErrorIs(t, await.Receive(t, published, "the call of Publish ends with Close"), messaging.ErrBrokerDown)
+	go func() { closed <- b.Close() }()
+	require.NoError(t, await.Receive(t, closed, "the broker is closed"))
+	require.ErrorIs(t, await.Receive(t, called, "the call ends with Close"), messaging.ErrBrokerDown)
+	require.ErrorIs(t, b.Publish(context.Background(), []event.Envelope{envelope("order", "a", 1)}), messaging.ErrBrokerDown, "after Close")
 }
 
 func TestConnectToAWebServer(t *testing.T) {
