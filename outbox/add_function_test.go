@@ -190,6 +190,14 @@ func TestFunctionRefusesWhatAddRefuses(t *testing.T) {
 		fine + ", aggregate_version => -1":                                 "aggregate_version is negative",
 		fine + ", schema_version => -1":                                    "schema_version is negative",
 		fine + ", max_attempts => 32768":                                   "max_attempts is not from 0 to 32767",
+		fine + ", max_attempts => -1":                                      "max_attempts is not from 0 to 32767",
+		"'a%b', '{}', 'e', source => 's'":                                  `topic must not contain "/", "%"`,
+		fine + ", ordering_key => E'a\\n'":                                 "ordering_key contains a control character",
+		fine + ", routing_key => E'a\\n'":                                  "routing_key contains a control character",
+		fine + ", dedup_key => E'a\\n'":                                    "dedup_key contains a control character",
+		fine + ", schema_id => E'a\\n'":                                    "schema_id contains a control character",
+		fine + ", metadata => jsonb_build_object(repeat('k', 256), 'v')":   "metadata: the key 'kkk",
+		fine + ", occurred_at => 'infinity'":                               "occurred_at is not in the years from 1 to 9999",
 		"'order', to_jsonb(repeat('x', 1048575)), 'e', source => 's'":      "payload has 1048577 bytes, and max_payload is 1048576",
 	} {
 		_, err := f.db.ExecContext(t.Context(), "SELECT oncebox_add("+call+")")

@@ -108,19 +108,21 @@ func TestHandlerThatFailsRollsBack(t *testing.T) {
 }
 
 func TestHandlersWithoutEnd(t *testing.T) {
-	s := newService(t, nil)
-	units := s.handling(t, &uow.Config{MaxHandled: 10})
-	calls := 0
-	a := newAccount("a", "one")
-	uow.On(units, func(_ context.Context, u *uow.Unit, _ changed) error {
-		calls++
-		a.Record(changed{fmt.Sprint("again ", calls)})
-		return nil
-	})
-	_, err := change(t.Context(), units, a, "x")
-	require.ErrorContains(t, err, "more than 10 events in one unit, the latest is account.changed of account a")
-	require.Equal(t, 10, calls)
-	s.requireNothing(t)
+	for limit, want := range map[int]int{10: 10, 0: 1000} {
+		s := newService(t, nil)
+		units := s.handling(t, &uow.Config{MaxHandled: limit})
+		calls := 0
+		a := newAccount("a", "one")
+		uow.On(units, func(_ context.Context, u *uow.Unit, _ changed) error {
+			calls++
+			a.Record(changed{fmt.Sprint("again ", calls)})
+			return nil
+		})
+		_, err := change(t.Context(), units, a, "x")
+		require.ErrorContains(t, err, fmt.Sprintf("more than %d events in one unit, the latest is account.changed of account a", want))
+		require.Equal(t, want, calls)
+		s.requireNothing(t)
+	}
 }
 
 func TestHandlersWithoutALimit(t *testing.T) {
