@@ -49,7 +49,9 @@ import (
 // Broker is what messaging/pulsar and messaging/memory give, and any adapter of one's own.
 type Broker interface {
 	messaging.Publisher
+	// Subscribe is that of [messaging.Subscriber].
 	Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error)
+	// Close releases the connection. [App] does not call it: close the broker when [App.Run] has returned.
 	Close() error
 }
 

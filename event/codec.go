@@ -14,6 +14,7 @@ const ContentTypeJSON = "application/json"
 type Codec interface {
 	// ContentType is the media type that Marshal produces.
 	ContentType() string
+	// Marshal encodes an event of the registered type.
 	Marshal(v any) ([]byte, error)
 	// Unmarshal decodes into v: a pointer to the registered type, or the type itself if that is a pointer.
 	Unmarshal(data []byte, v any) error

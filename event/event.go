@@ -9,12 +9,14 @@ type Event interface {
 // Versioned is an [Event] whose schema has a version. Without it the version is 1.
 type Versioned interface {
 	Event
+	// SchemaVersion is the version of the payload's schema, from 1.
 	SchemaVersion() int
 }
 
 // Described is an [Event] that brings metadata of its own, which wins over the metadata of the context.
 type Described interface {
 	Event
+	// Metadata is added to that of the context, and wins where both have a key.
 	Metadata() Metadata
 }
 

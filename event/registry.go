@@ -21,9 +21,11 @@ var (
 
 // DecodeError means that the bytes do not fit the registered type.
 type DecodeError struct {
+	// Type and Version are those of the event that came, Version being that of its schema.
 	Type    string
 	Version int
-	Err     error
+	// Err is that of the codec or the upcaster, [ErrNewerVersion], or says that the payload is sealed.
+	Err error
 }
 
 func (e *DecodeError) Error() string {
@@ -152,6 +154,7 @@ func (r *Registry) add(e *entry) {
 
 // Encoded is an event as bytes.
 type Encoded struct {
+	// Type, SchemaVersion, ContentType and Payload are for the fields of the same names of [Envelope].
 	Type          string
 	SchemaVersion int
 	ContentType   string

@@ -23,7 +23,9 @@ var ErrInvalid = errors.New("event: invalid envelope")
 
 // InvalidError says which field of an envelope was refused. Nothing of it was stored.
 type InvalidError struct {
-	Field  string
+	// Field is the field of [Envelope], or what else was refused.
+	Field string
+	// Reason is what is wrong with it.
 	Reason string
 }
 

@@ -13,7 +13,7 @@ import (
 const (
 	// DefaultTTL is how long an answer is kept.
 	DefaultTTL = 24 * time.Hour
-	// KeepForever keeps answers until somebody else removes them.
+	// KeepForever keeps answers until [Store.Release] or a statement of yours removes them.
 	KeepForever = time.Duration(-1)
 )
 

@@ -15,7 +15,9 @@ var (
 
 // ScopeError says which part of a scope was refused. Its text does not repeat the refused value.
 type ScopeError struct {
-	Field  string
+	// Field is the field of [Scope]: "Tenant", for example.
+	Field string
+	// Reason is what is wrong with it.
 	Reason string
 }
 

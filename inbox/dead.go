@@ -22,7 +22,10 @@ var ErrNotDead = errors.New("inbox: there is no such dead letter")
 
 // MessageRef identifies a message of a consumer, parked or dead.
 type MessageRef struct {
-	MessageKey, Consumer, TenantID, Source string
+	// MessageKey is the id of the message if that is a UUIDv7, else a UUIDv8 made of its source and id.
+	MessageKey string
+	// Consumer is the name of the consumer. TenantID and Source are those of the message.
+	Consumer, TenantID, Source string
 }
 
 // args are those of the statements about one message.

@@ -23,6 +23,7 @@ type BatchHandler interface {
 
 // BatchError names the messages of one call of HandleBatch that are not settled, by their index.
 type BatchError struct {
+	// Failed has the error of each message that is not settled, by its index in the call, from 0.
 	Failed map[int]error
 }
 

@@ -33,6 +33,7 @@ type Publisher interface {
 // PublishError names the messages of one call that were not confirmed, by their index. See the package documentation
 // for the classes.
 type PublishError struct {
+	// Failed has the error of each message that was not confirmed, by its index in the call, from 0.
 	Failed map[int]error
 }
 
@@ -59,8 +60,10 @@ func (e *PublishError) Unwrap() []error {
 // TopicError means that one topic takes nothing at present: missing, terminated, over its quota, not permitted. Other
 // topics go on, and no attempt of any message is spent.
 type TopicError struct {
+	// Topic is the logical topic.
 	Topic string
-	Err   error
+	// Err is what the broker said.
+	Err error
 }
 
 func (e *TopicError) Error() string { return "messaging: topic " + e.Topic + ": " + e.Err.Error() }

@@ -58,6 +58,7 @@ type Subscription struct {
 
 // SourceError says that a subscription belongs to another service.
 type SourceError struct {
+	// Topic and Subscription are those that were asked for.
 	Topic, Subscription string
 	// Owner is the source that the subscription belongs to, Source the one that was refused.
 	Owner, Source string
@@ -105,7 +106,8 @@ type Receiver interface {
 	// Ack settles the message. The broker may lose it, so a message can come again after it.
 	Ack(ctx context.Context, m *Message) error
 	// Redeliver gives the message back unsettled, so that this or another consumer receives it again. Only messages of
-	// an unordered subscription may be given back while later ones are being handled.
+	// an unordered subscription may be given back while later ones are being handled. [Consumer] never calls it, because it tries a
+	// message again by itself. It is for a receive loop of one's own, which else could give a message back only by closing the receiver.
 	Redeliver(ctx context.Context, m *Message) error
 	// Pause stops the flow of messages, Resume starts it again.
 	Pause()

@@ -126,7 +126,8 @@ const retryHeld = heldFence + `
 UPDATE {schema}.outbox_held h SET retry_count = h.retry_count + 1, crashes = 0, retry_after = clock_timestamp() + $6::interval, error_message = $7
 FROM lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.retry_count`
 
-// RetryHeld records that a held row was refused again.
+// RetryHeld records that a held row was refused again, for which reason, and how long it waits for its next attempt. change is that of
+// [LoadedLease]. It returns [ErrFenced] if the lane was lost or an operator changed it.
 func (s Relay) RetryHeld(ctx context.Context, lease Lease, change int64, seq int64, wait time.Duration, reason string) error {
 	n, err := s.sql.Exec(ctx, s.db, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, cleanText(reason))
 	return fencedUnless(n, wrap("hold a row again", err))

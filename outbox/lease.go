@@ -102,7 +102,8 @@ type Membership struct {
 	NextFree time.Duration
 }
 
-// Heartbeat says that owner is alive for the next ttl.
+// Heartbeat says that owner, which serves the group, is alive for the next ttl, by the clock of the database. It returns how many
+// share the lanes of the group.
 func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl time.Duration) (Membership, error) {
 	var a Membership
 	var unserved string
@@ -114,7 +115,7 @@ func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl tim
 	return a, nil
 }
 
-// Unregister takes the heartbeat back.
+// Unregister takes the heartbeat of owner back: others take over its share at once.
 func (s Relay) Unregister(ctx context.Context, owner string) error {
 	if _, err := s.sql.Exec(ctx, s.db, unregister, owner); err != nil {
 		return fmt.Errorf("outbox: unregister: %w", err)
@@ -122,7 +123,8 @@ func (s Relay) Unregister(ctx context.Context, owner string) error {
 	return nil
 }
 
-// Claim takes at most n lanes of the group that nobody holds.
+// Claim takes at most n lanes of the group that nobody holds, and returns the leases. They end after ttl, by the clock of the
+// database, unless [Relay.Renew] extends them.
 func (s Relay) Claim(ctx context.Context, owner string, group int16, n int, ttl time.Duration) ([]Lease, error) {
 	rows, err := s.sql.Query(ctx, s.db, claim, group, owner, ttl, n)
 	if err != nil {
@@ -158,8 +160,8 @@ func parseInts(list string) []int64 {
 	return out
 }
 
-// Renew extends the leases and stores how far their lanes are empty. It returns, for each lane that is still held, how often an
-// operator changed it. A lane that is missing in the answer is lost.
+// Renew extends the leases to ttl from now and stores how far their lanes are empty. It returns, for each lane that is still held, how
+// often an operator changed it. A lane that is missing in the answer is lost.
 func (s Relay) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
 	owner, lanes, epochs := split(leases)
 	empty, incarnations := make([]int64, len(leases)), make([]string, len(leases))

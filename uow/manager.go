@@ -50,8 +50,8 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 
 // Do runs fn in a transaction and commits it with the events of what was tracked. An error or a panic of fn rolls back.
 // Within the function of another unit of this manager it is a savepoint; the options of the transaction then have no
-// effect. Within a unit of another manager on the same database it is refused, as it would commit on its own; so it does
-// within a unit of another database. See the package documentation for both, and for retries.
+// effect. Within a unit of another manager on the same database it is refused, because it would commit by itself. Within
+// a unit of another database it begins a transaction of its own. See the package documentation for both, and for retries.
 func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) error, opts ...Option) error {
 	o := options{attempts: m.cfg.Retry.MaxAttempts}
 	for _, opt := range opts {

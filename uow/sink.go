@@ -20,6 +20,8 @@ type Sink interface {
 // CommitSink is a [Sink] that wants to know of the COMMIT, to wake up what waits for the events.
 type CommitSink interface {
 	Sink
+	// Committed is called after COMMIT with the events as the sinks have left them, if there are any. ctx is not cancelled with that of
+	// the caller. It cannot fail the unit any more: a panic is logged. It is not called where the outcome of COMMIT is unknown.
 	Committed(ctx context.Context, evs []event.Envelope)
 }
 

@@ -16,7 +16,7 @@ import (
 // a dedup key.
 type Token string
 
-// Announced is one event that a [Token] names.
+// Announced is one event that a [Token] names. Its fields are those of the same names of [event.Envelope].
 type Announced struct{ ID, Source, TenantID, Topic string }
 
 // announced is a group of them, as a token holds it.

@@ -40,12 +40,12 @@ type Config struct {
 	Name string `env:"NAME"`
 
 	// Topics are made at the start, with Partitions. A topic that exists is used as it is. Declare whatever the program
-	// publishes: a topic that is made by publishing has one partition and no subscription.
+	// publishes: a topic that is made by publishing has one partition and no subscription. Default: none.
 	Topics []string `env:"TOPICS"`
 	// Partitions of the topics that are made: at most so many consumers of a [messaging.Failover] subscription work at
 	// once. Adding some later moves keys, and their order with them. Default: 4.
 	Partitions int `env:"PARTITIONS"`
-	// Subscriptions are made at the start, with their topics. They keep messages from then on.
+	// Subscriptions are made at the start, with their topics. They keep messages from then on. Default: none.
 	Subscriptions []messaging.Subscription
 	// DisableBatching sends each message as an entry of its own, at a third of the speed. [messaging.KeyShared]
 	// consumers need it of all programs that publish to their topic. It is on by itself for topics for which the program
