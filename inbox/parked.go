@@ -26,7 +26,8 @@ type Parked struct {
 	// Attempts counts its tries. It is 0 for a message that only waits.
 	Attempts int
 	// Error is the last error, at most 2 KiB of it.
-	Error    string
+	Error string
+	// ParkedAt is when it was stored, by the clock of the database.
 	ParkedAt time.Time
 	// DueAt is when the first message of the key may run next; while it is being handled, when another process may take
 	// it over. Zero if somebody has to decide.

@@ -44,12 +44,17 @@ func (d deed) validate() error {
 
 // AuditEntry is one thing that was done.
 type AuditEntry struct {
-	ID                    int64
-	At                    time.Time
+	// ID grows with time.
+	ID int64
+	// At is when it was done, by the clock of the database.
+	At time.Time
+	// Actor and Reason are those of [By]. Action is one of the constants, [ActionReplay] for example.
 	Actor, Action, Reason string
 	// EventID is the event it was done to, "" for an entry of the retention, which stands for Events of them.
-	EventID               string
-	Events                int64
+	EventID string
+	// Events is how many events the entry stands for.
+	Events int64
+	// TenantID, Topic and Type are those of the event.
 	TenantID, Topic, Type string
 }
 

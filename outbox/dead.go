@@ -21,6 +21,7 @@ var ErrSeveralDead = errors.New("outbox: several dead letters have this id: sele
 // DeadLetter is a row that was given up.
 type DeadLetter struct {
 	Row
+	// DiedAt is when it was given up, by the clock of the database.
 	DiedAt time.Time
 	// Error is the last refusal, at most 2 KiB of it, in valid UTF-8 and without NUL; beyond that it may be any text.
 	Error string

@@ -16,7 +16,9 @@ const (
 	StatusDead       = "DEAD"       // given up
 )
 
-// Record is a row of the view outbox_messages, for users' own queries with bun.
+// Record is a row of the view outbox_messages, for users' own queries with bun. The fields that [event.Envelope] has mean the same here.
+// Status is one of the constants. RetryAfter is nil unless the event was taken out of its lane to wait for a time, ErrorMessage unless the
+// broker has refused it, SentAt unless it was published. CreatedAt is when it was stored.
 type Record struct {
 	bun.BaseModel `bun:"table:outbox_messages"`
 

@@ -185,9 +185,12 @@ func (k *knownTenants) committed(evs []event.Envelope) {
 
 // TenantGroup is a tenant that is not in group 0.
 type TenantGroup struct {
+	// Tenant is its id.
 	Tenant string
-	Group  int16
-	Since  time.Time
+	// Group is the group of lanes, see [Store.MoveTenant].
+	Group int16
+	// Since is when it was moved there, by the clock of the database.
+	Since time.Time
 }
 
 // Tenants lists the tenants that have been moved to other groups than 0.

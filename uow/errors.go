@@ -45,6 +45,7 @@ var (
 // ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict], and [ErrExists] if the aggregate that was
 // saved is a new one.
 type ConflictError struct {
+	// Type and ID are those of the aggregate.
 	Type, ID string
 	// Expected is the version that the aggregate was loaded with, 0 for a new one. Found is the one that is stored.
 	Expected, Found int64
