@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Parked is a message that waits in the database, because it failed, because it is behind a message that failed, or because its
-// consumer is durable.
+// Parked is a message that waits in the database, because it failed, because it is behind a message that failed, or because the messages
+// of its consumer are stored first: see [StoreFirst]. Without a broker all are.
 type Parked struct {
 	Key MessageRef
 	// Envelope is the message as it came, without its payload. Only identifiers that cannot be stored were made readable.
