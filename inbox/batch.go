@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -47,6 +46,8 @@ type batch struct {
 	msgs   []*messaging.Message
 	ids    []identity
 	became []entry
+
+	stopped []int64 // locks of the keys that do not flow
 }
 
 // maxKeys is how many keys one transaction locks. The locks of all transactions share a table of the server: when it is full, nobody
@@ -60,7 +61,11 @@ func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) er
 	done := &outcomes{failed: map[int]error{}, stuck: map[string]bool{}}
 	for from := 0; from < len(msgs); {
 		to := from + w.portion(msgs[from:])
-		if err := w.handlePortion(ctx, msgs[from:to], from, done); err != nil {
+		p := part{msgs: msgs[from:to]}
+		for n := from; n < to; n++ {
+			p.places = append(p.places, n)
+		}
+		if err := w.handlePart(ctx, p, done); err != nil {
 			return err
 		}
 		from = to
@@ -80,39 +85,6 @@ func (w *wrapped) portion(msgs []*messaging.Message) int {
 		}
 	}
 	return len(msgs)
-}
-
-// handlePortion handles some messages of a batch. at is the place of the first of them in the batch. After an error the caller takes the
-// whole batch for not handled. Portions that are committed are not undone by that: their messages are duplicates when they come again.
-func (w *wrapped) handlePortion(ctx context.Context, msgs []*messaging.Message, at int, done *outcomes) error {
-	b, ok := w.batch(ctx, msgs)
-	if !ok || len(done.failed) > 0 { // some of them may be behind a message that failed
-		w.oneByOne(ctx, msgs, at, done)
-		return nil
-	}
-	timed, cancel := context.WithCancelCause(ctx)
-	limit := newLimit(cancel, w.timeout)
-	err := w.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, readCommitted())
-	err = explainLate(timed, err)
-	limit.stop()
-	cancel(nil)
-	if err != nil {
-		if ctx.Err() != nil || errors.Is(err, errGeneration) {
-			return err
-		}
-		w.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
-			"topic", msgs[0].Topic, "messages", len(msgs), "error", err)
-		w.oneByOne(ctx, msgs, at, done)
-		return nil
-	}
-	counts := map[entry]int64{}
-	for _, became := range b.became {
-		counts[became]++
-	}
-	for became, n := range counts {
-		w.countN(ctx, w.consumer, w.outcome(became), n)
-	}
-	return nil
 }
 
 // batch returns the messages as one batch. ok is false if there is only one message, or if one of them has to be handled alone:
@@ -152,6 +124,9 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 			todo = append(todo, m)
 		}
 	}
+	if len(todo) > 0 && len(b.stopped) > 0 {
+		return errMixed
+	}
 	if err := w.storeAll(ctx, u, wait, flow); err != nil {
 		return err
 	}
@@ -173,6 +148,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 // enterAll enters the messages. A copy of a message that is in the batch already is a duplicate: it is settled with the first.
 func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 	clear(b.became) // of an earlier try
+	b.stopped = nil
 	if rebuilding, err := w.gate(ctx, u.DB()); err != nil {
 		return err
 	} else if rebuilding && !w.of.replayed {
@@ -195,8 +171,9 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.keys), w.consumer, explain(err))
 	}
 	unit.Of(ctx).Identified(entering.xid)
-	for n, id := range b.ids {
-		if lock, ordered := id.lock.(int64); ordered && b.became[n] == fresh && slices.Contains(entering.stopped, lock) {
+	b.stopped = entering.stopped
+	for n, became := range b.became {
+		if became == fresh && b.standsStill(n) {
 			b.became[n] = behind
 		}
 	}
@@ -241,15 +218,15 @@ func (w *wrapped) keyOf(m *messaging.Message) string {
 }
 
 // oneByOne handles each message as if it had come alone. Messages behind a failed one of the same key are not handled.
-func (w *wrapped) oneByOne(ctx context.Context, msgs []*messaging.Message, at int, done *outcomes) {
-	for n, m := range msgs {
+func (w *wrapped) oneByOne(ctx context.Context, p part, done *outcomes) {
+	for n, m := range p.msgs {
 		key := w.keyOf(m)
 		err := messaging.ErrBehind
 		if key == "" || !done.stuck[key] {
 			err = call(messaging.NewContext(ctx, m), w, m)
 		}
 		if err != nil {
-			done.failed[at+n] = err
+			done.failed[p.places[n]] = err
 			done.stuck[key] = true
 		}
 	}

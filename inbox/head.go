@@ -116,10 +116,13 @@ var errOthers = errors.New("inbox: another process has the key by now")
 // key. A process that was suspended until its ownership ended finds the row locked or gone, or reads that it owns nothing.
 //
 // The lock of the key is taken when the handler has ended, and not before: until then messages can be stored behind this one, so a handler
-// that takes long holds up no publisher and no receiver of its key. That is sound because the key does not flow: who stores a message under
-// the lock sees that the key stands still. Only its release needs the lock. Everybody takes the row of the message first, then the
-// lock, then the row of the key; so nobody waits in a circle. The exception is a copy that comes after the entry of its message has expired,
-// while the message runs: it has the lock and waits for the entry. PostgreSQL ends that circle, and the message or its copy is tried again.
+// that takes long holds up no publisher and no receiver of its key. That is sound because the key does not flow: a unit that stores a message
+// under the lock sees that the key stands still, and commits at once. No unit that runs another handler holds the lock, see handlePart. Only the
+// release of the key needs it.
+//
+// All take the row of the message first, then the lock, then the row of the key; so none waits in a circle. The exception is a copy that comes
+// after the entry of its message has expired, while the message runs: it has the lock and waits for the entry. PostgreSQL ends that circle,
+// and the message or its copy is tried again.
 func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	var (
 		counted count

@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -49,6 +50,37 @@ func TestMessagesAreStoredWhileTheFirstOfTheirKeyIsHandled(t *testing.T) {
 	w.awaitEffects(4)
 	require.Equal(t, []string{"slow", "behind 0", "behind 1", "behind 2"}, w.effects())
 	await.True(t, func() bool { return len(w.keys()) == 0 }, "the key flows")
+}
+
+// A batch has a message of a key whose first message is being handled, and one of a key that flows. While the handler of the second runs,
+// the handler of the first message ends: it waits for no batch.
+func TestBatchHoldsUpNoHandlerOfAParkedMessage(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []*messaging.Message{ordered("behind", "o1"), ordered("slow", "o1")} {
+		t.Run(behind.ID, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			end := w.slowHead("o1")
+			began, ended := make(chan struct{}), make(chan struct{})
+			bulk := w.settledBox().WrapBatch("billing", func(ctx context.Context, msgs []*messaging.Message) error {
+				close(began)
+				await.Receive(t, ended, "the handler of the parked message has ended")
+				return w.effect(ctx, msgs[0])
+			})
+			done := make(chan error, 1)
+			go func() {
+				done <- bulk.HandleBatch(t.Context(), []*messaging.Message{ordered("other", "o2"), behind, ordered("another", "o2")})
+			}()
+			await.Receive(t, began, "the batch is handled")
+			end()
+			await.True(t, func() bool { return slices.Contains(w.effects(), "slow") }, "the handler of the parked message ends")
+			close(ended)
+			require.NoError(t, await.Receive(t, done, "the batch ends"))
+			want := map[string][]string{"behind": {"behind", "other", "slow"}, "slow": {"other", "slow"}}[behind.ID]
+			await.True(t, func() bool { return len(w.effects()) == len(want) }, "all are handled")
+			require.ElementsMatch(t, want, w.effects())
+		})
+	}
 }
 
 // A process lost its key while its handler ran, because it was suspended. The process that has the key now handles neither the same message

@@ -1,0 +1,82 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// part is some messages of a batch, in their order, with their places in it.
+type part struct {
+	msgs   []*messaging.Message
+	places []int
+}
+
+// errMixed rolls back a batch that has messages to handle, and others whose keys do not flow.
+var errMixed = errors.New("inbox: some keys of the batch do not flow")
+
+// handlePart handles some messages of a batch in one unit. After an error the caller takes the whole batch for not handled. Parts that are
+// committed are not undone by that: their messages are duplicates when they come again.
+//
+// A unit that runs handlers holds no lock of a key that does not flow. The handler of a parked message takes that lock when it has ended
+// (see runHead), so it would wait for the handlers of the batch, with its own work done, and in a circle if both write the same row of the
+// service. So the messages of such keys are a part of their own, which only stores them. A key that began to flow meanwhile, or ceased
+// to, makes it two parts again, each smaller than before.
+func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error {
+	b, ok := w.batch(ctx, p.msgs)
+	if !ok || len(done.failed) > 0 { // some of them may be behind a message that failed
+		w.oneByOne(ctx, p, done)
+		return nil
+	}
+	timed, cancel := context.WithCancelCause(ctx)
+	limit := newLimit(cancel, w.timeout)
+	err := w.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, readCommitted())
+	err = explainLate(timed, err)
+	limit.stop()
+	cancel(nil)
+	switch {
+	case errors.Is(err, errMixed):
+		still, flowing := b.split(p)
+		if err := w.handlePart(ctx, still, done); err != nil {
+			return err
+		}
+		return w.handlePart(ctx, flowing, done)
+	case err == nil:
+	case ctx.Err() != nil || errors.Is(err, errGeneration):
+		return err
+	default:
+		w.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
+			"topic", p.msgs[0].Topic, "messages", len(p.msgs), "error", err)
+		w.oneByOne(ctx, p, done)
+		return nil
+	}
+	counts := map[entry]int64{}
+	for _, became := range b.became {
+		counts[became]++
+	}
+	for became, n := range counts {
+		w.countN(ctx, w.consumer, w.outcome(became), n)
+	}
+	return nil
+}
+
+// split separates the messages whose keys stand still from the others.
+func (b *batch) split(p part) (still, flowing part) {
+	for n, m := range p.msgs {
+		to := &flowing
+		if b.standsStill(n) {
+			to = &still
+		}
+		to.msgs, to.places = append(to.msgs, m), append(to.places, p.places[n])
+	}
+	return still, flowing
+}
+
+// standsStill tells whether the key of message n did not flow when the batch was entered.
+func (b *batch) standsStill(n int) bool {
+	lock, ordered := b.ids[n].lock.(int64)
+	return ordered && slices.Contains(b.stopped, lock)
+}
