@@ -5,16 +5,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // DeadFilter selects dead letters: those that agree with every field that is set. The zero filter selects all.
 //
-// Consumer, tenant, topic, type and time have indexes. Error has none: it is compared with the texts of what the other
+// Consumer, tenant, topic, type, key and time have indexes. Error has none: it is compared with the texts of what the other
 // fields select, so give one of them as well when there are millions.
 type DeadFilter struct {
 	Consumer, TenantID, Topic, Type string
+	// MessageKey is that of [MessageRef]: the id of an event of ours. Several consumers may have given it up.
+	MessageKey string
 	// Error is a part of the error text, as it is written there.
 	Error string
 	// DiedFrom and DiedBefore bound the time of death; the first counts as within, the second does not.
@@ -28,6 +32,9 @@ func (f DeadFilter) Validate() error {
 		event.ValidateIdentifier("inbox: DeadFilter.TenantID", f.TenantID),
 		event.ValidateIdentifier("inbox: DeadFilter.Topic", f.Topic),
 		event.ValidateIdentifier("inbox: DeadFilter.Type", f.Type),
+	}
+	if f.MessageKey != "" && uuid.Validate(f.MessageKey) != nil {
+		errs = append(errs, fmt.Errorf("inbox: DeadFilter.MessageKey %q is not a UUID: %w", f.MessageKey, event.ErrInvalid))
 	}
 	if !f.DiedFrom.IsZero() && !f.DiedBefore.IsZero() && !f.DiedFrom.Before(f.DiedBefore) {
 		errs = append(errs, fmt.Errorf("inbox: DeadFilter.DiedFrom %s is not before DiedBefore %s", f.DiedFrom, f.DiedBefore))
@@ -44,6 +51,9 @@ func (f DeadFilter) where() *pgsql.Where {
 		if c.value != "" {
 			w.Add(c.column+" = %s::text", c.value)
 		}
+	}
+	if f.MessageKey != "" {
+		w.Add("d.message_key = %s::uuid", f.MessageKey)
 	}
 	if f.Error != "" {
 		// The stored texts were cleaned, so an error that is pasted is found only if that is cleaned as well.

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// confirm asks before something is changed. Without a terminal nobody can answer, and --yes has to be given.
+func (s *session) confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !s.asks {
+		return &exitError{exitRefused, errors.New("nobody can answer the question: give --yes, or --dry-run to count only; nothing was done")}
+	}
+	fmt.Fprintf(s.errs, "%s [y/N] ", question)
+	line, err := bufio.NewReader(s.in).ReadString('\n')
+	if answer := strings.ToLower(strings.TrimSpace(line)); err == nil && (answer == "y" || answer == "yes") {
+		return nil
+	}
+	return &exitError{exitRefused, errors.New("nothing was done")}
+}

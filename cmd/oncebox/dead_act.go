@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// deed is what can be done with dead letters.
+type deed struct {
+	name, short, long, done string
+	needsReason             bool
+	onOutbox                func(*outbox.Store, context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error)
+	onInbox                 func(*inbox.Inbox, context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error)
+}
+
+var (
+	replay = deed{
+		name: "replay", short: "Publish or handle dead letters after all", done: "replayed",
+		long: "Publish or handle dead letters after all: those with the ids, or those that the flags select. Mend the cause first.\n" +
+			"An event keeps its id and its place; the processes of the service publish and handle it, before what waits behind it.",
+		onOutbox: (*outbox.Store).ReplayAll, onInbox: (*inbox.Inbox).ReplayAll,
+	}
+	discard = deed{
+		name: "discard", short: "Delete dead letters for good", done: "discarded", needsReason: true,
+		long: "Delete dead letters for good: those with the ids, or those that the flags select. What waits behind them goes on without them.\n" +
+			"--why is required: it stays in the audit.",
+		onOutbox: (*outbox.Store).DiscardAll, onInbox: (*inbox.Inbox).DiscardAll,
+	}
+)
+
+// order is a deed on what was selected.
+type order struct {
+	deed
+	selection
+	by, why          string
+	all, yes, dryRun bool
+}
+
+func newDeadAct(s *session, d deed) *cobra.Command {
+	o := &order{deed: d}
+	cmd := &cobra.Command{
+		Use:   d.name + " [ID...]",
+		Short: d.short,
+		Long:  d.long,
+		Example: "  oncebox dead " + d.name + " 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why \"the cause is mended\"\n" +
+			"  oncebox dead " + d.name + " --consumer billing --error \"unknown currency\" --by ann --why \"release 7\" --dry-run",
+	}
+	o.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.by, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&o.why, "why", "", "why, for the audit")
+	flags.BoolVar(&o.all, "all", false, "all dead letters: without an id and without a selection")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "count only")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		if err := o.check(ids); err != nil {
+			return usage(cmd, err)
+		}
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		return s.carryOut(cmd.Context(), o, ids)
+	}
+	return cmd
+}
+
+// check finds what is missing or contradicts itself before anything is asked of the database.
+func (o *order) check(ids []string) error {
+	errs := []error{o.complete(time.Now())}
+	for _, id := range ids {
+		one := selection{id: id}
+		errs = append(errs, one.complete(time.Now()))
+	}
+	if strings.TrimSpace(o.by) == "" {
+		errs = append(errs, errors.New("--by is missing: say who decides, --by ann"))
+	}
+	if o.needsReason && strings.TrimSpace(o.why) == "" {
+		errs = append(errs, errors.New("--why is missing: what is discarded is gone, say why"))
+	}
+	switch selects := len(ids) > 0 || !o.isEmpty(); {
+	case !selects && !o.all:
+		errs = append(errs, errors.New("nothing is selected: give ids or flags as --consumer, or --all"))
+	case selects && o.all:
+		errs = append(errs, errors.New("--all and a selection contradict each other"))
+	}
+	return errors.Join(errs...)
+}
+
+// parts are the selections of the order: one for each id, or the flags alone.
+func (o *order) parts(ids []string) []selection {
+	if len(ids) == 0 {
+		return []selection{o.selection}
+	}
+	parts := make([]selection, len(ids))
+	for n, id := range ids {
+		parts[n] = o.selection
+		parts[n].id = id
+	}
+	return parts
+}
+
+// result is what a deed prints as JSON.
+type result struct {
+	Action string `json:"action"`
+	DryRun bool   `json:"dry_run"`
+	counts
+}
+
+func (s *session) carryOut(ctx context.Context, o *order, ids []string) error {
+	parts := o.parts(ids)
+	var selected counts
+	for n := range parts {
+		c, err := s.count(ctx, &parts[n])
+		if err != nil {
+			return err
+		}
+		if c.total() == 0 && parts[n].id != "" {
+			return &exitError{exitNothing, fmt.Errorf("no dead letter has the id %s; nothing was done", parts[n].id)}
+		}
+		selected.Outbox, selected.Inbox = selected.Outbox+c.Outbox, selected.Inbox+c.Inbox
+	}
+	if selected.total() == 0 {
+		return &exitError{exitNothing, errors.New("no dead letter is selected; nothing was done")}
+	}
+	if o.dryRun {
+		return s.printResult(result{o.name, true, selected}, "would be "+o.done)
+	}
+	if err := s.confirm(o.yes, fmt.Sprintf("%s %d dead letters (%s)?", o.name, selected.total(), selected)); err != nil {
+		return err
+	}
+	done, err := s.treat(ctx, o, parts, selected)
+	if err != nil {
+		return fmt.Errorf("%w; %d dead letters were %s before, and stay so: call it again for the others", err, done.total(), o.done)
+	}
+	return s.printResult(result{o.name, false, done}, o.done)
+}
+
+// treat does what was ordered, part by part.
+func (s *session) treat(ctx context.Context, o *order, parts []selection, of counts) (done counts, err error) {
+	p := s.progress(o.done, of.total())
+	defer p.end()
+	for n := range parts {
+		f := &parts[n]
+		before := done
+		if f.ofOutbox() {
+			moved, err := o.onOutbox(s.outbox(), ctx, f.outbox(), outbox.By{Actor: o.by, Reason: o.why},
+				&outbox.Bulk{Progress: func(n int64) { p.show(before.total() + n) }})
+			done.Outbox += moved
+			if err != nil {
+				return done, err
+			}
+		}
+		before = done
+		if f.ofInbox() {
+			moved, err := o.onInbox(s.inbox(), ctx, f.inbox(), inbox.By{Actor: o.by, Reason: o.why},
+				&inbox.Bulk{Progress: func(n int64) { p.show(before.total() + n) }})
+			done.Inbox += moved
+			if err != nil {
+				return done, err
+			}
+		}
+	}
+	return done, nil
+}
+
+func (s *session) printResult(r result, verb string) error {
+	if s.json {
+		return s.document(r)
+	}
+	_, err := fmt.Fprintf(s.out, "%d dead letters %s (%s)\n", r.total(), verb, r.counts)
+	return err
+}

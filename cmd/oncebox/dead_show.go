@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+func newDeadShow(s *session) *cobra.Command {
+	var (
+		f       selection
+		payload bool
+	)
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show all that is known of a dead letter",
+		Long: "Show all that is known of the dead letters with this id: an event may be dead in the outbox, or at several consumers.\n" +
+			"The payload is shown with --payload.",
+		Args: exactlyOneID,
+	}
+	f.flags(cmd)
+	cmd.Flags().BoolVar(&payload, "payload", false, "show the payload too")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.id = args[0]
+		if err := f.complete(time.Now()); err != nil {
+			return usage(cmd, err)
+		}
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		list, err := s.whole(cmd.Context(), &f, payload)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return &exitError{exitNothing, fmt.Errorf("no dead letter has the id %s", f.id)}
+		}
+		if s.json {
+			return s.document(list)
+		}
+		for n := range list {
+			if n > 0 {
+				fmt.Fprintln(s.out)
+			}
+			if err := s.printLetter(&list[n]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func exactlyOneID(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usage(cmd, fmt.Errorf("%s takes one id, and got %d arguments", cmd.CommandPath(), len(args)))
+	}
+	return nil
+}
+
+// most is how many dead letters are read at once where all of them are meant: those with one id.
+const most = 1000
+
+// whole reads the selected dead letters, with their payloads if they are asked for.
+func (s *session) whole(ctx context.Context, f *selection, payload bool) (list []letter, err error) {
+	if !payload {
+		return s.letters(ctx, f, most)
+	}
+	if f.ofOutbox() {
+		page, err := s.outbox().Dead(ctx, f.outbox(), nil, most)
+		if err != nil {
+			return nil, err
+		}
+		for n := range page {
+			d, err := s.outbox().DeadLetter(ctx, page[n].ID, outbox.OfTenant(page[n].TenantID))
+			if err != nil {
+				return nil, err
+			}
+			l := outboxLetter(&d)
+			l.setPayload(d.Payload)
+			list = append(list, l)
+		}
+	}
+	if f.ofInbox() {
+		page, err := s.inbox().Dead(ctx, f.inbox(), nil, most)
+		if err != nil {
+			return nil, err
+		}
+		for n := range page {
+			d, err := s.inbox().DeadLetter(ctx, page[n].Key)
+			if err != nil {
+				return nil, err
+			}
+			l := inboxLetter(&d)
+			l.setPayload(d.Envelope.Payload)
+			list = append(list, l)
+		}
+	}
+	return list, nil
+}
+
+func (s *session) printLetter(l *letter) error {
+	version := ""
+	if l.AggregateVersion > 0 {
+		version = strconv.FormatInt(l.AggregateVersion, 10)
+	}
+	behind := ""
+	if l.Holds {
+		behind = "what comes under its key waits until it is replayed or discarded"
+	}
+	pairs := []string{
+		"id", l.ID, "dead", l.of() + ", since " + moment(l.DiedAt), "error", l.Error, "tries", strconv.Itoa(l.Attempts), "behind it", behind,
+		"type", l.Type + " version " + strconv.Itoa(l.SchemaVersion), "topic", l.Topic, "tenant", l.Tenant, "source", l.Source,
+		"aggregate", join(l.AggregateType, l.AggregateID), "version", version, "key", l.Key, "occurred", moment(l.OccurredAt), "content", l.ContentType,
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Metadata)) {
+		pairs = append(pairs, "metadata "+name, l.Metadata[name])
+	}
+	return s.pairs(append(pairs, "payload", string(l.Payload), "payload, base64", l.Payload64)...)
+}
+
+func join(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + " " + b
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+func TestDeadLettersAreFoundReplayedAndHandled(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.killed()
+
+	list := document[[]letter](t, s.oncebox("dead", "list", "--json"))
+	require.Len(t, list, 2)
+	require.Equal(t, []string{"inbox", "outbox"}, []string{list[0].Box, list[1].Box}, "the oldest first")
+	require.Equal(t, "billing", list[0].Consumer)
+	require.Equal(t, "no schema", list[1].Error)
+	require.True(t, list[0].Holds)
+
+	whole := document[[]letter](t, s.oncebox("dead", "show", list[1].ID, "--payload", "--json"))
+	require.Len(t, whole, 1)
+	require.JSONEq(t, `{"Order":"poison event"}`, string(whole[0].Payload))
+	without := document[[]map[string]json.RawMessage](t, s.oncebox("dead", "show", list[0].ID, "--json"))
+	require.NotContains(t, without[0], "payload")
+
+	require.Equal(t, result{"replay", true, counts{1, 1}}, document[result](t, s.oncebox("dead", "replay", "--all", "--by", "ann", "--dry-run", "--json")))
+	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 2, "a dry run changes nothing")
+	replayed := document[result](t, s.oncebox("dead", "replay", "--all", "--by", "ann", "--why", "mended", "--yes", "--json"))
+	require.Equal(t, result{"replay", false, counts{1, 1}}, replayed)
+	s.Drain()
+	require.EqualValues(t, 2, s.billed.Load())
+	require.Empty(t, document[[]letter](t, s.oncebox("dead", "list", "--json")))
+
+	published, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{EventID: list[1].ID}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, published, 1)
+	require.Equal(t, []string{"ann", "replay", "mended"}, []string{published[0].Actor, published[0].Action, published[0].Reason})
+	handled, err := s.App.Inbox.Audit(t.Context(), inbox.AuditFilter{}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, handled, 1)
+	require.Equal(t, []string{"ann", "replay", "mended"}, []string{handled[0].Actor, handled[0].Action, handled[0].Reason})
+}
+
+func TestDiscardDeletesTheOneWithTheID(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.killed()
+	list := document[[]letter](t, s.oncebox("dead", "list", "--outbox", "--json"))
+	require.Len(t, list, 1)
+	id := list[0].ID
+
+	a := s.oncebox("dead", "discard", id, "--by", "ann", "--why", "test data", "--yes")
+	require.Equal(t, answer{out: "1 dead letters discarded (1 of the outbox, 0 of consumers)\n"}, a)
+	require.Equal(t, exitNothing, s.oncebox("dead", "show", id).code)
+	require.Equal(t, exitNothing, s.oncebox("dead", "discard", id, "--by", "ann", "--why", "test data", "--yes").code)
+	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 1, "the other one stays")
+}
+
+func TestSelectionOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.killed()
+	for _, test := range []struct {
+		flags []string
+		want  []string
+	}{
+		{nil, []string{"inbox", "outbox"}},
+		{[]string{"--outbox"}, []string{"outbox"}},
+		{[]string{"--inbox"}, []string{"inbox"}},
+		{[]string{"--consumer", "billing"}, []string{"inbox"}},
+		{[]string{"--consumer", "shipping"}, nil},
+		{[]string{"--topic", "order", "--type", "order.placed", "--tenant", "default"}, []string{"inbox", "outbox"}},
+		{[]string{"--tenant", "acme"}, nil},
+		{[]string{"--topic", "invoice"}, nil},
+		{[]string{"--type", "order.cancelled"}, nil},
+		{[]string{"--error", "no schema"}, []string{"outbox"}},
+		{[]string{"--died-from", "1h"}, []string{"inbox", "outbox"}},
+		{[]string{"--died-before", "1h"}, nil},
+		{[]string{"--died-from", "2020-01-02T15:04:05Z", "--limit", "1"}, []string{"inbox"}},
+	} {
+		var got []string
+		for _, l := range document[[]letter](t, s.oncebox(append([]string{"dead", "list", "--json"}, test.flags...)...)) {
+			got = append(got, l.Box)
+		}
+		require.Equal(t, test.want, got, "%q", test.flags)
+	}
+	require.Contains(t, s.oncebox("dead", "list", "--limit", "1").errs, "There are more")
+}
+
+// An error may be any text: a table shows it as text, in one line.
+func TestTablesObeyNoText(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.killed()
+	id := document[[]letter](t, s.oncebox("dead", "list", "--inbox", "--json"))[0].ID
+	for _, args := range [][]string{{"dead", "list", "--inbox"}, {"dead", "show", id}} {
+		a := s.oncebox(args...)
+		require.Zero(t, a.code, a.errs)
+		require.NotContains(t, a.out, "\x1b")
+		require.NotContains(t, a.out, "\r")
+		require.Contains(t, a.out, "unknown currency \uFFFD[31mXYZ")
+		require.NotContains(t, a.out, "\nDONE")
+	}
+}
+
+func TestWhatIsMissingIsSaidBeforeAnythingIsDone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.killed()
+	const id = "0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e"
+	for _, test := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitUsage, "--by is missing", []string{"dead", "replay", id}},
+		{exitUsage, "--why is missing", []string{"dead", "discard", id, "--by", "ann"}},
+		{exitUsage, "nothing is selected", []string{"dead", "replay", "--by", "ann"}},
+		{exitUsage, "nothing is selected", []string{"dead", "replay", "--by", "ann", "--outbox"}},
+		{exitUsage, "contradict each other", []string{"dead", "replay", id, "--all", "--by", "ann"}},
+		{exitUsage, `"order-7" is no id`, []string{"dead", "replay", "order-7", "--by", "ann"}},
+		{exitUsage, `--died-from "yesterday"`, []string{"dead", "list", "--died-from", "yesterday"}},
+		{exitUsage, "--limit is below 1", []string{"dead", "list", "--limit", "0"}},
+		{exitUsage, "contradicts --inbox", []string{"dead", "list", "--outbox", "--inbox"}},
+		{exitUsage, "unknown flag: --tenat", []string{"dead", "list", "--tenat", "acme"}},
+		{exitUsage, `has no command "lst"`, []string{"dead", "lst"}},
+		{exitUsage, `oncebox has no command "letters"`, []string{"letters"}},
+		{exitUsage, "takes one id", []string{"dead", "show"}},
+		{exitUsage, "takes no argument", []string{"dead", "list", id}},
+		{exitNothing, "no dead letter has the id " + id, []string{"dead", "show", id}},
+		{exitNothing, "nothing was done", []string{"dead", "replay", id, "--by", "ann", "--yes"}},
+		{exitNothing, "nothing was done", []string{"dead", "replay", "--topic", "invoice", "--by", "ann", "--yes"}},
+		{exitRefused, "give --yes", []string{"dead", "replay", "--all", "--by", "ann"}},
+	} {
+		a := s.oncebox(test.args...)
+		require.Equal(t, test.code, a.code, "%q: %s", test.args, a.errs)
+		require.Contains(t, a.errs, test.says, "%q", test.args)
+		require.Empty(t, a.out, "%q", test.args)
+	}
+	list := document[[]letter](t, s.oncebox("dead", "list", "--json"))
+	a := s.oncebox("dead", "replay", list[0].ID, id, "--by", "ann", "--yes")
+	require.Equal(t, exitNothing, a.code)
+	require.Contains(t, a.errs, "no dead letter has the id "+id)
+	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 2)
+}
+
+func TestNothingIsDoneWithoutAYes(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.killed()
+	for _, reply := range []string{"", "\n", "n\n", "yeah\n"} {
+		a := s.asked(reply, "dead", "replay", "--all", "--by", "ann")
+		require.Equal(t, exitRefused, a.code, "%q", reply)
+		require.Contains(t, a.errs, "replay 2 dead letters (1 of the outbox, 1 of consumers)? [y/N]")
+		require.Contains(t, a.errs, "nothing was done")
+		require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 2)
+	}
+	a := s.asked("y\n", "dead", "replay", "--all", "--by", "ann")
+	require.Zero(t, a.code, a.errs)
+	require.Contains(t, a.errs, "[##############################] 2 of 2 replayed\n")
+	require.Empty(t, document[[]letter](t, s.oncebox("dead", "list", "--json")))
+}

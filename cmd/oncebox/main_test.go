@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/oncetest"
+	"github.com/oncebox/oncebox/uow"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+type orderPlaced struct{ Order string }
+
+func (orderPlaced) EventType() string { return "order.placed" }
+
+// shop is a service with an outbox and a consumer "billing". While it is broken, its handler refuses each message for good.
+type shop struct {
+	*oncetest.Kit
+	t      *testing.T
+	broken atomic.Bool
+	billed atomic.Int64
+}
+
+// errCurrency holds what a terminal would obey.
+var errCurrency = errors.New("unknown currency \x1b[31mXYZ\x1b[0m\r\nDONE")
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t: t}
+	s.Kit = oncetest.New(t, func(setup oncetest.Setup) (*oncebox.App, error) {
+		app, err := oncebox.New(setup.DB, setup.Broker, setup.Config)
+		if err != nil {
+			return nil, err
+		}
+		event.Register[orderPlaced](app.Registry)
+		app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+			if s.broken.Load() {
+				return messaging.Permanent(errCurrency)
+			}
+			s.billed.Add(1)
+			return nil
+		}))
+		return app, nil
+	})
+	return s
+}
+
+func (s *shop) place(order string) {
+	s.t.Helper()
+	require.NoError(s.t, s.App.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
+		return u.Add("order", orderPlaced{order}, event.WithOrderingKey(order))
+	}))
+}
+
+// killed has an event that no broker takes, and a message that its consumer has given up.
+func (s *shop) killed() {
+	s.t.Helper()
+	s.broken.Store(true)
+	s.place("poison message")
+	require.Len(s.t, s.DrainFailing(), 1)
+	s.FailNextPublish(messaging.Permanent(errors.New("no schema")))
+	s.place("poison event")
+	require.Len(s.t, s.DrainFailing(), 1)
+	s.broken.Store(false)
+}
+
+// answer is what a command has done.
+type answer struct {
+	code      int
+	out, errs string
+}
+
+// oncebox runs a command on the tables of the shop.
+func (s *shop) oncebox(args ...string) answer {
+	s.t.Helper()
+	return command(s.t, &terminal{}, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
+}
+
+// asked runs a command at a terminal, with the answer to its question.
+func (s *shop) asked(reply string, args ...string) answer {
+	s.t.Helper()
+	at := &terminal{in: strings.NewReader(reply), asks: true, shows: true}
+	return command(s.t, at, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
+}
+
+func command(t *testing.T, at *terminal, args ...string) (a answer) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	at.out, at.errs = &out, &errs
+	a.code = run(t.Context(), at, args)
+	a.out, a.errs = out.String(), errs.String()
+	return a
+}
+
+// document reads what a command has printed as JSON.
+func document[T any](t *testing.T, a answer) (v T) {
+	t.Helper()
+	require.Zero(t, a.code, a.errs)
+	require.NoError(t, json.Unmarshal([]byte(a.out), &v), a.out)
+	return v
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/migrations"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// session is what the commands share: where they read and write, and the database, which the first that needs it opens.
+type session struct {
+	*terminal
+	databaseURL, schema string
+	json                bool
+
+	db  *bun.DB
+	cfg config.Config
+}
+
+// open opens the database of the service.
+func (s *session) open(ctx context.Context) error {
+	cfg, err := config.FromEnv()
+	if err != nil {
+		return err
+	}
+	if s.databaseURL != "" {
+		cfg.DatabaseURL = s.databaseURL
+	}
+	if s.schema != "" {
+		cfg.Schema = s.schema
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(s.errs, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s.cfg = cfg.Shared()
+	s.db, err = config.OpenDB(ctx, s.cfg)
+	return err
+}
+
+// openTables opens the database, and makes sure that it has the tables.
+func (s *session) openTables(ctx context.Context) error {
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	err := migrations.Applied(ctx, s.db, s.migrations())
+	if missing := (*migrations.MissingError)(nil); errors.As(err, &missing) {
+		return fmt.Errorf("%w; here: oncebox migrate up", err)
+	}
+	return err
+}
+
+func (s *session) migrations() *migrations.Config {
+	return &migrations.Config{Schema: s.cfg.Schema, Logger: s.cfg.Logger}
+}
+
+func (s *session) outbox() *outbox.Store { return outbox.NewStore(s.db, &s.cfg.Outbox) }
+
+func (s *session) inbox() *inbox.Inbox { return inbox.New(uow.New(s.db, &s.cfg.UoW), &s.cfg.Inbox) }
+
+func (s *session) close() error {
+	if s.db == nil {
+		return nil
+	}
+	return s.db.Close()
+}
