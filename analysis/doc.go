@@ -3,6 +3,8 @@
 //		go install github.com/oncebox/oncebox/analysis/cmd/oncebox-vet@latest
 //		go vet -vettool=$(which oncebox-vet) ./...
 //
+// Until a release, install it from a clone: go -C analysis install ./cmd/oncebox-vet.
+//
 //	  - [Pool]: a statement on the pool within a unit of work. It is committed by itself, whatever becomes of the unit.
 //	  - [Track]: an aggregate that has recorded events within a unit of work, and is never given to it. Its events are lost.
 //

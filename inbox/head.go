@@ -273,7 +273,7 @@ func (w *wrapped) failHead(ctx context.Context, k parkedKey, h head, n int, caus
 	if noted, err := w.noteFailure(ctx, k, h, n, wait, cause); err != nil || !noted {
 		return err
 	}
-	level, said := slog.LevelWarn, "oncebox: parked message failed again"
+	level, said := slog.LevelWarn, "oncebox: parked message failed, it is tried again after a pause"
 	if n == loud {
 		level, said = slog.LevelError, "oncebox: a message fails again and again, and what is behind it waits; it is tried until it is given up"
 	}

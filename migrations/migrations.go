@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 //go:embed sql/*.sql
@@ -129,6 +131,9 @@ func apply(ctx context.Context, tx *sql.Tx, s *state) error {
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if pgsql.Code(err) == pgsql.CodeInsufficientPrivilege {
+		err = pgsql.Explain(err)
 	}
 	return fmt.Errorf("migrations: %s: %w", what, err)
 }

@@ -83,6 +83,14 @@ func TestFunctionsAreNotForEverybody(t *testing.T) {
 		"functions that act with the owner's rights and that PUBLIC may call")
 }
 
+// The first thing that a role without rights sees names a GRANT.
+func TestRoleWithoutRightsIsToldTheGrant(t *testing.T) {
+	opened := pgtest.Migrated(t)
+	name, db := role(t, opened, "newcomer")
+	exec(t, opened, "GRANT USAGE ON SCHEMA "+opened.Schema+" TO "+name)
+	require.ErrorContains(t, migrations.Applied(t.Context(), db, nil), "GRANT SELECT, INSERT, UPDATE, DELETE ON oncebox_migrations TO")
+}
+
 // The grants of the package documentation are enough, and are what a reader would copy.
 func TestDocumentedGrants(t *testing.T) {
 	opened := pgtest.Migrated(t)

@@ -19,7 +19,8 @@ type Config struct {
 	Registry *event.Registry
 	// Source names this service in every event. Required for events.
 	Source string `env:"SOURCE"`
-	// TopicPrefix stands before the aggregate type in the default topic. Default: "".
+	// TopicPrefix stands before the aggregate type in the default topic. A topic that is named, in [Unit.Add] or where a consumer names its topic,
+	// is taken as it is. Default: "".
 	TopicPrefix string `env:"TOPIC_PREFIX"`
 	// DefaultTenant is the tenant of events whose context has none. Default: "default".
 	DefaultTenant string `env:"DEFAULT_TENANT_ID"`

@@ -57,8 +57,9 @@ type entry struct {
 	named bool
 }
 
-// DB returns the transaction as one of bun. Use it, [Unit.SQL] or [Unit.Pgx] for every statement of the unit.
-func (u *Unit) DB() bun.IDB { return u.root.tx }
+// DB returns the transaction as one of bun, for every statement of the unit and for calls that take a transaction, as outbox.Store.Cancel. Leave
+// Commit and Rollback to the unit, as with [Unit.SQL]. [Unit.SQL] and [Unit.Pgx] are the same transaction.
+func (u *Unit) DB() bun.Tx { return u.root.tx }
 
 // SQL returns the transaction as one of database/sql: for plain SQL, for the code that sqlc generates for database/sql, and for GORM, ent
 // and sqlx. Leave COMMIT and ROLLBACK to the unit: a unit whose function has ended the transaction fails, because its events were not

@@ -26,7 +26,8 @@ func Shipping(ctx context.Context, db *bun.DB, broker messaging.Subscriber) erro
 		_, err := tx.NewRaw("INSERT INTO shipments VALUES (?)", m.AggregateID).Exec(ctx)
 		return err
 	}
-	if err := box.Consume("order", "shipping", messaging.HandlerFunc(ship)); err != nil {
+	// OwnedBy: another service that uses the name "shipping" on this topic by mistake is refused, and takes no messages.
+	if err := box.Consume("order", "shipping", messaging.HandlerFunc(ship), inbox.OwnedBy("warehouse")); err != nil {
 		return err
 	}
 	return box.Run(ctx, broker) // receives, tries again what failed, and removes old entries

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -73,7 +74,8 @@ func (m *Maker) Payload(ctx context.Context, topic string, payload any, opts []e
 
 func (m *Maker) encode(env *event.Envelope, e event.Event) error {
 	if m.Registry == nil {
-		return &outgoingError{fmt.Errorf("%w: %q: no registry is configured", event.ErrUnknownType, e.EventType())}
+		return &outgoingError{fmt.Errorf("%w: %q: no registry is configured: set outbox.Config.Registry to an event.NewRegistry(), and call event.Register[%s] at start",
+			event.ErrUnknownType, e.EventType(), strings.TrimLeft(fmt.Sprintf("%T", e), "*"))}
 	}
 	enc, err := m.Registry.Encode(e)
 	if err != nil {

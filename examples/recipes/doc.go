@@ -1,0 +1,2 @@
+// Package recipes has the code of docs/recipes.md. Its tests run it.
+package recipes

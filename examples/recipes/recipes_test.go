@@ -1,0 +1,96 @@
+package recipes_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/examples/recipes"
+	"github.com/oncebox/oncebox/oncetest"
+	"github.com/oncebox/oncebox/uow"
+)
+
+func TestMain(m *testing.M) { oncetest.Main(m) }
+
+const tables = `
+CREATE TABLE IF NOT EXISTS wallets (id text PRIMARY KEY, cents bigint NOT NULL, version bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS reminders (wallet text PRIMARY KEY, event_id uuid NOT NULL);
+CREATE TABLE IF NOT EXISTS statement (wallet text NOT NULL, cents bigint NOT NULL)`
+
+// renamed is an event that the statement ignores.
+type renamed struct{}
+
+func (renamed) EventType() string { return "wallet.renamed" }
+
+func newKit(t *testing.T) *oncetest.Kit {
+	t.Helper()
+	return oncetest.New(t, func(s oncetest.Setup) (*oncebox.App, error) {
+		app, err := oncebox.New(s.DB, s.Broker, s.Config)
+		if err != nil {
+			return nil, err
+		}
+		event.Register[recipes.Deposited](app.Registry)
+		event.Register[recipes.WalletForgotten](app.Registry)
+		event.Register[renamed](app.Registry)
+		recipes.ConsumeDeposits(app)
+		_, err = s.DB.ExecContext(t.Context(), tables)
+		return app, err
+	})
+}
+
+func within(t *testing.T, kit *oncetest.Kit, fn func(ctx context.Context, u *uow.Unit) error) {
+	t.Helper()
+	require.NoError(t, kit.App.UoW.Do(t.Context(), fn))
+}
+
+func TestManyDepositsAtOnceAllSucceed(t *testing.T) {
+	kit := newKit(t)
+	within(t, kit, func(ctx context.Context, u *uow.Unit) error {
+		w := &recipes.Wallet{ID: "w"}
+		w.Deposit(1)
+		return u.Save(ctx, w)
+	})
+	var many errgroup.Group
+	many.SetLimit(10) // connections
+	for range 40 {
+		many.Go(func() error { return recipes.DepositInto(t.Context(), kit.App.UoW, "w", 1) })
+	}
+	require.NoError(t, many.Wait())
+	within(t, kit, func(_ context.Context, u *uow.Unit) error { return u.Add("wallet", renamed{}) })
+	kit.Drain()
+	var cents, lines int
+	require.NoError(t, kit.DB.NewRaw("SELECT cents, (SELECT count(*) FROM statement) FROM wallets").Scan(t.Context(), &cents, &lines))
+	require.Equal(t, []int{41, 41}, []int{cents, lines})
+}
+
+func TestReminderIsSetAnewByEachDeposit(t *testing.T) {
+	kit := newKit(t)
+	remind := func() {
+		within(t, kit, func(ctx context.Context, u *uow.Unit) error { return recipes.Remind(ctx, u, kit.App.Outbox, "w") })
+	}
+	remind()
+	kit.Advance(20 * 24 * time.Hour)
+	kit.Drain()
+	remind()
+	kit.Advance(20 * 24 * time.Hour)
+	kit.Drain()
+	require.Empty(t, published(t, kit))
+	kit.Advance(11 * 24 * time.Hour)
+	kit.Drain()
+	require.Len(t, published(t, kit), 1)
+	remind() // the former one has left
+	kit.Drain()
+	require.Len(t, published(t, kit), 1)
+}
+
+// published are the reminders that have left.
+func published(t *testing.T, kit *oncetest.Kit) (ids []string) {
+	t.Helper()
+	require.NoError(t, kit.DB.NewRaw("SELECT id FROM outbox_messages WHERE topic = 'reminder' AND status = 'SENT'").Scan(t.Context(), &ids))
+	return ids
+}
