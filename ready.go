@@ -53,7 +53,7 @@ func (a *App) ReadyToWrite(ctx context.Context) error {
 	return a.writable.check(ctx, a.db)
 }
 
-// undeclared is why the relay has not begun to publish.
+// undeclared is why relay and consumers have not begun.
 func (a *App) undeclared() error {
 	if err := a.declaration.err(); err != nil {
 		return fmt.Errorf("oncebox: the subscriptions are not made, and it waits for that: %w", err)
@@ -66,7 +66,7 @@ func (a *App) consumersReady() error {
 		return nil
 	}
 	if err := a.Inbox.Health(stallLimit); err != nil {
-		return fmt.Errorf("oncebox: not ready: %w", err)
+		return fmt.Errorf("oncebox: not ready: %w", errors.Join(err, a.undeclared()))
 	}
 	return nil
 }

@@ -77,9 +77,10 @@ type batch struct {
 	published []outbox.RowID
 	timed     []outbox.RowID // delayed rows without order
 	outcomes  map[int16][]outbox.Outcome
-	blocked   map[int16]map[string]string // keys that the outcomes block, by lane
-	left      map[int16]bool              // lanes in which rows stay for another try
-	stays     map[string]bool             // keys of rows that were sent and stay
+	rows      map[outbox.RowID]*outbox.Row // those that have an outcome
+	blocked   map[int16]map[string]string  // keys that the outcomes block, by lane
+	left      map[int16]bool               // lanes in which rows stay for another try
+	stays     map[string]bool              // keys of rows that were sent and stay
 	moved     int
 	trouble   error // topic or broker: the reason why rows stay
 }
@@ -87,7 +88,8 @@ type batch struct {
 func newBatch(lanes map[int16]*lane) *batch {
 	return &batch{
 		lanes: lanes, fetched: map[int16]int{}, cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
-		outcomes: map[int16][]outbox.Outcome{}, blocked: map[int16]map[string]string{}, left: map[int16]bool{}, stays: map[string]bool{},
+		outcomes: map[int16][]outbox.Outcome{}, rows: map[outbox.RowID]*outbox.Row{},
+		blocked: map[int16]map[string]string{}, left: map[int16]bool{}, stays: map[string]bool{},
 	}
 }
 
@@ -183,6 +185,7 @@ func (b *batch) die(r *outbox.Row, reason string, blocks func(topic string) bool
 
 func (b *batch) add(r *outbox.Row, o outbox.Outcome, blocks string) {
 	b.outcomes[r.Lane] = append(b.outcomes[r.Lane], o)
+	b.rows[outbox.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
 	if r.Key == "" || blocks == "" {
 		return
 	}
@@ -256,7 +259,9 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		// Known only after it is written: a block that exists in memory alone would hold rows that nothing releases.
 		maps.Copy(l.blocks, b.blocked[n])
 		b.moved += len(outcomes)
-		w.report(ctx, n, outcomes)
+		for _, o := range outcomes {
+			w.report(ctx, b.rows[outbox.RowID{Lane: n, Seq: o.Seq}], o)
+		}
 	}
 	return nil
 }
@@ -288,24 +293,6 @@ func (w *worker) delay(ctx context.Context, b *batch) error {
 	}
 	b.moved += len(delayed)
 	return nil
-}
-
-func (w *worker) report(ctx context.Context, lane int16, outcomes []outbox.Outcome) {
-	p := w.r.p
-	for _, o := range outcomes {
-		switch o.Verdict {
-		case outbox.Refused:
-			p.refused.Add(ctx, 1)
-			p.log.WarnContext(ctx, "oncebox: the broker refused an event, it waits", "lane", lane, "sequence", o.Seq, "wait", o.Wait, "error", o.Error)
-		case outbox.Dead:
-			p.dead.Add(ctx, 1)
-			p.log.ErrorContext(ctx, "oncebox: an event is dead, its key waits for an operator", "lane", lane, "sequence", o.Seq, "error", o.Error)
-		case outbox.Abandoned:
-			p.dead.Add(ctx, 1)
-			p.log.ErrorContext(ctx, "oncebox: an event is dead, its key goes on", "lane", lane, "sequence", o.Seq, "error", o.Error)
-		case outbox.Follower, outbox.Delayed:
-		}
-	}
 }
 
 // advance moves the cursors of lanes in which nothing was left behind. A lane that gave nothing is empty up to the mark.

@@ -47,7 +47,7 @@ func (w *worker) giveUp(
 	outcomes := map[outbox.RowID]outbox.HeldOutcome{}
 	var list []outbox.HeldOutcome
 	var ids []outbox.RowID
-	keys := map[outbox.RowID]string{}
+	byID := map[outbox.RowID]*outbox.Row{}
 	for _, r := range rows {
 		if lanes[r.Lane].loaded < 0 {
 			continue
@@ -56,7 +56,7 @@ func (w *worker) giveUp(
 		if !blocks(r.Topic) {
 			o.Verdict = outbox.Abandoned
 		}
-		outcomes[o.RowID], keys[o.RowID] = o, r.Key
+		outcomes[o.RowID], byID[o.RowID] = o, r
 		list, ids = append(list, o), append(ids, o.RowID)
 	}
 	if len(list) == 0 {
@@ -68,14 +68,14 @@ func (w *worker) giveUp(
 		return 0, err
 	}
 	for _, g := range gone {
-		o, key, l := outcomes[g.RowID], keys[g.RowID], lanes[g.Lane]
+		o, r, l := outcomes[g.RowID], byID[g.RowID], lanes[g.Lane]
 		switch {
-		case key != "" && o.Verdict == outbox.Dead:
-			l.blocks[key] = stateDead
+		case r.Key != "" && o.Verdict == outbox.Dead:
+			l.blocks[r.Key] = stateDead
 		case g.Lifted:
-			delete(l.blocks, key)
+			delete(l.blocks, r.Key)
 		}
-		w.report(ctx, g.Lane, []outbox.Outcome{{Seq: g.Seq, Verdict: o.Verdict, Error: o.Error}})
+		w.report(ctx, r, outbox.Outcome{Seq: g.Seq, Verdict: o.Verdict, Error: o.Error})
 	}
 	return len(gone), nil
 }

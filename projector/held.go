@@ -179,6 +179,6 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 	if err := w.r.store.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {
 		return moved, w.forget(ctx, l, err)
 	}
-	w.report(ctx, l.lease.Lane, []outbox.Outcome{{Seq: head.Sequence, Verdict: outbox.Refused, Wait: wait, Error: reason.Error()}})
+	w.report(ctx, head, outbox.Outcome{Seq: head.Sequence, Verdict: outbox.Refused, Wait: wait, Error: reason.Error()})
 	return moved + 1, nil
 }
