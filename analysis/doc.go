@@ -1,12 +1,12 @@
 // Package analysis finds mistakes that a program which uses oncebox makes without a word. Each is an analyzer of go vet:
 //
-//		go install github.com/oncebox/oncebox/analysis/cmd/oncebox-vet@latest
-//		go vet -vettool=$(which oncebox-vet) ./...
+//	go install github.com/oncebox/oncebox/analysis/cmd/oncebox-vet@latest
+//	go vet -vettool=$(which oncebox-vet) ./...
 //
 // Until a release, install it from a clone: go -C analysis install ./cmd/oncebox-vet.
 //
-//	  - [Pool]: a statement on the pool within a unit of work. It is committed by itself, whatever becomes of the unit.
-//	  - [Track]: an aggregate that has recorded events within a unit of work, and is never given to it. Its events are lost.
+//   - [Pool]: a statement on the pool within a unit of work. It is committed by itself, whatever becomes of the unit.
+//   - [Track]: an aggregate that has recorded events within a unit of work, and is never given to it. Its events are lost.
 //
 // They say nothing where they cannot be sure: an aggregate that is passed to any function may be tracked there, and a pool that
 // has been stored in an interface is not seen. config.Config.RefusePool finds the pool within a unit where the program runs.

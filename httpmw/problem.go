@@ -85,7 +85,7 @@ func misplaced() problem {
 }
 
 func storeUnavailable() problem {
-	return problem{Type: "idempotency-store-unavailable", Status: http.StatusServiceUnavailable, Title: "The service cannot reach its database",
+	return problem{Type: "idempotency-store-unavailable", Status: http.StatusServiceUnavailable, Title: "The service cannot store this request now",
 		Detail: "Nothing was executed. Retry with the same key.", Retryable: true}
 }
 

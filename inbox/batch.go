@@ -133,16 +133,18 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 	if len(todo) == 0 {
 		return nil
 	}
-	if w.bulk != nil {
-		return w.bulk(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, w.consumer)), todo)
-	}
-	for _, m := range todo {
-		limit.reset(w.timeout)
-		if err := w.next.Handle(messaging.NewContext(ctx, m), m); err != nil {
-			return err
+	return w.watched(ctx, todo[0].Topic, func(ctx context.Context) error {
+		if w.bulk != nil {
+			return w.bulk(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, w.consumer)), todo)
 		}
-	}
-	return nil
+		for _, m := range todo {
+			limit.reset(w.timeout)
+			if err := w.next.Handle(messaging.NewContext(ctx, m), m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // enterAll enters the messages. A copy of a message that is in the batch already is a duplicate: it is settled with the first.

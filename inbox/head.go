@@ -161,7 +161,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 			outcome = "handled"
 			limit.reset(w.timeout)
 			m := messaging.NewMessage(h.envelope, h.try(counted), nil)
-			if err := w.parked.Handle(ctx, m); err != nil {
+			if err := w.watched(ctx, m.Topic, func(ctx context.Context) error { return w.parked.Handle(ctx, m) }); err != nil {
 				return err
 			}
 		}

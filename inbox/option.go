@@ -17,6 +17,7 @@ type settings struct {
 	receive      messaging.ConsumerConfig
 
 	unordered, storesFirst, leased bool
+	withoutUnit                    bool          // the handler has nothing to do in its unit, and that is no mistake
 	continueAfterDead              bool          // what is behind a dead letter does not wait
 	maxInFlight                    int           // how many messages the consumer may have
 	timeout                        time.Duration // of a try; negative: none
@@ -35,6 +36,10 @@ func handling(fn func(*settings)) Option {
 // Leased has the handler run under a lease instead of in a transaction, because it calls outside: see [Step] and [Key].
 // It is the way for a consumer of [Inbox.Consume]. [Inbox.WrapLeased] is the same for a handler that a receive loop of your own calls.
 func Leased() Option { return handling(func(s *settings) { s.leased = true }) }
+
+// WithoutUnit says that the handler has nothing to do in its unit of work, because it counts or logs for example. Without it such a handler
+// is told of in the log once, because it may have used a pool of its own. A handler that calls another system is [Leased].
+func WithoutUnit() Option { return handling(func(s *settings) { s.withoutUnit = true }) }
 
 // StoreFirst has messages stored, settled, and then handled from the database by [Inbox.RunParked]: for handlers that take so
 // long that the broker should not wait for them, and for many messages that come at once. Their order is kept. Without it the

@@ -121,7 +121,7 @@ func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tr
 		case became == behind, w.storesFirst:
 			err = w.store(ctx, u, parking{id: id, m: m}, became)
 		default:
-			err = w.next.Handle(ctx, m)
+			err = w.watched(ctx, m.Topic, func(ctx context.Context) error { return w.next.Handle(ctx, m) })
 		}
 		if err != nil || !tried.begun {
 			return err

@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/unread"
 )
 
 // errWithheld takes the place of an error that may quote what was sealed: dead letters keep the text of their error.
@@ -84,6 +85,7 @@ func (r *Router) Strict() { r.strict = true }
 func (r *Router) Erased(fn HandlerFunc) { r.erased = fn }
 
 func passOver(ctx context.Context, m *Message) error {
+	unread.Set(ctx)
 	slog.InfoContext(ctx, "oncebox: message settled unread, the key of its payload was erased",
 		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "key", m.Metadata[event.SealedKey])
 	return nil
@@ -116,10 +118,12 @@ func (r *Router) Handle(ctx context.Context, m *Message) error {
 func (r *Router) unhandled(ctx context.Context, name string, m *Message) error {
 	switch {
 	case r.ignored[name] || r.ignored[m.Type]:
+		unread.Set(ctx)
 		return nil
 	case r.strict:
 		return fmt.Errorf("%w: %q on topic %s: register one, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic)
 	}
+	unread.Set(ctx)
 	r.skipped.note(ctx, m)
 	return nil
 }

@@ -363,3 +363,16 @@ func TestCrashMessages(t *testing.T) {
 		})
 	}
 }
+
+// A key expires by Advance also where its answer was asked for again.
+func TestAdvanceExpiresAKeyThatWasReplayed(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t, nil, byUnit)
+	for range 3 {
+		require.Equal(t, http.StatusCreated, c.post(t))
+	}
+	require.Equal(t, 1, c.count(t, "orders"))
+	c.Advance(25 * time.Hour)
+	require.Equal(t, http.StatusCreated, c.post(t))
+	require.Equal(t, 2, c.count(t, "orders"))
+}

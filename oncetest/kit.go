@@ -154,6 +154,7 @@ func defaults(schema string, log io.Writer) config.Config {
 	c.Inbox.Retry.Delay = pause
 	c.Inbox.Retry.MaxDelay = pause
 	c.Inbox.PollInterval = 10 * time.Millisecond
+	c.Idempotency.Cache = -1 // Advance moves the times in the database
 	return c
 }
 

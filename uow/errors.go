@@ -15,7 +15,7 @@ var (
 	// ErrConflict means that an aggregate was changed by somebody else since it was loaded. Do runs the function again.
 	ErrConflict = errors.New("uow: the aggregate was changed by somebody else")
 	// ErrExists means that a new aggregate was saved under an id that another one has already. It is an [ErrConflict] too: Do runs the
-	// function again, which may load the other one then.
+	// function again, which may load the other one then. It does so once: a function that makes a new one again would do so each time.
 	ErrExists = errors.New("uow: the aggregate exists already")
 	// ErrNoSink means that the unit has events and the manager no sink to take them.
 	ErrNoSink = errors.New("uow: the unit has events and no sink: pass an outbox.Store to uow.New")

@@ -53,6 +53,15 @@ func TestSecondCreation(t *testing.T) {
 		require.ErrorIs(t, err, uow.ErrConflict)
 		require.ErrorContains(t, err, "account a exists already, with version 2")
 		require.NotErrorIs(t, &uow.ConflictError{Expected: 1, Found: 2}, uow.ErrExists)
+
+		// The function is run again once: it may have looked before the other one was there, and load it now.
+		runs := 0
+		err = s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			runs++
+			return u.Save(ctx, newAccount("a", "opened"))
+		})
+		require.ErrorIs(t, err, uow.ErrExists)
+		require.Equal(t, 2, runs)
 	})
 }
 

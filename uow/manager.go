@@ -73,7 +73,7 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 			return fmt.Errorf("%w (the try before ended with: %w)", err, before)
 		}
 		if err == nil || attempt >= o.attempts || time.Since(began) >= m.cfg.Retry.MaxElapsed ||
-			errors.Is(err, ErrCommitUnknown) || !m.cfg.Retry.If(err) {
+			errors.Is(err, ErrCommitUnknown) || !m.cfg.Retry.If(err) || errors.Is(err, ErrExists) && errors.Is(before, ErrExists) {
 			return err
 		}
 		before = err

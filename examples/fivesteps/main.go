@@ -68,7 +68,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer db.Close()
-	app, err := oncebox.New(db, memory.New(nil), cfg) // in production: pulsar.Connect
+	app, err := oncebox.New(db, memory.New(nil), cfg) // in production: pulsar.Connect, or nil: the database carries the events
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func run(ctx context.Context) (err error) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	}
-	anyone := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("shop"), nil }
+	anyone := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil } // all clients share their keys
 	once := httpmw.Idempotency(app.UoW, app.Idempotency, anyone, nil)
 	routes := http.NewServeMux()
 	routes.Handle("POST /orders/{id}", once(http.HandlerFunc(placeOrder)))
