@@ -138,7 +138,7 @@ func variable(info *types.Info, e ast.Expr) types.Object {
 }
 
 // isLeftAlone tells whether a variable is one of the body, and all that is done with it are calls of its own methods and uses of its
-// fields. Whatever else is done may end in the unit: it is passed to a function, stored, returned or captured by a function that is.
+// fields, and bun storing it. Whatever else is done may end in the unit: it is passed to a function, stored, returned or captured by a function that is.
 func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) bool {
 	if object.Pos() < body.Pos() || object.Pos() > body.End() {
 		return false
@@ -155,7 +155,13 @@ func isLeftAlone(info *types.Info, body *ast.BlockStmt, object types.Object) boo
 		if !ok || info.ObjectOf(ident) != object {
 			return true
 		}
-		switch parent := stack[len(stack)-2].(type) {
+		parent, at := stack[len(stack)-2], ast.Expr(ident)
+		if address, ok := parent.(*ast.UnaryExpr); ok && address.Op == token.AND {
+			parent, at = stack[len(stack)-3], address
+		}
+		switch parent := parent.(type) {
+		case *ast.CallExpr: // a model of bun
+			alone = alone && at != parent.Fun && isOfBun(info, parent)
 		case *ast.SelectorExpr: // a method or a field
 			if _, isFunc := info.ObjectOf(parent.Sel).(*types.Func); isFunc && !callKeepsIt(info, stack, parent) {
 				alone = false

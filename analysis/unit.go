@@ -3,6 +3,7 @@ package analysis
 import (
 	"go/ast"
 	"go/types"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ast/inspector"
@@ -10,23 +11,95 @@ import (
 )
 
 const (
-	uowPath   = "github.com/oncebox/oncebox/uow"
-	eventPath = "github.com/oncebox/oncebox/event"
+	rootPath      = "github.com/oncebox/oncebox"
+	bunPath       = "github.com/uptrace/bun"
+	uowPath       = rootPath + "/uow"
+	eventPath     = rootPath + "/event"
+	inboxPath     = rootPath + "/inbox"
+	messagingPath = rootPath + "/messaging"
 )
 
-// units calls fn for the body of each function literal that a unit of work runs: what is given to Manager.Do.
+// units calls fn for the body of each function that a unit of work runs: what is given to Manager.Do, and what a consumer of an inbox calls
+// for its messages. A function that is given by its name is found if it is one of the package.
 func units(pass *analysis.Pass, in *inspector.Inspector, fn func(body *ast.BlockStmt)) {
+	decls := map[types.Object]*ast.BlockStmt{}
+	consumes := false
+	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.CallExpr)(nil)}, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			decls[pass.TypesInfo.Defs[n.Name]] = n.Body
+		case *ast.CallExpr:
+			consumes = consumes || isConsumer(pass.TypesInfo, n)
+		}
+	})
+	seen := map[*ast.BlockStmt]bool{}
+	give := func(e ast.Expr) {
+		var body *ast.BlockStmt
+		switch e := ast.Unparen(e).(type) {
+		case *ast.FuncLit:
+			body = e.Body
+		case *ast.Ident:
+			body = decls[pass.TypesInfo.ObjectOf(e)]
+		case *ast.SelectorExpr:
+			body = decls[pass.TypesInfo.ObjectOf(e.Sel)]
+		}
+		if body != nil && !seen[body] {
+			seen[body] = true
+			fn(body)
+		}
+	}
 	in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
-		if !ok || !isMethod(pass.TypesInfo, call, uowPath, "Manager", "Do") {
+		if !ok {
 			return
 		}
-		for _, arg := range call.Args {
-			if literal, ok := ast.Unparen(arg).(*ast.FuncLit); ok {
-				fn(literal.Body)
+		info := pass.TypesInfo
+		switch {
+		case isMethod(info, call, uowPath, "Manager", "Do"), consumes && isFunc(info, call, messagingPath, "Handle"):
+			for _, arg := range call.Args {
+				give(arg)
+			}
+		case isConsumer(info, call) && !isLeased(info, call):
+			for _, arg := range call.Args {
+				if made, ok := ast.Unparen(arg).(*ast.CallExpr); ok && isNamed(info.TypeOf(made), messagingPath, "HandlerFunc") && len(made.Args) == 1 {
+					arg = made.Args[0]
+				}
+				give(arg)
 			}
 		}
 	})
+}
+
+// isConsumer tells whether a call gives a handler to an inbox, which runs it in a unit.
+func isConsumer(info *types.Info, call *ast.CallExpr) bool {
+	for _, name := range []string{"Consume", "ConsumeBatch", "Wrap", "WrapBatch"} {
+		if isMethod(info, call, inboxPath, "Inbox", name) || isMethod(info, call, rootPath, "App", name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isLeased tells whether a consumer runs without a unit.
+func isLeased(info *types.Info, consumer *ast.CallExpr) bool {
+	for _, arg := range consumer.Args {
+		if option, ok := ast.Unparen(arg).(*ast.CallExpr); ok && isFunc(info, option, inboxPath, "Leased") {
+			return true
+		}
+	}
+	return false
+}
+
+// isFunc tells whether a call is one of a function of a package.
+func isFunc(info *types.Info, call *ast.CallExpr, path, name string) bool {
+	called, ok := typeutil.Callee(info, call).(*types.Func)
+	return ok && called.Name() == name && called.Signature().Recv() == nil && called.Pkg() != nil && called.Pkg().Path() == path
+}
+
+// isOfBun tells whether a call is one of bun, which stores a model and knows nothing of its events.
+func isOfBun(info *types.Info, call *ast.CallExpr) bool {
+	called, ok := typeutil.Callee(info, call).(*types.Func)
+	return ok && called.Pkg() != nil && strings.HasPrefix(called.Pkg().Path()+"/", bunPath+"/")
 }
 
 // isMethod tells whether a call is one of a method of a named type.

@@ -56,6 +56,10 @@ func (e *ConflictError) Error() string {
 		return fmt.Sprintf("uow: %s %s exists already, with version %d: a new aggregate needs another id, and to change this one, load it first",
 			e.Type, e.ID, e.Found)
 	}
+	if e.Found == 0 {
+		return fmt.Sprintf("uow: %s %s: expected version %d, and there is no such row: it was deleted, or it is new and something but Save has set its "+
+			"version; a new aggregate has version 0", e.Type, e.ID, e.Expected)
+	}
 	return fmt.Sprintf("uow: %s %s: expected version %d, found %d", e.Type, e.ID, e.Expected, e.Found)
 }
 

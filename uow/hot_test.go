@@ -53,6 +53,7 @@ func TestSecondCreation(t *testing.T) {
 		require.ErrorIs(t, err, uow.ErrConflict)
 		require.ErrorContains(t, err, "account a exists already, with version 2")
 		require.NotErrorIs(t, &uow.ConflictError{Expected: 1, Found: 2}, uow.ErrExists)
+		require.ErrorContains(t, &uow.ConflictError{Type: "account", ID: "b", Expected: 1}, "account b: expected version 1, and there is no such row")
 
 		// The function is run again once: it may have looked before the other one was there, and load it now.
 		runs := 0

@@ -161,7 +161,7 @@ func TestConflictIsRunAgain(t *testing.T) {
 
 func TestAttempts(t *testing.T) {
 	s := newService(t, nil)
-	conflict := &uow.ConflictError{Type: "account", ID: "a"}
+	conflict := &uow.ConflictError{Type: "account", ID: "a", Expected: 1, Found: 2}
 	for name, c := range map[string]struct {
 		max   int
 		opts  []uow.Option
@@ -173,6 +173,7 @@ func TestAttempts(t *testing.T) {
 		"off":             {-1, nil, conflict, 1},
 		"one":             {1, nil, conflict, 1},
 		"off by option":   {0, []uow.Option{uow.WithoutRetry()}, conflict, 1},
+		"exists already":  {0, nil, &uow.ConflictError{Type: "account", ID: "a", Found: 2}, 2},
 		"other errors":    {0, nil, errRefused, 1},
 		"unknown outcome": {0, nil, &uow.CommitUnknownError{XID: "1", Err: errRefused}, 1},
 	} {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 	"github.com/uptrace/bun"
 )
@@ -51,3 +53,28 @@ func (s *service) right(ctx context.Context) error {
 		return store(ctx, u.DB())
 	})
 }
+
+func (s *service) consume(box *inbox.Inbox, router *messaging.Router) {
+	messaging.Handle(router, func(ctx context.Context, e string) error {
+		return s.db.Exec("INSERT") // want `use u.DB\(\)`
+	})
+	box.Consume("order", "routed", router)
+	box.Consume("order", "literal", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		return s.db.Exec("INSERT") // want `use u.DB\(\)`
+	}))
+	box.Consume("order", "method", messaging.HandlerFunc(s.handle))
+	box.ConsumeBatch("order", "batch", s.handleAll)
+	box.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+		return s.db.Exec("INSERT") // there is no unit
+	}), inbox.Leased())
+}
+
+func (s *service) handle(ctx context.Context, m *messaging.Message) error {
+	return s.db.Exec("INSERT") // want `use u.DB\(\)`
+}
+
+func (s *service) handleAll(ctx context.Context, msgs []*messaging.Message) error {
+	return s.db.Exec("INSERT") // want `use u.DB\(\)`
+}
+
+func (s *service) unused(ctx context.Context, m *messaging.Message) error { return s.db.Exec("INSERT") }

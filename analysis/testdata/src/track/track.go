@@ -5,10 +5,12 @@ import (
 
 	"domain"
 	"github.com/oncebox/oncebox/uow"
+	"github.com/uptrace/bun"
 )
 
 type service struct {
 	units *uow.Manager
+	db    *bun.DB
 	last  *domain.Order
 }
 
@@ -19,7 +21,11 @@ func (s *service) wrong(ctx context.Context) error {
 		placed := domain.Place() // want `placed has recorded events, and no unit of work knows`
 		placed.Total = 3
 		loaded := domain.Load()
-		loaded.PayTwice() // want `loaded has recorded events`
+		loaded.PayTwice()          // want `loaded has recorded events`
+		inserted := domain.Place() // want `inserted has recorded events`
+		if err := s.db.NewInsert().Model(inserted).Exec(); err != nil {
+			return err
+		}
 		return nil
 	})
 }
@@ -31,6 +37,11 @@ func (s *service) right(ctx context.Context, outer *domain.Order) error {
 		saved := domain.Load()
 		saved.Pay()
 		if err := u.Save(ctx, saved); err != nil {
+			return err
+		}
+		both := domain.Place()
+		u.Track(both)
+		if err := s.db.NewInsert().Model(both).Exec(); err != nil {
 			return err
 		}
 		passed := domain.Place()

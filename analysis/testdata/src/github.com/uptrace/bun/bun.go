@@ -7,3 +7,10 @@ func (*DB) Exec(query string) error { return nil }
 func (*DB) Close() error            { return nil }
 
 type IDB interface{ Exec(query string) error }
+
+func (*DB) NewInsert() *InsertQuery { return nil }
+
+type InsertQuery struct{}
+
+func (q *InsertQuery) Model(model any) *InsertQuery { return q }
+func (*InsertQuery) Exec() error                    { return nil }
