@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -35,7 +36,7 @@ func newService(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg conf
 	event.Register[InvoiceSent](app.Registry)
 	router := messaging.NewRouter(app.Registry)
 	messaging.Handle(router, func(ctx context.Context, e OrderPlaced) error {
-		u, _ := uow.FromContext(ctx)
+		u, _ := uow.FromContext(ctx) // a handler always has one
 		_, err := u.DB().NewRaw("INSERT INTO invoices VALUES (?)", e.ID).Exec(ctx)
 		return errors.Join(err, u.Add("invoice", InvoiceSent{e.ID}))
 	})
@@ -46,6 +47,7 @@ func newService(ctx context.Context, db *bun.DB, broker oncebox.Broker, cfg conf
 
 func placeOrder(ctx context.Context, app *oncebox.App, id string) error {
 	return app.UoW.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		// A client that got no answer comes again. ON CONFLICT keeps its order single, WithDedupKey its event.
 		_, err := u.DB().NewRaw("INSERT INTO orders VALUES (?) ON CONFLICT DO NOTHING", id).Exec(ctx)
 		return errors.Join(err, u.Add("order", OrderPlaced{id}, event.WithDedupKey(id)))
 	})
@@ -97,4 +99,16 @@ func TestNothingIsLostInACrash(t *testing.T) {
 			requireOneInvoice(t, kit)
 		})
 	}
+}
+
+func TestInvoiceIsSentAfterARefusal(t *testing.T) {
+	kit := newKit(t)
+	kit.FailNextPublish(errors.New("refused"))
+	require.NoError(t, placeOrder(t.Context(), kit.App, "o-1"))
+	require.Len(t, kit.DrainFailing(), 1) // Drain fails the test when something is refused
+	oncetest.RequireNoEvent[InvoiceSent](kit)
+
+	kit.Advance(time.Hour) // the pause before the next try is over
+	kit.Drain()
+	requireOneInvoice(t, kit)
 }

@@ -2,6 +2,7 @@ package recipes_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 	"time"
 
@@ -66,6 +67,22 @@ func TestManyDepositsAtOnceAllSucceed(t *testing.T) {
 	var cents, lines int
 	require.NoError(t, kit.DB.NewRaw("SELECT cents, (SELECT count(*) FROM statement) FROM wallets").Scan(t.Context(), &cents, &lines))
 	require.Equal(t, []int{41, 41}, []int{cents, lines})
+}
+
+func TestWalletIsLoadedChangedAndSaved(t *testing.T) {
+	kit := newKit(t)
+	require.ErrorIs(t, recipes.Deposit(t.Context(), kit.App.UoW, "w", 2), sql.ErrNoRows)
+	within(t, kit, func(ctx context.Context, u *uow.Unit) error {
+		w := &recipes.Wallet{ID: "w"}
+		w.Deposit(1)
+		return u.Save(ctx, w)
+	})
+	require.NoError(t, recipes.Deposit(t.Context(), kit.App.UoW, "w", 2))
+	kit.Drain()
+	oncetest.RequireEvent(kit, func(e recipes.Deposited) bool { return e.Cents == 2 })
+	w := &recipes.Wallet{ID: "w"}
+	require.NoError(t, kit.DB.NewSelect().Model(w).WherePK().Scan(t.Context()))
+	require.Equal(t, []int64{3, 2}, []int64{w.Cents, w.Version})
 }
 
 func TestReminderIsSetAnewByEachDeposit(t *testing.T) {

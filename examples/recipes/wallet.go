@@ -43,6 +43,18 @@ func (w *Wallet) Deposit(cents int64) {
 	w.Record(Deposited{w.ID, cents})
 }
 
+// Deposit loads a wallet, changes it and saves it.
+func Deposit(ctx context.Context, units *uow.Manager, id string, cents int64) error {
+	return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		w := &Wallet{ID: id}
+		if err := u.DB().NewSelect().Model(w).WherePK().Scan(ctx); err != nil {
+			return err
+		}
+		w.Deposit(cents)
+		return u.Save(ctx, w) // inserts or updates the row, and adds the events
+	})
+}
+
 // DepositInto changes a wallet that many requests change at the same time: they take turns.
 func DepositInto(ctx context.Context, units *uow.Manager, id string, cents int64) error {
 	return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
