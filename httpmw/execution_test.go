@@ -381,7 +381,7 @@ func TestStoreIsDown(t *testing.T) {
 	pool, err := sql.Open("pgx", s.db.DSN)
 	require.NoError(t, err)
 	require.NoError(t, pool.Close())
-	s.units = uow.New(bun.NewDB(pool, pgdialect.New()), nil)
+	s.units = uow.New(bun.NewDB(pool, pgdialect.New()), &s.unitConfig)
 	s.start(s.pay)
 	got := s.post("planted-key", "planted-body")
 	require.Equal(t, http.StatusServiceUnavailable, got.status)

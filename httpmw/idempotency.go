@@ -44,6 +44,9 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if err := c.Validate(); err != nil {
 		panic(err)
 	}
+	if c.Logger == nil {
+		c.Logger = m.Logger()
+	}
 	prints, err := newFingerprinter(c.Exclude, c.APIVersion)
 	if err != nil {
 		panic(err) // Validate has parsed the same
@@ -61,7 +64,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 		return &keyed{
 			next: next, units: m, store: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
 			retryAfter: seconds(c.RetryAfter),
-			log:        otelx.Logger(c.Logger),
+			log:        c.Logger,
 			tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
 			requests: otelx.Counter(otelx.Meter(c.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
 				"Requests with an idempotency key, by outcome"),

@@ -119,7 +119,7 @@ type IdempotencyConfig struct {
 	// ProblemBase is what the types of problems begin with: a path, or the URL of a page about them. Default: "/problems/".
 	ProblemBase string
 
-	// Logger gets what clients are not told. Default: slog.Default().
+	// Logger gets what clients are not told. Default: that of the manager, see [uow.Manager.Logger].
 	Logger *slog.Logger
 	// TracerProvider makes a span for each request with a key. Default: the global one.
 	TracerProvider trace.TracerProvider

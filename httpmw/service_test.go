@@ -129,7 +129,7 @@ func newServiceOn(t *testing.T, db *pgtest.DB) *service {
 	s.unitConfig = uow.Config{Source: "test", Logger: logger, MeterProvider: meters}
 	s.watch(nil)
 	s.keys = idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema, Logger: logger, MeterProvider: meters})
-	s.cfg = httpmw.IdempotencyConfig{Logger: logger, MeterProvider: meters}
+	s.cfg = httpmw.IdempotencyConfig{MeterProvider: meters} // the logger is that of the units
 	return s
 }
 

@@ -12,7 +12,8 @@ import (
 // [event.TenantFrom], and [Idempotency] as well. find takes it from a header, a host name, or from what authentication found out.
 //
 // A request without a tenant is refused: its data would be those of the default tenant. Where a request may leave it out, find
-// returns the name of a tenant for it. An error, an empty tenant and an invalid identifier are answered with 400 and logged.
+// returns the name of a tenant for it. An error, an empty tenant and an invalid identifier are answered with 400 and
+// logged by slog.Default().
 //
 // Mount it outside of Idempotency. Within, it comes too late for the key: a request whose tenant is not that of its key is
 // answered with 500, and the log says why.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 
@@ -71,7 +70,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 			return &refusedError{cause: u.Retryable()}
 		}
 		if err == nil && !unit.Of(ctx).Used() && !safe(e.r.Method) {
-			tellUnused(ctx, slog.Default(), &w.unused, e, rec.status, "or mount it without httpmw.UnitOfWork")
+			tellUnused(ctx, w.units.Logger(), &w.unused, e, rec.status, "or mount it without httpmw.UnitOfWork")
 		}
 		return err
 	}, uow.WithNestedChecks(), uow.WithToken(&token))
@@ -82,7 +81,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 	if err == nil || errors.As(err, &refused) {
 		return rec.answer()
 	}
-	slog.Default().ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method, "route", e.r.Pattern,
+	w.units.Logger().ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method, "route", e.r.Pattern,
 		"handler_ran", rec != nil, "error", err)
 	p := failure(err, rec != nil)
 	if errors.Is(err, uow.ErrCommitUnknown) {

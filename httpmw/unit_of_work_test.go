@@ -3,7 +3,6 @@ package httpmw_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -129,11 +128,8 @@ func TestUnitOfWorkPutsTheTokenIntoTheAnswer(t *testing.T) {
 	require.PanicsWithValue(t, `httpmw: WithTokenHeader: "a b" is no name of a header`, func() { httpmw.WithTokenHeader("a b") })
 }
 
-// It logs to the default logger, so this test is not parallel to others.
-func TestUnitOfWorkLogsAHandlerThatHasNotUsedItsUnit(t *testing.T) { //nolint:paralleltest // see above
-	before, log := slog.Default(), &safeBuffer{}
-	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
-	t.Cleanup(func() { slog.SetDefault(before) })
+func TestUnitOfWorkLogsAHandlerThatHasNotUsedItsUnit(t *testing.T) {
+	t.Parallel()
 	s := newService(t)
 	uses := false
 	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -146,13 +142,13 @@ func TestUnitOfWorkLogsAHandlerThatHasNotUsedItsUnit(t *testing.T) { //nolint:pa
 	get.Method = http.MethodGet
 	_, err := send(get)
 	require.NoError(t, err)
-	require.NotContains(t, log.String(), unused, "a handler that reads")
+	require.NotContains(t, s.log.String(), unused, "a handler that reads")
 	uses = true
 	s.post("", "{}")
-	require.NotContains(t, log.String(), unused)
+	require.NotContains(t, s.log.String(), unused)
 	uses = false
 	s.post("", "{}")
 	s.post("", "{}")
-	require.Equal(t, 1, strings.Count(log.String(), unused), "once for the route")
-	require.Contains(t, log.String(), "use uow.FromContext(r.Context()), or mount it without httpmw.UnitOfWork")
+	require.Equal(t, 1, strings.Count(s.log.String(), unused), "once for the route")
+	require.Contains(t, s.log.String(), "use uow.FromContext(r.Context()), or mount it without httpmw.UnitOfWork")
 }

@@ -102,7 +102,9 @@ func Subscribed(t messaging.SubscriptionType) Option {
 // little as possible. Default: chosen by the broker's adapter.
 func Instance(name string) Option { return func(s *settings) { s.subscription.Consumer = name } }
 
-// OwnedBy names the service that the subscription belongs to, see [messaging.Subscription.Source]. Default: empty, it is not checked.
+// OwnedBy names the service that the consumer belongs to: its source. A second service that uses the name by mistake, at the broker
+// ([messaging.Subscription.Source]) or in the same database, is refused with a [*messaging.SourceError]. The database keeps the name
+// until [Inbox.Forget]. Default: empty, it is not checked.
 func OwnedBy(source string) Option { return func(s *settings) { s.subscription.Source = source } }
 
 // settings returns what the inbox and the options say.

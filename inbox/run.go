@@ -35,6 +35,9 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 
 // SubscribeAll stores the subscriptions of the consumers of this process, where there is no broker: see [Inbox.Subscribe].
 func (i *Inbox) SubscribeAll(ctx context.Context) error {
+	if err := i.own(ctx); err != nil {
+		return err
+	}
 	i.mu.Lock()
 	list := make([]Subscription, len(i.consuming))
 	for n, c := range i.consuming {

@@ -13,6 +13,9 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
+// maxPause is the longest pause while the database does not answer.
+const maxPause = 30 * time.Second
+
 // turn is how many messages of one key are handled before others get their turn.
 const turn = 100
 
@@ -32,8 +35,12 @@ type runner struct {
 // RunParked handles parked messages, of the consumers that were wrapped by this inbox, until ctx is done: each as soon as it
 // is due, those of one key one after the other. Any number of processes may do so. Without it, what was parked stays parked.
 //
-// Handlers do not see ctx being cancelled; they get [Config.DrainTimeout] to end. Errors of the database are logged and outwaited.
+// Handlers do not see ctx being cancelled; they get [Config.DrainTimeout] to end. Errors of the database are logged and outwaited. A
+// consumer that belongs to another service is a [*messaging.SourceError], see [OwnedBy].
 func (i *Inbox) RunParked(ctx context.Context) error {
+	if err := i.insistOnOwning(ctx); err != nil {
+		return err
+	}
 	i.runners.Add(1)
 	defer i.runners.Add(-1)
 	r := &runner{
@@ -54,7 +61,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 		wait, err := r.round(ctx, handling)
 		if err != nil && ctx.Err() == nil {
 			failures++
-			wait = backoff.Jitter(backoff.Exponential(failures, i.cfg.PollInterval, 30*time.Second))
+			wait = backoff.Jitter(backoff.Exponential(failures, i.cfg.PollInterval, maxPause))
 			i.log.WarnContext(ctx, "oncebox: parked messages could not be looked for, trying again", "pause", wait, "error", err)
 		} else {
 			failures = 0

@@ -30,6 +30,14 @@ func NewMessage(env event.Envelope, attempt int, receipt any) *Message {
 // Receipt returns what the adapter put into [NewMessage].
 func (m *Message) Receipt() any { return m.receipt }
 
+// handledBy names the consumer whose queue the message is in, "" if it is in none.
+func (m *Message) handledBy() string {
+	if m.consumer == nil {
+		return ""
+	}
+	return m.consumer.cfg.Name
+}
+
 type messageKey struct{}
 
 // NewContext returns a context that carries m and what it brings along: its tenant, its correlation and, as causation,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -108,6 +109,14 @@ func TestRouterSkipsWhatItHasNoHandlerFor(t *testing.T) {
 	}
 	require.Equal(t, 2, strings.Count(log.String(), "level=WARN"), "a line for each type")
 	require.Contains(t, log.String(), "type=never.heard.of")
+
+	log.Reset()
+	synctest.Test(t, func(t *testing.T) {
+		_, stop := start(t, newFakeReceiver(typed("order.returned", "{}")), r, &messaging.ConsumerConfig{Name: "billing"})
+		synctest.Wait()
+		require.NoError(t, stop())
+	})
+	require.Contains(t, log.String(), "consumer=billing")
 }
 
 func TestRouterIgnoresWhatItIsTold(t *testing.T) {

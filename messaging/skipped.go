@@ -37,6 +37,6 @@ func (s *skipped) note(ctx context.Context, m *Message) {
 	s.mu.Unlock()
 	if !noted {
 		slog.WarnContext(ctx, "oncebox: messages of this type are settled unread, because it has no handler here: register one, name the type "+
-			"in Router.Ignore, or call Router.Strict to have them wait", "topic", m.Topic, "type", m.Type, "id", m.ID)
+			"in Router.Ignore, or call Router.Strict to have them wait", "consumer", m.handledBy(), "topic", m.Topic, "type", m.Type, "id", m.ID)
 	}
 }

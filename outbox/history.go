@@ -8,8 +8,11 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
+// eventsByAggregate names its columns: a migration of a newer build adds some, and this one reads on.
 const eventsByAggregate = `
-SELECT * FROM {schema}.outbox_messages
+SELECT id, tenant_id, aggregate_id, aggregate_type, aggregate_version, event_type, topic, occurred_at, payload, event_metadata, routing_key,
+	schema_id, schema_version, status, retry_count, retry_after, error_message, created_at, sent_at, sequence, source
+FROM {schema}.outbox_messages
 WHERE tenant_id = $1 AND aggregate_type = $2 AND aggregate_id = $3 AND sequence > $4 ORDER BY sequence LIMIT $5`
 
 // EventsByAggregate returns what one aggregate has announced, in the order of the sequence, whether it was published,

@@ -53,6 +53,7 @@ func TestEventsByAggregateReadsAllTables(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"a1 SENT", "a2 SENT", "a3 DEAD", "a4 NEW", "a5 NEW"}, types(all))
 	require.Equal(t, []byte("a1"), all[0].Payload)
+	require.Equal(t, "test", all[0].Source)
 	require.WithinDuration(t, time.Now().Add(-72*time.Hour), *all[0].SentAt, time.Hour)
 	require.Equal(t, "no", *all[2].ErrorMessage)
 
@@ -68,6 +69,9 @@ func TestEventsByAggregateReadsAllTables(t *testing.T) {
 	}
 	require.Equal(t, all, paged)
 
+	// A newer build has added a column.
+	f.exec(`DO $$ BEGIN EXECUTE 'CREATE OR REPLACE VIEW outbox_messages AS SELECT v.*, 1 AS newer FROM (' ||
+		rtrim(pg_get_viewdef('outbox_messages'), ';') || ') v'; END $$`)
 	other, err := f.EventsByAggregate(ctx, "globex", "order", "a", 0, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"other tenant NEW"}, types(other))

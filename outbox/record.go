@@ -42,4 +42,5 @@ type Record struct {
 	CreatedAt        time.Time       `bun:"created_at"`
 	SentAt           *time.Time      `bun:"sent_at"`
 	Sequence         int64           `bun:"sequence"`
+	Source           string          `bun:"source"`
 }

@@ -101,7 +101,11 @@ func (e *CommitUnknownError) Is(target error) bool { return target == ErrCommitU
 type swallowedError struct{ err error }
 
 func (e *swallowedError) Error() string {
-	return "an error was not returned: SQLSTATE " + pgsql.Code(e.err)
+	text := "an error was not returned: SQLSTATE " + pgsql.Code(e.err)
+	if pg, ok := errors.AsType[*pgconn.PgError](e.err); ok && pg.ConstraintName != "" {
+		text += ", constraint " + pg.ConstraintName
+	}
+	return text
 }
 
 func (e *swallowedError) Unwrap() error { return e.err }

@@ -48,6 +48,9 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 	}
 }
 
+// Logger returns the logger of [Config.Logger]. What wraps units and has no logger of its own, a middleware for example, logs there.
+func (m *Manager) Logger() *slog.Logger { return m.log }
+
 // Do runs fn in a transaction and commits it with the events of what was tracked. An error or a panic of fn rolls back.
 // Within the function of another unit of this manager it is a savepoint; the options of the transaction then have no
 // effect. Within a unit of another manager on the same database it is refused, because it would commit by itself. Within

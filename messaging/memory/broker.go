@@ -106,7 +106,13 @@ func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	if b.closed {
 		return fmt.Errorf("%w: memory: publish after Close", messaging.ErrBrokerDown)
 	}
-	b.topic(env.Topic).append(clone(env))
+	t := b.topic(env.Topic)
+	if len(t.subscriptions) == 0 && !t.told {
+		t.told = true
+		b.log.InfoContext(ctx, "oncebox: memory: the topic has no consumer; its messages wait in memory for one", "topic", env.Topic,
+			"type", env.Type, "id", env.ID)
+	}
+	t.append(clone(env))
 	return nil
 }
 

@@ -1,8 +1,11 @@
 package memory_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -197,4 +200,16 @@ func TestBacklog(t *testing.T) {
 			require.ErrorIs(t, err, messaging.ErrClosed)
 		})
 	}
+}
+
+func TestTopicWithoutAConsumerIsToldOnce(t *testing.T) {
+	var log bytes.Buffer
+	b := memory.New(&memory.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	_, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "read", Name: "billing"})
+	require.NoError(t, err)
+	for _, topic := range []string{"read", "unread", "unread"} {
+		require.NoError(t, b.Publish(t.Context(), []event.Envelope{{ID: "1", Type: "thing.happened", Topic: topic}}))
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "the topic has no consumer"), log.String())
+	require.Contains(t, log.String(), "topic=unread")
 }

@@ -15,7 +15,7 @@ type topic struct {
 	log           []*entry // those that are still kept, oldest first
 	next          uint64   // position of the next message
 	subscriptions map[string]*subscription
-	warned        bool
+	told, warned  bool // that it has no consumer, and that messages are dropped
 }
 
 // entry is one message of a topic.

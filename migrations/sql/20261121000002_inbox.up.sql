@@ -31,6 +31,12 @@ CREATE TABLE inbox_consumer (
     back_at   timestamptz                                     -- since when it is back; NULL: it was not away
 );
 
+-- Which service a consumer belongs to, by its source: another service in this database that uses the name by mistake is refused.
+CREATE TABLE inbox_owner (
+    consumer text PRIMARY KEY,
+    source   text NOT NULL
+);
+
 -- Which consumers handle a topic, where there is no broker that knows: a process that delivers an event stores it for the consumers
 -- that run in other processes.
 CREATE TABLE inbox_subscription (
