@@ -2,6 +2,7 @@ package oncebox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -20,11 +21,14 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -136,7 +140,7 @@ func TestMistakesAtTheTables(t *testing.T) {
 		_, err = db.Exec("GRANT USAGE ON SCHEMA " + db.Schema + " TO " + role)
 		require.NoError(t, err)
 		require.ErrorContains(t, emit(db, pool), "TO ..., with the role of the database's URL; "+
-			"the documentation of package migrations lists what each role needs")
+			"the command oncebox grants prints all that a role needs")
 	})
 }
 
@@ -154,6 +158,75 @@ func TestConsumeAfterRun(t *testing.T) {
 	})
 	stop()
 	app.Consume("orders", "late", handler) // for the next Run
+}
+
+// With the grants of its duty a role does all that a service does.
+func TestGrantedService(t *testing.T) {
+	db := pgtest.Migrated(t)
+	role := db.Schema + "_app"
+	_, err := db.Exec("CREATE ROLE " + role)
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = db.Exec("DROP OWNED BY " + role + "; DROP ROLE " + role) })
+	statements, err := migrations.Grants(t.Context(), db.DB, &migrations.Config{Schema: db.Schema}, migrations.Service, role)
+	require.NoError(t, err)
+	for _, statement := range statements {
+		_, err := db.Exec(statement)
+		require.NoError(t, err)
+	}
+	conn, err := pgx.ParseConfig(db.DSN)
+	require.NoError(t, err)
+	conn.RuntimeParams["role"] = role
+	pool := stdlib.OpenDB(*conn)
+	t.Cleanup(func() { _ = pool.Close() })
+	var book logbook.Book
+	cfg := quickConfig()
+	cfg.Logger = book.Logger()
+	app, err := oncebox.New(bun.NewDB(pool, pgdialect.New()), nil, cfg)
+	require.NoError(t, err)
+	event.Register[OrderPlaced](app.Registry)
+	var handled atomic.Int64
+	fails := messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
+		if m.AggregateID == "poison" {
+			return messaging.Permanent(errors.New("no"))
+		}
+		handled.Add(1)
+		return nil
+	})
+	app.Consume("order", "plain", fails)
+	app.Consume("order", "leased", fails, inbox.Leased())
+	app.ConsumeBatch("order", "batch", func(ctx context.Context, msgs []*messaging.Message) error {
+		for _, m := range msgs {
+			if err := fails.Handle(ctx, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	app.Consume("order", "view", app.Inbox.Projection("view", fails))
+	run(t, app)
+	place(t, app, "a", "poison", "b")
+	await.True(t, func() bool {
+		dead, err := app.Inbox.CountDead(t.Context(), inbox.DeadFilter{})
+		return err == nil && dead == 4 && handled.Load() >= 8
+	}, "each consumer handles two and gives up one")
+	_, err = app.Inbox.DiscardAll(t.Context(), inbox.DeadFilter{}, inbox.By{Actor: "ann", Reason: "test"}, nil)
+	require.NoError(t, err)
+	require.NoError(t, app.Inbox.Clean(t.Context()))
+	require.NoError(t, app.Outbox.Clean(t.Context()))
+	_, err = app.Outbox.Reconcile(t.Context())
+	require.NoError(t, err)
+	_, err = app.Idempotency.Purge(t.Context(), app.UoW.DB(t.Context()))
+	require.NoError(t, err)
+	scope := idempotency.Anonymous("default")
+	scope.Key = "k"
+	key, err := app.Idempotency.Key(scope)
+	require.NoError(t, err)
+	require.NoError(t, app.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		_, err := app.Idempotency.Begin(ctx, u.DB(), key, idempotency.NewFingerprint("f"))
+		return err
+	}))
+	require.NotContains(t, book.String(), "42501")
+	require.NotContains(t, book.String(), "permission denied")
 }
 
 // Each right that the role lacks is told of once, and not by each part with each try.

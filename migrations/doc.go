@@ -24,29 +24,19 @@
 //
 // # Roles
 //
-// The role that runs [Up] owns the tables. A service may run as it. Any other role needs, on top of USAGE on the
-// schema:
+// The role that runs [Up] owns the tables. A service may run as it. For any other role [Grants], and the command oncebox grants, print
+// what it needs, by its duty:
 //
-//	-- a service that commits events
-//	GRANT SELECT, INSERT ON outbox TO app;
-//	GRANT SELECT ON outbox_layout, oncebox_migrations TO app;
-//	GRANT SELECT, INSERT ON outbox_tenant TO app;
-//	GRANT SELECT, INSERT, UPDATE ON outbox_dedup TO app; -- if it uses dedup keys
-//	GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app;
-//	GRANT EXECUTE ON FUNCTION outbox_first_lane TO app;
+//   - [Service]: a service that relays, handles messages, keeps idempotency keys or cleans up, and the command oncebox
+//   - [Writer]: a service that commits events, and cannot take them back
+//   - [Caller]: a writer in another language, and a role whose statements fire a trigger that adds events
+//   - [Reader]: a dashboard
 //
-//	-- a writer in another language, and a role whose statements fire a trigger that adds events
-//	GRANT EXECUTE ON FUNCTION oncebox_add TO other;
+// Grant again after an update that brought tables or functions. [MissingGrants] tells what a role lacks.
 //
-//	-- a service that relays, handles messages, keeps idempotency keys or cleans up
-//	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay;
-//	GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves, inbox_seq TO relay;
-//	GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition,
-//		inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay;
-//
-// Grant again after an update that brought tables or functions. The functions add events, and make and drop daily partitions, with the
-// rights of the owner of the tables. Nobody but the owner may call them until it is granted. They act on the tables beside
-// them, whatever the caller's search_path, temporary tables and own functions are, and never drop what is younger than 24 hours.
+// The functions add events, and make and drop daily partitions, with the rights of the owner of the tables. Nobody but the owner may call
+// them until it is granted. They act on the tables beside them, whatever the caller's search_path, temporary tables and own functions
+// are, and never drop what is younger than 24 hours.
 //
 // Give the tables a schema in which only their owner may create objects. In others (public is one up to PostgreSQL 14) any role
 // may add a function that a statement then calls in place of the one that it means, and [Verify] warns. Nor grant TRIGGER on

@@ -1,7 +1,7 @@
 package migrations_test
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -91,30 +91,32 @@ func TestRoleWithoutRightsIsToldTheGrant(t *testing.T) {
 	require.ErrorContains(t, migrations.Applied(t.Context(), db, nil), "GRANT SELECT, INSERT, UPDATE, DELETE ON oncebox_migrations TO")
 }
 
-// The grants of the package documentation are enough, and are what a reader would copy.
-func TestDocumentedGrants(t *testing.T) {
+// The grants are enough for what the duties do, and no more than that.
+func TestGrants(t *testing.T) {
 	opened := pgtest.Migrated(t)
-	other, otherDB := role(t, opened, "other")
-	app, appDB := role(t, opened, "app")
-	relay, relayDB := role(t, opened, "relay")
-	for _, grant := range []string{
-		"GRANT USAGE ON SCHEMA oncebox TO other",
-		"GRANT EXECUTE ON FUNCTION oncebox_add TO other",
-		"GRANT USAGE ON SCHEMA oncebox TO app", "GRANT USAGE ON SCHEMA oncebox TO relay",
-		"GRANT SELECT, INSERT ON outbox TO app",
-		"GRANT SELECT ON outbox_layout, oncebox_migrations TO app",
-		"GRANT SELECT, INSERT ON outbox_tenant TO app",
-		"GRANT SELECT, INSERT, UPDATE ON outbox_dedup TO app",
-		"GRANT USAGE ON SEQUENCE outbox_seq, outbox_moves TO app",
-		"GRANT EXECUTE ON FUNCTION outbox_first_lane TO app",
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA oncebox TO relay",
-		"GRANT USAGE, SELECT ON SEQUENCE outbox_seq, outbox_moves, inbox_seq TO relay",
-		`GRANT EXECUTE ON FUNCTION outbox_make_partition, outbox_drop_partition,
-			inbox_make_partition, inbox_empty_partition, inbox_drop_partition, outbox_first_lane TO relay`,
-	} {
-		names := strings.NewReplacer(" oncebox ", " "+opened.Schema+" ", "TO app", "TO "+app, "TO relay", "TO "+relay, "TO other", "TO "+other)
-		exec(t, opened, names.Replace(grant))
+	cfg := &migrations.Config{Schema: opened.Schema}
+	exec(t, opened, "CREATE TABLE salaries (n int)")
+	granted := func(d migrations.Duty) *bun.DB {
+		name, db := role(t, opened, string(d))
+		missing, err := migrations.MissingGrants(t.Context(), db, cfg, d)
+		require.NoError(t, err)
+		statements, err := migrations.Grants(t.Context(), opened.DB, cfg, d, name)
+		require.NoError(t, err)
+		for n, statement := range statements {
+			require.NotEmpty(t, missing, "after %d statements", n)
+			exec(t, opened, statement)
+			missing, err = migrations.MissingGrants(t.Context(), db, cfg, d)
+			require.NoError(t, err)
+		}
+		require.Empty(t, missing)
+		_, err = db.ExecContext(t.Context(), "SELECT FROM salaries")
+		require.Equal(t, insufficientPrivilege, pgsql.Code(err), "a table of the service's own")
+		return db
 	}
+	otherDB, appDB, relayDB, readerDB := granted(migrations.Caller), granted(migrations.Writer), granted(migrations.Service), granted(migrations.Reader)
+	_, err := migrations.Grants(t.Context(), opened.DB, cfg, "king", "x")
+	require.ErrorContains(t, err, `there is no duty "king": it is one of [service writer caller reader]`)
+
 	const insert = `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 		SELECT gen_random_uuid(), now(), CASE WHEN pg_sequence_last_value('outbox_moves') IS NULL THEN outbox_first_lane('t') END,
 			't', 'order', 'e', 's', '' FROM outbox_layout RETURNING seq`
@@ -123,7 +125,7 @@ func TestDocumentedGrants(t *testing.T) {
 	exec(t, appDB, `INSERT INTO outbox_dedup (tenant_id, dedup_key, event_id) VALUES ('t', 'k', gen_random_uuid())
 		ON CONFLICT (tenant_id, dedup_key) DO UPDATE SET repeats = outbox_dedup.repeats + 1`)
 	require.NoError(t, migrations.Up(t.Context(), appDB, nil))
-	_, err := appDB.ExecContext(t.Context(), "DELETE FROM outbox")
+	_, err = appDB.ExecContext(t.Context(), "DELETE FROM outbox")
 	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "a service that commits events cannot take them back")
 
 	require.EqualValues(t, 2, scan[int64](t, relayDB, insert))
@@ -141,4 +143,17 @@ func TestDocumentedGrants(t *testing.T) {
 	) {
 		exec(t, relayDB, query)
 	}
+	for _, table := range scanAll[string](t, opened, `SELECT tablename FROM pg_tables WHERE schemaname = ?
+		AND tablename <> 'salaries' AND tablename !~ '_[0-9]{8}$'`, opened.Schema) {
+		exec(t, readerDB, "SELECT FROM "+table)
+		_, err = readerDB.ExecContext(t.Context(), "DELETE FROM "+table)
+		require.Equal(t, insufficientPrivilege, pgsql.Code(err), table)
+	}
+	exec(t, readerDB, "SELECT FROM outbox_messages")
+
+	// A right that was taken away is missed by itself.
+	exec(t, opened, "REVOKE UPDATE ON inbox_key, outbox_lane FROM "+opened.Schema+"_service")
+	missing, err := migrations.MissingGrants(t.Context(), relayDB, cfg, migrations.Service)
+	require.NoError(t, err)
+	require.Equal(t, []string{fmt.Sprintf(`GRANT UPDATE ON "%[1]s"."inbox_key", "%[1]s"."outbox_lane" TO "%[1]s_service"`, opened.Schema)}, missing)
 }

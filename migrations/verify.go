@@ -126,10 +126,10 @@ SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamesp
 	isOpen      = `SELECT has_schema_privilege('public', $1, 'CREATE')`
 )
 
-// look asks which files were applied.
-func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
+// resolve returns the schema of the tables.
+func resolve(ctx context.Context, db querier, cfg *Config) (string, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
+		return "", err
 	}
 	configured := ""
 	if cfg != nil {
@@ -137,12 +137,21 @@ func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
 	}
 	var schema sql.NullString
 	if err := db.QueryRowContext(ctx, resolveSchema, configured).Scan(&schema); err != nil {
-		return nil, fmt.Errorf("migrations: ask the database for its schema: %w", err)
+		return "", fmt.Errorf("migrations: ask the database for its schema: %w", err)
 	}
 	if !schema.Valid {
-		return nil, errors.New("migrations: the search_path names no existing schema: create one, or set Config.Schema")
+		return "", errors.New("migrations: the search_path names no existing schema: create one, or set Config.Schema")
 	}
-	s := &state{schema: schema.String, missing: names()}
+	return schema.String, nil
+}
+
+// look asks which files were applied.
+func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
+	schema, err := resolve(ctx, db, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &state{schema: schema, missing: names()}
 	var exists bool
 	if err := db.QueryRowContext(ctx, tableExists, s.schema).Scan(&exists); err != nil || !exists {
 		return s, wrap("look for oncebox_migrations", err)

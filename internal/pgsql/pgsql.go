@@ -218,7 +218,7 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: %w", err, ErrPooler)
 	case CodeInsufficientPrivilege:
 		return fmt.Errorf("%w: have the owner of the tables run %s, with the role of the database's URL; "+
-			"the documentation of package migrations lists what each role needs", err, grant(err))
+			"the command oncebox grants prints all that a role needs", err, grant(err))
 	default:
 		return err
 	}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/migrations"
+)
+
+func newGrants(s *session) *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use: "grants DUTY --to ROLE", Short: "Print the GRANT statements that a role of the database needs",
+		Long: `Print the GRANT statements that a role of the database needs for a duty:
+
+  service  relays, handles messages, keeps idempotency keys, cleans up, and runs this command
+  writer   commits events, and can take none back
+  caller   calls the function oncebox_add: a writer in another language, a role that fires a trigger
+  reader   looks at all and changes nothing: a dashboard
+
+The owner of the tables runs them, for example with psql:
+
+  oncebox grants service --to app | psql "$OWNER_URL"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(cmd, errors.New("grants takes one duty"))
+			}
+			return nil
+		},
+		ValidArgs: []string{string(migrations.Service), string(migrations.Writer), string(migrations.Caller), string(migrations.Reader)},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if to == "" {
+				return usage(cmd, errors.New("--to names the role"))
+			}
+			if err := s.open(cmd.Context()); err != nil {
+				return err
+			}
+			statements, err := migrations.Grants(cmd.Context(), s.db, s.migrations(), migrations.Duty(args[0]), to)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			if s.json {
+				return s.document(map[string][]string{"statements": statements})
+			}
+			_, err = fmt.Fprintln(s.out, strings.Join(statements, ";\n")+";")
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the role that gets the rights")
+	return cmd
+}

@@ -1,0 +1,210 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/uptrace/bun"
+)
+
+// Duty is what a role of the database does with the tables. The owner needs no grants.
+type Duty string
+
+// The duties, see [Grants].
+const (
+	// Service relays, handles messages, keeps idempotency keys, cleans up, and decides about dead letters: all that an App and the
+	// command oncebox do, but [Up].
+	Service Duty = "service"
+	// Writer commits events through this module, and does no more: it can take no event back.
+	Writer Duty = "writer"
+	// Caller adds events by the function oncebox_add: a writer in another language, and a role whose statements fire a trigger that does so.
+	Caller Duty = "caller"
+	// Reader looks at all and changes nothing.
+	Reader Duty = "reader"
+)
+
+// Duties lists all of them.
+func Duties() []Duty { return []Duty{Service, Writer, Caller, Reader} }
+
+// Privileges, and kinds of objects, as GRANT has them (PostgreSQL, 5.8).
+const (
+	mayUse     = "USAGE"
+	mayRead    = "SELECT"
+	mayAdd     = "INSERT"
+	mayChange  = "UPDATE"
+	mayRemove  = "DELETE"
+	mayExecute = "EXECUTE"
+
+	onSchema   = "SCHEMA"
+	onSequence = "SEQUENCE"
+	onFunction = "FUNCTION"
+)
+
+// migrationsTable says which files were applied. Only the owner writes to it.
+const migrationsTable = "oncebox_migrations"
+
+// rights are privileges on objects of one kind, as a GRANT has them. Tables and views have no kind.
+type rights struct {
+	privileges []string
+	kind       string
+	objects    []string
+}
+
+// rightsOf are what a duty needs.
+func rightsOf(d Duty) []rights {
+	tables, sequences := named(tableFact), named(sequenceFact)
+	tables = slices.DeleteFunc(tables, func(name string) bool { return name == migrationsTable })
+	schema := rights{[]string{mayUse}, onSchema, nil}
+	switch d {
+	case Service:
+		return []rights{
+			schema,
+			{[]string{mayRead}, "", append(named(viewFact), migrationsTable)},
+			{[]string{mayRead, mayAdd, mayChange, mayRemove}, "", tables},
+			{[]string{mayUse, mayRead}, onSequence, sequences},
+			{[]string{mayExecute}, onFunction, definers()},
+		}
+	case Writer:
+		return []rights{
+			schema,
+			{[]string{mayRead}, "", []string{migrationsTable, "outbox_layout"}},
+			{[]string{mayRead, mayAdd}, "", []string{"outbox", "outbox_tenant"}},
+			{[]string{mayRead, mayAdd, mayChange}, "", []string{"outbox_dedup"}},
+			{[]string{mayUse}, onSequence, []string{"outbox_moves", "outbox_seq"}},
+			{[]string{mayExecute}, onFunction, []string{"outbox_first_lane"}},
+		}
+	case Caller:
+		return []rights{schema, {[]string{mayExecute}, onFunction, []string{"oncebox_add"}}}
+	case Reader:
+		return []rights{
+			schema,
+			{[]string{mayRead}, "", slices.Concat(named(viewFact), []string{migrationsTable}, tables)},
+			{[]string{mayRead}, onSequence, sequences},
+		}
+	default:
+		return nil
+	}
+}
+
+// named lists what Up makes of a kind.
+func named(kind string) (list []string) {
+	for _, f := range parse(tables) {
+		if f.kind == kind {
+			list = append(list, f.name)
+		}
+	}
+	return list
+}
+
+// definers lists the functions that act with the rights of the owner, and that only roles may call that were granted it.
+func definers() (list []string) {
+	for _, f := range parse(tables) {
+		if f.kind == functionFact && strings.Contains(f.definition, " SECURITY DEFINER") {
+			name, _, _ := strings.Cut(f.name, "(")
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// Grants returns the statements that give a role what a duty needs. They name each object, so that they give no right to other
+// tables of the schema. Run them as the owner of the tables, and again after an update that brought tables or functions: granting twice
+// changes nothing. It asks the database for the schema only.
+func Grants(ctx context.Context, db *bun.DB, cfg *Config, d Duty, role string) ([]string, error) {
+	schema, err := grantedSchema(ctx, db, cfg, d)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, r := range rightsOf(d) {
+		list = append(list, r.grant(schema, strings.Join(r.privileges, ", "), role))
+	}
+	return list, nil
+}
+
+const (
+	// roleName is the role of the session, which SET ROLE may have changed.
+	roleName = `SELECT current_user`
+	// lacked lists the privileges on objects that the role does not have. Functions of one name would be granted together.
+	lacked = `
+SELECT p, o FROM unnest($1::text[]) WITH ORDINALITY o(o, n), unnest($2::text[]) WITH ORDINALITY p(p, m)
+WHERE NOT CASE $3::text
+	WHEN 'SCHEMA' THEN has_schema_privilege($4::text, p)
+	WHEN 'FUNCTION' THEN coalesce((SELECT bool_and(has_function_privilege(f.oid, p)) FROM pg_proc f
+		WHERE f.proname = o AND f.pronamespace = (SELECT s.oid FROM pg_namespace s WHERE s.nspname = $4::text)), true)
+	WHEN 'SEQUENCE' THEN coalesce((SELECT has_sequence_privilege(c.oid, p) FROM pg_class c
+		WHERE c.relname = o AND c.relkind = 'S' AND c.relnamespace = (SELECT s.oid FROM pg_namespace s WHERE s.nspname = $4::text)), true)
+	ELSE coalesce((SELECT has_table_privilege(c.oid, p) FROM pg_class c
+		WHERE c.relname = o AND c.relkind <> 'S' AND c.relnamespace = (SELECT s.oid FROM pg_namespace s WHERE s.nspname = $4::text)), true)
+END ORDER BY m, n`
+)
+
+// MissingGrants returns the statements that give the role of the connection what it lacks for a duty. Objects that do not exist are left
+// out: see [Verify].
+func MissingGrants(ctx context.Context, db *bun.DB, cfg *Config, d Duty) ([]string, error) {
+	schema, err := grantedSchema(ctx, db, cfg, d)
+	if err != nil {
+		return nil, err
+	}
+	var role string
+	if err := db.DB.QueryRowContext(ctx, roleName).Scan(&role); err != nil {
+		return nil, wrap("ask for the role", err)
+	}
+	var list []string
+	for _, r := range rightsOf(d) {
+		missing, err := r.lacked(ctx, db.DB, schema)
+		if err != nil {
+			return nil, wrap("ask for the rights of the role", err)
+		}
+		for _, privilege := range r.privileges {
+			if objects := missing[privilege]; len(objects) > 0 {
+				list = append(list, rights{kind: r.kind, objects: objects}.grant(schema, privilege, role))
+			}
+		}
+	}
+	return list, nil
+}
+
+// lacked lists the objects by the privilege that the role does not have.
+func (r rights) lacked(ctx context.Context, db *sql.DB, schema string) (map[string][]string, error) {
+	objects := r.objects
+	if r.kind == onSchema {
+		objects = []string{schema}
+	}
+	rows, err := db.QueryContext(ctx, lacked, objects, r.privileges, r.kind, schema)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	missing := map[string][]string{}
+	for rows.Next() {
+		var privilege, object string
+		if err := rows.Scan(&privilege, &object); err != nil {
+			return nil, err
+		}
+		missing[privilege] = append(missing[privilege], object)
+	}
+	return missing, rows.Err()
+}
+
+// grant is the statement.
+func (r rights) grant(schema, privileges, role string) string {
+	var on []string
+	for _, object := range r.objects {
+		on = append(on, quote(schema)+"."+quote(object))
+	}
+	if r.kind == onSchema {
+		on = []string{quote(schema)}
+	}
+	return "GRANT " + privileges + " ON " + strings.TrimLeft(r.kind+" ", " ") + strings.Join(on, ", ") + " TO " + quote(role)
+}
+
+func grantedSchema(ctx context.Context, db *bun.DB, cfg *Config, d Duty) (string, error) {
+	if rightsOf(d) == nil {
+		return "", fmt.Errorf("migrations: there is no duty %q: it is one of %v", d, Duties())
+	}
+	return resolve(ctx, db.DB, cfg)
+}
