@@ -16,7 +16,27 @@ const (
 	own = `
 INSERT INTO {schema}.inbox_owner AS o (consumer, source) VALUES ($1::text, $2::text)
 ON CONFLICT (consumer) DO UPDATE SET source = o.source RETURNING source`
+
+	owners = `SELECT consumer, source FROM {schema}.inbox_owner`
 )
+
+// Owners returns the services that the consumers of this database belong to, by the names of the consumers, see [OwnedBy].
+func (i *Inbox) Owners(ctx context.Context) (map[string]string, error) {
+	rows, err := i.patient.Query(ctx, i.units.DB(ctx), owners)
+	if err != nil {
+		return nil, wrapErr("read the owners of the consumers", err)
+	}
+	defer rows.Close()
+	list := map[string]string{}
+	for rows.Next() {
+		var consumer, source string
+		if err := rows.Scan(&consumer, &source); err != nil {
+			return nil, wrapErr("read the owners of the consumers", err)
+		}
+		list[consumer] = source
+	}
+	return list, wrapErr("read the owners of the consumers", rows.Err())
+}
 
 // own makes the consumers of this process its service's, see [OwnedBy]. Two services in one database that use one name by mistake
 // would handle each other's parked messages, and skip each other's entries. A broker does not notice: each may have a topic of its own.

@@ -63,3 +63,9 @@ func (s *Store) TakeOwnership(ctx context.Context, by By) error {
 	_, err := s.adHoc().Exec(ctx, s.db, takeOwnership, s.cfg.Deployment, by.Actor, cleanText(by.Reason))
 	return wrap("take ownership", err)
 }
+
+// Deployment returns the deployment that the database belongs to, see [Config.Deployment]. "": any.
+func (s *Store) Deployment(ctx context.Context) (string, error) {
+	name, err := s.deployment(ctx)
+	return name, wrap("ask whose database this is", err)
+}

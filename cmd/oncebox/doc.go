@@ -20,7 +20,7 @@
 //	0  done
 //	1  it failed; the error says at which call, and what to do
 //	2  it was called in a way that it does not understand
-//	3  something is not as it should be: differences found by migrate verify
+//	3  something is not as it should be: what migrate verify or doctor found
 //	4  nothing was found that the arguments select
 //	5  the question was answered with no, or nobody was there to answer it
 //

@@ -184,6 +184,14 @@ func (s *subscriptionStats) isUnbatched() bool {
 	return s.Type == "Key_Shared" || s.Properties[unbatchedProperty] != ""
 }
 
+// firstPartition is the topic itself if it has none.
+func firstPartition(topic string, partitions int) string {
+	if partitions == 0 {
+		return topic
+	}
+	return topic + "-partition-0"
+}
+
 // subscriptions returns those of an unpartitioned topic or of one partition.
 func (a *admin) subscriptions(ctx context.Context, topic string) (map[string]*subscriptionStats, error) {
 	var stats struct {

@@ -74,14 +74,11 @@ func (a *audience) now() {
 // look warns of what is missing, when that changes.
 func (t *topic) look(ctx context.Context) error {
 	b, a := t.broker, &t.audience
-	first := t.name
-	switch n, err := b.admin.partitions(ctx, t.name); {
-	case err != nil && !isStatus(err, http.StatusNotFound):
+	partitions, err := b.admin.partitions(ctx, t.name)
+	if err != nil && !isStatus(err, http.StatusNotFound) {
 		return err
-	case n > 0:
-		first += "-partition-0"
 	}
-	subscriptions, err := b.admin.subscriptions(ctx, first)
+	subscriptions, err := b.admin.subscriptions(ctx, firstPartition(t.name, partitions))
 	if err != nil {
 		return err
 	}

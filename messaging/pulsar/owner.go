@@ -53,10 +53,7 @@ func (b *Broker) own(ctx context.Context, s messaging.Subscription, partitions i
 }
 
 func (b *Broker) claim(ctx context.Context, s messaging.Subscription, partitions int) error {
-	first := s.Topic
-	if partitions > 0 {
-		first += "-partition-0"
-	}
+	first := firstPartition(s.Topic, partitions)
 	properties, err := b.admin.properties(ctx, first, s.Name)
 	if err != nil {
 		return err

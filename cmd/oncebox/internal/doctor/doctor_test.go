@@ -1,0 +1,289 @@
+package doctor_test
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/doctor"
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/migrations"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m, pulsartest.Stop) }
+
+// setUp is a service without faults, on a server of its own.
+type setUp struct {
+	t      *testing.T
+	server *pgtest.Own
+	db     *pgtest.DB
+	pulsar *pulsartest.Namespace
+}
+
+func newSetUp(t *testing.T) *setUp {
+	t.Helper()
+	s := &setUp{t: t, pulsar: pulsartest.Open(t)}
+	s.server = pgtest.Start(t, map[string]string{"max_prepared_transactions": "2"})
+	s.db = s.server.Migrated(t)
+	s.makePartitions()
+	broker, err := pulsar.Connect(t.Context(), s.broker())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, broker.Close()) })
+	require.NoError(t, broker.Declare(t.Context(), nil, []messaging.Subscription{{Topic: "order", Name: "billing", Source: "shop"}}))
+	return s
+}
+
+func (s *setUp) makePartitions() {
+	s.t.Helper()
+	cfg := s.config()
+	require.NoError(s.t, outbox.NewStore(s.db.DB, &cfg.Outbox).EnsurePartitions(s.t.Context()))
+	require.NoError(s.t, inbox.New(uow.New(s.db.DB, &cfg.UoW), &cfg.Inbox).EnsurePartitions(s.t.Context()))
+}
+
+func (s *setUp) config() config.Config {
+	cfg := config.Config{Schema: s.db.Schema, Logger: slog.New(slog.DiscardHandler)}
+	cfg.UoW.Source = "shop"
+	return cfg.Shared()
+}
+
+func (s *setUp) broker() *pulsar.Config {
+	tenant, namespace, _ := strings.Cut(s.pulsar.Name, "/")
+	return &pulsar.Config{
+		URL: s.pulsar.URL, AdminURL: s.pulsar.AdminURL, Tenant: tenant, Namespace: namespace, Partitions: 2, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+func (s *setUp) target() doctor.Target {
+	return doctor.Target{DB: s.db.DB, Config: s.config(), Pulsar: s.broker()}
+}
+
+func (s *setUp) exec(statements ...string) {
+	s.t.Helper()
+	for _, statement := range statements {
+		_, err := s.db.ExecContext(s.t.Context(), statement)
+		require.NoError(s.t, err, statement)
+	}
+}
+
+// configure changes a setting of the server, and waits until sessions see it.
+func (s *setUp) configure(name, value string) {
+	s.t.Helper()
+	s.exec("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
+	await.True(s.t, func() bool {
+		var now string
+		require.NoError(s.t, s.db.QueryRowContext(s.t.Context(), "SELECT current_setting(?)", name).Scan(&now))
+		return now == value
+	}, "%s is %s", name, value)
+}
+
+func (s *setUp) admin(method, path, body string) {
+	s.t.Helper()
+	require.NoError(s.t, s.pulsar.Admin(s.t.Context(), method, strings.ReplaceAll(path, "{ns}", s.pulsar.Name), body))
+}
+
+// plant is a fault, how it is taken away again, and what is found.
+type plant struct {
+	fault, mend func(*setUp)
+	change      func(*setUp, *doctor.Target) // of what is examined, in place of a fault
+	check       string
+	says        string
+}
+
+var plants = map[string]plant{
+	"no name": {
+		change: func(_ *setUp, t *doctor.Target) { t.Config.UoW.Source = "" },
+		check:  "source", says: "set ONCEBOX_SOURCE",
+	},
+	"the inbox forgets before the outbox": {
+		change: func(_ *setUp, t *doctor.Target) { t.Config.Inbox.Retention = 48 * time.Hour },
+		check:  "retention", says: "raise ONCEBOX_INBOX_RETENTION above 168h0m0s",
+	},
+	"sessions end within handlers": {
+		change: func(_ *setUp, t *doctor.Target) { t.Config.IdleInTransaction = time.Second },
+		check:  "handler-timeout", says: "raise ONCEBOX_IDLE_IN_TRANSACTION to 5m0s",
+	},
+	"no fsync": {
+		fault: func(s *setUp) { s.configure("fsync", "off") }, mend: func(s *setUp) { s.configure("fsync", "on") },
+		check: "durability", says: "fsync is off",
+	},
+	"torn pages": {
+		fault: func(s *setUp) { s.configure("full_page_writes", "off") }, mend: func(s *setUp) { s.configure("full_page_writes", "on") },
+		check: "durability", says: "full_page_writes is off",
+	},
+	"commits that a crash loses": {
+		fault: func(s *setUp) { s.configure("synchronous_commit", "off") }, mend: func(s *setUp) { s.configure("synchronous_commit", "on") },
+		check: "durability", says: "synchronous_commit is off",
+	},
+	"read-only": {
+		change: func(s *setUp, t *doctor.Target) { t.DB = s.with("default_transaction_read_only", "on") },
+		check:  "writable", says: "transactions are read-only",
+	},
+	"no vacuum": {
+		fault: func(s *setUp) { s.configure("autovacuum", "off") }, mend: func(s *setUp) { s.configure("autovacuum", "on") },
+		check: "autovacuum", says: "autovacuum is off",
+	},
+	"no vacuum of a table": {
+		fault: func(s *setUp) { s.exec("ALTER TABLE outbox SET (autovacuum_enabled = false)") },
+		check: "tables", says: "option autovacuum_enabled of outbox",
+	},
+	"statements are ended": {
+		change: func(s *setUp, t *doctor.Target) { t.DB = s.with("statement_timeout", "5s") },
+		check:  "timeouts", says: "statement_timeout is 5s",
+	},
+	"more connections than there are": {
+		change: func(_ *setUp, t *doctor.Target) { t.DB.SetMaxOpenConns(10_000) },
+		check:  "connections", says: "one process may open 10000 connections",
+	},
+	"a clock that is wrong": {
+		change: func(_ *setUp, t *doctor.Target) { t.Now = func() time.Time { return time.Now().Add(-time.Minute) } },
+		check:  "clock", says: "run NTP",
+	},
+	"a snapshot that is held": {
+		fault: func(s *setUp) {
+			s.exec("BEGIN ISOLATION LEVEL REPEATABLE READ; CREATE TABLE prepared (); PREPARE TRANSACTION 'forgotten'")
+		},
+		mend:   func(s *setUp) { s.exec("ROLLBACK PREPARED 'forgotten'") },
+		change: func(_ *setUp, t *doctor.Target) { t.LongTransaction = time.Nanosecond },
+		check:  "snapshots", says: "ROLLBACK PREPARED 'forgotten'",
+	},
+	"a pooler of transactions": {
+		change: func(s *setUp, t *doctor.Target) { t.DB = s.db.Pooled(s.t).DB },
+		check:  "pooler", says: "set ONCEBOX_POOLER=true",
+	},
+	"a missing index": {
+		fault: func(s *setUp) { s.exec("DROP INDEX inbox_dead_tenant") },
+		check: "tables", says: "CREATE INDEX",
+	},
+	"objects of everybody": {
+		fault: func(s *setUp) { s.exec("GRANT CREATE ON SCHEMA " + s.db.Schema + " TO PUBLIC") },
+		mend:  func(s *setUp) { s.exec("REVOKE CREATE ON SCHEMA " + s.db.Schema + " FROM PUBLIC") },
+		check: "schema", says: "REVOKE CREATE ON SCHEMA",
+	},
+	"a missing grant": {
+		fault: func(s *setUp) {
+
+			s.exec("CREATE ROLE app")
+			statements, err := migrations.Grants(s.t.Context(), s.db.DB, &migrations.Config{Schema: s.db.Schema}, migrations.Service, "app")
+			require.NoError(s.t, err)
+			s.exec(append(statements, "REVOKE INSERT ON outbox_dead FROM app")...)
+
+		},
+		mend:   func(s *setUp) { s.exec("DROP OWNED BY app; DROP ROLE app") },
+		change: func(s *setUp, t *doctor.Target) { t.DB = s.with("role", "app") },
+		check:  "grants", says: `."outbox_dead" TO "app"`,
+	},
+	"no partition for tomorrow": {
+		fault: func(s *setUp) {
+			s.exec("DROP TABLE outbox_sent_" + time.Now().UTC().Add(24*time.Hour).Format("20060102"))
+		},
+		mend:  (*setUp).makePartitions,
+		check: "partitions", says: "outbox_make_partition(",
+	},
+	"a restored copy": {
+		fault: func(s *setUp) { s.exec("UPDATE outbox_layout SET deployment = 'production'") },
+		mend:  func(s *setUp) { s.exec("UPDATE outbox_layout SET deployment = NULL") },
+		check: "deployment", says: `the database belongs to the deployment "production", and this is ""`,
+	},
+	"an unpartitioned topic": {
+		fault: func(s *setUp) {
+			s.admin(http.MethodPut, "/persistent/{ns}/plain", "")
+			s.admin(http.MethodPut, "/persistent/{ns}/plain/subscription/mail", "")
+		},
+		mend:  func(s *setUp) { s.admin(http.MethodDelete, "/persistent/{ns}/plain?force=true", "") },
+		check: "broker", says: "topic plain: it has no partitions",
+	},
+	"a topic that nobody keeps": {
+		fault: func(s *setUp) { s.admin(http.MethodPut, "/persistent/{ns}/lost/partitions", "2") },
+		mend:  func(s *setUp) { s.admin(http.MethodDelete, "/persistent/{ns}/lost/partitions?force=true", "") },
+		check: "broker", says: "topic lost: it has no subscription and no retention",
+	},
+	"messages that expire": {
+		fault: func(s *setUp) { s.admin(http.MethodPost, "/namespaces/{ns}/messageTTL", "60") },
+		mend:  func(s *setUp) { s.admin(http.MethodDelete, "/namespaces/{ns}/messageTTL", "") },
+		check: "broker", says: "dropped after 1m0s",
+	},
+	"a backlog that is dropped": {
+		fault: func(s *setUp) {
+			s.admin(http.MethodPost, "/namespaces/{ns}/backlogQuota", `{"limitSize":1000000,"policy":"consumer_backlog_eviction"}`)
+		},
+		mend:  func(s *setUp) { s.admin(http.MethodDelete, "/namespaces/{ns}/backlogQuota", "") },
+		check: "broker", says: "--policy producer_request_hold",
+	},
+	"the inbox forgets before the broker": {
+		fault: func(s *setUp) {
+			s.admin(http.MethodPost, "/namespaces/{ns}/retention", `{"retentionTimeInMinutes":43200,"retentionSizeInMB":-1}`)
+		},
+		mend:  func(s *setUp) { s.admin(http.MethodDelete, "/namespaces/{ns}/retention", "") },
+		check: "broker", says: "topic order: it keeps messages for 720h0m0s",
+	},
+	"two services under one consumer name": {
+		fault: func(s *setUp) { s.exec("INSERT INTO inbox_owner VALUES ('billing', 'bank')") },
+		mend:  func(s *setUp) { s.exec("DELETE FROM inbox_owner") },
+		check: "broker", says: "the subscription billing belongs to the service shop, and in this database the consumer of that name belongs to bank",
+	},
+	"a broker that does not answer": {
+		change: func(_ *setUp, t *doctor.Target) { t.Pulsar.AdminURL = "http://127.0.0.1:1" },
+		check:  "broker", says: "ONCEBOX_PULSAR_ADMIN_URL",
+	},
+}
+
+// with opens a pool whose sessions have a setting.
+func (s *setUp) with(name, value string) *bun.DB {
+	s.t.Helper()
+	db := s.db.Another(s.t)
+	db.SetMaxOpenConns(1)
+	_, err := db.ExecContext(s.t.Context(), "SET "+name+" = '"+value+"'")
+	require.NoError(s.t, err)
+	return db
+}
+
+// Each fault is found, and nothing else is. Without it nothing is found.
+func TestEachFaultIsFound(t *testing.T) {
+	s := newSetUp(t)
+	require.Empty(t, doctor.Examine(t.Context(), s.target(), nil), "a set-up without faults")
+	for name, p := range plants {
+		t.Run(name, func(t *testing.T) {
+			s.t = t
+			target := s.target()
+			limit := target.DB.Stats().MaxOpenConnections
+			if p.fault != nil {
+				p.fault(s)
+			}
+			if p.change != nil {
+				p.change(s, &target)
+			}
+			var checks []string
+			found := doctor.Examine(t.Context(), target, func(name string, n, of int) {
+				checks = append(checks, name)
+				require.Len(t, checks, n)
+				require.LessOrEqual(t, n, of)
+			})
+			s.db.SetMaxOpenConns(limit)
+			switch {
+			case p.mend != nil:
+				p.mend(s)
+			case p.fault != nil: // what it says can be run
+				require.NotEmpty(t, found)
+				s.exec(found[0].Mend)
+			}
+			require.Len(t, found, 1, "%v", found)
+			require.Equal(t, p.check, found[0].Check)
+			require.Contains(t, found[0].Problem+": "+found[0].Mend, p.says)
+			require.Contains(t, checks, p.check)
+			require.Empty(t, doctor.Examine(t.Context(), s.target(), nil), "the fault is gone")
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+func serverChecks() []check {
+	return []check{
+		{"version", (*examination).version},
+		{"writable", (*examination).writable},
+		{"durability", (*examination).durability},
+		{"autovacuum", (*examination).autovacuum},
+		{"timeouts", (*examination).timeouts},
+		{"connections", (*examination).connections},
+		{"clock", (*examination).clock},
+		{"snapshots", (*examination).snapshots},
+		{"pooler", (*examination).pooler},
+	}
+}
+
+const (
+	setting    = `SELECT current_setting($1)`
+	inRecovery = `SELECT pg_is_in_recovery()`
+	now        = `SELECT clock_timestamp()`
+
+	// oldest lists what keeps rows alive that nobody needs any more: transactions, prepared ones, and replication slots.
+	oldest = `
+SELECT 'a transaction of ' || coalesce(nullif(application_name, ''), 'process') || ' (' || coalesce(usename, '?') || ', ' || coalesce(state, '?') || ')',
+	(clock_timestamp() - xact_start)::text, 'SELECT pg_terminate_backend(' || pid || ')'
+FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - make_interval(secs => $1)
+	AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type = 'client backend'
+UNION ALL
+SELECT 'the prepared transaction ' || gid, (clock_timestamp() - prepared)::text, 'ROLLBACK PREPARED ' || quote_literal(gid)
+FROM pg_prepared_xacts WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1)
+UNION ALL
+SELECT 'the replication slot ' || slot_name, age(coalesce(xmin, catalog_xmin)) || ' transactions',
+	'SELECT pg_drop_replication_slot(' || quote_literal(slot_name) || ')'
+FROM pg_replication_slots WHERE NOT active AND (xmin IS NOT NULL OR database = current_database())
+ORDER BY 1, 2`
+)
+
+const (
+	// clockSkew is by how much the clocks may differ, beside the time that the question takes.
+	clockSkew = 2 * time.Second
+	// shortTimeout ends statements that may take that long on a busy day, those of the cleaner for example.
+	shortTimeout = 30 * time.Second
+	// oldestVersion is the oldest PostgreSQL that is supported, as server_version_num has it.
+	oldestVersion = 140000
+)
+
+func (e *examination) setting(ctx context.Context, name string) (value string, err error) {
+	if err := e.scan(ctx, setting, []any{name}, &value); err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	return value, nil
+}
+
+func (e *examination) version(ctx context.Context) ([]Finding, error) {
+	text, err := e.setting(ctx, "server_version_num")
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.Atoi(text)
+	if err != nil || number >= oldestVersion {
+		return nil, err
+	}
+	return []Finding{finding("version", Problem, "upgrade the server", "the server is PostgreSQL %d, and oncebox needs 14 or newer", number/10000)}, nil
+}
+
+func (e *examination) writable(ctx context.Context) ([]Finding, error) {
+	var standby bool
+	if err := e.scan(ctx, inRecovery, nil, &standby); err != nil {
+		return nil, err
+	}
+	if standby {
+		return []Finding{finding("writable", Problem, "correct the host of ONCEBOX_DATABASE_URL, or add target_session_attrs=read-write",
+			"the server is a standby, which takes no writes")}, nil
+	}
+	if value, err := e.setting(ctx, "default_transaction_read_only"); err != nil || value != "on" {
+		return nil, err
+	}
+	return []Finding{finding("writable", Problem, "ALTER ROLE or ALTER DATABASE ... RESET default_transaction_read_only",
+		"transactions are read-only by default (default_transaction_read_only)")}, nil
+}
+
+func (e *examination) durability(ctx context.Context) (found []Finding, err error) {
+	for _, s := range []struct{ name, loses, mend string }{
+		{"fsync", "a crash of the machine may destroy the database", "set fsync = on in postgresql.conf"},
+		{"full_page_writes", "a crash of the machine may destroy pages", "set full_page_writes = on in postgresql.conf"},
+		{"synchronous_commit", "a crash of the server loses the last commits, also those whose events were published",
+			"ALTER ROLE, ALTER DATABASE or postgresql.conf: set synchronous_commit = on"},
+	} {
+		value, err := e.setting(ctx, s.name)
+		if err != nil {
+			return found, err
+		}
+		if value == "off" {
+			found = append(found, finding("durability", Problem, s.mend, "%s is off: %s", s.name, s.loses))
+		}
+	}
+	return found, nil
+}
+
+func (e *examination) autovacuum(ctx context.Context) ([]Finding, error) {
+	value, err := e.setting(ctx, "autovacuum")
+	if err != nil || value != "off" {
+		return nil, err
+	}
+	return []Finding{finding("autovacuum", Problem, "set autovacuum = on in postgresql.conf",
+		"autovacuum is off: the outbox is written and emptied all the time, and becomes slower and slower")}, nil
+}
+
+func (e *examination) timeouts(ctx context.Context) (found []Finding, err error) {
+	for _, name := range []string{"statement_timeout", "idle_session_timeout"} {
+		var ms int64
+		if err := e.scan(ctx, `SELECT setting::bigint FROM pg_settings WHERE name = $1`, []any{name}, &ms); err != nil {
+			return found, fmt.Errorf("read %s: %w", name, err)
+		}
+		if limit := time.Duration(ms) * time.Millisecond; limit > 0 && limit < shortTimeout {
+			found = append(found, finding("timeouts", Warning, "raise "+name+" to "+shortTimeout.String()+" or more for this role, or set it to 0",
+				"%s is %s: it ends statements of cleaning, or connections that wait for events", name, limit))
+		}
+	}
+	return found, nil
+}
+
+func (e *examination) connections(ctx context.Context) ([]Finding, error) {
+	var server int
+	if err := e.scan(ctx, `SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int`, nil, &server); err != nil {
+		return nil, err
+	}
+	if pool := e.DB.Stats().MaxOpenConnections; pool > server {
+		return []Finding{finding("connections", Warning, "raise max_connections, or give the processes smaller pools (SetMaxOpenConns)",
+			"one process may open %d connections, and the server takes %d in all", pool, server)}, nil
+	}
+	return nil, nil
+}
+
+func (e *examination) clock(ctx context.Context) ([]Finding, error) {
+	var theirs time.Time
+	before := e.Now()
+	if err := e.scan(ctx, now, nil, &theirs); err != nil {
+		return nil, err
+	}
+	after := e.Now()
+	skew := max(before.Sub(theirs), theirs.Sub(after)) // below zero: their clock is between the two
+	if skew <= clockSkew {
+		return nil, nil
+	}
+	return []Finding{finding("clock", Warning, "run NTP on both machines",
+		"the clocks of the server and of this machine differ by %s: delays and leases go by the server's, times in logs and traces by ours",
+		skew.Round(time.Millisecond))}, nil
+}
+
+func (e *examination) snapshots(ctx context.Context) ([]Finding, error) {
+	rows, err := e.list(ctx, oldest, 3, e.LongTransaction.Seconds())
+	var found []Finding
+	for _, row := range rows {
+		found = append(found, finding("snapshots", Warning, "end it: "+row[2],
+			"%s is %s old: rows that were published and deleted since cannot be reclaimed, and the outbox becomes slower", row[0], row[1]))
+	}
+	return found, err
+}
+
+func (e *examination) pooler(ctx context.Context) ([]Finding, error) {
+	err := pgsql.CheckSession(ctx, e.DB)
+	if !errors.Is(err, pgsql.ErrPooler) || e.Config.Pooler {
+		return nil, ignore(err, pgsql.ErrPooler)
+	}
+	return []Finding{finding("pooler", Problem, "set ONCEBOX_POOLER=true", "%v", err)}, nil
+}
+
+// ignore returns err, unless it is of a kind.
+func ignore(err, kind error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
+}

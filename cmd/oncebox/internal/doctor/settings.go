@@ -1,0 +1,70 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+func settingsChecks() []check {
+	return []check{
+		{"source", (*examination).source},
+		{"retention", (*examination).retention},
+		{"handler-timeout", (*examination).handlerTimeout},
+	}
+}
+
+func (e *examination) source(context.Context) ([]Finding, error) {
+	if e.Config.UoW.Source != "" {
+		return nil, nil
+	}
+	return []Finding{finding("source", Warning, "set ONCEBOX_SOURCE to the name of the service",
+		"the service has no name: it can announce no events, and another service that uses the name of one of its consumers is not noticed")}, nil
+}
+
+// remembered is for how long the inbox knows a message. -1: for ever.
+func (e *examination) remembered() time.Duration {
+	return cmp.Or(e.Config.Inbox.Retention, inbox.DefaultRetention)
+}
+
+// outlives tells whether something is kept for longer than the inbox remembers it.
+func (e *examination) outlives(kept time.Duration) bool {
+	return e.remembered() != inbox.KeepForever && (kept == -1 || kept > e.remembered())
+}
+
+func (e *examination) retention(context.Context) ([]Finding, error) {
+	kept := cmp.Or(e.Config.Outbox.Retention, outbox.DefaultRetention)
+	if !e.outlives(kept) {
+		return nil, nil
+	}
+	return []Finding{finding("retention", Warning, "raise ONCEBOX_INBOX_RETENTION above "+length(kept)+", or lower ONCEBOX_OUTBOX_RETENTION",
+		"the outbox keeps events for %s and the inbox remembers messages for %s: an event that is replayed later is handled twice", length(kept),
+		length(e.remembered()))}, nil
+}
+
+// The defaults of config.Config and inbox.Config.
+const (
+	defaultIdle    = 5 * time.Minute
+	defaultHandler = 5 * time.Minute
+)
+
+func (e *examination) handlerTimeout(context.Context) ([]Finding, error) {
+	idle, handler := cmp.Or(e.Config.IdleInTransaction, defaultIdle), cmp.Or(e.Config.Inbox.HandlerTimeout, defaultHandler)
+	if idle == -1 || handler != -1 && handler <= idle {
+		return nil, nil
+	}
+	return []Finding{finding("handler-timeout", Warning, "raise ONCEBOX_IDLE_IN_TRANSACTION to "+length(handler)+
+		", lower ONCEBOX_INBOX_HANDLER_TIMEOUT, or run the handler under a lease (inbox.Leased)",
+		"a handler may take %s, and PostgreSQL ends its session when it sends no statement for %s: what it did is lost and done again",
+		length(handler), length(idle))}, nil
+}
+
+func length(d time.Duration) string {
+	if d == -1 {
+		return "ever"
+	}
+	return d.String()
+}

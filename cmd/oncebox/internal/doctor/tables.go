@@ -1,0 +1,91 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/oncebox/oncebox/migrations"
+)
+
+func tableChecks() []check {
+	return []check{
+		{"tables", (*examination).tables},
+		{"schema", (*examination).schema},
+		{"grants", (*examination).grants},
+		{"partitions", (*examination).partitions},
+		{"deployment", (*examination).deployment},
+	}
+}
+
+func (e *examination) migrations() *migrations.Config {
+	return &migrations.Config{Schema: e.Config.Schema, Logger: e.Config.Logger}
+}
+
+func (e *examination) tables(ctx context.Context) ([]Finding, error) {
+	err := migrations.Verify(ctx, e.DB, e.migrations())
+	if differs, ok := errors.AsType[*migrations.DifferenceError](err); ok {
+		var found []Finding
+		for _, d := range differs.Differences {
+			found = append(found, finding("tables", Problem, d.Mend, "%s: %s", d.Object, d.Problem))
+		}
+		return found, nil
+	}
+	if missing, ok := errors.AsType[*migrations.MissingError](err); ok {
+		return []Finding{finding("tables", Problem, "oncebox migrate up", "%v", missing)}, nil
+	}
+	return nil, err
+}
+
+// openSchema tells whether every role may create objects in the schema of the tables.
+const openSchema = `
+SELECT n.nspname::text, has_schema_privilege('public', n.oid, 'CREATE') FROM pg_namespace n
+WHERE n.nspname = coalesce(nullif($1::text, ''), current_schema())`
+
+func (e *examination) schema(ctx context.Context) ([]Finding, error) {
+	var name string
+	var open bool
+	if err := e.scan(ctx, openSchema, []any{e.Config.Schema}, &name, &open); err != nil || !open {
+		return nil, err
+	}
+	return []Finding{finding("schema", Problem, fmt.Sprintf("REVOKE CREATE ON SCHEMA %q FROM PUBLIC", name),
+		"every role may create objects in the schema %s, and so run code as the roles that use it", name)}, nil
+}
+
+func (e *examination) grants(ctx context.Context) ([]Finding, error) {
+	missing, err := migrations.MissingGrants(ctx, e.DB, e.migrations(), e.Duty)
+	if err != nil || len(missing) == 0 {
+		return nil, err
+	}
+	return []Finding{finding("grants", Problem, strings.Join(missing, "; "),
+		"the role of the connection lacks rights that a %s needs", e.Duty)}, nil
+}
+
+// absent lists the daily partitions of today and tomorrow that do not exist.
+const absent = `
+SELECT p || '_' || to_char(d, 'YYYYMMDD'), 'SELECT ' || f || '(''' || d::date || ''')'
+FROM (VALUES ('outbox_sent', 'outbox_make_partition'), ('inbox', 'inbox_make_partition')) v (p, f),
+	generate_series((clock_timestamp() AT TIME ZONE 'UTC')::date, (clock_timestamp() AT TIME ZONE 'UTC')::date + 1, interval '1 day') d
+WHERE to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.' || p || '_' || to_char(d, 'YYYYMMDD')) IS NULL
+ORDER BY 1`
+
+func (e *examination) partitions(ctx context.Context) ([]Finding, error) {
+	rows, err := e.list(ctx, absent, 2, e.Config.Schema)
+	var found []Finding
+	for _, row := range rows {
+		found = append(found, finding("partitions", Warning, row[1]+"; relay and cleaner make it, see their log for why they do not",
+			"the partition %s is missing: its rows go to the default one, where they are deleted one by one", row[0]))
+	}
+	return found, err
+}
+
+func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
+	owner, err := e.store.Deployment(ctx)
+	if err != nil || owner == "" || owner == e.Config.Outbox.Deployment {
+		return nil, err
+	}
+	return []Finding{finding("deployment", Problem, "set ONCEBOX_OUTBOX_DEPLOYMENT, or, if this database is a copy that is to publish from now on, "+
+		"call Store.TakeOwnership", "the database belongs to the deployment %q, and this is %q: nothing is published from here", owner,
+		e.Config.Outbox.Deployment)}, nil
+}
