@@ -6,8 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/doctor"
-	"github.com/oncebox/oncebox/config"
-	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -24,16 +22,11 @@ Exit code 0: nothing was found. 3: something was found; each finding says what t
 			if err := s.open(cmd.Context()); err != nil {
 				return err
 			}
-			target := doctor.Target{DB: s.db, Config: s.cfg, Duty: migrations.Duty(duty), Topics: topics}
-			if s.cfg.PulsarURL != "" {
-				target.Pulsar = &pulsar.Config{Logger: s.cfg.Logger}
-				if err := config.Env("ONCEBOX_PULSAR_", target.Pulsar); err != nil {
-					return err
-				}
-				if target.Pulsar.URL == "" {
-					target.Pulsar.URL = s.cfg.PulsarURL
-				}
+			broker, err := s.pulsarConfig()
+			if err != nil {
+				return err
 			}
+			target := doctor.Target{DB: s.db, Config: s.cfg, Duty: migrations.Duty(duty), Pulsar: broker, Topics: topics}
 			bar := s.progress("checks", 0)
 			found := doctor.Examine(cmd.Context(), target, func(_ string, n, of int) {
 				bar.of = int64(of)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 )
@@ -38,7 +39,7 @@ type terminal struct {
 
 // run runs one command and returns its exit code.
 func run(ctx context.Context, t *terminal, args []string) int {
-	s := &session{terminal: t}
+	s := &session{terminal: t, level: slog.LevelWarn}
 	root := newRoot(s)
 	root.SetArgs(args)
 	root.SetIn(t.in)
@@ -56,7 +57,8 @@ func run(ctx context.Context, t *terminal, args []string) int {
 }
 
 func newRoot(s *session) *cobra.Command {
-	root := group("oncebox", "See what the tables of oncebox hold, and decide about dead letters", newDead(s), newMigrate(s), newGrants(s), newDoctor(s))
+	root := group("oncebox", "See what the tables of oncebox hold, and decide about dead letters",
+		newDead(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(usage)
 	flags := root.PersistentFlags()

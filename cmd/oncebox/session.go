@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/inbox"
@@ -20,6 +21,9 @@ type session struct {
 	*terminal
 	databaseURL, schema string
 	json                bool
+
+	level  slog.Level // from which on the log is shown
+	meters metric.MeterProvider
 
 	db  *bun.DB
 	cfg config.Config
@@ -37,7 +41,8 @@ func (s *session) open(ctx context.Context) error {
 	if s.schema != "" {
 		cfg.Schema = s.schema
 	}
-	cfg.Logger = slog.New(slog.NewTextHandler(s.errs, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	cfg.Logger = slog.New(slog.NewTextHandler(s.errs, &slog.HandlerOptions{Level: s.level}))
+	cfg.MeterProvider = s.meters
 	s.cfg = cfg.Shared()
 	s.db, err = config.OpenDB(ctx, s.cfg)
 	return err

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/messaging/pulsar"
+)
+
+// probeTimeout is less than what probes usually wait for.
+const probeTimeout = 3 * time.Second
+
+func newRelay(s *session) *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use: "relay", Short: "Publish the outbox to Pulsar, until the process is told to stop", Args: noArgs,
+		Long: `Publish the outbox to Pulsar, until the process is told to stop (SIGTERM). It is for services in other languages, which add events by the SQL
+function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
+
+It needs ONCEBOX_PULSAR_URL, and takes the variables of docs/config.md. With --listen it answers /healthz, /readyz and /metrics (Prometheus).`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.relay(cmd.Context(), listen) },
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "address for /healthz, /readyz and /metrics, such as :8081")
+	return cmd
+}
+
+func (s *session) relay(ctx context.Context, listen string) (err error) {
+	s.level = slog.LevelInfo
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	if err != nil {
+		return fmt.Errorf("make the metrics exporter: %w", err)
+	}
+	s.meters = sdk.NewMeterProvider(sdk.WithReader(reader))
+	if err := s.openTables(ctx); err != nil {
+		return err
+	}
+	broker, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, broker.Close()) }()
+	if s.cfg.UoW.Source == "" {
+		s.cfg.UoW.Source = "oncebox-relay" // it announces nothing of its own
+	}
+	app, err := oncebox.New(s.db, broker, s.cfg)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return app.Run(ctx, oncebox.Relay) })
+	if listen != "" {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+		if err != nil {
+			return fmt.Errorf("--listen: choose another address: %w", err)
+		}
+		s.cfg.Logger.InfoContext(ctx, "oncebox: the relay answers probes", "addr", listener.Addr().String())
+		serve(ctx, group, listener, probes(app, registry, s.cfg.Logger))
+	}
+	return group.Wait()
+}
+
+// connect connects to Pulsar.
+func (s *session) connect(ctx context.Context) (*pulsar.Broker, error) {
+	cfg, err := s.pulsarConfig()
+	if err != nil {
+		return nil, err
+	}
+	if cfg == nil {
+		return nil, errors.New("the relay needs a broker: set ONCEBOX_PULSAR_URL")
+	}
+	cfg.MeterProvider = s.cfg.MeterProvider
+	return pulsar.Connect(ctx, cfg)
+}
+
+// pulsarConfig is nil where there is no broker.
+func (s *session) pulsarConfig() (*pulsar.Config, error) {
+	if s.cfg.PulsarURL == "" {
+		return nil, nil
+	}
+	cfg := &pulsar.Config{Logger: s.cfg.Logger}
+	if err := config.Env("ONCEBOX_PULSAR_", cfg); err != nil {
+		return nil, err
+	}
+	if cfg.URL == "" { // it came from PULSAR_URL
+		cfg.URL = s.cfg.PulsarURL
+	}
+	return cfg, nil
+}
+
+func probes(app *oncebox.App, registry *prometheus.Registry, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
+		defer cancel()
+		if err := app.Ready(ctx, oncebox.Relay); err != nil {
+			// The reason may name hosts and users.
+			log.WarnContext(ctx, "oncebox: the relay is not ready", "error", err)
+			http.Error(w, "not ready: the log of this process says why", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// serve answers requests until ctx is done.
+func serve(ctx context.Context, group *errgroup.Group, listener net.Listener, h http.Handler) {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: 2 * probeTimeout}
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("answer probes: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
+		defer cancel()
+		return server.Shutdown(end)
+	})
+}
