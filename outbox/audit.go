@@ -36,11 +36,14 @@ func (d deed) validate() error {
 	if strings.TrimSpace(d.by.Actor) == "" {
 		errs = append(errs, errors.New(`By.Actor is empty: say who does it, as in outbox.By{Actor: "ann", Reason: "schema added"}`))
 	}
-	if d.action != ActionReplay && strings.TrimSpace(d.by.Reason) == "" {
+	if d.needsReason() && strings.TrimSpace(d.by.Reason) == "" {
 		errs = append(errs, errors.New("By.Reason is empty: what is deleted is gone, say why"))
 	}
 	return errors.Join(append(errs, event.ValidateIdentifier("By.Actor", d.by.Actor))...)
 }
+
+// needsReason says that something is gone afterwards.
+func (d deed) needsReason() bool { return d.action != ActionReplay && d.action != ActionReschedule }
 
 // AuditEntry is one thing that was done.
 type AuditEntry struct {
@@ -75,7 +78,7 @@ SELECT id, at, actor, action, reason, coalesce(event_id::text, ''), events, tena
 FROM {schema}.outbox_audit a WHERE %s ORDER BY a.id DESC LIMIT %s`
 )
 
-// Audit lists what was done with dead letters, newest first. A page has at most limit entries (0: 100) and begins before
+// Audit lists what was done by hand or by the retention, newest first. A page has at most limit entries (0: 100) and begins before
 // the last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for
 // [Config.AuditRetention].
 func (s *Store) Audit(ctx context.Context, filter AuditFilter, before *AuditEntry, limit int) ([]AuditEntry, error) {

@@ -79,9 +79,7 @@ func (o *order) check(ids []string) error {
 		one := selection{id: id}
 		errs = append(errs, one.complete(time.Now()))
 	}
-	if strings.TrimSpace(o.by) == "" {
-		errs = append(errs, errors.New("--by is missing: say who decides, --by ann"))
-	}
+	errs = append(errs, needsActor(o.by))
 	if o.needsReason && strings.TrimSpace(o.why) == "" {
 		errs = append(errs, errors.New("--why is missing: what is discarded is gone, say why"))
 	}
@@ -92,6 +90,13 @@ func (o *order) check(ids []string) error {
 		errs = append(errs, errors.New("--all and a selection contradict each other"))
 	}
 	return errors.Join(errs...)
+}
+
+func needsActor(by string) error {
+	if strings.TrimSpace(by) == "" {
+		return errors.New("--by is missing: say who decides, --by ann")
+	}
+	return nil
 }
 
 // parts are the selections of the order: one for each id, or the flags alone.

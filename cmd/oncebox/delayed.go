@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+func newDelayed(s *session) *cobra.Command {
+	return group("delayed", "Delayed events that wait for their time", newDelayedList(s), newDelayedAct(s, cancelDelayed), newDelayedAct(s, moveDelayed))
+}
+
+// delayedEvent is what list prints as JSON. The names stay.
+type delayedEvent struct {
+	ID            string    `json:"id"`
+	NotBefore     time.Time `json:"not_before"`
+	Type          string    `json:"type"`
+	Topic         string    `json:"topic"`
+	Tenant        string    `json:"tenant"`
+	AggregateType string    `json:"aggregate_type,omitempty"`
+	AggregateID   string    `json:"aggregate_id,omitempty"`
+	CreatedAt     time.Time `json:"created_at"`
+}
+
+func newDelayedList(s *session) *cobra.Command {
+	var (
+		filter outbox.DelayedFilter
+		limit  int
+	)
+	cmd := &cobra.Command{
+		Use: "list", Short: "List delayed events, those first whose time comes first", Args: noArgs,
+		Example: "  oncebox delayed list --tenant acme --aggregate-type order --aggregate-id 42",
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&filter.TenantID, "tenant", "", "only those of this tenant")
+	flags.StringVar(&filter.AggregateType, "aggregate-type", "", "only those of aggregates of this type")
+	flags.StringVar(&filter.AggregateID, "aggregate-id", "", "only those of the aggregate with this id")
+	flags.IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if limit < 1 {
+			return usage(cmd, errors.New("--limit is below 1"))
+		}
+		if err := filter.Validate(); err != nil {
+			return usage(cmd, err)
+		}
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		page, err := s.outbox().Delayed(cmd.Context(), s.db, filter, nil, limit+1)
+		if err != nil {
+			return err
+		}
+		list := make([]delayedEvent, min(len(page), limit))
+		for n := range list {
+			r := &page[n]
+			list[n] = delayedEvent{r.ID, r.Delivery.NotBefore, r.Type, r.Topic, r.TenantID, r.AggregateType, r.AggregateID, r.CreatedAt}
+		}
+		if err := s.printDelayed(list); err != nil {
+			return err
+		}
+		if len(page) > limit {
+			fmt.Fprintln(s.errs, "There are more: --limit lists more.")
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (s *session) printDelayed(list []delayedEvent) error {
+	if s.json {
+		return s.document(list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.errs, "No delayed event waits.")
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for n, e := range list {
+		rows[n] = []string{moment(e.NotBefore), e.ID, e.Type, e.Topic, e.Tenant, join(e.AggregateType, e.AggregateID), moment(e.CreatedAt)}
+	}
+	return s.table([]string{"DUE", "ID", "TYPE", "TOPIC", "TENANT", "AGGREGATE", "RECORDED"}, rows)
+}
+
+// delayedDeed is what can be done with a delayed event.
+type delayedDeed struct {
+	name, short, done string
+	needsReason       bool
+	needsTime         bool
+	do                func(ctx context.Context, store *outbox.Store, id string, at time.Time, by outbox.By) error
+}
+
+var (
+	cancelDelayed = delayedDeed{
+		name: "cancel", short: "Delete a delayed event before its time", done: "cancelled", needsReason: true,
+		do: func(ctx context.Context, store *outbox.Store, id string, _ time.Time, by outbox.By) error {
+			return store.CancelDelayed(ctx, id, by)
+		},
+	}
+	moveDelayed = delayedDeed{
+		name: "move", short: "Give a delayed event another time", done: "moved", needsTime: true,
+		do: func(ctx context.Context, store *outbox.Store, id string, at time.Time, by outbox.By) error {
+			return store.MoveDelayed(ctx, id, at, by)
+		},
+	}
+)
+
+func newDelayedAct(s *session, d delayedDeed) *cobra.Command {
+	var (
+		by     outbox.By
+		tenant string
+		to     string
+		yes    bool
+	)
+	cmd := &cobra.Command{Use: d.name + " ID", Short: d.short, Args: exactlyOneID}
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit")
+	flags.StringVar(&tenant, "tenant", "", "the tenant of the event (default: that of the service, ONCEBOX_DEFAULT_TENANT_ID)")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	if d.needsTime {
+		flags.StringVar(&to, "to", "", "the new time: 2006-01-02T15:04:05Z, or 90m for in 90 minutes, 0m for now (required)")
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		at, err := d.check(to, by, time.Now())
+		if err != nil {
+			return usage(cmd, err)
+		}
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		if err := s.confirm(yes, d.name+" the delayed event "+args[0]+"?"); err != nil {
+			return err
+		}
+		ctx := cmd.Context()
+		if tenant != "" {
+			ctx = event.WithTenant(ctx, tenant)
+		}
+		switch err := d.do(ctx, s.outbox(), args[0], at, by); {
+		case errors.Is(err, outbox.ErrTooLate):
+			return &exitError{exitNothing, fmt.Errorf("%w; an event of another tenant needs --tenant", err)}
+		case err != nil:
+			return err
+		}
+		if s.json {
+			return s.document(map[string]string{"action": d.name, "id": args[0]})
+		}
+		_, err = fmt.Fprintf(s.out, "The event %s was %s.\n", args[0], d.done)
+		return err
+	}
+	return cmd
+}
+
+// check finds what is missing before anything is asked of the database, and returns the new time.
+func (d *delayedDeed) check(to string, by outbox.By, now time.Time) (at time.Time, err error) {
+	errs := []error{needsActor(by.Actor)}
+	if d.needsReason && by.Reason == "" {
+		errs = append(errs, errors.New("--why is missing: what is deleted is gone, say why"))
+	}
+	if d.needsTime {
+		later, failed := time.ParseDuration(to)
+		at = now.Add(later)
+		if failed != nil {
+			at, failed = time.Parse(time.RFC3339, to)
+		}
+		if failed != nil {
+			errs = append(errs, fmt.Errorf("--to %q is neither a time as 2006-01-02T15:04:05Z nor a duration as 90m", to))
+		}
+	}
+	return at, errors.Join(errs...)
+}
