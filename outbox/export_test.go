@@ -8,23 +8,25 @@ import (
 
 // Statements that tests run in transactions of their own, and explain.
 const (
-	HoldRows     = holdRows
-	FetchFew     = fetchFew
-	FetchMany    = fetchMany
-	LookRows     = lookRows
-	LookTenants  = lookTenants
-	LookFar      = lookFar
-	PickRows     = pickRows
-	SettleRows   = settleRows
-	SettleHeld   = settleHeld
-	QueueRows    = queueRows
-	DueRows      = dueRows
-	ScanDue      = lookDue
-	FetchDueRows = pickDue
-	NextDue      = nextDue
-	GiveUpHeld   = giveUpHeld
-	ReleaseKeys  = releaseKeys
-	LoadBlocks   = loadBlocks
+	HoldRows        = holdRows
+	FetchFew        = fetchFew
+	FetchMany       = fetchMany
+	LookRows        = lookRows
+	LookTenants     = lookTenants
+	LookFar         = lookFar
+	PickRows        = pickRows
+	FailingRows     = failingRows
+	OldestUnrelayed = oldestUnrelayed
+	SettleRows      = settleRows
+	SettleHeld      = settleHeld
+	QueueRows       = queueRows
+	DueRows         = dueRows
+	ScanDue         = lookDue
+	FetchDueRows    = pickDue
+	NextDue         = nextDue
+	GiveUpHeld      = giveUpHeld
+	ReleaseKeys     = releaseKeys
+	LoadBlocks      = loadBlocks
 )
 
 // Text returns a statement with the store's schema in it.

@@ -28,11 +28,12 @@ func TestPlansAtAnyBacklog(t *testing.T) {
 				f.exec("ANALYZE outbox")
 			}
 			for name, plan := range map[string]string{
-				"fetch":   f.explain(step.fetch),
-				"settle":  f.explain(outbox.SettleRows),
-				"scan":    f.explain(outbox.LookRows),
-				"tenants": f.explain(outbox.LookTenants),
-				"pick":    f.explain(outbox.PickRows),
+				"fetch":    f.explain(step.fetch),
+				"settle":   f.explain(outbox.SettleRows),
+				"scan":     f.explain(outbox.LookRows),
+				"tenants":  f.explain(outbox.LookTenants),
+				"pick":     f.explain(outbox.PickRows),
+				"nobody's": f.explain(outbox.OldestUnrelayed),
 			} {
 				if backlog == 50_000 && (name == "scan" || name == "tenants") {
 					continue // 781 rows a lane: it reads nearly all of them, in whatever way
@@ -73,6 +74,11 @@ func TestPlansOfALongQueue(t *testing.T) {
 				queue := f.explain(outbox.QueueRows)
 				require.Contains(t, queue, byKey)
 				require.NotContains(t, queue, "Sort Key: x_1.lane")
+				failing := f.explain(outbox.FailingRows)
+				require.Contains(t, failing, byKey)
+				require.Contains(t, failing, byTime)
+				require.NotContains(t, failing, "Seq Scan on outbox_held")
+				require.NotContains(t, failing, "Sort Key: x")
 			}
 			for name, plan := range map[string]string{
 				"settle":  f.explain(outbox.SettleHeld),

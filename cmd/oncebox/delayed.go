@@ -148,7 +148,7 @@ func newDelayedAct(s *session, d delayedDeed) *cobra.Command {
 			return err
 		}
 		if s.json {
-			return s.document(map[string]string{"action": d.name, "id": args[0]})
+			return s.document(acted{Action: d.name, ID: args[0]})
 		}
 		_, err = fmt.Fprintf(s.out, "The event %s was %s.\n", args[0], d.done)
 		return err

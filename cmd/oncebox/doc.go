@@ -2,6 +2,7 @@
 //
 //	go install github.com/oncebox/oncebox/cmd/oncebox@latest
 //	export ONCEBOX_DATABASE_URL=postgres://...
+//	oncebox stuck
 //	oncebox dead list
 //	oncebox dead show 0193b2c4-...
 //	oncebox dead replay --consumer billing --type order.placed --by ann --why "release 7 knows the currency"
@@ -20,7 +21,7 @@
 //	0  done
 //	1  it failed; the error says at which call, and what to do
 //	2  it was called in a way that it does not understand
-//	3  something is not as it should be: what migrate verify or doctor found
+//	3  something is not as it should be: what stuck, doctor or migrate verify found
 //	4  nothing was found that the arguments select
 //	5  the question was answered with no, or nobody was there to answer it
 //

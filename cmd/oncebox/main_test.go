@@ -26,12 +26,14 @@ type orderPlaced struct{ Order string }
 
 func (orderPlaced) EventType() string { return "order.placed" }
 
-// shop is a service with an outbox and a consumer "billing". While it is broken, its handler refuses each message for good.
+// shop is a service with an outbox and a consumer "billing". While it is broken, its handler refuses each message for good;
+// while it is failing, the message is tried again.
 type shop struct {
 	*oncetest.Kit
-	t      *testing.T
-	broken atomic.Bool
-	billed atomic.Int64
+	t       *testing.T
+	broken  atomic.Bool
+	failing atomic.Bool
+	billed  atomic.Int64
 }
 
 // errCurrency holds what a terminal would obey.
@@ -49,6 +51,9 @@ func newShop(t *testing.T) *shop {
 		app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 			if s.broken.Load() {
 				return messaging.Permanent(errCurrency)
+			}
+			if s.failing.Load() {
+				return errors.New("the bank is away")
 			}
 			s.billed.Add(1)
 			return nil

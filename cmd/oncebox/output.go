@@ -18,6 +18,14 @@ func (s *session) document(v any) error {
 	return enc.Encode(v)
 }
 
+// acted is what a command that changes one thing prints as JSON. The names stay.
+type acted struct {
+	Action   string `json:"action"`
+	ID       string `json:"id"`
+	Consumer string `json:"consumer,omitempty"`
+	Step     string `json:"step,omitempty"`
+}
+
 // table prints rows below a header, in columns.
 func (s *session) table(header []string, rows [][]string) error {
 	return columns(s.out, append([][]string{header}, rows...))
@@ -26,7 +34,7 @@ func (s *session) table(header []string, rows [][]string) error {
 // pairs prints names and values, one pair to a line. Pairs without a value are left out.
 func (s *session) pairs(pairs ...string) error {
 	var rows [][]string
-	for n := 0; n < len(pairs); n += 2 {
+	for n := 0; n+1 < len(pairs); n += 2 {
 		if pairs[n+1] != "" {
 			rows = append(rows, []string{pairs[n], pairs[n+1]})
 		}

@@ -10,8 +10,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/migrations"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -67,6 +69,10 @@ func (s *session) migrations() *migrations.Config {
 func (s *session) outbox() *outbox.Store { return outbox.NewStore(s.db, &s.cfg.Outbox) }
 
 func (s *session) inbox() *inbox.Inbox { return inbox.New(uow.New(s.db, &s.cfg.UoW), &s.cfg.Inbox) }
+
+func (s *session) keys() *idempotency.Store { return idempotency.NewStore(&s.cfg.Idempotency) }
+
+func (s *session) view() *ops.View { return ops.New(s.db, s.outbox(), s.inbox(), s.keys()) }
 
 func (s *session) close() error {
 	if s.db == nil {

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/idempotency"
+)
+
+func newKeys(s *session) *cobra.Command {
+	return group("keys", "Idempotency keys of requests", newKeysResolve(s))
+}
+
+func newKeysResolve(s *session) *cobra.Command {
+	var (
+		by      idempotency.By
+		done    string
+		notDone bool
+		yes     bool
+	)
+	cmd := &cobra.Command{
+		Use: "resolve KEY STEP", Short: "Say what became of a step whose outcome is unknown",
+		Long: `Say what became of a step whose outcome is unknown: whether the call to another system was done or not. When no step of the key is
+unknown any more, the next request with the key goes on. KEY and STEP are those that oncebox stuck prints.`,
+		Example: `  oncebox keys resolve 094d7971a4cb3ae1... charge --done '{"id": "ch_42"}' --by ann --why "the bank has it"
+  oncebox keys resolve 094d7971a4cb3ae1... charge --not-done --by ann --why "the bank has no such charge"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usage(cmd, errors.New("resolve takes a key and a step"))
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	flags.StringVar(&done, "done", "", "it was done, with this result as JSON")
+	flags.BoolVar(&notDone, "not-done", false, "it was not done, and the next request does it")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		errs := []error{needsActor(by.Actor)}
+		if by.Reason == "" {
+			errs = append(errs, errors.New("--why is missing: say how you know"))
+		}
+		if (done == "") != notDone {
+			errs = append(errs, errors.New("give either --done RESULT or --not-done"))
+		}
+		if done != "" && !json.Valid([]byte(done)) {
+			errs = append(errs, fmt.Errorf("--done %q is no JSON", done))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return usage(cmd, err)
+		}
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		outcome := idempotency.StepNotDone()
+		if !notDone {
+			outcome = idempotency.StepDone(json.RawMessage(done))
+		}
+		return s.resolve(cmd, args[0], args[1], outcome, by, yes)
+	}
+	return cmd
+}
+
+func (s *session) resolve(cmd *cobra.Command, key, step string, outcome idempotency.Outcome, by idempotency.By, yes bool) error {
+	list, err := s.keys().Unknown(cmd.Context(), s.db, "", most)
+	if err != nil {
+		return err
+	}
+	for _, u := range list {
+		if u.Key != key || u.Step != step {
+			continue
+		}
+		if err := s.confirm(yes, "resolve the step "+step+"?"); err != nil {
+			return err
+		}
+		resolved, err := s.keys().Resolve(cmd.Context(), s.db, u, outcome, by)
+		switch {
+		case err != nil:
+			return err
+		case !resolved:
+			return &exitError{exitNothing, errors.New("nothing is unknown any more, or a request is just working on it")}
+		case s.json:
+			return s.document(acted{Action: "resolve", ID: key, Step: step})
+		}
+		_, err = fmt.Fprintf(s.out, "The step %s is resolved.\n", step)
+		return err
+	}
+	return &exitError{exitNothing, fmt.Errorf("no step %s of the key %s is unknown; see oncebox stuck", step, key)}
+}

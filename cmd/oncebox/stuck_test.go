@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// stuck runs the command, and returns what it lists by kind.
+func (s *shop) stuck() map[ops.Kind]stuckItem {
+	s.t.Helper()
+	a := s.oncebox("stuck", "--json")
+	var list []stuckItem
+	require.NoError(s.t, json.Unmarshal([]byte(a.out), &list), a.errs)
+	require.Equal(s.t, len(list) > 0, a.code == exitFindings, a.errs)
+	kinds := map[ops.Kind]stuckItem{}
+	for _, i := range list {
+		require.NotContains(s.t, kinds, i.Kind)
+		kinds[i.Kind] = i
+	}
+	return kinds
+}
+
+// typed runs what the command tells to type.
+func (s *shop) typed(do string, more ...string) answer {
+	s.t.Helper()
+	_, command, found := strings.Cut(do, "oncebox ")
+	require.True(s.t, found, do)
+	return s.oncebox(append(strings.Fields(command), more...)...)
+}
+
+// unknownStep has a request fail in a call to somebody else, so that nobody knows whether it was done.
+func (s *shop) unknownStep() {
+	s.t.Helper()
+	scope := idempotency.Anonymous("default")
+	scope.Method, scope.Path, scope.Key = "POST", "/orders", "k"
+	key, err := s.App.Idempotency.Key(scope)
+	require.NoError(s.t, err)
+	claim, _, err := s.App.Idempotency.Claim(s.t.Context(), s.DB, key, idempotency.NewFingerprint("v1"))
+	require.NoError(s.t, err)
+	require.ErrorIs(s.t, claim.Run(s.t.Context(), func(ctx context.Context) error {
+		_, err := idempotency.StepOnce(ctx, "charge", func(context.Context) (string, error) { return "", errors.New("no answer") })
+		return err
+	}), idempotency.ErrStepUnknown)
+	require.NoError(s.t, claim.Release(s.t.Context()))
+}
+
+// An operator finds what is stuck, is told what to type, and each of it flows again after at most three commands.
+func TestOperatorMendsWhatIsStuck(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	require.Equal(t, answer{out: "Nothing is stuck.\n"}, s.oncebox("stuck"))
+	s.killed()
+	s.failing.Store(true)
+	s.place("failing message")
+	s.FailNextPublish(nil, errors.New("refused"))
+	s.place("failing event")
+	s.DrainFailing()
+	s.unknownStep()
+	s.failing.Store(false)
+
+	found := s.stuck()
+	require.Len(t, found, 5, "%v", found)
+	text := s.oncebox("stuck").out
+	for _, part := range []string{
+		"event dead", "no schema", "message dead", "at consumer billing", "what comes under the key default|poison event waits behind it",
+	} {
+		require.Contains(t, text, part)
+	}
+	require.NotContains(t, text, "\x1b", "what a terminal would obey")
+
+	by := []string{"--by", "ann", "--why", "mended", "--yes"}
+	for _, kind := range []ops.Kind{ops.EventDead, ops.MessageDead} {
+		shown := s.typed(found[kind].Do)
+		require.Zero(t, shown.code, shown.errs)
+		id := found[kind].ID
+		if kind == ops.MessageDead {
+			id = found[kind].MessageKey
+		}
+		require.Zero(t, s.oncebox(append([]string{"dead", "replay", id}, by...)...).code)
+	}
+	failing := found[ops.MessageFailing]
+	require.NotNil(t, failing.Next)
+	require.Equal(t, exitUsage, s.typed(failing.Do).code, "it says who decides")
+	retried := s.typed(failing.Do, by...)
+	require.Zero(t, retried.code, retried.errs)
+	unknown := found[ops.StepUnknown]
+	resolved := s.typed(unknown.Do, append(by, "--done", `"ch_42"`)...)
+	require.Zero(t, resolved.code, resolved.errs)
+	require.Equal(t, exitNothing, s.typed(unknown.Do, append(by, "--not-done")...).code, "it is known now")
+
+	s.Advance(time.Hour) // the refused event is tried again by itself
+	s.Drain()
+	require.EqualValues(t, 4, s.billed.Load())
+	require.Empty(t, s.stuck())
+}
+
+// What does not run comes first.
+func TestStuckTellsWhatDoesNotRun(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.failing.Store(true)
+	s.place("failing message")
+	s.DrainFailing()
+	s.place("nobody publishes it")
+	for _, table := range []string{"inbox_consumer SET beat_at = beat_at", "outbox SET created_at = created_at"} {
+		_, err := s.DB.ExecContext(t.Context(), "UPDATE "+table+" - interval '1 hour'")
+		require.NoError(t, err)
+	}
+	found := s.stuck()
+	require.Contains(t, found, ops.RelayMissing)
+	require.Equal(t, "billing", found[ops.ConsumerMissing].Consumer)
+	text := s.oncebox("stuck").out
+	require.Less(t, strings.Index(text, "relay missing"), strings.Index(text, "message failing"))
+	require.Contains(t, text, "start a process of the service that runs the consumer billing")
+}
+
+// A message that fails is given up by hand, and is a dead letter then.
+func TestParkedMessageIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.failing.Store(true)
+	s.place("a")
+	s.DrainFailing()
+	item := s.stuck()[ops.MessageFailing]
+	giveUp := []string{"parked", "give-up", item.MessageKey, "--consumer", "billing", "--by", "ann"}
+	require.Equal(t, exitUsage, s.oncebox(giveUp...).code, "what is behind it waits: it says why")
+	giveUp = append(giveUp, "--why", "the customer is gone")
+	require.Equal(t, exitRefused, s.oncebox(giveUp...).code)
+	require.Zero(t, s.asked("y\n", giveUp...).code)
+	require.Contains(t, s.stuck(), ops.MessageDead)
+	require.Equal(t, exitNothing, s.asked("y\n", giveUp...).code)
+}
+
+func TestResolveSaysOneThing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, args := range [][]string{
+		{"k"}, {"k", "s"}, {"k", "s", "--by", "ann", "--why", "x"}, {"k", "s", "--by", "ann", "--why", "x", "--done", "no json"},
+		{"k", "s", "--by", "ann", "--why", "x", "--done", "1", "--not-done"}, {"k", "s", "--by", "ann", "--not-done"},
+	} {
+		require.Equal(t, exitUsage, s.oncebox(append([]string{"keys", "resolve"}, args...)...).code, args)
+	}
+	require.Equal(t, exitNothing, s.oncebox("keys", "resolve", "k", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
+}

@@ -1,0 +1,19 @@
+// Package ops is what an operator sees over all tables of a service: what is stuck, and what became of an event. The command oncebox and
+// package console show it; a service may do so in a page of its own.
+//
+//	view := ops.New(db, app.Outbox, app.Inbox, app.Idempotency)
+//	list, err := view.Stuck(ctx, 100)
+//	for _, s := range list {
+//		fmt.Println(s.Since, s.Kind, s.ID, s.Key, s.Error)
+//	}
+//
+// # Guarantees
+//
+// It only reads. Each call costs a handful of look-ups by an index, and never counts or reads a whole backlog, however many rows wait.
+// Payloads are not read.
+//
+// # Limits
+//
+// The parts of an answer are read one after the other, each in a snapshot of its own. An event that moves between two tables meanwhile may be
+// missing, or be there twice, in one answer; the next one has it right.
+package ops

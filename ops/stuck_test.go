@@ -1,0 +1,68 @@
+package ops_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/oncetest"
+	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/uow"
+)
+
+func TestMain(m *testing.M) { oncetest.Main(m) }
+
+type placed struct{ Order string }
+
+func (placed) EventType() string { return "order.placed" }
+
+// Of each kind there are at most so many, the oldest first, and what has no order holds nothing.
+func TestStuckIsBounded(t *testing.T) {
+	kit := oncetest.New(t, func(s oncetest.Setup) (*oncebox.App, error) {
+		app, err := oncebox.New(s.DB, s.Broker, s.Config)
+		if err != nil {
+			return nil, err
+		}
+		event.Register[placed](app.Registry)
+		app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+			return messaging.Permanent(errors.New("no"))
+		}))
+		return app, nil
+	})
+	place := func(n int) {
+		require.NoError(t, kit.App.UoW.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+			for i := range n {
+				if err := u.Add("order", placed{strconv.Itoa(i)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	view := ops.New(kit.DB, kit.App.Outbox, kit.App.Inbox, kit.App.Idempotency)
+	place(3)
+	require.Len(t, kit.DrainFailing(), 3)
+	kit.FailNextPublish(messaging.Permanent(errors.New("refused for good")))
+	place(2)
+	kit.DrainFailing()
+	all, err := view.Stuck(t.Context(), 0)
+	require.NoError(t, err)
+	counted := map[ops.Kind]int{}
+	for n, s := range all {
+		counted[s.Kind]++
+		require.False(t, s.Holds, "it has no order: %+v", s)
+		if n > 0 {
+			require.False(t, s.Since.Before(all[n-1].Since))
+		}
+	}
+	require.Equal(t, map[ops.Kind]int{ops.MessageDead: 3, ops.EventDead: 2}, counted)
+	few, err := view.Stuck(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, few, 2)
+}

@@ -1,0 +1,22 @@
+package ops
+
+import (
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// View reads the tables of one service. It is safe for concurrent use.
+type View struct {
+	db     *bun.DB
+	outbox *outbox.Store
+	inbox  *inbox.Inbox
+	keys   *idempotency.Store
+}
+
+// New returns a view. db is the database of the keys.
+func New(db *bun.DB, events *outbox.Store, messages *inbox.Inbox, keys *idempotency.Store) *View {
+	return &View{db: db, outbox: events, inbox: messages, keys: keys}
+}

@@ -1,0 +1,56 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// Failing is an event that was refused, waits for its next try, and is the first of its key.
+type Failing struct {
+	Row
+	// RetryAfter is when it may be tried again.
+	RetryAfter time.Time
+	// Error is the last refusal, at most 2 KiB of it.
+	Error string
+}
+
+// failingRows goes from one blocked key to the next, and reads the first row of each. A row without a key is in no block: the next 100 rows
+// that become due in each lane are looked at, for there may be millions of delayed ones behind them.
+//
+// The row comparison is that of headOfKey.
+const failingRows = `
+SELECT ` + rowColumns + `, retry_after, coalesce(error_message, '') FROM (
+	(SELECT h.* FROM (
+		SELECT b.lane, b.ordering_key FROM {schema}.outbox_block b WHERE b.state = 'failed' ORDER BY b.lane, b.ordering_key LIMIT $1) b
+	CROSS JOIN LATERAL (
+		SELECT x.* FROM {schema}.outbox_held x
+		WHERE (x.lane, x.ordering_key, x.seq) >= (b.lane, b.ordering_key, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1) h
+	WHERE h.lane = b.lane AND h.ordering_key = b.ordering_key)
+	UNION ALL
+	(SELECT h.* FROM {schema}.outbox_lane l CROSS JOIN LATERAL (
+		SELECT x.* FROM {schema}.outbox_held x WHERE x.lane = l.lane ORDER BY x.lane, x.retry_after, x.seq LIMIT 100) h
+	WHERE h.ordering_key IS NULL AND h.retry_count > 0 LIMIT $1)) f
+ORDER BY created_at, seq LIMIT $1`
+
+// Failing lists events that were refused and wait for their next try, the oldest first, at most limit of them (0: 100). Of those of a key it
+// lists the first, for which the others wait. Of those without a key it looks at the 100 of each lane that are due next.
+func (s *Store) Failing(ctx context.Context, limit int) ([]Failing, error) {
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	rows, err := s.adHoc().Query(ctx, s.db, failingRows, limit)
+	if err != nil {
+		return nil, wrap("list failing events", err)
+	}
+	defer rows.Close()
+	var list []Failing
+	for rows.Next() {
+		var f Failing
+		if f.Row, err = scanRow(rows, &f.RetryAfter, &f.Error); err != nil {
+			return nil, wrap("list failing events", err)
+		}
+		f.Payload = nil
+		list = append(list, f)
+	}
+	return list, wrap("list failing events", rows.Err())
+}
