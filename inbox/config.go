@@ -144,3 +144,6 @@ func (c *Config) withDefaults() Config {
 	out.Retry = out.Retry.or(defaultRetry())
 	return out
 }
+
+// Retention returns for how long this inbox remembers what was handled, see [Config.Retention].
+func (i *Inbox) Retention() time.Duration { return i.cfg.Retention }

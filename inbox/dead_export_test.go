@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -35,6 +36,13 @@ func (i *Inbox) ExplainMove(ctx context.Context, keys []MessageRef, locks []int6
 func (i *Inbox) ExplainParked(ctx context.Context, filter ParkedFilter, after *Parked, limit int) (string, error) {
 	statement, args := parkedPage(filter, after, limit)
 	return i.explain(ctx, statement, args)
+}
+
+// ExplainLocate returns the plans of [Inbox.Locate].
+func (i *Inbox) ExplainLocate(ctx context.Context, keys ...string) (string, error) {
+	messages, err := i.explain(ctx, locateMessages, []any{keys})
+	steps, failed := i.explain(ctx, locateSteps, []any{keys})
+	return messages + steps, errors.Join(err, failed)
 }
 
 // ExplainNextDue returns the plan of the question when the next key becomes due.

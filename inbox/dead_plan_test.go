@@ -41,6 +41,14 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 	noSeqScan("pick", plan, err)
 	require.Contains(t, plan, "inbox_dead_key")
 	require.NotContains(t, plan, "Sort")
+	w.exec(`INSERT INTO inbox (message_key, consumer, tenant_id, source) SELECT message_key, consumer, tenant_id, source FROM inbox_dead;
+		INSERT INTO inbox_attempt (message_key, consumer, tenant_id, source, attempts)
+			SELECT message_key, consumer, tenant_id, source, 1 FROM inbox_dead;
+		INSERT INTO inbox_step (message_key, consumer, tenant_id, source, name, result)
+			SELECT message_key, consumer, tenant_id, source, 's', '1' FROM inbox_dead;
+		ANALYZE inbox; ANALYZE inbox_attempt; ANALYZE inbox_step`)
+	plan, err = w.box.ExplainLocate(t.Context(), page[0].Key.MessageKey, page[1].Key.MessageKey)
+	noSeqScan("locate", plan, err)
 	var keys []inbox.MessageRef
 	for _, d := range page {
 		keys = append(keys, d.Key)

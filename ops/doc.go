@@ -6,11 +6,12 @@
 //	for _, s := range list {
 //		fmt.Println(s.Since, s.Kind, s.ID, s.Key, s.Error)
 //	}
+//	lives, err := view.Life(ctx, id)
 //
 // # Guarantees
 //
-// It only reads. Each call costs a handful of look-ups by an index, and never counts or reads a whole backlog, however many rows wait.
-// Payloads are not read.
+// It only reads, and no payloads. [View.Stuck] costs a handful of look-ups by an index, and never counts or reads a whole backlog, however many
+// rows wait. [View.Life] has no index for events that wait or were published, see outbox.Store.Locate.
 //
 // # Limits
 //

@@ -1,0 +1,167 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// Place is where a message is at one consumer.
+type Place string
+
+// The places.
+const (
+	// PlaceSettled: it was handled, or it was a dead letter that was discarded, which [Inbox.Audit] tells, or that Config.DeadRetention removed.
+	PlaceSettled Place = "settled"
+	// PlaceTried: a try failed or may be going on, and the message is at the broker.
+	PlaceTried Place = "tried"
+	// PlaceParked: it waits in the database.
+	PlaceParked Place = "parked"
+	// PlaceDead: it was given up.
+	PlaceDead Place = "dead"
+)
+
+// Located is a message at one consumer.
+type Located struct {
+	Key   MessageRef
+	Place Place
+	// Envelope is the message without its payload. Of a message that is settled or tried only the key is kept.
+	Envelope event.Envelope
+	// At is when it was entered, of a message that is settled: when it was handled, or parked before it was. It is when it was last tried, parked,
+	// or given up, of the others.
+	At time.Time
+	// Attempts counts its tries, as far as they are known, and Error is the last error. They are forgotten when it is settled.
+	Attempts int
+	Error    string
+	// FailingSince is since when a parked message fails. DueAt is when its key may run next. Zero: it has not failed, or somebody has to decide.
+	FailingSince, DueAt time.Time
+	// Holds says that the later messages of its key wait for it.
+	Holds bool
+	// Behind is the MessageKey of what a parked message waits for, "" for the first one of its key.
+	Behind string
+	// Steps are those that are done, see [Step]. They are forgotten when it is settled.
+	Steps []DoneStep
+}
+
+// DoneStep is a step of a message that is done.
+type DoneStep struct {
+	Name string
+	At   time.Time
+}
+
+const (
+	// locateMessages looks at all tables with one snapshot, because messages move between them. A message that is parked or dead has an entry
+	// as well.
+	locateMessages = `
+SELECT ` + envelopeColumns + `, place, at, attempts, error_message, failing_since, due_at, holds, behind FROM (
+	SELECT ` + listedColumns + `, '` + string(PlaceParked) + `' AS place, parked_at AS at, attempts, error_message, failing_since,
+		(SELECT nullif(k.due_at, 'infinity') FROM {schema}.inbox_key k WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock) AS due_at,
+		ordering_key IS NOT NULL AS holds, coalesce(
+			(SELECT o.message_key FROM {schema}.inbox_dead o
+				WHERE o.key_lock = p.key_lock AND o.seq < p.seq AND o.consumer = p.consumer AND o.holds ORDER BY o.key_lock, o.seq LIMIT 1),
+			(SELECT o.message_key FROM {schema}.inbox_parked o
+				WHERE o.consumer = p.consumer AND o.key_lock = p.key_lock AND o.seq < p.seq ORDER BY o.seq LIMIT 1))::text AS behind
+	FROM {schema}.inbox_parked p WHERE message_key = ANY ($1::uuid[])
+	UNION ALL
+	SELECT ` + listedColumns + `, '` + string(PlaceDead) + `', died_at, attempts, error_message, NULL, NULL, holds, NULL
+	FROM {schema}.inbox_dead WHERE message_key = ANY ($1::uuid[])
+	UNION ALL
+	SELECT ` + keyOnly + `, '` + string(PlaceSettled) + `', processed_at, 0, '', NULL, NULL, false, NULL
+	FROM {schema}.inbox WHERE message_key = ANY ($1::uuid[])
+	UNION ALL
+	SELECT ` + keyOnly + `, '` + string(PlaceTried) + `', tried_at, attempts, error_message, NULL, NULL, false, NULL
+	FROM {schema}.inbox_attempt WHERE message_key = ANY ($1::uuid[])) l
+ORDER BY tenant_id, source, consumer, message_key`
+
+	// keyOnly is listedColumns of a table that has nothing but the key.
+	keyOnly = `message_key, consumer, tenant_id, source, '', '', '', '', '', 0, 0, NULL, 1, NULL, '', NULL, '{}', NULL, NULL`
+
+	locateSteps = `
+SELECT message_key::text, consumer, tenant_id, source, name, done_at FROM {schema}.inbox_step
+WHERE message_key = ANY ($1::uuid[]) ORDER BY done_at, name`
+)
+
+// MessageKey is [MessageRef.MessageKey] of the message with this id from this source: the id itself for an event of an outbox.
+func MessageKey(source, id string) string { return messageKey(source, id).String() }
+
+// Locate finds messages by their keys at all consumers of this database, ordered by tenant, source and consumer. A consumer that never had a message, or
+// has forgotten it ([Config.Retention]), is not in the list. It reads by indexes.
+func (i *Inbox) Locate(ctx context.Context, messageKeys ...string) ([]Located, error) {
+	keys := make([]string, len(messageKeys))
+	var errs []error
+	for n, key := range messageKeys {
+		parsed, err := uuid.Parse(key)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the message key %q is not a UUID: %w", key, err))
+		}
+		keys[n] = parsed.String()
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("inbox: locate: %w", err)
+	}
+	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), locateMessages, keys)
+	if err != nil {
+		return nil, wrapErr("locate a message", err)
+	}
+	defer rows.Close()
+	var list []Located
+	for rows.Next() {
+		l, err := scanLocated(rows.Scan)
+		if err != nil {
+			return nil, wrapErr("locate a message", err)
+		}
+		if last := len(list) - 1; last >= 0 && list[last].Key == l.Key {
+			list[last] = list[last].with(l)
+		} else {
+			list = append(list, l)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, wrapErr("locate a message", err)
+	}
+	return list, wrapErr("locate the steps of a message", i.addSteps(ctx, list, keys))
+}
+
+func scanLocated(scan func(...any) error) (l Located, err error) {
+	var failing, due sql.NullTime
+	var behind sql.NullString
+	l.Key, l.Envelope, err = scanEnvelope(scan, &l.Place, &l.At, &l.Attempts, &l.Error, &failing, &due, &l.Holds, &behind)
+	l.FailingSince, l.DueAt, l.Behind = failing.Time, due.Time, behind.String
+	return l, err
+}
+
+// with is what two rows of a message say together: the entry tells least, and beside it what was tried is forgotten.
+func (l Located) with(other Located) Located {
+	rank := map[Place]int{PlaceTried: 0, PlaceSettled: 1, PlaceDead: 2, PlaceParked: 3}
+	if rank[other.Place] > rank[l.Place] {
+		return other
+	}
+	return l
+}
+
+func (i *Inbox) addSteps(ctx context.Context, list []Located, keys []string) error {
+	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), locateSteps, keys)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k MessageRef
+		var step DoneStep
+		if err := rows.Scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &step.Name, &step.At); err != nil {
+			return err
+		}
+		for n := range list {
+			if list[n].Key == k {
+				list[n].Steps = append(list[n].Steps, step)
+			}
+		}
+	}
+	return rows.Err()
+}

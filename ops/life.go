@@ -1,0 +1,199 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// Life is what became of an event, as far as the tables of this service tell.
+type Life struct {
+	// ID is that of the event. MessageKey is what the inbox knows it by, for the calls of package inbox.
+	ID, MessageKey string
+	// What it is. All but Tenant and Source are empty where only an entry of the inbox is left.
+	Type, Topic, Tenant, Source string
+	AggregateType, AggregateID  string
+	AggregateVersion            int64
+	// Sequence is its place in the outbox that recorded it. 0: unknown.
+	Sequence int64
+	// Key is its ordering key, "" for an event without order.
+	Key string
+	// Metadata is what travels with it. It may hold any text.
+	Metadata event.Metadata
+	// TraceID is that of the trace in which it was recorded, "" if there was none.
+	TraceID string
+	// Outbox is where the outbox has it: mostly one. None: it was recorded elsewhere, or is gone.
+	Outbox []outbox.Located
+	// Consumers are those of this database that have had it, by their names.
+	Consumers []inbox.Located
+	// History is all of it in the order of time. A consumer may have an event before the outbox has recorded that it was published.
+	History []Moment
+	// Gone says what may be missing and why, in a sentence for people. "": nothing is missing.
+	Gone string
+}
+
+// Moment is something that happened to an event.
+type Moment struct {
+	// At is when, by the clock of the database. Zero: it is so now.
+	At   time.Time
+	What What
+	// Consumer is where, "" for the outbox.
+	Consumer string
+	// Attempts and Error are those known at that time.
+	Attempts int
+	Error    string
+	// Until is when it is tried next, or until when it waits. Zero: not known, or not before somebody decides.
+	Until time.Time
+	// Behind is the event, or the message, of its key for which it waits.
+	Behind string
+	// Step is the name of a step.
+	Step string
+	// Actor, Action and Reason are those of an entry of the audit.
+	Actor, Action, Reason string
+}
+
+// What happened.
+type What string
+
+// The values of What.
+const (
+	Recorded  What = "recorded"  // it was stored with the data that it announces
+	Waiting   What = "waiting"   // it is not published yet, or waits at a consumer
+	Delayed   What = "delayed"   // it waits for its time
+	Refused   What = "refused"   // the broker has refused it, and it is tried again
+	Published What = "published" // the broker has confirmed it
+	Dead      What = "dead"      // it was given up
+	Tried     What = "tried"     // a consumer has tried to handle it, and it is at the broker
+	Failing   What = "failing"   // a consumer fails to handle it, and tries again
+	StepDone  What = "step done" // a consumer has done a step of it
+	Entered   What = "entered"   // a consumer had it first: it was handled, or parked and handled later
+	Decided   What = "decided"   // somebody has decided: see Actor, Action and Reason
+)
+
+// ErrUnknown means that nothing is known of an event: it never was here, or it is forgotten. The text says which retention may have removed it.
+var ErrUnknown = errors.New("nothing is known of it")
+
+// deeds is how many entries of the audit are read of an event, and of a message.
+const deeds = 100
+
+// Life tells what became of the event, or the message, with this id, or with this message key. There are several where tenants or sources use
+// the same id, and the error is an [ErrUnknown] where nothing is known of it.
+//
+// An id that is no UUIDv7, as another system may give, is known to the inbox together with its source: give the sources that it may have, or the
+// message key. See [outbox.Store.Locate] for what it costs.
+func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, error) {
+	found := &lives{id: id}
+	if uuid.Validate(id) == nil {
+		found.keys = append(found.keys, strings.ToLower(id))
+		events, err := v.outbox.Locate(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for n := range events {
+			found.event(&events[n])
+			sources = append(sources, events[n].Source)
+		}
+	}
+	for _, source := range sources {
+		found.keys = append(found.keys, inbox.MessageKey(source, id))
+	}
+	if len(found.keys) == 0 {
+		return nil, fmt.Errorf("ops: %q is not a UUID: give the source of the message as well, or its message key: %w", id, ErrUnknown)
+	}
+	slices.Sort(found.keys)
+	found.keys = slices.Compact(found.keys)
+	messages, err := v.inbox.Locate(ctx, found.keys...)
+	if err != nil {
+		return nil, err
+	}
+	for n := range messages {
+		found.message(&messages[n])
+	}
+	if err := v.decisions(ctx, found); err != nil {
+		return nil, err
+	}
+	kept, err := v.outbox.KeptFor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.list) == 0 {
+		return nil, fmt.Errorf("ops: %s: %w; %s", id, ErrUnknown, v.retention(kept))
+	}
+	return v.finish(found, kept), nil
+}
+
+// decisions adds what somebody has decided.
+func (v *View) decisions(ctx context.Context, found *lives) error {
+	if uuid.Validate(found.id) == nil {
+		entries, err := v.outbox.Audit(ctx, outbox.AuditFilter{EventID: found.id}, nil, deeds)
+		if err != nil {
+			return err
+		}
+		for n := range entries {
+			e := &entries[n]
+			l := found.ofTenant(e.TenantID)
+			l.Type, l.Topic = cmp.Or(l.Type, e.Type), cmp.Or(l.Topic, e.Topic)
+			l.add(Moment{At: e.At, What: Decided, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
+		}
+	}
+	for _, key := range found.keys {
+		entries, err := v.inbox.Audit(ctx, inbox.AuditFilter{MessageKey: key}, nil, deeds)
+		if err != nil {
+			return err
+		}
+		for n := range entries {
+			e := &entries[n]
+			l := found.of(e.Key.TenantID, e.Key.Source)
+			l.MessageKey = key
+			l.Type, l.Topic = cmp.Or(l.Type, e.Type), cmp.Or(l.Topic, e.Topic)
+			l.add(Moment{At: e.At, What: Decided, Consumer: e.Key.Consumer, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
+		}
+	}
+	return nil
+}
+
+// finish sorts what was found, and says what may be missing.
+func (v *View) finish(found *lives, kept time.Duration) []Life {
+	list := make([]Life, len(found.list))
+	for n, l := range found.list {
+		slices.SortStableFunc(l.History, func(a, b Moment) int {
+			if a.At.IsZero() != b.At.IsZero() {
+				return cmp.Compare(b.At.Unix(), a.At.Unix()) // what is so now comes last
+			}
+			return a.At.Compare(b.At)
+		})
+		switch {
+		case len(l.Outbox) == 0:
+			l.Gone = "The outbox of this database does not have the event any more, or never had it: " + v.retention(kept)
+		case len(l.Consumers) == 0 && l.Outbox[len(l.Outbox)-1].Status == outbox.StatusSent:
+			l.Gone = "No consumer of this database has had it yet, or remembers it: " + v.retention(kept)
+		}
+		list[n] = *l
+	}
+	return list
+}
+
+func (v *View) retention(kept time.Duration) string {
+	return "published events are " + keptFor(kept) + ", and what a consumer has handled is " + keptFor(v.inbox.Retention())
+}
+
+func keptFor(d time.Duration) string {
+	switch {
+	case d == outbox.NoRetention:
+		return "not kept"
+	case d < 0:
+		return "kept for ever"
+	default:
+		return "kept for " + d.String()
+	}
+}

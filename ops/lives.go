@@ -1,0 +1,103 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// lives are those with one id, each of another tenant or source.
+type lives struct {
+	id   string
+	keys []string // message keys
+	list []*Life
+}
+
+func (f *lives) of(tenant, source string) *Life {
+	for _, l := range f.list {
+		if l.Tenant == tenant && (l.Source == source || l.Source == "") {
+			l.Source = source
+			return l
+		}
+	}
+	l := &Life{ID: f.id, Tenant: tenant, Source: source}
+	f.list = append(f.list, l)
+	return l
+}
+
+// ofTenant is for an entry of the audit that does not tell the source.
+func (f *lives) ofTenant(tenant string) *Life {
+	for _, l := range f.list {
+		if l.Tenant == tenant {
+			return l
+		}
+	}
+	return f.of(tenant, "")
+}
+
+func (f *lives) event(e *outbox.Located) {
+	l := f.of(e.TenantID, e.Source)
+	l.describe(&e.Envelope)
+	l.Key, l.MessageKey = cmp.Or(l.Key, e.Key), inbox.MessageKey(e.Source, e.ID)
+	l.Outbox = append(l.Outbox, *e)
+	l.add(Moment{At: e.CreatedAt, What: Recorded})
+	tries := e.RetryCount + e.Crashes
+	switch {
+	case e.Status == outbox.StatusSent:
+		l.add(Moment{At: e.SentAt, What: Published, Attempts: tries})
+	case e.Status == outbox.StatusDead:
+		l.add(Moment{At: e.DiedAt, What: Dead, Attempts: tries, Error: e.Error})
+	case e.Status == outbox.StatusFailed:
+		l.add(Moment{What: Refused, Attempts: tries, Error: e.Error, Until: e.RetryAfter, Behind: e.BehindID})
+	case e.Waits:
+		l.add(Moment{What: Delayed, Until: e.Delivery.NotBefore, Behind: e.BehindID})
+	default:
+		l.add(Moment{What: Waiting, Attempts: tries, Until: e.RetryAfter, Behind: e.BehindID})
+	}
+}
+
+func (f *lives) message(m *inbox.Located) {
+	l := f.of(m.Key.TenantID, m.Key.Source)
+	l.describe(&m.Envelope)
+	l.MessageKey = m.Key.MessageKey
+	l.Consumers = append(l.Consumers, *m)
+	moment := Moment{At: m.At, Consumer: m.Key.Consumer, Attempts: m.Attempts, Error: m.Error, Until: m.DueAt, Behind: m.Behind}
+	switch {
+	case m.Place == inbox.PlaceSettled:
+		moment.What = Entered
+	case m.Place == inbox.PlaceDead:
+		moment.What = Dead
+	case m.Place == inbox.PlaceTried:
+		moment.What = Tried
+	case m.Attempts > 0:
+		moment.What = Failing
+	default:
+		moment.What = Waiting
+	}
+	l.add(moment)
+	for _, step := range m.Steps {
+		l.add(Moment{At: step.At, What: StepDone, Consumer: m.Key.Consumer, Step: step.Name})
+	}
+}
+
+// describe takes over what is known of the event, of the first place that knows it.
+func (l *Life) describe(e *event.Envelope) {
+	if e.ID == "" || l.Type != "" {
+		return
+	}
+	l.ID, l.Type, l.Topic, l.Sequence = e.ID, e.Type, e.Topic, e.Sequence
+	l.AggregateType, l.AggregateID, l.AggregateVersion = e.AggregateType, e.AggregateID, e.AggregateVersion
+	l.Key, l.Metadata = cmp.Or(l.Key, e.OrderingKey()), e.Metadata
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier(e.Metadata))
+	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+		l.TraceID = span.TraceID().String()
+	}
+}
+
+func (l *Life) add(m Moment) { l.History = append(l.History, m) }

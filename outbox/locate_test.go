@@ -1,0 +1,65 @@
+package outbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// located is the only event with the id.
+func (f *fixture) located(id string) outbox.Located {
+	f.t.Helper()
+	list, err := f.Locate(f.t.Context(), id)
+	require.NoError(f.t, err)
+	require.Len(f.t, list, 1)
+	require.Equal(f.t, id, list[0].ID)
+	require.Empty(f.t, list[0].Payload)
+	return list[0]
+}
+
+// An event is found in each of the tables, with what it waits for.
+func TestLocateInEachTable(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, id := range []string{f.add("other", "o1"), f.add("a", "a1"), f.add("a", "a2"), f.add("b", "b1")} {
+		require.Equal(t, outbox.StatusNew, f.located(id).Status)
+	}
+	dead, follower := f.add("k", "k1"), f.add("k", "k2")
+	require.Len(t, f.fetch(), 6)
+	require.Equal(t, outbox.StatusPublishing, f.located(dead).Status)
+	f.kill(map[string]string{"k1": "refused"})
+	l := f.located(dead)
+	require.Equal(t, []string{outbox.StatusDead, "refused", ""}, []string{l.Status, l.Error, l.BehindID})
+	require.NotZero(t, l.DiedAt)
+	require.Equal(t, dead, f.located(follower).BehindID)
+	list, err := f.Locate(t.Context(), uuid.Must(uuid.NewV7()).String())
+	require.NoError(t, err)
+	require.Empty(t, list)
+	_, err = f.Locate(t.Context(), "order-7")
+	require.ErrorContains(t, err, "is not a UUID")
+}
+
+// A published event is found on the day of its id and on later ones, one whose id tells no day on any day.
+func TestLocateReadsTheDaysFromTheIDOn(t *testing.T) {
+	f := newFixture(t, nil)
+	f.published(2)
+	own, foreign := uuid.Must(uuid.NewV7()).String(), "2a3b1c4d-0000-4000-8000-000000000001"
+	now := time.Now()
+	for _, days := range []int{0, 1, -3} {
+		f.exec("UPDATE outbox_sent SET id = ?, sent_at = now() WHERE seq = 1", own)
+		f.exec("UPDATE outbox_sent SET id = ?, sent_at = now() + ? * interval '1 day' WHERE seq = 2", foreign, days)
+		require.Equal(t, outbox.StatusSent, f.located(foreign).Status)
+		require.WithinDuration(t, now.AddDate(0, 0, days), f.located(foreign).SentAt, 2*time.Hour)
+		if days < 0 {
+			continue // an event is published when it was recorded, or later
+		}
+		f.exec("UPDATE outbox_sent SET sent_at = now() + ? * interval '1 day' WHERE seq = 1", days)
+		require.WithinDuration(t, now.AddDate(0, 0, days), f.located(own).SentAt, 2*time.Hour)
+	}
+	kept, err := f.KeptFor(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, outbox.DefaultRetention, kept)
+}
