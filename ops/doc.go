@@ -2,7 +2,7 @@
 // package console show it; a service may do so in a page of its own.
 //
 //	view := ops.New(db, app.Outbox, app.Inbox, app.Idempotency)
-//	list, err := view.Stuck(ctx, 100)
+//	list, err := view.Stuck(ctx, ops.Filter{}, 100)
 //	for _, s := range list {
 //		fmt.Println(s.Since, s.Kind, s.ID, s.Key, s.Error)
 //	}

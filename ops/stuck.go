@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -32,6 +33,48 @@ const (
 	StepUnknown Kind = "step unknown"
 )
 
+// Action is something that an operator can do: a command of the command line, a button of a page.
+type Action string
+
+// The actions.
+const (
+	StartRelay    Action = "start relay"    // start a process that publishes the events
+	StartConsumer Action = "start consumer" // start a process that runs the consumer
+	Replay        Action = "replay"         // publish or handle a dead letter after all
+	Edit          Action = "edit"           // replay a dead letter with another payload
+	Discard       Action = "discard"        // delete a dead letter for good
+	RetryNow      Action = "retry"          // have a message tried at once
+	GiveUp        Action = "give up"        // make a dead letter of a message
+	Resolve       Action = "resolve"        // say what became of a step
+)
+
+// Actions are what can be done about it, what is right in most cases first. None: mend the cause, and it goes on by itself.
+func (k Kind) Actions() []Action {
+	switch k {
+	case RelayMissing:
+		return []Action{StartRelay}
+	case ConsumerMissing:
+		return []Action{StartConsumer}
+	case EventDead, MessageDead:
+		return []Action{Replay, Edit, Discard}
+	case MessageFailing:
+		return []Action{RetryNow, GiveUp}
+	case StepUnknown:
+		return []Action{Resolve}
+	default:
+		return nil
+	}
+}
+
+// Filter selects what is stuck: what agrees with every field that is set. The zero filter selects all. What has no such property is not selected: a
+// request has no topic, and an event in the outbox no consumer. Parts that do not run are parts of everything.
+type Filter struct {
+	Tenant, Topic, Consumer string
+}
+
+// looked is how many failing keys are looked at for those that a filter selects.
+const looked = 10_000
+
 // Stuck is something that waits for longer than its turn, or for a decision.
 type Stuck struct {
 	Kind Kind
@@ -59,17 +102,19 @@ type Stuck struct {
 	Error string
 }
 
-// Stuck lists what is stuck, of each kind at most limit (0: 100), the oldest first. Parts that are missing come before all.
-// What waits for its turn, or for its time, is not stuck.
-func (v *View) Stuck(ctx context.Context, limit int) ([]Stuck, error) {
+// Stuck lists what the filter selects of what is stuck, of each kind at most limit (0: 100), the oldest first. Parts that are missing come before
+// all. What waits for its turn, or for its time, is not stuck.
+//
+// Of the keys of events that fail, and with a topic of those of messages that fail, the filter looks at 10,000.
+func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if limit <= 0 {
 		limit = 100
 	}
 	var list []Stuck
-	for _, read := range []func(context.Context, int) ([]Stuck, error){
+	for _, read := range []func(context.Context, Filter, int) ([]Stuck, error){
 		v.missing, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps,
 	} {
-		found, err := read(ctx, limit)
+		found, err := read(ctx, filter, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -89,8 +134,19 @@ func (v *View) Stuck(ctx context.Context, limit int) ([]Stuck, error) {
 
 func isMissing(k Kind) bool { return k == RelayMissing || k == ConsumerMissing }
 
+// selects looks at what the tables have no index for.
+func (f Filter) selects(s *Stuck) bool {
+	return (f.Tenant == "" || s.Tenant == f.Tenant) && (f.Topic == "" || s.Topic == f.Topic) && (f.Consumer == "" || s.Consumer == f.Consumer)
+}
+
+// few are the first of a list that the filter selects.
+func (f Filter) few(list []Stuck, limit int) []Stuck {
+	list = slices.DeleteFunc(list, func(s Stuck) bool { return !f.selects(&s) })
+	return list[:min(len(list), limit)]
+}
+
 // missing looks for what does not run.
-func (v *View) missing(ctx context.Context, _ int) (list []Stuck, err error) {
+func (v *View) missing(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
 	since, err := v.outbox.Unrelayed(ctx)
 	if err != nil {
 		return nil, err
@@ -100,13 +156,19 @@ func (v *View) missing(ctx context.Context, _ int) (list []Stuck, err error) {
 	}
 	absent, err := v.inbox.Absent(ctx)
 	for consumer, seen := range absent {
-		list = append(list, Stuck{Kind: ConsumerMissing, Consumer: consumer, Since: seen})
+		if filter.Consumer == "" || filter.Consumer == consumer {
+			list = append(list, Stuck{Kind: ConsumerMissing, Consumer: consumer, Since: seen})
+		}
 	}
-	return list, err
+	slices.SortFunc(list, func(a, b Stuck) int { return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), a.Since.Compare(b.Since)) })
+	return list[:min(len(list), limit)], err
 }
 
-func (v *View) deadEvents(ctx context.Context, limit int) ([]Stuck, error) {
-	page, err := v.outbox.Dead(ctx, outbox.DeadFilter{}, nil, limit)
+func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
+	if filter.Consumer != "" {
+		return nil, nil
+	}
+	page, err := v.outbox.Dead(ctx, outbox.DeadFilter{TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]
@@ -115,14 +177,21 @@ func (v *View) deadEvents(ctx context.Context, limit int) ([]Stuck, error) {
 	return list, err
 }
 
-func (v *View) failingEvents(ctx context.Context, limit int) ([]Stuck, error) {
-	page, err := v.outbox.Failing(ctx, limit)
+func (v *View) failingEvents(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
+	look := limit
+	switch {
+	case filter.Consumer != "":
+		return nil, nil
+	case filter != Filter{}:
+		look = max(limit, looked)
+	}
+	page, err := v.outbox.Failing(ctx, look)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		f := &page[n]
 		list[n] = ofEvent(EventFailing, &f.Row, f.CreatedAt, f.RetryAfter, f.Error)
 	}
-	return list, err
+	return filter.few(list, limit), err
 }
 
 func ofEvent(kind Kind, r *outbox.Row, since, next time.Time, text string) Stuck {
@@ -132,8 +201,8 @@ func ofEvent(kind Kind, r *outbox.Row, since, next time.Time, text string) Stuck
 	}
 }
 
-func (v *View) deadMessages(ctx context.Context, limit int) ([]Stuck, error) {
-	page, err := v.inbox.Dead(ctx, inbox.DeadFilter{}, nil, limit)
+func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
+	page, err := v.inbox.Dead(ctx, inbox.DeadFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]
@@ -142,8 +211,13 @@ func (v *View) deadMessages(ctx context.Context, limit int) ([]Stuck, error) {
 	return list, err
 }
 
-func (v *View) failingMessages(ctx context.Context, limit int) ([]Stuck, error) {
-	page, err := v.inbox.Parked(ctx, inbox.ParkedFilter{State: inbox.KeyFailed, FirstOnly: true}, nil, limit)
+func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
+	look := limit
+	if filter.Topic != "" {
+		look = max(limit, looked)
+	}
+	first := inbox.ParkedFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, State: inbox.KeyFailed, FirstOnly: true}
+	page, err := v.inbox.Parked(ctx, first, nil, look)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		p := &page[n]
@@ -151,7 +225,7 @@ func (v *View) failingMessages(ctx context.Context, limit int) ([]Stuck, error) 
 			Since: p.ParkedAt, Attempts: p.Attempts, Next: p.DueAt, Error: p.Error, Holds: p.OrderingKey != "",
 		})
 	}
-	return list, err
+	return filter.few(list, limit), err
 }
 
 func ofMessage(kind Kind, ref inbox.MessageRef, e *event.Envelope, s Stuck) Stuck {
@@ -160,8 +234,11 @@ func ofMessage(kind Kind, ref inbox.MessageRef, e *event.Envelope, s Stuck) Stuc
 	return s
 }
 
-func (v *View) unknownSteps(ctx context.Context, limit int) ([]Stuck, error) {
-	page, err := v.keys.Unknown(ctx, v.db, "", limit)
+func (v *View) unknownSteps(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
+	if filter.Topic != "" || filter.Consumer != "" {
+		return nil, nil
+	}
+	page, err := v.keys.Unknown(ctx, v.db, filter.Tenant, limit)
 	list := make([]Stuck, len(page))
 	for n, u := range page {
 		list[n] = Stuck{Kind: StepUnknown, Since: u.BegunAt, ID: u.Key, Tenant: u.Tenant, Step: u.Step, Attempts: u.Epoch}

@@ -53,7 +53,7 @@ func TestStuckIsBounded(t *testing.T) {
 		place(1)
 		kit.DrainFailing()
 	}
-	all, err := view.Stuck(t.Context(), 0)
+	all, err := view.Stuck(t.Context(), ops.Filter{}, 0)
 	require.NoError(t, err)
 	counted := map[ops.Kind]int{}
 	for n, s := range all {
@@ -64,7 +64,44 @@ func TestStuckIsBounded(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[ops.Kind]int{ops.MessageDead: 3, ops.EventDead: 2}, counted)
-	few, err := view.Stuck(t.Context(), 1)
+	few, err := view.Stuck(t.Context(), ops.Filter{}, 1)
 	require.NoError(t, err)
 	require.Len(t, few, 2)
+}
+
+// A filter selects by tenant, topic and consumer, also where there is no index for it.
+func TestStuckBelongsToTheFilter(t *testing.T) {
+	s := newService(t)
+	s.fails = errors.New("away")
+	s.place("message")
+	s.DrainFailing()
+	s.FailNextPublish(errors.New("refused"))
+	s.place("event")
+	s.DrainFailing()
+	s.FailNextPublish(messaging.Permanent(errors.New("no schema")))
+	s.place("dead event")
+	s.DrainFailing()
+	s.fails = messaging.Permanent(errors.New("unreadable"))
+	s.place("dead message")
+	s.DrainFailing()
+	for _, test := range []struct {
+		filter ops.Filter
+		want   []ops.Kind
+	}{
+		{ops.Filter{}, []ops.Kind{ops.EventDead, ops.EventFailing, ops.MessageDead, ops.MessageFailing}},
+		{ops.Filter{Tenant: "default", Topic: "order"}, []ops.Kind{ops.EventDead, ops.EventFailing, ops.MessageDead, ops.MessageFailing}},
+		{ops.Filter{Consumer: "billing"}, []ops.Kind{ops.MessageDead, ops.MessageFailing}},
+		{ops.Filter{Consumer: "shipping"}, nil},
+		{ops.Filter{Topic: "invoice"}, nil},
+		{ops.Filter{Tenant: "acme"}, nil},
+	} {
+		list, err := s.Stuck(t.Context(), test.filter, 0)
+		require.NoError(t, err)
+		var got []ops.Kind
+		for _, f := range list {
+			got = append(got, f.Kind)
+			require.Equal(t, f.Kind == ops.EventFailing, len(f.Kind.Actions()) == 0, f.Kind)
+		}
+		require.ElementsMatch(t, test.want, got, "%+v", test.filter)
+	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Failing is an event that was refused, waits for its next try, and is the first of its key.
+// Failing is an event that was refused, waits for its next try, and is the first of its key. Its payload is not read.
 type Failing struct {
 	Row
 	// RetryAfter is when it may be tried again.
@@ -19,7 +19,7 @@ type Failing struct {
 //
 // The row comparison is that of headOfKey.
 const failingRows = `
-SELECT ` + rowColumns + `, retry_after, coalesce(error_message, '') FROM (
+SELECT ` + rowStart + `NULL::bytea AS payload` + rowEnd + `, retry_after, coalesce(error_message, '') FROM (
 	(SELECT h.* FROM (
 		SELECT b.lane, b.ordering_key FROM {schema}.outbox_block b WHERE b.state = 'failed' ORDER BY b.lane, b.ordering_key LIMIT $1) b
 	CROSS JOIN LATERAL (
@@ -49,7 +49,6 @@ func (s *Store) Failing(ctx context.Context, limit int) ([]Failing, error) {
 		if f.Row, err = scanRow(rows, &f.RetryAfter, &f.Error); err != nil {
 			return nil, wrap("list failing events", err)
 		}
-		f.Payload = nil
 		list = append(list, f)
 	}
 	return list, wrap("list failing events", rows.Err())

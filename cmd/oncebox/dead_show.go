@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,9 +127,6 @@ func (s *session) printLetter(l *letter) error {
 	return s.pairs(append(pairs, "payload", string(l.Payload), "payload, base64", l.Payload64)...)
 }
 
-func join(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + " " + b
+func join(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " ")
 }

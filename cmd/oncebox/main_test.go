@@ -117,3 +117,10 @@ func document[T any](t *testing.T, a answer) (v T) {
 	require.NoError(t, json.Unmarshal([]byte(a.out), &v), a.out)
 	return v
 }
+
+// list reads a list that a command has printed as JSON, whatever its exit code is.
+func list[T any](t *testing.T, a answer) (v []T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(a.out), &v), a.errs)
+	return v
+}

@@ -27,19 +27,27 @@ type stuckItem struct {
 	Attempts   int        `json:"attempts,omitempty"`
 	Next       *time.Time `json:"next,omitempty"`
 	Error      string     `json:"error,omitempty"`
-	// Do is what to type next, or to do.
-	Do string `json:"do"`
+	// Actions are what can be done about it, Do is what to type next, or to do.
+	Actions []ops.Action `json:"actions"`
+	Do      string       `json:"do"`
 }
 
 func newStuck(s *session) *cobra.Command {
-	var limit int
+	var (
+		filter ops.Filter
+		limit  int
+	)
 	cmd := &cobra.Command{
 		Use: "stuck", Short: "List what is stuck: events, messages, keys, and parts that do not run", Args: noArgs,
 		Long: `List what waits for longer than its turn, or for a decision, over outbox, inbox and idempotency keys: since when, why, and what to type next.
 
 Exit code 0: nothing is stuck. 3: something is.`,
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many of each kind")
+	flags := cmd.Flags()
+	flags.StringVar(&filter.Tenant, "tenant", "", "only what is of this tenant")
+	flags.StringVar(&filter.Topic, "topic", "", "only what is of this topic")
+	flags.StringVar(&filter.Consumer, "consumer", "", "only what is at this consumer")
+	flags.IntVar(&limit, "limit", 100, "list at most so many of each kind")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if limit < 1 {
 			return usage(cmd, errors.New("--limit is below 1"))
@@ -47,7 +55,7 @@ Exit code 0: nothing is stuck. 3: something is.`,
 		if err := s.openTables(cmd.Context()); err != nil {
 			return err
 		}
-		found, err := s.view().Stuck(cmd.Context(), limit)
+		found, err := s.view().Stuck(cmd.Context(), filter, limit)
 		if err != nil {
 			return err
 		}
@@ -66,7 +74,8 @@ Exit code 0: nothing is stuck. 3: something is.`,
 func itemOf(f *ops.Stuck) stuckItem {
 	return stuckItem{
 		Kind: f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Consumer: f.Consumer, Type: f.Type, Topic: f.Topic,
-		Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error, Do: next(f),
+		Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error,
+		Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(f),
 	}
 }
 

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/ops"
+)
+
+// lifeItem is what show prints as JSON. The names stay.
+type lifeItem struct {
+	ID               string            `json:"id"`
+	MessageKey       string            `json:"message_key,omitempty"`
+	Type             string            `json:"type,omitempty"`
+	Topic            string            `json:"topic,omitempty"`
+	Tenant           string            `json:"tenant"`
+	Source           string            `json:"source,omitempty"`
+	AggregateType    string            `json:"aggregate_type,omitempty"`
+	AggregateID      string            `json:"aggregate_id,omitempty"`
+	AggregateVersion int64             `json:"aggregate_version,omitempty"`
+	Sequence         int64             `json:"sequence,omitempty"`
+	Key              string            `json:"key,omitempty"`
+	TraceID          string            `json:"trace_id,omitempty"`
+	Metadata         map[string]string `json:"metadata,omitempty"`
+	History          []momentItem      `json:"history"`
+	Gone             string            `json:"gone,omitempty"`
+}
+
+type momentItem struct {
+	At       *time.Time `json:"at,omitempty"`
+	What     ops.What   `json:"what"`
+	Consumer string     `json:"consumer,omitempty"`
+	Attempts int        `json:"attempts,omitempty"`
+	Error    string     `json:"error,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
+	Behind   string     `json:"behind,omitempty"`
+	Step     string     `json:"step,omitempty"`
+	Actor    string     `json:"actor,omitempty"`
+	Action   string     `json:"action,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+}
+
+func newShow(s *session) *cobra.Command {
+	var sources []string
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show the whole life of an event: recorded, published, handled by which consumer, errors, decisions",
+		Long: `Show the whole life of an event, or of a message that came from elsewhere, over all tables. ID is that of the event, or the message key that
+other commands print. A published event has no index on its id: its day is read, about a second for a million events. Payloads are shown by oncebox dead show.`,
+		Example: `  oncebox show 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e
+  oncebox show order-7 --source partner`,
+		Args: exactlyOneID,
+	}
+	cmd.Flags().StringArrayVar(&sources, "source", nil, "where the message came from, for an id that is no UUID of version 7")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		found, err := s.view().Life(cmd.Context(), args[0], sources...)
+		switch {
+		case errors.Is(err, ops.ErrUnknown):
+			return &exitError{exitNothing, err}
+		case err != nil:
+			return err
+		}
+		list := make([]lifeItem, len(found))
+		for n := range found {
+			list[n] = lifeOf(&found[n])
+		}
+		if s.json {
+			return s.document(list)
+		}
+		for n := range list {
+			if n > 0 {
+				fmt.Fprintln(s.out)
+			}
+			if err := s.printLife(&list[n]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func lifeOf(l *ops.Life) lifeItem {
+	item := lifeItem{
+		ID: l.ID, MessageKey: l.MessageKey, Type: l.Type, Topic: l.Topic, Tenant: l.Tenant, Source: l.Source, AggregateType: l.AggregateType,
+		AggregateID: l.AggregateID, AggregateVersion: l.AggregateVersion, Sequence: l.Sequence, Key: l.Key, TraceID: l.TraceID, Metadata: l.Metadata,
+		Gone: l.Gone, History: make([]momentItem, len(l.History)),
+	}
+	for n, m := range l.History {
+		item.History[n] = momentItem{
+			At: timeOf(m.At), What: m.What, Consumer: m.Consumer, Attempts: m.Attempts, Error: m.Error, Until: timeOf(m.Until), Behind: m.Behind,
+			Step: m.Step, Actor: m.Actor, Action: m.Action, Reason: m.Reason,
+		}
+	}
+	return item
+}
+
+func (s *session) printLife(l *lifeItem) error {
+	key := l.MessageKey
+	if key == l.ID {
+		key = ""
+	}
+	sequence := ""
+	if l.Sequence > 0 {
+		sequence = strconv.FormatInt(l.Sequence, 10)
+	}
+	err := s.pairs("id", l.ID, "message key", key, "type", l.Type, "topic", l.Topic, "tenant", l.Tenant, "source", l.Source,
+		"aggregate", join(l.AggregateType, l.AggregateID), "key", l.Key, "sequence", sequence, "trace", l.TraceID, "gone", l.Gone)
+	if err != nil || len(l.History) == 0 {
+		return err
+	}
+	fmt.Fprintln(s.out)
+	rows := make([][]string, len(l.History))
+	for n := range l.History {
+		m := &l.History[n]
+		where, when := "outbox", "now"
+		if m.Consumer != "" {
+			where = "consumer " + m.Consumer
+		}
+		if m.At != nil {
+			when = moment(*m.At)
+		}
+		rows[n] = []string{when, where, string(m.What), m.detail()}
+	}
+	return s.table([]string{"AT", "WHERE", "WHAT", ""}, rows)
+}
+
+// detail is what a moment has besides its time and place.
+func (m *momentItem) detail() string {
+	var parts []string
+	for _, p := range []struct{ name, text string }{
+		{"", m.Action}, {"by ", m.Actor}, {"because ", m.Reason}, {"", m.Step}, {"behind ", m.Behind},
+		{"tries ", number(m.Attempts)}, {"until ", at(m.Until)}, {"error ", short(m.Error, 120)},
+	} {
+		if p.text != "" {
+			parts = append(parts, p.name+p.text)
+		}
+	}
+	return join(parts...)
+}
+
+// number is "" for 0.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
