@@ -142,6 +142,8 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	limit := newLimit(cancel, i.cfg.HandlerTimeout)
 	defer limit.stop()
 	err := i.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
+		// The unit is run again after a conflict. If that run ends at the gate, it has not tried the message that the run before took.
+		h, w = head{}, nil
 		// Before the message and the lock of its key: all transactions take them in this order.
 		if err = i.gateOf(ctx, u.DB(), k.consumer); err != nil {
 			return err
