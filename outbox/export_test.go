@@ -16,6 +16,9 @@ const (
 	LookFar         = lookFar
 	PickRows        = pickRows
 	FailingRows     = failingRows
+	Statistics      = statistics
+	CountAll        = countAll
+	CountFront      = countFront
 	OldestUnrelayed = oldestUnrelayed
 	SettleRows      = settleRows
 	SettleHeld      = settleHeld

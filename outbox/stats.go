@@ -1,37 +1,174 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
-// Stats is what an operator looks at first.
+// Counted is up to how many rows of a kind are counted exactly. Beyond it Stats tells what PostgreSQL believes the table to have:
+// pg_stat_all_tables.n_live_tup, or pg_class.reltuples after a crash, which clears the former; and at least Counted+1.
+const Counted = 10_000
+
+// Stats is what an operator looks at first. Each number of events is exact up to [Counted].
 type Stats struct {
-	// Lanes that have rows to publish, and the age of the oldest of these rows.
-	BusyLanes int
+	// OldestAge is for how long the oldest event waits that should have left: since it was recorded, or since the time to which it was
+	// delayed. An event behind a dead letter, or behind a refused one, is as old as it is. Dead letters do not count, nor do
+	// events that wait for their time, and what is behind those in their keys. 0: nothing waits.
 	OldestAge time.Duration
-	// Free lanes have no owner; while it is more than 0 for longer than a lease, no projector is running.
-	FreeLanes int
-	// Held rows, blocked keys and dead letters, each counted up to 10,000.
-	Held, Blocked, Dead int
+	// New events wait for their first try, or are on their way to the broker.
+	New int64
+	// Held events were refused and wait for their next try, or wait behind such an event or a dead letter.
+	Held int64
+	// Failed are those of Held that were refused, and MostTries is how often the one was that was refused most.
+	Failed    int64
+	MostTries int
+	// Delayed events wait for their time, on purpose.
+	Delayed int64
+	// Dead is the number of dead letters.
+	Dead int64
+	// Blocked is how many keys have a head that is held or dead. At most 10,000.
+	Blocked int64
+
+	// Lanes is how many lanes there are, BusyLanes how many have an event that should have left. FreeLanes have no owner; while
+	// it is more than 0 for longer than a lease, no projector is running.
+	Lanes, BusyLanes, FreeLanes int
+	// PartitionsMissing is how many of the days today and tomorrow have no partition of published rows. Their rows go to the
+	// DEFAULT one.
+	PartitionsMissing int
+	// SnapshotAge is for how long the oldest transaction has been open that keeps VACUUM from removing rows, and the relay from
+	// skipping what it has published. Transactions of other roles are seen only by a role with the rights of pg_read_all_stats.
+	SnapshotAge time.Duration
+
+	// Shares are New, Held and Dead by topic and tenant, the largest first. Beyond [Counted] they are estimated: New and Held from the
+	// rows in front of each lane.
+	Shares []Share
 }
 
-// statistics costs one index look-up per lane and bounded counts: a count over a backlog of millions would be the
-// load that it is meant to show.
-const statistics = `
-SELECT count(h.created_at), coalesce(extract(epoch FROM max(clock_timestamp() - h.created_at)), 0)::float8,
-	count(*) FILTER (WHERE l.owner IS NULL OR l.lease_until < clock_timestamp()),
-	(SELECT count(*) FROM (SELECT 1 FROM {schema}.outbox_held LIMIT 10000) x),
-	(SELECT count(*) FROM (SELECT 1 FROM {schema}.outbox_block LIMIT 10000) x),
-	(SELECT count(*) FROM (SELECT 1 FROM {schema}.outbox_dead LIMIT 10000) x)
-FROM {schema}.outbox_lane l LEFT JOIN LATERAL (
-	SELECT o.created_at FROM {schema}.outbox o WHERE o.lane = l.lane ORDER BY o.seq LIMIT 1) h ON true`
+// Share is the events of one topic and one tenant.
+type Share struct {
+	Topic, Tenant   string
+	New, Held, Dead int64
+}
 
-// Stats reads the state of the outbox.
+// Backlog is how many events wait to be published, without those that wait for their time.
+func (st *Stats) Backlog() int64 { return st.New + st.Held }
+
+// Stats reads the state of the outbox. It costs a few index look-ups per lane and bounded counts, whatever the backlog is.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
-	var st Stats
-	var age float64
-	err := s.sql.QueryRow(ctx, s.db, statistics, nil, &st.BusyLanes, &age, &st.FreeLanes, &st.Held, &st.Blocked, &st.Dead)
-	st.OldestAge = time.Duration(age * float64(time.Second))
-	return st, wrap("read statistics", err)
+	st, believed, err := s.readStats(ctx)
+	if err != nil {
+		return Stats{}, wrap("read statistics", err)
+	}
+	c, err := s.countShares(ctx, countAll)
+	if err != nil {
+		return Stats{}, wrap("count rows by topic and tenant", err)
+	}
+	st.New, st.Held, st.Dead = c.fresh, c.held, c.dead
+	st.Delayed += c.delayed
+	manyNew, manyHeld, manyDead := c.fresh+c.delayed > Counted, c.held > Counted, c.dead > Counted
+	if manyNew || manyHeld {
+		if c, err = s.countShares(ctx, countFront); err != nil {
+			return Stats{}, wrap("look at rows by topic and tenant", err)
+		}
+	}
+	if manyNew {
+		st.New = max(believed.fresh, Counted+1)
+	}
+	if manyHeld {
+		st.Held = max(int64(float64(believed.held)*believed.waiting), Counted+1)
+	}
+	if st.Delayed > Counted {
+		st.Delayed = max(believed.held-st.Held, Counted+1)
+	}
+	if manyDead {
+		st.Dead = max(believed.dead, Counted+1)
+	}
+	c.scale(&st)
+	st.Shares = c.shares
+	return st, nil
+}
+
+// believed is how many rows PostgreSQL believes the tables to have, and which part of the held ones does not wait for its own time.
+type believed struct {
+	fresh, held, dead int64
+	waiting           float64
+}
+
+func (s *Store) readStats(ctx context.Context) (st Stats, b believed, err error) {
+	var age, snapshot float64
+	var timed int64
+	err = s.adHoc().QueryRow(ctx, s.db, statistics, nil, &st.Lanes, &st.FreeLanes, &st.BusyLanes, &age, &timed, &st.Delayed, &st.Failed,
+		&st.MostTries, &st.Blocked, &b.fresh, &b.held, &b.dead, &b.waiting, &st.PartitionsMissing, &snapshot)
+	st.OldestAge, st.SnapshotAge = seconds(age), seconds(snapshot)
+	if timed > Counted { // refused rows stood in front of those that were to be counted, or there are that many
+		st.Delayed = max(st.Delayed, Counted+1)
+	}
+	return st, b, err
+}
+
+func seconds(s float64) time.Duration { return max(time.Duration(s*float64(time.Second)), 0) }
+
+// counts are rows that were looked at.
+type counts struct {
+	fresh, delayed, held, dead int64
+	shares                     []Share
+}
+
+func (s *Store) countShares(ctx context.Context, statement string) (c counts, err error) {
+	rows, err := s.adHoc().Query(ctx, s.db, statement)
+	if err != nil {
+		return c, err
+	}
+	defer rows.Close()
+	type pair struct{ topic, tenant string }
+	shares := map[pair]*Share{}
+	for rows.Next() {
+		var state string
+		var p pair
+		var n int64
+		if err := rows.Scan(&state, &p.topic, &p.tenant, &n); err != nil {
+			return c, err
+		}
+		if state == "delayed" {
+			c.delayed += n
+			continue
+		}
+		share := shares[p]
+		if share == nil {
+			share = &Share{Topic: p.topic, Tenant: p.tenant}
+			shares[p] = share
+		}
+		switch state {
+		case "new":
+			c.fresh, share.New = c.fresh+n, n
+		case "held":
+			c.held, share.Held = c.held+n, n
+		default:
+			c.dead, share.Dead = c.dead+n, n
+		}
+	}
+	for _, share := range shares {
+		c.shares = append(c.shares, *share)
+	}
+	return c, rows.Err()
+}
+
+// scale makes shares of what was looked at shares of what there is.
+func (c *counts) scale(st *Stats) {
+	part := func(n, of, all int64) int64 {
+		if of == 0 || of == all {
+			return n
+		}
+		return int64(float64(n) / float64(of) * float64(all))
+	}
+	for i := range c.shares {
+		share := &c.shares[i]
+		share.New, share.Held = part(share.New, c.fresh, st.New), part(share.Held, c.held, st.Held)
+		share.Dead = part(share.Dead, c.dead, st.Dead)
+	}
+	slices.SortFunc(c.shares, func(a, b Share) int {
+		return cmp.Or(cmp.Compare(b.New+b.Held+b.Dead, a.New+a.Held+a.Dead), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Tenant, b.Tenant))
+	})
 }

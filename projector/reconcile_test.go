@@ -71,7 +71,7 @@ func reconcileBesideProjectors(t *testing.T, d *dice) {
 	}
 	by := outbox.By{Actor: "ann", Reason: "a test"}
 	n := nightly.N(500, 1500)
-	passes, dead, held := 0, 0, 0
+	passes, dead, held := 0, int64(0), int64(0)
 	for i := range n {
 		f.add(fmt.Sprint(i%40), fmt.Sprint(i))
 		if i%10 > 0 {

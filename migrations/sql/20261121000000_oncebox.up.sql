@@ -8,6 +8,13 @@ CREATE TABLE oncebox_migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- Which process does what only one should do at a time, such as reading statistics. A process that is silent loses it at lease_until.
+CREATE TABLE oncebox_leader (
+    name        text        PRIMARY KEY,
+    owner       uuid        NOT NULL,
+    lease_until timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
 -- Makes functions whose text names the schema: each {schema} in the template becomes the first schema of the search_path, as an
 -- identifier. Where {schema} begins a literal, quotes within the name are doubled.
 --

@@ -103,6 +103,10 @@ CREATE INDEX outbox_held_key ON outbox_held (lane, ordering_key, seq);
 CREATE INDEX outbox_held_id ON outbox_held (id) WHERE not_before IS NOT NULL AND ordering_key IS NULL;
 CREATE INDEX outbox_held_delayed ON outbox_held (tenant_id, aggregate_type, aggregate_id, not_before, seq)
     WHERE not_before IS NOT NULL AND ordering_key IS NULL;
+-- For the statistics: the oldest row that waits although its time has come, among any number that wait for their time; and the rows
+-- that were refused, among any number behind them.
+CREATE INDEX outbox_held_waiting ON outbox_held (lane, seq) WHERE not_before IS NULL OR retry_count > 0;
+CREATE INDEX outbox_held_refused ON outbox_held (lane, retry_count) WHERE retry_count > 0;
 
 -- The only source of the set of blocked keys.
 --   failed:   the head waits for its next attempt

@@ -1,0 +1,130 @@
+// Package leader has one of several processes do what only one should do at a time, such as reading statistics that all of them would
+// read alike. It owns the table oncebox_leader.
+package leader
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Interval is how often the leader reads, and how often the others look whether there is one.
+const Interval = 15 * time.Second
+
+// lifetimes is for how many intervals the leader may be silent before another one takes over.
+const lifetimes = 3
+
+const (
+	// lead takes or renews the lease. What would be refused anyway is left out before the INSERT, which would lock the row.
+	lead = `
+INSERT INTO {schema}.oncebox_leader AS l (name, owner, lease_until)
+SELECT $1::text, $2::uuid, clock_timestamp() + $3::interval
+WHERE NOT EXISTS (SELECT FROM {schema}.oncebox_leader o WHERE o.name = $1::text AND o.owner <> $2::uuid AND o.lease_until >= clock_timestamp())
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
+WHERE l.owner = excluded.owner OR l.lease_until < clock_timestamp()`
+
+	resign = `UPDATE {schema}.oncebox_leader SET lease_until = '-infinity' WHERE name = $1 AND owner = $2`
+)
+
+// Reader reads something again and again, in one process of those that run a Reader of its name in one schema.
+type Reader[T any] struct {
+	// Name is that of the task, as outbox.stats.
+	Name string
+	// SQL and DB reach the database whose table decides.
+	SQL *pgsql.Runner
+	DB  bun.IDB
+	// Read is called by the leader every interval. It has until the next one.
+	Read func(ctx context.Context) (T, error)
+	// Log gets a warning when reading begins to fail, and when it works again.
+	Log *slog.Logger
+
+	interval time.Duration // 0: Interval
+
+	mu     sync.Mutex
+	latest T
+	until  time.Time
+}
+
+// Latest returns what was read last, if this process read it and is still the leader.
+//
+// It counts from before the lease was asked for, by the clock of this process, and so ends here before the database lets another
+// process read: what one process shows is never shown by another one as well, also when the leader hangs or is cut off.
+func (r *Reader[T]) Latest() (T, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest, time.Now().Before(r.until)
+}
+
+// Run reads until ctx is done, and lets another process lead then.
+func (r *Reader[T]) Run(ctx context.Context) {
+	interval := r.interval
+	if interval == 0 {
+		interval = Interval
+	}
+	owner := uuid.NewString()
+	failing := false
+	for {
+		err := r.round(ctx, owner, interval)
+		if ctx.Err() != nil {
+			break
+		}
+		switch {
+		case err != nil && !failing:
+			r.Log.WarnContext(ctx, "oncebox: statistics for the metrics could not be read, it is tried again", "task", r.Name, "pause", interval, "error", err)
+		case err == nil && failing:
+			r.Log.InfoContext(ctx, "oncebox: statistics for the metrics are read again", "task", r.Name)
+		}
+		failing = err != nil
+		pause := interval
+		if failing { // another process may be able to
+			r.resign(ctx, owner, interval)
+			pause = 2 * interval
+		}
+		if backoff.Wait(ctx, pause) != nil {
+			break
+		}
+	}
+	r.resign(ctx, owner, interval)
+}
+
+// resign forgets what was read before another process may lead. If that fails the lease ends by itself.
+func (r *Reader[T]) resign(ctx context.Context, owner string, within time.Duration) {
+	r.mu.Lock()
+	r.until = time.Time{}
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	_, _ = r.SQL.Exec(ctx, r.DB, resign, r.Name, owner)
+}
+
+func (r *Reader[T]) round(ctx context.Context, owner string, interval time.Duration) error {
+	bounded, cancel := context.WithTimeout(ctx, interval)
+	defer cancel()
+	until := time.Now().Add(lifetimes * interval)
+	led, err := r.SQL.Exec(bounded, r.DB, lead, r.Name, owner, lifetimes*interval)
+	if err != nil {
+		return fmt.Errorf("leader: take the lease of %s: %w", r.Name, pgsql.Explain(err))
+	}
+	if led == 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.until = time.Time{}
+		return nil
+	}
+	latest, err := r.Read(bounded)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.latest, r.until = latest, until
+	return nil
+}

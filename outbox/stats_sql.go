@@ -1,0 +1,101 @@
+package outbox
+
+// lanesOfStats are the lanes, each with the number up to which nothing is unsent, so that no statistic reads what was deleted since
+// the last VACUUM.
+const lanesOfStats = `
+lanes AS MATERIALIZED (
+	SELECT l.lane, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free,
+		CASE WHEN l.empty_to <= coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) THEN l.empty_to ELSE 0 END AS empty_to
+	FROM {schema}.outbox_lane l)`
+
+// statistics costs a few index look-ups per lane and bounded counts: a count over a backlog of millions would be the load that it is
+// meant to show. Limits are literals for the reason given at fetchRows, the time is asked for once for that given at dueRows. The
+// statement is planned anew each time, because a plan for a short backlog would sort a long one.
+//
+// For the age, a row that waits for its own time does not count, nor does one behind such a row in its key. In each lane the first
+// 200 rows are looked at; the last of them counts whatever it waits for.
+const statistics = `
+WITH ` + lanesOfStats + `,
+heads AS MATERIALIZED (
+	SELECT l.lane, l.free, least(fresh.since, waiting.since, due.since) AS since
+	FROM lanes l
+	LEFT JOIN LATERAL (
+		SELECT min(CASE WHEN o.not_before IS NULL OR o.n = 200 THEN o.created_at
+			WHEN o.not_before <= (SELECT clock_timestamp()) THEN greatest(o.created_at, o.not_before) END) AS since
+		FROM (
+			SELECT o.created_at, o.not_before, row_number() OVER (ORDER BY o.seq) AS n FROM {schema}.outbox o
+			WHERE o.lane = l.lane AND o.seq > l.empty_to ORDER BY o.seq LIMIT 200) o) fresh ON true
+	LEFT JOIN LATERAL (
+		SELECT k.created_at AS since FROM (
+			SELECT h.lane, h.ordering_key, h.created_at, row_number() OVER (ORDER BY h.seq) AS n FROM {schema}.outbox_held h
+			WHERE h.lane = l.lane AND h.not_before IS NULL ORDER BY h.seq LIMIT 200) k
+		WHERE k.n = 200 OR NOT EXISTS (
+			SELECT FROM (
+				SELECT x.lane, x.ordering_key, x.not_before, x.retry_count FROM {schema}.outbox_held x
+				WHERE (x.lane, x.ordering_key, x.seq) >= (k.lane, k.ordering_key, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1) f
+			WHERE f.lane = k.lane AND f.ordering_key = k.ordering_key AND f.retry_count = 0 AND f.not_before > (SELECT clock_timestamp()))
+		LIMIT 1) waiting ON true
+	LEFT JOIN LATERAL (
+		SELECT h.retry_after AS since FROM {schema}.outbox_held h
+		WHERE h.lane = l.lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 1) due ON true),
+held AS MATERIALIZED (
+	SELECT h.not_before > (SELECT clock_timestamp()) AND h.retry_count = 0 AS delayed
+	FROM lanes l CROSS JOIN LATERAL (
+		SELECT h.not_before, h.retry_count FROM {schema}.outbox_held h
+		WHERE h.lane = l.lane AND h.retry_after > (SELECT clock_timestamp()) AND h.retry_after < 'infinity'
+		ORDER BY h.retry_after LIMIT 10001) h LIMIT 10001),
+refused AS MATERIALIZED (
+	SELECT h.retry_count, greatest(h.created_at, h.not_before) AS since FROM lanes l CROSS JOIN LATERAL (
+		SELECT h.retry_count, h.created_at, h.not_before FROM {schema}.outbox_held h
+		WHERE h.lane = l.lane AND h.retry_count > 0 ORDER BY h.retry_count DESC LIMIT 10001) h LIMIT 10001)
+SELECT count(*), count(*) FILTER (WHERE free), count(since), coalesce(extract(epoch FROM clock_timestamp()
+		- least(min(since), (SELECT min(r.since) FROM refused r))), 0)::float8,
+	(SELECT count(*) FROM held), (SELECT count(*) FROM held WHERE delayed),
+	(SELECT count(*) FROM refused), (SELECT coalesce(max(retry_count), 0) FROM refused),
+	(SELECT count(*) FROM (SELECT FROM {schema}.outbox_block LIMIT 10000) x),
+	` + rowsOf + `'{schema}.outbox'::regclass), ` + rowsOf + `'{schema}.outbox_held'::regclass),
+	` + rowsOf + `'{schema}.outbox_dead'::regclass),
+	(SELECT coalesce(i.reltuples / nullif(greatest(h.reltuples, 0), 0), 1)::float8 FROM pg_class i, pg_class h
+		WHERE i.oid = '{schema}.outbox_held_waiting'::regclass AND h.oid = '{schema}.outbox_held'::regclass),
+	(SELECT count(*) FROM generate_series(0, 1) ahead WHERE to_regclass('{schema}.outbox_sent_'
+		|| to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + ahead, 'YYYYMMDD')) IS NULL
+		AND NOT EXISTS (SELECT FROM {schema}.outbox_retention WHERE is_set AND kept = '0')),
+	` + oldestSnapshot + `
+FROM heads`
+
+// rowsOf is how many rows PostgreSQL believes a table to have: by its counters of inserts and deletes, or, since a crash has cleared
+// those, by its last VACUUM or ANALYZE.
+const rowsOf = `(SELECT CASE WHEN pg_stat_get_live_tuples(c.oid) > 10000 THEN pg_stat_get_live_tuples(c.oid)
+		ELSE greatest(c.reltuples, 0)::bigint END FROM pg_class c WHERE c.oid = `
+
+// oldestSnapshot is for how many seconds VACUUM and the relay's low-water mark have been held up. Sessions of other roles are seen
+// with the rights of pg_read_all_stats only.
+const oldestSnapshot = `coalesce(extract(epoch FROM clock_timestamp() - least(
+		(SELECT min(a.xact_start) FROM pg_stat_activity a WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
+			AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL AND a.datname = current_database())),
+		(SELECT min(p.prepared) FROM pg_prepared_xacts p))), 0)::float8`
+
+// shares counts rows by topic and tenant. With countAll it counts up to 10,001 rows of each kind. With countFront it looks at the
+// first 150 rows of each lane, for the shares of a backlog that is too long to count.
+const (
+	countAll   = sharesOfLanes + `10001` + sharesOfHeld + `10001` + sharesOfDead
+	countFront = sharesOfLanes + `150` + sharesOfHeld + `150` + sharesOfDead
+
+	sharesOfLanes = `
+WITH ` + lanesOfStats + `
+SELECT x.state, x.topic, x.tenant_id, count(*) FROM (
+	(SELECT CASE WHEN o.not_before > (SELECT clock_timestamp()) THEN 'delayed' ELSE 'new' END AS state, o.topic, o.tenant_id
+	FROM lanes l CROSS JOIN LATERAL (
+		SELECT o.not_before, o.topic, o.tenant_id FROM {schema}.outbox o
+		WHERE o.lane = l.lane AND o.seq > l.empty_to ORDER BY o.seq LIMIT `
+	sharesOfHeld = `) o LIMIT 10001)
+	UNION ALL
+	(SELECT 'held', h.topic, h.tenant_id
+	FROM lanes l CROSS JOIN LATERAL (
+		SELECT h.topic, h.tenant_id FROM {schema}.outbox_held h
+		WHERE h.lane = l.lane AND (h.not_before IS NULL OR h.retry_count > 0) ORDER BY h.seq LIMIT `
+	sharesOfDead = `) h LIMIT 10001)
+	UNION ALL
+	(SELECT 'dead', d.topic, d.tenant_id FROM {schema}.outbox_dead d LIMIT 10001)) x
+GROUP BY x.state, x.topic, x.tenant_id`
+)

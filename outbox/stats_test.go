@@ -1,0 +1,249 @@
+package outbox_test
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgplan"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+func (f *fixture) stats() outbox.Stats {
+	f.t.Helper()
+	st, err := f.Stats(f.t.Context())
+	require.NoError(f.t, err)
+	return st
+}
+
+// aged adds an event that was recorded so long ago.
+func (f *fixture) aged(age time.Duration, key, name string, opts ...event.AddOption) {
+	f.t.Helper()
+	f.add(key, name, opts...)
+	f.exec("UPDATE outbox SET created_at = clock_timestamp() - ?::interval WHERE event_type = ?", age.String(), name)
+}
+
+// hold fetches all rows and writes down the verdicts over them, by type. What has no verdict is published.
+func (f *fixture) hold(verdicts map[string]outbox.Verdict) {
+	f.t.Helper()
+	rows := f.fetch()
+	require.NotEmpty(f.t, rows)
+	for i := range rows {
+		r := &rows[i]
+		lease := f.leases[r.Lane]
+		v := verdicts[r.Type]
+		switch {
+		case v == 0:
+			_, err := f.Relay().Settle(f.t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: r.Lane, Seq: r.Sequence}})
+			require.NoError(f.t, err)
+		case v == outbox.Delayed && r.Key == "":
+			_, _, err := f.Relay().Delay(f.t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: r.Lane, Seq: r.Sequence}})
+			require.NoError(f.t, err)
+		default:
+			require.NoError(f.t, f.Relay().Hold(f.t.Context(), lease, []outbox.Outcome{{Seq: r.Sequence, Verdict: v, Wait: time.Hour, Error: "no"}}))
+		}
+	}
+}
+
+// The age is that of the oldest event that should have left, wherever it waits.
+func TestOldestAge(t *testing.T) {
+	t.Parallel()
+	later := func() event.AddOption { return event.WithNotBefore(time.Now().Add(time.Hour)) }
+	for name, c := range map[string]struct {
+		make func(f *fixture)
+		want time.Duration
+	}{
+		"nothing": {func(*fixture) {}, 0},
+		"sent": {func(f *fixture) {
+			f.aged(time.Hour, "a", "a1")
+			f.hold(nil)
+		}, 0},
+		"new": {func(f *fixture) {
+			f.aged(2*time.Hour, "a", "a1")
+			f.aged(time.Hour, "b", "b1")
+		}, 2 * time.Hour},
+		"refused": {func(f *fixture) {
+			f.aged(2*time.Hour, "a", "a1")
+			f.hold(map[string]outbox.Verdict{"a1": outbox.Refused})
+		}, 2 * time.Hour},
+		"behind a dead letter": {func(f *fixture) {
+			f.aged(96*time.Hour, "a", "a1")
+			f.aged(72*time.Hour, "a", "a2")
+			f.aged(time.Minute, "b", "b1")
+			f.hold(map[string]outbox.Verdict{"a1": outbox.Dead, "a2": outbox.Follower})
+		}, 72 * time.Hour},
+		"a dead letter alone": {func(f *fixture) {
+			f.aged(96*time.Hour, "a", "a1")
+			f.hold(map[string]outbox.Verdict{"a1": outbox.Dead})
+		}, 0},
+		"delayed and not moved yet": {func(f *fixture) { f.aged(time.Hour, "a", "a1", later()) }, 0},
+		"delayed": {func(f *fixture) {
+			f.aged(time.Hour, "a", "a1", later())
+			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed})
+		}, 0},
+		"behind a delayed one that no projector has moved": {func(f *fixture) {
+			f.aged(2*time.Hour, "a", "a1", later())
+			f.aged(time.Hour, "a", "a2")
+			f.exec("UPDATE outbox SET lane = 7")
+		}, time.Hour},
+		"behind a delayed one in its key": {func(f *fixture) {
+			f.aged(2*time.Hour, "a", "a1", later(), event.WithOrderingKey("k"))
+			f.aged(2*time.Hour, "a", "a2", event.WithOrderingKey("k"))
+			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed, "a2": outbox.Follower})
+		}, 0},
+		"behind one that was delayed and then refused": {func(f *fixture) {
+			f.aged(3*time.Hour, "a", "a1", later(), event.WithOrderingKey("k"))
+			f.aged(2*time.Hour, "a", "a2", event.WithOrderingKey("k"))
+			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed, "a2": outbox.Follower})
+			f.exec("UPDATE outbox_held SET retry_count = 1, not_before = clock_timestamp() - interval '1 hour' WHERE event_type = 'a1'")
+		}, 2 * time.Hour},
+		"younger than what was delayed and is in front of it": {func(f *fixture) {
+			f.aged(3*time.Hour, "a", "a1", later())
+			f.aged(2*time.Hour, "a", "a2")
+			f.exec("UPDATE outbox SET lane = 7")
+			f.exec("UPDATE outbox SET not_before = clock_timestamp() - interval '1 minute' WHERE event_type = 'a1'")
+		}, 2 * time.Hour},
+		"delayed, and its time has come": {func(f *fixture) {
+			f.aged(9*time.Hour, "a", "a1", later())
+			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed})
+			f.exec("UPDATE outbox_held SET not_before = clock_timestamp() - interval '1 hour', retry_after = clock_timestamp() - interval '1 hour'")
+		}, time.Hour},
+		"delayed, refused, and waits for its next try": {func(f *fixture) {
+			f.aged(9*time.Hour, "a", "a1", later())
+			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed})
+			f.exec(`UPDATE outbox_held SET not_before = clock_timestamp() - interval '1 hour', retry_count = 1,
+				retry_after = clock_timestamp() + interval '1 hour'`)
+		}, time.Hour},
+		"more delayed ones than are looked at": {func(f *fixture) {
+			f.exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload, created_at, not_before)
+				SELECT gen_random_uuid(), now(), 7, 'a', 'order', 't', 'test', '', now() - interval '1 hour', now() + interval '1 hour'
+				FROM generate_series(1, 200)`)
+		}, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, nil)
+			c.make(f)
+			require.InDelta(t, c.want.Seconds(), f.stats().OldestAge.Seconds(), 60)
+		})
+	}
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	require.Equal(t, outbox.Stats{Lanes: 64}, f.still())
+
+	later := event.WithNotBefore(time.Now().Add(time.Hour))
+	f.add("a", "a1")
+	f.add("a", "a2")
+	f.add("b", "b1")
+	f.exec("UPDATE outbox SET tenant_id = 'acme' WHERE event_type = 'b1'")
+	f.add("c", "c1", later)
+	f.hold(map[string]outbox.Verdict{"a1": outbox.Dead, "a2": outbox.Follower, "b1": outbox.Refused, "c1": outbox.Delayed})
+	f.exec("UPDATE outbox_held SET retry_count = 7 WHERE event_type = 'b1'")
+	f.add("d", "d1")
+	f.add("e", "e1", later)
+	f.exec("UPDATE outbox_lane SET lease_until = now() WHERE lane > 61")
+	require.Equal(t, outbox.Stats{
+		New: 1, Held: 2, Failed: 1, MostTries: 7, Delayed: 2, Dead: 1, Blocked: 2, Lanes: 64, BusyLanes: 3, FreeLanes: 2,
+		Shares: []outbox.Share{{Topic: "order", Tenant: "default", New: 1, Held: 1, Dead: 1}, {Topic: "order", Tenant: "acme", Held: 1}},
+	}, f.still())
+}
+
+// still is the statistics without what differs with the time and with other tests.
+func (f *fixture) still() outbox.Stats {
+	f.t.Helper()
+	st := f.stats()
+	st.OldestAge, st.SnapshotAge = 0, 0
+	return st
+}
+
+// What was published stays in the index until VACUUM can remove it. The statistics go past it.
+func TestStatsSkipWhatIsEmpty(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	f.exec("UPDATE outbox_lane SET empty_to = (SELECT max(seq) FROM outbox)")
+	require.Zero(t, f.stats().New)
+	f.exec("UPDATE outbox_lane SET empty_to = 1000") // of a server that has lost its last numbers
+	require.EqualValues(t, 1, f.stats().New)
+}
+
+func TestStatsBeyondWhatIsCounted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.portions(50_000, `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+		SELECT gen_random_uuid(), now(), i % 64, CASE WHEN i % 5 = 0 THEN 'b' ELSE 'a' END, 'order', 't', 'test', 'x' FROM generate_series(1, ?) i`)
+	for _, not := range []string{"NULL", "'2126-01-01'"} {
+		f.portions(50_000, `WITH row AS (INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload, not_before)
+			SELECT gen_random_uuid(), now(), i % 64, 'c', 'slow', 't', 'test', 'x', `+not+` FROM generate_series(1, ?) i RETURNING *)
+			INSERT INTO outbox_held SELECT *, coalesce(not_before, 'infinity') FROM row`)
+		f.exec("DELETE FROM outbox WHERE topic = 'slow'")
+	}
+	f.exec("INSERT INTO outbox_dead SELECT * FROM outbox")
+	var st outbox.Stats
+	await.True(t, func() bool { // a session publishes its counters when it is idle, and ANALYZE corrects them
+		f.exec("ANALYZE outbox, outbox_held, outbox_dead")
+		st = f.stats()
+		return st.Dead == 50_000 && st.New == 50_000
+	}, "the counters of the server")
+	require.InDelta(t, 50_000, st.Held, 5000)
+	require.InDelta(t, 50_000, st.Delayed, 5000)
+	require.Len(t, st.Shares, 3)
+	require.Equal(t, []string{"a", "c", "b"}, []string{st.Shares[0].Tenant, st.Shares[1].Tenant, st.Shares[2].Tenant})
+	require.InDelta(t, 40_000, st.Shares[0].New, 500)
+	require.InDelta(t, 10_000, st.Shares[2].New, 500)
+}
+
+func TestPartitionsMissing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	require.Equal(t, 2, f.stats().PartitionsMissing)
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	require.Zero(t, f.stats().PartitionsMissing)
+
+	none := newFixture(t, &outbox.Config{Retention: outbox.NoRetention})
+	require.NoError(t, none.EnsurePartitions(t.Context()))
+	require.Zero(t, none.stats().PartitionsMissing, "none is needed")
+}
+
+func TestSnapshotAge(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	tx, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	_, err = tx.Exec("INSERT INTO outbox_audit (actor, action, tenant_id, topic, event_type) VALUES ('a', 'b', 'c', 'd', 'e')")
+	require.NoError(t, err)
+	await.True(t, func() bool { return f.stats().SnapshotAge > 100*time.Millisecond }, "the open transaction to have an age")
+}
+
+// The statistics read a bounded number of rows of each lane, in the order of an index, whatever is in the tables.
+func TestPlansOfStats(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	tables := regexp.MustCompile(`^outbox(_held)?$`)
+	const rows = 100_000
+	f.portions(rows, `INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
+		SELECT gen_random_uuid(), now(), 3, 'a', 'order', 't', 'test', 'x' FROM generate_series(1, ?) i`)
+	f.portions(rows, `WITH row AS (INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, event_type, source, payload, not_before)
+		SELECT gen_random_uuid(), now(), 3, 'c', 'slow', CASE WHEN i % 2 = 0 THEN 'key' END, 't', 'test', 'x',
+			CASE WHEN i % 2 = 1 THEN timestamptz '2126-01-01' END FROM generate_series(1, ?) i RETURNING *)
+		INSERT INTO outbox_held SELECT *, coalesce(not_before, 'infinity') FROM row`)
+	f.exec("DELETE FROM outbox WHERE topic = 'slow'")
+	f.exec("ANALYZE outbox, outbox_held")
+	for name, statement := range map[string]string{"numbers": outbox.Statistics, "all": outbox.CountAll, "front": outbox.CountFront} {
+		plan, err := pgplan.Generic(t.Context(), f.db.DB.DB, f.Text(statement))
+		require.NoError(t, err)
+		require.Empty(t, plan.Unbounded(tables), "%s\n%s", name, plan.Text)
+		require.NotContains(t, plan.Text, "JIT", name)
+		require.Contains(t, plan.Text, "outbox_pkey on outbox o", name)
+		require.Contains(t, plan.Text, "outbox_held_waiting on outbox_held h", name)
+	}
+}
