@@ -3,8 +3,11 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/leader"
 )
 
 // Counted is up to how many rows of a kind are counted exactly. Beyond it Stats tells what PostgreSQL believes the table to have:
@@ -28,6 +31,8 @@ type Stats struct {
 	Delayed int64
 	// Dead is the number of dead letters.
 	Dead int64
+	// Sent is about how many published events are kept. It is always an estimate.
+	Sent int64
 	// Blocked is how many keys have a head that is held or dead. At most 10,000.
 	Blocked int64
 
@@ -53,7 +58,29 @@ type Share struct {
 }
 
 // Backlog is how many events wait to be published, without those that wait for their time.
-func (st *Stats) Backlog() int64 { return st.New + st.Held }
+func (st Stats) Backlog() int64 { return st.New + st.Held }
+
+// Plus is the state of two outboxes together: the sums, and the higher ages.
+func (st Stats) Plus(other *Stats) Stats {
+	st.OldestAge, st.SnapshotAge = max(st.OldestAge, other.OldestAge), max(st.SnapshotAge, other.SnapshotAge)
+	st.MostTries = max(st.MostTries, other.MostTries)
+	st.New, st.Held, st.Failed, st.Delayed = st.New+other.New, st.Held+other.Held, st.Failed+other.Failed, st.Delayed+other.Delayed
+	st.Dead, st.Blocked, st.Sent = st.Dead+other.Dead, st.Blocked+other.Blocked, st.Sent+other.Sent
+	st.Lanes, st.BusyLanes, st.FreeLanes = st.Lanes+other.Lanes, st.BusyLanes+other.BusyLanes, st.FreeLanes+other.FreeLanes
+	st.PartitionsMissing += other.PartitionsMissing
+	shares := slices.Clone(st.Shares)
+	for _, s := range other.Shares {
+		n := slices.IndexFunc(shares, func(o Share) bool { return o.Topic == s.Topic && o.Tenant == s.Tenant })
+		if n < 0 {
+			shares = append(shares, s)
+			continue
+		}
+		shares[n].New, shares[n].Held, shares[n].Dead = shares[n].New+s.New, shares[n].Held+s.Held, shares[n].Dead+s.Dead
+	}
+	sortShares(shares)
+	st.Shares = shares
+	return st
+}
 
 // Stats reads the state of the outbox. It costs a few index look-ups per lane and bounded counts, whatever the backlog is.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
@@ -96,11 +123,16 @@ type believed struct {
 	waiting           float64
 }
 
+// Observe returns what reads the statistics in one process of all that relay this outbox. It reads as long as its Run runs.
+func (r Relay) Observe(log *slog.Logger) *leader.Reader[Stats] {
+	return &leader.Reader[Stats]{Name: "outbox.stats", SQL: r.sql, DB: r.db, Log: log, Read: r.Stats}
+}
+
 func (s *Store) readStats(ctx context.Context) (st Stats, b believed, err error) {
 	var age, snapshot float64
 	var timed int64
 	err = s.adHoc().QueryRow(ctx, s.db, statistics, nil, &st.Lanes, &st.FreeLanes, &st.BusyLanes, &age, &timed, &st.Delayed, &st.Failed,
-		&st.MostTries, &st.Blocked, &b.fresh, &b.held, &b.dead, &b.waiting, &st.PartitionsMissing, &snapshot)
+		&st.MostTries, &st.Blocked, &b.fresh, &b.held, &b.dead, &b.waiting, &st.Sent, &st.PartitionsMissing, &snapshot)
 	st.OldestAge, st.SnapshotAge = seconds(age), seconds(snapshot)
 	if timed > Counted { // refused rows stood in front of those that were to be counted, or there are that many
 		st.Delayed = max(st.Delayed, Counted+1)
@@ -168,7 +200,11 @@ func (c *counts) scale(st *Stats) {
 		share.New, share.Held = part(share.New, c.fresh, st.New), part(share.Held, c.held, st.Held)
 		share.Dead = part(share.Dead, c.dead, st.Dead)
 	}
-	slices.SortFunc(c.shares, func(a, b Share) int {
+	sortShares(c.shares)
+}
+
+func sortShares(shares []Share) {
+	slices.SortFunc(shares, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(b.New+b.Held+b.Dead, a.New+a.Held+a.Dead), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Tenant, b.Tenant))
 	})
 }

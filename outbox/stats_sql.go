@@ -57,6 +57,8 @@ SELECT count(*), count(*) FILTER (WHERE free), count(since), coalesce(extract(ep
 	` + rowsOf + `'{schema}.outbox_dead'::regclass),
 	(SELECT coalesce(i.reltuples / nullif(greatest(h.reltuples, 0), 0), 1)::float8 FROM pg_class i, pg_class h
 		WHERE i.oid = '{schema}.outbox_held_waiting'::regclass AND h.oid = '{schema}.outbox_held'::regclass),
+	(SELECT coalesce(sum(greatest(pg_stat_get_live_tuples(c.oid), c.reltuples::bigint, 0)), 0)::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = '{schema}.outbox_sent'::regclass),
 	(SELECT count(*) FROM generate_series(0, 1) ahead WHERE to_regclass('{schema}.outbox_sent_'
 		|| to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + ahead, 'YYYYMMDD')) IS NULL
 		AND NOT EXISTS (SELECT FROM {schema}.outbox_retention WHERE is_set AND kept = '0')),

@@ -247,3 +247,23 @@ func TestPlansOfStats(t *testing.T) {
 		require.Contains(t, plan.Text, "outbox_held_waiting on outbox_held h", name)
 	}
 }
+
+func TestStatsOfTwoOutboxes(t *testing.T) {
+	t.Parallel()
+	a := outbox.Stats{
+		OldestAge: time.Minute, New: 1, Held: 2, Failed: 3, MostTries: 4, Delayed: 5, Dead: 6, Sent: 7, Blocked: 8, Lanes: 64, BusyLanes: 9, FreeLanes: 10,
+		PartitionsMissing: 1, SnapshotAge: time.Second,
+		Shares: []outbox.Share{{Topic: "order", Tenant: "a", New: 1, Held: 1}, {Topic: "order", Tenant: "b", Held: 1, Dead: 6}},
+	}
+	b := a
+	b.OldestAge, b.MostTries, b.SnapshotAge = time.Second, 9, time.Hour
+	b.Shares = []outbox.Share{{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1}}
+	require.Equal(t, outbox.Stats{
+		OldestAge: time.Minute, New: 2, Held: 4, Failed: 6, MostTries: 9, Delayed: 10, Dead: 12, Sent: 14, Blocked: 16, Lanes: 128, BusyLanes: 18,
+		FreeLanes: 20, PartitionsMissing: 2, SnapshotAge: time.Hour,
+		Shares: []outbox.Share{
+			{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1, Held: 1, Dead: 6}, {Topic: "order", Tenant: "a", New: 1, Held: 1},
+		},
+	}, a.Plus(&b))
+	require.EqualValues(t, 1, a.Shares[0].New, "neither is changed")
+}

@@ -231,7 +231,7 @@ func (b *batch) judge(w *worker) {
 func (w *worker) settle(ctx context.Context, b *batch) error {
 	p := w.r.p
 	if n := len(b.send) - len(b.published); n > 0 {
-		p.unconfirmed.Add(ctx, int64(n))
+		p.telemetry.unconfirmed.Add(ctx, int64(n))
 	}
 	if len(b.published) > 0 {
 		lost, err := w.settleFresh(ctx, b.lanes, b.published)

@@ -142,7 +142,7 @@ func (r *relay) renew(ctx context.Context) (held int, err error) {
 		held += w.renewed(until, changes)
 	}
 	if lost := len(leases) - len(changes); lost > 0 {
-		r.p.fenced.Add(ctx, int64(lost))
+		r.p.telemetry.fenced.Add(ctx, int64(lost))
 		r.p.log.WarnContext(ctx, "oncebox: lanes were lost to another projector", "lanes", lost)
 	}
 	return held, nil

@@ -35,6 +35,14 @@
 //   - oncebox.projector.published: rows that the broker confirmed
 //   - oncebox.projector.refused: refusals of single rows
 //   - oncebox.projector.dead: rows that were given up
-//   - oncebox.projector.fenced: writes that were refused because the lane had been lost
 //   - oncebox.projector.unconfirmed: rows left for another try because topic or broker were in trouble
+//   - oncebox.outbox.fenced: writes that were refused because the lane had been lost
+//   - oncebox.outbox.publish.latency: how long the broker takes to confirm a batch
+//   - oncebox.outbox.lag: from the commit of an event, or its time, to the broker's confirmation; the oldest one of each batch
+//   - oncebox.outbox.inflight: events that the broker has and has not confirmed yet
+//   - oncebox.outbox.attempts: tries of an event that was refused at least once, by outcome
+//
+// and the state of the outbox, which one projector of all reads every 15 seconds, as [outbox.Stats] explains it: the gauges
+// oncebox.outbox.backlog and dead by topic and tenant, oldest_age, new, held, failed, max_tries, delayed, blocked, sent, lanes by state,
+// partitions_missing and oldest_snapshot. A projector that does not read it shows none of them.
 package projector

@@ -8,6 +8,9 @@ func Hasten(p *Projector) {
 	p.pauses = pauses{loop: short, topic: short, silent: short}
 }
 
+// ObserveOften has the state of the outbox read often, before p runs.
+func ObserveOften(p *Projector) { p.pauses.observe = 50 * time.Millisecond }
+
 // Mark returns the low-water mark of p's first store.
 func Mark(p *Projector) int64 {
 	p.mu.Lock()

@@ -168,7 +168,7 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 	}
 	head, reason := q.rows[len(sent)], errs[q.from+len(sent)]
 	if classify(reason) != classMessage {
-		p.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
+		p.telemetry.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
 		return moved, nil
 	}
 	wait, dead := w.verdict(head, reason)

@@ -6,11 +6,13 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
-// pauses are how long the relay waits after failures.
+// pauses are how long the relay waits after failures, and between looks at the state.
 type pauses struct {
 	loop   doubling // a loop, after a step that failed
 	topic  doubling // a topic in trouble, until a row of it is tried
 	silent doubling // a worker, after a call without a receipt
+
+	observe time.Duration // how often the state of an outbox is read for the gauges; 0: the default of leader.Reader
 }
 
 // doubling is a pause that doubles with each failure in a row, up to the longest one.

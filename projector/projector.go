@@ -27,7 +27,7 @@ type Projector struct {
 	log    *slog.Logger
 	tracer trace.Tracer
 
-	published, refused, dead, fenced, unconfirmed metric.Int64Counter
+	telemetry *telemetry
 
 	mu     sync.Mutex
 	relays []*relay // of the Run that is under way
@@ -46,15 +46,9 @@ func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projec
 	if c.Name == "" {
 		c.Name = uniqueName()
 	}
-	meter := otelx.Meter(c.MeterProvider, "projector")
 	p := &Projector{
 		pub: pub, cfg: c, pauses: defaultPauses(), stores: stores,
-		log: otelx.Logger(c.Logger), tracer: otelx.Tracer(c.TracerProvider, "projector"),
-		published:   otelx.Counter(meter, "oncebox.projector.published", "Rows that the broker confirmed"),
-		refused:     otelx.Counter(meter, "oncebox.projector.refused", "Refusals of single rows"),
-		dead:        otelx.Counter(meter, "oncebox.projector.dead", "Rows that were given up"),
-		fenced:      otelx.Counter(meter, "oncebox.projector.fenced", "Writes refused because the lane had been lost"),
-		unconfirmed: otelx.Counter(meter, "oncebox.projector.unconfirmed", "Rows left for another try, no attempt spent"),
+		log: otelx.Logger(c.Logger), tracer: otelx.Tracer(c.TracerProvider, "projector"), telemetry: newTelemetry(c.MeterProvider),
 	}
 	return p, nil
 }
@@ -87,6 +81,10 @@ func (p *Projector) Run(ctx context.Context) error {
 		return err
 	}
 	defer p.stop()
+	defer p.telemetry.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
+		p.telemetry.gauges.show(to, relays)
+		return nil
+	})()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, r := range relays {
 		group.Go(func() error { return r.run(ctx) })

@@ -33,6 +33,7 @@ func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*out
 	}
 	began := time.Now()
 	errs := w.handOver(ctx, rows)
+	w.r.p.telemetry.took(ctx, rows, errs, began)
 	w.reportTopics(ctx, rows, errs, began)
 	return errs
 }
@@ -40,6 +41,9 @@ func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*out
 // handOver is the part of publish that may run beside the worker.
 func (w *worker) handOver(ctx context.Context, rows []*outbox.Row) map[int]error {
 	p := w.r.p
+	n := int64(len(rows))
+	p.telemetry.inFlight.Add(ctx, n)
+	defer p.telemetry.inFlight.Add(ctx, -n)
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.PublishTimeout)
 	defer cancel()
 	ctx, span := p.tracer.Start(ctx, string(otelx.OperationSend), trace.WithSpanKind(trace.SpanKindClient), trace.WithNewRoot())

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/leader"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -27,9 +28,10 @@ type relay struct {
 	mark    watermark
 	topics  pausedTopics
 	kept    pulse
-	freed   chan struct{} // lanes were handed back: beat now
-	hears   atomic.Bool   // of commits: of those in this process and, by NOTIFY, of others
-	alone   sync.Mutex    // held while rows are sent that may kill the process
+	state   *leader.Reader[outbox.Stats] // for the metrics
+	freed   chan struct{}                // lanes were handed back: beat now
+	hears   atomic.Bool                  // of commits: of those in this process and, by NOTIFY, of others
+	alone   sync.Mutex                   // held while rows are sent that may kill the process
 	seed    maphash.Seed
 
 	// These belong to the coordinator.
@@ -41,6 +43,8 @@ type relay struct {
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
 	r := &relay{p: p, store: s.Relay(), topics: pausedTopics{pause: p.pauses.topic}, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
+	r.state = r.store.Observe(p.log)
+	r.state.Interval = p.pauses.observe
 	for range p.cfg.Workers {
 		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})
 	}
@@ -56,6 +60,9 @@ func (r *relay) wake() {
 func (r *relay) run(ctx context.Context) error {
 	r.ensurePartitions(ctx)
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return r.supervise(ctx, "observer", 0, func(ctx context.Context) error { r.state.Run(ctx); return nil })
+	})
 	group.Go(func() error { return r.supervise(ctx, "lease coordinator", 0, r.beat) })
 	for i, w := range r.workers {
 		group.Go(func() error { return r.supervise(ctx, fmt.Sprintf("worker %d", i), 0, w.turn) })

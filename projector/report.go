@@ -17,13 +17,13 @@ func (w *worker) report(ctx context.Context, r *outbox.Row, o outbox.Outcome) {
 	}
 	switch o.Verdict {
 	case outbox.Refused:
-		p.refused.Add(ctx, 1)
+		p.telemetry.refused.Add(ctx, 1, r.Topic, r.TenantID)
 		log(slog.LevelWarn, "oncebox: the broker refused an event, it waits", "wait", o.Wait)
 	case outbox.Dead:
-		p.dead.Add(ctx, 1)
+		p.telemetry.gaveUp(ctx, r)
 		log(slog.LevelError, "oncebox: an event is dead, its key waits for an operator")
 	case outbox.Abandoned:
-		p.dead.Add(ctx, 1)
+		p.telemetry.gaveUp(ctx, r)
 		log(slog.LevelError, "oncebox: an event is dead, its key goes on")
 	case outbox.Follower, outbox.Delayed:
 	}

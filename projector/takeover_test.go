@@ -62,7 +62,7 @@ func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
 	require.Equal(t, []string{"slow", "next"}, f.pub.types())
 
 	g.release()
-	f.eventually("the frozen one is fenced", func() bool { return counter(t, reader, "oncebox.projector.fenced") > 0 })
+	f.eventually("the frozen one is fenced", func() bool { return counter(t, reader, "oncebox.outbox.fenced") > 0 })
 	require.Equal(t, map[string]string{"slow": "SENT", "next": "SENT"}, f.statuses())
 	f.eventually("the second copy is out", func() bool { return f.pub.total() >= 3 })
 	require.Equal(t, id, f.pub.events()[2].ID)

@@ -37,7 +37,7 @@ func (w *worker) settleFresh(ctx context.Context, lanes map[int16]*lane, ids []o
 			_ = w.forget(ctx, lanes[l.Lane], outbox.ErrFenced)
 		}
 	}
-	w.r.p.published.Add(ctx, int64(len(ids)))
+	w.r.p.telemetry.published.Add(ctx, int64(len(ids)))
 	return lost, nil
 }
 
@@ -51,7 +51,7 @@ func (w *worker) settleHeld(ctx context.Context, l *lane, key string, sent []int
 	if lifted {
 		delete(l.blocks, key)
 	}
-	w.r.p.published.Add(ctx, int64(len(sent)))
+	w.r.p.telemetry.published.Add(ctx, int64(len(sent)))
 	return nil
 }
 

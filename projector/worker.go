@@ -341,7 +341,7 @@ func (w *worker) forget(ctx context.Context, l *lane, err error) error {
 	if !errors.Is(err, outbox.ErrFenced) {
 		return err
 	}
-	w.r.p.fenced.Add(ctx, 1)
+	w.r.p.telemetry.fenced.Add(ctx, 1)
 	return nil
 }
 

@@ -3,6 +3,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -16,11 +17,17 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Interval is how often the leader reads, and how often the others look whether there is one.
-const Interval = 15 * time.Second
+// interval is how often the leader reads by default, and how often the others look whether there is one.
+const interval = 15 * time.Second
 
 // lifetimes is for how many intervals the leader may be silent before another one takes over.
 const lifetimes = 3
+
+// readWithin bounds a reading, and so for how long the end of a process waits for it.
+const readWithin = 5 * time.Second
+
+// resignWithin bounds the statement with which a leader resigns, so that a database that hangs does not hold up the end of the process.
+const resignWithin = 2 * time.Second
 
 const (
 	// lead takes or renews the lease. What would be refused anyway is left out before the INSERT, which would lock the row.
@@ -41,12 +48,13 @@ type Reader[T any] struct {
 	// SQL and DB reach the database whose table decides.
 	SQL *pgsql.Runner
 	DB  bun.IDB
-	// Read is called by the leader every interval. It has until the next one.
+	// Read is called by the leader every interval. It has until the next one, and 5 seconds at most.
 	Read func(ctx context.Context) (T, error)
 	// Log gets a warning when reading begins to fail, and when it works again.
 	Log *slog.Logger
 
-	interval time.Duration // 0: Interval
+	// Interval is how often the leader reads, and how often the others look whether there is one. 0: 15 seconds.
+	Interval time.Duration
 
 	mu     sync.Mutex
 	latest T
@@ -65,51 +73,49 @@ func (r *Reader[T]) Latest() (T, bool) {
 
 // Run reads until ctx is done, and lets another process lead then.
 func (r *Reader[T]) Run(ctx context.Context) {
-	interval := r.interval
-	if interval == 0 {
-		interval = Interval
-	}
+	every := cmp.Or(r.Interval, interval)
 	owner := uuid.NewString()
 	failing := false
 	for {
-		err := r.round(ctx, owner, interval)
+		err := r.round(ctx, owner, every)
 		if ctx.Err() != nil {
 			break
 		}
 		switch {
 		case err != nil && !failing:
-			r.Log.WarnContext(ctx, "oncebox: statistics for the metrics could not be read, it is tried again", "task", r.Name, "pause", interval, "error", err)
+			r.Log.WarnContext(ctx, "oncebox: statistics for the metrics could not be read, it is tried again", "task", r.Name, "pause", 2*every, "error", err)
 		case err == nil && failing:
 			r.Log.InfoContext(ctx, "oncebox: statistics for the metrics are read again", "task", r.Name)
 		}
 		failing = err != nil
-		pause := interval
+		pause := every
 		if failing { // another process may be able to
-			r.resign(ctx, owner, interval)
-			pause = 2 * interval
+			r.resign(ctx, owner)
+			pause = 2 * every
 		}
 		if backoff.Wait(ctx, pause) != nil {
 			break
 		}
 	}
-	r.resign(ctx, owner, interval)
+	r.resign(ctx, owner)
 }
 
 // resign forgets what was read before another process may lead. If that fails the lease ends by itself.
-func (r *Reader[T]) resign(ctx context.Context, owner string, within time.Duration) {
+func (r *Reader[T]) resign(ctx context.Context, owner string) {
 	r.mu.Lock()
 	r.until = time.Time{}
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignWithin)
 	defer cancel()
 	_, _ = r.SQL.Exec(ctx, r.DB, resign, r.Name, owner)
 }
 
-func (r *Reader[T]) round(ctx context.Context, owner string, interval time.Duration) error {
-	bounded, cancel := context.WithTimeout(ctx, interval)
+func (r *Reader[T]) round(ctx context.Context, owner string, every time.Duration) error {
+	// What has begun is not broken off when the process ends: the server might go on with it, and hold the locks of the tables.
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(every, readWithin))
 	defer cancel()
-	until := time.Now().Add(lifetimes * interval)
-	led, err := r.SQL.Exec(bounded, r.DB, lead, r.Name, owner, lifetimes*interval)
+	until := time.Now().Add(lifetimes * every)
+	led, err := r.SQL.Exec(bounded, r.DB, lead, r.Name, owner, lifetimes*every)
 	if err != nil {
 		return fmt.Errorf("leader: take the lease of %s: %w", r.Name, pgsql.Explain(err))
 	}

@@ -23,7 +23,7 @@ func reader(t *testing.T, db bun.IDB, interval time.Duration) (*Reader[int64], *
 	t.Helper()
 	reads := &atomic.Int64{}
 	return &Reader[int64]{
-		Name: "test", SQL: pgsql.New("", false), DB: db, interval: interval, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Name: "test", SQL: pgsql.New("", false), DB: db, Interval: interval, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Read: func(context.Context) (int64, error) { return reads.Add(1), nil },
 	}, reads
 }

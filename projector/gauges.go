@@ -1,0 +1,87 @@
+package projector
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// gauges show what waits in the outboxes that a projector relays: their sums, and the highest age. One projector of all that are alive reads an
+// outbox, see leader.Reader, and only that one shows it.
+type gauges struct {
+	all *otelx.Gauges
+
+	backlog, dead, fresh, held, failed, delayed, blocked,
+	sent, tries, lanes, partitions metric.Int64ObservableGauge
+	age, snapshot metric.Float64ObservableGauge
+}
+
+func newGauges(m metric.Meter) *gauges {
+	all := otelx.NewGauges(m)
+	return &gauges{
+		all:        all,
+		backlog:    all.Count("oncebox.outbox.backlog", "Events that should be published, by topic and tenant; the 50 largest, and other"),
+		dead:       all.Count("oncebox.outbox.dead", "Dead letters, by topic and tenant; the 50 largest, and other"),
+		age:        all.Seconds("oncebox.outbox.oldest_age", "How long the oldest event waits that should have left"),
+		fresh:      all.Count("oncebox.outbox.new", "Events that wait for their first try, or are on their way"),
+		held:       all.Count("oncebox.outbox.held", "Events that were refused, or wait behind one that was or that is dead"),
+		failed:     all.Count("oncebox.outbox.failed", "Events that were refused and are tried again"),
+		tries:      all.Count("oncebox.outbox.max_tries", "How often the event was refused that was refused most"),
+		delayed:    all.Count("oncebox.outbox.delayed", "Events that wait for their time"),
+		blocked:    all.Count("oncebox.outbox.blocked", "Keys whose first event failed or is dead"),
+		sent:       all.Count("oncebox.outbox.sent", "Published events that are kept; an estimate"),
+		lanes:      all.Count("oncebox.outbox.lanes", "Lanes, by state: owned or free"),
+		partitions: all.Count("oncebox.outbox.partitions_missing", "Days of today and tomorrow without a partition"),
+		snapshot:   all.Seconds("oncebox.outbox.oldest_snapshot", "How long the oldest transaction is open that keeps VACUUM from removing rows"),
+	}
+}
+
+// show observes what the relays have read last. A projector that reads none of its outboxes shows nothing.
+func (g *gauges) show(to metric.Observer, relays []*relay) {
+	var sum outbox.Stats
+	read := false
+	for _, r := range relays {
+		st, ok := r.state.Latest()
+		if !ok {
+			continue
+		}
+		read = true
+		sum = sum.Plus(&st)
+	}
+	if !read {
+		return
+	}
+	to.ObserveFloat64(g.age, sum.OldestAge.Seconds())
+	to.ObserveFloat64(g.snapshot, sum.SnapshotAge.Seconds())
+	to.ObserveInt64(g.fresh, sum.New)
+	to.ObserveInt64(g.held, sum.Held)
+	to.ObserveInt64(g.failed, sum.Failed)
+	to.ObserveInt64(g.tries, int64(sum.MostTries))
+	to.ObserveInt64(g.delayed, sum.Delayed)
+	to.ObserveInt64(g.blocked, sum.Blocked)
+	to.ObserveInt64(g.sent, sum.Sent)
+	to.ObserveInt64(g.partitions, int64(sum.PartitionsMissing))
+	to.ObserveInt64(g.lanes, int64(sum.Lanes-sum.FreeLanes), metric.WithAttributes(attribute.String("state", "owned")))
+	to.ObserveInt64(g.lanes, int64(sum.FreeLanes), metric.WithAttributes(attribute.String("state", "free")))
+	g.showShares(to, sum.Shares)
+}
+
+// showShares names the largest shares, and sums up the others. Shares are sorted by their size. There is a series always, so that no alert
+// takes an empty outbox for one that nobody reads.
+func (g *gauges) showShares(to metric.Observer, shares []outbox.Share) {
+	rest := outbox.Share{Topic: otelx.Other, Tenant: otelx.Other}
+	for n, s := range shares {
+		if n >= otelx.MaxSeries || s.Topic == otelx.Other && s.Tenant == otelx.Other {
+			rest.New, rest.Held, rest.Dead = rest.New+s.New, rest.Held+s.Held, rest.Dead+s.Dead
+			continue
+		}
+		series := otelx.TopicAndTenant(s.Topic, s.Tenant)
+		to.ObserveInt64(g.backlog, s.New+s.Held, series)
+		to.ObserveInt64(g.dead, s.Dead, series)
+	}
+	series := otelx.TopicAndTenant(rest.Topic, rest.Tenant)
+	to.ObserveInt64(g.backlog, rest.New+rest.Held, series)
+	to.ObserveInt64(g.dead, rest.Dead, series)
+}

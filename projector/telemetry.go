@@ -1,0 +1,93 @@
+package projector
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// telemetry is what a projector measures of its own work. What waits in the tables is shown by gauges.
+type telemetry struct {
+	published, fenced, unconfirmed metric.Int64Counter
+	refused, dead                  *otelx.TenantCounter
+	inFlight                       metric.Int64UpDownCounter
+	latency, lag                   metric.Float64Histogram
+	attempts                       metric.Int64Histogram
+	gauges                         *gauges
+}
+
+func newTelemetry(provider metric.MeterProvider) *telemetry {
+	m := otelx.Meter(provider, "projector")
+	t := &telemetry{
+		published:   otelx.Counter(m, "oncebox.projector.published", "Rows that the broker confirmed"),
+		refused:     otelx.NewTenantCounter(m, "oncebox.projector.refused", "Refusals of single rows, by topic and tenant"),
+		dead:        otelx.NewTenantCounter(m, "oncebox.projector.dead", "Rows that were given up, by topic and tenant"),
+		unconfirmed: otelx.Counter(m, "oncebox.projector.unconfirmed", "Rows left for another try, no attempt spent"),
+		fenced:      otelx.Counter(m, "oncebox.outbox.fenced", "Writes refused because the lane had been lost"),
+		latency: otelx.Histogram(m, "oncebox.outbox.publish.latency", "How long the broker takes to confirm a batch",
+			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
+		lag: otelx.Histogram(m, "oncebox.outbox.lag", "From the recording of an event, or its time, to the broker's confirmation: the oldest one of each batch",
+			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
+		gauges: newGauges(m),
+	}
+	var err error
+	if t.inFlight, err = m.Int64UpDownCounter("oncebox.outbox.inflight",
+		metric.WithDescription("Events that the broker has and has not confirmed yet")); err != nil {
+		otel.Handle(err)
+		t.inFlight = noop.Int64UpDownCounter{}
+	}
+	if t.attempts, err = m.Int64Histogram("oncebox.outbox.attempts", metric.WithExplicitBucketBoundaries(2, 3, 5, 10, 20, 50),
+		metric.WithDescription("Tries of an event that was refused at least once, by outcome: published or dead")); err != nil {
+		otel.Handle(err)
+		t.attempts = noop.Int64Histogram{}
+	}
+	return t
+}
+
+// took notes how long the broker took for rows, and for how long the oldest of those that it confirmed had waited.
+func (t *telemetry) took(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time) {
+	now := time.Now()
+	t.latency.Record(ctx, now.Sub(began).Seconds())
+	var oldest time.Time
+	for n, r := range rows {
+		if errs[n] != nil {
+			continue
+		}
+		due := r.CreatedAt
+		if r.Delivery.NotBefore.After(due) {
+			due = r.Delivery.NotBefore
+		}
+		if oldest.IsZero() || due.Before(oldest) {
+			oldest = due
+		}
+		if r.RetryCount > 0 {
+			t.tried(ctx, r, outcomePublished)
+		}
+	}
+	if !oldest.IsZero() {
+		t.lag.Record(ctx, max(0, now.Sub(oldest).Seconds()))
+	}
+}
+
+// Outcomes of events that were tried more than once.
+const (
+	outcomePublished = "published"
+	outcomeDead      = "dead"
+)
+
+func (t *telemetry) tried(ctx context.Context, r *outbox.Row, outcome string) {
+	t.attempts.Record(ctx, int64(r.RetryCount+1), metric.WithAttributes(attribute.String("outcome", outcome)))
+}
+
+// gaveUp notes a dead letter.
+func (t *telemetry) gaveUp(ctx context.Context, r *outbox.Row) {
+	t.dead.Add(ctx, 1, r.Topic, r.TenantID)
+	t.tried(ctx, r, outcomeDead)
+}
