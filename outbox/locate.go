@@ -47,7 +47,8 @@ FROM (
 		coalesce(error_message, ''), nullif(retry_after, 'infinity'), NULL, NULL
 	FROM {schema}.outbox_held WHERE id = $1::uuid
 	UNION ALL
-	SELECT ` + columns + `, '` + StatusDead + `', coalesce(error_message, ''), NULL, NULL, died_at FROM {schema}.outbox_dead WHERE id = $1::uuid) x
+	SELECT ` + columns + `, '` + StatusDead + `', coalesce(error_message, ''), NULL, NULL, died_at
+	FROM {schema}.outbox_dead WHERE id = $1::uuid) x
 ORDER BY seq`
 
 	// locateSent reads the partitions of the time from $2 to $3.
