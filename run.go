@@ -21,7 +21,7 @@ const (
 	Relay Part = iota + 1
 	// Consumers receive and handle messages, and those that were parked. Without a broker the relay stores the first.
 	Consumers
-	// Cleaner makes partitions ahead and drops what is older than its retention.
+	// Cleaner makes partitions ahead, drops what is older than its retention, and shows the state of the idempotency keys as metrics.
 	Cleaner
 )
 
@@ -102,6 +102,7 @@ func (a *App) start(ctx context.Context, group *errgroup.Group, part Part, after
 		afterwards(func() error { return a.Projector.Run(ctx) })
 	case Cleaner:
 		group.Go(func() error { return a.clean(ctx) })
+		group.Go(func() error { a.Idempotency.Observe(ctx, a.db); return nil })
 	case Consumers:
 		if len(a.Inbox.Subscriptions()) > 0 {
 			group.Go(func() error { return a.Inbox.RunParked(ctx) })

@@ -86,4 +86,7 @@
 // # Metrics
 //
 //   - oncebox.idempotency.purged: expired keys that were removed
+//
+// and, shown by one process of all that run [Store.Observe], as an App's cleaner does: the gauges oncebox.idempotency.keys (an estimate),
+// claimed, unknown, oldest_unknown in seconds, and expired, see [Stats].
 package idempotency

@@ -76,17 +76,20 @@ type Store struct {
 	log    *slog.Logger
 	tracer trace.Tracer
 	purged metric.Int64Counter
+	gauges *gauges
 }
 
 // NewStore returns a store. The table is made by package migrations.
 func NewStore(cfg *Config) *Store {
 	c := cfg.withDefaults()
 	run := pgsql.New(c.Schema, c.Pooler)
+	meter := otelx.Meter(c.MeterProvider, "idempotency")
 	return &Store{
 		cfg: c, run: run, confirmed: run.Confirmed(), cache: newCache(c.Cache),
 		log:    otelx.Logger(c.Logger),
 		tracer: otelx.Tracer(c.TracerProvider, "idempotency"),
-		purged: otelx.Counter(otelx.Meter(c.MeterProvider, "idempotency"), "oncebox.idempotency.purged", "Expired keys that were removed"),
+		purged: otelx.Counter(meter, "oncebox.idempotency.purged", "Expired keys that were removed"),
+		gauges: newGauges(meter),
 	}
 }
 

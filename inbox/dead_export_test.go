@@ -50,9 +50,14 @@ func (i *Inbox) ExplainNextDue(ctx context.Context, consumers []string) (string,
 	return i.explain(ctx, nextDue, []any{consumers})
 }
 
-// ExplainStats returns the plan of [Inbox.Stats].
-func (i *Inbox) ExplainStats(ctx context.Context) (string, error) {
-	return i.explain(ctx, statistics, nil)
+// ExplainStats returns the plans of [Inbox.Stats].
+func (i *Inbox) ExplainStats(ctx context.Context, consumer string) (string, error) {
+	list, err := i.explain(ctx, troubled, nil)
+	if err != nil {
+		return "", err
+	}
+	one, err := i.explain(ctx, statistics, []any{consumer})
+	return list + one, err
 }
 
 func (i *Inbox) explain(ctx context.Context, statement string, args []any) (string, error) {

@@ -55,6 +55,10 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 	}
 	plan, err = w.box.ExplainMove(t.Context(), keys, []int64{1, 2, 3})
 	noSeqScan("move", plan, err)
+	plan, err = w.box.ExplainStats(t.Context(), "c7")
+	noSeqScan("statistics", plan, err)
+	require.Contains(t, plan, "inbox_parked_age")
+	require.NotContains(t, plan, "JIT")
 	parked, err := w.box.Parked(t.Context(), inbox.ParkedFilter{}, nil, 10)
 	require.NoError(t, err)
 	for _, filter := range []inbox.ParkedFilter{{}, {Consumer: "c7"}, {FirstOnly: true}} {

@@ -84,7 +84,8 @@
 //     locked: it waits for another process that runs a message of its key)
 //   - oncebox.inbox.parked, oncebox.inbox.dead: messages that wait in the database, and dead letters, by consumer; see [Inbox.Stats]
 //   - oncebox.inbox.keys: keys that do not flow, by consumer and state (waiting, failed, dead)
+//   - oncebox.inbox.oldest_age: how long the oldest parked message has waited, by consumer, in seconds
 //
-// The last three are shown by every process that runs [Inbox.RunParked], and are those of the database: of several processes
-// take the maximum.
+// The state in the database, which the last three lines name, is read every 15 seconds by one process of all that run [Inbox.RunParked], and only
+// that one shows it.
 package inbox

@@ -46,6 +46,7 @@ func TestStateIsShownAsMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.failed("a", "o1")
+	w.exec("UPDATE inbox_parked SET parked_at = now() - interval '1 hour'")
 	w.kill(w.box, "shipping", unordered("u"))
 	reader := sdkmetric.NewManualReader()
 	box := newBox(w.units, &inbox.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
@@ -61,6 +62,7 @@ func TestStateIsShownAsMetrics(t *testing.T) {
 	require.EqualValues(t, 0, got["oncebox.inbox.keys billing dead"])
 	require.EqualValues(t, 0, got["oncebox.inbox.dead billing"])
 	require.EqualValues(t, 1, got["oncebox.inbox.dead shipping"])
+	require.EqualValues(t, 3600, got["oncebox.inbox.oldest_age billing"]/10*10)
 }
 
 // gauges returns what the gauges show, under their names, consumers and states, once all of them do.
@@ -71,6 +73,12 @@ func gauges(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
 	got, names := map[string]int64{}, 0
 	for _, scope := range metrics.ScopeMetrics {
 		for _, m := range scope.Metrics {
+			if age, ok := m.Data.(metricdata.Gauge[float64]); ok {
+				for _, point := range age.DataPoints {
+					consumer, _ := point.Attributes.Value("consumer")
+					got[m.Name+" "+consumer.AsString()] = int64(point.Value)
+				}
+			}
 			gauge, ok := m.Data.(metricdata.Gauge[int64])
 			if !ok {
 				continue
@@ -87,7 +95,7 @@ func gauges(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
 			}
 		}
 	}
-	if names < 3 || len(got) < 10 { // two consumers: parked, dead, and keys in three states
+	if names < 3 || len(got) < 12 { // two consumers: parked, dead, age, and keys in three states
 		return nil
 	}
 	return got

@@ -84,6 +84,8 @@ CREATE TABLE inbox_parked (
 ALTER SEQUENCE inbox_seq OWNED BY inbox_parked.seq;
 -- A copy never waits twice.
 CREATE UNIQUE INDEX inbox_parked_message ON inbox_parked (message_key, consumer, tenant_id, source);
+-- For the age of the oldest message of a consumer, among any number of keys.
+CREATE INDEX inbox_parked_age ON inbox_parked (consumer, parked_at);
 
 -- The keys that do not flow: their later messages are parked. A key is here as long as messages of it are parked, or a dead letter
 -- holds it. A transaction that changes this holds the key's lock.

@@ -1,0 +1,72 @@
+package inbox
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/oncebox/oncebox/internal/leader"
+	"github.com/oncebox/oncebox/internal/otelx"
+)
+
+// gauges show the statistics of the consumers. One process of all that run [Inbox.RunParked] reads them, see leader.Reader, and only that
+// one shows them.
+type gauges struct {
+	all                *otelx.Gauges
+	parked, keys, dead metric.Int64ObservableGauge
+	age                metric.Float64ObservableGauge
+}
+
+func newGauges(m metric.Meter) *gauges {
+	all := otelx.NewGauges(m)
+	return &gauges{
+		all:    all,
+		parked: all.Count("oncebox.inbox.parked", "Messages that wait in the database, by consumer"),
+		keys:   all.Count("oncebox.inbox.keys", "Keys that do not flow, by consumer and state"),
+		dead:   all.Count("oncebox.inbox.dead", "Dead letters, by consumer"),
+		age:    all.Seconds("oncebox.inbox.oldest_age", "How long the oldest parked message has waited, by consumer"),
+	}
+}
+
+// show observes states, by the names of their consumers.
+func (g *gauges) show(to metric.Observer, states map[string]Stats) {
+	for name, st := range states {
+		consumer := attribute.String("consumer", name)
+		to.ObserveInt64(g.parked, int64(st.Parked), metric.WithAttributes(consumer))
+		to.ObserveInt64(g.dead, int64(st.DeadLetters), metric.WithAttributes(consumer))
+		to.ObserveFloat64(g.age, st.OldestParked.Seconds(), metric.WithAttributes(consumer))
+		for state, n := range map[string]int{"waiting": st.Waiting, "failed": st.Failed, "dead": st.Dead} {
+			to.ObserveInt64(g.keys, int64(n), metric.WithAttributes(consumer, attribute.String("state", state)))
+		}
+	}
+}
+
+// observe shows the statistics until ctx is done, if this is the process that reads them.
+func (i *Inbox) observe(ctx context.Context) {
+	reader := &leader.Reader[[]Stats]{Name: "inbox.stats", SQL: i.patient, DB: i.units.DB(ctx), Log: i.log, Read: i.Stats}
+	defer i.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
+		if list, ok := reader.Latest(); ok {
+			i.gauges.show(to, i.byName(list))
+		}
+		return nil
+	})()
+	reader.Run(ctx)
+}
+
+// byName returns the states of the consumers in the list, and zeros for the other ones of this process, so that a series is there before
+// it is needed. The generations of a projection are one.
+func (i *Inbox) byName(list []Stats) map[string]Stats {
+	states := map[string]Stats{}
+	for _, name := range i.consumers() {
+		states[family(name)] = Stats{}
+	}
+	for _, st := range list {
+		all := states[family(st.Consumer)]
+		all.Waiting, all.Failed, all.Dead = all.Waiting+st.Waiting, all.Failed+st.Failed, all.Dead+st.Dead
+		all.Parked, all.DeadLetters = all.Parked+st.Parked, all.DeadLetters+st.DeadLetters
+		all.OldestParked = max(all.OldestParked, st.OldestParked)
+		states[family(st.Consumer)] = all
+	}
+	return states
+}
