@@ -90,6 +90,9 @@ type contender struct {
 	open   func(ctx context.Context, s *schema, clients int) (session, error)
 }
 
+// outboxTable is the table that oncebox writes events to.
+const outboxTable = "outbox"
+
 // session is a contender that is connected to a schema. It is safe for concurrent use.
 type session interface {
 	// transact moves money on the account as it is stored now, with k events.
@@ -99,9 +102,9 @@ type session interface {
 
 func contenders() []contender {
 	return []contender{
-		{"oncebox", "uow.Manager.Do, outbox.Store, a bun model as the aggregate", "outbox", openOncebox},
-		{"pgx", "native pgx, prepared statements, 4 round trips, one INSERT of k rows", "floor", openPgx},
-		{"bun", "bun models on pgx/stdlib, simple protocol, 4 round trips, one INSERT of k rows", "floor", openBun},
+		{"oncebox", "uow.Manager.Do, outbox.Store, a bun model as the aggregate", outboxTable, openOncebox},
+		{"pgx", "native pgx, prepared statements, 4 round trips, one INSERT of k rows", floorName, openPgx},
+		{"bun", "bun models on pgx/stdlib, simple protocol, 4 round trips, one INSERT of k rows", floorName, openBun},
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
@@ -13,11 +15,17 @@ import (
 
 // onceboxSession is the transaction as a user of oncebox writes it.
 type onceboxSession struct {
-	db    *bun.DB
-	units *uow.Manager
+	db     *bun.DB
+	units  *uow.Manager
+	tracer trace.Tracer // of the requests that the transactions belong to; nil: none
 }
 
 func openOncebox(_ context.Context, s *schema, clients int) (session, error) {
+	return openInstrumented(s, clients, nil, nil)
+}
+
+// openInstrumented opens it with telemetry. nil: without.
+func openInstrumented(s *schema, clients int, meters metric.MeterProvider, tracers trace.TracerProvider) (session, error) {
 	db, err := s.bun(pgx.QueryExecModeExec, clients)
 	if err != nil {
 		return nil, err
@@ -25,10 +33,21 @@ func openOncebox(_ context.Context, s *schema, clients int) (session, error) {
 	registry := event.NewRegistry()
 	event.Register[moneyMoved](registry)
 	store := outbox.NewStore(db, &outbox.Config{Schema: s.name})
-	return &onceboxSession{db: db, units: uow.New(db, &uow.Config{Registry: registry, Source: source}, store)}, nil
+	o := &onceboxSession{db: db, units: uow.New(db, &uow.Config{
+		Registry: registry, Source: source, MeterProvider: meters, TracerProvider: tracers,
+	}, store)}
+	if tracers != nil {
+		o.tracer = tracers.Tracer(source)
+	}
+	return o, nil
 }
 
 func (o *onceboxSession) transact(ctx context.Context, id string, balance, version int64, k int) error {
+	if o.tracer != nil {
+		var span trace.Span
+		ctx, span = o.tracer.Start(ctx, "POST /move")
+		defer span.End()
+	}
 	ctx = event.WithMetadata(ctx, metadata())
 	return o.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		a := &account{ID: id, Balance: balance + 1, Version: version}

@@ -11,6 +11,8 @@
 //	go run -C bench . latency
 //	go run -C bench . consume
 //	go run -C bench . http
+//	go run -C bench . telemetry
+//	go run -C bench . scrape
 //
 // Each command prints a table and ends with one line of figures, NAME key=value key=value.
 //

@@ -33,6 +33,8 @@ func commands() []command {
 		{"latency", "milliseconds from commit to consumer, against an insert and a Send by hand", latency},
 		{"http", "requests per second that are executed once, and replays, against a check of the key by hand", httpKeys},
 		{"consume", "messages per second that are handled once, one by one and in batches, against pgx by hand", consume},
+		{"telemetry", "what metrics and traces cost commit and relay", telemetryCost},
+		{"scrape", "which part of a core it takes to read the gauges over millions of rows", scrape},
 	}
 }
 
