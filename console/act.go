@@ -1,0 +1,207 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// Fields of the forms.
+const (
+	fieldAction = "action"
+	fieldReason = "reason"
+	fieldBack   = "back"
+)
+
+// What can be done with dead letters.
+const (
+	actionReplay  = "replay"
+	actionDiscard = "discard"
+)
+
+// maxReason is how long a reason may be, in bytes: as the audit keeps it.
+const maxReason = 2048
+
+// deed is something that is done to dead letters.
+type deed struct {
+	Name, Title, Done, Explained string
+	// Deletes says that it cannot be undone.
+	Deletes bool
+
+	outboxOne func(*outbox.Store, context.Context, string, outbox.By, ...outbox.DeadOption) error
+	inboxOne  func(*inbox.Inbox, context.Context, inbox.MessageRef, inbox.By) error
+	outboxAll func(*outbox.Store, context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error)
+	inboxAll  func(*inbox.Inbox, context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error)
+}
+
+// deedOf returns what an action is; an error if it is none.
+func deedOf(action string) (*deed, error) {
+	switch action {
+	case actionReplay:
+		return &deed{
+			Name: actionReplay, Title: "Replay", Done: "replayed",
+			Explained: "An event is published, and a message is handled, after all: before what waits behind it under its key, " +
+				"and with all its attempts. Mend the cause first, or it dies again.",
+			outboxOne: (*outbox.Store).Replay, inboxOne: (*inbox.Inbox).Replay,
+			outboxAll: (*outbox.Store).ReplayAll, inboxAll: (*inbox.Inbox).ReplayAll,
+		}, nil
+	case actionDiscard:
+		return &deed{
+			Name: actionDiscard, Title: "Discard", Done: "discarded", Deletes: true,
+			Explained: "It is deleted for good: nobody will ever get it. What waits behind it under its key goes on without it.",
+			outboxOne: (*outbox.Store).Discard, inboxOne: (*inbox.Inbox).Discard,
+			outboxAll: (*outbox.Store).DiscardAll, inboxAll: (*inbox.Inbox).DiscardAll,
+		}, nil
+	default:
+		return nil, fmt.Errorf("action: %q is neither replay nor discard", action)
+	}
+}
+
+// actView is the page that asks for a reason before something is done.
+type actView struct {
+	Deed   *deed
+	Refs   []ref
+	Reason string
+	// Wrong says what is missing, "" at first.
+	Wrong string
+	// Back is the query of the list that the actor came from.
+	Back string
+}
+
+// BackTo is the address of the list that the actor came from.
+func (a *actView) BackTo() string { return "dead?" + a.Back }
+
+// order is a form, or an address that leads to one: what is to be done, with what, and why.
+type order struct {
+	deed   *deed
+	refs   []ref
+	reason string
+	back   string
+}
+
+func (c *Console) orderOf(q url.Values) (o order, err error) {
+	if o.deed, err = deedOf(q.Get(fieldAction)); err != nil {
+		return o, err
+	}
+	if o.refs, err = c.refsOf(q); err != nil {
+		return o, err
+	}
+	o.reason, o.back = strings.TrimSpace(q.Get(fieldReason)), q.Get(fieldBack)
+	return o, nil
+}
+
+// confirm shows what is about to be done to single dead letters, and asks for the reason.
+func (c *Console) confirm(v *visit) error {
+	q := v.URL.Query()
+	if v.Method == http.MethodPost {
+		q = v.PostForm
+	}
+	o, err := c.orderOf(q)
+	if err != nil {
+		return invalid(err)
+	}
+	if len(o.refs) == 0 {
+		return &problem{http.StatusUnprocessableEntity, "Nothing is selected", "Go back and tick the dead letters that you mean."}
+	}
+	return v.show("confirm", o.deed.Title, &actView{Deed: o.deed, Refs: o.refs, Back: o.back})
+}
+
+// act does what was confirmed, one dead letter after the other, each in a transaction of its own.
+func (c *Console) act(v *visit) error {
+	o, err := c.orderOf(v.PostForm)
+	if err != nil {
+		return invalid(err)
+	}
+	if wrong := reasonProblem(o.reason); wrong != "" || len(o.refs) == 0 {
+		view := &actView{Deed: o.deed, Refs: o.refs, Reason: o.reason, Wrong: wrong, Back: o.back}
+		return v.write(http.StatusUnprocessableEntity, "confirm", v.page(o.deed.Title, view))
+	}
+	done := 0
+	var failures []detail
+	for _, r := range o.refs {
+		if err := c.actOn(v, &o, r); err != nil {
+			failures = append(failures, detail{r.ID, v.tell(err)})
+			continue
+		}
+		done++
+	}
+	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", o.deed.Name,
+		"done", done, "failed", len(failures))
+	if len(failures) > 0 {
+		view := &outcome{Deed: o.deed, Done: done, Failures: failures, Back: c.backTo(v, o.back, nil)}
+		return v.write(http.StatusConflict, "outcome", v.page(o.deed.Title, view))
+	}
+	v.redirect(c.backTo(v, o.back, url.Values{fieldDone: {o.deed.Name}, "n": {strconv.Itoa(done)}}))
+	return nil
+}
+
+// outcome is the page that says what was done and what was not.
+type outcome struct {
+	Deed     *deed
+	Done     int
+	Failures []detail
+	Back     string
+}
+
+func (c *Console) actOn(v *visit, o *order, r ref) error {
+	if r.Box == boxInbox {
+		return o.deed.inboxOne(c.cfg.Inbox, v.Context(), r.key(), inbox.By{Actor: v.access.Actor, Reason: o.reason})
+	}
+	return o.deed.outboxOne(c.cfg.Outbox, v.Context(), r.ID, outbox.By{Actor: v.access.Actor, Reason: o.reason}, outbox.OfTenant(r.Tenant))
+}
+
+// tell says to the actor why one of several could not be treated; what is no matter of operators is logged.
+func (v *visit) tell(err error) string {
+	if p, known := errors.AsType[*problem](v.explain(err)); known {
+		return p.title
+	}
+	v.log.ErrorContext(v.Context(), "oncebox: the console could not treat a dead letter", "error", err)
+	return "An error, which the log of this process has. Nothing was changed."
+}
+
+// reasonProblem says what is wrong with a reason, "" if nothing is.
+func reasonProblem(reason string) string {
+	switch {
+	case reason == "":
+		return "Say why: the reason stays in the audit."
+	case len(reason) > maxReason:
+		return fmt.Sprintf("The reason has %d bytes, and the audit keeps %d.", len(reason), maxReason)
+	default:
+		return ""
+	}
+}
+
+const fieldDone = "done"
+
+// backTo returns the address of the list with a query that came through a form, and more parameters.
+func (c *Console) backTo(v *visit, back string, more url.Values) string {
+	q, err := url.ParseQuery(back)
+	if err != nil {
+		q = url.Values{}
+	}
+	s, err := c.selected(q, v.now)
+	if err != nil {
+		s = selection{Box: q.Get(fieldBox)}
+	}
+	return "dead?" + with(s.Values(), more).Encode()
+}
+
+// notice says what was done on the page before.
+func notice(q url.Values) string {
+	d, err := deedOf(q.Get(fieldDone))
+	if err != nil {
+		return ""
+	}
+	n, err := strconv.ParseInt(q.Get("n"), 10, 64)
+	if err != nil {
+		return ""
+	}
+	return counted(n, "dead letter was ", "dead letters were ") + d.Done + "."
+}

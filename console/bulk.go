@@ -1,0 +1,233 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+const (
+	fieldRate    = "rate"
+	fieldCounted = "counted"
+
+	// defaultRate is how many dead letters are treated in a second unless the actor says otherwise.
+	defaultRate = 100
+	// maxRate bounds what can be typed; 0 is no bound.
+	maxRate = 100_000
+	// maxBatch is how many are treated in one transaction at most, in which their keys stand still.
+	maxBatch = 500
+	// patience is how long a browser may take to accept one line of the progress.
+	patience = time.Minute
+)
+
+// bulkView is the page that says how many dead letters a selection has before all of them are treated.
+type bulkView struct {
+	Deed      *deed
+	Selection *selection
+	Count     int64
+	Rate      string
+	Reason    string
+	Wrong     string
+	Back      string // the address of the list
+	Query     string // the selection as it stands in an address
+}
+
+// bulk counts what would be treated.
+func (c *Console) bulk(v *visit) error {
+	q := v.URL.Query()
+	view, err := c.bulkOf(v, q)
+	if err != nil {
+		return err
+	}
+	view.Rate = strconv.Itoa(defaultRate)
+	return v.show("bulk", view.Deed.Title+" all that match", view)
+}
+
+// bulkOf reads what is to be done with which selection, and counts.
+func (c *Console) bulkOf(v *visit, q url.Values) (*bulkView, error) {
+	d, err := deedOf(q.Get(fieldAction))
+	if err != nil {
+		return nil, invalid(err)
+	}
+	s, err := c.selected(q, v.now)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	view := &bulkView{Deed: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
+	if s.Box == boxInbox {
+		view.Count, err = c.cfg.Inbox.CountDead(v.Context(), s.inbox())
+	} else {
+		view.Count, err = c.cfg.Outbox.CountDead(v.Context(), s.outbox())
+	}
+	return view, err
+}
+
+// runBulk treats all that a selection has, and says how far it is while it does. The request is the run: when the browser leaves, it
+// ends after the transaction under way, and what was treated stays so.
+func (c *Console) runBulk(v *visit) error {
+	q, err := url.ParseQuery(v.PostForm.Get("selection"))
+	if err != nil {
+		return invalid(err)
+	}
+	q.Set(fieldAction, v.PostForm.Get(fieldAction))
+	view, err := c.bulkOf(v, q)
+	if err != nil {
+		return err
+	}
+	view.Reason, view.Rate = strings.TrimSpace(v.PostForm.Get(fieldReason)), strings.TrimSpace(v.PostForm.Get(fieldRate))
+	shown, err := strconv.ParseInt(v.PostForm.Get(fieldCounted), 10, 64)
+	if err != nil {
+		return invalid(fmt.Errorf("%s: %q is no number", fieldCounted, v.PostForm.Get(fieldCounted)))
+	}
+	rate, wrongRate := rateOf(view.Rate)
+	switch {
+	case wrongRate != "":
+		view.Wrong = wrongRate
+	case reasonProblem(view.Reason) != "":
+		view.Wrong = reasonProblem(view.Reason)
+	case view.Count > shown:
+		view.Wrong = fmt.Sprintf("More have died since you were shown %d. Nothing was changed: look at the new number, and send the form again.", shown)
+	case view.Count == 0:
+		view.Wrong = "Nothing matches any more, so nothing was changed."
+	}
+	if view.Wrong != "" {
+		return v.write(http.StatusUnprocessableEntity, "bulk", v.page(view.Deed.Title+" all that match", view))
+	}
+	return c.stream(v, view, rate)
+}
+
+// rateOf reads how many may be treated in a second. 0: as many as can be.
+func rateOf(text string) (rate int, wrong string) {
+	rate, err := strconv.Atoi(text)
+	if err != nil || rate < 0 || rate > maxRate {
+		return 0, fmt.Sprintf("%q is no rate: give dead letters per second, at most %d, or 0 for no bound.", text, maxRate)
+	}
+	return rate, ""
+}
+
+// stream does it and writes one line after each transaction.
+func (c *Console) stream(v *visit, view *bulkView, rate int) error {
+	out := &lines{visit: v, total: view.Count, begun: time.Now(), rate: rate}
+	if err := out.begin(view); err != nil {
+		return err
+	}
+	done, err := c.treat(v, view, out)
+	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", view.Deed.Name,
+		"selection", view.Query, "done", done, "error", err)
+	out.end(view, done, err)
+	return nil
+}
+
+func (c *Console) treat(v *visit, view *bulkView, out *lines) (int64, error) {
+	ctx, stop := context.WithCancelCause(v.Context())
+	defer stop(nil)
+	batch := maxBatch
+	if out.rate > 0 {
+		batch = min(batch, out.rate)
+	}
+	progress := func(done int64) {
+		if err := out.progress(ctx, done); err != nil {
+			stop(err)
+		}
+	}
+	var done int64
+	var err error
+	if view.Selection.Box == boxInbox {
+		done, err = view.Deed.inboxAll(c.cfg.Inbox, ctx, view.Selection.inbox(), inbox.By{Actor: v.access.Actor, Reason: view.Reason},
+			&inbox.Bulk{BatchSize: batch, Progress: progress})
+	} else {
+		done, err = view.Deed.outboxAll(c.cfg.Outbox, ctx, view.Selection.outbox(), outbox.By{Actor: v.access.Actor, Reason: view.Reason},
+			&outbox.Bulk{BatchSize: batch, Progress: progress})
+	}
+	if err != nil && context.Cause(ctx) != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return done, err
+}
+
+// lines writes the page of a run as the run goes on.
+type lines struct {
+	*visit
+
+	total int64
+	begun time.Time
+	rate  int
+}
+
+// runLine is one line of progress.
+type runLine struct {
+	Done, Total int64
+	After       time.Duration
+}
+
+// runEnd is the last part of the page of a run.
+type runEnd struct {
+	View *bulkView
+	Done int64
+	// Stopped says why it ended before its end, "" if it did not.
+	Stopped string
+}
+
+func (l *lines) begin(view *bulkView) error {
+	l.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	l.w.Header().Set("X-Accel-Buffering", "no") // a proxy that collects answers would show nothing until the end
+	l.w.WriteHeader(http.StatusOK)
+	if err := l.templates["run"].ExecuteTemplate(l.w, "begin", l.page(view.Deed.Title+" all that match", view)); err != nil {
+		return fmt.Errorf("console: begin the page of a run: %w", err)
+	}
+	return l.flush()
+}
+
+// progress says how many are done, and waits as the rate wants it. An error means that nobody reads any more.
+func (l *lines) progress(ctx context.Context, done int64) error {
+	err := l.templates["run"].ExecuteTemplate(l.w, "line", &runLine{done, l.total, time.Since(l.begun)})
+	if err == nil {
+		err = l.flush()
+	}
+	if err != nil || l.rate == 0 || done >= l.total {
+		return err
+	}
+	due := l.begun.Add(time.Duration(float64(done) / float64(l.rate) * float64(time.Second)))
+	pause := time.NewTimer(time.Until(due))
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-pause.C:
+		return nil
+	}
+}
+
+// flush sends what was written. The server's limit for a whole answer is not meant for one that goes on.
+func (l *lines) flush() error {
+	control := http.NewResponseController(l.w)
+	if err := control.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+func (l *lines) end(view *bulkView, done int64, err error) {
+	end := &runEnd{View: view, Done: done}
+	if err != nil {
+		end.Stopped = "It was stopped, and what is above stays done. Send the form again for the rest."
+		if l.Context().Err() == nil {
+			end.Stopped = "An error ended it; the log of this process says which. What is above stays done. Send the form again for the rest."
+		}
+	}
+	if err := l.templates["run"].ExecuteTemplate(l.w, "end", end); err != nil {
+		return // nobody reads any more
+	}
+	_ = l.flush()
+}

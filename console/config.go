@@ -1,0 +1,58 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// minSecret is the least length of Config.Secret in bytes: that of the hash.
+const minSecret = 32
+
+// traceID is what Config.TraceURL has in the place of the id.
+const traceID = "{trace_id}"
+
+// Config configures a Console.
+type Config struct {
+	// Outbox, Inbox and Idempotency are the parts that the page shows. The pages of a part that is nil are missing. At least one is required.
+	Outbox      *outbox.Store
+	Inbox       *inbox.Inbox
+	Idempotency *idempotency.Store
+
+	// Title names the installation, such as "shop, production". It stands on every page. Default: "oncebox".
+	Title string
+	// TraceURL is the address of a trace, with {trace_id} where its id belongs, for example
+	// "https://tempo.example.com/trace/{trace_id}". Default: none, ids of traces are shown without a link.
+	TraceURL string
+	// ReadOnly refuses every change, whatever the [Authorizer] allows. Default: false.
+	ReadOnly bool
+	// Secret signs the tokens of the forms, at least 32 bytes. Processes that serve the page under one address need the same
+	// one. Default: a random one, so a form that another process made is refused.
+	Secret []byte
+	// Logger gets an error for what could not be shown or done, and a line for each change. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Validate names every field that cannot be used.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Outbox == nil && c.Inbox == nil && c.Idempotency == nil {
+		errs = append(errs, errors.New("Outbox, Inbox and Idempotency are nil: set those that the service uses"))
+	}
+	if len(c.Secret) > 0 && len(c.Secret) < minSecret {
+		errs = append(errs, fmt.Errorf("Secret has %d bytes: give at least %d random ones, or none", len(c.Secret), minSecret))
+	}
+	if c.TraceURL != "" {
+		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceID, "0"))
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !strings.Contains(c.TraceURL, traceID) {
+			errs = append(errs, fmt.Errorf("TraceURL %q is no address of a trace: give one as https://tempo.example.com/trace/%s", c.TraceURL, traceID))
+		}
+	}
+	return errors.Join(errs...)
+}

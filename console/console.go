@@ -1,0 +1,196 @@
+package console
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/otelx"
+)
+
+// maxBody is how long a form may be, in bytes: the largest payload, escaped.
+const maxBody = 8 << 20
+
+// Console is the page. It is an http.Handler, safe for concurrent use.
+type Console struct {
+	db        *bun.DB
+	cfg       Config
+	authorize Authorizer
+	tokens    *tokens
+	origin    *http.CrossOriginProtection
+	templates map[string]*template.Template
+	assets    map[string]asset
+	routes    map[string]route // by method and name
+	log       *slog.Logger
+}
+
+// route is what answers one method on one page.
+type route struct {
+	// act says that it changes something.
+	act   bool
+	serve func(*visit) error
+}
+
+// New makes the page for the tables that the stores of cfg work on, in db. It errs if authorize is nil, and names every field of
+// cfg that cannot be used. The database is not asked yet.
+func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	var errs []error
+	if db == nil {
+		errs = append(errs, errors.New("db is nil: give the pool that the stores have, as config.OpenDB opens it"))
+	}
+	if authorize == nil {
+		errs = append(errs, errors.New("authorize is nil: say who may see and change what, with a console.Authorizer"))
+	}
+	if err := errors.Join(append(errs, cfg.Validate())...); err != nil {
+		return nil, fmt.Errorf("console: New: %w", err)
+	}
+	c := &Console{db: db, cfg: *cfg, authorize: authorize, origin: http.NewCrossOriginProtection(), log: otelx.Logger(cfg.Logger)}
+	if c.cfg.Title == "" {
+		c.cfg.Title = "oncebox"
+	}
+	secret := c.cfg.Secret
+	if len(secret) == 0 {
+		secret = []byte(rand.Text() + rand.Text())
+	}
+	c.tokens = newTokens(secret)
+	var err error
+	if c.assets, err = readAssets(); err != nil {
+		return nil, fmt.Errorf("console: New: %w", err)
+	}
+	if c.templates, err = c.parseTemplates(); err != nil {
+		return nil, fmt.Errorf("console: New: %w", err)
+	}
+	c.routes = c.makeRoutes()
+	return c, nil
+}
+
+func (c *Console) makeRoutes() map[string]route {
+	routes := map[string]route{
+		"GET ": {serve: c.overview},
+	}
+	for name := range c.assets {
+		routes["GET "+name] = route{serve: c.asset}
+	}
+	if c.cfg.Outbox != nil || c.cfg.Inbox != nil {
+		routes["GET dead"] = route{serve: c.dead}
+		routes["GET letter"] = route{serve: c.letter}
+		routes["GET audit"] = route{serve: c.audit}
+		routes["GET confirm"] = route{act: true, serve: c.confirm}
+		routes["POST confirm"] = route{act: true, serve: c.confirm}
+		routes["POST act"] = route{act: true, serve: c.act}
+		routes["GET bulk"] = route{act: true, serve: c.bulk}
+		routes["POST bulk"] = route{act: true, serve: c.runBulk}
+	}
+	if c.cfg.Outbox != nil {
+		routes["GET delayed"] = route{serve: c.delayed}
+		routes["GET tenants"] = route{serve: c.tenants}
+	}
+	if c.cfg.Idempotency != nil {
+		routes["GET keys"] = route{serve: c.keys}
+		routes["POST keys"] = route{act: true, serve: c.resolveKey}
+	}
+	return routes
+}
+
+// ServeHTTP answers a request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	v := &visit{Console: c, Request: r, w: w, now: time.Now()}
+	var err error
+	if v.access, err = c.ask(r); err != nil {
+		v.refuse(err)
+		return
+	}
+	name, slash := pageName(r)
+	if !slash {
+		v.redirect(name + "/")
+		return
+	}
+	v.name = name
+	if err := v.serve(); err != nil {
+		v.fail(err)
+	}
+}
+
+// serve answers a request that was let in.
+func (v *visit) serve() error {
+	method := v.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	rt, found := v.routes[method+" "+v.name]
+	if !found {
+		if _, other := v.routes[otherMethod(method)+" "+v.name]; other {
+			return &problem{http.StatusMethodNotAllowed, "This page is not asked like this", "Go back to the page that has the form."}
+		}
+		return &problem{http.StatusNotFound, "There is no such page", "The menu leads to all pages."}
+	}
+	switch {
+	case rt.act && v.cfg.ReadOnly:
+		return &problem{http.StatusForbidden, "This page is read-only", "Nothing was changed. Config.ReadOnly is set: use a page without it, or the command line."}
+	case rt.act && !v.access.Act:
+		return &problem{http.StatusForbidden, "You may look, and not change anything", "Nothing was changed. Ask for the right to act, see console.Access."}
+	}
+	if method == http.MethodPost {
+		if err := v.checkForm(); err != nil {
+			return err
+		}
+	}
+	return rt.serve(v)
+}
+
+func otherMethod(method string) string {
+	if method == http.MethodGet {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
+
+// checkForm finds out whether a form was sent by the actor on purpose, from a page that the actor was shown.
+func (v *visit) checkForm() error {
+	if err := v.origin.Check(v.Request); err != nil {
+		return &problem{http.StatusForbidden, "The form comes from another site", "Nothing was changed. " + err.Error() + "."}
+	}
+	v.Body = http.MaxBytesReader(v.w, v.Body, maxBody)
+	if err := v.ParseForm(); err != nil {
+		return &problem{http.StatusBadRequest, "The form cannot be read", "Nothing was changed: " + err.Error() + "."}
+	}
+	if err := v.tokens.check(v.PostForm.Get(tokenField), v.access.Actor, v.now); err != nil {
+		return &problem{
+			http.StatusForbidden, "The form is not valid any more",
+			"Nothing was changed: " + err.Error() + ". Load the page with the form again and send it from there.",
+		}
+	}
+	return nil
+}
+
+// pageName returns the last part of the path. All pages are in one folder and link to each other by name alone, so the
+// handler need not know where it is mounted. slash is false where the folder was asked for without its slash: links would lead
+// to its neighbours.
+func pageName(r *http.Request) (name string, slash bool) {
+	below := r.URL.Path
+	if rc := chi.RouteContext(r.Context()); rc != nil && rc.RoutePath != "" {
+		below = rc.RoutePath // of chi.Mount
+	}
+	asked := r.URL.Path // without what http.StripPrefix took away
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		asked = u.Path
+	}
+	if (below == "" || below == "/") && !strings.HasSuffix(asked, "/") {
+		return path.Base(asked), false
+	}
+	return below[strings.LastIndexByte(below, '/')+1:], true
+}

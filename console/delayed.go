@@ -1,0 +1,58 @@
+package console
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// delayedView is a page of events that wait for their time.
+type delayedView struct {
+	Tenant, AggregateType, AggregateID string
+	Rows                               []outbox.Row
+	First, Next                        string
+}
+
+// delayed lists events that wait for their time, those first that leave first.
+func (c *Console) delayed(v *visit) error {
+	q := v.URL.Query()
+	view := &delayedView{Tenant: q.Get(fieldTenant), AggregateType: q.Get("aggregate_type"), AggregateID: q.Get("aggregate_id")}
+	filter := outbox.DelayedFilter{TenantID: view.Tenant, AggregateType: view.AggregateType, AggregateID: view.AggregateID}
+	if err := filter.Validate(); err != nil {
+		return invalid(err)
+	}
+	var after *outbox.Row
+	if at, seq, found := strings.Cut(q.Get("after"), "."); found {
+		micro, err := strconv.ParseInt(at, 10, 64)
+		number, err2 := strconv.ParseInt(seq, 10, 64)
+		if err != nil || err2 != nil {
+			return invalid(errors.New("the address of this page is damaged: begin with the first page"))
+		}
+		after = &outbox.Row{}
+		after.Delivery.NotBefore, after.Sequence = time.UnixMicro(micro), number
+	}
+	var err error
+	if view.Rows, err = c.cfg.Outbox.Delayed(v.Context(), c.db, filter, after, perPage+1); err != nil {
+		return err
+	}
+	address := url.Values{}
+	for field, value := range map[string]string{fieldTenant: view.Tenant, "aggregate_type": view.AggregateType, "aggregate_id": view.AggregateID} {
+		if value != "" {
+			address.Set(field, value)
+		}
+	}
+	if after != nil {
+		view.First = "delayed?" + address.Encode()
+	}
+	if len(view.Rows) > perPage {
+		view.Rows = view.Rows[:perPage]
+		last := &view.Rows[perPage-1]
+		address.Set("after", strconv.FormatInt(last.Delivery.NotBefore.UnixMicro(), 10)+"."+strconv.FormatInt(last.Sequence, 10))
+		view.Next = "delayed?" + address.Encode()
+	}
+	return v.show("delayed", "Delayed events", view)
+}

@@ -1,0 +1,171 @@
+package console
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// maxShown is how much of a payload a page shows, in bytes. The command line shows all of it.
+const maxShown = 256 << 10
+
+// letter is a dead letter, of the outbox or of a consumer.
+type letter struct {
+	Ref      ref
+	Envelope event.Envelope
+	Key      string // its ordering key
+	DiedAt   time.Time
+	Tries    int
+	Error    string
+	// Holds says that what comes under its key waits.
+	Holds bool
+}
+
+func outboxLetter(d *outbox.DeadLetter) letter {
+	return letter{
+		Ref: ref{Box: boxOutbox, ID: d.ID, Tenant: d.TenantID}, Envelope: d.Envelope, Key: d.Key, DiedAt: d.DiedAt,
+		Tries: d.RetryCount + d.Crashes, Error: d.Error, Holds: d.Key != "",
+	}
+}
+
+func inboxLetter(d *inbox.DeadLetter) letter {
+	return letter{
+		Ref:      ref{Box: boxInbox, ID: d.Key.MessageKey, Tenant: d.Key.TenantID, Consumer: d.Key.Consumer, Source: d.Key.Source},
+		Envelope: d.Envelope, Key: d.Envelope.OrderingKey(), DiedAt: d.DiedAt, Tries: d.Attempts, Error: d.Error, Holds: d.Holds,
+	}
+}
+
+// Where is what gave it up.
+func (l *letter) Where() string {
+	if l.Ref.Box == boxInbox {
+		return "consumer " + l.Ref.Consumer
+	}
+	return "relay"
+}
+
+// letterView is the page of one dead letter.
+type letterView struct {
+	letter
+
+	Details  []detail
+	Metadata []detail
+	Trace    *link
+	Payload  *payload
+	Audit    []auditRow
+}
+
+type detail struct{ Name, Value string }
+
+// letter shows one dead letter whole, its payload only if that is asked for.
+func (c *Console) letter(v *visit) error {
+	r, err := c.refOf(v.URL.Query())
+	if err != nil {
+		return invalid(err)
+	}
+	l, err := c.readLetter(v, r)
+	if err != nil {
+		return c.explain(err)
+	}
+	view := &letterView{letter: l, Details: details(&l), Trace: c.trace(l.Envelope.Metadata)}
+	for _, name := range slices.Sorted(maps.Keys(l.Envelope.Metadata)) {
+		view.Metadata = append(view.Metadata, detail{name, l.Envelope.Metadata[name]})
+	}
+	if v.URL.Query().Get("payload") != "" {
+		view.Payload = payloadOf(l.Envelope.Payload)
+	}
+	if view.Audit, err = c.auditOf(v, r); err != nil {
+		return err
+	}
+	return v.show("letter", l.Envelope.Type, view)
+}
+
+func (c *Console) readLetter(v *visit, r ref) (letter, error) {
+	if r.Box == boxInbox {
+		d, err := c.cfg.Inbox.DeadLetter(v.Context(), r.key())
+		return inboxLetter(&d), err
+	}
+	d, err := c.cfg.Outbox.DeadLetter(v.Context(), r.ID, outbox.OfTenant(r.Tenant))
+	return outboxLetter(&d), err
+}
+
+// explain turns the errors that an operator causes, or meets beside another operator, into what to do.
+func (c *Console) explain(err error) error {
+	switch {
+	case errors.Is(err, outbox.ErrNotDead), errors.Is(err, inbox.ErrNotDead):
+		return &problem{
+			http.StatusNotFound, "This is no dead letter, or no longer",
+			"It may have been replayed or discarded meanwhile: the audit shows by whom.",
+		}
+	case errors.Is(err, outbox.ErrSeveralDead):
+		return &problem{
+			http.StatusConflict, "Several dead letters have this id",
+			"The producer gave one id to several events. Nothing was changed. Filter the list by the id, and act on what is filtered.",
+		}
+	default:
+		return err
+	}
+}
+
+func details(l *letter) []detail {
+	e := &l.Envelope
+	all := []detail{
+		{"Event id", e.ID}, {"Type", e.Type}, {"Schema version", number(max(e.SchemaVersion, 1))}, {"Schema id", e.SchemaID}, {"Topic", e.Topic},
+		{"Tenant", e.TenantID}, {"Source", e.Source}, {"Aggregate", strings.TrimSpace(e.AggregateType + " " + e.AggregateID)},
+		{"Aggregate version", positive(e.AggregateVersion)}, {"Ordering key", l.Key}, {"Sequence", positive(e.Sequence)},
+		{"Occurred", stamp(e.OccurredAt)}, {"Content type", e.ContentType}, {"Correlation id", e.Metadata[event.CorrelationID]},
+	}
+	if l.Ref.Box == boxInbox && l.Ref.ID != e.ID {
+		all = append(all, detail{"Message key", l.Ref.ID})
+	}
+	return slices.DeleteFunc(all, func(d detail) bool { return d.Value == "" })
+}
+
+// trace returns a link to the trace in which an event was created, nil if it has none.
+func (c *Console) trace(m event.Metadata) *link {
+	parts := strings.Split(m[event.TraceParent], "-")
+	if len(parts) < 4 || len(parts[1]) != 32 {
+		return nil
+	}
+	if _, err := hex.DecodeString(parts[1]); err != nil {
+		return nil
+	}
+	l := &link{Name: parts[1]}
+	if c.cfg.TraceURL != "" {
+		l.Href = strings.ReplaceAll(c.cfg.TraceURL, traceID, parts[1])
+	}
+	return l
+}
+
+// payload is what a page shows of one.
+type payload struct {
+	Text  string
+	Bytes int
+	Kind  string
+	Cut   bool
+}
+
+func payloadOf(data []byte) *payload {
+	p := &payload{Bytes: len(data), Kind: "text"}
+	var pretty bytes.Buffer
+	switch {
+	case len(data) <= maxShown && json.Indent(&pretty, data, "", "  ") == nil:
+		p.Kind, p.Text = "JSON", pretty.String()
+	case utf8.Valid(data):
+		p.Text = string(data[:min(len(data), maxShown)])
+	default:
+		p.Kind, p.Text = "binary, as hexadecimal digits", hex.Dump(data[:min(len(data), maxShown/8)])
+	}
+	p.Cut = p.Kind == "text" && len(data) > maxShown || p.Kind != "text" && p.Kind != "JSON" && len(data) > maxShown/8
+	return p
+}

@@ -1,0 +1,161 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// parseTemplates reads the pages, each with the layout.
+func (c *Console) parseTemplates() (map[string]*template.Template, error) {
+	layout, err := template.New("layout.html").Funcs(template.FuncMap{
+		"ago": ago, "count": groupAny, "duration": short, "stamp": stamp, "machine": machine, "field": field, "shorten": shorten, "upTo": upTo,
+	}).ParseFS(files, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the layout: %w", err)
+	}
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("look for templates: %w", err)
+	}
+	all := map[string]*template.Template{}
+	for _, name := range names {
+		page := strings.TrimSuffix(path.Base(name), ".html")
+		if page == "layout" || page == "parts" {
+			continue
+		}
+		one, err := layout.Clone()
+		if err == nil {
+			one, err = one.ParseFS(files, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the page %s: %w", page, err)
+		}
+		all[page] = one
+	}
+	return all, nil
+}
+
+// stamp is a time for people, in UTC.
+func stamp(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02 15:04:05") + " UTC"
+}
+
+// machine is a time for the attribute datetime.
+func machine(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// field is a time for the value of a field of the type datetime-local.
+func field(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02T15:04")
+}
+
+// ago is how long before now a time was, or how long after it.
+func ago(now, at time.Time) string {
+	d := now.Sub(at)
+	switch {
+	case at.IsZero():
+		return ""
+	case d < 0 && d > -time.Second, d >= 0 && d < time.Second:
+		return "now"
+	case d < 0:
+		return "in " + short(-d)
+	default:
+		return short(d) + " ago"
+	}
+}
+
+// short is a duration in its largest unit or two.
+func short(d time.Duration) string {
+	const day = 24 * time.Hour
+	two := func(n time.Duration, unit string, m time.Duration, small string) string {
+		if m == 0 {
+			return fmt.Sprintf("%d %s", n, unit)
+		}
+		return fmt.Sprintf("%d %s %d %s", n, unit, m, small)
+	}
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 10*time.Minute:
+		return two(d/time.Minute, "min", d%time.Minute/time.Second, "s")
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < day:
+		return two(d/time.Hour, "h", d%time.Hour/time.Minute, "min")
+	case d < 10*day:
+		return two(d/day, "d", d%day/time.Hour, "h")
+	default:
+		return fmt.Sprintf("%d d", d/day)
+	}
+}
+
+// group writes a number with a thin space after each three digits.
+func group(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	var out strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 && digits[i-1] != '-' {
+			out.WriteRune('\u202f')
+		}
+		out.WriteRune(d)
+	}
+	return out.String()
+}
+
+// groupAny is group for what templates have.
+func groupAny(n any) string {
+	switch n := n.(type) {
+	case int:
+		return group(int64(n))
+	case int64:
+		return group(n)
+	default:
+		return fmt.Sprint(n)
+	}
+}
+
+// counted is a number with the noun for one or for many.
+func counted(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return group(n) + "\u00a0" + many
+}
+
+// upTo is a count that goes up to a bound.
+func upTo(bound, n int) string {
+	if n >= bound {
+		return group(int64(n)) + "+"
+	}
+	return group(int64(n))
+}
+
+func number(n int) string { return strconv.Itoa(n) }
+
+func positive(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// shorten cuts a text to n characters.
+func shorten(n int, text string) string {
+	runes := []rune(text)
+	if len(runes) <= n {
+		return text
+	}
+	return string(runes[:n-1]) + "…"
+}
