@@ -19,7 +19,7 @@ const (
 func fetchPulsar(ctx context.Context, opts Options) (string, error) {
 	return cached(ctx, "apache-pulsar-"+pulsarVersion, opts, func(w *workshop) error {
 		if _, err := exec.LookPath("mvn"); err != nil {
-			if err := install(ctx, w, opts, "Maven", []string{"maven"}); err != nil {
+			if err := install(ctx, w, opts, tool{user: "Pulsar", name: "Maven", packages: []string{"maven"}, hint: composeHint}); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,7 @@
 //   - Pulsar: PULSAR_URL, with the admin address in PULSAR_ADMIN_URL (port 8080 of the same host); a distribution in the user's cache folder; else the
 //     official one, fetched once (245 MB) with Maven. Java 17 and Maven are installed with apt-get where that is possible.
 //
-// [Start] returns both, for programs that run others.
+// [Start] returns both, for programs that run others. [Browser] finds or installs a Chromium in the same way.
 //
 // Which one it was is said in one line. A server that was started here has a data folder of its own below the temporary
 // folder and listens on free ports of 127.0.0.1. Durability is as the server's makers set it: PostgreSQL syncs at each

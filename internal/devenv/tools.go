@@ -28,8 +28,10 @@ func provideJava(ctx context.Context, opts Options) (string, error) {
 			return nil // another process installed it while this one waited
 		}
 		// Which of them a system has depends on its age.
-		return install(ctx, w, opts, fmt.Sprintf("Java %d or newer", oldestJava),
-			[]string{"openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"})
+		return install(ctx, w, opts, tool{
+			user: "Pulsar", name: fmt.Sprintf("Java %d or newer", oldestJava), hint: composeHint,
+			packages: []string{"openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"},
+		})
 	})
 	if err != nil {
 		return "", err
@@ -84,15 +86,21 @@ func javaVersion(ctx context.Context, program string) int {
 	return major
 }
 
+// tool is a program that apt-get can install.
+type tool struct {
+	user, name string
+	packages   []string // the first one that there is
+	hint       string   // what else a person can do
+}
+
 // install installs the first of the packages that apt-get has, if this is root on a system with apt-get. The error says what
 // a person has to do.
-func install(ctx context.Context, w *workshop, opts Options, what string, packages []string) error {
-	missing := fmt.Errorf("devenv: Pulsar needs %s, which this machine lacks: install it (apt-get install %s), %s",
-		what, packages[0], composeHint)
+func install(ctx context.Context, w *workshop, opts Options, t tool) error {
+	missing := fmt.Errorf("devenv: %s needs %s, which this machine lacks: install it (apt-get install %s), %s", t.user, t.name, t.packages[0], t.hint)
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
 		return missing
 	}
-	opts.sayf("Pulsar: %s is missing, installing %s with apt-get", what, strings.Join(packages, " or "))
+	opts.sayf("%s: %s is missing, installing %s with apt-get", t.user, t.name, strings.Join(t.packages, " or "))
 	// An installation that another process runs at the moment is waited for.
 	aptGet := func(args ...string) error {
 		return w.run(ctx, opts, "apt-get", append([]string{"-q", "-y", "-o", "DPkg::Lock::Timeout=120"}, args...)...)
@@ -101,7 +109,7 @@ func install(ctx context.Context, w *workshop, opts Options, what string, packag
 		return errors.Join(missing, err)
 	}
 	var errs []error
-	for _, name := range packages {
+	for _, name := range t.packages {
 		err := aptGet("install", "--no-install-recommends", name)
 		if err == nil {
 			return nil

@@ -31,7 +31,7 @@ func TestJavaVersion(t *testing.T) {
 
 func TestMissingToolNamesTheSteps(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // has no apt-get
-	err := install(t.Context(), nil, withDefaults(nil), "Maven", []string{"maven"})
+	err := install(t.Context(), nil, withDefaults(nil), tool{user: "Pulsar", name: "Maven", packages: []string{"maven"}, hint: composeHint})
 	require.ErrorContains(t, err, "needs Maven")
 	require.ErrorContains(t, err, "apt-get install maven")
 	require.ErrorContains(t, err, "docker compose up -d")
@@ -50,7 +50,7 @@ func TestMissingToolIsInstalledByRoot(t *testing.T) {
 	writeProgram(t, filepath.Join(programs, "apt-get"), []byte(script))
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 
-	err = install(t.Context(), w, opts, "a tool", []string{"first", "second"})
+	err = install(t.Context(), w, opts, tool{user: "A test", name: "a tool", packages: []string{"first", "second"}})
 	if os.Geteuid() != 0 {
 		require.ErrorContains(t, err, "apt-get install first")
 		require.NoFileExists(t, said)
@@ -61,7 +61,39 @@ func TestMissingToolIsInstalledByRoot(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `\A.* update\n.* install .* first\n.* install .* second\n\z`, string(calls))
 
-	require.ErrorContains(t, install(t.Context(), w, opts, "a tool", []string{"first"}), "apt-get install first")
+	require.ErrorContains(t, install(t.Context(), w, opts, tool{user: "A test", name: "a tool", packages: []string{"first"}}), "apt-get install first")
+}
+
+func TestBrowserIsFound(t *testing.T) {
+	programs := t.TempDir()
+	chrome := filepath.Join(programs, "google-chrome")
+	writeProgram(t, chrome, []byte("#!/bin/sh\n"))
+	t.Setenv("PATH", programs)
+	t.Setenv(browserVariable, "")
+	path, err := Browser(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, chrome, path)
+
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv(browserVariable, chrome)
+	path, err = Browser(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, chrome, path)
+	t.Setenv(browserVariable, "/no/browser")
+	_, err = Browser(t.Context(), nil)
+	require.ErrorContains(t, err, "CHROME_PATH names /no/browser, which is no program")
+}
+
+func TestMissingBrowserNamesTheSteps(t *testing.T) {
+	if _, err := os.Stat("/Applications"); err == nil {
+		t.Skip("macOS: a browser may be installed where PATH does not lead")
+	}
+	t.Setenv("PATH", t.TempDir()) // has no apt-get
+	t.Setenv(browserVariable, "")
+	_, err := Browser(t.Context(), nil)
+	require.ErrorContains(t, err, "The test of the console needs Chromium")
+	require.ErrorContains(t, err, "apt-get install chromium")
+	require.ErrorContains(t, err, "set CHROME_PATH")
 }
 
 // fakeJava makes a home whose java only tells a version.

@@ -1,0 +1,76 @@
+package browsertest_test
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// An operator filters, opens, replays and discards, with mouse and keyboard, on real dead letters.
+func TestAnOperatorMendsThem(t *testing.T) {
+	s := newShop(t)
+	s.poisonEvent("o-1", "no schema for order.placed 7 "+hostile)
+	s.poisonEvent("o-2", "the message is too large")
+	s.poisonMessage("o-3", "GBP "+hostile)
+	b := open(t, s.serve())
+
+	b.visit("")
+	require.Contains(t, b.text(), "2 events could not be published.")
+	require.Contains(t, b.text(), "billing gave up 1 message.")
+	b.follow(`.findings a[href^="dead?box=outbox"]`)
+	require.Equal(t, 2, b.count("table.letters tbody tr"))
+
+	// Filter.
+	b.click(".filter summary")
+	b.write(`input[name=error]`, "schema")
+	b.follow(".filter button")
+	require.Equal(t, 1, b.count("table.letters tbody tr"))
+	require.Contains(t, read(b, chromedp.Location()), "error=schema")
+	require.Contains(t, b.text(), "no schema for order.placed 7 "+hostile, "text only")
+
+	// Open, and look at the payload.
+	b.follow("a.open")
+	require.NotContains(t, b.text(), `"currency"`)
+	b.follow(`#payload a`)
+	require.Contains(t, b.text(), `"currency": "EUR"`)
+
+	// Replay.
+	b.follow(`a[href^="confirm?action=replay"]`)
+	b.write("textarea[name=reason]", "the schema is registered")
+	b.follow("main button")
+	require.Contains(t, b.text(), "1 dead letter was replayed.")
+	s.Drain()
+	require.EqualValues(t, 1, s.billed.Load())
+
+	// Discard the selected.
+	b.visit("dead?box=outbox")
+	b.click("input[name=ref]")
+	require.Equal(t, 1, b.count("input[name=ref]:checked"))
+	b.follow(`button[value=discard]`)
+	require.Contains(t, b.text(), "It is deleted for good")
+	b.write("textarea[name=reason]", "a test of ours")
+	b.follow("main button")
+	require.Contains(t, b.text(), "1 dead letter was discarded.")
+	require.Zero(t, b.count("table.letters tbody tr"))
+
+	// Replay all that match, after a count.
+	b.visit("dead?box=inbox")
+	b.follow(`a[href^="bulk?action=replay"]`)
+	require.Contains(t, b.text(), "1 dead letter matches. Nothing has been changed yet.")
+	b.write("textarea[name=reason]", "try again")
+	b.follow("main button")
+	b.do(chromedp.WaitVisible(chromedp.CSS(".notice")))
+	require.Contains(t, b.text(), "1 replayed. The work is done.")
+
+	events, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ann@example.com", "discard", "a test of ours"}, []string{events[0].Actor, events[0].Action, events[0].Reason})
+	require.Equal(t, []string{"ann@example.com", "replay", "the schema is registered"}, []string{events[1].Actor, events[1].Action, events[1].Reason})
+	messages, err := s.App.Inbox.Audit(t.Context(), inbox.AuditFilter{}, nil, 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ann@example.com", "replay", "try again"}, []string{messages[0].Actor, messages[0].Action, messages[0].Reason})
+}

@@ -1,0 +1,127 @@
+package browsertest_test
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// shots names the folder for screenshots. It is read by TestPagesFit only.
+const shots = "CONSOLE_SHOTS"
+
+// Every page fits into the width of a phone and of a desk, also with the longest texts that the tables can have, and without
+// JavaScript, which no page has.
+func TestPagesFit(t *testing.T) {
+	s := newShop(t)
+	s.fill()
+	b := open(t, s.serve())
+	letter := func(box string) string {
+		b.visit("dead?box=" + box)
+		return read(b, chromedp.AttributeValue(chromedp.CSS("a.open"), "href")).Value
+	}
+	ofOutbox, ofInbox := letter("outbox"), letter("inbox")
+	pages := []struct{ name, address string }{
+		{"overview", ""}, {"dead", "dead?box=inbox&consumer=billing"}, {"dead-outbox", "dead?box=outbox"}, {"letter", ofInbox + "&payload=1"}, {"letter-outbox", ofOutbox},
+		{"confirm", "confirm?action=replay&ref=" + url.QueryEscape(strings.TrimPrefix(ofInbox, "letter?"))},
+		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
+	}
+	for _, screen := range []struct {
+		name          string
+		width, height int64
+	}{{"desk", 1280, 860}, {"phone", 390, 844}} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.do(chromedp.EmulateViewport(screen.width, screen.height))
+			_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+			require.NoError(t, err)
+			for _, p := range pages {
+				b.visit(p.address)
+				width := read(b, chromedp.Evaluate[int64]("document.documentElement.scrollWidth"))
+				require.LessOrEqual(t, width, screen.width, "%s on a %s is wider than the screen", p.name, screen.name)
+				b.shoot(fmt.Sprintf("%s-%s-%s.png", p.name, screen.name, scheme))
+			}
+		}
+	}
+}
+
+// shoot takes a screenshot if somebody asked for it.
+func (b *browser) shoot(name string) {
+	b.t.Helper()
+	folder := os.Getenv(shots)
+	if folder == "" {
+		return
+	}
+	shot := chromedp.CaptureScreenshot()
+	if os.Getenv(shots+"_WHOLE") != "" {
+		shot = chromedp.FullScreenshot(100)
+	}
+	picture := read(b, shot)
+	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name), picture, 0o600))
+}
+
+// fill has what a shop in trouble has.
+func (s *shop) fill() {
+	s.t.Helper()
+	s.poisonEvent("o-20017", "publish order.placed: schema incompatible: field total_cents has no default")
+	s.poisonEvent("o-20018", "publish order.placed: message of 5347291 bytes is larger than the broker's 5242880")
+	for n := range 4 {
+		s.poisonMessage(fmt.Sprintf("o-1%04d", n*37), "GBP")
+	}
+	s.poisonMessage("o-10999", strings.Repeat("long-words-without-a-space", 8))
+	for _, statement := range []string{someDead, someDeadMessages, someBlocks, someUnknown, someDelayed, someTenants, someAudit} {
+		_, err := s.DB.ExecContext(s.t.Context(), statement)
+		require.NoError(s.t, err)
+	}
+}
+
+const (
+	someDead = `
+INSERT INTO outbox_dead (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
+	content_type, event_metadata, lane, tenant_id, topic, event_type, source, ordering_key, payload, died_at, error_message)
+SELECT 1000000 + n, gen_random_uuid(), now(), now(), n, 1, 5, 0, 'order', 'o-' || 20100 + n, 'application/json',
+	json_build_object('correlation_id', 'req-' || 8000 + n, 'traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01'),
+	n % 64, (ARRAY['acme', 'globex', 'initech'])[1 + n % 3], 'order', (ARRAY['order.placed', 'order.cancelled'])[1 + n % 2], 'shop', 'default|order|' || n,
+	convert_to(json_build_object('order_id', n)::text, 'UTF8'), now() - n * n * interval '41 s',
+	'publish order.placed: schema incompatible: field total_cents has no default, version ' || n
+FROM generate_series(1, 38) n`
+	someDeadMessages = `
+INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, event_metadata, payload,
+	error_message, key_lock, seq, holds, died_at, attempts)
+SELECT gen_random_uuid(), (ARRAY['shipping', 'mailer', 'shipping'])[1 + n % 3], (ARRAY['acme', 'globex', 'initech'])[1 + n % 3], 'shop', n::text, 'order.placed', 'order',
+	'k' || n, 'application/json', json_build_object('traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01'), '{"order": "o-7"}',
+	CASE n % 3 WHEN 0 THEN 'no carrier for zone "' || n || '"' WHEN 1 THEN 'smtp 550: mailbox ' || n || ' unavailable' ELSE 'address has no postcode: order o-' || n END,
+	n, n, n % 4 = 0, now() - n * interval '17 min', 1 + n % 9
+FROM generate_series(1, 70) n`
+	someBlocks = `
+INSERT INTO inbox_key (consumer, key_lock, tenant_id, state, due_at, ordering_key)
+SELECT (ARRAY['shipping', 'mailer'])[1 + n % 2], n, 'acme', (ARRAY['FAILED', 'WAITING', 'FAILED'])[1 + n % 3], now() + interval '1 min', 'k' || n
+FROM generate_series(100, 109) n`
+	someUnknown = `
+WITH k AS (
+	INSERT INTO idempotency_keys (key_hash, tenant_id, state, fingerprint_tag, fingerprint, expires_at, locked_until, epoch)
+	SELECT sha256(n::text::bytea), 'acme', 'unknown', 'x', '', now() + interval '1 day', now() - interval '3 min', 1 FROM generate_series(1, 2) n
+	RETURNING key_hash)
+INSERT INTO idempotency_step (key_hash, name, epoch, begun_at) SELECT key_hash, 'charge the card', 1, now() - interval '5 min' FROM k`
+	someDelayed = `
+INSERT INTO outbox_held (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes, aggregate_type, aggregate_id,
+	content_type, event_metadata, lane, tenant_id, topic, event_type, source, payload, not_before, retry_after)
+SELECT 2000000 + n, gen_random_uuid(), now(), now(), 0, 1, 0, 0, 'order', 'o-' || 20100 + n, 'application/json', '{}', n % 64,
+	(ARRAY['acme', 'globex'])[1 + n % 2], 'reminder', 'order.reminder_due', 'shop', '{}', now() + n * n * interval '11 min', now() + n * n * interval '11 min'
+FROM generate_series(1, 20) n`
+	someTenants = `
+INSERT INTO outbox_tenant (tenant_id, grp, since) VALUES ('initech', 1, now() - interval '12 days'), ('globex', 2, now() - interval '3 hours')
+ON CONFLICT (tenant_id) DO UPDATE SET grp = excluded.grp`
+	someAudit = `
+INSERT INTO outbox_audit (at, actor, action, event_id, tenant_id, topic, event_type, reason)
+SELECT now() - n * interval '7 min', (ARRAY['ann@example.com', 'bob@example.com'])[1 + n % 2], (ARRAY['replay', 'discard', 'replay'])[1 + n % 3], gen_random_uuid(),
+	'acme', 'order', 'order.placed', (ARRAY['schema order-7 is registered', 'test data of 21 November', 'release 41 reads it'])[1 + n % 3]
+FROM generate_series(0, 30) n`
+)
