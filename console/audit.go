@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -42,7 +40,7 @@ func (c *Console) audit(v *visit) error {
 		return invalid(errors.New("the address of this page is damaged: begin with the first page"))
 	}
 	view := &auditView{Box: s.Box, ID: s.ID, Tabs: c.tabs("audit", s.Box)}
-	last := int64(0)
+	var last int64
 	if view.Rows, last, err = c.auditRows(v, &s, before, perPage+1); err != nil {
 		return err
 	}
@@ -98,9 +96,6 @@ func (c *Console) auditRows(v *visit, s *selection, before int64, limit int) (ro
 
 // auditOf reads what was done to one event or message before.
 func (c *Console) auditOf(v *visit, r ref) ([]auditRow, error) {
-	if uuid.Validate(r.ID) != nil {
-		return nil, nil
-	}
 	rows, _, err := c.auditRows(v, &selection{Box: r.Box, ID: r.ID}, 0, perPage)
 	return rows, err
 }

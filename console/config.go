@@ -43,15 +43,15 @@ type Config struct {
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Outbox == nil && c.Inbox == nil && c.Idempotency == nil {
-		errs = append(errs, errors.New("Outbox, Inbox and Idempotency are nil: set those that the service uses"))
+		errs = append(errs, errors.New("Config.Outbox, Inbox and Idempotency are nil: set those that the service uses"))
 	}
 	if len(c.Secret) > 0 && len(c.Secret) < minSecret {
-		errs = append(errs, fmt.Errorf("Secret has %d bytes: give at least %d random ones, or none", len(c.Secret), minSecret))
+		errs = append(errs, fmt.Errorf("Config.Secret has %d bytes: give at least %d random ones, or none", len(c.Secret), minSecret))
 	}
 	if c.TraceURL != "" {
 		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, traceID, "0"))
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || !strings.Contains(c.TraceURL, traceID) {
-			errs = append(errs, fmt.Errorf("TraceURL %q is no address of a trace: give one as https://tempo.example.com/trace/%s", c.TraceURL, traceID))
+			errs = append(errs, fmt.Errorf("Config.TraceURL %q is no address of a trace: give one as https://tempo.example.com/trace/%s", c.TraceURL, traceID))
 		}
 	}
 	return errors.Join(errs...)

@@ -140,7 +140,9 @@ func (v *visit) serve() error {
 	}
 	switch {
 	case rt.act && v.cfg.ReadOnly:
-		return &problem{http.StatusForbidden, "This page is read-only", "Nothing was changed. Config.ReadOnly is set: use a page without it, or the command line."}
+		return &problem{
+			http.StatusForbidden, "This page is read-only", "Nothing was changed. Config.ReadOnly is set: use a page without it, or the command line.",
+		}
 	case rt.act && !v.access.Act:
 		return &problem{http.StatusForbidden, "You may look, and not change anything", "Nothing was changed. Ask for the right to act, see console.Access."}
 	}

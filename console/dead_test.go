@@ -70,7 +70,8 @@ func TestDeadLettersHavePages(t *testing.T) {
 const deadEvents = `
 INSERT INTO outbox_dead (seq, id, occurred_at, created_at, aggregate_version, schema_version, retry_count, crashes,
 	aggregate_type, aggregate_id, content_type, event_metadata, lane, tenant_id, topic, event_type, source, payload, died_at, error_message)
-SELECT 1000000 + n, gen_random_uuid(), now(), now(), 0, 1, 1, 0, '', '', 'application/json', '{}', n % 64, 'default', 'order', 'order.placed', 'shop', '{}', now() - n / 7 * interval '1 min', 'no schema ' || n
+SELECT 1000000 + n, gen_random_uuid(), now(), now(), 0, 1, 1, 0, '', '', 'application/json', '{}', n % 64, 'default', 'order', 'order.placed', 'shop',
+	'{}', now() - n / 7 * interval '1 min', 'no schema ' || n
 FROM generate_series(1, ?) n`
 
 const deadMessages = `

@@ -2,7 +2,6 @@ package console
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -54,9 +53,9 @@ func (c *Console) resolveKey(v *visit) error {
 	if wrong := reasonProblem(reason); wrong != "" {
 		return &problem{http.StatusUnprocessableEntity, "The reason is missing or too long", "Nothing was changed. " + wrong}
 	}
-	outcome, err := outcomeOf(form.Get("outcome"), form.Get("result"))
-	if err != nil {
-		return &problem{http.StatusUnprocessableEntity, "The outcome is not complete", "Nothing was changed. " + err.Error()}
+	outcome, wrong := outcomeOf(form.Get("outcome"), form.Get("result"))
+	if wrong != "" {
+		return &problem{http.StatusUnprocessableEntity, "The outcome is not complete", "Nothing was changed. " + wrong}
 	}
 	step := idempotency.Unknown{
 		Key: form.Get("key"), Tenant: form.Get(fieldTenant), Step: form.Get("step"), Epoch: epoch, BegunAt: time.UnixMicro(micro),
@@ -77,17 +76,18 @@ func (c *Console) resolveKey(v *visit) error {
 	return nil
 }
 
-func outcomeOf(outcome, result string) (idempotency.Outcome, error) {
+// outcomeOf reads what an operator has found out. wrong says what is missing, "" if nothing is.
+func outcomeOf(outcome, result string) (o idempotency.Outcome, wrong string) {
 	switch outcome {
 	case "not_done":
-		return idempotency.StepNotDone(), nil
+		return idempotency.StepNotDone(), ""
 	case "done":
 		result = strings.TrimSpace(result)
 		if !json.Valid([]byte(result)) {
-			return idempotency.Outcome{}, errors.New("Say as JSON what the step would have returned: the request goes on with it. null, if it returns nothing.")
+			return o, "Say as JSON what the step would have returned: the request goes on with it. null, if it returns nothing."
 		}
-		return idempotency.StepDone(json.RawMessage(result)), nil
+		return idempotency.StepDone(json.RawMessage(result)), ""
 	default:
-		return idempotency.Outcome{}, errors.New("Say whether the step was done.")
+		return o, "Say whether the step was done."
 	}
 }

@@ -156,7 +156,8 @@ type payload struct {
 }
 
 func payloadOf(data []byte) *payload {
-	p := &payload{Bytes: len(data), Kind: "text"}
+	const text = "text"
+	p := &payload{Bytes: len(data), Kind: text}
 	var pretty bytes.Buffer
 	switch {
 	case len(data) <= maxShown && json.Indent(&pretty, data, "", "  ") == nil:
@@ -165,7 +166,8 @@ func payloadOf(data []byte) *payload {
 		p.Text = string(data[:min(len(data), maxShown)])
 	default:
 		p.Kind, p.Text = "binary, as hexadecimal digits", hex.Dump(data[:min(len(data), maxShown/8)])
+		p.Cut = len(data) > maxShown/8
 	}
-	p.Cut = p.Kind == "text" && len(data) > maxShown || p.Kind != "text" && p.Kind != "JSON" && len(data) > maxShown/8
+	p.Cut = p.Cut || p.Kind == text && len(data) > maxShown
 	return p
 }

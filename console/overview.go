@@ -10,12 +10,8 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-const (
-	// late is the age from which an event that waits is worth a look.
-	late = time.Minute
-	// bound is how far the statistics count.
-	bound = 10_000
-)
+// late is the age from which an event that waits is worth a look.
+const late = time.Minute
 
 // overviewView is the first page.
 type overviewView struct {

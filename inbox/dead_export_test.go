@@ -15,6 +15,11 @@ func (i *Inbox) ExplainDead(ctx context.Context, filter DeadFilter, after *DeadL
 	return i.explain(ctx, statement, args)
 }
 
+// ExplainDeadErrors returns the plan of [Inbox.DeadErrors].
+func (i *Inbox) ExplainDeadErrors(ctx context.Context, limit int) (string, error) {
+	return i.explain(ctx, listDeadErrors, []any{limit})
+}
+
 // ExplainPick returns the plan of the choice of a batch.
 func (i *Inbox) ExplainPick(ctx context.Context, lock, seq int64) (string, error) {
 	w := &pgsql.Where{}

@@ -37,6 +37,8 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 			noSeqScan(fmt.Sprintf("%+v", filter), plan, err)
 		}
 	}
+	errorsPlan, err := w.box.ExplainDeadErrors(t.Context(), 100)
+	noSeqScan("errors", errorsPlan, err)
 	plan, err := w.box.ExplainPick(t.Context(), 7, 7)
 	noSeqScan("pick", plan, err)
 	require.Contains(t, plan, "inbox_dead_key")

@@ -211,3 +211,23 @@ func TestDeadPages(t *testing.T) {
 		require.EqualValues(t, want, n)
 	}
 }
+
+func TestErrorsOfTheLatestDeadLetters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	long := strings.Repeat("é", 400)
+	for n, text := range []string{"first", long} {
+		failing := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return messaging.Permanent(errors.New(text)) })
+		require.NoError(t, w.box.Wrap("billing", failing).Handle(t.Context(), unordered(strconv.Itoa(n))))
+	}
+	list, err := w.box.DeadErrors(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, []string{"billing", long[:600]}, []string{list[0].Consumer, list[0].Error})
+	require.Equal(t, "first", list[1].Error)
+	require.False(t, list[0].DiedAt.Before(list[1].DiedAt))
+	list, err = w.box.DeadErrors(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, long[:600], list[0].Error, "the newest")
+}

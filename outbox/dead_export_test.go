@@ -14,6 +14,11 @@ func (s *Store) ExplainDead(ctx context.Context, filter DeadFilter, after *DeadL
 	return s.explain(ctx, statement, args)
 }
 
+// ExplainDeadErrors returns the plan of [Store.DeadErrors].
+func (s *Store) ExplainDeadErrors(ctx context.Context, limit int) (string, error) {
+	return s.explain(ctx, listDeadErrors, []any{limit})
+}
+
 // ExplainPick returns the plan of the choice of a batch.
 func (s *Store) ExplainPick(ctx context.Context, filter DeadFilter, after RowID, n int) (string, error) {
 	w := filter.where()

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,6 +162,25 @@ func TestOneDeadLetterIsShownWhole(t *testing.T) {
 	require.Equal(t, d, list[0], "and is complete otherwise")
 }
 
+func TestErrorsOfTheLatestDeadLetters(t *testing.T) {
+	f := newFixture(t, nil)
+	long := strings.Repeat("é", 400)
+	f.add("a", "a1")
+	f.kill(map[string]string{"a1": "first"})
+	f.add("b", "b1")
+	f.kill(map[string]string{"b1": long})
+	list, err := f.DeadErrors(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, []string{"b1", long[:600], "order", "default"}, []string{list[0].Type, list[0].Error, list[0].Topic, list[0].TenantID})
+	require.Equal(t, "first", list[1].Error)
+	require.False(t, list[0].DiedAt.Before(list[1].DiedAt))
+	list, err = f.DeadErrors(t.Context(), 1)
+	require.NoError(t, err)
+	require.Len(t, list, 1, "the newest")
+	require.Equal(t, "b1", list[0].Type)
+}
+
 // A million would take a minute; at 200,000 the planner already finds every other way cheaper than a scan if there is no
 // index, so the plans are those of larger tables.
 func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
@@ -196,6 +216,10 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 	plan, err = f.ExplainPick(t.Context(), outbox.DeadFilter{DiedBefore: middle.DiedAt.AddDate(-1, 0, 0)}, outbox.RowID{Lane: -1}, 500)
 	require.NoError(t, err)
 	require.Contains(t, plan, "Index Scan using outbox_dead_order", "the retention finds that there is nothing\n%s", plan)
+	plan, err = f.ExplainDeadErrors(t.Context(), 500)
+	require.NoError(t, err)
+	require.Contains(t, plan, "Index Scan Backward using outbox_dead_order", plan)
+	require.NotContains(t, plan, "Sort", plan)
 	plan, err = f.ExplainAudit(t.Context(), middle.ID)
 	require.NoError(t, err)
 	require.Contains(t, plan, "outbox_audit_event", plan)

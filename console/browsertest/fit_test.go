@@ -28,7 +28,8 @@ func TestPagesFit(t *testing.T) {
 	}
 	ofOutbox, ofInbox := letter("outbox"), letter("inbox")
 	pages := []struct{ name, address string }{
-		{"overview", ""}, {"dead", "dead?box=inbox&consumer=billing"}, {"dead-outbox", "dead?box=outbox"}, {"letter", ofInbox + "&payload=1"}, {"letter-outbox", ofOutbox},
+		{"overview", ""}, {"dead", "dead?box=inbox&consumer=billing"}, {"dead-outbox", "dead?box=outbox"},
+		{"letter", ofInbox + "&payload=1"}, {"letter-outbox", ofOutbox},
 		{"confirm", "confirm?action=replay&ref=" + url.QueryEscape(strings.TrimPrefix(ofInbox, "letter?"))},
 		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
 	}
@@ -95,9 +96,10 @@ FROM generate_series(1, 38) n`
 	someDeadMessages = `
 INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, event_metadata, payload,
 	error_message, key_lock, seq, holds, died_at, attempts)
-SELECT gen_random_uuid(), (ARRAY['shipping', 'mailer', 'shipping'])[1 + n % 3], (ARRAY['acme', 'globex', 'initech'])[1 + n % 3], 'shop', n::text, 'order.placed', 'order',
-	'k' || n, 'application/json', json_build_object('traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01'), '{"order": "o-7"}',
-	CASE n % 3 WHEN 0 THEN 'no carrier for zone "' || n || '"' WHEN 1 THEN 'smtp 550: mailbox ' || n || ' unavailable' ELSE 'address has no postcode: order o-' || n END,
+SELECT gen_random_uuid(), (ARRAY['shipping', 'mailer', 'shipping'])[1 + n % 3], (ARRAY['acme', 'globex', 'initech'])[1 + n % 3], 'shop', n::text,
+	'order.placed', 'order', 'k' || n, 'application/json', json_build_object('traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01'), '{"order": "o-7"}',
+	CASE n % 3 WHEN 0 THEN 'no carrier for zone "' || n || '"' WHEN 1 THEN 'smtp 550: mailbox ' || n || ' unavailable'
+		ELSE 'address has no postcode: order o-' || n END,
 	n, n, n % 4 = 0, now() - n * interval '17 min', 1 + n % 9
 FROM generate_series(1, 70) n`
 	someBlocks = `
@@ -121,7 +123,7 @@ INSERT INTO outbox_tenant (tenant_id, grp, since) VALUES ('initech', 1, now() - 
 ON CONFLICT (tenant_id) DO UPDATE SET grp = excluded.grp`
 	someAudit = `
 INSERT INTO outbox_audit (at, actor, action, event_id, tenant_id, topic, event_type, reason)
-SELECT now() - n * interval '7 min', (ARRAY['ann@example.com', 'bob@example.com'])[1 + n % 2], (ARRAY['replay', 'discard', 'replay'])[1 + n % 3], gen_random_uuid(),
-	'acme', 'order', 'order.placed', (ARRAY['schema order-7 is registered', 'test data of 21 November', 'release 41 reads it'])[1 + n % 3]
+SELECT now() - n * interval '7 min', (ARRAY['ann@example.com', 'bob@example.com'])[1 + n % 2], (ARRAY['replay', 'discard', 'replay'])[1 + n % 3],
+	gen_random_uuid(), 'acme', 'order', 'order.placed', (ARRAY['schema order-7 is registered', 'test data of 21 November', 'release 41 reads it'])[1 + n % 3]
 FROM generate_series(0, 30) n`
 )

@@ -17,6 +17,7 @@
 //	GET  /customers/{id}/summary
 //	GET  /problems/            what is asked of keys, and what problems mean; /problems/openapi.json
 //	GET  /healthz  /readyz  /metrics     in every role
+//	     /console/                       the page for operators, in every role, if CONSOLE_OPERATORS or CONSOLE_READERS is set
 //
 // Each takes X-Tenant-ID; a POST needs an Idempotency-Key. Bad input is 400, what the domain refuses 422, an unknown order
 // 404, a key in flight 409.
@@ -25,7 +26,9 @@
 //
 // ONCEBOX_DATABASE_URL (or DATABASE_URL) is required. ONCEBOX_PULSAR_URL (or PULSAR_URL) is required by every role but
 // all, which has a broker in its memory without it. HTTP_ADDR is the address for requests, health and metrics; default:
-// 127.0.0.1:8080. The other variables are in docs/config.md.
+// 127.0.0.1:8080. CONSOLE_OPERATORS=ann:secret,bob:secret may change what waits and is dead, CONSOLE_READERS may look; CONSOLE_SECRET,
+// of 32 bytes or more, is the same in all processes behind one address, and CONSOLE_TRACE_URL is the address of a trace with {trace_id} in
+// it. The other variables are in docs/config.md.
 //
 // # Reading
 //

@@ -105,11 +105,11 @@ func (s *service) open(ctx context.Context, cfg config.Config) (err error) {
 	if err := createTables(ctx, s.db); err != nil {
 		return err
 	}
-	s.handler = s.routes(metrics, cfg)
-	return nil
+	s.handler, err = s.routes(metrics, cfg)
+	return err
 }
 
-func (s *service) routes(metrics http.Handler, cfg config.Config) http.Handler {
+func (s *service) routes(metrics http.Handler, cfg config.Config) (http.Handler, error) {
 	r := chi.NewRouter()
 	r.Use(middleware.Recoverer)
 	r.Get("/healthz", alive)
@@ -119,7 +119,7 @@ func (s *service) routes(metrics http.Handler, cfg config.Config) http.Handler {
 		a := &api{units: s.app.UoW, log: s.log}
 		a.mount(r, s.app, cfg)
 	}
-	return r
+	return r, s.mountConsole(r)
 }
 
 // server bounds everything that a client can make the service wait for.

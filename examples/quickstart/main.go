@@ -5,7 +5,7 @@
 //	go run ./examples/quickstart -serve   # then serves, for you to try with curl
 //
 // This file is the service: the domain, the handler of its event, the HTTP interface, the wiring. kill.go has the processes that are
-// killed, story.go what else goes wrong, serve.go the requests to try.
+// killed, story.go what else goes wrong, serve.go the requests to try, console.go the page for operators.
 package main
 
 import (
@@ -85,6 +85,9 @@ type spending struct {
 }
 
 func (s *spending) orderPlaced(ctx context.Context, e OrderPlaced) error {
+	if e.Customer == "nobody" {
+		return messaging.Permanent(errors.New("nobody is no customer")) // given up: the console shows it
+	}
 	_, err := s.units.DB(ctx).NewRaw(`INSERT INTO spending (customer, orders, cents) VALUES (?, 1, ?)
 		ON CONFLICT (customer) DO UPDATE SET orders = spending.orders + 1, cents = spending.cents + excluded.cents`,
 		e.Customer, e.TotalCents).Exec(ctx)
@@ -96,7 +99,7 @@ func (s *spending) orderPlaced(ctx context.Context, e OrderPlaced) error {
 
 // ---- the HTTP interface: answers are stored with the work ----
 
-func routes(units *uow.Manager, keys *idempotency.Store) http.Handler {
+func routes(units *uow.Manager, keys *idempotency.Store) chi.Router {
 	scope := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil }
 	once := httpmw.Idempotency(units, keys, scope, &httpmw.IdempotencyConfig{Required: true})
 
@@ -192,7 +195,14 @@ func run(ctx context.Context, out io.Writer, serve bool) (err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- app.Run(running) }()
 
-	server := httptest.NewServer(routes(app.UoW, app.Idempotency))
+	handler := routes(app.UoW, app.Idempotency)
+	if serve {
+		if err := mountConsole(handler, db, app); err != nil {
+			cancel()
+			return errors.Join(err, <-ended)
+		}
+	}
+	server := httptest.NewServer(handler)
 	defer server.Close()
 	s := &story{out: out, db: db, app: app, broker: broker, consumer: consumer, database: postgres.URL, url: server.URL}
 	err = s.tell(ctx)

@@ -60,6 +60,8 @@ func TestEveryCurlLineWorks(t *testing.T) {
 	lines, promised, tried := bufio.NewScanner(read), "", 0
 	for tried < len(tries()) && lines.Scan() {
 		switch line := lines.Text(); {
+		case strings.HasPrefix(line, "Serving at "):
+			requireConsole(t, strings.Fields(line)[2])
 		case strings.HasPrefix(line, "# "):
 			promised = line
 		case strings.HasPrefix(line, "curl "):
@@ -79,6 +81,20 @@ func TestEveryCurlLineWorks(t *testing.T) {
 	_, err := io.Copy(io.Discard, read)
 	require.NoError(t, err)
 	require.NoError(t, <-ended, "Ctrl-C is no failure")
+}
+
+// requireConsole looks at the page for operators, which shows nothing to a page of another site that has led its own name here.
+func requireConsole(t *testing.T, url string) {
+	t.Helper()
+	for host, status := range map[string]int{"": http.StatusOK, "evil.example:80": http.StatusForbidden} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/console/", http.NoBody)
+		require.NoError(t, err)
+		req.Host = host
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, status, resp.StatusCode, host)
+	}
 }
 
 // fromCurl returns the request that curl would send.

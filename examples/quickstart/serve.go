@@ -25,13 +25,17 @@ func tries() []try {
 		{http.MethodGet, "/spending/you", "", "", http.StatusOK, "what the consumer has counted, a moment later: one order"},
 		{http.MethodPost, mine, key, `{"customer":"you","total_cents":1}`, http.StatusUnprocessableEntity, "the key of another request"},
 		{http.MethodPost, mine, "another-key", order, http.StatusConflict, "the order exists"},
+		{
+			http.MethodPost, "/orders/poison", "key-of-poison", `{"customer":"nobody","total_cents":100}`, http.StatusCreated,
+			"an order that its consumer gives up: the console shows why",
+		},
 		{http.MethodPost, "/orders/other", "", order, http.StatusBadRequest, "a POST without a key"},
 	}
 }
 
 // serve prints what can be tried, and waits until ctx is done.
 func (s *story) serve(ctx context.Context) {
-	s.sayf("\nServing at %s until Ctrl-C. Try, in this order:\n", s.url)
+	s.sayf("\nServing at %s until Ctrl-C. The page for operators is %s/console/. Try, in this order:\n", s.url, s.url)
 	for _, t := range tries() {
 		s.sayf("# %d: %s\n%s\n", t.status, t.what, t.curl(s.url))
 	}
