@@ -13,6 +13,7 @@
 //	go run -C bench . http
 //	go run -C bench . telemetry
 //	go run -C bench . scrape
+//	go run -C bench . console
 //
 // Each command prints a table and ends with one line of figures, NAME key=value key=value.
 //
@@ -40,6 +41,9 @@
 // that their ratios are those of what is around it; single-raw and single-model send it as users of bun do.
 //
 // http asks a service on a loopback socket, with clients in the same program: what they use is in all rates and CPU times alike.
+//
+// console asks for the pages of package console one after the other, over tables that are filled within the server; -rows says with how
+// many rows. The figure is the time to the last byte, and the first request of each page is not counted.
 //
 // What a run stored or sent is counted and compared afterwards. A run that lost, doubled or reordered something says so
 // and ends the program with exit code 1, whatever its speed.

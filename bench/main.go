@@ -32,6 +32,7 @@ func commands() []command {
 		{"brokerless", "milliseconds from commit to consumer without a broker, while another consumer is in trouble", brokerless},
 		{"latency", "milliseconds from commit to consumer, against an insert and a Send by hand", latency},
 		{"http", "requests per second that are executed once, and replays, against a check of the key by hand", httpKeys},
+		{"console", "milliseconds of the operators' pages over full tables, against a handler that reads nothing", consolePages},
 		{"consume", "messages per second that are handled once, one by one and in batches, against pgx by hand", consume},
 		{"telemetry", "what metrics and traces cost commit and relay", telemetryCost},
 		{"scrape", "which part of a core it takes to read the gauges over millions of rows", scrape},

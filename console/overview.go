@@ -10,8 +10,10 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// late is the age from which an event that waits is worth a look.
-const late = time.Minute
+const (
+	// late is the age from which an event that waits is worth a look.
+	late = time.Minute
+)
 
 // overviewView is the first page.
 type overviewView struct {
