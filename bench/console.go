@@ -82,6 +82,7 @@ func (b *consoleBench) run(ctx context.Context, s *schema) error {
 		{name: "bare", address: url + "/bare"},
 		{name: "overview", address: url + "/console/"},
 		{name: "dead", address: url + "/console/dead?box=outbox"},
+		{name: "delayed", address: url + "/console/delayed"},
 		{name: "dead-tenant", address: url + "/console/dead?box=outbox&tenant=tenant-7"},
 		{name: "dead-consumer", address: url + "/console/dead?box=inbox&consumer=consumer-3"},
 	}

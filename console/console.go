@@ -91,6 +91,8 @@ func (c *Console) makeRoutes() map[string]route {
 		routes["GET confirm"] = route{act: true, serve: c.confirm}
 		routes["POST confirm"] = route{act: true, serve: c.confirm}
 		routes["POST act"] = route{act: true, serve: c.act}
+		routes["GET edit"] = route{act: true, serve: c.edit}
+		routes["POST edit"] = route{act: true, serve: c.replayEdited}
 		routes["GET bulk"] = route{act: true, serve: c.bulk}
 		routes["POST bulk"] = route{act: true, serve: c.runBulk}
 	}

@@ -143,6 +143,45 @@ func TestOneIsReplayedWithTheActorAndTheReasonInTheAudit(t *testing.T) {
 	require.EqualValues(t, 2, s.billed.Load())
 }
 
+func TestAnEditedPayloadIsReplayed(t *testing.T) {
+	s := newShop(t)
+	s.killedEvents(1)
+	s.killedMessages(1)
+	b := s.serve(s.config())
+	for _, box := range []string{"outbox", "inbox"} {
+		form := url.Values{}
+		edit := b.page(b.page(b.page("dead?box=" + box).links("letter?")[0]).links("edit?")[0])
+		require.Contains(t, edit.text(), `"Order": "poison `)
+		for name, values := range edit.form() {
+			form[name] = values
+		}
+		for wrong, says := range map[string]string{"{": "not any more: unexpected end of JSON input.", "": "The payload is empty."} {
+			form.Set("payload", wrong)
+			form.Set("reason", "a wrong order")
+			a := b.post("edit", form)
+			require.Equal(t, http.StatusUnprocessableEntity, a.status)
+			require.Contains(t, a.text(), says)
+		}
+		form.Set("payload", "{\r\n\"Order\": \"mended\"\r\n}")
+		form.Del("reason")
+		require.Equal(t, http.StatusUnprocessableEntity, b.post("edit", form).status, "no reason")
+		require.Len(t, b.page("dead?box="+box).links("letter?"), 1, "nothing was changed")
+		form.Set("reason", "a wrong order")
+		require.Contains(t, b.post("edit", form).text(), "1 dead letter was replayed.")
+		require.Contains(t, b.page("audit?box="+box).text(), "ann@example.com edit")
+		require.Equal(t, http.StatusNotFound, b.post("edit", form).status, "somebody was faster")
+	}
+	s.Drain()
+	require.Equal(t, []string{"mended", "mended"}, s.orders)
+	_, err := s.DB.ExecContext(t.Context(), deadMessages, 1)
+	require.NoError(t, err)
+	_, err = s.DB.ExecContext(t.Context(), `UPDATE inbox_dead SET payload = '\xff00'`)
+	require.NoError(t, err)
+	letter := b.page(b.page("dead?box=inbox").links("letter?")[0])
+	require.Contains(t, b.get(letter.links("edit?")[0]).text(), "This payload cannot be edited here")
+	require.Contains(t, b.page(letter.links("letter?")[0]).text(), "ff 00")
+}
+
 func TestTheSelectedAreDiscardedAndTheOthersStay(t *testing.T) {
 	s := newShop(t)
 	s.killedEvents(3)

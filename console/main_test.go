@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
@@ -42,6 +43,7 @@ type shop struct {
 	t      *testing.T
 	broken atomic.Bool
 	billed atomic.Int64
+	orders []string // that were billed
 }
 
 func newShop(t *testing.T) *shop {
@@ -53,12 +55,15 @@ func newShop(t *testing.T) *shop {
 			return nil, err
 		}
 		event.Register[orderPlaced](app.Registry)
-		app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+		app.Consume("order", "billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
 			if s.broken.Load() {
 				return messaging.Permanent(errors.New("unknown currency " + hostile))
 			}
 			s.billed.Add(1)
-			return nil
+			var placed orderPlaced
+			err := json.Unmarshal(m.Payload, &placed)
+			s.orders = append(s.orders, placed.Order)
+			return err
 		}))
 		return app, nil
 	})

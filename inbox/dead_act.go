@@ -58,6 +58,7 @@ func (i *Inbox) DiscardAll(ctx context.Context, filter DeadFilter, by By, bulk *
 type deed struct {
 	action, move string
 	by           By
+	payload      []byte // the new one; nil: that which came
 }
 
 const (
@@ -207,6 +208,11 @@ func (i *Inbox) act(ctx context.Context, d deed, w *pgsql.Where, n int) (b picke
 		}
 		if _, err := run.Exec(ctx, u.DB(), lockKeys, b.locks); err != nil {
 			return err
+		}
+		if d.payload != nil {
+			if _, err := run.Exec(ctx, u.DB(), editDead, b.keys, b.consumers, b.tenants, b.sources, d.payload); err != nil {
+				return err
+			}
 		}
 		args := []any{d.by.Actor, d.action, cleanText(d.by.Reason), b.keys, b.consumers, b.tenants, b.sources, b.locks}
 		if err := run.QueryRow(ctx, u.DB(), d.move, args, &b.moved); err != nil {

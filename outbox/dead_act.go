@@ -57,7 +57,8 @@ func (s *Store) DiscardAll(ctx context.Context, filter DeadFilter, by By, bulk *
 type deed struct {
 	action, move string
 	by           By
-	alone        bool // it is for one letter: if there are several, it does nothing
+	alone        bool   // it is for one letter: if there are several, it does nothing
+	payload      []byte // the new one; nil: that which is stored
 }
 
 const (
@@ -234,6 +235,11 @@ func (s *Store) act(ctx context.Context, d deed, w *pgsql.Where, n int) (b batch
 		}
 		if _, err := run.Exec(ctx, tx, touchLanes, b.lanes); err != nil {
 			return err
+		}
+		if d.payload != nil {
+			if _, err := run.Exec(ctx, tx, editDead, b.lanes, b.seqs, d.payload); err != nil {
+				return err
+			}
 		}
 		args := []any{b.lanes, b.seqs, d.by.Actor, d.action, cleanText(d.by.Reason)}
 		if err := run.QueryRow(ctx, tx, d.move, args, &b.moved); err != nil {

@@ -57,7 +57,19 @@ func TestAnOperatorMendsThem(t *testing.T) {
 	require.Contains(t, b.text(), "1 dead letter was discarded.")
 	require.Zero(t, b.count("table.letters tbody tr"))
 
+	// Edit and replay.
+	b.visit("dead?box=inbox")
+	b.follow("a.open")
+	b.follow(`a[href^="edit?"]`)
+	b.write("textarea[name=payload]", `{"order": "o-3", "currency": "EUR"}`)
+	b.write("textarea[name=reason]", "pounds were a typing error")
+	b.follow("main button")
+	require.Contains(t, b.text(), "1 dead letter was replayed.")
+	s.Drain()
+	require.EqualValues(t, 2, s.billed.Load())
+
 	// Replay all that match, after a count.
+	s.poisonMessage("o-4", "USD")
 	b.visit("dead?box=inbox")
 	b.follow(`a[href^="bulk?action=replay"]`)
 	require.Contains(t, b.text(), "1 dead letter matches. Nothing has been changed yet.")
@@ -73,4 +85,5 @@ func TestAnOperatorMendsThem(t *testing.T) {
 	messages, err := s.App.Inbox.Audit(t.Context(), inbox.AuditFilter{}, nil, 2)
 	require.NoError(t, err)
 	require.Equal(t, []string{"ann@example.com", "replay", "try again"}, []string{messages[0].Actor, messages[0].Action, messages[0].Reason})
+	require.Equal(t, []string{"ann@example.com", "edit", "pounds were a typing error"}, []string{messages[1].Actor, messages[1].Action, messages[1].Reason})
 }

@@ -31,7 +31,7 @@ func TestPagesFit(t *testing.T) {
 		{"overview", ""}, {"dead", "dead?box=inbox&consumer=billing"}, {"dead-outbox", "dead?box=outbox"},
 		{"letter", ofInbox + "&payload=1"}, {"letter-outbox", ofOutbox},
 		{"confirm", "confirm?action=replay&ref=" + url.QueryEscape(strings.TrimPrefix(ofInbox, "letter?"))},
-		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
+		{"edit", "edit?" + strings.TrimPrefix(ofInbox, "letter?")}, {"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
 	}
 	for _, screen := range []struct {
 		name          string
