@@ -29,7 +29,9 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-type orderPlaced struct{ Order string }
+type orderPlaced struct {
+	Order string `json:"order"`
+}
 
 func (orderPlaced) EventType() string { return "order.placed" }
 

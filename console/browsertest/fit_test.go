@@ -31,7 +31,8 @@ func TestPagesFit(t *testing.T) {
 		{"overview", ""}, {"dead", "dead?box=inbox&consumer=billing"}, {"dead-outbox", "dead?box=outbox"},
 		{"letter", ofInbox + "&payload=1"}, {"letter-outbox", ofOutbox},
 		{"confirm", "confirm?action=replay&ref=" + url.QueryEscape(strings.TrimPrefix(ofInbox, "letter?"))},
-		{"edit", "edit?" + strings.TrimPrefix(ofInbox, "letter?")}, {"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
+		{"edit", "edit?" + strings.TrimPrefix(ofInbox, "letter?")},
+		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
 	}
 	for _, screen := range []struct {
 		name          string
@@ -97,7 +98,8 @@ FROM generate_series(1, 38) n`
 INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key, content_type, event_metadata, payload,
 	error_message, key_lock, seq, holds, died_at, attempts)
 SELECT gen_random_uuid(), (ARRAY['shipping', 'mailer', 'shipping'])[1 + n % 3], (ARRAY['acme', 'globex', 'initech'])[1 + n % 3], 'shop', n::text,
-	'order.placed', 'order', 'k' || n, 'application/json', json_build_object('traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01'), '{"order": "o-7"}',
+	'order.placed', 'order', 'k' || n, 'application/json', json_build_object('traceparent', '00-' || md5(n::text) || '-00f067aa0ba902b7-01'),
+	'{"order": "o-7"}',
 	CASE n % 3 WHEN 0 THEN 'no carrier for zone "' || n || '"' WHEN 1 THEN 'smtp 550: mailbox ' || n || ' unavailable'
 		ELSE 'address has no postcode: order o-' || n END,
 	n, n, n % 4 = 0, now() - n * interval '17 min', 1 + n % 9
