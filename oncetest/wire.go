@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,7 +17,8 @@ import (
 // wire is a connection to PostgreSQL that can be cut at the COMMIT of a unit of work. It looks at the messages of the server (PostgreSQL,
 // "Message Formats") and hands out whole ones only, so that the last message to a dead process does not fall into the middle of another.
 //
-// One goroutine writes and one reads, perhaps another.
+// One goroutine writes and one reads, perhaps another. When pgx gives a connection up it reads what is left, beside a read that it has begun
+// in the background.
 type wire struct {
 	net.Conn
 
@@ -24,6 +26,7 @@ type wire struct {
 	conn    atomic.Pointer[pgconn.PgConn] // nil: the session begins
 	commits atomic.Bool                   // COMMIT was sent, and its answer was not read
 
+	reading   sync.Mutex
 	in        []byte // what was read, from the first message on that is not complete
 	held      []byte // messages that may be followed by the answer to COMMIT
 	committed bool   // one of held is that answer
@@ -47,6 +50,8 @@ func (w *wire) Write(b []byte) (int, error) {
 
 // Read hands out what the server has sent.
 func (w *wire) Read(b []byte) (int, error) {
+	w.reading.Lock()
+	defer w.reading.Unlock()
 	for len(w.out) == 0 {
 		if w.process.isDead() {
 			if w.told {
