@@ -79,7 +79,8 @@ func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 
 func (c *Console) makeRoutes() map[string]route {
 	routes := map[string]route{
-		"GET ": {serve: c.overview},
+		"GET ":      {serve: c.overview},
+		"GET stuck": {serve: c.stuck},
 	}
 	for name := range c.assets {
 		routes["GET "+name] = route{serve: c.asset}
@@ -87,7 +88,10 @@ func (c *Console) makeRoutes() map[string]route {
 	if c.cfg.Outbox != nil || c.cfg.Inbox != nil {
 		routes["GET dead"] = route{serve: c.dead}
 		routes["GET letter"] = route{serve: c.letter}
+		routes["GET event"] = route{serve: c.event}
 		routes["GET audit"] = route{serve: c.audit}
+		routes["GET decide"] = route{act: true, serve: c.askWhy}
+		routes["POST decide"] = route{act: true, serve: c.decide}
 		routes["GET confirm"] = route{act: true, serve: c.confirm}
 		routes["POST confirm"] = route{act: true, serve: c.confirm}
 		routes["POST act"] = route{act: true, serve: c.act}

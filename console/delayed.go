@@ -13,14 +13,22 @@ import (
 // delayedView is a page of events that wait for their time.
 type delayedView struct {
 	Tenant, AggregateType, AggregateID string
-	Rows                               []outbox.Row
+	Rows                               []delayedRow
 	First, Next                        string
+	Notice                             string
+}
+
+// delayedRow is one of them, with the addresses of its pages.
+type delayedRow struct {
+	outbox.Row
+
+	Event, Move, Cancel string
 }
 
 // delayed lists events that wait for their time, those first that leave first.
 func (c *Console) delayed(v *visit) error {
 	q := v.URL.Query()
-	view := &delayedView{Tenant: q.Get(fieldTenant), AggregateType: q.Get("aggregate_type"), AggregateID: q.Get("aggregate_id")}
+	view := &delayedView{Tenant: q.Get(fieldTenant), AggregateType: q.Get("aggregate_type"), AggregateID: q.Get("aggregate_id"), Notice: decided(q)}
 	filter := outbox.DelayedFilter{TenantID: view.Tenant, AggregateType: view.AggregateType, AggregateID: view.AggregateID}
 	if err := filter.Validate(); err != nil {
 		return invalid(err)
@@ -35,8 +43,8 @@ func (c *Console) delayed(v *visit) error {
 		after = &outbox.Row{}
 		after.Delivery.NotBefore, after.Sequence = time.UnixMicro(micro), number
 	}
-	var err error
-	if view.Rows, err = c.cfg.Outbox.Delayed(v.Context(), c.db, filter, after, perPage+1); err != nil {
+	rows, err := c.cfg.Outbox.Delayed(v.Context(), c.db, filter, after, perPage+1)
+	if err != nil {
 		return err
 	}
 	address := url.Values{}
@@ -48,11 +56,15 @@ func (c *Console) delayed(v *visit) error {
 	if after != nil {
 		view.First = "delayed?" + address.Encode()
 	}
-	if len(view.Rows) > perPage {
-		view.Rows = view.Rows[:perPage]
-		last := &view.Rows[perPage-1]
+	if len(rows) > perPage {
+		rows = rows[:perPage]
+		last := &rows[perPage-1]
 		address.Set("after", strconv.FormatInt(last.Delivery.NotBefore.UnixMicro(), 10)+"."+strconv.FormatInt(last.Sequence, 10))
 		view.Next = "delayed?" + address.Encode()
 	}
-	return v.show("delayed", "Delayed events", view)
+	for n := range rows {
+		r := ref{Box: boxOutbox, ID: rows[n].ID, Tenant: rows[n].TenantID}
+		view.Rows = append(view.Rows, delayedRow{rows[n], eventPage(r.ID, rows[n].Source), r.decide(decideMove), r.decide(decideCancel)})
+	}
+	return v.show(pageDelayed, "Delayed events", view)
 }

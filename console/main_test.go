@@ -42,10 +42,11 @@ const hostile = `<script>alert(1)</script><img src=x onerror=alert(2)>"'&{{.}}`
 type shop struct {
 	*oncetest.Kit
 
-	t      *testing.T
-	broken atomic.Bool
-	billed atomic.Int64
-	orders []string // that were billed
+	t       *testing.T
+	broken  atomic.Bool
+	failing atomic.Bool // the handler fails, and its messages are tried again
+	billed  atomic.Int64
+	orders  []string // that were billed
 }
 
 func newShop(t *testing.T) *shop {
@@ -58,6 +59,9 @@ func newShop(t *testing.T) *shop {
 		}
 		event.Register[orderPlaced](app.Registry)
 		app.Consume("order", "billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
+			if s.failing.Load() {
+				return errors.New("not now " + hostile)
+			}
 			if s.broken.Load() {
 				return messaging.Permanent(errors.New("unknown currency " + hostile))
 			}
@@ -72,10 +76,16 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-func (s *shop) place(order string, opts ...event.AddOption) {
+// place announces an order, in the order of its changes.
+func (s *shop) place(order string) {
+	s.t.Helper()
+	s.placeWith(order, event.WithOrderingKey(order))
+}
+
+func (s *shop) placeWith(order string, opts ...event.AddOption) {
 	s.t.Helper()
 	require.NoError(s.t, s.App.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
-		return u.Add("order", orderPlaced{order}, append([]event.AddOption{event.WithOrderingKey(order)}, opts...)...)
+		return u.Add("order", orderPlaced{order}, opts...)
 	}))
 }
 
@@ -98,6 +108,16 @@ func (s *shop) killedMessages(n int) {
 	}
 	require.Len(s.t, s.DrainFailing(), n)
 	s.broken.Store(false)
+}
+
+// failingMessage has a message that its consumer fails to handle, and one behind it.
+func (s *shop) failingMessage(order string) {
+	s.t.Helper()
+	s.failing.Store(true)
+	s.place(order)
+	s.place(order)
+	require.Len(s.t, s.DrainFailing(), 1)
+	s.failing.Store(false)
 }
 
 func (s *shop) config() *console.Config {

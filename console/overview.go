@@ -69,26 +69,26 @@ func (c *Console) overview(v *visit) error {
 func findings(view *overviewView) (list []finding) {
 	add := func(state, text, href string) { list = append(list, finding{state, text, href}) }
 	if o := view.Outbox; o != nil && o.Dead > 0 {
-		add("bad", counted(int64(o.Dead), "event", "events")+" could not be published.", "dead?box=outbox")
+		add(stateBad, counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
 	}
 	for _, st := range view.Consumers {
 		if st.DeadLetters > 0 {
 			s := selection{Box: boxInbox, Consumer: st.Consumer}
-			add("bad", st.Consumer+" gave up "+counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())
+			add(stateBad, st.Consumer+" gave up "+counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())
 		}
 	}
 	if n := len(view.Unknown); n > 0 {
-		add("bad", "Nobody knows the outcome of "+counted(int64(n), "step of a request", "steps of requests")+".", "keys")
+		add(stateBad, "Nobody knows the outcome of "+counted(int64(n), "step of a request", "steps of requests")+".", "keys")
 	}
 	if o := view.Outbox; o != nil && o.BusyLanes > 0 && o.FreeLanes > 0 {
-		add("warn", "Events wait, and "+counted(int64(o.FreeLanes), "lane has", "lanes have")+" no projector.", "stuck")
+		add(stateWarn, "Events wait, and "+counted(int64(o.FreeLanes), "lane has", "lanes have")+" no projector.", "stuck")
 	}
 	if o := view.Outbox; o != nil && o.OldestAge > late {
-		add("warn", "An event has waited for "+short(o.OldestAge)+".", "stuck")
+		add(stateWarn, "An event has waited for "+short(o.OldestAge)+".", "stuck")
 	}
 	for _, st := range view.Consumers {
 		if st.Failed > 0 {
-			add("warn", counted(int64(st.Failed), "key", "keys")+" of "+st.Consumer+" failed and will be tried again.", "stuck")
+			add(stateWarn, counted(int64(st.Failed), "key", "keys")+" of "+st.Consumer+" failed and will be tried again.", "stuck")
 		}
 	}
 	return list

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"io/fs"
 	"path"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -135,11 +136,12 @@ func counted(n int64, one, many string) string {
 }
 
 // upTo is a count that goes up to a bound.
-func upTo(bound, n int) string {
-	if n >= bound {
-		return group(int64(n)) + "+"
+func upTo(bound int64, n any) string {
+	all := reflect.ValueOf(n).Int()
+	if all >= bound {
+		return group(all) + "+"
 	}
-	return group(int64(n))
+	return group(all)
 }
 
 func number(n int) string { return strconv.Itoa(n) }

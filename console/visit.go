@@ -10,6 +10,12 @@ import (
 	"time"
 )
 
+// Pages that others lead to.
+const (
+	pageStuck   = "stuck"
+	pageDelayed = "delayed"
+)
+
 // tokenField is the field of a form that has the token.
 const tokenField = "token"
 
@@ -61,7 +67,7 @@ func (v *visit) page(title string, body any) *page {
 		Style: v.assetHref(stylesheet), Icon: v.assetHref(icon), Now: v.now, Body: body,
 	}
 	for _, l := range []link{
-		{"Overview", "", ""}, {"Stuck", "stuck", ""}, {"Dead letters", "dead", ""}, {"Delayed", "delayed", ""},
+		{"Overview", "", ""}, {"Stuck", pageStuck, ""}, {"Dead letters", "dead", ""}, {"Delayed", pageDelayed, ""}, {"Event", "event", ""},
 		{"Keys", "keys", ""}, {"Tenants", "tenants", ""}, {"Audit", "audit", ""},
 	} {
 		if _, found := v.routes["GET "+l.Href]; !found {

@@ -95,7 +95,7 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	found := &lives{id: id}
 	if uuid.Validate(id) == nil {
 		found.keys = append(found.keys, strings.ToLower(id))
-		events, err := v.outbox.Locate(ctx, id)
+		events, err := v.events(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	}
 	slices.Sort(found.keys)
 	found.keys = slices.Compact(found.keys)
-	messages, err := v.inbox.Locate(ctx, found.keys...)
+	messages, err := v.messages(ctx, found.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +122,11 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	if err := v.decisions(ctx, found); err != nil {
 		return nil, err
 	}
-	kept, err := v.outbox.KeptFor(ctx)
-	if err != nil {
-		return nil, err
+	kept := outbox.NoRetention
+	if v.outbox != nil {
+		if kept, err = v.outbox.KeptFor(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if len(found.list) == 0 {
 		return nil, fmt.Errorf("ops: %s: %w; %s", id, ErrUnknown, v.retention(kept))
@@ -132,9 +134,23 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	return v.finish(found, kept), nil
 }
 
+func (v *View) events(ctx context.Context, id string) ([]outbox.Located, error) {
+	if v.outbox == nil {
+		return nil, nil
+	}
+	return v.outbox.Locate(ctx, id)
+}
+
+func (v *View) messages(ctx context.Context, keys []string) ([]inbox.Located, error) {
+	if v.inbox == nil {
+		return nil, nil
+	}
+	return v.inbox.Locate(ctx, keys...)
+}
+
 // decisions adds what somebody has decided.
 func (v *View) decisions(ctx context.Context, found *lives) error {
-	if uuid.Validate(found.id) == nil {
+	if v.outbox != nil && uuid.Validate(found.id) == nil {
 		entries, err := v.outbox.Audit(ctx, outbox.AuditFilter{EventID: found.id}, nil, deeds)
 		if err != nil {
 			return err
@@ -145,6 +161,9 @@ func (v *View) decisions(ctx context.Context, found *lives) error {
 			l.Type, l.Topic = cmp.Or(l.Type, e.Type), cmp.Or(l.Topic, e.Topic)
 			l.add(Moment{At: e.At, What: Decided, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
 		}
+	}
+	if v.inbox == nil {
+		return nil
 	}
 	for _, key := range found.keys {
 		entries, err := v.inbox.Audit(ctx, inbox.AuditFilter{MessageKey: key}, nil, deeds)
@@ -184,7 +203,11 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 }
 
 func (v *View) retention(kept time.Duration) string {
-	return "published events are " + keptFor(kept) + ", and what a consumer has handled is " + keptFor(v.inbox.Retention())
+	events := "published events are " + keptFor(kept)
+	if v.inbox == nil {
+		return events
+	}
+	return events + ", and what a consumer has handled is " + keptFor(v.inbox.Retention())
 }
 
 func keptFor(d time.Duration) string {

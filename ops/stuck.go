@@ -88,6 +88,8 @@ type Stuck struct {
 	Consumer string
 	// Type, Topic and Tenant are those of the event or message.
 	Type, Topic, Tenant string
+	// Source is where an event or message came from.
+	Source string
 	// Key is the ordering key, "" for an event or message without order.
 	Key string
 	// Holds says that the later events or messages of the key wait behind this one.
@@ -147,14 +149,19 @@ func (f Filter) few(list []Stuck, limit int) []Stuck {
 
 // missing looks for what does not run.
 func (v *View) missing(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
-	since, err := v.outbox.Unrelayed(ctx)
-	if err != nil {
-		return nil, err
+	var since time.Time
+	if v.outbox != nil {
+		if since, err = v.outbox.Unrelayed(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if !since.IsZero() {
 		list = append(list, Stuck{Kind: RelayMissing, Since: since})
 	}
-	absent, err := v.inbox.Absent(ctx)
+	var absent map[string]time.Time
+	if v.inbox != nil {
+		absent, err = v.inbox.Absent(ctx)
+	}
 	for consumer, seen := range absent {
 		if filter.Consumer == "" || filter.Consumer == consumer {
 			list = append(list, Stuck{Kind: ConsumerMissing, Consumer: consumer, Since: seen})
@@ -165,7 +172,7 @@ func (v *View) missing(ctx context.Context, filter Filter, limit int) (list []St
 }
 
 func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
-	if filter.Consumer != "" {
+	if filter.Consumer != "" || v.outbox == nil {
 		return nil, nil
 	}
 	page, err := v.outbox.Dead(ctx, outbox.DeadFilter{TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
@@ -180,7 +187,7 @@ func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuc
 func (v *View) failingEvents(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	look := limit
 	switch {
-	case filter.Consumer != "":
+	case filter.Consumer != "" || v.outbox == nil:
 		return nil, nil
 	case filter != Filter{}:
 		look = max(limit, looked)
@@ -202,6 +209,9 @@ func ofEvent(kind Kind, r *outbox.Row, since, next time.Time, text string) Stuck
 }
 
 func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
+	if v.inbox == nil {
+		return nil, nil
+	}
 	page, err := v.inbox.Dead(ctx, inbox.DeadFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
 	list := make([]Stuck, len(page))
 	for n := range page {
@@ -212,6 +222,9 @@ func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]St
 }
 
 func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
+	if v.inbox == nil {
+		return nil, nil
+	}
 	look := limit
 	if filter.Topic != "" {
 		look = max(limit, looked)
@@ -230,12 +243,12 @@ func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([
 
 func ofMessage(kind Kind, ref inbox.MessageRef, e *event.Envelope, s Stuck) Stuck {
 	s.Kind, s.ID, s.MessageKey, s.Consumer = kind, e.ID, ref.MessageKey, ref.Consumer
-	s.Type, s.Topic, s.Tenant, s.Key = e.Type, e.Topic, e.TenantID, e.OrderingKey()
+	s.Type, s.Topic, s.Tenant, s.Source, s.Key = e.Type, e.Topic, e.TenantID, ref.Source, e.OrderingKey()
 	return s
 }
 
 func (v *View) unknownSteps(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
-	if filter.Topic != "" || filter.Consumer != "" {
+	if filter.Topic != "" || filter.Consumer != "" || v.keys == nil {
 		return nil, nil
 	}
 	page, err := v.keys.Unknown(ctx, v.db, filter.Tenant, limit)

@@ -16,7 +16,7 @@ type View struct {
 	keys   *idempotency.Store
 }
 
-// New returns a view. db is the database of the keys.
+// New returns a view. db is the database of the keys. What is nil is left out: a service need not have all parts.
 func New(db *bun.DB, events *outbox.Store, messages *inbox.Inbox, keys *idempotency.Store) *View {
 	return &View{db: db, outbox: events, inbox: messages, keys: keys}
 }

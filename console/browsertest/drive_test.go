@@ -2,6 +2,7 @@ package browsertest_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -86,4 +87,38 @@ func TestAnOperatorMendsThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"ann@example.com", "replay", "try again"}, []string{messages[0].Actor, messages[0].Action, messages[0].Reason})
 	require.Equal(t, []string{"ann@example.com", "edit", "pounds were a typing error"}, []string{messages[1].Actor, messages[1].Action, messages[1].Reason})
+}
+
+// A stuck key and a delayed event are mended with the page alone, and the whole life of an event is one page.
+func TestAnOperatorMendsWhatWaits(t *testing.T) {
+	s := newShop(t)
+	s.stuckMessage("o-1")
+	s.remind("o-2", time.Now().Add(48*time.Hour))
+	b := open(t, s.serve())
+
+	b.visit("stuck")
+	require.Contains(t, b.text(), "the bank is closed: order o-1")
+	require.Contains(t, b.text(), "waits behind it")
+	b.follow(`a[href^="decide?action=retry"]`)
+	b.write("textarea[name=reason]", "the bank is open")
+	b.follow("main button")
+	require.Contains(t, b.text(), "The message is tried now.")
+	s.Drain()
+	require.EqualValues(t, 2, s.billed.Load())
+
+	b.visit("delayed")
+	b.follow(`a[href^="decide?action=move"]`)
+	b.do(chromedp.SetValue(chromedp.CSS("input[name=to]"), "2020-01-31T15:04"))
+	b.write("textarea[name=reason]", "the customer asked for it today")
+	b.follow("main button")
+	require.Contains(t, b.text(), "The event was moved.")
+	s.Drain()
+	require.EqualValues(t, 3, s.billed.Load())
+
+	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 1)
+	require.NoError(t, err)
+	b.visit("event?id=" + entries[0].EventID)
+	for _, want := range []string{"recorded", "reschedule, by ann@example.com", "published", "consumer billing"} {
+		require.Contains(t, b.text(), want)
+	}
 }

@@ -20,6 +20,7 @@ const shots = "CONSOLE_SHOTS"
 // JavaScript, which no page has.
 func TestPagesFit(t *testing.T) {
 	s := newShop(t)
+	s.stuckMessage("o-15555")
 	s.fill()
 	b := open(t, s.serve())
 	letter := func(box string) string {
@@ -27,12 +28,17 @@ func TestPagesFit(t *testing.T) {
 		return read(b, chromedp.AttributeValue(chromedp.CSS("a.open"), "href")).Value
 	}
 	ofOutbox, ofInbox := letter("outbox"), letter("inbox")
+	var message string
+	require.NoError(t, s.DB.QueryRowContext(t.Context(), "SELECT message_key FROM inbox_dead WHERE consumer = 'billing' LIMIT 1").Scan(&message))
+	b.visit("stuck")
+	retry := read(b, chromedp.AttributeValue(chromedp.CSS(`a[href^="decide"]`), "href")).Value
 	pages := []struct{ name, address string }{
 		{"overview", ""}, {"dead", "dead?box=inbox&consumer=billing"}, {"dead-outbox", "dead?box=outbox"},
 		{"letter", ofInbox + "&payload=1"}, {"letter-outbox", ofOutbox},
 		{"confirm", "confirm?action=replay&ref=" + url.QueryEscape(strings.TrimPrefix(ofInbox, "letter?"))},
 		{"edit", "edit?" + strings.TrimPrefix(ofInbox, "letter?")},
 		{"bulk", "bulk?action=discard&box=inbox&error=currency"}, {"audit", "audit"}, {"delayed", "delayed"}, {"keys", "keys"}, {"tenants", "tenants"},
+		{"stuck", "stuck"}, {"event", "event?id=" + message}, {"decide", retry},
 	}
 	for _, screen := range []struct {
 		name          string

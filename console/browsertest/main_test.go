@@ -51,6 +51,7 @@ type shop struct {
 
 	t      *testing.T
 	billed atomic.Int64
+	closed atomic.Bool // the bank: messages fail, and are tried again
 }
 
 func newShop(t *testing.T) *shop {
@@ -64,6 +65,9 @@ func newShop(t *testing.T) *shop {
 		event.Register[orderPlaced](app.Registry)
 		router := messaging.NewRouter(app.Registry)
 		messaging.Handle(router, func(_ context.Context, e orderPlaced) error {
+			if s.closed.Load() {
+				return fmt.Errorf("the bank is closed: order %s", e.Order)
+			}
 			if e.Currency != "EUR" {
 				return messaging.Permanent(fmt.Errorf("unknown currency %q of order %s", e.Currency, e.Order))
 			}
@@ -96,6 +100,24 @@ func (s *shop) poisonMessage(order, currency string) {
 	s.t.Helper()
 	s.place(order, currency)
 	require.Len(s.t, s.DrainFailing(), 1)
+}
+
+// stuckMessage has a message that fails and is tried again, and one that waits behind it.
+func (s *shop) stuckMessage(order string) {
+	s.t.Helper()
+	s.closed.Store(true)
+	s.place(order, "EUR")
+	s.place(order, "EUR")
+	require.Len(s.t, s.DrainFailing(), 1)
+	s.closed.Store(false)
+}
+
+// remind has an event that waits for its time.
+func (s *shop) remind(order string, at time.Time) {
+	s.t.Helper()
+	require.NoError(s.t, s.App.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
+		return u.Add("order", orderPlaced{order, "EUR"}, event.WithNotBefore(at))
+	}))
 }
 
 // serve mounts the page for one actor who may do everything.

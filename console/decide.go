@@ -1,0 +1,166 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// What can be decided about something that waits.
+const (
+	decideRetry  = "retry"
+	decideGiveUp = "give-up"
+	decideCancel = "cancel"
+	decideMove   = "move"
+)
+
+// decision is something that is done to one message that is tried again, or to one delayed event.
+type decision struct {
+	Name, Title, Explained, Done string
+	// Box is where it can be done, and Page the list that leads to it.
+	Box, Page string
+	// Deletes says that it cannot be undone. NeedsTime asks for a time.
+	Deletes, NeedsTime bool
+
+	do func(c *Console, v *visit, r ref, at time.Time, reason string) error
+}
+
+// decisionOf returns what an action is; an error if it is none.
+func decisionOf(action string) (*decision, error) {
+	switch action {
+	case decideRetry:
+		return &decision{
+			Name: action, Title: "Retry now", Done: "The message is tried now.", Box: boxInbox, Page: pageStuck,
+			Explained: "The message is handled at once, and not only when its pause is over. What waits behind it under its key follows.",
+			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
+				return c.cfg.Inbox.RetryNow(v.Context(), r.key(), inbox.By{Actor: v.access.Actor, Reason: reason})
+			},
+		}, nil
+	case decideGiveUp:
+		return &decision{
+			Name: action, Title: "Give up", Done: "The message is a dead letter.", Box: boxInbox, Page: pageStuck,
+			Explained: "The message becomes a dead letter at once. It can be replayed later, edited or discarded; " +
+				"what waits behind it under its key waits for that.",
+			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
+				return c.cfg.Inbox.GiveUp(v.Context(), r.key(), inbox.By{Actor: v.access.Actor, Reason: reason})
+			},
+		}, nil
+	case decideCancel:
+		return &decision{
+			Name: action, Title: "Cancel", Done: "The event was cancelled.", Box: boxOutbox, Page: pageDelayed, Deletes: true,
+			Explained: "The event is deleted for good before its time: nobody will ever get it.",
+			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
+				ctx := event.WithTenant(v.Context(), r.Tenant)
+				return c.cfg.Outbox.CancelDelayed(ctx, r.ID, outbox.By{Actor: v.access.Actor, Reason: reason})
+			},
+		}, nil
+	case decideMove:
+		return &decision{
+			Name: action, Title: "Move", Done: "The event was moved.", Box: boxOutbox, Page: pageDelayed, NeedsTime: true,
+			Explained: "The event leaves at another time. A time that is over means: now.",
+			do: func(c *Console, v *visit, r ref, at time.Time, reason string) error {
+				ctx := event.WithTenant(v.Context(), r.Tenant)
+				return c.cfg.Outbox.MoveDelayed(ctx, r.ID, at, outbox.By{Actor: v.access.Actor, Reason: reason})
+			},
+		}, nil
+	default:
+		return nil, fmt.Errorf("action: %q is none of retry, give-up, cancel and move", action)
+	}
+}
+
+// decide is the address of the page that asks for the reason of a decision.
+func (r ref) decide(action string) string {
+	return "decide?" + url.Values{fieldAction: {action}, "ref": {r.String()}}.Encode()
+}
+
+// decideView is that page.
+type decideView struct {
+	Decision *decision
+	Ref      ref
+	To       string // the new time, as the field has it
+	Reason   string
+	// Wrong says what is missing, "" at first.
+	Wrong string
+}
+
+func (c *Console) decideViewOf(q url.Values) (*decideView, error) {
+	d, err := decisionOf(q.Get(fieldAction))
+	if err != nil {
+		return nil, invalid(err)
+	}
+	refs, err := c.refsOf(q)
+	if err == nil && (len(refs) != 1 || refs[0].Box != d.Box) {
+		err = fmt.Errorf("ref: %s needs one ref of the %s", d.Name, d.Box)
+	}
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return &decideView{Decision: d, Ref: refs[0], To: q.Get("to"), Reason: strings.TrimSpace(q.Get(fieldReason))}, nil
+}
+
+// askWhy shows what is about to be done, and asks for the reason.
+func (c *Console) askWhy(v *visit) error {
+	view, err := c.decideViewOf(v.URL.Query())
+	if err != nil {
+		return err
+	}
+	if view.Decision.NeedsTime && view.To == "" {
+		view.To = field(v.now.Add(time.Hour))
+	}
+	return v.show("decide", view.Decision.Title, view)
+}
+
+// decide does what was confirmed.
+func (c *Console) decide(v *visit) error {
+	view, err := c.decideViewOf(v.PostForm)
+	if err != nil {
+		return err
+	}
+	d := view.Decision
+	var at time.Time
+	if d.NeedsTime {
+		if at, err = time.ParseInLocation("2006-01-02T15:04", view.To, time.UTC); err != nil {
+			view.Wrong = "Say when, as 2006-01-02T15:04 in UTC."
+		}
+	}
+	if wrong := reasonProblem(view.Reason); wrong != "" {
+		view.Wrong = wrong
+	}
+	if view.Wrong != "" {
+		return v.write(http.StatusUnprocessableEntity, "decide", v.page(d.Title, view))
+	}
+	switch err := d.do(c, v, view.Ref, at, view.Reason); {
+	case errors.Is(err, inbox.ErrNotParked):
+		return &problem{
+			http.StatusConflict, "The message does not wait any more, or is not the first of its key",
+			"Nothing was changed. It may have been handled meanwhile: the page of the event shows its whole life.",
+		}
+	case errors.Is(err, outbox.ErrTooLate):
+		return &problem{
+			http.StatusConflict, "The event does not wait any more, or has an ordering key",
+			"Nothing was changed. Its time has come, or it was cancelled: the page of the event shows its whole life.",
+		}
+	case err != nil:
+		return err
+	}
+	v.log.InfoContext(v.Context(), "oncebox: something that waits was treated on the console", "actor", v.access.Actor, "action", d.Name,
+		"id", view.Ref.ID, "tenant", view.Ref.Tenant, "consumer", view.Ref.Consumer)
+	v.redirect(d.Page + "?" + url.Values{fieldDone: {d.Name}}.Encode())
+	return nil
+}
+
+// decided says what was done on the page before.
+func decided(q url.Values) string {
+	d, err := decisionOf(q.Get(fieldDone))
+	if err != nil {
+		return ""
+	}
+	return d.Done
+}

@@ -1,0 +1,137 @@
+package console
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// eventView is the page of the whole life of an event.
+type eventView struct {
+	ID, Source string
+	Lives      []lifeView
+}
+
+// lifeView is what became of one of the events with an id.
+type lifeView struct {
+	ops.Life
+
+	Details  []detail
+	Metadata []detail
+	Trace    *link
+	Moments  []momentView
+}
+
+// momentView is something that happened to it.
+type momentView struct {
+	ops.Moment
+
+	Where, State, Text string
+	// Behind is the address of what it waits for.
+	Front string
+}
+
+// event shows the whole life of an event over all tables, or asks for its id.
+func (c *Console) event(v *visit) error {
+	q := v.URL.Query()
+	view := &eventView{ID: strings.TrimSpace(q.Get(fieldID)), Source: strings.TrimSpace(q.Get("source"))}
+	if view.ID == "" {
+		return v.show("event", "Event", view)
+	}
+	var sources []string
+	if view.Source != "" {
+		sources = append(sources, view.Source)
+	}
+	found, err := c.view().Life(v.Context(), view.ID, sources...)
+	switch {
+	case errors.Is(err, ops.ErrUnknown):
+		_, text, _ := strings.Cut(err.Error(), ops.ErrUnknown.Error()+"; ")
+		return &problem{
+			http.StatusNotFound, "Nothing is known of this event",
+			strings.TrimSpace("It never was here, or it is forgotten. " + upper(text) + ". An id that is no UUID needs the source of the message as well."),
+		}
+	case err != nil:
+		return err
+	}
+	for n := range found {
+		view.Lives = append(view.Lives, c.lifeView(&found[n]))
+	}
+	return v.show("event", "Event", view)
+}
+
+// upper makes a sentence of a clause.
+func upper(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+func (c *Console) lifeView(l *ops.Life) lifeView {
+	view := lifeView{Life: *l, Trace: c.trace(l.Metadata)}
+	view.Details = slices.DeleteFunc([]detail{
+		{"Event id", l.ID}, {"Type", l.Type}, {"Topic", l.Topic}, {"Tenant", l.Tenant}, {"Source", l.Source},
+		{"Aggregate", strings.TrimSpace(l.AggregateType + " " + l.AggregateID)}, {"Aggregate version", positive(l.AggregateVersion)},
+		{"Ordering key", l.Key}, {"Sequence", positive(l.Sequence)}, {"Correlation id", l.Metadata[event.CorrelationID]},
+	}, func(d detail) bool { return d.Value == "" })
+	if l.MessageKey != l.ID && l.MessageKey != "" {
+		view.Details = append(view.Details, detail{"Message key", l.MessageKey})
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Metadata)) {
+		view.Metadata = append(view.Metadata, detail{name, l.Metadata[name]})
+	}
+	for n := range l.History {
+		view.Moments = append(view.Moments, momentOf(l, &l.History[n]))
+	}
+	return view
+}
+
+func momentOf(l *ops.Life, m *ops.Moment) momentView {
+	view := momentView{Moment: *m, Where: "outbox", State: statePlain}
+	if m.Consumer != "" {
+		view.Where = "consumer " + m.Consumer
+	}
+	switch m.What {
+	case ops.Dead:
+		view.State = stateBad
+	case ops.Refused, ops.Failing, ops.Tried:
+		view.State = stateWarn
+	case ops.Published, ops.Entered, ops.StepDone:
+		view.State = stateGood
+	case ops.Recorded, ops.Waiting, ops.Delayed, ops.Decided:
+	}
+	var parts []string
+	add := func(prefix, text string) {
+		if text != "" {
+			parts = append(parts, prefix+text)
+		}
+	}
+	add("", m.Action)
+	add("by ", m.Actor)
+	add("because ", m.Reason)
+	add("", m.Step)
+	if m.Attempts > 0 {
+		add("", counted(int64(m.Attempts), "try", "tries"))
+	}
+	add("until ", stamp(m.Until))
+	view.Text = strings.Join(parts, ", ")
+	if m.Behind != "" {
+		view.Front = eventPage(m.Behind, l.Source)
+	}
+	return view
+}
+
+// eventPage is the address of the page of an event.
+func eventPage(id, source string) string {
+	q := url.Values{fieldID: {id}}
+	if source != "" {
+		q.Set("source", source)
+	}
+	return "event?" + q.Encode()
+}
