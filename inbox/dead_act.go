@@ -8,6 +8,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pace"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -18,6 +19,9 @@ type Bulk struct {
 	BatchSize int
 	// DryRun counts what the filter selects and changes nothing. Default: false.
 	DryRun bool
+	// Rate is how many dead letters are moved per second at most, so that the service that publishes or handles them is not flooded. The call returns
+	// only when the next one may begin. Default: 0, no bound.
+	Rate float64
 	// Progress is called after each batch with the number of dead letters moved so far. Default: none.
 	Progress func(done int64)
 }
@@ -161,18 +165,18 @@ func (i *Inbox) actOnAll(ctx context.Context, d deed, filter DeadFilter, bulk *B
 	if filter.DiedBefore.IsZero() || filter.DiedBefore.After(now) {
 		filter.DiedBefore = now
 	}
-	return i.sweep(ctx, d, filter, size, bulk.Progress)
+	return i.sweep(ctx, d, filter, pace.New(bulk.Rate, size), bulk.Progress)
 }
 
 // sweep goes over all that the filter selects, batch by batch.
-func (i *Inbox) sweep(ctx context.Context, d deed, filter DeadFilter, size int, progress func(int64)) (moved int64, err error) {
+func (i *Inbox) sweep(ctx context.Context, d deed, filter DeadFilter, p *pace.Pace, progress func(int64)) (moved int64, err error) {
 	var last *place
 	for {
 		w := filter.where()
 		if last != nil {
 			w.Add("(d.key_lock, d.seq) > (%s::bigint, %s::bigint)", last.lock, last.seq)
 		}
-		b, err := i.act(ctx, d, w, size)
+		b, err := i.act(ctx, d, w, p.Batch())
 		if err != nil {
 			return moved, wrapErr(fmt.Sprintf("%s dead letters, after %d", d.action, moved), err)
 		}
@@ -182,6 +186,9 @@ func (i *Inbox) sweep(ctx context.Context, d deed, filter DeadFilter, size int, 
 		moved, last = moved+b.moved, &b.last
 		if progress != nil {
 			progress(moved)
+		}
+		if err := p.Wait(ctx, b.moved); err != nil {
+			return moved, wrapErr(fmt.Sprintf("%s dead letters, after %d", d.action, moved), err)
 		}
 	}
 }

@@ -335,6 +335,24 @@ func TestDryRunOnlyCounts(t *testing.T) {
 	require.Zero(t, w.count("inbox_audit"))
 }
 
+// One in 10,000 seconds: after the first one the wait would be longer than the call may last.
+func TestRateBoundsTheBatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o2"), unordered("u"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for _, act := range []func(context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error){w.box.ReplayAll, w.box.DiscardAll} {
+		n, err := act(ctx, inbox.DeadFilter{}, ann, &inbox.Bulk{Rate: 1e-4})
+		require.ErrorContains(t, err, "after 1: wait, for the rate")
+		require.EqualValues(t, 1, n)
+	}
+	require.Len(t, w.dead(), 1)
+	n, err := w.box.ReplayAll(ctx, inbox.DeadFilter{}, ann, &inbox.Bulk{Rate: 1e6})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}
+
 // What dies while a replay runs, perhaps because of it, is not its business, or it might never end.
 func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 	t.Parallel()

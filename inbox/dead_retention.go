@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pace"
 )
 
 const (
@@ -26,7 +28,7 @@ func (i *Inbox) expireDead(ctx context.Context) error {
 		return wrapErr("ask for the time", err)
 	}
 	by := By{Actor: retentionActor, Reason: "dead for more than " + i.cfg.DeadRetention.String()}
-	n, err := i.sweep(ctx, deed{action: ActionExpire, move: forgetDead, by: by}, DeadFilter{DiedBefore: before}, defaultBulk, nil)
+	n, err := i.sweep(ctx, deed{action: ActionExpire, move: forgetDead, by: by}, DeadFilter{DiedBefore: before}, pace.New(0, defaultBulk), nil)
 	if n > 0 {
 		i.log.WarnContext(ctx, "oncebox: dead letters were deleted by their retention", "messages", n, "died_before", before)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/pace"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -19,6 +20,9 @@ type Bulk struct {
 	BatchSize int
 	// DryRun counts what the filter selects and changes nothing. Default: false.
 	DryRun bool
+	// Rate is how many dead letters are moved per second at most, so that the service that publishes or handles them is not flooded. The call returns
+	// only when the next one may begin. Default: 0, no bound.
+	Rate float64
 	// Progress is called after each batch with the number of dead letters moved so far. Default: none.
 	Progress func(done int64)
 }
@@ -187,16 +191,16 @@ func (s *Store) actOnAll(ctx context.Context, d deed, filter DeadFilter, bulk *B
 	if filter.DiedBefore.IsZero() || filter.DiedBefore.After(now) {
 		filter.DiedBefore = now
 	}
-	return s.sweep(ctx, d, filter, size, bulk.Progress)
+	return s.sweep(ctx, d, filter, pace.New(bulk.Rate, size), bulk.Progress)
 }
 
 // sweep goes over all that the filter selects, batch by batch.
-func (s *Store) sweep(ctx context.Context, d deed, filter DeadFilter, size int, progress func(int64)) (moved int64, err error) {
+func (s *Store) sweep(ctx context.Context, d deed, filter DeadFilter, p *pace.Pace, progress func(int64)) (moved int64, err error) {
 	last := RowID{Lane: -1}
 	for {
 		w := filter.where()
 		w.Add("(d.lane, d.seq) > (%s::smallint, %s::bigint)", last.Lane, last.Seq)
-		b, err := s.act(ctx, d, w, size)
+		b, err := s.act(ctx, d, w, p.Batch())
 		if err != nil {
 			return moved, fmt.Errorf("outbox: %s dead letters, after %d: %w", d.action, moved, pgsql.Explain(err))
 		}
@@ -207,6 +211,9 @@ func (s *Store) sweep(ctx context.Context, d deed, filter DeadFilter, size int, 
 		s.Wake()
 		if progress != nil {
 			progress(moved)
+		}
+		if err := p.Wait(ctx, b.moved); err != nil {
+			return moved, fmt.Errorf("outbox: %s dead letters, after %d: %w", d.action, moved, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,6 +115,28 @@ func TestDryRunOnlyCounts(t *testing.T) {
 	}
 	require.Equal(t, 2, f.count("outbox_dead"))
 	require.Zero(t, f.count("outbox_audit"))
+}
+
+// One in 10,000 seconds: after the first one the wait would be longer than the call may last.
+func TestRateBoundsTheBatches(t *testing.T) {
+	f := newFixture(t, nil)
+	dies := map[string]string{}
+	for _, name := range []string{"a", "b", "c"} {
+		f.add(name, name)
+		dies[name] = "no"
+	}
+	f.kill(dies)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for _, act := range []func(context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error){f.ReplayAll, f.DiscardAll} {
+		n, err := act(ctx, outbox.DeadFilter{}, ann, &outbox.Bulk{Rate: 1e-4})
+		require.ErrorContains(t, err, "after 1: wait, for the rate")
+		require.EqualValues(t, 1, n)
+	}
+	require.Equal(t, 1, f.count("outbox_dead"))
+	n, err := f.ReplayAll(ctx, outbox.DeadFilter{}, ann, &outbox.Bulk{Rate: 1e6})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
 }
 
 // Two dead letters under one key: that of a topic which goes on after them, and another that blocks.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pace"
 )
 
 // Clean ensures the partitions ahead, drops the expired ones, deletes the dead letters that are older than
@@ -41,7 +43,7 @@ func (s *Store) expireDead(ctx context.Context) error {
 		return wrap("ask for the time", err)
 	}
 	by := By{Actor: retentionActor, Reason: "dead for more than " + s.cfg.DeadRetention.String()}
-	n, err := s.sweep(ctx, deed{action: ActionExpire, move: forgetDead, by: by}, DeadFilter{DiedBefore: before}, defaultBulk, nil)
+	n, err := s.sweep(ctx, deed{action: ActionExpire, move: forgetDead, by: by}, DeadFilter{DiedBefore: before}, pace.New(0, defaultBulk), nil)
 	if n > 0 {
 		s.log.WarnContext(ctx, "oncebox: dead letters were deleted by their retention", "events", n, "died_before", before)
 	}

@@ -16,7 +16,10 @@ func (s *session) confirm(yes bool, question string) error {
 		return &exitError{exitRefused, errors.New("nobody can answer the question: give --yes, or --dry-run to count only; nothing was done")}
 	}
 	fmt.Fprintf(s.errs, "%s [y/N] ", question)
-	line, err := bufio.NewReader(s.in).ReadString('\n')
+	if s.answers == nil {
+		s.answers = bufio.NewReader(s.in) // it may read more than one answer
+	}
+	line, err := s.answers.ReadString('\n')
 	if answer := strings.ToLower(strings.TrimSpace(line)); err == nil && (answer == "y" || answer == "yes") {
 		return nil
 	}

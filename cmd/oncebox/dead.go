@@ -15,7 +15,7 @@ import (
 
 func newDead(s *session) *cobra.Command {
 	return group("dead", "Dead letters: events that could not be published, and messages that consumers gave up",
-		newDeadList(s), newDeadShow(s), newDeadAct(s, replay), newDeadAct(s, discard))
+		newDeadList(s), newDeadShow(s), newDeadAct(s, replay), newDeadAct(s, discard), newDeadEdit(s))
 }
 
 // selection is which dead letters a command is about.

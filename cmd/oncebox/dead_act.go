@@ -42,6 +42,7 @@ type order struct {
 	selection
 	by, why          string
 	all, yes, dryRun bool
+	rate             float64
 }
 
 func newDeadAct(s *session, d deed) *cobra.Command {
@@ -51,7 +52,8 @@ func newDeadAct(s *session, d deed) *cobra.Command {
 		Short: d.short,
 		Long:  d.long,
 		Example: "  oncebox dead " + d.name + " 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why \"the cause is mended\"\n" +
-			"  oncebox dead " + d.name + " --consumer billing --error \"unknown currency\" --by ann --why \"release 7\" --dry-run",
+			"  oncebox dead " + d.name + " --consumer billing --error \"unknown currency\" --by ann --why \"release 7\" --dry-run\n" +
+			"  oncebox dead " + d.name + " --consumer billing --rate 50 --by ann --why \"release 7\"",
 	}
 	o.flags(cmd)
 	flags := cmd.Flags()
@@ -60,6 +62,7 @@ func newDeadAct(s *session, d deed) *cobra.Command {
 	flags.BoolVar(&o.all, "all", false, "all dead letters: without an id and without a selection")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "count only")
+	flags.Float64Var(&o.rate, "rate", 0, "at most so many per second, so that what publishes or handles them is not flooded (default: no bound)")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if err := o.check(ids); err != nil {
 			return usage(cmd, err)
@@ -82,6 +85,9 @@ func (o *order) check(ids []string) error {
 	errs = append(errs, needsActor(o.by))
 	if o.needsReason && strings.TrimSpace(o.why) == "" {
 		errs = append(errs, errors.New("--why is missing: what is discarded is gone, say why"))
+	}
+	if o.rate < 0 {
+		errs = append(errs, errors.New("--rate is below 0"))
 	}
 	switch selects := len(ids) > 0 || !o.isEmpty(); {
 	case !selects && !o.all:
@@ -157,7 +163,7 @@ func (s *session) treat(ctx context.Context, o *order, parts []selection, of cou
 		before := done
 		if f.ofOutbox() {
 			moved, err := o.onOutbox(s.outbox(), ctx, f.outbox(), outbox.By{Actor: o.by, Reason: o.why},
-				&outbox.Bulk{Progress: func(n int64) { p.show(before.total() + n) }})
+				&outbox.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before.total() + n) }})
 			done.Outbox += moved
 			if err != nil {
 				return done, err
@@ -166,7 +172,7 @@ func (s *session) treat(ctx context.Context, o *order, parts []selection, of cou
 		before = done
 		if f.ofInbox() {
 			moved, err := o.onInbox(s.inbox(), ctx, f.inbox(), inbox.By{Actor: o.by, Reason: o.why},
-				&inbox.Bulk{Progress: func(n int64) { p.show(before.total() + n) }})
+				&inbox.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before.total() + n) }})
 			done.Inbox += moved
 			if err != nil {
 				return done, err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -34,6 +35,8 @@ type shop struct {
 	broken  atomic.Bool
 	failing atomic.Bool
 	billed  atomic.Int64
+	mu      sync.Mutex
+	seen    []string // the payloads that were billed
 }
 
 // errCurrency holds what a terminal would obey.
@@ -48,7 +51,7 @@ func newShop(t *testing.T) *shop {
 			return nil, err
 		}
 		event.Register[orderPlaced](app.Registry)
-		app.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+		app.Consume("order", "billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
 			if s.broken.Load() {
 				return messaging.Permanent(errCurrency)
 			}
@@ -56,6 +59,9 @@ func newShop(t *testing.T) *shop {
 				return errors.New("the bank is away")
 			}
 			s.billed.Add(1)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.seen = append(s.seen, string(m.Payload))
 			return nil
 		}))
 		return app, nil
@@ -101,11 +107,15 @@ func (s *shop) asked(reply string, args ...string) answer {
 	return command(s.t, at, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
 }
 
-func command(t *testing.T, at *terminal, args ...string) (a answer) {
+func command(t *testing.T, at *terminal, args ...string) answer {
 	t.Helper()
+	return commandWithin(t.Context(), at, args...)
+}
+
+func commandWithin(ctx context.Context, at *terminal, args ...string) (a answer) {
 	var out, errs bytes.Buffer
 	at.out, at.errs = &out, &errs
-	a.code = run(t.Context(), at, args)
+	a.code = run(ctx, at, args)
 	a.out, a.errs = out.String(), errs.String()
 	return a
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type session struct {
 	*terminal
 	databaseURL, schema string
 	json                bool
+	answers             *bufio.Reader // of the terminal
 
 	level  slog.Level // from which on the log is shown
 	meters metric.MeterProvider
