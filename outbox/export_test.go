@@ -20,6 +20,7 @@ const (
 	CountAll        = countAll
 	CountFront      = countFront
 	OldestUnrelayed = oldestUnrelayed
+	LaneStates      = laneStates
 	SettleRows      = settleRows
 	SettleHeld      = settleHeld
 	QueueRows       = queueRows

@@ -21,12 +21,13 @@
 //	0  done
 //	1  it failed; the error says at which call, and what to do
 //	2  it was called in a way that it does not understand
-//	3  something is not as it should be: what stuck, doctor or migrate verify found
+//	3  something is not as it should be: what stuck, doctor, reconcile, rebuild status or migrate verify found
 //	4  nothing was found that the arguments select
 //	5  the question was answered with no, or nobody was there to answer it
 //
 // # What changes something
 //
 // Commands that change something need --by, who decides, and where something is lost --why. Both are in the audit. They say how many dead letters
-// they would treat and ask; --yes answers, --dry-run stops there.
+// they would treat and ask; --yes answers, --dry-run stops there. What the processes of the service do by themselves every hour, retention run and
+// reconcile, needs no --by.
 package main

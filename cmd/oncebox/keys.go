@@ -11,7 +11,7 @@ import (
 )
 
 func newKeys(s *session) *cobra.Command {
-	return group("keys", "Idempotency keys of requests", newKeysResolve(s))
+	return group("keys", "Idempotency keys of requests", newKeysList(s), newKeysResolve(s))
 }
 
 func newKeysResolve(s *session) *cobra.Command {

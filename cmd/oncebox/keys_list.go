@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/idempotency"
+)
+
+// keyItem is what keys list prints as JSON. The names stay.
+type keyItem struct {
+	Key        string     `json:"key"`
+	Tenant     string     `json:"tenant"`
+	State      string     `json:"state"`
+	Since      time.Time  `json:"since"`
+	Epoch      int        `json:"epoch"`
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+	Steps      []string   `json:"steps"`
+}
+
+// The states of a key without an answer.
+const (
+	keyWorkedOn = "worked on" // a request has it
+	keyFree     = "free"      // its request ended or died, and the next one goes on
+	keyUnknown  = "unknown"   // nobody knows what became of a step, and requests are refused
+)
+
+func newKeysList(s *session) *cobra.Command {
+	var (
+		tenant string
+		limit  int
+	)
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the keys that have no answer yet, and steps whose outcome is unknown", Args: noArgs,
+		Long: `List the keys of requests that have no answer yet, the oldest first. A key is
+
+  worked on   a request has it, until its lease ends
+  free        its request gave it back or died; the next request with the key goes on
+  unknown     it is not known what became of a step. Requests are refused until oncebox keys resolve
+
+Only requests that are handled under a lease have such keys. It reads the whole table, about a second per million keys; unknown steps alone are in
+oncebox stuck, which reads no other keys.`,
+		Example: `  oncebox keys list
+  oncebox keys list --tenant acme --json`,
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if limit < 1 {
+			return usage(cmd, errors.New("--limit is below 1"))
+		}
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		open, err := s.keys().Open(cmd.Context(), s.db, tenant, limit+1)
+		if err != nil {
+			return err
+		}
+		list := make([]keyItem, min(len(open), limit))
+		for n := range list {
+			list[n] = keyOf(&open[n])
+		}
+		if err := s.printKeys(list); err != nil {
+			return err
+		}
+		if len(open) > limit {
+			fmt.Fprintln(s.errs, "There are more: --limit lists more.")
+		}
+		return nil
+	}
+	return cmd
+}
+
+func keyOf(o *idempotency.Open) keyItem {
+	state := keyFree
+	switch {
+	case o.Leased:
+		state = keyWorkedOn
+	case o.Unknown || len(o.Steps) > 0:
+		state = keyUnknown
+	}
+	return keyItem{o.Key, o.Tenant, state, o.CreatedAt, o.Epoch, timeOf(o.LeaseUntil), o.Steps}
+}
+
+func (s *session) printKeys(list []keyItem) error {
+	if s.json {
+		return s.document(list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.errs, "Every key has its answer.")
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for n := range list {
+		k := &list[n]
+		rows[n] = []string{moment(k.Since), k.State, k.Tenant, strings.Join(k.Steps, ", "), at(k.LeaseUntil), k.Key}
+	}
+	return s.table([]string{"SINCE", "STATE", "TENANT", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}, rows)
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// reconcileResult is what reconcile prints as JSON. The names stay.
+type reconcileResult struct {
+	Repaired   int64 `json:"repaired"`
+	Lanes      int64 `json:"lanes"`
+	Passed     int64 `json:"passed"`
+	Leases     int64 `json:"leases"`
+	Partitions int64 `json:"partitions"`
+	Blocks     int64 `json:"blocks"`
+	Stuck      int64 `json:"stuck"`
+	Early      int64 `json:"early"`
+}
+
+func newReconcile(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "reconcile", Short: "Repair what would keep events of the outbox from ever being published", Args: noArgs,
+		Long: `Repair what would keep events of the outbox from ever being published: after rows were changed by hand, a backup was restored in part, or
+the clock was wrong. Relays do so every hour. It may run at any time, deletes no event, and changes nothing in tables that nobody has touched.
+
+Exit code 0: nothing was wrong. 3: something was, and is repaired.`,
+		Example: "  oncebox reconcile",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.openTables(cmd.Context()); err != nil {
+				return err
+			}
+			found, err := s.outbox().Reconcile(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("%w; %d things were repaired before, and stay so: call it again", err, found.Total())
+			}
+			return s.printReconciled(found)
+		},
+	}
+}
+
+func (s *session) printReconciled(r outbox.Reconciled) error {
+	if s.json {
+		err := s.document(reconcileResult{r.Total(), r.Lanes, r.Passed, r.Leases, r.Partitions, r.Blocks, r.Stuck, r.Early})
+		if err != nil {
+			return err
+		}
+	}
+	if r.Total() > 0 {
+		if !s.json {
+			if err := s.pairs(
+				"lanes that no relay could take", some(r.Lanes), "lanes with events that their owner had passed", some(r.Passed),
+				"leases and heartbeats that ended too far ahead", some(r.Leases), "days without a partition", some(r.Partitions),
+				"keys with a wrong block", some(r.Blocks), "events that nothing would have made due", some(r.Stuck),
+				"events that were due before their turn", some(r.Early)); err != nil {
+				return err
+			}
+		}
+		return &exitError{exitFindings, fmt.Errorf("%d things were wrong, and are repaired", r.Total())}
+	}
+	if s.json {
+		return nil
+	}
+	_, err := fmt.Fprintln(s.out, "Nothing was wrong.")
+	return err
+}
+
+// some is a number, "" for none.
+func some(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}

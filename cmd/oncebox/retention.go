@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// retentionResult is what retention run prints as JSON. The names stay. A retention is in seconds; -1: for ever, 0: not kept.
+type retentionResult struct {
+	DryRun           bool    `json:"dry_run"`
+	PublishedSeconds float64 `json:"published_seconds"`
+	HandledSeconds   float64 `json:"handled_seconds"`
+	KeysRemoved      int64   `json:"keys_removed"`
+}
+
+func newRetention(s *session) *cobra.Command {
+	var yes, dryRun bool
+	run := &cobra.Command{
+		Use: "run", Short: "Remove at once what has outlived its retention", Args: noArgs,
+		Long: `Remove at once what has outlived its retention: days of published events, what consumers have handled, old audit, expired idempotency keys, dead
+letters if they have a retention. Days ahead are made. The processes of the service do so every hour; this is for a disk that is full, or a service
+that stands still.
+
+Run it with the variables of the service: they say for how long things are kept. --dry-run shows them.`,
+		Example: `  oncebox retention run --dry-run
+  oncebox retention run --yes`,
+	}
+	run.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	run.Flags().BoolVar(&dryRun, "dry-run", false, "say for how long things are kept, and remove nothing")
+	run.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		if err := s.openTables(ctx); err != nil {
+			return err
+		}
+		store, box := s.outbox(), s.inbox()
+		published, err := store.KeptFor(ctx)
+		if err != nil {
+			return err
+		}
+		result := retentionResult{DryRun: dryRun, PublishedSeconds: keptSeconds(published), HandledSeconds: keptSeconds(box.Retention())}
+		terms := fmt.Sprintf("published events are kept %s, what consumers have handled %s, dead letters of the outbox %s, those of consumers %s",
+			kept(published), kept(box.Retention()), keptDead(s.cfg.Outbox.DeadRetention), keptDead(s.cfg.Inbox.DeadRetention))
+		if dryRun {
+			return s.printRetention(result, "Nothing was removed: "+terms+".")
+		}
+		if err := s.confirm(yes, terms+": remove what is older?"); err != nil {
+			return err
+		}
+		result.KeysRemoved, err = s.keys().Purge(ctx, s.db)
+		if err := errors.Join(store.Clean(ctx), box.Clean(ctx), err); err != nil {
+			return fmt.Errorf("%w; what was removed before stays so: call it again", err)
+		}
+		return s.printRetention(result, fmt.Sprintf("What is older was removed: %s. %d idempotency keys had expired.", terms, result.KeysRemoved))
+	}
+	return group("retention", "How long things are kept", run)
+}
+
+func (s *session) printRetention(r retentionResult, text string) error {
+	if s.json {
+		return s.document(r)
+	}
+	_, err := fmt.Fprintln(s.out, text)
+	return err
+}
+
+// kept says for how long something is kept.
+func kept(d time.Duration) string {
+	switch {
+	case d == outbox.NoRetention:
+		return "not at all"
+	case d < 0:
+		return "for ever"
+	default:
+		return "for " + d.String()
+	}
+}
+
+// keptDead is kept of dead letters, which are kept for ever unless something else is set.
+func keptDead(d time.Duration) string {
+	if d == 0 {
+		d = outbox.KeepForever
+	}
+	return kept(d)
+}
+
+// keptSeconds is kept for programs.
+func keptSeconds(d time.Duration) float64 {
+	switch {
+	case d == outbox.NoRetention:
+		return 0
+	case d < 0:
+		return -1
+	default:
+		return d.Seconds()
+	}
+}

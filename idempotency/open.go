@@ -1,0 +1,70 @@
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// openClaims has no index: one would cost every request. A key of unknown outcome does not expire.
+const openClaims = `
+SELECT encode(k.key_hash, 'hex'), k.tenant_id, k.state = 'unknown', k.epoch, k.created_at, CASE WHEN k.owner IS NOT NULL THEN k.locked_until END,
+	k.owner IS NOT NULL AND k.locked_until > clock_timestamp(),
+	coalesce((SELECT json_agg(s.name ORDER BY s.begun_at, s.name) FROM {schema}.idempotency_step s
+		WHERE s.key_hash = k.key_hash AND s.result IS NULL), '[]')
+FROM {schema}.idempotency_keys k
+WHERE k.state <> 'completed' AND k.expires_at > clock_timestamp() AND ($1::text = '' OR k.tenant_id = $1::text)
+ORDER BY k.created_at, k.key_hash LIMIT $2`
+
+// Open is a key without an answer yet: a request has it, or had it when its process died.
+type Open struct {
+	// Key is the hash of the scope, in hexadecimal digits.
+	Key string
+	// Tenant is whose request it was.
+	Tenant string
+	// Unknown says that the outcome of a step is unknown, and that requests with the key are refused until somebody says what became of it.
+	Unknown bool
+	// Epoch counts the requests that had it.
+	Epoch int
+	// CreatedAt is when the first of them came, by the clock of the database.
+	CreatedAt time.Time
+	// LeaseUntil is when another request may take it. Zero: it is free. Leased says that this is ahead.
+	LeaseUntil time.Time
+	Leased     bool
+	// Steps are those that were begun and have no outcome: they are under way while it is leased.
+	Steps []string
+}
+
+// Open lists the keys without an answer that have not expired, the oldest first: of one tenant, or of all if tenant is "". They are those of requests
+// that are handled under a lease; in atomic mode the key and its answer are committed together. It reads the whole table, about a second per million
+// keys: it is for people, and not for a poll.
+func (s *Store) Open(ctx context.Context, db bun.IDB, tenant string, limit int) (list []Open, err error) {
+	rows, err := s.run.Query(ctx, db, openClaims, tenant, limit)
+	if err != nil {
+		return nil, fmt.Errorf("idempotency: list open keys: %w", pgsql.Explain(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o Open
+		var until sql.NullTime
+		var steps []byte
+		if err := rows.Scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps); err != nil {
+			return nil, fmt.Errorf("idempotency: list open keys: %w", err)
+		}
+		o.LeaseUntil = until.Time
+		if err := json.Unmarshal(steps, &o.Steps); err != nil {
+			return nil, fmt.Errorf("idempotency: list open keys: the names of the steps: %w", err)
+		}
+		list = append(list, o)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("idempotency: list open keys: %w", pgsql.Explain(err))
+	}
+	return list, nil
+}

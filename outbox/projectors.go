@@ -1,0 +1,44 @@
+package outbox
+
+import (
+	"context"
+	"time"
+)
+
+// listProjectors are those that have not said that they end, of the last day.
+const listProjectors = `
+SELECT p.owner, p.grp, p.deployment, p.seen_until > clock_timestamp(), p.seen_until,
+	(SELECT count(*) FROM {schema}.outbox_lane l WHERE l.owner = p.owner AND l.lease_until > clock_timestamp())
+FROM {schema}.outbox_projector p WHERE p.seen_until > clock_timestamp() - interval '1 day' ORDER BY p.grp, p.owner`
+
+// ProjectorState is what an operator sees of a projector: a process that publishes.
+type ProjectorState struct {
+	// Owner is its name among the owners of lanes, Group the group whose lanes it publishes, Deployment that of its settings.
+	Owner      string
+	Group      int16
+	Deployment string
+	// Alive says that its heartbeat lasts, SeenUntil until when it does, or did. A projector that ends as it should is not listed any more; one that
+	// vanished is, for a day.
+	Alive     bool
+	SeenUntil time.Time
+	// Lanes is how many lanes it has.
+	Lanes int
+}
+
+// Projectors lists the processes that publish, and those that vanished within a day.
+func (s *Store) Projectors(ctx context.Context) ([]ProjectorState, error) {
+	rows, err := s.adHoc().Query(ctx, s.db, listProjectors)
+	if err != nil {
+		return nil, wrap("list projectors", err)
+	}
+	defer rows.Close()
+	var list []ProjectorState
+	for rows.Next() {
+		var p ProjectorState
+		if err := rows.Scan(&p.Owner, &p.Group, &p.Deployment, &p.Alive, &p.SeenUntil, &p.Lanes); err != nil {
+			return nil, wrap("list projectors", err)
+		}
+		list = append(list, p)
+	}
+	return list, wrap("list projectors", rows.Err())
+}
