@@ -10,8 +10,8 @@
 //
 // # Guarantees
 //
-// It only reads, and no payloads. [View.Stuck] costs a handful of look-ups by an index, and never counts or reads a whole backlog, however many
-// rows wait. [View.Life] has no index for events that wait or were published, see outbox.Store.Locate.
+// It only reads, and no payloads. [View.Stuck] costs a handful of look-ups by an index, [View.Status] bounded counts for each lane and consumer: neither
+// counts or reads a whole backlog, however many rows wait. [View.Life] has no index for events that wait or were published, see outbox.Store.Locate.
 //
 // # Limits
 //

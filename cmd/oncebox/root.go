@@ -33,8 +33,9 @@ func (e *exitError) Unwrap() error { return e.err }
 type terminal struct {
 	in        io.Reader
 	out, errs io.Writer
-	asks      bool // somebody can answer a question
-	shows     bool // somebody looks at errs
+	asks      bool                       // somebody can answer a question
+	shows     bool                       // somebody looks at errs
+	size      func() (width, height int) // of the terminal that out is; nil: it is none
 }
 
 // run runs one command and returns its exit code.
@@ -58,7 +59,7 @@ func run(ctx context.Context, t *terminal, args []string) int {
 
 func newRoot(s *session) *cobra.Command {
 	root := group("oncebox", "See what the tables of oncebox hold, and decide about dead letters",
-		newStuck(s), newShow(s), newDead(s), newParked(s), newDelayed(s), newKeys(s), newLanes(s),
+		newStatus(s), newStuck(s), newShow(s), newDead(s), newParked(s), newDelayed(s), newKeys(s), newLanes(s),
 		newTenants(s), newReconcile(s), newRetention(s), newRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(usage)

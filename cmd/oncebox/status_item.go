@@ -1,0 +1,115 @@
+package main
+
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// statusItem is what status prints as JSON. The names stay.
+type statusItem struct {
+	At           time.Time        `json:"at"`
+	Outbox       outboxItem       `json:"outbox"`
+	Shares       []shareItem      `json:"shares"`
+	Relays       []relayItem      `json:"relays"`
+	Consumers    []consumerItem   `json:"consumers"`
+	Projections  []projectionItem `json:"projections"`
+	UnknownSteps int              `json:"unknown_steps"`
+
+	// selects says that tenant or topic are selected: what is known of everything only is left out.
+	selects bool
+}
+
+type outboxItem struct {
+	Backlog            int64   `json:"backlog"`
+	New                int64   `json:"new"`
+	Held               int64   `json:"held"`
+	OldestAgeSeconds   float64 `json:"oldest_age_seconds"`
+	Failed             int64   `json:"failed"`
+	MostTries          int     `json:"most_tries"`
+	Delayed            int64   `json:"delayed"`
+	Dead               int64   `json:"dead"`
+	BlockedKeys        int64   `json:"blocked_keys"`
+	Lanes              int     `json:"lanes"`
+	BusyLanes          int     `json:"busy_lanes"`
+	FreeLanes          int     `json:"free_lanes"`
+	PartitionsMissing  int     `json:"partitions_missing"`
+	SnapshotAgeSeconds float64 `json:"snapshot_age_seconds"`
+	// The rates are those since the showing before, and missing in the first.
+	RecordedPerSecond *float64 `json:"recorded_per_second,omitempty"`
+	LeftPerSecond     *float64 `json:"left_per_second,omitempty"`
+}
+
+type shareItem struct {
+	Topic  string `json:"topic"`
+	Tenant string `json:"tenant"`
+	New    int64  `json:"new"`
+	Held   int64  `json:"held"`
+	Dead   int64  `json:"dead"`
+}
+
+type relayItem struct {
+	Owner string `json:"owner"`
+	Group int16  `json:"group"`
+	Alive bool   `json:"alive"`
+	Lanes int    `json:"lanes"`
+}
+
+type consumerItem struct {
+	Consumer         string     `json:"consumer"`
+	Runs             bool       `json:"runs"`
+	SeenAt           *time.Time `json:"seen_at,omitempty"`
+	Parked           int        `json:"parked"`
+	OldestAgeSeconds float64    `json:"oldest_age_seconds"`
+	KeysWaiting      int        `json:"keys_waiting"`
+	KeysFailed       int        `json:"keys_failed"`
+	KeysDead         int        `json:"keys_dead"`
+	Dead             int        `json:"dead"`
+}
+
+func statusOf(st *ops.Status, filter ops.Filter) *statusItem {
+	o := &st.Outbox
+	item := &statusItem{
+		At: st.Traffic.At,
+		Outbox: outboxItem{
+			Backlog: o.Backlog(), New: o.New, Held: o.Held, OldestAgeSeconds: o.OldestAge.Seconds(), Failed: o.Failed, MostTries: o.MostTries,
+			Delayed: o.Delayed, Dead: o.Dead, BlockedKeys: o.Blocked, Lanes: o.Lanes, BusyLanes: o.BusyLanes, FreeLanes: o.FreeLanes,
+			PartitionsMissing: o.PartitionsMissing, SnapshotAgeSeconds: o.SnapshotAge.Seconds(),
+		},
+		Shares: []shareItem{}, Relays: []relayItem{}, Consumers: []consumerItem{}, Projections: []projectionItem{},
+		UnknownSteps: st.UnknownSteps, selects: filter.Tenant != "" || filter.Topic != "",
+	}
+	for _, s := range o.Shares {
+		item.Shares = append(item.Shares, shareItem(s))
+	}
+	for _, p := range st.Projectors {
+		item.Relays = append(item.Relays, relayItem{p.Owner, p.Group, p.Alive, p.Lanes})
+	}
+	for n := range st.Consumers {
+		c := &st.Consumers[n]
+		item.Consumers = append(item.Consumers, consumerItem{
+			c.Consumer, c.Run.Runs, timeOf(c.Run.SeenAt), c.Stats.Parked, c.Stats.OldestParked.Seconds(), c.Stats.Waiting, c.Stats.Failed, c.Stats.Dead,
+			c.Stats.DeadLetters,
+		})
+	}
+	for n := range st.Projections {
+		item.Projections = append(item.Projections, projectionOf(&st.Projections[n]))
+	}
+	return item
+}
+
+// since tells the rates since an earlier reading, if there is one.
+func (i *statusItem) since(now, before outbox.Traffic) {
+	if recorded, left, ok := now.PerSecond(before); ok && !i.selects {
+		i.Outbox.RecordedPerSecond, i.Outbox.LeftPerSecond = &recorded, &left
+	}
+}
+
+// totals are what the consumers have in common.
+func (i *statusItem) totals() (parked, dead int) {
+	for _, c := range i.Consumers {
+		parked, dead = parked+c.Parked, dead+c.Dead
+	}
+	return parked, dead
+}

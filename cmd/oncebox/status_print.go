@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// mostShares is how many topics and tenants a screen has room for. JSON has all.
+const mostShares = 10
+
+// print prints the screen: numbers, and below them topics, consumers and projections.
+func (i *statusItem) print(to io.Writer) error {
+	if err := columns(to, i.numbers()); err != nil {
+		return err
+	}
+	for _, table := range [][][]string{i.shares(), i.consumers(), i.projections()} {
+		if len(table) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintln(to); err != nil {
+			return err
+		}
+		if err := columns(to, table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers are those of the outbox and the requests, with what is wrong only where it is.
+func (i *statusItem) numbers() [][]string {
+	o := &i.Outbox
+	rows := [][]string{{"events waiting", fmt.Sprintf("%s: %s new, %s held", count(o.Backlog), count(o.New), count(o.Held))}}
+	add := func(name, text string) { rows = append(rows, []string{name, text}) }
+	if !i.selects {
+		add("oldest", age(o.OldestAgeSeconds))
+	}
+	if o.RecordedPerSecond != nil {
+		add("per second", fmt.Sprintf("%.1f recorded, %.1f left", *o.RecordedPerSecond, *o.LeftPerSecond))
+	}
+	if o.Failed > 0 {
+		add("refused", fmt.Sprintf("%s, the most often %d times", count(o.Failed), o.MostTries))
+	}
+	if o.Delayed > 0 {
+		add("delayed", count(o.Delayed))
+	}
+	add("dead events", count(o.Dead))
+	if o.BlockedKeys > 0 {
+		add("keys that wait", count(o.BlockedKeys))
+	}
+	_, dead := i.totals()
+	add("dead messages", count(int64(dead)))
+	add("unknown steps", count(int64(i.UnknownSteps)))
+	add("lanes", fmt.Sprintf("%d: in %d events wait, %d have no relay", o.Lanes, o.BusyLanes, o.FreeLanes))
+	add("relays", i.relays())
+	if o.PartitionsMissing > 0 {
+		add("days without a partition", strconv.Itoa(o.PartitionsMissing))
+	}
+	if o.SnapshotAgeSeconds > 60 {
+		add("oldest transaction", age(o.SnapshotAgeSeconds))
+	}
+	return rows
+}
+
+func (i *statusItem) relays() string {
+	var running, gone []string
+	for _, r := range i.Relays {
+		if r.Alive {
+			running = append(running, fmt.Sprintf("%s (%d lanes)", short(r.Owner, 40), r.Lanes))
+		} else {
+			gone = append(gone, short(r.Owner, 40))
+		}
+	}
+	text := "none runs"
+	if len(running) > 0 {
+		text = strings.Join(running, ", ")
+	}
+	if len(gone) > 0 {
+		text += "; vanished: " + strings.Join(gone, ", ")
+	}
+	return text
+}
+
+func (i *statusItem) shares() [][]string {
+	if len(i.Shares) == 0 {
+		return nil
+	}
+	rows := [][]string{{"TOPIC", "TENANT", "NEW", "HELD", "DEAD"}}
+	for n, s := range i.Shares {
+		if n == mostShares {
+			return append(rows, []string{fmt.Sprintf("and %d others", len(i.Shares)-n)})
+		}
+		rows = append(rows, []string{short(s.Topic, 40), short(s.Tenant, 40), count(s.New), count(s.Held), count(s.Dead)})
+	}
+	return rows
+}
+
+func (i *statusItem) consumers() [][]string {
+	if len(i.Consumers) == 0 {
+		return nil
+	}
+	rows := [][]string{{"CONSUMER", "RUNS", "PARKED", "OLDEST", "KEYS THAT FAIL", "KEYS BEHIND DEAD", "DEAD"}}
+	for n := range i.Consumers {
+		c := &i.Consumers[n]
+		runs := "yes"
+		switch {
+		case !c.Runs && c.SeenAt != nil:
+			runs = "not since " + at(c.SeenAt)
+		case !c.Runs:
+			runs = "never"
+		}
+		failed, dead := strconv.Itoa(c.KeysFailed), strconv.Itoa(c.KeysDead)
+		if i.selects {
+			failed, dead = "-", "-"
+		}
+		rows = append(rows, []string{short(c.Consumer, 40), runs, strconv.Itoa(c.Parked), age(c.OldestAgeSeconds), failed, dead, strconv.Itoa(c.Dead)})
+	}
+	return rows
+}
+
+// projections are those that are not as they should be.
+func (i *statusItem) projections() [][]string {
+	var rows [][]string
+	for n := range i.Projections {
+		p := &i.Projections[n]
+		if p.State == projectionLive {
+			continue
+		}
+		if rows == nil {
+			rows = [][]string{{"PROJECTION", "STATE", "EVENTS", "WAITING"}}
+		}
+		rows = append(rows, []string{short(p.Name, 40), p.State, strconv.FormatInt(p.Events, 10), upTo(p.Waiting, 10_000)})
+	}
+	return rows
+}
+
+// count is a number that is estimated beyond what is counted.
+func count(n int64) string {
+	if n > outbox.Counted {
+		return "about " + strconv.FormatInt(n, 10)
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,143 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// Counted is up to how many rows [View.Status] counts where [outbox.Counted] is not its bound.
+const Counted = 1000
+
+// Status is what an operator looks at first, over all tables.
+type Status struct {
+	// Outbox is its statistics. With a filter by tenant or topic, New, Held, Dead and Shares are those that it selects, and OldestAge, Failed,
+	// MostTries, Delayed and Blocked, which are known of the whole outbox only, are 0.
+	Outbox outbox.Stats
+	// Traffic is for a rate of all events, from the difference of two of them.
+	Traffic outbox.Traffic
+	// Projectors are the processes that publish.
+	Projectors []outbox.ProjectorState
+	// Consumers are those that have run on this database or have something parked or dead, by their names.
+	Consumers []ConsumerStatus
+	// Projections are the read models, by their names.
+	Projections []inbox.ProjectionStatus
+	// UnknownSteps of requests wait for a decision, of the tenant if there is one. Up to [Counted].
+	UnknownSteps int
+}
+
+// ConsumerStatus is a consumer, and what waits in the database for it.
+type ConsumerStatus struct {
+	Consumer string
+	// Run says whether it runs. Zero: it never did, on this database.
+	Run inbox.ConsumerState
+	// Stats are up to 10,000. With a filter by tenant or topic, Parked and DeadLetters are what it selects of the first [Counted] of each, and the others,
+	// which are known of the whole consumer only, are 0.
+	Stats inbox.Stats
+}
+
+// Status tells how everything is. A filter by consumer selects consumers, one by tenant or topic what is counted. It costs a few look-ups by an index for
+// each lane and consumer, and bounded counts.
+func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error) {
+	if st.Outbox, err = v.outbox.Stats(ctx); err != nil {
+		return st, err
+	}
+	if st.Traffic, err = v.outbox.Traffic(ctx); err != nil {
+		return st, err
+	}
+	filter.share(&st.Outbox)
+	if st.Projectors, err = v.outbox.Projectors(ctx); err != nil {
+		return st, err
+	}
+	if st.Consumers, err = v.consumers(ctx, filter); err != nil {
+		return st, err
+	}
+	if st.Projections, err = v.inbox.Projections(ctx); err != nil {
+		return st, err
+	}
+	var unknown []idempotency.Unknown
+	unknown, err = v.keys.Unknown(ctx, v.db, filter.Tenant, Counted)
+	st.UnknownSteps = len(unknown)
+	return st, err
+}
+
+// share leaves of the statistics what the filter selects.
+func (f Filter) share(st *outbox.Stats) {
+	if f.Tenant == "" && f.Topic == "" {
+		return
+	}
+	st.Shares = slices.DeleteFunc(st.Shares, func(s outbox.Share) bool {
+		return f.Tenant != "" && s.Tenant != f.Tenant || f.Topic != "" && s.Topic != f.Topic
+	})
+	st.New, st.Held, st.Dead = 0, 0, 0
+	st.OldestAge, st.Failed, st.MostTries, st.Delayed, st.Blocked = 0, 0, 0, 0, 0
+	for _, s := range st.Shares {
+		st.New, st.Held, st.Dead = st.New+s.New, st.Held+s.Held, st.Dead+s.Dead
+	}
+}
+
+// consumers joins those that run with those that have something waiting.
+func (v *View) consumers(ctx context.Context, filter Filter) ([]ConsumerStatus, error) {
+	known, err := v.inbox.Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := v.inbox.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]*ConsumerStatus{}
+	for _, c := range known {
+		byName[c.Consumer] = &ConsumerStatus{Consumer: c.Consumer, Run: c}
+	}
+	for _, s := range stats {
+		if byName[s.Consumer] == nil {
+			byName[s.Consumer] = &ConsumerStatus{Consumer: s.Consumer}
+		}
+		byName[s.Consumer].Stats = s
+	}
+	var list []ConsumerStatus
+	for name, c := range byName {
+		if filter.Consumer != "" && filter.Consumer != name {
+			continue
+		}
+		if err := v.selected(ctx, filter, c); err != nil {
+			return nil, err
+		}
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b ConsumerStatus) int { return cmp.Compare(a.Consumer, b.Consumer) })
+	return list, nil
+}
+
+// selected counts what the filter selects of a consumer.
+func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) error {
+	if filter.Tenant == "" && filter.Topic == "" {
+		return nil
+	}
+	had := c.Stats
+	c.Stats = inbox.Stats{Consumer: had.Consumer}
+	if had.DeadLetters > 0 {
+		dead, err := v.inbox.Dead(ctx, inbox.DeadFilter{Consumer: c.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, Counted)
+		if err != nil {
+			return err
+		}
+		c.Stats.DeadLetters = len(dead)
+	}
+	if had.Parked > 0 {
+		parked, err := v.inbox.Parked(ctx, inbox.ParkedFilter{Consumer: c.Consumer, TenantID: filter.Tenant}, nil, Counted)
+		if err != nil {
+			return err
+		}
+		for n := range parked {
+			if filter.Topic == "" || parked[n].Envelope.Topic == filter.Topic {
+				c.Stats.Parked++
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package outbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// The server counts in its own time: what it says in the end is what went through, however an event went.
+func TestTrafficCountsWhatWentThrough(t *testing.T) {
+	f := newFixture(t, nil)
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	before, err := f.Traffic(t.Context())
+	require.NoError(t, err)
+	for _, name := range []string{"published", "refused", "dead", "discarded"} {
+		f.add(name, name)
+	}
+	for _, row := range f.fetch() {
+		lease := f.leases[row.Lane]
+		switch row.Type {
+		case "published":
+			_, err := f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: row.Lane, Seq: row.Sequence}})
+			require.NoError(t, err)
+		case "refused":
+			require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+		default:
+			require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Dead, Error: "no"}}))
+		}
+	}
+	_, err = f.DiscardAll(t.Context(), outbox.DeadFilter{Type: "discarded"}, ann, nil)
+	require.NoError(t, err)
+	f.db.SetMaxIdleConns(0) // a session says what it has done when it ends
+	reader := outbox.NewStore(f.db.Another(t), &outbox.Config{Source: "test", Schema: f.db.Schema})
+	await.True(t, func() bool {
+		now, err := reader.Traffic(t.Context())
+		require.NoError(t, err)
+		return now.Recorded-before.Recorded == 4 && now.Left-before.Left == 2
+	}, "one was published and one discarded, and two are still there")
+}
+
+func TestRateNeedsTwoReadings(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	first := outbox.Traffic{At: now, Recorded: 100, Left: 50}
+	recorded, left, ok := outbox.Traffic{At: now.Add(10 * time.Second), Recorded: 120, Left: 80}.PerSecond(first)
+	require.Equal(t, []any{2.0, 3.0, true}, []any{recorded, left, ok})
+	for name, second := range map[string]outbox.Traffic{
+		"the server counts anew": {At: now.Add(time.Second), Recorded: 5}, "the clock stood still": {At: now, Recorded: 120},
+	} {
+		_, _, ok := second.PerSecond(first)
+		require.False(t, ok, name)
+	}
+	_, _, ok = first.PerSecond(outbox.Traffic{})
+	require.False(t, ok)
+}
