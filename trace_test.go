@@ -212,8 +212,8 @@ func (s story) names() (names []string) {
 	return names
 }
 
-// tellChain goes from the server's span to the last handler's: an event is created in a child of the span before, and what
-// sends and processes it is linked to the span in which it was created.
+// tellChain goes from the server's span to the last handler's: an event is created in a child of the span before and processed in a child of
+// that one. What sends it, perhaps beside others, is linked to the span in which it was created.
 func tellChain(t *testing.T, spans tracetest.SpanStubs) story {
 	t.Helper()
 	only := func(prefix string, fits func(tracetest.SpanStub) bool) tracetest.SpanStub {
@@ -236,7 +236,9 @@ func tellChain(t *testing.T, spans tracetest.SpanStubs) story {
 				return l.SpanContext.TraceID() == created.SpanContext.TraceID() && l.SpanContext.SpanID() == created.SpanContext.SpanID()
 			})
 		}
-		told = append(told, created, only("send", linked), only("process", linked))
+		told = append(told, created, only("send", linked), only("process", func(s tracetest.SpanStub) bool {
+			return s.Parent.SpanID() == created.SpanContext.SpanID() && s.SpanContext.TraceID() == told[0].SpanContext.TraceID()
+		}))
 	}
 	return told
 }

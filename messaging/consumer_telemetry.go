@@ -71,11 +71,15 @@ func (t *telemetry) measured(topic, outcome string) metric.MeasurementOption {
 	return made
 }
 
-// handle runs h in a span of its own. The span is linked to the sender's and not its child: a message may be handled
-// days after it was sent, and several times.
+// oneTrace is how old a message may be whose handling is still part of the trace in which it was created. Trace stores look for the spans of a
+// trace around its beginning, and many keep them for days only.
+const oneTrace = time.Hour
+
+// handle runs h in a span of its own. It is a child of the span in which the message was created, so that a request and what it causes in
+// other processes are one trace. A message may be handled days after it was sent: the span of an old one begins a trace of its own, and is
+// linked to the sender's.
 func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 	opts := []trace.SpanStartOption{
-		trace.WithNewRoot(),
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(otelx.OperationProcess.Attributes(m.Topic)...),
 		trace.WithAttributes(
@@ -86,8 +90,13 @@ func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 		),
 	}
 	sender := otelx.Extract(m.Metadata)
-	if sender.IsValid() {
-		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sender}))
+	switch {
+	case !sender.IsValid():
+		opts = append(opts, trace.WithNewRoot())
+	case time.Since(m.OccurredAt) < oneTrace:
+		ctx = trace.ContextWithRemoteSpanContext(ctx, sender)
+	default:
+		opts = append(opts, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: sender}))
 	}
 	ctx, span := t.tracer.Start(ctx, otelx.OperationProcess.SpanName(m.Topic), opts...)
 	defer span.End()

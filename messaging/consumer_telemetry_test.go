@@ -51,6 +51,36 @@ func TestConsumerSpansAreLinkedToTheSender(t *testing.T) {
 	})
 }
 
+// A request and what it causes in other processes are one trace. A message that comes days later has one of its own, which is linked.
+func TestHandlingIsPartOfTheSendersTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spans := tracetest.NewSpanRecorder()
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+		young, old, untraced := msg("a", 1), msg("b", 1), msg("c", 1)
+		young.Metadata, old.Metadata = event.Metadata{event.TraceParent: sender}, event.Metadata{event.TraceParent: sender}
+		young.OccurredAt, old.OccurredAt, untraced.OccurredAt = time.Now().Add(-time.Minute), time.Now().Add(-48*time.Hour), time.Now()
+		ctx, service := provider.Tracer("test").Start(t.Context(), "the service")
+		h := newScript(func(context.Context, *messaging.Message) error { return nil })
+		_, stop := startIn(ctx, newFakeReceiver(young, old, untraced), h, &messaging.ConsumerConfig{TracerProvider: provider})
+		time.Sleep(time.Second)
+		require.NoError(t, stop())
+		service.End()
+		of := map[string]sdktrace.ReadOnlySpan{}
+		for _, s := range spans.Ended() {
+			for _, a := range s.Attributes() {
+				if a.Key == "messaging.message.id" {
+					of[a.Value.AsString()] = s
+				}
+			}
+		}
+		require.Equal(t, "b7ad6b7169203331", of[young.ID].Parent().SpanID().String())
+		require.Empty(t, of[young.ID].Links())
+		require.False(t, of[old.ID].Parent().IsValid())
+		require.Equal(t, "b7ad6b7169203331", of[old.ID].Links()[0].SpanContext.SpanID().String())
+		require.False(t, of[untraced.ID].Parent().IsValid(), "nor is it a child of what the consumer was started in")
+	})
+}
+
 func TestConsumerMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
@@ -21,8 +22,9 @@ import (
 // api answers the requests for orders. Its handlers know nothing of keys, retries and outboxes: they open a unit of work,
 // which under the middleware is a part of the middleware's transaction.
 type api struct {
-	units *uow.Manager
-	log   *slog.Logger
+	units  *uow.Manager
+	log    *slog.Logger
+	traces trace.TracerProvider
 }
 
 // mount adds the routes. The middlewares come in this order because keys belong to a tenant.
@@ -40,7 +42,7 @@ func (a *api) mount(r chi.Router, app *oncebox.App, cfg config.Config) {
 	r.Mount(httpmw.DefaultProblemBase, httpmw.Policy(app.Idempotency, rules))
 
 	r.Group(func(r chi.Router) {
-		r.Use(bounded, tenant, httpmw.Metadata())
+		r.Use(traced(a.traces), bounded, tenant, httpmw.Metadata())
 		r.With(once).Post("/orders", a.place)
 		r.With(once).Post("/orders/{id}/items", a.addItem)
 		r.With(once).Post("/orders/{id}/cancel", a.cancel)
@@ -107,6 +109,7 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, status int, useCase
 		a.refuse(w, r, err)
 		return
 	}
+	a.log.InfoContext(r.Context(), "orders: order stored", "order", changed.ID, "status", status)
 	if status == http.StatusCreated {
 		w.Header().Set("Location", "/orders/"+changed.ID)
 	}

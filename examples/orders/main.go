@@ -28,7 +28,7 @@
 // all, which has a broker in its memory without it. HTTP_ADDR is the address for requests, health and metrics; default:
 // 127.0.0.1:8080. CONSOLE_OPERATORS=ann:secret,bob:secret may change what waits and is dead, CONSOLE_READERS may look; CONSOLE_SECRET,
 // of 32 bytes or more, is the same in all processes behind one address, and CONSOLE_TRACE_URL is the address of a trace with {trace_id} in
-// it. The other variables are in docs/config.md.
+// it. TRACES_FILE is a file for spans; docs/tracing.md shows what one request leaves there. The other variables are in docs/config.md.
 //
 // # Reading
 //
@@ -53,7 +53,7 @@ import (
 const defaultAddr = "127.0.0.1:8080"
 
 func main() {
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	slog.SetDefault(slog.New(storyHandler{slog.NewTextHandler(os.Stderr, nil)}))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := run(ctx, os.Args[1:])
 	stop()

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox"
@@ -55,6 +56,9 @@ type service struct {
 	unready unready
 	// commit is how long COMMIT may take.
 	commit time.Duration
+
+	traces    trace.TracerProvider
+	endTraces func() error
 }
 
 // newService wires a process and makes sure of its tables. Close it after use.
@@ -87,6 +91,10 @@ func (s *service) open(ctx context.Context, cfg config.Config) (err error) {
 	if cfg.MeterProvider, metrics, err = newMetrics(); err != nil {
 		return err
 	}
+	if s.traces, s.endTraces, err = newTraces(); err != nil {
+		return err
+	}
+	cfg.TracerProvider = s.traces
 	if s.db, err = config.OpenDB(ctx, cfg); err != nil {
 		return err
 	}
@@ -116,7 +124,7 @@ func (s *service) routes(metrics http.Handler, cfg config.Config) (http.Handler,
 	r.Get("/readyz", s.ready)
 	r.Method(http.MethodGet, "/metrics", metrics)
 	if s.role.serves() {
-		a := &api{units: s.app.UoW, log: s.log}
+		a := &api{units: s.app.UoW, log: s.log, traces: s.traces}
 		a.mount(r, s.app, cfg)
 	}
 	return r, s.mountConsole(r)
@@ -168,6 +176,9 @@ func (s *service) Close() error {
 	}
 	if s.db != nil {
 		errs = append(errs, s.db.Close())
+	}
+	if s.endTraces != nil {
+		errs = append(errs, s.endTraces())
 	}
 	return errors.Join(errs...)
 }

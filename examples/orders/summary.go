@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/uptrace/bun"
 
@@ -64,5 +65,6 @@ func add(ctx context.Context, units *uow.Manager, more Summary) error {
 	if _, err := insert.Exec(ctx); err != nil {
 		return fmt.Errorf("add to the summary of customer %q: %w", more.CustomerID, err)
 	}
+	slog.InfoContext(ctx, "orders: summary updated", "customer", more.CustomerID)
 	return nil
 }

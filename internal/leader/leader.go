@@ -20,7 +20,7 @@ import (
 // interval is how often the leader reads by default, and how often the others look whether there is one.
 const interval = 15 * time.Second
 
-// lifetimes is for how many intervals the leader may be silent before another one takes over.
+// lifetimes is for how many intervals the leader may be silent by default before another one takes over.
 const lifetimes = 3
 
 // readWithin bounds a reading, and so for how long the end of a process waits for it.
@@ -55,6 +55,8 @@ type Reader[T any] struct {
 
 	// Interval is how often the leader reads, and how often the others look whether there is one. 0: 15 seconds.
 	Interval time.Duration
+
+	lease time.Duration // 0: lifetimes intervals
 
 	mu     sync.Mutex
 	latest T
@@ -114,8 +116,9 @@ func (r *Reader[T]) round(ctx context.Context, owner string, every time.Duration
 	// What has begun is not broken off when the process ends: the server might go on with it, and hold the locks of the tables.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(every, readWithin))
 	defer cancel()
-	until := time.Now().Add(lifetimes * every)
-	led, err := r.SQL.Exec(bounded, r.DB, lead, r.Name, owner, lifetimes*every)
+	lease := cmp.Or(r.lease, lifetimes*every)
+	until := time.Now().Add(lease)
+	led, err := r.SQL.Exec(bounded, r.DB, lead, r.Name, owner, lease)
 	if err != nil {
 		return fmt.Errorf("leader: take the lease of %s: %w", r.Name, pgsql.Explain(err))
 	}
