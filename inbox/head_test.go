@@ -121,6 +121,11 @@ func TestGiveUpOfAMessageWhoseHandlerFails(t *testing.T) {
 	const rounds = 20
 	w := newWorld(t)
 	var book logbook.Book
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(book.String())
+		}
+	})
 	began, fail := make(chan string), make(chan struct{})
 	box := inbox.New(uow.New(w.db.Another(t), &uow.Config{Source: "test", Logger: quiet()}), &inbox.Config{
 		Retry: inbox.RetryPolicy{Delay: time.Hour, MaxDelay: time.Hour}, PollInterval: 20 * time.Millisecond, Logger: book.Logger(),
