@@ -90,6 +90,7 @@ func (s *session) printDelayed(list []delayedEvent) error {
 // delayedDeed is what can be done with a delayed event.
 type delayedDeed struct {
 	name, short, done string
+	example           string
 	needsReason       bool
 	needsTime         bool
 	do                func(ctx context.Context, store *outbox.Store, id string, at time.Time, by outbox.By) error
@@ -98,12 +99,15 @@ type delayedDeed struct {
 var (
 	cancelDelayed = delayedDeed{
 		name: "cancel", short: "Delete a delayed event before its time", done: "cancelled", needsReason: true,
+		example: `  oncebox delayed cancel 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why "sold out"`,
 		do: func(ctx context.Context, store *outbox.Store, id string, _ time.Time, by outbox.By) error {
 			return store.CancelDelayed(ctx, id, by)
 		},
 	}
 	moveDelayed = delayedDeed{
 		name: "move", short: "Give a delayed event another time", done: "moved", needsTime: true,
+		example: `  oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 90m --by ann
+  oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 2026-12-01T08:00:00Z --by ann`,
 		do: func(ctx context.Context, store *outbox.Store, id string, at time.Time, by outbox.By) error {
 			return store.MoveDelayed(ctx, id, at, by)
 		},
@@ -117,7 +121,7 @@ func newDelayedAct(s *session, d delayedDeed) *cobra.Command {
 		to     string
 		yes    bool
 	)
-	cmd := &cobra.Command{Use: d.name + " ID", Short: d.short, Args: exactlyOneID}
+	cmd := &cobra.Command{Use: d.name + " ID", Short: d.short, Args: exactlyOneID, Example: d.example}
 	flags := cmd.Flags()
 	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
 	flags.StringVar(&by.Reason, "why", "", "why, for the audit")

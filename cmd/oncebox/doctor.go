@@ -18,6 +18,9 @@ func newDoctor(s *session) *cobra.Command {
 It only reads. Run it with the variables and the role of the service.
 
 Exit code 0: nothing was found. 3: something was found; each finding says what to do.`,
+		Example: `  oncebox doctor
+  oncebox doctor --duty writer
+  oncebox doctor --topic order --topic invoice --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.open(cmd.Context()); err != nil {
 				return err

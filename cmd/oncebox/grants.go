@@ -24,6 +24,8 @@ func newGrants(s *session) *cobra.Command {
 The owner of the tables runs them, for example with psql:
 
   oncebox grants service --to app | psql "$OWNER_URL"`,
+		Example: `  oncebox grants service --to app
+  oncebox grants reader --to dashboard | psql "$OWNER_URL"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage(cmd, errors.New("grants takes one duty"))

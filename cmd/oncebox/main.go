@@ -25,7 +25,7 @@ func main() {
 // size is that of the terminal, or that of a small one where it does not tell.
 func size() (width, height int) {
 	width, height, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
+	if err != nil || width <= 0 || height <= 0 {
 		return 80, 24
 	}
 	return width, height

@@ -12,6 +12,7 @@ import (
 func newMigrate(s *session) *cobra.Command {
 	up := &cobra.Command{
 		Use: "up", Short: "Make the tables, or bring them up to date", Args: noArgs,
+		Example: "  oncebox migrate up",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.open(cmd.Context()); err != nil {
 				return err
@@ -24,6 +25,7 @@ func newMigrate(s *session) *cobra.Command {
 	}
 	status := &cobra.Command{
 		Use: "status", Short: "Say which files were not applied", Args: noArgs,
+		Example: "  oncebox migrate status --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.open(cmd.Context()); err != nil {
 				return err
@@ -33,6 +35,7 @@ func newMigrate(s *session) *cobra.Command {
 	}
 	verify := &cobra.Command{
 		Use: "verify", Short: "Compare the tables with what the files make, and print the SQL that mends each difference", Args: noArgs,
+		Example: "  oncebox migrate verify",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.open(cmd.Context()); err != nil {
 				return err

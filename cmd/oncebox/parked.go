@@ -44,7 +44,8 @@ func newParkedAct(s *session, d parkedDeed) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: d.name + " ID", Short: d.short, Args: exactlyOneID,
-		Long: d.short + ". ID is the message_key that oncebox stuck prints; the message has to be the first of its key.",
+		Long:    d.short + ". ID is the message_key that oncebox stuck prints; the message has to be the first of its key.",
+		Example: "  oncebox parked " + d.name + " 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why \"the bank is back\"",
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")

@@ -33,7 +33,8 @@ func newRelay(s *session) *cobra.Command {
 function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
 
 It needs ONCEBOX_PULSAR_URL, and takes the variables of docs/config.md. With --listen it answers /healthz, /readyz and /metrics (Prometheus).`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.relay(cmd.Context(), listen) },
+		Example: `  oncebox relay --listen :8081`,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return s.relay(cmd.Context(), listen) },
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "address for /healthz, /readyz and /metrics, such as :8081")
 	return cmd

@@ -67,7 +67,18 @@ func newRoot(s *session) *cobra.Command {
 	flags.StringVar(&s.databaseURL, "database-url", "", "PostgreSQL, in place of ONCEBOX_DATABASE_URL and DATABASE_URL")
 	flags.StringVar(&s.schema, "schema", "", "schema of the tables, in place of ONCEBOX_SCHEMA")
 	flags.BoolVar(&s.json, "json", false, "print one JSON document in place of tables")
+	withoutFiles(root)
 	return root
+}
+
+// withoutFiles has the shell offer no files as arguments: no command takes one.
+func withoutFiles(cmd *cobra.Command) {
+	if len(cmd.ValidArgs) == 0 {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, sub := range cmd.Commands() {
+		withoutFiles(sub)
+	}
 }
 
 // usage is an error of the caller.

@@ -42,6 +42,8 @@ func newStuck(s *session) *cobra.Command {
 		Long: `List what waits for longer than its turn, or for a decision, over outbox, inbox and idempotency keys: since when, why, and what to type next.
 
 Exit code 0: nothing is stuck. 3: something is.`,
+		Example: `  oncebox stuck
+  oncebox stuck --consumer billing --json`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&filter.Tenant, "tenant", "", "only what is of this tenant")
