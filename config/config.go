@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,9 +22,9 @@ import (
 // Config configures a whole application. The environment variables of the fields are those of the tags, with the
 // prefix ONCEBOX_; docs/config.md lists them.
 type Config struct {
-	// DatabaseURL is where PostgreSQL is, for [OpenDB]. ONCEBOX_DATABASE_URL, else DATABASE_URL.
+	// DatabaseURL is where PostgreSQL is, for [OpenDB]. Default: none, OpenDB needs one.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// PulsarURL is where Pulsar is, for programs that choose their broker by it. ONCEBOX_PULSAR_URL, else PULSAR_URL.
+	// PulsarURL is where Pulsar is, for programs that choose their broker by it. Default: none.
 	PulsarURL string `env:"PULSAR_URL"`
 	// Schema holds the tables. Default: the first one of the connection's search_path.
 	Schema string `env:"SCHEMA"`
@@ -52,20 +53,23 @@ type Config struct {
 
 	// UoW also holds what all writers share: Registry, Source, DefaultTenant, MaxPayload.
 	UoW uow.Config
-	// Outbox configures the tables, Projector the relay. Their variables share the prefix OUTBOX_.
-	Outbox    outbox.Config    `envPrefix:"OUTBOX_"`
+	// Outbox configures the tables of events.
+	Outbox outbox.Config `envPrefix:"OUTBOX_"`
+	// Projector configures the relay. Its variables share the prefix of Outbox.
 	Projector projector.Config `envPrefix:"OUTBOX_"`
-	// Inbox configures the deduplication of consumers, Consumer their loop.
-	Inbox    inbox.Config             `envPrefix:"INBOX_"`
+	// Inbox configures the deduplication of consumers.
+	Inbox inbox.Config `envPrefix:"INBOX_"`
+	// Consumer configures the loop of consumers.
 	Consumer messaging.ConsumerConfig `envPrefix:"CONSUMER_"`
 	// Idempotency configures the keys of HTTP requests.
 	Idempotency idempotency.Config `envPrefix:"IDEMPOTENCY_"`
 
-	// Logger, TracerProvider and MeterProvider are given to every package that has none of its own. Defaults:
-	// slog.Default() and the global providers.
-	Logger         *slog.Logger
+	// Logger is given to every package that has none of its own. Default: slog.Default().
+	Logger *slog.Logger
+	// TracerProvider is given to every package that has none of its own. Default: the global one.
 	TracerProvider trace.TracerProvider
-	MeterProvider  metric.MeterProvider
+	// MeterProvider is given to every package that has none of its own. Default: the global one.
+	MeterProvider metric.MeterProvider
 }
 
 // Validate names every field of every package that cannot be used.
@@ -89,6 +93,18 @@ func (c *Config) validateSilence() error {
 		return nil
 	}
 	return fmt.Errorf("config: Config.TCPUserTimeout is %s: give 1s or more, or -1 for what the system does", c.TCPUserTimeout)
+}
+
+// WithDefaults returns the configuration that is in effect: a copy of [Config.Shared] in which the fields that say nothing have their
+// defaults. It is for showing and comparing settings, for example in a log line. Programs give oncebox.New the configuration as it is: an
+// outbox.Config.Retention that is set is entered in the database, and the default is not.
+func (c *Config) WithDefaults() Config {
+	out := c.Shared()
+	out.IdleInTransaction = cmp.Or(out.IdleInTransaction, idleInTransaction)
+	out.TCPUserTimeout = cmp.Or(out.TCPUserTimeout, silence)
+	out.Consumer, out.Idempotency = out.Consumer.WithDefaults(), out.Idempotency.WithDefaults()
+	out.UoW, out.Outbox, out.Projector, out.Inbox = out.UoW.WithDefaults(), out.Outbox.WithDefaults(), out.Projector.WithDefaults(), out.Inbox.WithDefaults()
+	return out
 }
 
 // Shared returns a copy in which what is said once at the top has reached every package that says nothing else.

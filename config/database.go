@@ -55,12 +55,12 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 			pc.RuntimeParams["search_path"] = pgx.Identifier{cfg.Schema}.Sanitize() + ", public"
 		}
 	}
-	if idle := cmp.Or(cfg.IdleInTransaction, idleInTransaction); idle > 0 && !cfg.Pooler {
+	if idle := cfg.WithDefaults().IdleInTransaction; idle > 0 && !cfg.Pooler {
 		if _, set := pc.RuntimeParams[idleParam]; !set && !strings.Contains(pc.RuntimeParams["options"], idleParam) {
 			pc.RuntimeParams[idleParam] = strconv.FormatInt(max(idle.Milliseconds(), 1), 10)
 		}
 	}
-	if timeout := cmp.Or(cfg.TCPUserTimeout, silence); timeout > 0 {
+	if timeout := cfg.WithDefaults().TCPUserTimeout; timeout > 0 {
 		pc.DialFunc = dial(timeout, pc.ConnectTimeout)
 		pc.ConnectTimeout = cmp.Or(pc.ConnectTimeout, timeout)
 	}

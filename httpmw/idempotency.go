@@ -40,7 +40,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	case scope == nil:
 		panic("httpmw: Idempotency: the scope function is nil: return tenant and principal, or idempotency.Anonymous on purpose")
 	}
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	if err := c.Validate(); err != nil {
 		panic(err)
 	}

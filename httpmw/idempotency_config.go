@@ -187,7 +187,8 @@ func (c *IdempotencyConfig) validateNames() error {
 	return errors.Join(errs...)
 }
 
-func (c *IdempotencyConfig) withDefaults() IdempotencyConfig {
+// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil one is the zero value.
+func (c *IdempotencyConfig) WithDefaults() IdempotencyConfig {
 	var out IdempotencyConfig
 	if c != nil {
 		out = *c

@@ -36,12 +36,16 @@ func (c *LeaseConfig) validate() error {
 	return nil
 }
 
-func (c *LeaseConfig) ttl() time.Duration {
-	if c.TTL == 0 {
-		return idempotency.DefaultLease
+// WithDefaults returns a copy in which the fields that say nothing have their defaults.
+func (c *LeaseConfig) WithDefaults() LeaseConfig {
+	out := *c
+	if out.TTL == 0 {
+		out.TTL = idempotency.DefaultLease
 	}
-	return c.TTL
+	return out
 }
+
+func (c *LeaseConfig) ttl() time.Duration { return c.WithDefaults().TTL }
 
 // leased is once for a handler that runs without a transaction. The claim is committed before it and the answer after it.
 func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp idempotency.Fingerprint) (*answer, string) {

@@ -29,7 +29,7 @@ func Policy(s *idempotency.Store, cfg *IdempotencyConfig) http.Handler {
 	if s == nil {
 		panic("httpmw: Policy: the store is nil: pass the one that Idempotency has")
 	}
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	if err := c.Validate(); err != nil {
 		panic(err)
 	}

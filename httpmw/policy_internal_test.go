@@ -18,7 +18,7 @@ func TestAllProblemsAreExplained(t *testing.T) {
 	documentation, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	explained := map[string]bool{}
-	for _, k := range (&policy{cfg: (*IdempotencyConfig)(nil).withDefaults()}).kinds(true) {
+	for _, k := range (&policy{cfg: (*IdempotencyConfig)(nil).WithDefaults()}).kinds(true) {
 		require.NotEmpty(t, k.Advice)
 		explained[k.Type] = true
 	}
@@ -33,7 +33,7 @@ func TestAllProblemsAreExplained(t *testing.T) {
 // The pattern that is published lets through what the middleware takes, and nothing else.
 func TestPublishedPatternOfKeys(t *testing.T) {
 	for _, cfg := range []IdempotencyConfig{{}, {MinKey: 4}, {StrictKey: true}, {StrictKey: true, MinKey: 4}} {
-		p := &policy{cfg: cfg.withDefaults()}
+		p := &policy{cfg: cfg.WithDefaults()}
 		text, err := json.Marshal(p.parameter())
 		require.NoError(t, err)
 		var parameter struct {

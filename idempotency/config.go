@@ -62,7 +62,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) withDefaults() Config {
+// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
 		out = *c

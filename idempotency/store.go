@@ -81,7 +81,7 @@ type Store struct {
 
 // NewStore returns a store. The table is made by package migrations.
 func NewStore(cfg *Config) *Store {
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	run := pgsql.New(c.Schema, c.Pooler)
 	meter := otelx.Meter(c.MeterProvider, "idempotency")
 	return &Store{

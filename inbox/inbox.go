@@ -60,7 +60,7 @@ type handlerKey struct{ consumer, topic string }
 
 // New returns an inbox whose entries are made in the units of m.
 func New(m *uow.Manager, cfg *Config) *Inbox {
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	meter := otelx.Meter(c.MeterProvider, "inbox")
 	i := &Inbox{
 		units: m, cfg: c, patient: pgsql.New(c.Schema, c.Pooler), answer: answerTimeout,

@@ -59,7 +59,7 @@ func (p Progress) Stalled(limit time.Duration) bool {
 
 // NewConsumer returns a consumer of r, whose messages h handles. The consumer closes r when it ends.
 func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	return &Consumer{
 		receiver: r, handler: h, cfg: c, telemetry: newTelemetry(&c), lanes: newLanes(h, &c),
 		queue: make(chan struct{}, max(c.Queue, 1)), slots: make(chan struct{}, max(c.Concurrency, 1)),

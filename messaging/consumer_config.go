@@ -72,12 +72,13 @@ func (c *ConsumerConfig) Validate() error {
 }
 
 // MaxInFlight is how many messages a consumer with this configuration has at once, at most: its Queue, or the default for it.
-func (c *ConsumerConfig) MaxInFlight() int { return c.withDefaults().Queue }
+func (c *ConsumerConfig) MaxInFlight() int { return c.WithDefaults().Queue }
 
 // Handlers is how many handlers a consumer with this configuration runs at once: its Concurrency, or the default for it.
-func (c *ConsumerConfig) Handlers() int { return c.withDefaults().Concurrency }
+func (c *ConsumerConfig) Handlers() int { return c.WithDefaults().Concurrency }
 
-func (c *ConsumerConfig) withDefaults() ConsumerConfig {
+// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil one is the zero value.
+func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
 	var out ConsumerConfig
 	if c != nil {
 		out = *c

@@ -47,7 +47,7 @@ func NewLoop(b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) (*Loo
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}

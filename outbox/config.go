@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 )
 
 // Config configures a [Store].
@@ -48,12 +49,14 @@ type Config struct {
 	// archive outside of Partition.DB has to bear that. Not called for rows that NoRetention deletes. Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
 
-	// Registry, Source, DefaultTenant and MaxPayload are for [Store.Add]; see the fields of the same names of
-	// uow.Config. Source is required for Add. Defaults: none, none, "default", 1 MiB.
-	Registry      *event.Registry
-	Source        string
+	// Registry knows the event types, for [Store.Add]. Required for payloads that are an event.Event.
+	Registry *event.Registry
+	// Source names this service in the events of [Store.Add]. Required for Add.
+	Source string
+	// DefaultTenant is the tenant of events of [Store.Add] whose context has none. Default: "default".
 	DefaultTenant string
-	MaxPayload    int
+	// MaxPayload is the largest payload of [Store.Add] in bytes; -1: no limit. Default: 1 MiB.
+	MaxPayload int
 
 	// Logger gets warnings. Default: slog.Default().
 	Logger *slog.Logger
@@ -103,7 +106,9 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) withDefaults() Config {
+// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one. [NewStore] wants the configuration
+// as it is: a Retention that is set is entered in the database, and the default is not.
+func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
 		out = *c
@@ -119,6 +124,9 @@ func (c *Config) withDefaults() Config {
 	}
 	if out.DefaultTenant == "" {
 		out.DefaultTenant = "default"
+	}
+	if out.MaxPayload == 0 {
+		out.MaxPayload = envelope.DefaultMaxPayload
 	}
 	return out
 }

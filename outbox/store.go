@@ -42,7 +42,7 @@ type Store struct {
 
 // NewStore returns the store of db.
 func NewStore(db *bun.DB, cfg *Config) *Store {
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	s := &Store{
 		ownRetention: cfg != nil && cfg.Retention != 0,
 		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(),

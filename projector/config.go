@@ -74,7 +74,7 @@ type Config struct {
 
 // Validate names every field that cannot be used. A nil Config is valid.
 func (c *Config) Validate() error {
-	d := c.withDefaults()
+	d := c.WithDefaults()
 	var errs []error
 	for name, v := range map[string]time.Duration{
 		"RetryDelay": d.RetryDelay, "MaxRetryDelay": d.MaxRetryDelay, "PublishTimeout": d.PublishTimeout,
@@ -113,7 +113,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) withDefaults() Config {
+// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
 		out = *c

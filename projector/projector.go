@@ -42,7 +42,7 @@ func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projec
 	if pub == nil || len(stores) == 0 {
 		return nil, errors.New("projector: New needs a publisher and at least one store")
 	}
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	if c.Name == "" {
 		c.Name = uniqueName()
 	}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 )
 
 // Config configures a [Manager]. The zero value is enough for units that emit no events.
@@ -98,7 +99,9 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) withDefaults() Config {
+// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one. What is off
+// with -1 is a number that is never reached.
+func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
 		out = *c
@@ -129,6 +132,9 @@ func (c *Config) withDefaults() Config {
 	}
 	if out.DefaultTenant == "" {
 		out.DefaultTenant = "default"
+	}
+	if out.MaxPayload == 0 {
+		out.MaxPayload = envelope.DefaultMaxPayload
 	}
 	return out
 }

@@ -34,7 +34,7 @@ type Manager struct {
 
 // New returns a manager. Without sinks it is a plain transaction manager: a unit with events fails with [ErrNoSink].
 func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	meter := otelx.Meter(c.MeterProvider, "uow")
 	return &Manager{
 		db: db, cfg: c, sinks: sinks, outcomes: otelx.Outcomes(committed, rolledBack, unknown),

@@ -37,7 +37,7 @@ func New(cfg *Config) *Broker {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	return &Broker{
 		cfg:    c,
 		log:    otelx.Logger(c.Logger),

@@ -17,7 +17,7 @@ type Config struct {
 	// MaxMessageBytes is the largest message: payload, key, metadata and identifiers. Default: 5 MiB.
 	MaxMessageBytes int `env:"MAX_MESSAGE_BYTES"`
 	// Retain is how many messages of a topic are kept at least; older ones are dropped once every subscription has
-	// settled them. A subscription that is made after that misses them. Default: all messages.
+	// settled them. A subscription that is made after that misses them. Default: 0, all messages.
 	Retain int `env:"RETAIN"`
 
 	// Logger gets a warning when messages are dropped that no subscription ever saw. Default: slog.Default().
@@ -30,7 +30,7 @@ type Config struct {
 
 // Validate names every field that cannot be used. A nil Config is valid.
 func (c *Config) Validate() error {
-	d := c.withDefaults()
+	d := c.WithDefaults()
 	var errs []error
 	if d.Partitions < 1 {
 		errs = append(errs, fmt.Errorf("memory: Config.Partitions is %d: give a count of at least 1", d.Partitions))
@@ -44,7 +44,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Config) withDefaults() Config {
+// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
 		out = *c

@@ -50,7 +50,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	b := &Broker{
 		cfg: c, log: otelx.Logger(c.Logger), telemetry: newTelemetry(&c), presence: presence{patience: adminPatience},
 		start:  start{done: make(chan struct{})},

@@ -86,14 +86,16 @@ type Config struct {
 	// CloseTimeout is how long Close waits for calls that are under way, and then for the broker. Default: 10s.
 	CloseTimeout time.Duration `env:"CLOSE_TIMEOUT"`
 
-	// Token authenticates with a JSON Web Token; TokenFile reads it from a file each time. Default: no authentication.
-	Token     string `env:"TOKEN"`
+	// Token authenticates with a JSON Web Token. Default: none, no authentication.
+	Token string `env:"TOKEN"`
+	// TokenFile is a file with the token, which is read each time, in place of Token. Default: none.
 	TokenFile string `env:"TOKEN_FILE"`
 	// TLSTrustCerts is a file with the certificates of authorities to trust. Default: those of the system.
 	TLSTrustCerts string `env:"TLS_TRUST_CERTS"`
-	// TLSCert and TLSKey are files that authenticate this client. Default: none.
+	// TLSCert is a file with the certificate that authenticates this client. It needs TLSKey. Default: none.
 	TLSCert string `env:"TLS_CERT"`
-	TLSKey  string `env:"TLS_KEY"`
+	// TLSKey is the file with the key of TLSCert. Default: none.
+	TLSKey string `env:"TLS_KEY"`
 	// TLSAllowInsecure trusts any certificate. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
@@ -109,7 +111,7 @@ type Config struct {
 
 // Validate names every field that cannot be used.
 func (c *Config) Validate() error {
-	d := c.withDefaults()
+	d := c.WithDefaults()
 	errs := []error{d.validateURLs()}
 	if d.Partitions < 1 || d.Producers < 1 || d.MaxMessageBytes < 8<<10 {
 		errs = append(errs, fmt.Errorf("pulsar: Config.Partitions (%d) and Producers (%d) must be at least 1, MaxMessageBytes (%d) at least 8 KiB",
@@ -179,7 +181,8 @@ func redacted(text string) string {
 	return regexp.MustCompile(`(//[^/:@]*):.*@`).ReplaceAllString(text, "$1:xxxxx@")
 }
 
-func (c *Config) withDefaults() Config {
+// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {
 		out = *c

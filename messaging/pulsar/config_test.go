@@ -11,11 +11,11 @@ import (
 )
 
 func TestConfigDefaults(t *testing.T) {
-	c := (&Config{URL: "pulsar://broker:6650,other:6650"}).withDefaults()
+	c := (&Config{URL: "pulsar://broker:6650,other:6650"}).WithDefaults()
 	require.NoError(t, c.Validate())
 	require.Equal(t, "http://broker:8080", c.AdminURL)
 	require.Equal(t, 2*time.Second, c.AdminTimeout, "of a guess")
-	c = (&Config{URL: "pulsar://broker:6650", AdminURL: c.AdminURL}).withDefaults()
+	c = (&Config{URL: "pulsar://broker:6650", AdminURL: c.AdminURL}).WithDefaults()
 	require.Equal(t, 20*time.Second, c.AdminTimeout)
 	require.Equal(t, "https://broker:8443", adminURL("pulsar+ssl://broker:6651"))
 	require.Equal(t, "http://[::1]:8080", adminURL("pulsar://[::1]:6650"))

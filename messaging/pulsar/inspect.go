@@ -53,7 +53,7 @@ func Inspect(ctx context.Context, cfg *Config, topics ...string) (*Inspection, e
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := cfg.withDefaults()
+	c := cfg.WithDefaults()
 	a, err := newAdmin(&c)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func (c *closable) Close() { c.closed.Store(true) }
 
 func TestIdleProducersAreRetired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Broker{cfg: (&Config{Producers: 2}).withDefaults()}
+		b := &Broker{cfg: (&Config{Producers: 2}).WithDefaults()}
 		top := newTopic(b, "order")
 		first, second := &closable{}, &closable{}
 		top.room <- struct{}{}
@@ -39,7 +39,7 @@ func TestIdleProducersAreRetired(t *testing.T) {
 
 func TestIdleProducersAreKeptOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		top := newTopic(&Broker{cfg: (&Config{ProducerIdle: -1}).withDefaults()}, "order")
+		top := newTopic(&Broker{cfg: (&Config{ProducerIdle: -1}).WithDefaults()}, "order")
 		p := &closable{}
 		top.room <- struct{}{}
 		top.giveBack(&producer{p, true})

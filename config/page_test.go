@@ -1,0 +1,63 @@
+package config_test
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/internal/configdoc"
+	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/migrations"
+)
+
+// described are the configurations of docs/config.md. Those of the other packages are within config.Config.
+func described() []configdoc.Struct {
+	return []configdoc.Struct{
+		{
+			Defaults: (&config.Config{}).WithDefaults(), Prefix: "ONCEBOX_",
+			Varies: []string{"Registry"}, // made anew for each configuration
+			Else:   map[string]string{"ONCEBOX_DATABASE_URL": "DATABASE_URL", "ONCEBOX_PULSAR_URL": "PULSAR_URL"},
+		},
+		{
+			Defaults: (*pulsar.Config)(nil).WithDefaults(), Prefix: "ONCEBOX_PULSAR_",
+			Varies: []string{"Name"}, // the name of the host
+			Else:   map[string]string{"ONCEBOX_PULSAR_URL": "PULSAR_URL", "ONCEBOX_PULSAR_ADMIN_URL": "PULSAR_ADMIN_URL"},
+		},
+		{Defaults: (*memory.Config)(nil).WithDefaults(), Prefix: "ONCEBOX_MEMORY_"},
+		{Defaults: (*httpmw.IdempotencyConfig)(nil).WithDefaults()},
+		{Defaults: (&httpmw.LeaseConfig{}).WithDefaults()},
+		{Defaults: migrations.Config{}},
+	}
+}
+
+// docs/config.md has each field with what the source says, and its default as the code has it. WRITE_CONFIG=1 writes it.
+func TestPageIsThatOfTheSource(t *testing.T) {
+	tables, err := configdoc.Tables("..", described()...)
+	require.NoError(t, err)
+	const path = "../docs/config.md"
+	page, err := os.ReadFile(path)
+	require.NoError(t, err)
+	generated := regexp.MustCompile(`(?s)(<!-- generated[^>]*-->\n).*(\n<!-- end -->)`)
+	require.Regexp(t, generated, string(page))
+	want := generated.ReplaceAllStringFunc(string(page), func(old string) string {
+		m := generated.FindStringSubmatch(old)
+		return m[1] + tables + m[2]
+	})
+	if os.Getenv("WRITE_CONFIG") != "" {
+		require.NoError(t, os.WriteFile(path, []byte(want), 0o600))
+		return
+	}
+	require.Equal(t, want, string(page), "the source has changed: run WRITE_CONFIG=1 go test ./config -run TestPageIsThatOfTheSource")
+
+	names, err := configdoc.Configs("..")
+	require.NoError(t, err)
+	require.Contains(t, names, "uow.Config")
+	for _, name := range names {
+		require.Contains(t, tables, "\n### "+name+"\n", "add it to described")
+	}
+}

@@ -1,0 +1,102 @@
+package configdoc
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Struct is a Config to describe. Those within it, by value, are described behind it.
+type Struct struct {
+	// Defaults is the Config with its defaults, what WithDefaults returns for the zero value.
+	Defaults any
+	// Prefix is what the variables of its fields begin with.
+	Prefix string
+	// Varies names the fields whose default differs from machine to machine, so that a comment cannot say it.
+	Varies []string
+	// Else has the names under which variables are also understood.
+	Else map[string]string
+}
+
+// Tables returns the tables of the structs, in Markdown, one section for each type. root is the folder of the module. The error names each
+// field whose comment does not say its default, or says another one than the code.
+func Tables(root string, structs ...Struct) (string, error) {
+	w := writer{source: source{root: root}}
+	for _, s := range structs {
+		w.add(s, reflect.ValueOf(s.Defaults))
+	}
+	return w.out.String(), errors.Join(w.errs...)
+}
+
+// writer collects the sections.
+type writer struct {
+	source source
+	done   []reflect.Type
+	out    strings.Builder
+	errs   []error
+}
+
+// isConfig tells of a struct of this module that has a section of its own. The name is that of its fields' documentation.
+func isConfig(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && strings.HasPrefix(t.PkgPath(), module+"/") && t.Name() != ""
+}
+
+func (w *writer) add(s Struct, v reflect.Value) {
+	t := v.Type()
+	if slices.Contains(w.done, t) {
+		return
+	}
+	w.done = append(w.done, t)
+	text, fields, err := w.source.structOf(t)
+	if err != nil {
+		w.errs = append(w.errs, err)
+		return
+	}
+	fmt.Fprintf(&w.out, "\n### %s\n\n%s\n\n| variable | field | type | default | meaning |\n|---|---|---|---|---|\n", title(t), prose(text))
+	var within []func()
+	for f := range t.Fields() {
+		if !f.IsExported() {
+			continue
+		}
+		value, said := v.FieldByIndex(f.Index), fields[f.Name]
+		if isConfig(f.Type) {
+			fmt.Fprintf(&w.out, "| | `%s` | [`%s`](#%s) | | %s |\n", f.Name, said.kind, anchor(f.Type), prose(said.text))
+			within = append(within, func() {
+				w.add(Struct{Prefix: s.Prefix + f.Tag.Get("envPrefix"), Varies: s.Varies, Else: s.Else}, value)
+			})
+			continue
+		}
+		meaning, stated := split(said.text)
+		cell, err := defaultCell(stated, value, slices.Contains(s.Varies, f.Name))
+		if err != nil {
+			w.errs = append(w.errs, fmt.Errorf("%s.%s: %w", title(t), f.Name, err))
+		}
+		fmt.Fprintf(&w.out, "|%s | `%s` | `%s` | %s | %s |\n", s.variable(f), f.Name, said.kind, cell, prose(meaning))
+	}
+	for _, next := range within {
+		next()
+	}
+}
+
+// variable is the cell of a field's variable, empty without one.
+func (s Struct) variable(f reflect.StructField) string {
+	tag := f.Tag.Get("env")
+	if tag == "" {
+		return ""
+	}
+	name := s.Prefix + tag
+	if other := s.Else[name]; other != "" {
+		return fmt.Sprintf(" `%s`, else `%s`", name, other)
+	}
+	return fmt.Sprintf(" `%s`", name)
+}
+
+func title(t reflect.Type) string { return path.Base(t.PkgPath()) + "." + t.Name() }
+
+// anchor is how GitHub calls a heading in links.
+func anchor(t reflect.Type) string {
+	return strings.ToLower(strings.ReplaceAll(title(t), ".", ""))
+}
