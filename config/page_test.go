@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/console"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/internal/configdoc"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -32,6 +33,7 @@ func described() []configdoc.Struct {
 		{Defaults: (*httpmw.IdempotencyConfig)(nil).WithDefaults()},
 		{Defaults: (&httpmw.LeaseConfig{}).WithDefaults()},
 		{Defaults: migrations.Config{}},
+		{Defaults: (*console.Config)(nil).WithDefaults()},
 	}
 }
 

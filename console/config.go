@@ -39,6 +39,18 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// WithDefaults returns the configuration with the defaults filled in. Nil is the zero value.
+func (c *Config) WithDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	if out.Title == "" {
+		out.Title = "oncebox"
+	}
+	return out
+}
+
 // Validate names every field that cannot be used.
 func (c *Config) Validate() error {
 	var errs []error
