@@ -20,9 +20,12 @@ const traceID = "{trace_id}"
 
 // Config configures a Console.
 type Config struct {
-	// Outbox, Inbox and Idempotency are the parts that the page shows. The pages of a part that is nil are missing. At least one is required.
-	Outbox      *outbox.Store
-	Inbox       *inbox.Inbox
+	// Outbox is shown with its dead letters, delayed events and tenants. One of Outbox, Inbox and Idempotency is required. Default: none, and no
+	// pages of it.
+	Outbox *outbox.Store
+	// Inbox is shown with its consumers and their dead letters. Default: none, and no pages of it.
+	Inbox *inbox.Inbox
+	// Idempotency is shown with the steps whose outcome nobody knows. Default: none, and no page of it.
 	Idempotency *idempotency.Store
 
 	// Title names the installation, such as "shop, production". It stands on every page. Default: "oncebox".
