@@ -57,6 +57,18 @@ func TestLanesTellWhatWaits(t *testing.T) {
 	require.Equal(t, []any{"", false, true, int64(0)}, []any{free.Owner, free.Leased, free.LeaseUntil.IsZero(), free.Claimed})
 }
 
+// What was taken out of turn may be on its way too. A lane without an owner has nothing on its way, whatever the last one has left.
+func TestLaneTellsWhatWasTakenOutOfTurn(t *testing.T) {
+	f := newFixture(t, nil)
+	number := f.fixed("a")
+	f.add("a", "a1")
+	f.add("a", "a2")
+	f.exec("UPDATE outbox_lane SET claimed_seq = 0, picked = (SELECT array_agg(seq) FROM outbox WHERE event_type = 'a2')")
+	require.EqualValues(t, 1, f.lane(number).Claimed)
+	f.exec("UPDATE outbox_lane SET owner = NULL, lease_until = '-infinity', claimed_seq = (SELECT max(seq) FROM outbox)")
+	require.Zero(t, f.lane(number).Claimed)
+}
+
 // fixed is the lane of an aggregate's events.
 func (f *fixture) fixed(key string) int16 {
 	f.t.Helper()

@@ -140,6 +140,9 @@ func TestWatchWithoutATerminalPrintsLines(t *testing.T) {
 	require.Regexp(t, `^\S+Z backlog=1 new=1 held=0 oldest=\S+s failed=0 delayed=0 `+
 		`dead_events=1 parked=1 dead_messages=1 unknown_steps=1 free_lanes=\d+$`, lines[0])
 	require.Contains(t, lines[1], " recorded_per_second=")
+	out, _ = s.watched("\n", nil, "--tenant", "default")
+	require.NotContains(t, out, "per_second", "the rate of a tenant is not known")
+	require.NotContains(t, out, "oldest")
 	out, _ = s.watched("\n", func() (int, int) { return 80, 24 }, "--json")
 	for line := range strings.Lines(out) {
 		var item statusItem
