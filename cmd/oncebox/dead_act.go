@@ -144,12 +144,12 @@ func (s *session) carryOut(ctx context.Context, o *order, ids []string) error {
 	if o.dryRun {
 		return s.printResult(result{o.name, true, selected}, "would be "+o.done)
 	}
-	if err := s.confirm(o.yes, fmt.Sprintf("%s %d dead letters (%s)?", o.name, selected.total(), selected)); err != nil {
+	if err := s.confirm(o.yes, fmt.Sprintf("%s %s (%s)?", o.name, several(selected.total(), "dead letter", "dead letters"), selected)); err != nil {
 		return err
 	}
 	done, err := s.treat(ctx, o, parts, selected)
 	if err != nil {
-		return fmt.Errorf("%w; %d dead letters were %s before, and stay so: call it again for the others", err, done.total(), o.done)
+		return fmt.Errorf("%w; %s %s before: call it again for the others", err, several(done.total(), "dead letter was", "dead letters were"), o.done)
 	}
 	return s.printResult(result{o.name, false, done}, o.done)
 }
@@ -186,6 +186,6 @@ func (s *session) printResult(r result, verb string) error {
 	if s.json {
 		return s.document(r)
 	}
-	_, err := fmt.Fprintf(s.out, "%d dead letters %s (%s)\n", r.total(), verb, r.counts)
+	_, err := fmt.Fprintf(s.out, "%s %s (%s)\n", several(r.total(), "dead letter", "dead letters"), verb, r.counts)
 	return err
 }

@@ -168,7 +168,7 @@ func TestIDsOfOneCommandShareTheRate(t *testing.T) {
 		"dead", "replay", list[0].ID, list[1].ID, "--rate", "1e-4", "--by", "ann", "--yes")
 	require.Equal(t, exitFailed, a.code)
 	require.Contains(t, a.errs, "wait, for the rate that was asked for")
-	require.Contains(t, a.errs, "1 dead letters were replayed before, and stay so")
+	require.Contains(t, a.errs, "1 dead letter was replayed before: call it again for the others")
 	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 1)
 	require.Zero(t, s.oncebox("dead", "replay", "--all", "--rate", "1000", "--by", "ann", "--yes").code)
 }

@@ -55,7 +55,7 @@ func TestDiscardDeletesTheOneWithTheID(t *testing.T) {
 	id := list[0].ID
 
 	a := s.oncebox("dead", "discard", id, "--by", "ann", "--why", "test data", "--yes")
-	require.Equal(t, answer{out: "1 dead letters discarded (1 of the outbox, 0 of consumers)\n"}, a)
+	require.Equal(t, answer{out: "1 dead letter discarded (1 of the outbox, 0 of consumers)\n"}, a)
 	require.Equal(t, exitNothing, s.oncebox("dead", "show", id).code)
 	require.Equal(t, exitNothing, s.oncebox("dead", "discard", id, "--by", "ann", "--why", "test data", "--yes").code)
 	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 1, "the other one stays")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func (s *session) printFindings(found []doctor.Finding, broker bool) error {
 		}
 	}
 	if len(found) > 0 {
-		return &exitError{exitFindings, fmt.Errorf("%d findings", len(found))}
+		return &exitError{exitFindings, errors.New(several(len(found), "finding", "findings"))}
 	}
 	if s.json {
 		return nil

@@ -35,6 +35,7 @@ type shop struct {
 	broken  atomic.Bool
 	failing atomic.Bool
 	billed  atomic.Int64
+	refuse  func(*messaging.Message) error // nil: nothing
 	mu      sync.Mutex
 	seen    []string // the payloads that were billed
 }
@@ -57,6 +58,11 @@ func newShop(t *testing.T) *shop {
 			}
 			if s.failing.Load() {
 				return errors.New("the bank is away")
+			}
+			if s.refuse != nil {
+				if err := s.refuse(m); err != nil {
+					return err
+				}
 			}
 			s.billed.Add(1)
 			s.mu.Lock()

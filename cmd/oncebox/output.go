@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -75,6 +76,14 @@ func short(text string, limit int) string {
 		return string(runes[:limit-1]) + "…"
 	}
 	return text
+}
+
+// several is a number of things, with the words for one of them and for more.
+func several[N int | int64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(int64(n), 10) + " " + more
 }
 
 // moment is a time to the second, as the flags take it.

@@ -109,7 +109,8 @@ func (s *session) printProjections(list []projectionItem) error {
 		err = s.table([]string{"PROJECTION", "STATE", "REBUILDS", "EVENTS", "WAITING", "STARTED", "UPDATED", "CHECKPOINT"}, rows)
 	}
 	if err == nil && interrupted > 0 {
-		err = &exitError{exitFindings, fmt.Errorf("%d rebuilds are interrupted: have the service call Projection.Resume", interrupted)}
+		err = &exitError{exitFindings, fmt.Errorf("%s: have the service call Projection.Resume",
+			several(interrupted, "rebuild is interrupted", "rebuilds are interrupted"))}
 	}
 	return err
 }

@@ -35,7 +35,7 @@ Exit code 0: nothing was wrong. 3: something was, and is repaired.`,
 			}
 			found, err := s.outbox().Reconcile(cmd.Context())
 			if err != nil {
-				return fmt.Errorf("%w; %d things were repaired before, and stay so: call it again", err, found.Total())
+				return fmt.Errorf("%w; %s repaired before: call it again", err, several(found.Total(), "thing was", "things were"))
 			}
 			return s.printReconciled(found)
 		},
@@ -59,7 +59,7 @@ func (s *session) printReconciled(r outbox.Reconciled) error {
 				return err
 			}
 		}
-		return &exitError{exitFindings, fmt.Errorf("%d things were wrong, and are repaired", r.Total())}
+		return &exitError{exitFindings, fmt.Errorf("%s wrong, and repaired now", several(r.Total(), "thing was", "things were"))}
 	}
 	if s.json {
 		return nil

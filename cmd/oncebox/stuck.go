@@ -68,7 +68,7 @@ Exit code 0: nothing is stuck. 3: something is.`,
 		if err := s.printStuck(list); err != nil || len(list) == 0 {
 			return err
 		}
-		return &exitError{exitFindings, fmt.Errorf("%d things are stuck", len(list))}
+		return &exitError{exitFindings, errors.New(several(len(list), "thing is stuck", "things are stuck"))}
 	}
 	return cmd
 }
@@ -121,7 +121,12 @@ func (s *session) printStuck(list []stuckItem) error {
 	for n := range list {
 		i := &list[n]
 		what := i.Type
-		if i.Consumer != "" {
+		switch {
+		case i.Kind == ops.RelayMissing:
+			what = "events wait, and no process publishes them"
+		case i.Kind == ops.StepUnknown:
+			what = "requests with the key are refused"
+		case i.Consumer != "":
 			what = join(what, "at consumer "+i.Consumer)
 		}
 		behind := ""

@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/uow"
 )
 
 // stuck runs the command, and returns what it lists by kind.
@@ -53,6 +56,15 @@ func (s *shop) unknownStep() {
 	require.NoError(s.t, claim.Release(s.t.Context()))
 }
 
+// delayed has an event wait for tomorrow.
+func (s *shop) delayed() {
+	s.t.Helper()
+	require.NoError(s.t, s.App.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
+		return u.Add("order", orderPlaced{"42"}, event.WithAggregate("order", "42", 1), event.WithID(uuid.Must(uuid.NewV7()).String()),
+			event.WithNotBefore(time.Now().Add(24*time.Hour)))
+	}))
+}
+
 // An operator finds what is stuck, is told what to type, and each of it flows again after at most three commands.
 func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	t.Parallel()
@@ -66,12 +78,14 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	s.DrainFailing()
 	s.unknownStep()
 	s.failing.Store(false)
+	s.delayed()
 
 	found := s.stuck()
 	require.Len(t, found, 5, "%v", found)
 	text := s.oncebox("stuck").out
 	for _, part := range []string{
-		"event dead", "no schema", "message dead", "at consumer billing", "what comes under the key default|poison event waits behind it",
+		"event dead", "no schema", "message dead", "at consumer billing", "step unknown  requests with the key are refused",
+		"what comes under the key default|poison event waits behind it",
 	} {
 		require.Contains(t, text, part)
 	}
@@ -97,10 +111,18 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	require.Zero(t, resolved.code, resolved.errs)
 	require.Equal(t, exitNothing, s.typed(unknown.Do, append(by, "--not-done")...).code, "it is known now")
 
+	delayed := document[[]delayedEvent](t, s.oncebox("delayed", "list", "--json"))
+	require.Len(t, delayed, 1)
+	require.Zero(t, s.oncebox("delayed", "move", delayed[0].ID, "--to", "0m", "--by", "ann", "--yes").code)
+
 	s.Advance(time.Hour) // the refused event is tried again by itself
 	s.Drain()
-	require.EqualValues(t, 4, s.billed.Load())
+	require.EqualValues(t, 5, s.billed.Load())
 	require.Empty(t, s.stuck())
+	status := document[statusItem](t, s.oncebox("status", "--json"))
+	require.Equal(t, []int64{0, 0, 0}, []int64{status.Outbox.Backlog, status.Outbox.Delayed, status.Outbox.Dead})
+	require.Equal(t, []int{0, 0, 0}, []int{status.UnknownSteps, status.Consumers[0].Parked, status.Consumers[0].Dead})
+	require.Equal(t, keyFree, document[[]keyItem](t, s.oncebox("keys", "list", "--json"))[0].State, "the next request with it goes on")
 }
 
 // What does not run comes first.
@@ -119,6 +141,8 @@ func TestStuckTellsWhatDoesNotRun(t *testing.T) {
 	require.Contains(t, found, ops.RelayMissing)
 	require.Equal(t, "billing", found[ops.ConsumerMissing].Consumer)
 	text := s.oncebox("stuck").out
+	require.Contains(t, text, "relay missing")
+	require.Contains(t, text, "message failing")
 	require.Less(t, strings.Index(text, "relay missing"), strings.Index(text, "message failing"))
 	require.Contains(t, text, "start a process of the service that runs the consumer billing")
 }
