@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestWhatIsNotBuiltWithTheRaceDetectorRunsWithoutIt(t *testing.T) {
 // The tests of a module within this one are not among those of this one.
 func TestEveryModuleHasAStep(t *testing.T) {
 	root := t.TempDir()
-	for _, dir := range []string{"", "bench", "examples/one", "two", "two/testdata/three", ".four"} {
+	for _, dir := range []string{"", "bench", "examples/one", "two", "two/testdata/three", ".four", alertTests} {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "go.mod"), []byte("module x\n"), 0o600))
 	}
@@ -48,6 +49,8 @@ func TestEveryModuleHasAStep(t *testing.T) {
 		found = append(found, s.what)
 		require.Equal(t, []string{"test", "-json"}, s.args[2:4])
 		require.FileExists(t, filepath.Join(s.args[1], "go.mod"), "go -C")
+		require.Equal(t, s.what != "module "+alertTests, slices.Contains(s.args, "-race"), s.what)
 	}
-	require.Equal(t, []string{"module examples/one", "module two"}, found)
+	require.Equal(t, []string{"module " + alertTests, "module examples/one", "module two"}, found)
+	require.FileExists(t, filepath.Join("../..", alertTests, "go.mod"))
 }
