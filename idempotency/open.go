@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// openClaims has no index: one would cost every request. A key of unknown outcome does not expire.
+// openClaims reads the index of keys without an answer. A key of unknown outcome does not expire.
 const openClaims = `
 SELECT encode(k.key_hash, 'hex'), k.tenant_id, k.state = 'unknown', k.epoch, k.created_at, CASE WHEN k.owner IS NOT NULL THEN k.locked_until END,
 	k.owner IS NOT NULL AND k.locked_until > clock_timestamp(),
@@ -42,8 +42,7 @@ type Open struct {
 }
 
 // Open lists the keys without an answer that have not expired, the oldest first: of one tenant, or of all if tenant is "". They are those of requests
-// that are handled under a lease; in atomic mode the key and its answer are committed together. It reads the whole table, about a second per million
-// keys: it is for people, and not for a poll.
+// that are handled under a lease; in atomic mode the key and its answer are committed together.
 func (s *Store) Open(ctx context.Context, db bun.IDB, tenant string, limit int) (list []Open, err error) {
 	rows, err := s.run.Query(ctx, db, openClaims, tenant, limit)
 	if err != nil {

@@ -30,8 +30,8 @@ CREATE TABLE idempotency_keys (
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 -- For the purge.
 CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
--- For operators: what is being worked on under a lease. Most keys are never in it.
-CREATE INDEX idempotency_keys_claimed ON idempotency_keys (created_at) WHERE state = 'claimed';
+-- For operators: what is being worked on under a lease, or waits for a decision. Keys that are committed with their answer are never in it.
+CREATE INDEX idempotency_keys_open ON idempotency_keys (created_at) WHERE state <> 'completed';
 
 -- What handlers that call outside have done already, so that a process that takes their request over does not do it again. The
 -- steps are removed with their key.
