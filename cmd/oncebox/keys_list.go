@@ -42,8 +42,7 @@ func newKeysList(s *session) *cobra.Command {
   free        its request gave it back or died; the next request with the key goes on
   unknown     it is not known what became of a step. Requests are refused until oncebox keys resolve
 
-Only requests that are handled under a lease have such keys. It reads the whole table, about a second per million keys; unknown steps alone are in
-oncebox stuck, which reads no other keys.`,
+Only requests that are handled under a lease have such keys. Unknown steps alone are in oncebox stuck.`,
 		Example: `  oncebox keys list
   oncebox keys list --tenant acme --json`,
 	}
