@@ -57,7 +57,8 @@ func Outside(ctx context.Context) context.Context { return UnderLease(WithUnit(c
 //
 // A transaction is looked at when it begins, and then no more: statements of a unit may have any context. So it does not matter of which
 // unit a context is, and a unit within [Outside] works with the context of the one around it. What is not seen: a statement with
-// another context, context.Background() for example, and one that is sent by way of [sql.Conn.Raw].
+// another context, context.Background() for example, one that is sent by way of [sql.Conn.Raw], and one whose first argument is a pgx.QueryExecMode, as
+// those of a [Runner] are.
 func OpenGuarded(connector driver.Connector) *sql.DB {
 	g := &guard{}
 	g.pool = sql.OpenDB(guarded{connector, g})
