@@ -14,6 +14,11 @@ const (
 	TraceState    = "tracestate"     // W3C Trace Context
 )
 
+// DeadLetterOf is the key of [Metadata] in an event that announces a dead letter (outbox.Config.OnDead, inbox.Config.OnDead), or that a
+// handler of such an event caused. It holds the id of what died first. Such an event is not announced when it becomes a dead letter
+// itself: else an announcement that cannot be delivered would cause the next one, without end. It travels as "meta-dead_letter_of".
+const DeadLetterOf = "dead_letter_of"
+
 // Metadata is what travels with an event beside its payload.
 type Metadata map[string]string
 

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/uow"
 )
 
 const (
@@ -44,6 +46,15 @@ type Config struct {
 	// and the dead letter out of order when it is replayed. The option [ContinueAfterDead] says so for one consumer. Default: false, they
 	// wait until somebody replays or discards it.
 	ContinueAfterDead bool `env:"DEAD_LETS_PASS"`
+	// OnDead is called for each message that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What it
+	// does in u is committed together with the dead letter, or not at all: announce it with [uow.Unit.Add], and do not call others from
+	// here. It may be called again if the transaction fails, and it is called again if the message is replayed and dies again. If it
+	// returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without it and an error is logged. It must
+	// return when ctx ends. Events under ctx carry [event.DeadLetterOf], and are not announced themselves. It is not called for what an operator
+	// gives up ([Inbox.GiveUp]). Default: none.
+	OnDead func(ctx context.Context, u *uow.Unit, d DeadLetter) error
+	// OnDeadTimeout is how long a call of OnDead may take: the key of the message is locked meanwhile. Default: 2s.
+	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
 	// CrashGuard is how many messages after the start of a process have their try recorded before the handler runs. One of them may have
 	// killed the process before this one: its tries are counted, so it becomes a dead letter after RetryPolicy.MaxCrashes of them. It should
 	// be the number of messages that one consumer may have at once; [MaxInFlight] raises it to that. -1: off. Default: 128.
@@ -102,6 +113,9 @@ func (c *Config) Validate() error {
 	if c.CrashGuard < -1 {
 		errs = append(errs, fmt.Errorf("inbox: Config.CrashGuard is %d: give a count, or -1 for none", c.CrashGuard))
 	}
+	if c.OnDeadTimeout < 0 {
+		errs = append(errs, fmt.Errorf("inbox: Config.OnDeadTimeout is %s: give a duration", c.OnDeadTimeout))
+	}
 	if c.ParkedConcurrency < 0 {
 		errs = append(errs, fmt.Errorf("inbox: Config.ParkedConcurrency is %d: give a count of at least 1", c.ParkedConcurrency))
 	}
@@ -129,9 +143,9 @@ func (c *Config) WithDefaults() Config {
 	for field, value := range map[*time.Duration]time.Duration{
 		&out.Retention:      DefaultRetention,
 		&out.AuditRetention: DefaultAuditRetention, &out.HandlerTimeout: 5 * time.Minute,
-		&out.DrainTimeout: 30 * time.Second,
-		&out.LockTimeout:  250 * time.Millisecond,
-		&out.ParkedLease:  30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
+		&out.DrainTimeout: 30 * time.Second, &out.OnDeadTimeout: 2 * time.Second,
+		&out.LockTimeout: 250 * time.Millisecond,
+		&out.ParkedLease: 30 * time.Second, &out.LeaseTTL: 30 * time.Second, &out.PollInterval: time.Second,
 	} {
 		if *field == 0 {
 			*field = value

@@ -148,11 +148,15 @@ func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string
 
 // DeadLetter returns one dead letter with its payload, or [ErrNotDead].
 func (i *Inbox) DeadLetter(ctx context.Context, key MessageRef) (d DeadLetter, err error) {
+	return i.deadLetter(ctx, i.units.DB(ctx), key)
+}
+
+func (i *Inbox) deadLetter(ctx context.Context, db bun.IDB, key MessageRef) (d DeadLetter, err error) {
 	args, err := key.args()
 	if err != nil {
 		return d, fmt.Errorf("inbox: show a dead letter: %w", err)
 	}
-	rows, err := i.sql.Query(ctx, i.units.DB(ctx), showDead, args...)
+	rows, err := i.sql.Query(ctx, db, showDead, args...)
 	if err != nil {
 		return d, wrapErr("show a dead letter", err)
 	}

@@ -18,6 +18,13 @@ type letter struct {
 	id      identity
 	m       *messaging.Message
 	reduced bool // m is not what came
+
+	// announces says that the message announces a dead letter, so that nothing announces its own end.
+	announces bool
+}
+
+func newLetter(id identity, m *messaging.Message) letter {
+	return letter{id: id, m: m, announces: m.Metadata[event.DeadLetterOf] != ""}
 }
 
 // reductions are the forms in which a dead letter is stored, each if the one before was refused: with less of the message, and
@@ -91,8 +98,12 @@ func storeFirst(l letter, cause error, store func(form letter, reason error) err
 // settled, and its copies are duplicates. The result is nil without a dead letter if another process was faster and has settled m,
 // or if others of its key have been parked meanwhile: then m waits behind them.
 func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
-	return storeFirst(letter{id: id, m: m}, cause, func(l letter, reason error) error {
-		became, err := w.settleLetter(ctx, l, n, reason)
+	return storeFirst(newLetter(id, m), cause, func(l letter, reason error) error {
+		var became entry
+		err := w.announced(ctx, l, func(a *announcement) (err error) {
+			became, err = w.settleLetter(ctx, l, n, reason, a)
+			return err
+		})
 		if err != nil {
 			w.count(ctx, w.consumer, "failed")
 			return err
@@ -109,7 +120,7 @@ func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message,
 
 // settleLetter enters and stores one form. A message as it came may wait behind others, or for the end of a rebuild, to be handled.
 // A reduced one never is.
-func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error) (entry, error) {
+func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error, a *announcement) (entry, error) {
 	return w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became entry) error {
 		switch {
 		case l.reduced:
@@ -120,7 +131,7 @@ func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error
 			return err
 		}
 		holds := became == fresh && l.id.lock != nil && !w.continueAfterDead
-		if err := w.storeDead(ctx, u.DB(), l, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
+		if err := a.make(ctx, u, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
 			return err
 		}
 		return w.stopKeys(ctx, u.DB(), keyDead, 0, l.id)

@@ -28,7 +28,11 @@ func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, ca
 		return fmt.Errorf("inbox: make a dead letter of parked message %s: %w", h.key.MessageKey, err)
 	}
 	err = storeFirst(l, cause, func(form letter, reason error) error {
-		moved, err := w.moveHead(ctx, k, h, form, death{attempts: n, cause: reason, holds: holds && form.id.lock != nil, seq: &h.seq})
+		var moved bool
+		err := w.announced(ctx, form, func(a *announcement) (err error) {
+			moved, err = w.moveHead(ctx, k, h, a, death{attempts: n, cause: reason, holds: holds && form.id.lock != nil, seq: &h.seq})
+			return err
+		})
 		if err == nil && moved {
 			w.gaveUp(ctx, form, reason)
 		}
@@ -44,8 +48,8 @@ func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, ca
 
 // letterOf returns the letter of a parked message under the names with which it was parked, and whether what is behind it waits for it.
 func (w *wrapped) letterOf(k parkedKey, h head, n int) (l letter, holds bool, err error) {
-	l.m = messaging.NewMessage(h.envelope, n, nil)
-	l.id = w.ordered(identify(k.consumer, l.m))
+	m := messaging.NewMessage(h.envelope, n, nil)
+	l = newLetter(w.ordered(identify(k.consumer, m)), m)
 	holds = l.id.lock == any(k.lock) && !w.continueAfterDead
 	l.id.key, err = uuid.Parse(h.key.MessageKey)
 	l.id.tenant, l.id.source, l.id.lock = h.key.TenantID, h.key.Source, k.lock
@@ -53,7 +57,7 @@ func (w *wrapped) letterOf(k parkedKey, h head, n int) (l letter, holds bool, er
 }
 
 // moveHead stores one form in the place of the parked message. moved is false if the key is another process's by now.
-func (w *wrapped) moveHead(ctx context.Context, k parkedKey, h head, form letter, d death) (moved bool, err error) {
+func (w *wrapped) moveHead(ctx context.Context, k parkedKey, h head, a *announcement, d death) (moved bool, err error) {
 	err = w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 		if _, err := w.gate(ctx, u.DB()); err != nil {
 			return err
@@ -68,7 +72,7 @@ func (w *wrapped) moveHead(ctx context.Context, k parkedKey, h head, form letter
 		if moved = taken > 0; err != nil || !moved {
 			return err
 		}
-		if err := w.storeDead(ctx, u.DB(), form, d); err != nil || d.holds {
+		if err := a.make(ctx, u, d); err != nil || d.holds {
 			return err
 		}
 		return w.freeKey(ctx, u.DB(), k.consumer, k.lock)

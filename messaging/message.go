@@ -40,8 +40,8 @@ func (m *Message) handledBy() string {
 
 type messageKey struct{}
 
-// NewContext returns a context that carries m and what it brings along: its tenant, its correlation and, as causation,
-// its id. Whatever a handler emits under this context is thereby tied to the message. Ids that are no identifiers and trace contexts
+// NewContext returns a context that carries m and what it brings along: its tenant, its correlation, as causation its id, and
+// [event.DeadLetterOf]. Whatever a handler emits under this context is thereby tied to the message. Ids that are no identifiers and trace contexts
 // that are none (W3C Trace Context) are left out: no event could be stored with them.
 func NewContext(ctx context.Context, m *Message) context.Context {
 	ctx, _ = newContext(ctx, m, otelx.Extract(m.Metadata))
@@ -67,6 +67,9 @@ func newContext(ctx context.Context, m *Message, sender trace.SpanContext) (_ co
 	} else if id := md[event.CausationID]; id != "" {
 		// The first message of a conversation starts it.
 		md[event.CorrelationID] = id
+	}
+	if id := m.Metadata[event.DeadLetterOf]; id != "" {
+		md[event.DeadLetterOf] = valid(event.DeadLetterOf, id)
 	}
 	if parent := m.Metadata[event.TraceParent]; parent != "" {
 		if !sender.IsValid() || event.ValidateIdentifier(event.TraceParent, parent) != nil { // later versions may have any end

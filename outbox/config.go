@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
@@ -48,6 +49,17 @@ type Config struct {
 	// [Store.SetRetention]. It is called again for the same day if the drop fails after all: an
 	// archive outside of Partition.DB has to bear that. Not called for rows that NoRetention deletes. Default: none.
 	BeforeDrop func(ctx context.Context, p Partition) error
+
+	// OnDead is called for each event that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What it
+	// does in tx is committed together with the dead letter, or not at all: announce it with [Store.Add], and do not call others from
+	// here. It may be called again if the transaction fails, and it is called again if the event is replayed and dies again. If it
+	// returns an error, panics, or takes longer than OnDeadTimeout, the dead letter is made without it and an error is logged. It must
+	// return when ctx ends. Events under ctx carry [event.DeadLetterOf], and are not announced themselves.
+	// Default: none.
+	OnDead func(ctx context.Context, tx bun.Tx, d DeadLetter) error
+	// OnDeadTimeout is how long the calls of OnDead for the events that die together may take together: a worker of the relay waits for
+	// them. Default: 2s.
+	OnDeadTimeout time.Duration `env:"ON_DEAD_TIMEOUT"`
 
 	// Registry knows the event types, for [Store.Add]. Required for payloads that are an event.Event.
 	Registry *event.Registry
@@ -95,6 +107,9 @@ func (c *Config) Validate() error {
 	if c.DedupRetention != 0 && c.DedupRetention != KeepForever && c.DedupRetention < time.Hour {
 		errs = append(errs, fmt.Errorf("outbox: Config.DedupRetention is %s: give 1h or more, or -1 to remember keys for ever", c.DedupRetention))
 	}
+	if c.OnDeadTimeout < 0 {
+		errs = append(errs, fmt.Errorf("outbox: Config.OnDeadTimeout is %s: give a duration", c.OnDeadTimeout))
+	}
 	if c.MaxPayload < -1 {
 		errs = append(errs, fmt.Errorf("outbox: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
 	}
@@ -121,6 +136,9 @@ func (c *Config) WithDefaults() Config {
 	}
 	if out.DedupRetention == 0 {
 		out.DedupRetention = DefaultDedupRetention
+	}
+	if out.OnDeadTimeout == 0 {
+		out.OnDeadTimeout = 2 * time.Second
 	}
 	if out.DefaultTenant == "" {
 		out.DefaultTenant = "default"

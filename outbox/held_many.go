@@ -2,6 +2,10 @@ package outbox
 
 import (
 	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // LoadedLease is a lease whose blocks were read when the operators' counter was Change, see [Store.Blocks].
@@ -82,22 +86,33 @@ func (s Relay) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []
 	for i, o := range outcomes {
 		rowLanes[i], seqs[i], verdicts[i], texts[i] = o.Lane, o.Seq, int16(o.Verdict), cleanText(o.Error)
 	}
-	rows, err := s.sql.Query(ctx, s.db, giveUpHeld, owner, lanes, epochs, changes, rowLanes, seqs, verdicts, texts)
+	err = s.announced(ctx, dyingHeld(outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
+		rows, err := s.sql.Query(ctx, tx, giveUpHeld, owner, lanes, epochs, changes, rowLanes, seqs, verdicts, texts)
+		if err != nil {
+			return made{}, wrap("give up held rows", err)
+		}
+		gone, held, err = scanGivenUp(rows)
+		return madeOf(gone), wrap("give up held rows", err)
+	})
 	if err != nil {
-		return nil, nil, wrap("give up held rows", err)
+		return nil, nil, err
 	}
+	return gone, held, nil
+}
+
+func scanGivenUp(rows *pgsql.Rows) (gone []GivenUp, held map[int16]bool, err error) {
 	defer rows.Close()
 	held = map[int16]bool{}
 	for rows.Next() {
 		var g GivenUp
 		if err := rows.Scan(&g.Lane, &g.Seq, &g.Lifted); err != nil {
-			return nil, nil, wrap("give up held rows", err)
+			return nil, nil, err
 		}
 		if held[g.Lane] = true; g.Seq > 0 {
 			gone = append(gone, g)
 		}
 	}
-	return gone, held, wrap("give up held rows", rows.Err())
+	return gone, held, rows.Err()
 }
 
 // releaseKeys is what settleHeld does after a row has left, for many keys.

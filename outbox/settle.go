@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/uptrace/bun"
 )
 
 // settleRows moves published rows to the archive. The ids are explicit: a range would also delete rows that committed
@@ -127,7 +129,8 @@ held AS (
 dead AS (
 	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict IN (3, 5))
 SELECT (SELECT count(*) FROM lane),
-	(SELECT count(*) FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3), (SELECT count(*) FROM gone)`
+	(SELECT count(*) FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3), (SELECT count(*) FROM gone),
+	(SELECT count(*) FROM gone WHERE verdict IN (3, 5))`
 
 // countedColumns is columns with one more refusal where there was one. A refusal clears the count of crashes: the projector lived to hear it.
 const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
@@ -143,20 +146,22 @@ func (s Relay) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error 
 		seqs[i], verdicts[i], waits[i] = o.Seq, int16(o.Verdict), o.Wait
 		texts[i] = nullable(cleanText(o.Error))
 	}
-	for {
-		var fence, mine, moved int
-		args := []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts}
-		if err := s.sql.QueryRow(ctx, s.db, holdRows, args, &fence, &mine, &moved); err != nil {
-			return wrap("hold rows", err)
+	args := []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts}
+	return s.announced(ctx, dyingFresh(lease.Lane, outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
+		for {
+			var fence, mine, moved, died int
+			if err := s.sql.QueryRow(ctx, tx, holdRows, args, &fence, &mine, &moved, &died); err != nil {
+				return made{}, wrap("hold rows", err)
+			}
+			switch {
+			case fence > 0:
+				return made{n: died}, nil
+			case mine == 0:
+				return made{}, ErrFenced
+			}
+			// It waited while an operator changed the lane, and did nothing. It looks again.
 		}
-		switch {
-		case fence > 0:
-			return nil
-		case mine == 0:
-			return ErrFenced
-		}
-		// It waited while an operator changed the lane, and did nothing. It looks again.
-	}
+	})
 }
 
 // maxErrorText bounds a stored error, in bytes.

@@ -113,6 +113,15 @@ func (w *wire) loseAnswers() {
 	}
 }
 
+// loseStatements closes every connection at the next byte to the server, which never sees it.
+func (w *wire) loseStatements() {
+	_, err := w.Toxics.AddToxicJson(strings.NewReader(
+		`{"name":"cut","type":"limit_data","stream":"upstream","attributes":{"bytes":0}}`))
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
 // hush lets nothing through from the server any more. The connections stay open.
 func (w *wire) hush() {
 	if _, err := w.Toxics.AddToxicJson(strings.NewReader(

@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/examples/recipes"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -47,6 +49,45 @@ func newKit(t *testing.T) *oncetest.Kit {
 func within(t *testing.T, kit *oncetest.Kit, fn func(ctx context.Context, u *uow.Unit) error) {
 	t.Helper()
 	require.NoError(t, kit.App.UoW.Do(t.Context(), fn))
+}
+
+func TestEachDeadLetterIsPosted(t *testing.T) {
+	var posted []string
+	chat := errors.New("the chat is away")
+	kit := oncetest.New(t, func(s oncetest.Setup) (*oncebox.App, error) {
+		app, err := recipes.NewAlarmed(s.DB, s.Broker, s.Config)
+		if err != nil {
+			return nil, err
+		}
+		event.Register[renamed](app.Registry)
+		event.Register[recipes.GivenUp](app.Registry)
+		router := messaging.NewRouter(app.Registry)
+		messaging.Handle(router, func(context.Context, renamed) error { return messaging.Permanent(errors.New("no such wallet")) })
+		app.Consume("wallet", "statement", router)
+		recipes.PostAlarms(app, func(_ context.Context, text string) error {
+			if chat != nil {
+				return chat
+			}
+			posted = append(posted, text)
+			return nil
+		})
+		return app, nil
+	})
+	add := func(id string) {
+		within(t, kit, func(_ context.Context, u *uow.Unit) error { return u.Add("wallet", renamed{}, event.WithID(id)) })
+	}
+	add("01a20b73-3585-7772-aaf6-16c3d88926ee")
+	require.Len(t, kit.DrainFailing(), 2, "the message, and its announcement while the chat is away")
+	chat = nil
+	kit.Advance(time.Hour)
+	kit.DrainFailing()
+	kit.FailNextPublish(messaging.Permanent(errors.New("too large")))
+	add("01a20b73-358d-7180-a1ca-9a8d19432886")
+	kit.DrainFailing()
+	require.Equal(t, []string{
+		"wallet.renamed 01a20b73-3585-7772-aaf6-16c3d88926ee was given up: no such wallet",
+		"wallet.renamed 01a20b73-358d-7180-a1ca-9a8d19432886 was given up: too large",
+	}, posted)
 }
 
 func TestManyDepositsAtOnceAllSucceed(t *testing.T) {

@@ -1,0 +1,86 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// announcement is one dead letter and the call of Config.OnDead for it. The unit that makes the letter may be run several times.
+type announcement struct {
+	w      *wrapped
+	l      letter
+	hook   func(ctx context.Context, u *uow.Unit, d DeadLetter) error // nil: nothing is called
+	called bool
+	failed error // of the last call
+	made   bool  // the last run of the unit has made a dead letter
+}
+
+// announced runs write, which makes a dead letter of l with [announcement.make], together with Config.OnDead.
+//
+// A hook that fails is undone by itself. If the whole unit fails after a call, because the hook has broken the connection or has added an
+// event that cannot be stored, write is run once more without the hook.
+func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announcement) error) error {
+	a := &announcement{w: w, l: l, hook: w.cfg.OnDead}
+	if l.announces {
+		a.hook = nil
+	}
+	err := write(a)
+	if err != nil && a.called {
+		a.hook, a.failed, a.made = nil, errors.Join(a.failed, err), false
+		err = write(a)
+	}
+	if err == nil && a.made && a.failed != nil {
+		w.log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", w.consumer, "topic", l.m.Topic,
+			"type", l.m.Type, "id", l.m.ID, "ordering_key", l.id.ordering, "message_key", l.id.key.String(), "error", a.failed)
+	}
+	return err
+}
+
+// make stores the dead letter and calls the hook, unless the letter was there already: its entry has expired, its message came again, and
+// it was announced when it died.
+func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
+	a.made = false
+	var ref MessageRef
+	there := false
+	if a.hook != nil {
+		ref = MessageRef{MessageKey: a.l.id.key.String(), Consumer: a.l.id.consumer, TenantID: a.l.id.tenant, Source: a.l.id.source}
+		_, err := a.w.deadLetter(ctx, u.DB(), ref)
+		if there = err == nil; err != nil && !errors.Is(err, ErrNotDead) {
+			return err
+		}
+	}
+	if err := a.w.storeDead(ctx, u.DB(), a.l, d); err != nil {
+		return err
+	}
+	a.made = true
+	if a.hook == nil || there {
+		return nil
+	}
+	letter, err := a.w.deadLetter(ctx, u.DB(), ref)
+	if err != nil {
+		return err
+	}
+	a.called = true
+	a.failed = a.call(ctx, letter)
+	return nil
+}
+
+// call calls the hook behind a savepoint.
+func (a *announcement) call(ctx context.Context, d DeadLetter) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.w.cfg.OnDeadTimeout)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil { // the unit has rolled back to the savepoint
+			err = fmt.Errorf("inbox: Config.OnDead panicked: %v\n%s", v, debug.Stack())
+		}
+	}()
+	ctx = event.WithTenant(messaging.NewContext(ctx, a.l.m), a.l.id.tenant) // which is one that can be stored
+	ctx = event.WithMetadata(ctx, event.Metadata{event.DeadLetterOf: a.l.id.key.String()})
+	return a.w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return a.hook(ctx, u, d) })
+}
