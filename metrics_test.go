@@ -1,0 +1,288 @@
+package oncebox_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// What docs/metrics.md lists is what a running service shows to Prometheus, nothing more and nothing less. Rules and dashboard ask for nothing
+// else, and by no label that is not there.
+func TestMetricsAreThoseOfARunningService(t *testing.T) {
+	shown := scrape(t)
+	require.ElementsMatch(t, documented(t), slices.Collect(maps.Keys(shown)))
+	for path, exprs := range expressions(t) {
+		require.NotEmpty(t, exprs, path)
+		for _, expr := range exprs {
+			requireShown(t, shown, path, expr)
+		}
+	}
+}
+
+// family is a metric as Prometheus sees it: the names of its series, and their labels, alone and with each value.
+type family struct{ series, labels map[string]bool }
+
+// documented returns the metrics of docs/metrics.md with underscores for dots.
+func documented(t *testing.T) (names []string) {
+	t.Helper()
+	page, err := os.ReadFile("docs/metrics.md")
+	require.NoError(t, err)
+	for _, row := range regexp.MustCompile("(?m)^\\| `(oncebox\\.[a-z._]+)`").FindAllStringSubmatch(string(page), -1) {
+		names = append(names, strings.ReplaceAll(row[1], ".", "_"))
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
+// bare is the name without what Prometheus adds to it.
+func bare(name string) string {
+	for _, suffix := range []string{"_bucket", "_count", "_sum", "_total", "_seconds"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return name
+}
+
+// expressions returns the queries of the rules and of the dashboard, by their file.
+func expressions(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	require.NoError(t, filepath.WalkDir("docs/alerts", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".rules.yml") && !strings.HasSuffix(path, ".json") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var file any // JSON is YAML as well
+		if err := yaml.Unmarshal(text, &file); err != nil {
+			return err
+		}
+		found[path] = exprsOf(file, nil)
+		return nil
+	}))
+	require.NotEmpty(t, found)
+	return found
+}
+
+// exprsOf returns all that is named expr, anywhere below node.
+func exprsOf(node any, found []string) []string {
+	switch node := node.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if expr, ok := value.(string); ok && key == "expr" {
+				found = append(found, expr)
+			}
+			found = exprsOf(value, found)
+		}
+	case []any:
+		for _, value := range node {
+			found = exprsOf(value, found)
+		}
+	}
+	return found
+}
+
+// given are the labels that the scrape adds, and the one of the buckets.
+var given = []string{"job", "instance", "le"}
+
+// requireShown checks that the metrics of a query are shown, and that each label that it names is one of theirs.
+func requireShown(t *testing.T, shown map[string]family, path, expr string) {
+	t.Helper()
+	labels := map[string]bool{}
+	for _, label := range given {
+		labels[label] = true
+	}
+	for _, name := range regexp.MustCompile(`\boncebox_\w+`).FindAllString(expr, -1) {
+		metric := shown[bare(name)]
+		require.Contains(t, metric.series, name, "%s: %s", path, expr)
+		maps.Copy(labels, metric.labels)
+	}
+	for _, by := range regexp.MustCompile(`by \(([^)]+)\)`).FindAllStringSubmatch(expr, -1) {
+		for label := range strings.SplitSeq(by[1], ",") {
+			require.Contains(t, labels, strings.TrimSpace(label), "%s: %s", path, expr)
+		}
+	}
+	for _, is := range regexp.MustCompile(`(\w+)="(\w+)"`).FindAllStringSubmatch(expr, -1) {
+		if !slices.Contains(given, is[1]) {
+			require.Contains(t, labels, is[1]+"="+is[2], "%s: %s", path, expr)
+		}
+	}
+}
+
+// faulty is a broker that fails as told by the types of events, and what else goes wrong while it publishes.
+type faulty struct {
+	*pulsar.Broker
+	db   *bun.DB
+	said sync.Map // what went wrong once
+}
+
+func (b *faulty) first(what string) bool {
+	_, already := b.said.LoadOrStore(what, true)
+	return !already
+}
+
+func (b *faulty) Publish(ctx context.Context, msgs []event.Envelope) error {
+	for i, m := range msgs {
+		switch {
+		case m.Type == "refused" && b.first("refused"):
+			return &messaging.PublishError{Failed: map[int]error{i: errors.New("not now")}}
+		case m.Type == "refused":
+			return &messaging.PublishError{Failed: map[int]error{i: messaging.Permanent(errors.New("no schema"))}}
+		case m.Type == "unconfirmed" && b.first("unconfirmed"):
+			return messaging.ErrBrokerDown
+		case m.Type == "fenced" && b.first("fenced"): // another projector has the lanes from here on
+			if _, err := b.db.ExecContext(ctx, "UPDATE outbox_lane SET owner = 'nobody', lease_until = '-infinity', epoch = epoch + 1"); err != nil {
+				return err
+			}
+		}
+	}
+	return b.Broker.Publish(ctx, msgs)
+}
+
+// scrape runs a service on Pulsar in which each thing happens once that a metric tells of, until it shows all that is documented.
+func scrape(t *testing.T) map[string]family {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	require.NoError(t, err)
+	provider := metric.NewMeterProvider(metric.WithReader(reader))
+	before := otel.GetMeterProvider()
+	otel.SetMeterProvider(provider) // for the router
+	t.Cleanup(func() { otel.SetMeterProvider(before) })
+
+	db, namespace := pgtest.Migrated(t), pulsartest.Open(t)
+	cfg := quickConfig()
+	cfg.MeterProvider = provider
+	cfg.Projector.CleanInterval = -1 // the test cleans
+	cfg.Outbox.BeforeDrop = func(context.Context, outbox.Partition) error { return errors.New("the archive is full") }
+	tenant, name, _ := strings.Cut(namespace.Name, "/")
+	client, err := pulsar.Connect(t.Context(), &pulsar.Config{
+		URL: namespace.URL, AdminURL: namespace.AdminURL, Tenant: tenant, Namespace: name, Logger: cfg.Logger, MeterProvider: provider,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	app, err := oncebox.New(db.DB, &faulty{Broker: client, db: db.DB}, cfg)
+	require.NoError(t, err)
+	app.Consume("order", "billing", messaging.NewRouter(app.Registry))
+	run(t, app)
+
+	add := func(topic, kind string) {
+		require.NoError(t, app.UoW.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+			return u.Add(topic, []byte(kind), event.WithType(kind), event.WithOrderingKey(kind))
+		}))
+	}
+	// One after the other: the faults of one batch would hide each other.
+	for _, fault := range []struct{ topic, kind, shown string }{
+		{"order", "unknown", "oncebox_router_skipped"},
+		{"nobody", "unwatched", "oncebox_broker_unwatched_topics"},
+		{"order", "refused", "oncebox_outbox_attempts"},
+		{"order", "unconfirmed", "oncebox_projector_unconfirmed"},
+		{"order", "fenced", "oncebox_outbox_fenced"},
+	} {
+		add(fault.topic, fault.kind)
+		await.True(t, func() bool { return gather(t, registry)[fault.shown].series != nil }, "%s shows what is %s", fault.shown, fault.kind)
+	}
+	again := false
+	require.NoError(t, app.UoW.Do(t.Context(), func(context.Context, *uow.Unit) error {
+		if !again {
+			again = true
+			return uow.ErrConflict
+		}
+		return nil
+	}))
+	disorder(t, app, db.DB)
+	request(t, app)
+
+	shown := map[string]family{}
+	for _, name := range documented(t) {
+		await.True(t, func() bool { shown = gather(t, registry); return shown[name].series != nil }, "%s, which docs/metrics.md lists, is shown", name)
+	}
+	return shown
+}
+
+// disorder has a reconciliation and a cleaner find something.
+func disorder(t *testing.T, app *oncebox.App, db *bun.DB) {
+	t.Helper()
+	_, err := db.Exec("DELETE FROM outbox_lane WHERE lane = 63")
+	require.NoError(t, err)
+	found, err := app.Outbox.Reconcile(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, found.Total())
+	_, err = db.Exec(`INSERT INTO outbox_sent (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes, tenant_id,
+		topic, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, sent_at)
+		VALUES (nextval('outbox_seq'), gen_random_uuid(), now(), now(), 0, 1, 0, 0, 0, 't', 'order', '', '', 'e', 's', 'text/plain', '{}', '', '2020-01-02')`)
+	require.NoError(t, err)
+	require.NoError(t, app.Outbox.Clean(t.Context()))
+	_, err = app.Idempotency.Purge(t.Context(), db)
+	require.NoError(t, err)
+}
+
+// request answers a request with a key.
+func request(t *testing.T, app *oncebox.App) {
+	t.Helper()
+	scope := func(*http.Request) (idempotency.Scope, error) {
+		return idempotency.Scope{Tenant: "t", Principal: "ann"}, nil
+	}
+	handler := httpmw.Idempotency(app.UoW, app.Idempotency, scope, &httpmw.IdempotencyConfig{MeterProvider: otel.GetMeterProvider()})(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+	r.Header.Set("Idempotency-Key", "k")
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, r)
+	require.Equal(t, http.StatusNoContent, answer.Code)
+}
+
+func gather(t *testing.T, registry *prometheus.Registry) map[string]family {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	shown := map[string]family{}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "oncebox_") {
+			continue
+		}
+		series, labels := map[string]bool{f.GetName(): true}, map[string]bool{}
+		for _, m := range f.GetMetric() {
+			if m.GetHistogram() != nil {
+				series = map[string]bool{f.GetName() + "_bucket": true, f.GetName() + "_count": true, f.GetName() + "_sum": true}
+			}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()+"="+l.GetValue()], labels[l.GetName()] = true, true
+			}
+		}
+		require.NotContains(t, shown, bare(f.GetName()))
+		shown[bare(f.GetName())] = family{series, labels}
+	}
+	return shown
+}
