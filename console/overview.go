@@ -94,10 +94,14 @@ func findings(view *overviewView) (list []finding) {
 	return list
 }
 
-// DeadAtConsumers is the number of dead letters of all consumers.
-func (o *overviewView) DeadAtConsumers() (n int) {
+// DeadAtConsumers is the number of dead letters of all consumers, with a plus if there may be more.
+func (o *overviewView) DeadAtConsumers() string {
+	n, more := 0, ""
 	for _, st := range o.Consumers {
 		n += st.DeadLetters
+		if st.DeadLetters >= st.Counted {
+			more = "+"
+		}
 	}
-	return n
+	return group(int64(n)) + more
 }

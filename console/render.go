@@ -136,9 +136,9 @@ func counted(n int64, one, many string) string {
 }
 
 // upTo is a count that goes up to a bound.
-func upTo(bound int64, n any) string {
+func upTo(bound int, n any) string {
 	all := reflect.ValueOf(n).Int()
-	if all >= bound {
+	if all >= int64(bound) {
 		return group(all) + "+"
 	}
 	return group(all)

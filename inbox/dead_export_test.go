@@ -61,7 +61,7 @@ func (i *Inbox) ExplainStats(ctx context.Context, consumer string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	one, err := i.explain(ctx, statistics, []any{consumer})
+	one, err := i.explain(ctx, statistics, []any{consumer, 10_000})
 	return list + one, err
 }
 

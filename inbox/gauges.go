@@ -65,7 +65,7 @@ func (i *Inbox) byName(list []Stats) map[string]Stats {
 		all := states[family(st.Consumer)]
 		all.Waiting, all.Failed, all.Dead = all.Waiting+st.Waiting, all.Failed+st.Failed, all.Dead+st.Dead
 		all.Parked, all.DeadLetters = all.Parked+st.Parked, all.DeadLetters+st.DeadLetters
-		all.OldestParked = max(all.OldestParked, st.OldestParked)
+		all.OldestParked, all.Counted = max(all.OldestParked, st.OldestParked), max(all.Counted, st.Counted)
 		states[family(st.Consumer)] = all
 	}
 	return states

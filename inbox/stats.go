@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// Stats is what an operator looks at first, of one consumer. Each count goes up to 10,000.
+// Stats is what an operator looks at first, of one consumer. Each count goes up to Counted.
 type Stats struct {
 	Consumer string
+	// Counted is how far the counts go: 10,000, or less where more than 5 consumers have something parked or dead, at least 1,000.
+	Counted int
 	// Waiting, Failed and Dead are the keys that do not flow, by their state. A message without order is a key of its own.
 	Waiting, Failed, Dead int
 	// Parked messages, and for how long the oldest of them has waited.
@@ -33,14 +35,21 @@ SELECT consumer FROM (SELECT consumer FROM stopped UNION SELECT consumer FROM be
 	// statement for each consumer. PostgreSQL would compile one for all of them (PostgreSQL, chapter 30, JIT), which took 0.24 s.
 	statistics = `
 SELECT k.waiting, k.failed, k.dead,
-	(SELECT count(*) FROM (SELECT FROM {schema}.inbox_parked p WHERE p.consumer = $1::text LIMIT 10000) x),
+	(SELECT count(*) FROM (SELECT FROM {schema}.inbox_parked p WHERE p.consumer = $1::text LIMIT $2::int) x),
 	coalesce(extract(epoch FROM clock_timestamp() - (SELECT min(p.parked_at) FROM {schema}.inbox_parked p WHERE p.consumer = $1::text)), 0)::float8,
-	(SELECT count(*) FROM (SELECT FROM {schema}.inbox_dead d WHERE d.consumer = $1::text LIMIT 10000) x)
+	(SELECT count(*) FROM (SELECT FROM {schema}.inbox_dead d WHERE d.consumer = $1::text LIMIT $2::int) x)
 FROM (
 	SELECT count(*) FILTER (WHERE x.state = 'WAITING') AS waiting, count(*) FILTER (WHERE x.state = 'FAILED') AS failed,
 		count(*) FILTER (WHERE x.state = 'DEAD') AS dead
-	FROM (SELECT k.state FROM {schema}.inbox_key k WHERE k.consumer = $1::text LIMIT 10000) x
+	FROM (SELECT k.state FROM {schema}.inbox_key k WHERE k.consumer = $1::text LIMIT $2::int) x
 ) k`
+)
+
+// How many rows of each kind are counted: of one consumer, and about how many of all of them together. Metrics and pages ask again and again.
+const (
+	mostCounted  = 10_000
+	leastCounted = 1000
+	allCounted   = 50_000
 )
 
 // Stats reads the state of all consumers that have something parked or dead, by their names.
@@ -50,11 +59,12 @@ func (i *Inbox) Stats(ctx context.Context) ([]Stats, error) {
 		return nil, wrapErr("read statistics", err)
 	}
 	list := make([]Stats, len(consumers))
+	counted := min(mostCounted, max(allCounted/max(len(consumers), 1), leastCounted))
 	for n, consumer := range consumers {
 		st := &list[n]
-		st.Consumer = consumer
+		st.Consumer, st.Counted = consumer, counted
 		var age float64
-		err := i.adHoc().QueryRow(ctx, i.units.DB(ctx), statistics, []any{consumer},
+		err := i.adHoc().QueryRow(ctx, i.units.DB(ctx), statistics, []any{consumer, counted},
 			&st.Waiting, &st.Failed, &st.Dead, &st.Parked, &age, &st.DeadLetters)
 		if err != nil {
 			return nil, wrapErr("read statistics", err)

@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -36,10 +37,25 @@ func TestStats(t *testing.T) {
 	require.InDelta(t, 0, stats[1].OldestParked, float64(time.Minute))
 	stats[0].OldestParked, stats[1].OldestParked = 0, 0
 	require.Equal(t, []inbox.Stats{
-		{Consumer: "billing", Failed: 2, Dead: 1, Parked: 4, DeadLetters: 2},
-		{Consumer: "durable", Waiting: 1, Parked: 1},
-		{Consumer: "shipping", DeadLetters: 1},
+		{Consumer: "billing", Counted: 10_000, Failed: 2, Dead: 1, Parked: 4, DeadLetters: 2},
+		{Consumer: "durable", Counted: 10_000, Waiting: 1, Parked: 1},
+		{Consumer: "shipping", Counted: 10_000, DeadLetters: 1},
 	}, stats)
+}
+
+// Many consumers in trouble do not cost more than a few.
+func TestStatsCountLessOfEachOfManyConsumers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(fmt.Sprintf(deadRows, 3000))
+	for consumers, want := range map[int]inbox.Stats{1: {DeadLetters: 3000, Counted: 10_000}, 100: {DeadLetters: 30, Counted: 1000}} {
+		w.exec(fmt.Sprintf("UPDATE inbox_dead SET consumer = 'c' || seq %% %d", consumers))
+		stats, err := w.operator().Stats(t.Context())
+		require.NoError(t, err)
+		require.Len(t, stats, consumers)
+		want.Consumer = "c0"
+		require.Equal(t, want, stats[0])
+	}
 }
 
 func TestStateIsShownAsMetrics(t *testing.T) {

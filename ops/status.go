@@ -35,7 +35,7 @@ type ConsumerStatus struct {
 	Consumer string
 	// Run says whether it runs. Zero: it never did, on this database.
 	Run inbox.ConsumerState
-	// Stats are up to 10,000. With a filter by tenant or topic, Parked and DeadLetters are what it selects of the first [Counted] of each, and the others,
+	// Stats count up to Stats.Counted. With a filter by tenant or topic, Parked and DeadLetters are what it selects of the first [Counted] of each, and the others,
 	// which are known of the whole consumer only, are 0.
 	Stats inbox.Stats
 }
@@ -120,7 +120,7 @@ func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) e
 		return nil
 	}
 	had := c.Stats
-	c.Stats = inbox.Stats{Consumer: had.Consumer}
+	c.Stats = inbox.Stats{Consumer: had.Consumer, Counted: Counted}
 	if had.DeadLetters > 0 {
 		dead, err := v.inbox.Dead(ctx, inbox.DeadFilter{Consumer: c.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, Counted)
 		if err != nil {

@@ -66,6 +66,8 @@ type consumerItem struct {
 	KeysFailed       int        `json:"keys_failed"`
 	KeysDead         int        `json:"keys_dead"`
 	Dead             int        `json:"dead"`
+	// CountedUpTo is how far these numbers go. 0: none of them is known.
+	CountedUpTo int `json:"counted_up_to"`
 }
 
 func statusOf(st *ops.Status, filter ops.Filter) *statusItem {
@@ -90,7 +92,7 @@ func statusOf(st *ops.Status, filter ops.Filter) *statusItem {
 		c := &st.Consumers[n]
 		item.Consumers = append(item.Consumers, consumerItem{
 			c.Consumer, c.Run.Runs, timeOf(c.Run.SeenAt), c.Stats.Parked, c.Stats.OldestParked.Seconds(), c.Stats.Waiting, c.Stats.Failed, c.Stats.Dead,
-			c.Stats.DeadLetters,
+			c.Stats.DeadLetters, c.Stats.Counted,
 		})
 	}
 	for n := range st.Projections {

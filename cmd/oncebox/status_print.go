@@ -117,9 +117,17 @@ func (i *statusItem) consumers() [][]string {
 		if i.selects {
 			failed, dead = "-", "-"
 		}
-		rows = append(rows, []string{short(c.Consumer, 40), runs, strconv.Itoa(c.Parked), age(c.OldestAgeSeconds), failed, dead, strconv.Itoa(c.Dead)})
+		rows = append(rows, []string{short(c.Consumer, 40), runs, c.number(c.Parked), age(c.OldestAgeSeconds), failed, dead, c.number(c.Dead)})
 	}
 	return rows
+}
+
+// number is a count, with a plus if there may be more.
+func (c *consumerItem) number(n int) string {
+	if c.CountedUpTo == 0 {
+		return strconv.Itoa(n)
+	}
+	return upTo(int64(n), int64(c.CountedUpTo))
 }
 
 // projections are those that are not as they should be.
