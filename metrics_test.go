@@ -3,6 +3,7 @@ package oncebox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -211,6 +212,9 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]family {
 		}
 		series, labels := map[string]bool{f.GetName(): true}, map[string]bool{}
 		for _, m := range f.GetMetric() {
+			for _, b := range m.GetHistogram().GetBucket() {
+				labels[fmt.Sprint("le=", b.GetUpperBound())] = true
+			}
 			if m.GetHistogram() != nil {
 				series = map[string]bool{f.GetName() + "_bucket": true, f.GetName() + "_count": true, f.GetName() + "_sum": true}
 			}
