@@ -14,6 +14,70 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// Each alert leads to its entry in the runbook, which says what it means, where to look and what to do, and has a row in docs/testing.md. There is no
+// entry of an alert that is gone.
+func TestEachAlertHasAnEntryInTheRunbook(t *testing.T) {
+	page, err := os.ReadFile("docs/runbook.md")
+	require.NoError(t, err)
+	entries := map[string]string{}
+	for _, section := range regexp.MustCompile(`(?m)^##+ `).Split(string(page), -1) {
+		title, text, _ := strings.Cut(section, "\n")
+		if strings.HasPrefix(title, "Oncebox") {
+			entries[title] = text
+		}
+	}
+	tests, err := os.ReadFile("docs/testing.md")
+	require.NoError(t, err)
+	files, err := filepath.Glob("docs/alerts/*.rules.yml")
+	require.NoError(t, err)
+	const url = "https://github.com/oncebox/oncebox/blob/main/docs/runbook.md#"
+	var alerts, rows []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Oncebox\\w+)` \\|").FindAllStringSubmatch(string(tests), -1) {
+		rows = append(rows, row[1])
+	}
+	for _, alert := range alertsOf(t, files) {
+		alerts = append(alerts, alert.Alert)
+		require.Equal(t, url+strings.ToLower(alert.Alert), alert.Annotations["runbook_url"], "the anchor of a heading is in lower case")
+		require.NotEmpty(t, alert.Annotations["summary"], alert.Alert)
+		require.NotEmpty(t, alert.Annotations["description"], alert.Alert)
+		require.Contains(t, []string{"critical", "warning"}, alert.Labels["severity"], alert.Alert)
+		require.Regexp(t, "(?s)\\*\\*Meaning\\*\\*: .*\\*\\*Look at\\*\\*: .*\\*\\*Do\\*\\*: ", entries[alert.Alert], alert.Alert)
+		require.Contains(t, entries[alert.Alert], "`oncebox ", "%s: a command", alert.Alert)
+	}
+	require.ElementsMatch(t, alerts, slices.Collect(maps.Keys(entries)))
+	require.ElementsMatch(t, alerts, rows, "docs/testing.md")
+}
+
+// alert is a rule as Prometheus reads it.
+type alert struct {
+	Alert       string            `yaml:"alert"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func alertsOf(t *testing.T, files []string) (alerts []alert) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var rules struct {
+			Groups []struct {
+				Rules []alert `yaml:"rules"`
+			} `yaml:"groups"`
+		}
+		require.NoError(t, yaml.Unmarshal(text, &rules))
+		for _, group := range rules.Groups {
+			for _, rule := range group.Rules {
+				if rule.Alert != "" { // others are recording rules
+					alerts = append(alerts, rule)
+				}
+			}
+		}
+	}
+	require.NotEmpty(t, alerts)
+	return alerts
+}
+
 // expressions returns the queries of the rules and of the dashboard, by their file.
 func expressions(t *testing.T) map[string][]string {
 	t.Helper()
@@ -74,6 +138,9 @@ func requireShown(t *testing.T, shown map[string]family, path, expr string) {
 		for label := range strings.SplitSeq(by[1], ",") {
 			require.Contains(t, labels, strings.TrimSpace(label), "%s: %s", path, expr)
 		}
+	}
+	for _, bound := range regexp.MustCompile(`le=~"([0-9]+)`).FindAllStringSubmatch(expr, -1) {
+		require.Contains(t, labels, "le="+bound[1], "%s: %s", path, expr)
 	}
 	for _, is := range regexp.MustCompile(`(\w+)="(\w+)"`).FindAllStringSubmatch(expr, -1) {
 		if !slices.Contains(given, is[1]) && !strings.HasPrefix(expr, "ALERTS") {
