@@ -47,8 +47,8 @@ type Config struct {
 	// RefusePool has the pool refuse a statement that is sent to it where a unit of work is meant, with [uow.ErrPool]: its context carries an open
 	// unit of this pool, or is that of a handler that runs under a lease (inbox.Leased). Such a statement is committed by itself,
 	// and done again when the unit is. [uow.Outside] is for those that are meant. Statements with another context are not seen, nor those
-	// whose first argument is a pgx.QueryExecMode. It is for [OpenDB]: the connections of a pool that the service opens itself are not ours, and [UseDB] and [UsePool] return an error. The analyzer
-	// unitpool of the module analysis finds many of them without running anything. Default: false.
+	// whose first argument is a pgx.QueryExecMode. It is for [OpenDB]: the connections of a pool that the service opens itself are not ours, and
+	// [UseDB] and [UsePool] return an error. The analyzer unitpool of the module analysis finds many of them without running anything. Default: false.
 	RefusePool bool `env:"REFUSE_POOL"`
 
 	// UoW also holds what all writers share: Registry, Source, DefaultTenant, MaxPayload.

@@ -36,8 +36,7 @@ type ConsumerStatus struct {
 	// Run says whether it runs. Zero: it never did, on this database.
 	Run inbox.ConsumerState
 	// Stats count up to Stats.Counted. With a filter by tenant or topic, Parked and DeadLetters are what it selects of the first [Counted] of each,
-	// and the others,
-	// which are known of the whole consumer only, are 0.
+	// and the others, which are known of the whole consumer only, are 0.
 	Stats inbox.Stats
 }
 
