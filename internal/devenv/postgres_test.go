@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"testing"
 	"time"
@@ -182,4 +183,15 @@ func queryOne(t *testing.T, dsn, query string) string {
 	rows.Close()
 	require.NoError(t, rows.Err())
 	return value
+}
+
+// Processes of a server that was killed say that they end, also after the next one has said that it cannot start beside them.
+func TestLeftoversAreSeenAmongWhatTheySay(t *testing.T) {
+	t.Parallel()
+	const inUse = `FATAL:  pre-existing shared memory block (key 1, ID 2) is still in use
+HINT:  Terminate any old server processes associated with data directory "/tmp/data".`
+	const ends = "\nFATAL:  terminating connection due to unexpected postmaster exit"
+	require.True(t, leftovers(fmt.Errorf("%w\n%s", errEnded, inUse)))
+	require.True(t, leftovers(fmt.Errorf("%w\n%s", errEnded, ends+"\n"+inUse+ends+ends)))
+	require.False(t, leftovers(fmt.Errorf("%w\n%s\nFATAL: no such setting\nLOG: ended", errEnded, inUse)))
 }

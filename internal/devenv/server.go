@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -120,9 +121,11 @@ func (s *server) start(ctx context.Context) error {
 }
 
 // leftovers tells whether a server could not start because processes of the one that was killed are still about to end. That is
-// in the last two lines of its log.
+// in the last two lines of its log, but for those in which these processes say that they end.
 func leftovers(err error) bool {
-	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(err.Error()), "\n"), func(line string) bool {
+		return strings.Contains(line, "unexpected postmaster exit")
+	})
 	last := strings.Join(lines[max(len(lines)-2, 0):], "\n")
 	return errors.Is(err, errEnded) && strings.Contains(last, "pre-existing shared memory block")
 }
