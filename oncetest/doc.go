@@ -27,6 +27,15 @@
 //	kit.Drain()
 //	require.Equal(t, 1, invoices(kit.DB))
 //
+// The inbox knows the message and settles it without the handler. So this finds a consumer without an inbox, and not a handler that
+// writes outside of its unit: with another connection, or by a call to another service. Such a handler is found by a process that dies
+// before the handler's COMMIT, because then the handler runs a second time:
+//
+//	placeOrder(kit.App, "o-1")
+//	kit.CrashAt(oncetest.BeforeCommit) // after the request, so that it is the handler's COMMIT
+//	kit.Drain()
+//	require.Equal(t, 1, invoices(kit.DB))
+//
 // # A service that dies
 //
 // A process may die at any time, for example between COMMIT and the answer to it. [Kit.CrashAt] names the moment. [Kit.Drain] starts the
@@ -36,6 +45,11 @@
 //	kit.CrashAt(oncetest.BeforeAck)
 //	kit.Drain()
 //	require.Equal(t, 1, invoices(kit.DB))
+//
+// # A request
+//
+// An HTTP handler is made in the function that [New] takes, because a start after a crash makes a new App, and is called with net/http/httptest.
+// The package's example of a repeated request shows it (example_http_test.go).
 //
 // # Guarantees
 //

@@ -78,7 +78,16 @@ func TestHandlerIsIdempotent(t *testing.T) {
 	kit.Drain() // publishes and handles
 	requireOneInvoice(t, kit)
 
-	kit.Redeliver() // a broker may do so at any time
+	kit.Redeliver() // a broker may do so at any time; the inbox settles it
+	kit.Drain()
+	requireOneInvoice(t, kit)
+}
+
+// The handler runs twice, because its process dies before its COMMIT. What it wrote outside of its unit would be there twice.
+func TestHandlerWritesInItsUnit(t *testing.T) {
+	kit := newKit(t)
+	require.NoError(t, placeOrder(t.Context(), kit.App, "o-1"))
+	kit.CrashAt(oncetest.BeforeCommit) // after the request, so that it is the handler's
 	kit.Drain()
 	requireOneInvoice(t, kit)
 }

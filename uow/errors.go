@@ -47,11 +47,16 @@ var (
 type ConflictError struct {
 	// Type and ID are those of the aggregate.
 	Type, ID string
-	// Expected is the version that the aggregate was loaded with, 0 for a new one. Found is the one that is stored.
+	// Expected is the version that the aggregate was loaded with, 0 for a new one. Found is the one that is stored, 0 if there is no row.
 	Expected, Found int64
+	// Err is why Found could not be read, for example that the connection broke after the conflict was found. nil: it was read.
+	Err error
 }
 
 func (e *ConflictError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("uow: %s %s: expected version %d, which is not there, and what is there could not be read: %v", e.Type, e.ID, e.Expected, e.Err)
+	}
 	if e.Expected == 0 {
 		return fmt.Sprintf("uow: %s %s exists already, with version %d: a new aggregate needs another id, and to change this one, load it first",
 			e.Type, e.ID, e.Found)
@@ -62,6 +67,9 @@ func (e *ConflictError) Error() string {
 	}
 	return fmt.Sprintf("uow: %s %s: expected version %d, found %d", e.Type, e.ID, e.Expected, e.Found)
 }
+
+// Unwrap returns Err.
+func (e *ConflictError) Unwrap() error { return e.Err }
 
 // Is makes errors.Is(err, [ErrConflict]) true, and errors.Is(err, [ErrExists]) for a new aggregate.
 func (e *ConflictError) Is(target error) bool {

@@ -1,6 +1,7 @@
 package uow
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,7 +26,13 @@ import (
 // so that the next unit can save the same instance.
 //
 // A hot aggregate, which many change at the same time, is better loaded with FOR UPDATE inside the unit: then they take turns and none
-// of them is in conflict. See the example of a hot aggregate.
+// of them is in conflict. See the example of a hot aggregate. Several hot aggregates are loaded in one order in all units, for example with
+// ORDER BY id FOR UPDATE: two units that lock the same rows in different orders are a deadlock, which PostgreSQL finds after a second
+// (deadlock_timeout) and ends by an error in one of them. That unit is run again.
+//
+// For the same reason a call updates its rows in the order of type and id, whatever the order of its arguments. New ones are inserted in
+// their place: no row is updated before an insert that precedes it in the arguments, nor after one that follows it. The events keep the
+// order of the arguments. Where one update has to precede another one, because a unique value moves from one row to the other, call Save twice.
 //
 // An aggregate without a version column is inserted or overwritten, whatever was stored. The model's primary key has to
 // be that of the table.
@@ -49,6 +56,7 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 	if err := u.give(entries, nil); err != nil {
 		return fmt.Errorf("uow: Save: %w", err)
 	}
+	inLockOrder(writes)
 	missed, err := u.root.save(ctx, writes)
 	if missed != nil {
 		err = u.root.conflict(ctx, missed)
@@ -69,6 +77,21 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 		return fmt.Errorf("uow: Save: %w", err)
 	}
 	return nil
+}
+
+// inLockOrder sorts the updates between two inserts. An insert stays where it is, because a row that refers to it may follow.
+func inLockOrder(writes []*write) {
+	for len(writes) > 0 {
+		n := slices.IndexFunc(writes, func(w *write) bool { return w.insert })
+		if n < 0 {
+			n = len(writes)
+		}
+		slices.SortStableFunc(writes[:n], func(a, b *write) int {
+			return cmp.Or(cmp.Compare(a.aggregate.AggregateType(), b.aggregate.AggregateType()),
+				cmp.Compare(a.aggregate.AggregateID(), b.aggregate.AggregateID()))
+		})
+		writes = writes[min(n+1, len(writes)):]
+	}
 }
 
 // save sends all of it at once if it can. missed is an aggregate that was not found as expected.
@@ -122,8 +145,8 @@ func (r *root) conflict(ctx context.Context, w *write) error {
 		return c
 	}
 	err := r.tx.NewSelect().Model(w.aggregate).Column(w.mapping.version.Name).WherePK().Scan(ctx, &c.Found)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return errors.Join(c, fmt.Errorf("look for the version that is there: %w", err))
+	if !errors.Is(err, sql.ErrNoRows) {
+		c.Err = err
 	}
 	return c
 }

@@ -192,6 +192,58 @@ func TestSaveConflict(t *testing.T) {
 	})
 }
 
+// The second statement breaks the transaction, so nothing can be read in it any more.
+func TestSaveConflictThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := newSaver(t, nil, func(s *service) *bun.DB { return pipelined(t, s.DSN) })
+	_, err := s.Exec("ALTER TABLE accounts ADD CHECK (id <> 'refused')")
+	require.NoError(t, err)
+	stale := &account{ID: "a", Version: 1}
+	stale.Record(changed{"x"})
+	err = s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+		return u.Save(ctx, stale, newAccount("refused", "opened"))
+	}, uow.WithoutRetry())
+	var conflict *uow.ConflictError
+	require.ErrorAs(t, err, &conflict)
+	require.ErrorIs(t, err, uow.ErrConflict)
+	require.ErrorContains(t, err, "account a: expected version 1, which is not there, and what is there could not be read: ERROR: current transaction is aborted")
+	require.NotContains(t, err.Error(), "there is no such row")
+}
+
+// Units that save the same aggregates lock their rows in one order, whatever the order of the arguments.
+func TestSaveLocksInOneOrder(t *testing.T) {
+	eachPool(t, func(t *testing.T, s *saver) {
+		_, err := s.Exec(`CREATE TABLE written (n serial, id text);
+			CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO written (id) VALUES (NEW.id); RETURN NEW; END$$;
+			CREATE TRIGGER note BEFORE INSERT OR UPDATE ON accounts FOR EACH ROW EXECUTE FUNCTION note()`)
+		require.NoError(t, err)
+		accounts := map[string]*account{}
+		save := func(ids ...string) {
+			var of []event.Aggregate
+			for _, id := range ids {
+				if accounts[id] == nil {
+					accounts[id] = newAccount(id)
+				}
+				accounts[id].Record(changed{"x"})
+				of = append(of, accounts[id])
+			}
+			_, err := s.Exec("TRUNCATE written; TRUNCATE sunk")
+			require.NoError(t, err)
+			require.NoError(t, s.units.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error { return u.Save(ctx, of...) }))
+		}
+		written := func() string {
+			return strings.Join(lines(t, s, "SELECT id FROM written ORDER BY n"), " ")
+		}
+		save("d", "c", "b", "a")
+		require.Equal(t, "d c b a", written(), "new ones may refer to each other")
+		save("d", "a", "c", "b")
+		require.Equal(t, "a b c d", written())
+		require.Equal(t, []string{"account d v2 x", "account a v2 x", "account c v2 x", "account b v2 x"}, s.sunk(t))
+		save("c", "b", "new", "d", "a")
+		require.Equal(t, "b c new a d", written())
+	})
+}
+
 // A change that nobody hears of leaves the version as it is, and is refused all the same if an event came in between.
 func TestSaveWithoutAnEvent(t *testing.T) {
 	eachPool(t, func(t *testing.T, s *saver) {
