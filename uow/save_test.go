@@ -206,7 +206,7 @@ func TestSaveConflictThatCannotBeRead(t *testing.T) {
 	var conflict *uow.ConflictError
 	require.ErrorAs(t, err, &conflict)
 	require.ErrorIs(t, err, uow.ErrConflict)
-	require.ErrorContains(t, err, "account a: expected version 1, which is not there, and what is there could not be read: ERROR: current transaction is aborted")
+	require.ErrorContains(t, err, "account a: expected version 1, which is not there, and what is there could not be read: ERROR: current transaction")
 	require.NotContains(t, err.Error(), "there is no such row")
 }
 

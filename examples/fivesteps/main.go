@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -83,6 +84,7 @@ func run(ctx context.Context) (err error) {
 			return u.Save(ctx, PlaceOrder(r.PathValue("id"), 42))
 		})
 		if err != nil {
+			slog.ErrorContext(r.Context(), "place the order", "error", err)
 			http.Error(w, "the order was not placed", http.StatusInternalServerError)
 			return
 		}

@@ -38,6 +38,7 @@ func newKit(t *testing.T) *oncetest.Kit {
 			return nil, err
 		}
 		event.Register[recipes.Deposited](app.Registry)
+		event.Register[recipes.Withdrawn](app.Registry)
 		event.Register[recipes.WalletForgotten](app.Registry)
 		event.Register[renamed](app.Registry)
 		recipes.ConsumeDeposits(app)
@@ -124,6 +125,54 @@ func TestWalletIsLoadedChangedAndSaved(t *testing.T) {
 	w := &recipes.Wallet{ID: "w"}
 	require.NoError(t, kit.DB.NewSelect().Model(w).WherePK().Scan(t.Context()))
 	require.Equal(t, []int64{3, 2}, []int64{w.Cents, w.Version})
+}
+
+func TestFirstDepositMakesTheWallet(t *testing.T) {
+	kit := newKit(t)
+	var many errgroup.Group
+	many.SetLimit(2) // both may find no wallet; one of them is run again
+	for range 4 {
+		many.Go(func() error { return recipes.DepositFirst(t.Context(), kit.App.UoW, "w", 1) })
+	}
+	require.NoError(t, many.Wait())
+	require.Equal(t, map[string]int64{"w": 4}, cents(t, kit))
+}
+
+func cents(t *testing.T, kit *oncetest.Kit) map[string]int64 {
+	t.Helper()
+	var wallets []recipes.Wallet
+	require.NoError(t, kit.DB.NewSelect().Model(&wallets).Scan(t.Context()))
+	found := map[string]int64{}
+	for _, w := range wallets {
+		found[w.ID] = w.Cents
+	}
+	return found
+}
+
+// Transfers in opposite directions at the same time: all succeed at their first try.
+func TestTransfersInBothDirections(t *testing.T) {
+	kit := newKit(t)
+	for _, id := range []string{"a", "b"} {
+		require.NoError(t, recipes.DepositFirst(t.Context(), kit.App.UoW, id, 100))
+	}
+	var many errgroup.Group
+	many.SetLimit(10) // connections
+	for i := range 40 {
+		from, to := "a", "b"
+		if i%2 == 1 {
+			from, to = to, from
+		}
+		many.Go(func() error { return recipes.Transfer(t.Context(), kit.App.UoW, from, to, 5) })
+	}
+	require.NoError(t, many.Wait())
+	require.Equal(t, map[string]int64{"a": 100, "b": 100}, cents(t, kit))
+
+	require.ErrorIs(t, recipes.Transfer(t.Context(), kit.App.UoW, "a", "b", 101), recipes.ErrTooLittle)
+	require.ErrorIs(t, recipes.Transfer(t.Context(), kit.App.UoW, "a", "none", 1), recipes.ErrNoWallet)
+	require.NoError(t, recipes.Transfer(t.Context(), kit.App.UoW, "a", "b", 100))
+	require.Equal(t, map[string]int64{"a": 0, "b": 200}, cents(t, kit))
+	kit.Drain()
+	oncetest.RequireEvents[recipes.Withdrawn](kit, 41)
 }
 
 func TestReminderIsSetAnewByEachDeposit(t *testing.T) {

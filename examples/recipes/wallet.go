@@ -1,12 +1,11 @@
 package recipes
 
 import (
-	"context"
+	"errors"
 
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/uow"
 )
 
 // Wallet is an aggregate.
@@ -28,6 +27,15 @@ type Deposited struct {
 // EventType names the event on the wire.
 func (Deposited) EventType() string { return "wallet.deposited" }
 
+// Withdrawn is the other one.
+type Withdrawn struct {
+	Wallet string
+	Cents  int64
+}
+
+// EventType names the event on the wire.
+func (Withdrawn) EventType() string { return "wallet.withdrawn" }
+
 // AggregateType is part of the wallet's identity.
 func (*Wallet) AggregateType() string { return "wallet" }
 
@@ -43,26 +51,15 @@ func (w *Wallet) Deposit(cents int64) {
 	w.Record(Deposited{w.ID, cents})
 }
 
-// Deposit loads a wallet, changes it and saves it.
-func Deposit(ctx context.Context, units *uow.Manager, id string, cents int64) error {
-	return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		w := &Wallet{ID: id}
-		if err := u.DB().NewSelect().Model(w).WherePK().Scan(ctx); err != nil {
-			return err
-		}
-		w.Deposit(cents)
-		return u.Save(ctx, w) // inserts or updates the row, and adds the events
-	})
-}
+// ErrTooLittle means that a wallet has less than is withdrawn.
+var ErrTooLittle = errors.New("the wallet has too little")
 
-// DepositInto changes a wallet that many requests change at the same time: they take turns.
-func DepositInto(ctx context.Context, units *uow.Manager, id string, cents int64) error {
-	return units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		w := &Wallet{}
-		if err := u.DB().NewSelect().Model(w).Where("id = ?", id).For("UPDATE").Scan(ctx); err != nil {
-			return err
-		}
-		w.Deposit(cents)
-		return u.Save(ctx, w)
-	})
+// Withdraw changes the wallet, or refuses to.
+func (w *Wallet) Withdraw(cents int64) error {
+	if w.Cents < cents {
+		return ErrTooLittle
+	}
+	w.Cents -= cents
+	w.Record(Withdrawn{w.ID, cents})
+	return nil
 }

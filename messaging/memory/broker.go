@@ -109,8 +109,8 @@ func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 	t := b.topic(env.Topic)
 	if len(t.subscriptions) == 0 && !t.told {
 		t.told = true
-		b.log.InfoContext(ctx, "oncebox: memory: the topic has no consumer; its messages wait in memory for one", "topic", env.Topic,
-			"type", env.Type, "id", env.ID)
+		b.log.InfoContext(ctx, "oncebox: memory: the topic has no consumer in this process; its messages wait in memory for one. "+
+			"If it should have one, compare the topic with that of App.Consume", "topic", env.Topic, "type", env.Type, "id", env.ID)
 	}
 	t.append(clone(env))
 	return nil

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
@@ -75,7 +76,8 @@ func (b *Broker) connect(ctx context.Context) error {
 			return fmt.Errorf("pulsar: Config.TokenFile (ONCEBOX_PULSAR_TOKEN_FILE): %w", err)
 		}
 	}
-	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, discreet{b.log.Handler(), b.start.isUnder, b.start.isRefused})); err != nil {
+	log := discreet{b.log.Handler(), b.start.isUnder, b.start.isRefused, new(atomic.Int64)}
+	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, log)); err != nil {
 		return fmt.Errorf("pulsar: connect: %w", err)
 	}
 	return b.begin(ctx)

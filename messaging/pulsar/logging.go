@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -11,11 +13,25 @@ import (
 // discreet passes the client's log on. What the client has to say at info level, some fifty lines for each start, is debug for a
 // program that uses it. What is none of the log's business is left out: at debug level the client prints whole messages, and
 // with some errors all their properties. While the broker is waited for, each attempt that fails is debug too: [Broker] says that it waits, and why.
+// Later, while it is away, each producer and consumer of each partition tries by itself: one line in a minute says so.
 type discreet struct {
 	slog.Handler
 
 	waiting func() bool
 	refused func(reason string) // told of a broker that refuses a connection: the client says it to its log alone
+	away    *atomic.Int64       // when the last line of the kind unreachable was passed on, in Unix nanoseconds
+}
+
+// unreachable is what the client's log says of each attempt to connect that fails.
+const unreachable = "Failed to connect to broker."
+
+// again is whether r says what another line has said within the minute.
+func (d discreet) again(r *slog.Record) bool {
+	if r.Message != unreachable {
+		return false
+	}
+	last, now := d.away.Load(), r.Time.UnixNano()
+	return now-last < int64(time.Minute) || !d.away.CompareAndSwap(last, now)
 }
 
 // refusal is how the client's log begins to say so.
@@ -40,6 +56,9 @@ func (d discreet) Handle(ctx context.Context, r slog.Record) error {
 	if !d.Handler.Enabled(ctx, d.level(r.Level)) {
 		return nil
 	}
+	if level := d.level(r.Level); level >= slog.LevelWarn && d.again(&r) {
+		return nil
+	}
 	clean := slog.NewRecord(r.Time, d.level(r.Level), r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		if !private(a) {
@@ -57,11 +76,11 @@ func (d discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
 			clean = append(clean, a)
 		}
 	}
-	return discreet{d.Handler.WithAttrs(clean), d.waiting, d.refused}
+	return discreet{d.Handler.WithAttrs(clean), d.waiting, d.refused, d.away}
 }
 
 func (d discreet) WithGroup(name string) slog.Handler {
-	return discreet{d.Handler.WithGroup(name), d.waiting, d.refused}
+	return discreet{d.Handler.WithGroup(name), d.waiting, d.refused, d.away}
 }
 
 func private(a slog.Attr) bool { return a.Key == "properties" }
