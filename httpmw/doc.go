@@ -25,7 +25,7 @@
 //
 // # Which pool
 //
-// Take one of config.OpenDB. Any other bun.DB works too, but on one of sql.Open begin and COMMIT may cost round trips of their own, and
+// Take one of config.OpenDB. Another bun.DB over pgx works too, but on one of sql.Open begin and COMMIT may cost round trips of their own, and
 // a deadlock or a broken connection is noticed only where its error comes out of a units.Do.
 //
 // # Where to mount

@@ -111,7 +111,7 @@ func enter(ctx context.Context, tx *sql.Tx, schema string) error {
 	}
 	if !exists {
 		if _, err := tx.ExecContext(ctx, "CREATE SCHEMA "+quote(schema)); err != nil {
-			return fmt.Errorf("migrations: create schema %q: %w", schema, err)
+			return mayNot(fmt.Sprintf("create schema %q", schema), `CREATE ON DATABASE "..."`, err)
 		}
 	}
 	// Functions have the schema's name in their text, as the setting has it written.
@@ -122,7 +122,7 @@ func enter(ctx context.Context, tx *sql.Tx, schema string) error {
 func apply(ctx context.Context, tx *sql.Tx, s *state) error {
 	for _, name := range s.missing {
 		if _, err := tx.ExecContext(ctx, content(name)); err != nil {
-			return fmt.Errorf("migrations: apply %s to schema %q: %w", name, s.schema, err)
+			return mayNot(fmt.Sprintf("apply %s to schema %q", name, s.schema), "USAGE, CREATE ON SCHEMA "+quote(s.schema), err)
 		}
 	}
 	return nil
@@ -134,6 +134,14 @@ func wrap(what string, err error) error {
 	}
 	if pgsql.Code(err) == pgsql.CodeInsufficientPrivilege {
 		err = pgsql.Explain(err)
+	}
+	return fmt.Errorf("migrations: %s: %w", what, err)
+}
+
+// mayNot names the right that the role lacks, if that is why it failed. Tables are made by their owner to be, and not by a role of the service.
+func mayNot(what, right string, err error) error {
+	if pgsql.Code(err) == pgsql.CodeInsufficientPrivilege {
+		err = fmt.Errorf("%w: call it with the role that is to own the tables; if this is the one, have its administrator run GRANT %s TO it", err, right)
 	}
 	return fmt.Errorf("migrations: %s: %w", what, err)
 }

@@ -56,6 +56,14 @@ func TestUpInASchemaThatIsThere(t *testing.T) {
 	err := migrations.Up(t.Context(), db, cfg)
 	require.Equal(t, insufficientPrivilege, pgsql.Code(err))
 	require.ErrorContains(t, err, "migrations: create schema")
+	require.ErrorContains(t, err, `GRANT CREATE ON DATABASE "..." TO it`)
+
+	empty := pgtest.Open(t)
+	name, db = role(t, empty, "guest")
+	exec(t, empty, "GRANT USAGE ON SCHEMA "+empty.Schema+" TO "+name)
+	err = migrations.Up(t.Context(), db, &migrations.Config{Schema: empty.Schema})
+	require.Equal(t, insufficientPrivilege, pgsql.Code(err))
+	require.ErrorContains(t, err, `GRANT USAGE, CREATE ON SCHEMA "`+empty.Schema+`" TO it`)
 }
 
 var partitionCalls = []string{

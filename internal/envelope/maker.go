@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -88,12 +89,17 @@ func (m *Maker) encode(env *event.Envelope, e event.Event) error {
 	return nil
 }
 
+// errNoSource: readers tell services apart by it.
+var errNoSource = errors.New("event: Source is empty: name this service in uow.Config.Source (ONCEBOX_SOURCE), or in outbox.Config.Source for Store.Add")
+
 // complete fills in what is still empty, and refuses what must not be stored.
 func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelope, error) {
 	if err := identify(&env); err != nil {
 		return env, err
 	}
-	env.Source = first(env.Source, m.Source)
+	if env.Source = first(env.Source, m.Source); env.Source == "" {
+		return env, errNoSource
+	}
 	if ambiguous(ctx, &env) {
 		return env, fmt.Errorf("%s: %w", first(env.Type, env.Topic), errSeveral)
 	}

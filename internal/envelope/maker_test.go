@@ -182,7 +182,7 @@ func TestSourceIsRequired(t *testing.T) {
 	m := aMaker()
 	m.Source = ""
 	_, err := m.Payload(t.Context(), "reports", []byte{}, nil)
-	require.ErrorContains(t, err, "event: Source is empty")
+	require.ErrorContains(t, err, "event: Source is empty: name this service in uow.Config.Source (ONCEBOX_SOURCE)")
 }
 
 func TestPayloadLimit(t *testing.T) {
