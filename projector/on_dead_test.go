@@ -261,8 +261,9 @@ func TestAnnouncementsWhileCommitsLoseTheirAnswers(t *testing.T) {
 		dies := strings.Contains(statement, "INSERT INTO") && strings.Contains(statement, "outbox_dead")
 		commits := statement == "commit" && dying
 		dying = dies || dying && !commits
-		// The write in one round, COMMIT in the next, or both; with the statement and with its answer by turns. Two in a round: the third try succeeds.
-		if (dies && round%3 != 1 || commits && round%3 != 0) && !pending && ofRound < 2 {
+		// The write in one round, COMMIT in the next; with the statement and with its answer by turns. One in a round, so that a try is left for a
+		// connection that dies late: after three the dead letter is made without its hook.
+		if (dies && round%3 != 1 || commits && round%3 != 0) && !pending && ofRound < 1 {
 			lost++
 			ofRound++
 			pending = true
