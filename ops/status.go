@@ -15,7 +15,7 @@ const Counted = 1000
 
 // Status is what an operator looks at first, over all tables.
 type Status struct {
-	// Outbox is its statistics. With a filter by tenant or topic, New, Held, Dead and Shares are those that it selects, and OldestAge, Failed,
+	// Outbox is its statistics. With a filter by tenant or topic, New, Held, Paused, Dead and Shares are those that it selects, and OldestAge, Failed,
 	// MostTries, Delayed and Blocked, which are known of the whole outbox only, are 0.
 	Outbox outbox.Stats
 	// Traffic is for a rate of all events, from the difference of two of them.
@@ -73,10 +73,10 @@ func (f Filter) share(st *outbox.Stats) {
 	st.Shares = slices.DeleteFunc(st.Shares, func(s outbox.Share) bool {
 		return f.Tenant != "" && s.Tenant != f.Tenant || f.Topic != "" && s.Topic != f.Topic
 	})
-	st.New, st.Held, st.Dead = 0, 0, 0
+	st.New, st.Held, st.Paused, st.Dead = 0, 0, 0, 0
 	st.OldestAge, st.Failed, st.MostTries, st.Delayed, st.Blocked = 0, 0, 0, 0, 0
 	for _, s := range st.Shares {
-		st.New, st.Held, st.Dead = st.New+s.New, st.Held+s.Held, st.Dead+s.Dead
+		st.New, st.Held, st.Paused, st.Dead = st.New+s.New, st.Held+s.Held, st.Paused+s.Paused, st.Dead+s.Dead
 	}
 }
 

@@ -53,7 +53,7 @@ type AuditEntry struct {
 	At time.Time
 	// Actor and Reason are those of [By]. Action is one of the constants, [ActionReplay] for example.
 	Actor, Action, Reason string
-	// EventID is the event it was done to, "" for an entry of the retention, which stands for Events of them.
+	// EventID is the event it was done to, "" for an entry of a tenant, or of the retention, which stands for Events of them.
 	EventID string
 	// Events is how many events the entry stands for.
 	Events int64

@@ -72,23 +72,23 @@ func (s *Store) heldRows(ctx context.Context, what, statement string, bytes int6
 	return out, found, wrap(what, err)
 }
 
-// lookDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. The topics
-// are compared by the caller, which remembers how far it got: with a filter here, each look would read a topic in trouble
+// lookDue looks at the next due rows of each lane, behind those that were seen already, without their payloads. Topics and
+// tenants are compared by the caller, which remembers how far it got: with a filter here, each look would read a topic in trouble
 // from its first row.
 //
 // It is written with a comparison of rows for the reason given at headOfKey, with a literal for that given at fetchRows.
 const lookDue = `
-SELECT c.lane, h.seq, h.retry_after, h.topic
+SELECT c.lane, h.seq, h.retry_after, h.topic, h.tenant_id
 FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) c(lane, after, seq) CROSS JOIN LATERAL (
-	SELECT x.lane, x.seq, x.retry_after, x.topic FROM {schema}.outbox_held x
+	SELECT x.lane, x.seq, x.retry_after, x.topic, x.tenant_id FROM {schema}.outbox_held x
 	WHERE (x.lane, x.retry_after, x.seq) > (c.lane, c.after, c.seq) ORDER BY x.lane, x.retry_after, x.seq LIMIT 500) h
 WHERE h.lane = c.lane AND h.retry_after <= (SELECT clock_timestamp())`
 
 // DueInfo is what [Relay.ScanDue] tells of a row.
 type DueInfo struct {
 	RowID
-	RetryAfter time.Time
-	Topic      string
+	RetryAfter    time.Time
+	Topic, Tenant string
 }
 
 // ScanDue looks at the next [ScanWindow] due rows of each lane that come after the given ones. They are ordered by the
@@ -106,7 +106,7 @@ func (s Relay) ScanDue(ctx context.Context, after []DueInfo) ([]DueInfo, error) 
 	var out []DueInfo
 	for rows.Next() {
 		var g DueInfo
-		if err := rows.Scan(&g.Lane, &g.Seq, &g.RetryAfter, &g.Topic); err != nil {
+		if err := rows.Scan(&g.Lane, &g.Seq, &g.RetryAfter, &g.Topic, &g.Tenant); err != nil {
 			return nil, wrap("look for due rows", err)
 		}
 		out = append(out, g)

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/uptrace/bun"
 )
@@ -16,7 +17,6 @@ const (
 	LookFar         = lookFar
 	PickRows        = pickRows
 	FailingRows     = failingRows
-	Statistics      = statistics
 	CountAll        = countAll
 	CountFront      = countFront
 	OldestUnrelayed = oldestUnrelayed
@@ -32,6 +32,9 @@ const (
 	ReleaseKeys     = releaseKeys
 	LoadBlocks      = loadBlocks
 )
+
+// Statistics looks at so many rows in front of each lane.
+func Statistics(front int) string { return fmt.Sprintf(statistics, front) }
 
 // Text returns a statement with the store's schema in it.
 func (s *Store) Text(constant string) string { return s.sql.Text(constant) }

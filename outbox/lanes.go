@@ -24,8 +24,8 @@ type LaneState struct {
 	New, Claimed int64
 	// Held events were refused and wait for their next try, or wait behind such an event or a dead letter.
 	Held int64
-	// Since is when the oldest of those events was recorded, or the time to which it was delayed. An event that waits for its time does not count. Zero:
-	// nothing waits.
+	// Since is when the oldest of those events was recorded, or the time to which it was delayed. An event that waits for its time does not count, nor
+	// does one of a paused tenant. Zero: nothing waits.
 	Since time.Time
 	// Age is how long ago that is, by the clock of the database.
 	Age time.Duration
@@ -37,20 +37,23 @@ func (l *LaneState) Backlog() int64 { return l.New + l.Held }
 // laneStates looks at the first rows of each lane. Limits are literals for the reason given at fetchRows, the time is asked for once for that given
 // at dueRows.
 const laneStates = `
-WITH ` + lanesOfStats + `
+WITH ` + lanesOfStats + `,` + pausesOfStats + `
 SELECT l.lane, l.grp, coalesce(l.owner, ''), l.epoch, CASE WHEN l.owner IS NOT NULL THEN l.lease_until END, NOT lanes.free,
 	fresh.n, fresh.claimed, held.n, least(fresh.since, held.since),
 	coalesce(extract(epoch FROM (SELECT clock_timestamp()) - least(fresh.since, held.since)), 0)::float8
 FROM lanes JOIN {schema}.outbox_lane l ON l.lane = lanes.lane
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n, count(*) FILTER (WHERE l.owner IS NOT NULL AND (o.seq <= l.claimed_seq OR o.seq = ANY (l.picked))) AS claimed,
-		min(greatest(o.created_at, o.not_before)) FILTER (WHERE o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp())) AS since
+		min(greatest(o.created_at, o.not_before)) FILTER (WHERE (o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp()))
+			AND NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = o.tenant_id AND p.paused)) AS since
 	FROM (
-		SELECT o.seq, o.created_at, o.not_before FROM {schema}.outbox o
+		SELECT o.seq, o.created_at, o.not_before, o.tenant_id FROM {schema}.outbox o
 		WHERE o.lane = lanes.lane AND o.seq > lanes.empty_to ORDER BY o.seq LIMIT 1000) o) fresh
 CROSS JOIN LATERAL (
-	SELECT count(*) AS n, min(greatest(h.created_at, h.not_before)) AS since FROM (
-		SELECT h.created_at, h.not_before FROM {schema}.outbox_held h
+	SELECT count(*) AS n, min(greatest(h.created_at, h.not_before))
+		FILTER (WHERE NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = h.tenant_id AND p.paused)) AS since
+	FROM (
+		SELECT h.created_at, h.not_before, h.tenant_id FROM {schema}.outbox_held h
 		WHERE h.lane = lanes.lane AND (h.not_before IS NULL OR h.retry_count > 0) ORDER BY h.seq LIMIT 1000) h) held
 ORDER BY l.lane`
 

@@ -91,6 +91,23 @@ func TestDelayedEventIsNotOld(t *testing.T) {
 	}
 }
 
+// Nor does one of a paused tenant, wherever it waits.
+func TestPausedEventIsNotOld(t *testing.T) {
+	f := newFixture(t, nil)
+	f.add("a", "refused", event.WithTenantID("acme"))
+	f.hold(map[string]outbox.Verdict{"refused": outbox.Refused})
+	f.add("b", "new", event.WithTenantID("acme"))
+	require.NoError(t, f.PauseTenant(t.Context(), "acme", ann))
+	lanes, err := f.Lanes(t.Context())
+	require.NoError(t, err)
+	waiting := int64(0)
+	for _, l := range lanes {
+		require.Zero(t, l.Since, l.Lane)
+		waiting += l.Backlog()
+	}
+	require.EqualValues(t, 2, waiting)
+}
+
 func TestPlanOfLanes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)

@@ -25,6 +25,8 @@ type Lease struct {
 	// [Watermark]. A claim returns what the owner before stored with its renewals.
 	EmptyTo     int64
 	Incarnation string
+	// PassedTo is a sequence up to which all that is unsent is of paused tenants. 0: unknown. It is for the statistics.
+	PassedTo int64
 }
 
 // InFlight are rows that were on their way when a projector vanished. One of them may be the reason.
@@ -75,10 +77,11 @@ RETURNING l.lane, l.epoch, free.prev IS NOT NULL, l.claimed_seq, coalesce(array_
 	// crash is not stored, because it may be wrong now.
 	renew = `
 WITH mine AS MATERIALIZED (
-	SELECT l.lane, c.empty_to, c.incarnation FROM {schema}.outbox_lane l
-	JOIN unnest($2::smallint[], $3::bigint[], $5::bigint[], $6::text[]) c(lane, epoch, empty_to, incarnation) USING (lane, epoch)
+	SELECT l.lane, c.empty_to, c.incarnation, c.passed_to FROM {schema}.outbox_lane l
+	JOIN unnest($2::smallint[], $3::bigint[], $5::bigint[], $6::text[], $7::bigint[]) c(lane, epoch, empty_to, incarnation, passed_to)
+		USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)
-UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, empty_to = CASE
+UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, passed_to = mine.passed_to, empty_to = CASE
 	WHEN mine.incarnation = (SELECT id::text FROM {schema}.outbox_incarnation) THEN mine.empty_to ELSE l.empty_to END
 FROM mine WHERE l.lane = mine.lane
 RETURNING l.lane, l.change`
@@ -164,11 +167,11 @@ func parseInts(list string) []int64 {
 // often an operator changed it. A lane that is missing in the answer is lost.
 func (s Relay) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
 	owner, lanes, epochs := split(leases)
-	empty, incarnations := make([]int64, len(leases)), make([]string, len(leases))
+	empty, passed, incarnations := make([]int64, len(leases)), make([]int64, len(leases)), make([]string, len(leases))
 	for i, l := range leases {
-		empty[i], incarnations[i] = l.EmptyTo, l.Incarnation
+		empty[i], passed[i], incarnations[i] = l.EmptyTo, l.PassedTo, l.Incarnation
 	}
-	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, empty, incarnations)
+	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, empty, incarnations, passed)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: renew leases: %w", err)
 	}

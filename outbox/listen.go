@@ -26,8 +26,8 @@ const (
 const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_layout`
 
 // Listen calls wake whenever another store of the same tables may have committed rows, freed whenever lanes were handed
-// back, and both once at the start for what was before. It returns when ctx is done, with an error when the connection is lost, and
-// [ErrCannotListen] if it never can.
+// back or a tenant was paused or resumed, and both once at the start for what was before. It returns when ctx is done, with an error when
+// the connection is lost, and [ErrCannotListen] if it never can.
 //
 // It opens a connection of its own, configured as those of the pool are and not counted by it, so that a small pool has
 // no fewer connections for its users. Nothing is lost by a notification that does not come: rows are found by polling.

@@ -82,7 +82,8 @@ func (n *notifier) more() bool {
 	return n.running
 }
 
-// lanesFreed is the payload when lanes were handed back. That of a commit is which store says so.
+// lanesFreed is the payload when lanes were handed back, or a tenant was paused or resumed: what projectors find when they renew their
+// leases. That of a commit is which store says so.
 const lanesFreed = "lanes"
 
 // notify tells the stores of other processes.

@@ -18,7 +18,8 @@ const (
 
 // Record is a row of the view outbox_messages, for users' own queries with bun. The fields that [event.Envelope] has mean the same here.
 // Status is one of the constants. RetryAfter is nil unless the event was taken out of its lane to wait for a time, ErrorMessage unless the
-// broker has refused it, SentAt unless it was published. CreatedAt is when it was stored.
+// broker has refused it, SentAt unless it was published. CreatedAt is when it was stored. Paused says that the event waits because its
+// tenant is paused, see [Store.PauseTenant].
 type Record struct {
 	bun.BaseModel `bun:"table:outbox_messages"`
 
@@ -43,4 +44,5 @@ type Record struct {
 	SentAt           *time.Time      `bun:"sent_at"`
 	Sequence         int64           `bun:"sequence"`
 	Source           string          `bun:"source"`
+	Paused           bool            `bun:"paused"`
 }

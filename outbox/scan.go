@@ -21,20 +21,21 @@ type RowInfo struct {
 	Key string
 	// Topic is "" if the filter names none.
 	Topic string
-	// Pass says that the filter lets the row through, Paused that it keeps it because of its topic.
+	// Pass says that the filter lets the row through, Paused that it keeps it because of its topic alone.
 	Pass, Paused bool
 	// More says that the scan ended before the lane did.
 	More bool
 }
 
 // lookRows looks at the rows behind those that others wait behind, without their payloads. It returns the rows that
-// pass, those that are paused, because nothing of their key may pass them, and the last one of each lane.
+// pass, those that are paused, because nothing of their key may pass them, and the last one of each lane. A row of a tenant that
+// stays is not paused: its whole key is of that tenant.
 //
 // The inner LIMIT is a literal for the reason given at fetchRows.
 const lookRows = `
 SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.topic, w.pass, w.paused, w.size = 500
 FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
-	SELECT x.seq, x.ordering_key, x.topic, x.topic = ANY ($3::text[]) AS paused,
+	SELECT x.seq, x.ordering_key, x.topic, x.topic = ANY ($3::text[]) AND x.tenant_id <> ALL ($4::text[]) AS paused,
 		x.topic <> ALL ($3::text[]) AND x.tenant_id <> ALL ($4::text[]) AS pass,
 		count(*) OVER () AS size, max(x.seq) OVER () AS last
 	FROM (

@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -17,18 +18,23 @@ const Counted = 10_000
 // Stats is what an operator looks at first. Each number of events is exact up to [Counted].
 type Stats struct {
 	// OldestAge is for how long the oldest event waits that should have left: since it was recorded, or since the time to which it was
-	// delayed. An event behind a dead letter, or behind a refused one, is as old as it is. Dead letters do not count, nor do
-	// events that wait for their time, and what is behind those in their keys. 0: nothing waits.
+	// delayed, or since its tenant was resumed. An event behind a dead letter, or behind a refused one, is as old as it is. Dead letters do
+	// not count, nor do events of paused tenants, nor events that wait for their time, and what is behind those in their keys. While a tenant
+	// is paused, and no relay has passed its events yet, it may be too high. 0: nothing waits.
 	OldestAge time.Duration
-	// New events wait for their first try, or are on their way to the broker.
+	// New events wait for their first try, or are on their way to the broker. Those of paused tenants are not among them.
 	New int64
-	// Held events were refused and wait for their next try, or wait behind such an event or a dead letter.
+	// Held events were refused and wait for their next try, or wait behind such an event or a dead letter. Those of paused tenants are not
+	// among them.
 	Held int64
-	// Failed are those of Held that were refused, and MostTries is how often the one was that was refused most.
+	// Failed events were refused and wait for another try, and MostTries is how often the one was that was refused most.
 	Failed    int64
 	MostTries int
 	// Delayed events wait for their time, on purpose.
 	Delayed int64
+	// Paused events wait because their tenant is paused. TenantsPaused is how many tenants are.
+	Paused        int64
+	TenantsPaused int
 	// Dead is the number of dead letters.
 	Dead int64
 	// Sent is about how many published events are kept. It is always an estimate.
@@ -46,18 +52,20 @@ type Stats struct {
 	// skipping what it has published. Transactions of other roles are seen only by a role with the rights of pg_read_all_stats.
 	SnapshotAge time.Duration
 
-	// Shares are New, Held and Dead by topic and tenant, the largest first. Beyond [Counted] they are estimated: New and Held from the
+	// Shares are New, Held, Paused and Dead by topic and tenant, the largest first. Beyond [Counted] they are estimated: New and Held from the
 	// rows in front of each lane.
 	Shares []Share
 }
 
 // Share is the events of one topic and one tenant.
 type Share struct {
-	Topic, Tenant   string
-	New, Held, Dead int64
+	Topic, Tenant           string
+	New, Held, Paused, Dead int64
 }
 
-// Backlog is how many events wait to be published, without those that wait for their time.
+func (s *Share) total() int64 { return s.New + s.Held + s.Paused + s.Dead }
+
+// Backlog is how many events wait to be published, without those that wait for their time and those of paused tenants.
 func (st Stats) Backlog() int64 { return st.New + st.Held }
 
 // Plus is the state of two outboxes together: the sums, and the higher ages.
@@ -65,6 +73,7 @@ func (st Stats) Plus(other *Stats) Stats {
 	st.OldestAge, st.SnapshotAge = max(st.OldestAge, other.OldestAge), max(st.SnapshotAge, other.SnapshotAge)
 	st.MostTries = max(st.MostTries, other.MostTries)
 	st.New, st.Held, st.Failed, st.Delayed = st.New+other.New, st.Held+other.Held, st.Failed+other.Failed, st.Delayed+other.Delayed
+	st.Paused, st.TenantsPaused = st.Paused+other.Paused, st.TenantsPaused+other.TenantsPaused
 	st.Dead, st.Blocked, st.Sent = st.Dead+other.Dead, st.Blocked+other.Blocked, st.Sent+other.Sent
 	st.Lanes, st.BusyLanes, st.FreeLanes = st.Lanes+other.Lanes, st.BusyLanes+other.BusyLanes, st.FreeLanes+other.FreeLanes
 	st.PartitionsMissing += other.PartitionsMissing
@@ -75,7 +84,8 @@ func (st Stats) Plus(other *Stats) Stats {
 			shares = append(shares, s)
 			continue
 		}
-		shares[n].New, shares[n].Held, shares[n].Dead = shares[n].New+s.New, shares[n].Held+s.Held, shares[n].Dead+s.Dead
+		shares[n].New, shares[n].Held = shares[n].New+s.New, shares[n].Held+s.Held
+		shares[n].Paused, shares[n].Dead = shares[n].Paused+s.Paused, shares[n].Dead+s.Dead
 	}
 	sortShares(shares)
 	st.Shares = shares
@@ -84,7 +94,10 @@ func (st Stats) Plus(other *Stats) Stats {
 
 // Stats reads the state of the outbox. It costs a few index look-ups per lane and bounded counts, whatever the backlog is.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
-	st, believed, err := s.readStats(ctx)
+	st, believed, err := s.readStats(ctx, frontOfLane)
+	if err == nil && st.TenantsPaused > 0 {
+		st, believed, err = s.readStats(ctx, frontOfPausedLane)
+	}
 	if err != nil {
 		return Stats{}, wrap("read statistics", err)
 	}
@@ -92,22 +105,24 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, wrap("count rows by topic and tenant", err)
 	}
-	st.New, st.Held, st.Dead = c.fresh, c.held, c.dead
+	st.New, st.Held, st.Paused, st.Dead = c.fresh, c.held, c.pausedFresh+c.pausedHeld, c.dead
 	st.Delayed += c.delayed
-	manyNew, manyHeld, manyDead := c.fresh+c.delayed > Counted, c.held > Counted, c.dead > Counted
+	manyNew, manyHeld, manyDead := c.fresh+c.pausedFresh+c.delayed > Counted, c.held+c.pausedHeld > Counted, c.dead > Counted
 	if manyNew || manyHeld {
 		if c, err = s.countShares(ctx, countFront); err != nil {
 			return Stats{}, wrap("look at rows by topic and tenant", err)
 		}
 	}
+	pausedFresh, pausedHeld := c.pausedFresh, c.pausedHeld
 	if manyNew {
-		st.New = max(believed.fresh, Counted+1)
+		st.New, pausedFresh = divide(max(believed.fresh, Counted+1), c.fresh, c.pausedFresh)
 	}
 	if manyHeld {
-		st.Held = max(int64(float64(believed.held)*believed.waiting), Counted+1)
+		st.Held, pausedHeld = divide(max(int64(float64(believed.held)*believed.waiting), Counted+1), c.held, c.pausedHeld)
 	}
+	st.Paused = pausedFresh + pausedHeld
 	if st.Delayed > Counted {
-		st.Delayed = max(believed.held-st.Held, Counted+1)
+		st.Delayed = max(believed.held-st.Held-pausedHeld, Counted+1)
 	}
 	if manyDead {
 		st.Dead = max(believed.dead, Counted+1)
@@ -128,11 +143,13 @@ func (r Relay) Observe(log *slog.Logger) *leader.Reader[Stats] {
 	return &leader.Reader[Stats]{Name: "outbox.stats", SQL: r.sql, DB: r.db, Log: log, Read: r.Stats}
 }
 
-func (s *Store) readStats(ctx context.Context) (st Stats, b believed, err error) {
+// readStats looks at so many rows in front of each lane for the age.
+func (s *Store) readStats(ctx context.Context, front int) (st Stats, b believed, err error) {
 	var age, snapshot float64
 	var timed int64
-	err = s.adHoc().QueryRow(ctx, s.db, statistics, nil, &st.Lanes, &st.FreeLanes, &st.BusyLanes, &age, &timed, &st.Delayed, &st.Failed,
-		&st.MostTries, &st.Blocked, &b.fresh, &b.held, &b.dead, &b.waiting, &st.Sent, &st.PartitionsMissing, &snapshot)
+	err = s.adHoc().QueryRow(ctx, s.db, fmt.Sprintf(statistics, front), nil, &st.Lanes, &st.FreeLanes, &st.BusyLanes, &age, &timed, &st.Delayed, &st.Failed,
+		&st.MostTries, &st.Blocked, &b.fresh, &b.held, &b.dead, &b.waiting, &st.Sent, &st.PartitionsMissing, &snapshot,
+		&st.TenantsPaused)
 	st.OldestAge, st.SnapshotAge = seconds(age), seconds(snapshot)
 	if timed > Counted { // refused rows stood in front of those that were to be counted, or there are that many
 		st.Delayed = max(st.Delayed, Counted+1)
@@ -145,6 +162,7 @@ func seconds(s float64) time.Duration { return max(time.Duration(s*float64(time.
 // counts are rows that were looked at.
 type counts struct {
 	fresh, delayed, held, dead int64
+	pausedFresh, pausedHeld    int64
 	shares                     []Share
 }
 
@@ -160,7 +178,8 @@ func (s *Store) countShares(ctx context.Context, statement string) (c counts, er
 		var state string
 		var p pair
 		var n int64
-		if err := rows.Scan(&state, &p.topic, &p.tenant, &n); err != nil {
+		var paused bool
+		if err := rows.Scan(&state, &p.topic, &p.tenant, &n, &paused); err != nil {
 			return c, err
 		}
 		if state == "delayed" {
@@ -172,10 +191,14 @@ func (s *Store) countShares(ctx context.Context, statement string) (c counts, er
 			share = &Share{Topic: p.topic, Tenant: p.tenant}
 			shares[p] = share
 		}
-		switch state {
-		case "new":
+		switch {
+		case state == "new" && paused:
+			c.pausedFresh, share.Paused = c.pausedFresh+n, share.Paused+n
+		case state == "held" && paused:
+			c.pausedHeld, share.Paused = c.pausedHeld+n, share.Paused+n
+		case state == "new":
 			c.fresh, share.New = c.fresh+n, n
-		case "held":
+		case state == "held":
 			c.held, share.Held = c.held+n, n
 		default:
 			c.dead, share.Dead = c.dead+n, n
@@ -185,6 +208,15 @@ func (s *Store) countShares(ctx context.Context, statement string) (c counts, er
 		c.shares = append(c.shares, *share)
 	}
 	return c, rows.Err()
+}
+
+// divide divides what is believed to be there as what was looked at is divided.
+func divide(all, counted, paused int64) (rest, ofPaused int64) {
+	if counted+paused == 0 {
+		return all, 0
+	}
+	ofPaused = int64(float64(all) * float64(paused) / float64(counted+paused))
+	return all - ofPaused, ofPaused
 }
 
 // scale makes shares of what was looked at shares of what there is.
@@ -198,13 +230,13 @@ func (c *counts) scale(st *Stats) {
 	for i := range c.shares {
 		share := &c.shares[i]
 		share.New, share.Held = part(share.New, c.fresh, st.New), part(share.Held, c.held, st.Held)
-		share.Dead = part(share.Dead, c.dead, st.Dead)
+		share.Paused, share.Dead = part(share.Paused, c.pausedFresh+c.pausedHeld, st.Paused), part(share.Dead, c.dead, st.Dead)
 	}
 	sortShares(c.shares)
 }
 
 func sortShares(shares []Share) {
 	slices.SortFunc(shares, func(a, b Share) int {
-		return cmp.Or(cmp.Compare(b.New+b.Held+b.Dead, a.New+a.Held+a.Dead), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Tenant, b.Tenant))
+		return cmp.Or(cmp.Compare(b.total(), a.total()), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Tenant, b.Tenant))
 	})
 }

@@ -1,43 +1,62 @@
 package outbox
 
 // lanesOfStats are the lanes, each with the number up to which nothing is unsent, so that no statistic reads what was deleted since
-// the last VACUUM.
+// the last VACUUM, and with the number up to which all that is unsent is of paused tenants.
 const lanesOfStats = `
 lanes AS MATERIALIZED (
 	SELECT l.lane, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free,
-		CASE WHEN l.empty_to <= coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) THEN l.empty_to ELSE 0 END AS empty_to
+		CASE WHEN l.empty_to <= coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) THEN l.empty_to ELSE 0 END AS empty_to,
+		CASE WHEN l.passed_to <= coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0)
+			AND EXISTS (SELECT FROM {schema}.outbox_pause WHERE resumed_at IS NULL) THEN l.passed_to ELSE 0 END AS passed_to
 	FROM {schema}.outbox_lane l)`
+
+// pausesOfStats are the tenants that are paused, and those that were resumed within a day: their rows count as waiting from then on.
+const pausesOfStats = `
+pauses AS MATERIALIZED (
+	SELECT tenant_id, resumed_at, resumed_at IS NULL AS paused FROM {schema}.outbox_pause
+	WHERE resumed_at IS NULL OR resumed_at > clock_timestamp() - interval '1 day')`
+
+// How many rows in front of a lane are looked at for the age: more while a tenant is paused, because its latest rows may be in front of those
+// of others. What the relay has passed is not looked at.
+const (
+	frontOfLane       = 200
+	frontOfPausedLane = 500
+)
 
 // statistics costs a few index look-ups per lane and bounded counts: a count over a backlog of millions would be the load that it is
 // meant to show. Limits are literals for the reason given at fetchRows, the time is asked for once for that given at dueRows. The
 // statement is planned anew each time, because a plan for a short backlog would sort a long one.
 //
-// For the age, a row that waits for its own time does not count, nor does one behind such a row in its key. In each lane the first
-// 200 rows are looked at; the last of them counts whatever it waits for.
+// For the age, a row that waits for its own time does not count, nor does one behind such a row in its key, nor one of a paused tenant. In
+// each lane the first rows are looked at, as many as frontOfLane says; the last of them counts whatever it waits for.
 const statistics = `
-WITH ` + lanesOfStats + `,
+WITH ` + lanesOfStats + `,` + pausesOfStats + `,
 heads AS MATERIALIZED (
 	SELECT l.lane, l.free, least(fresh.since, waiting.since, due.since) AS since
 	FROM lanes l
 	LEFT JOIN LATERAL (
-		SELECT min(CASE WHEN o.not_before IS NULL OR o.n = 200 THEN o.created_at
-			WHEN o.not_before <= (SELECT clock_timestamp()) THEN greatest(o.created_at, o.not_before) END) AS since
+		SELECT min(CASE WHEN o.n = %[1]d THEN o.created_at
+			WHEN p.paused THEN NULL
+			WHEN o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp()) THEN greatest(o.created_at, o.not_before, p.resumed_at) END) AS since
 		FROM (
-			SELECT o.created_at, o.not_before, row_number() OVER (ORDER BY o.seq) AS n FROM {schema}.outbox o
-			WHERE o.lane = l.lane AND o.seq > l.empty_to ORDER BY o.seq LIMIT 200) o) fresh ON true
+			SELECT o.created_at, o.not_before, o.tenant_id, row_number() OVER (ORDER BY o.seq) AS n FROM {schema}.outbox o
+			WHERE o.lane = l.lane AND o.seq > greatest(l.empty_to, l.passed_to) ORDER BY o.seq LIMIT %[1]d) o
+		LEFT JOIN pauses p USING (tenant_id)) fresh ON true
 	LEFT JOIN LATERAL (
-		SELECT k.created_at AS since FROM (
-			SELECT h.lane, h.ordering_key, h.created_at, row_number() OVER (ORDER BY h.seq) AS n FROM {schema}.outbox_held h
-			WHERE h.lane = l.lane AND h.not_before IS NULL ORDER BY h.seq LIMIT 200) k
-		WHERE k.n = 200 OR NOT EXISTS (
+		SELECT greatest(k.created_at, (SELECT p.resumed_at FROM pauses p WHERE p.tenant_id = k.tenant_id)) AS since FROM (
+			SELECT h.lane, h.ordering_key, h.created_at, h.tenant_id, row_number() OVER (ORDER BY h.seq) AS n FROM {schema}.outbox_held h
+			WHERE h.lane = l.lane AND h.not_before IS NULL ORDER BY h.seq LIMIT %[1]d) k
+		WHERE k.n = %[1]d OR NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = k.tenant_id AND p.paused) AND NOT EXISTS (
 			SELECT FROM (
 				SELECT x.lane, x.ordering_key, x.not_before, x.retry_count FROM {schema}.outbox_held x
 				WHERE (x.lane, x.ordering_key, x.seq) >= (k.lane, k.ordering_key, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1) f
 			WHERE f.lane = k.lane AND f.ordering_key = k.ordering_key AND f.retry_count = 0 AND f.not_before > (SELECT clock_timestamp()))
 		LIMIT 1) waiting ON true
 	LEFT JOIN LATERAL (
-		SELECT h.retry_after AS since FROM {schema}.outbox_held h
-		WHERE h.lane = l.lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 1) due ON true),
+		SELECT greatest(d.retry_after, (SELECT p.resumed_at FROM pauses p WHERE p.tenant_id = d.tenant_id)) AS since FROM (
+			SELECT h.retry_after, h.tenant_id FROM {schema}.outbox_held h
+			WHERE h.lane = l.lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT %[1]d) d
+		WHERE NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = d.tenant_id AND p.paused) LIMIT 1) due ON true),
 held AS MATERIALIZED (
 	SELECT h.not_before > (SELECT clock_timestamp()) AND h.retry_count = 0 AS delayed
 	FROM lanes l CROSS JOIN LATERAL (
@@ -45,9 +64,11 @@ held AS MATERIALIZED (
 		WHERE h.lane = l.lane AND h.retry_after > (SELECT clock_timestamp()) AND h.retry_after < 'infinity'
 		ORDER BY h.retry_after LIMIT 10001) h LIMIT 10001),
 refused AS MATERIALIZED (
-	SELECT h.retry_count, greatest(h.created_at, h.not_before) AS since FROM lanes l CROSS JOIN LATERAL (
-		SELECT h.retry_count, h.created_at, h.not_before FROM {schema}.outbox_held h
-		WHERE h.lane = l.lane AND h.retry_count > 0 ORDER BY h.retry_count DESC LIMIT 10001) h LIMIT 10001)
+	SELECT h.retry_count, CASE WHEN p.paused THEN NULL ELSE greatest(h.created_at, h.not_before, p.resumed_at) END AS since
+	FROM lanes l CROSS JOIN LATERAL (
+		SELECT h.retry_count, h.created_at, h.not_before, h.tenant_id FROM {schema}.outbox_held h
+		WHERE h.lane = l.lane AND h.retry_count > 0 ORDER BY h.retry_count DESC LIMIT 10001) h
+	LEFT JOIN pauses p USING (tenant_id) LIMIT 10001)
 SELECT count(*), count(*) FILTER (WHERE free), count(since), coalesce(extract(epoch FROM clock_timestamp()
 		- least(min(since), (SELECT min(r.since) FROM refused r))), 0)::float8,
 	(SELECT count(*) FROM held), (SELECT count(*) FROM held WHERE delayed),
@@ -62,7 +83,8 @@ SELECT count(*), count(*) FILTER (WHERE free), count(since), coalesce(extract(ep
 	(SELECT count(*) FROM generate_series(0, 1) ahead WHERE to_regclass('{schema}.outbox_sent_'
 		|| to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + ahead, 'YYYYMMDD')) IS NULL
 		AND NOT EXISTS (SELECT FROM {schema}.outbox_retention WHERE is_set AND kept = '0')),
-	` + oldestSnapshot + `
+	` + oldestSnapshot + `,
+	(SELECT count(*) FROM pauses WHERE paused)
 FROM heads`
 
 // rowsOf is how many rows PostgreSQL believes a table to have: by its counters of inserts and deletes, or, since a crash has cleared
@@ -84,8 +106,9 @@ const (
 	countFront = sharesOfLanes + `150` + sharesOfHeld + `150` + sharesOfDead
 
 	sharesOfLanes = `
-WITH ` + lanesOfStats + `
-SELECT x.state, x.topic, x.tenant_id, count(*) FROM (
+WITH ` + lanesOfStats + `,` + pausesOfStats + `
+SELECT x.state, x.topic, x.tenant_id, x.n, coalesce(p.paused, false) FROM (
+	SELECT x.state, x.topic, x.tenant_id, count(*) AS n FROM (
 	(SELECT CASE WHEN o.not_before > (SELECT clock_timestamp()) THEN 'delayed' ELSE 'new' END AS state, o.topic, o.tenant_id
 	FROM lanes l CROSS JOIN LATERAL (
 		SELECT o.not_before, o.topic, o.tenant_id FROM {schema}.outbox o
@@ -99,5 +122,6 @@ SELECT x.state, x.topic, x.tenant_id, count(*) FROM (
 	sharesOfDead = `) h LIMIT 10001)
 	UNION ALL
 	(SELECT 'dead', d.topic, d.tenant_id FROM {schema}.outbox_dead d LIMIT 10001)) x
-GROUP BY x.state, x.topic, x.tenant_id`
+	GROUP BY x.state, x.topic, x.tenant_id) x
+LEFT JOIN pauses p USING (tenant_id)`
 )

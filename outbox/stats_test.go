@@ -123,6 +123,39 @@ func TestOldestAge(t *testing.T) {
 				SELECT gen_random_uuid(), now(), 7, 'a', 'order', 't', 'test', '', now() - interval '1 hour', now() + interval '1 hour'
 				FROM generate_series(1, 200)`)
 		}, time.Hour},
+		"of a paused tenant, wherever it waits": {func(f *fixture) {
+			for _, name := range []string{"refused", "behind", "due", "new"} {
+				f.aged(9*time.Hour, "a", name, event.WithTenantID("acme"))
+				switch name {
+				case "behind":
+					f.hold(map[string]outbox.Verdict{"refused": outbox.Refused, "behind": outbox.Follower})
+				case "due":
+					f.hold(map[string]outbox.Verdict{"due": outbox.Refused})
+					f.exec("UPDATE outbox_held SET retry_after = clock_timestamp() - interval '8 hours' WHERE event_type = 'due'")
+				}
+			}
+			f.aged(time.Hour, "b", "b1")
+			f.exec("UPDATE outbox SET lane = 7")
+			require.NoError(f.t, f.PauseTenant(f.t.Context(), "acme", ann))
+		}, time.Hour},
+		"of a tenant that was resumed": {func(f *fixture) {
+			f.aged(9*time.Hour, "a", "refused", event.WithTenantID("acme"))
+			f.hold(map[string]outbox.Verdict{"refused": outbox.Refused})
+			f.aged(9*time.Hour, "a", "new", event.WithTenantID("acme"))
+			require.NoError(f.t, f.PauseTenant(f.t.Context(), "acme", ann))
+			require.NoError(f.t, f.ResumeTenant(f.t.Context(), "acme", ann))
+			f.exec("UPDATE outbox_pause SET resumed_at = clock_timestamp() - interval '1 hour'")
+		}, time.Hour},
+		"behind many of a paused tenant":                    {func(f *fixture) { f.manyPaused(499) }, time.Hour},
+		"behind more of a paused tenant than are looked at": {func(f *fixture) { f.manyPaused(501) }, 9 * time.Hour},
+		"behind many of a paused tenant that a relay has passed": {func(f *fixture) {
+			f.manyPaused(501)
+			f.exec("UPDATE outbox_lane SET passed_to = (SELECT max(seq) FROM outbox WHERE tenant_id = 'acme')")
+		}, time.Hour},
+		"of a tenant whose rows a relay had passed before it was resumed": {func(f *fixture) {
+			f.aged(9*time.Hour, "a", "new", event.WithTenantID("acme"))
+			f.exec("UPDATE outbox_lane SET passed_to = (SELECT max(seq) FROM outbox)")
+		}, 9 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +164,35 @@ func TestOldestAge(t *testing.T) {
 			require.InDelta(t, c.want.Seconds(), f.stats().OldestAge.Seconds(), 60)
 		})
 	}
+}
+
+// manyPaused has an event that is an hour old behind so many of a paused tenant.
+func (f *fixture) manyPaused(n int) {
+	f.t.Helper()
+	f.exec(`INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload, created_at)
+		SELECT gen_random_uuid(), now(), 7, 'acme', 'order', 't', 'test', '', now() - interval '9 hours' FROM generate_series(1, ?) i`, n)
+	f.aged(time.Hour, "b", "b1")
+	f.exec("UPDATE outbox SET lane = 7")
+	require.NoError(f.t, f.PauseTenant(f.t.Context(), "acme", ann))
+}
+
+// Events of paused tenants are counted by themselves.
+func TestStatsOfAPausedTenant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	require.NoError(t, f.EnsurePartitions(t.Context()))
+	for _, name := range []string{"dead", "refused", "new"} {
+		f.add(name, name, event.WithTenantID("acme"))
+		f.add(name, "other "+name)
+		if name == "refused" {
+			f.hold(map[string]outbox.Verdict{"dead": outbox.Dead, "refused": outbox.Refused, "other dead": outbox.Dead, "other refused": outbox.Refused})
+		}
+	}
+	require.NoError(t, f.PauseTenant(t.Context(), "acme", ann))
+	require.Equal(t, outbox.Stats{
+		New: 1, Held: 1, Failed: 2, MostTries: 1, Paused: 2, TenantsPaused: 1, Dead: 2, Blocked: 4, Lanes: 64, BusyLanes: f.stats().BusyLanes,
+		Shares: []outbox.Share{{Topic: "order", Tenant: "acme", Paused: 2, Dead: 1}, {Topic: "order", Tenant: "default", New: 1, Held: 1, Dead: 1}},
+	}, f.still())
 }
 
 func TestStats(t *testing.T) {
@@ -199,6 +261,12 @@ func TestStatsBeyondWhatIsCounted(t *testing.T) {
 	require.Equal(t, []string{"a", "c", "b"}, []string{st.Shares[0].Tenant, st.Shares[1].Tenant, st.Shares[2].Tenant})
 	require.InDelta(t, 40_000, st.Shares[0].New, 500)
 	require.InDelta(t, 10_000, st.Shares[2].New, 500)
+
+	require.NoError(t, f.PauseTenant(t.Context(), "b", ann))
+	st = f.stats()
+	require.InDelta(t, 40_000, st.New, 500)
+	require.InDelta(t, 10_000, st.Paused, 500)
+	require.InDelta(t, 10_000, st.Shares[2].Paused, 500)
 }
 
 func TestPartitionsMissing(t *testing.T) {
@@ -237,8 +305,10 @@ func TestPlansOfStats(t *testing.T) {
 			CASE WHEN i % 2 = 1 THEN timestamptz '2126-01-01' END FROM generate_series(1, ?) i RETURNING *)
 		INSERT INTO outbox_held SELECT *, coalesce(not_before, 'infinity') FROM row`)
 	f.exec("DELETE FROM outbox WHERE topic = 'slow'")
-	f.exec("ANALYZE outbox, outbox_held")
-	for name, statement := range map[string]string{"numbers": outbox.Statistics, "all": outbox.CountAll, "front": outbox.CountFront} {
+	f.exec("ANALYZE outbox, outbox_held, outbox_lane")
+	for name, statement := range map[string]string{
+		"numbers": outbox.Statistics(200), "numbers beside a pause": outbox.Statistics(500), "all": outbox.CountAll, "front": outbox.CountFront,
+	} {
 		plan, err := pgplan.Generic(t.Context(), f.db.DB.DB, f.Text(statement))
 		require.NoError(t, err)
 		require.Empty(t, plan.Unbounded(tables), "%s\n%s", name, plan.Text)
@@ -251,7 +321,8 @@ func TestPlansOfStats(t *testing.T) {
 func TestStatsOfTwoOutboxes(t *testing.T) {
 	t.Parallel()
 	a := outbox.Stats{
-		OldestAge: time.Minute, New: 1, Held: 2, Failed: 3, MostTries: 4, Delayed: 5, Dead: 6, Sent: 7, Blocked: 8, Lanes: 64, BusyLanes: 9, FreeLanes: 10,
+		OldestAge: time.Minute, New: 1, Held: 2, Failed: 3, MostTries: 4, Paused: 5, TenantsPaused: 1, Delayed: 5, Dead: 6, Sent: 7,
+		Blocked: 8, Lanes: 64, BusyLanes: 9, FreeLanes: 10,
 		PartitionsMissing: 1, SnapshotAge: time.Second,
 		Shares: []outbox.Share{{Topic: "order", Tenant: "a", New: 1, Held: 1}, {Topic: "order", Tenant: "b", Held: 1, Dead: 6}},
 	}
@@ -259,7 +330,8 @@ func TestStatsOfTwoOutboxes(t *testing.T) {
 	b.OldestAge, b.MostTries, b.SnapshotAge = time.Second, 9, time.Hour
 	b.Shares = []outbox.Share{{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1}}
 	require.Equal(t, outbox.Stats{
-		OldestAge: time.Minute, New: 2, Held: 4, Failed: 6, MostTries: 9, Delayed: 10, Dead: 12, Sent: 14, Blocked: 16, Lanes: 128, BusyLanes: 18,
+		OldestAge: time.Minute, New: 2, Held: 4, Failed: 6, MostTries: 9, Paused: 10, TenantsPaused: 2, Delayed: 10, Dead: 12, Sent: 14,
+		Blocked: 16, Lanes: 128, BusyLanes: 18,
 		FreeLanes: 20, PartitionsMissing: 2, SnapshotAge: time.Hour,
 		Shares: []outbox.Share{
 			{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1, Held: 1, Dead: 6}, {Topic: "order", Tenant: "a", New: 1, Held: 1},

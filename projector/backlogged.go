@@ -130,13 +130,16 @@ func (w *worker) fair(ctx context.Context, group []*lane, budget time.Duration) 
 
 // give lets a backlogged tenant, or otherTenants, have a turn: no other backlogged tenant passes.
 func (w *worker) give(ctx context.Context, full []*lane, tenant string, low int64, budget time.Duration) (moved int, err error) {
-	paused := w.pausedTopics() // perhaps one more than a moment before
+	stay := w.staying() // perhaps more than a moment before
+	if slices.Contains(stay.Tenants, tenant) {
+		return 0, nil
+	}
 	lanes := slices.DeleteFunc(slices.Clone(full), func(l *lane) bool { return l.past(tenant).stuck == low })
 	for end, more := time.Now().Add(budget), true; more && time.Now().Before(end) && ctx.Err() == nil; {
 		if lanes = w.stillReady(lanes); len(lanes) == 0 {
 			return moved, nil
 		}
-		keep := outbox.Filter{Topics: paused, Tenants: w.backlogged.but(tenant)}
+		keep := outbox.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, w.backlogged.but(tenant))}
 		p, err := w.pick(ctx, lanes, keep, func(l *lane) *skip { return l.past(tenant) })
 		moved, more = moved+p.moved, p.more
 		if err != nil {
@@ -166,7 +169,7 @@ func (l *lane) past(tenant string) *skip {
 // new one may wait.
 const aloneFor = 50 * time.Millisecond
 
-// alone tells that only backlogged tenants have rows. Then the lanes need no search up to the mark: all rows up to it were to be
+// alone tells that only backlogged tenants have rows, and paused ones. Then the lanes need no search up to the mark: all rows up to it were to be
 // seen when it was taken, and a tenant is entered before its first row can be seen.
 func (w *worker) alone(ctx context.Context, full []*lane, low int64) (bool, error) {
 	if time.Now().Before(w.aloneUntil) {
@@ -174,7 +177,7 @@ func (w *worker) alone(ctx context.Context, full []*lane, low int64) (bool, erro
 	}
 	ctx, cancel := w.r.bounded(ctx)
 	defer cancel()
-	others, err := w.r.store.OtherTenants(ctx, w.backlogged.tenants)
+	others, err := w.r.store.OtherTenants(ctx, slices.Concat(w.backlogged.tenants, w.stay.Tenants))
 	if others || err != nil {
 		return false, err
 	}

@@ -64,6 +64,9 @@ func (r *relay) coordinate(ctx context.Context) error {
 	}
 	r.nextFree = all.NextFree
 	r.reportUnserved(ctx, all.Unserved)
+	if err := r.readPauses(ctx); err != nil {
+		return err
+	}
 	held, err := r.renew(ctx)
 	if err != nil {
 		return err

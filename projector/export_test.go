@@ -20,3 +20,13 @@ func Mark(p *Projector) int64 {
 	}
 	return p.relays[0].mark.current()
 }
+
+// PausedTenants are those that a running projector knows to be paused.
+func PausedTenants(p *Projector) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.relays) == 0 {
+		return nil
+	}
+	return p.relays[0].tenants.list()
+}

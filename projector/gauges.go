@@ -14,7 +14,7 @@ type gauges struct {
 	all *otelx.Gauges
 
 	backlog, dead, fresh, held, failed, delayed, blocked,
-	sent, tries, lanes, partitions metric.Int64ObservableGauge
+	sent, tries, lanes, partitions, paused, tenants metric.Int64ObservableGauge
 	age, snapshot metric.Float64ObservableGauge
 }
 
@@ -30,6 +30,8 @@ func newGauges(m metric.Meter) *gauges {
 		failed:     all.Count("oncebox.outbox.failed", "Events that were refused and are tried again"),
 		tries:      all.Count("oncebox.outbox.max_tries", "How often the event was refused that was refused most"),
 		delayed:    all.Count("oncebox.outbox.delayed", "Events that wait for their time"),
+		paused:     all.Count("oncebox.outbox.paused", "Events that wait because an operator has paused their tenant"),
+		tenants:    all.Count("oncebox.outbox.tenants_paused", "Tenants that an operator has paused"),
 		blocked:    all.Count("oncebox.outbox.blocked", "Keys whose first event failed or is dead"),
 		sent:       all.Count("oncebox.outbox.sent", "Published events that are kept; an estimate"),
 		lanes:      all.Count("oncebox.outbox.lanes", "Lanes, by state: owned or free"),
@@ -60,6 +62,8 @@ func (g *gauges) show(to metric.Observer, relays []*relay) {
 	to.ObserveInt64(g.failed, sum.Failed)
 	to.ObserveInt64(g.tries, int64(sum.MostTries))
 	to.ObserveInt64(g.delayed, sum.Delayed)
+	to.ObserveInt64(g.paused, sum.Paused)
+	to.ObserveInt64(g.tenants, int64(sum.TenantsPaused))
 	to.ObserveInt64(g.blocked, sum.Blocked)
 	to.ObserveInt64(g.sent, sum.Sent)
 	to.ObserveInt64(g.partitions, int64(sum.PartitionsMissing))

@@ -24,17 +24,18 @@ type lane struct {
 	full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
 	pace     pace
 	inFlight inFlight
-	topics   skip             // past rows of paused topics
+	passed   int64            // all that is unsent up to it is of paused tenants
+	topics   skip             // past rows of paused topics and tenants
 	farSeen  time.Time        // when rows far behind those were looked for last
 	tenants  map[string]*skip // past rows of tenants with a long backlog, see backlogged
-	held     heldSkip         // past held rows of paused topics
+	held     heldSkip         // past held rows of them
 	stalled  []string         // keys of blocks behind which nothing is due or ever will be
 }
 
-// proof is a cursor and the incarnation of the server on which it holds.
+// proof is what a worker has found: two cursors, and the incarnation of the server on which the first one holds.
 type proof struct {
-	after int64
-	on    string
+	after, passed int64
+	on            string
 }
 
 func newLane(lease outbox.Lease, until time.Time) *lane {
@@ -51,7 +52,7 @@ func (l *lane) startAnew(incarnation string) {
 }
 
 // searchAnew forgets how far the searches got.
-func (l *lane) searchAnew() { l.topics, l.tenants, l.held = skip{}, nil, heldSkip{} }
+func (l *lane) searchAnew() { l.passed, l.topics, l.tenants, l.held = 0, skip{}, nil, heldSkip{} }
 
 // usable tells whether a batch that begins now is settled before the lease ends.
 func (l *lane) usable(now time.Time, publishTimeout time.Duration) bool {

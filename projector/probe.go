@@ -127,7 +127,7 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	// Up to the position of the search there is nothing but what is paused or waits behind it; beyond, rows may be in front
 	// that will be sent.
 	from := max(l.after, min(l.topics.to, l.topics.first[topic]-1))
-	infos, err := w.r.store.Scan(ctx, []outbox.Cursor{{Lease: l.lease, After: from}}, outbox.Filter{Topics: w.paused})
+	infos, err := w.r.store.Scan(ctx, []outbox.Cursor{{Lease: l.lease, After: from}}, w.stay)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -135,7 +135,7 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	seen := map[string]bool{}
 	for _, g := range infos {
 		head := g.Key == "" || !seen[g.Key] && !l.topics.keys.waits(maphash.String(w.r.seed, g.Key), g.Seq)
-		if seen[g.Key] = true; head && g.Topic == topic {
+		if seen[g.Key] = true; head && g.Paused && g.Topic == topic {
 			ids = append(ids, g.RowID)
 		}
 	}

@@ -27,6 +27,7 @@ type relay struct {
 	workers []*worker
 	mark    watermark
 	topics  pausedTopics
+	tenants pausedTenants
 	kept    pulse
 	state   *leader.Reader[outbox.Stats] // for the metrics
 	freed   chan struct{}                // lanes were handed back: beat now

@@ -16,8 +16,8 @@ const (
 	farLanes = 4
 )
 
-// far publishes rows far behind those of paused topics, in lanes whose search is stuck: it cannot go past the mark, which a
-// transaction that writes for long holds where it is, and the rows of a paused topic fill all that one search looks at.
+// far publishes rows far behind those that stay, in lanes whose search is stuck: it cannot go past the mark, which a
+// transaction that writes for long holds where it is, and the rows that stay fill all that one search looks at.
 //
 // It remembers nothing, so it begins at the same place each time. That is the price for going past rows beyond the mark: a
 // row may still appear among them.
@@ -43,7 +43,7 @@ func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) 
 	if len(cursors) == 0 {
 		return 0, nil
 	}
-	infos, err := w.r.store.ScanFar(ctx, cursors, w.paused)
+	infos, err := w.r.store.ScanFar(ctx, cursors, w.stay)
 	if err != nil {
 		return 0, err
 	}

@@ -2,12 +2,13 @@ package projector
 
 import (
 	"context"
+	"slices"
 
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// heldSkip is how far, in the order in which they became due, the held rows of a lane were searched for those that are not of
-// paused topics: everything up to there is. It holds as long as no topic comes back, as skip does, and no operator acts:
+// heldSkip is how far, in the order in which they became due, the held rows of a lane were searched for those that do not
+// stay: everything up to there does. It holds as long as no topic or tenant comes back, as skip does, and no operator acts:
 // what the worker itself holds becomes due later than all that it has looked at.
 type heldSkip struct {
 	to    outbox.DueInfo
@@ -19,17 +20,14 @@ type dueSeen int
 
 const (
 	seenAll  dueSeen = iota
-	seenMost         // the rest is of paused topics, or more than is taken at once
-	seenPart         // there may be rows behind those of paused topics
+	seenMost         // the rest stays, or is more than is taken at once
+	seenPart         // there may be rows behind those that stay
 )
 
-// lookDue returns held rows that may be tried now. It reads each row of a paused topic once, however long the pause is.
+// lookDue returns held rows that may be tried now. It reads each row that stays once, however long it does.
 func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, dueSeen, error) {
-	paused := map[string]bool{}
-	for _, topic := range w.pausedTopics() {
-		paused[topic] = true
-	}
-	if len(paused) == 0 {
+	stay := w.staying()
+	if len(stay.Topics)+len(stay.Tenants) == 0 {
 		due, all, err := w.r.store.Due(ctx, numbersOf(lanes), w.r.p.cfg.batchBytes())
 		if all {
 			return due, seenAll, err
@@ -52,14 +50,15 @@ func (w *worker) lookDue(ctx context.Context, lanes []*lane) ([]outbox.Held, due
 	for _, g := range infos {
 		held := &byLane[g.Lane].held
 		looked[g.Lane]++
-		if !paused[g.Topic] {
+		tenant := slices.Contains(stay.Tenants, g.Tenant)
+		if !tenant && !slices.Contains(stay.Topics, g.Topic) {
 			open[g.Lane] = true
 			if len(ids) < outbox.MaxDue {
 				ids = append(ids, g.RowID)
 			}
 			continue
 		}
-		if _, known := held.first[g.Topic]; !known {
+		if _, known := held.first[g.Topic]; !known && !tenant {
 			if held.first == nil {
 				held.first = map[string]outbox.RowID{}
 			}

@@ -51,8 +51,8 @@ func newTelemetry(provider metric.MeterProvider) *telemetry {
 	return t
 }
 
-// took notes how long the broker took for rows, and for how long the oldest of those that it confirmed had waited.
-func (t *telemetry) took(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time) {
+// took notes how long the broker took for rows, and for how long the oldest of those that it confirmed had waited: since due.
+func (t *telemetry) took(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time, due func(*outbox.Row) time.Time) {
 	now := time.Now()
 	t.latency.Record(ctx, now.Sub(began).Seconds())
 	var oldest time.Time
@@ -60,12 +60,8 @@ func (t *telemetry) took(ctx context.Context, rows []*outbox.Row, errs map[int]e
 		if errs[n] != nil {
 			continue
 		}
-		due := r.CreatedAt
-		if r.Delivery.NotBefore.After(due) {
-			due = r.Delivery.NotBefore
-		}
-		if oldest.IsZero() || due.Before(oldest) {
-			oldest = due
+		if since := due(r); oldest.IsZero() || since.Before(oldest) {
+			oldest = since
 		}
 		if r.RetryCount > 0 {
 			t.tried(ctx, r, outcomePublished)

@@ -90,6 +90,7 @@ func TestOneProjectorShowsTheState(t *testing.T) {
 
 	names := []string{
 		"backlog", "new", "held", "failed", "max_tries", "delayed", "blocked", "dead", "sent", "lanes", "oldest_age", "partitions_missing", "oldest_snapshot",
+		"paused", "tenants_paused",
 	}
 	f.eventually("a shows it", func() bool {
 		gauges, _ := shown(t, readers["a"])

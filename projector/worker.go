@@ -28,7 +28,7 @@ type worker struct {
 	due        dueTime
 	stepped    pulse
 	backlogged backlogged
-	paused     []string // topics, as of the last look
+	stay       outbox.Filter // what is left alone, as of the last look
 	silence    silence
 	trial      *probe // on its way
 	unsettled  []unsettled
@@ -171,19 +171,19 @@ func (w *worker) isSameServer(ctx context.Context) (bool, error) {
 	return now == w.generation, nil
 }
 
-// prove has the next renewal store how far the lanes are empty.
+// prove has the next renewal store how far the lanes are empty, and how far all of their rows are of paused tenants.
 func (w *worker) prove(lanes []*lane) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range lanes {
-		l.proven = proof{l.after, l.on}
+		l.proven = proof{l.after, l.passed, l.on}
 	}
 }
 
-// serve publishes a batch: from their heads, or, while topics are in trouble, past those topics' rows.
+// serve publishes a batch: from their heads, or, while topics are in trouble or tenants are paused, past their rows.
 func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error) {
 	start := time.Now()
-	if len(w.pausedTopics()) == 0 {
+	if stay := w.staying(); len(stay.Topics)+len(stay.Tenants) == 0 {
 		moved, err = w.fresh(ctx, group)
 	} else {
 		moved, err = w.past(ctx, group)
@@ -196,14 +196,17 @@ func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error
 	return moved + n, err
 }
 
-// past publishes a batch past the rows of paused topics, and has one of those tried whose pause is over.
+// past publishes a batch past the rows that stay, and has one of a topic tried whose pause is over.
 func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error) {
-	p, err := w.pick(ctx, group, outbox.Filter{Topics: w.paused}, func(l *lane) *skip { return &l.topics })
+	p, err := w.pick(ctx, group, w.stay, func(l *lane) *skip { return &l.topics })
 	if err != nil {
 		return p.moved, err
 	}
 	for _, l := range group {
 		l.full = p.beyond[l.lease.Lane]
+		if len(w.stay.Topics) == 0 {
+			l.passed = l.topics.to
+		}
 	}
 	w.backlogged.leads(p.rows, w.r.p.cfg.BatchSize)
 	beyond, err := w.far(ctx, group)
@@ -216,22 +219,6 @@ func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error)
 	}
 	w.more = w.more || moved > 0
 	return moved, err
-}
-
-// pausedTopics returns the topics that are to be left alone now. When one of them is tried again, what was skipped for
-// its sake comes first.
-func (w *worker) pausedTopics() []string {
-	paused := w.leftAlone()
-	for _, before := range w.paused {
-		if !slices.Contains(paused, before) {
-			for _, l := range w.mine() {
-				l.searchAnew()
-			}
-			break
-		}
-	}
-	w.paused = paused
-	return paused
 }
 
 // tidy forgets lanes that are lost and gives back those that are surplus. No batch is under way here.
@@ -382,7 +369,7 @@ func (w *worker) leases() []outbox.Lease {
 	for _, l := range w.lanes {
 		if !l.lost {
 			lease := l.lease
-			lease.EmptyTo, lease.Incarnation = l.proven.after, l.proven.on
+			lease.EmptyTo, lease.PassedTo, lease.Incarnation = l.proven.after, l.proven.passed, l.proven.on
 			out = append(out, lease)
 		}
 	}

@@ -29,6 +29,8 @@ type outboxItem struct {
 	Failed             int64   `json:"failed"`
 	MostTries          int     `json:"most_tries"`
 	Delayed            int64   `json:"delayed"`
+	Paused             int64   `json:"paused"`
+	TenantsPaused      int     `json:"tenants_paused"`
 	Dead               int64   `json:"dead"`
 	BlockedKeys        int64   `json:"blocked_keys"`
 	Lanes              int     `json:"lanes"`
@@ -46,6 +48,7 @@ type shareItem struct {
 	Tenant string `json:"tenant"`
 	New    int64  `json:"new"`
 	Held   int64  `json:"held"`
+	Paused int64  `json:"paused"`
 	Dead   int64  `json:"dead"`
 }
 
@@ -76,7 +79,8 @@ func statusOf(st *ops.Status, filter ops.Filter) *statusItem {
 		At: st.Traffic.At,
 		Outbox: outboxItem{
 			Backlog: o.Backlog(), New: o.New, Held: o.Held, OldestAgeSeconds: o.OldestAge.Seconds(), Failed: o.Failed, MostTries: o.MostTries,
-			Delayed: o.Delayed, Dead: o.Dead, BlockedKeys: o.Blocked, Lanes: o.Lanes, BusyLanes: o.BusyLanes, FreeLanes: o.FreeLanes,
+			Delayed: o.Delayed, Paused: o.Paused, TenantsPaused: o.TenantsPaused, Dead: o.Dead, BlockedKeys: o.Blocked,
+			Lanes: o.Lanes, BusyLanes: o.BusyLanes, FreeLanes: o.FreeLanes,
 			PartitionsMissing: o.PartitionsMissing, SnapshotAgeSeconds: o.SnapshotAge.Seconds(),
 		},
 		Shares: []shareItem{}, Relays: []relayItem{}, Consumers: []consumerItem{}, Projections: []projectionItem{},

@@ -48,6 +48,9 @@ func (i *statusItem) numbers() [][]string {
 	if o.Delayed > 0 {
 		add("delayed", count(o.Delayed))
 	}
+	if o.TenantsPaused > 0 {
+		add("paused", fmt.Sprintf("%s of %s: oncebox tenants list", count(o.Paused), several(o.TenantsPaused, "tenant", "tenants")))
+	}
 	add("dead events", count(o.Dead))
 	if o.BlockedKeys > 0 {
 		add("keys that wait", count(o.BlockedKeys))
@@ -89,12 +92,20 @@ func (i *statusItem) shares() [][]string {
 	if len(i.Shares) == 0 {
 		return nil
 	}
-	rows := [][]string{{"TOPIC", "TENANT", "NEW", "HELD", "DEAD"}}
+	header, paused := []string{"TOPIC", "TENANT", "NEW", "HELD", "DEAD"}, i.Outbox.TenantsPaused > 0
+	if paused {
+		header = append(header, "PAUSED")
+	}
+	rows := [][]string{header}
 	for n, s := range i.Shares {
 		if n == mostShares {
 			return append(rows, []string{fmt.Sprintf("and %d others", len(i.Shares)-n)})
 		}
-		rows = append(rows, []string{short(s.Topic, 40), short(s.Tenant, 40), count(s.New), count(s.Held), count(s.Dead)})
+		row := []string{short(s.Topic, 40), short(s.Tenant, 40), count(s.New), count(s.Held), count(s.Dead)}
+		if paused {
+			row = append(row, count(s.Paused))
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

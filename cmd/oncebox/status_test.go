@@ -37,7 +37,7 @@ func TestStatusIsOneScreen(t *testing.T) {
 	s.trouble()
 	item := document[statusItem](t, s.oncebox("status", "--json"))
 	require.Equal(t, []int64{1, 1, 0, 1}, []int64{item.Outbox.Backlog, item.Outbox.New, item.Outbox.Held, item.Outbox.Dead})
-	require.Equal(t, []shareItem{{"order", "default", 1, 0, 1}}, item.Shares)
+	require.Equal(t, []shareItem{{Topic: "order", Tenant: "default", New: 1, Dead: 1}}, item.Shares)
 	require.Equal(t, []relayItem{{"relay-1", 0, true, 0}, {"relay-2", 0, false, 0}}, item.Relays)
 	require.Len(t, item.Consumers, 1)
 	c := item.Consumers[0]

@@ -68,7 +68,10 @@ CREATE TABLE outbox_lane (
     -- to a paused topic or to a tenant with a long backlog. The next owner must know them if this one vanishes.
     picked      bigint[],
     change      bigint      NOT NULL DEFAULT 0,           -- counts what operators did; the owner then reloads its blocks
-    empty_to    bigint      NOT NULL DEFAULT 0            -- up to it nothing is unsent, nor ever will be: the next owner begins there
+    empty_to    bigint      NOT NULL DEFAULT 0,           -- up to it nothing is unsent, nor ever will be: the next owner begins there
+    -- Up to it all that is unsent is of tenants that are paused. Nothing is published by it: it is for the statistics alone, which would
+    -- have to look for the first row of another tenant.
+    passed_to   bigint      NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO outbox_lane (lane) SELECT generate_series(0, 63);
 
@@ -159,6 +162,16 @@ CREATE TABLE outbox_tenant (
     since     timestamptz NOT NULL DEFAULT clock_timestamp() -- in this group
 );
 
+-- The tenants that an operator has paused: their events wait. A row stays after the tenant was resumed, because its events count as
+-- waiting from then on.
+CREATE TABLE outbox_pause (
+    tenant_id  text        PRIMARY KEY,
+    actor      text        NOT NULL CHECK (actor <> ''),
+    reason     text        NOT NULL,
+    since      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    resumed_at timestamptz                                     -- NULL: it is paused
+);
+
 -- Counts moves of tenants. A sequence answers as of now and not as of the reader's snapshot: a flush that sees no number here knows
 -- that no tenant ever moved, and does not call outbox_first_lane.
 CREATE SEQUENCE outbox_moves AS bigint;
@@ -180,8 +193,8 @@ CREATE TABLE outbox_audit (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     actor      text        NOT NULL CHECK (actor <> ''),
-    action     text        NOT NULL, -- replay, discard, expire
-    event_id   uuid,                 -- NULL: a row of the retention, for approximately so many events
+    action     text        NOT NULL, -- replay, discard, expire, pause and others
+    event_id   uuid,                 -- NULL: a row of a tenant, or of the retention for approximately so many events
     events     bigint      NOT NULL DEFAULT 1 CHECK (events > 0),
     tenant_id  text        NOT NULL,
     topic      text        NOT NULL,
@@ -198,23 +211,25 @@ SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version,
        CASE WHEN (o.seq <= l.claimed_seq OR o.seq = ANY (l.picked)) AND l.owner IS NOT NULL AND l.lease_until > clock_timestamp()
             THEN 'PUBLISHING' ELSE 'NEW' END AS status,
        o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message,
-       o.created_at, NULL::timestamptz AS sent_at, o.seq AS sequence, o.source
+       o.created_at, NULL::timestamptz AS sent_at, o.seq AS sequence, o.source,
+       EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = o.tenant_id AND p.resumed_at IS NULL) AS paused
 FROM outbox o LEFT JOIN outbox_lane l ON l.lane = o.lane
 UNION ALL
 SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
        h.payload, h.event_metadata, h.routing_key, h.schema_id, h.schema_version,
        CASE WHEN h.retry_count > 0 THEN 'FAILED' ELSE 'NEW' END,
-       h.retry_count, NULLIF(h.retry_after, 'infinity'), h.error_message, h.created_at, NULL, h.seq, h.source
+       h.retry_count, NULLIF(h.retry_after, 'infinity'), h.error_message, h.created_at, NULL, h.seq, h.source,
+       EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = h.tenant_id AND p.resumed_at IS NULL)
 FROM outbox_held h
 UNION ALL
 SELECT d.id, d.tenant_id, d.aggregate_id, d.aggregate_type, d.aggregate_version, d.event_type, d.topic, d.occurred_at,
        d.payload, d.event_metadata, d.routing_key, d.schema_id, d.schema_version,
-       'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq, d.source
+       'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq, d.source, false
 FROM outbox_dead d
 UNION ALL
 SELECT s.id, s.tenant_id, s.aggregate_id, s.aggregate_type, s.aggregate_version, s.event_type, s.topic, s.occurred_at,
        s.payload, s.event_metadata, s.routing_key, s.schema_id, s.schema_version,
-       'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq, s.source
+       'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq, s.source, false
 FROM outbox_sent s;
 
 SELECT oncebox_create($text$

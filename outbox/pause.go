@@ -1,0 +1,139 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Actions of the audit on tenants, beside [ActionMove].
+const (
+	ActionPause  = "pause"
+	ActionResume = "resume"
+)
+
+var (
+	// ErrTenantPaused means that the tenant is paused already. Nothing was changed.
+	ErrTenantPaused = errors.New("the tenant is paused already")
+	// ErrTenantNotPaused means that the tenant is not paused. Nothing was changed.
+	ErrTenantNotPaused = errors.New("the tenant is not paused")
+)
+
+const (
+	pauseTenant = `
+WITH changed AS (
+	INSERT INTO {schema}.outbox_pause AS p (tenant_id, actor, reason) VALUES ($1, $2, $3)
+	ON CONFLICT (tenant_id) DO UPDATE
+	SET actor = excluded.actor, reason = excluded.reason, since = clock_timestamp(), resumed_at = NULL
+	WHERE p.resumed_at IS NOT NULL RETURNING tenant_id),` + notePause
+
+	resumeTenant = `
+WITH changed AS (
+	UPDATE {schema}.outbox_pause SET resumed_at = clock_timestamp() WHERE tenant_id = $1 AND resumed_at IS NULL RETURNING tenant_id),` + notePause
+
+	// notePause enters what was changed. Arguments: tenant, actor, reason, action.
+	notePause = `
+noted AS (
+	INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
+	SELECT $2, $4, tenant_id, '', '', $3 FROM changed)
+SELECT count(*) FROM changed`
+
+	listPauses = `
+SELECT tenant_id, actor, reason, since, resumed_at, extract(epoch FROM clock_timestamp() - since)::float8
+FROM {schema}.outbox_pause WHERE resumed_at IS NULL OR resumed_at > clock_timestamp() - $1::interval ORDER BY tenant_id`
+)
+
+// resumedWithin is for how long the events of a tenant that was resumed count as waiting from that moment on.
+const resumedWithin = 24 * time.Hour
+
+// Pause is a tenant whose events are not published, because an operator decided so.
+type Pause struct {
+	// Tenant is its id.
+	Tenant string
+	// Actor and Reason are those of [By].
+	Actor, Reason string
+	// Since is when it was paused, and Age how long ago that is, by the clock of the database.
+	Since time.Time
+	Age   time.Duration
+	// ResumedAt is when it was resumed. Zero: it is paused.
+	ResumedAt time.Time
+}
+
+// PauseTenant stops the publishing of a tenant's events until [Store.ResumeTenant]: those that wait, and those that are recorded meanwhile.
+// Nothing is lost, and the order within a key is kept. Other tenants go on. by must give a reason. It returns [ErrTenantPaused] if the tenant
+// is paused already.
+//
+// A projector that has not heard of it may go on for a while: until its next renewal (projector.Config.Renew), and if it does not reach the
+// database, until its leases end. What it has handed to the broker by then is published.
+//
+// The pause is for the relay only. Time goes on: an event that expires meanwhile is a dead letter when the tenant is resumed, and the dead
+// letters of the tenant can be replayed and leave then. Delayed events can be cancelled until their time has come.
+func (s *Store) PauseTenant(ctx context.Context, tenant string, by By) error {
+	return s.changePause(ctx, ActionPause, pauseTenant, tenant, by, ErrTenantPaused)
+}
+
+// ResumeTenant has the events of a tenant published again: what waits under a key first, in its order. It returns [ErrTenantNotPaused] if the
+// tenant is not paused.
+func (s *Store) ResumeTenant(ctx context.Context, tenant string, by By) error {
+	return s.changePause(ctx, ActionResume, resumeTenant, tenant, by, ErrTenantNotPaused)
+}
+
+func (s *Store) changePause(ctx context.Context, action, statement, tenant string, by By, unchanged error) error {
+	what := fmt.Sprintf("outbox: %s tenant %q", action, tenant)
+	bad := []error{event.ValidateIdentifier("tenant", tenant), deed{action: ActionReplay, by: by}.validate()}
+	if tenant == "" {
+		bad = append(bad, errors.New("tenant is empty"))
+	}
+	if action == ActionPause && strings.TrimSpace(by.Reason) == "" {
+		bad = append(bad, errors.New("By.Reason is empty: say why, for those who find the tenant paused"))
+	}
+	if err := errors.Join(bad...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	var changed int
+	if err := s.sql.QueryRow(ctx, s.db, statement, []any{tenant, by.Actor, cleanText(by.Reason), action}, &changed); err != nil {
+		return fmt.Errorf("%s: %w", what, pgsql.Explain(err))
+	}
+	if changed == 0 {
+		return fmt.Errorf("%s: %w", what, unchanged)
+	}
+	if s.cfg.PollOnly {
+		return nil
+	}
+	if err := s.notify(ctx, lanesFreed); err != nil {
+		s.log.WarnContext(ctx, "oncebox: projectors cannot be told about a tenant, they find it when they renew their leases", "tenant", tenant, "error", err)
+	}
+	return nil
+}
+
+// PausedTenants lists the tenants that are paused, in the order of their ids.
+func (s *Store) PausedTenants(ctx context.Context) ([]Pause, error) { return s.pauses(ctx, 0) }
+
+// Pauses lists the tenants that are paused, and those that were resumed within a day: their events count as waiting from then on.
+func (s Relay) Pauses(ctx context.Context) ([]Pause, error) { return s.pauses(ctx, resumedWithin) }
+
+func (s *Store) pauses(ctx context.Context, resumed time.Duration) ([]Pause, error) {
+	rows, err := s.sql.Query(ctx, s.db, listPauses, resumed)
+	if err != nil {
+		return nil, wrap("list paused tenants", err)
+	}
+	defer rows.Close()
+	var list []Pause
+	for rows.Next() {
+		var p Pause
+		var at sql.NullTime
+		var age float64
+		if err := rows.Scan(&p.Tenant, &p.Actor, &p.Reason, &p.Since, &at, &age); err != nil {
+			return nil, wrap("list paused tenants", err)
+		}
+		p.ResumedAt, p.Age = at.Time, seconds(age)
+		list = append(list, p)
+	}
+	return list, wrap("list paused tenants", rows.Err())
+}

@@ -1,0 +1,61 @@
+package outbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+func TestTenantsArePausedAndResumed(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx := t.Context()
+	f.flush("acme", 1)
+	f.flush("small", 1)
+	require.ErrorIs(t, f.ResumeTenant(ctx, "acme", ann), outbox.ErrTenantNotPaused)
+	require.NoError(t, f.PauseTenant(ctx, "acme", outbox.By{Actor: "ann", Reason: "night"}))
+	require.ErrorIs(t, f.PauseTenant(ctx, "acme", outbox.By{Actor: "bob", Reason: "also"}), outbox.ErrTenantPaused)
+	paused, err := f.PausedTenants(ctx)
+	require.NoError(t, err)
+	require.Len(t, paused, 1)
+	require.Equal(t, []string{"acme", "ann", "night"}, []string{paused[0].Tenant, paused[0].Actor, paused[0].Reason})
+	require.WithinDuration(t, time.Now(), paused[0].Since, time.Hour)
+	require.Positive(t, paused[0].Age)
+
+	var records []outbox.Record
+	require.NoError(t, f.db.NewSelect().Model(&records).Order("tenant_id").Scan(ctx))
+	require.Equal(t, []bool{true, false}, []bool{records[0].Paused, records[1].Paused})
+
+	require.NoError(t, f.ResumeTenant(ctx, "acme", outbox.By{Actor: "bob"}))
+	require.ErrorIs(t, f.ResumeTenant(ctx, "acme", outbox.By{Actor: "bob"}), outbox.ErrTenantNotPaused)
+	paused, err = f.PausedTenants(ctx)
+	require.NoError(t, err)
+	require.Empty(t, paused)
+	known, err := f.Relay().Pauses(ctx)
+	require.NoError(t, err)
+	require.Len(t, known, 1)
+	require.False(t, known[0].ResumedAt.IsZero())
+
+	require.NoError(t, f.PauseTenant(ctx, "acme", outbox.By{Actor: "eve", Reason: "again"}), "a second time")
+	entries, err := f.Audit(ctx, outbox.AuditFilter{}, nil, 10)
+	require.NoError(t, err)
+	var deeds [][]string
+	for _, e := range entries {
+		deeds = append(deeds, []string{e.TenantID, e.Action, e.Actor, e.Reason})
+	}
+	require.Equal(t, [][]string{{"acme", "pause", "eve", "again"}, {"acme", "resume", "bob", ""}, {"acme", "pause", "ann", "night"}}, deeds)
+}
+
+func TestPausesAreRefused(t *testing.T) {
+	f := newFixture(t, nil)
+	err := f.PauseTenant(t.Context(), "", outbox.By{})
+	for _, part := range []string{"tenant is empty", "By.Actor is empty", "By.Reason is empty"} {
+		require.ErrorContains(t, err, part)
+	}
+	require.ErrorContains(t, f.PauseTenant(t.Context(), "a\nb", ann), "control character")
+	require.ErrorContains(t, f.ResumeTenant(t.Context(), "acme", outbox.By{}), "By.Actor is empty")
+	require.Zero(t, f.count("outbox_pause"))
+	require.Zero(t, f.count("outbox_audit"))
+}
