@@ -31,7 +31,12 @@ const (
 	// StepUnknown: it is unknown whether a step of a request was done, and requests with its key are refused. Find out, and say so
 	// (idempotency.Store.Resolve).
 	StepUnknown Kind = "step unknown"
+	// TenantPaused: an operator has paused a tenant for longer than [LongPause]. Resume it (outbox.Store.ResumeTenant).
+	TenantPaused Kind = "tenant paused"
 )
+
+// LongPause is for how long a tenant may be paused until that is taken for a mistake.
+const LongPause = 24 * time.Hour
 
 // Action is something that an operator can do: a command of the command line, a button of a page.
 type Action string
@@ -46,6 +51,7 @@ const (
 	RetryNow      Action = "retry"          // have a message tried at once
 	GiveUp        Action = "give up"        // make a dead letter of a message
 	Resolve       Action = "resolve"        // say what became of a step
+	Resume        Action = "resume"         // publish the events of a tenant again
 )
 
 // Actions are what can be done about it, what is right in most cases first. None: mend the cause, and it goes on by itself.
@@ -61,6 +67,8 @@ func (k Kind) Actions() []Action {
 		return []Action{RetryNow, GiveUp}
 	case StepUnknown:
 		return []Action{Resolve}
+	case TenantPaused:
+		return []Action{Resume}
 	default:
 		return nil
 	}
@@ -114,7 +122,7 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 	}
 	var list []Stuck
 	for _, read := range []func(context.Context, Filter, int) ([]Stuck, error){
-		v.missing, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps,
+		v.missing, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps, v.longPauses,
 	} {
 		found, err := read(ctx, filter, limit)
 		if err != nil {
@@ -257,4 +265,18 @@ func (v *View) unknownSteps(ctx context.Context, filter Filter, limit int) ([]St
 		list[n] = Stuck{Kind: StepUnknown, Since: u.BegunAt, ID: u.Key, Tenant: u.Tenant, Step: u.Step, Attempts: u.Epoch}
 	}
 	return list, err
+}
+
+func (v *View) longPauses(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
+	if filter.Topic != "" || filter.Consumer != "" || v.outbox == nil {
+		return nil, nil
+	}
+	paused, err := v.outbox.PausedTenants(ctx)
+	for n := range paused {
+		if p := &paused[n]; p.Age > LongPause {
+			list = append(list, Stuck{Kind: TenantPaused, Since: p.Since, Tenant: p.Tenant, Error: "paused by " + p.Actor + ": " + p.Reason})
+		}
+	}
+	slices.SortFunc(list, func(a, b Stuck) int { return a.Since.Compare(b.Since) })
+	return filter.few(list, limit), err
 }

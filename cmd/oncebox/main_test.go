@@ -77,8 +77,14 @@ func newShop(t *testing.T) *shop {
 
 func (s *shop) place(order string) {
 	s.t.Helper()
+	s.placeFor("", order)
+}
+
+// placeFor places an order of a tenant, "" for the default one.
+func (s *shop) placeFor(tenant, order string) {
+	s.t.Helper()
 	require.NoError(s.t, s.App.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
-		return u.Add("order", orderPlaced{order}, event.WithOrderingKey(order))
+		return u.Add("order", orderPlaced{order}, event.WithOrderingKey(order), event.WithTenantID(tenant))
 	}))
 }
 

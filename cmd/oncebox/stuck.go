@@ -105,6 +105,8 @@ func next(f *ops.Stuck) string {
 		return "mend the cause, then: oncebox parked retry " + f.MessageKey + " --consumer " + f.Consumer
 	case ops.StepUnknown:
 		return "find out whether the step was done, then: oncebox keys resolve " + f.ID + " " + f.Step
+	case ops.TenantPaused:
+		return "when its events may leave: oncebox tenants resume " + f.Tenant
 	default:
 		return ""
 	}
@@ -126,6 +128,8 @@ func (s *session) printStuck(list []stuckItem) error {
 			what = "events wait, and no process publishes them"
 		case i.Kind == ops.StepUnknown:
 			what = "requests with the key are refused"
+		case i.Kind == ops.TenantPaused:
+			what = "its events are not published"
 		case i.Consumer != "":
 			what = join(what, "at consumer "+i.Consumer)
 		}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 )
 
 func newTenants(s *session) *cobra.Command {
-	return group("tenants", "Tenants that have lanes of their own", newTenantsList(s), newTenantsMove(s))
+	return group("tenants", "Tenants that are paused, or that have lanes of their own",
+		newTenantsList(s), newTenantsMove(s), newTenantsAct(s, pauseTenant), newTenantsAct(s, resumeTenant))
 }
 
 // tenantItem is what tenants prints as JSON. The names stay.
@@ -20,34 +23,69 @@ type tenantItem struct {
 	Tenant string     `json:"tenant"`
 	Group  int16      `json:"group"`
 	Since  *time.Time `json:"since,omitempty"`
+	Paused *pauseItem `json:"paused,omitempty"`
+}
+
+// pauseItem says that a tenant is paused.
+type pauseItem struct {
+	Since time.Time `json:"since"`
+	By    string    `json:"by"`
+	Why   string    `json:"why"`
+}
+
+// tenantItems joins the tenants that were moved and those that are paused, in the order of their groups and names.
+func tenantItems(moved []outbox.TenantGroup, paused []outbox.Pause) []tenantItem {
+	list := []tenantItem{}
+	for n := range paused {
+		p := &paused[n]
+		list = append(list, tenantItem{Tenant: p.Tenant, Paused: &pauseItem{p.Since, p.Actor, p.Reason}})
+	}
+	for n := range moved {
+		t := &moved[n]
+		found := slices.IndexFunc(list, func(i tenantItem) bool { return i.Tenant == t.Tenant })
+		if found < 0 {
+			found, list = len(list), append(list, tenantItem{Tenant: t.Tenant})
+		}
+		list[found].Group, list[found].Since = t.Group, timeOf(t.Since)
+	}
+	slices.SortFunc(list, func(a, b tenantItem) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	return list
 }
 
 func newTenantsList(s *session) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the tenants that are in other groups of lanes than 0", Args: noArgs,
+		Use: "list", Short: "List the tenants that are paused, or in other groups of lanes than 0", Args: noArgs,
 		Example: "  oncebox tenants list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.openTables(cmd.Context()); err != nil {
 				return err
 			}
-			tenants, err := s.outbox().Tenants(cmd.Context())
+			moved, err := s.outbox().Tenants(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list := make([]tenantItem, len(tenants))
-			rows := make([][]string, len(tenants))
-			for n, t := range tenants {
-				list[n] = tenantItem{t.Tenant, t.Group, timeOf(t.Since)}
-				rows[n] = []string{t.Tenant, strconv.Itoa(int(t.Group)), moment(t.Since)}
+			paused, err := s.outbox().PausedTenants(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list := tenantItems(moved, paused)
+			rows := make([][]string, len(list))
+			for n, t := range list {
+				rows[n] = []string{t.Tenant, strconv.Itoa(int(t.Group)), at(t.Since)}
+				if p := t.Paused; p != nil {
+					rows[n] = append(rows[n], moment(p.Since), short(p.By, 40), short(p.Why, 80))
+				}
 			}
 			switch {
 			case s.json:
 				return s.document(list)
 			case len(list) == 0:
-				fmt.Fprintln(s.errs, "All tenants are in group 0.")
+				fmt.Fprintln(s.errs, "All tenants are in group 0. None is paused.")
 				return nil
 			}
-			return s.table([]string{"TENANT", "GROUP", "SINCE"}, rows)
+			return s.table([]string{"TENANT", "GROUP", "SINCE", "PAUSED", "BY", "WHY"}, rows)
 		},
 	}
 }

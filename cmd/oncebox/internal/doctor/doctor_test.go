@@ -197,6 +197,14 @@ var plants = map[string]plant{
 		mend:  func(s *setUp) { s.exec("UPDATE outbox_layout SET deployment = NULL") },
 		check: "deployment", says: `the database belongs to the deployment "production", and this is ""`,
 	},
+	"a tenant that somebody has forgotten": {
+		fault: func(s *setUp) {
+			s.exec("INSERT INTO outbox_pause (tenant_id, actor, reason, since) VALUES ('acme', 'ann', 'night', now() - interval '25 hours'), " +
+				"('new', 'ann', 'night', now() - interval '23 hours')")
+		},
+		mend:  func(s *setUp) { s.exec("UPDATE outbox_pause SET resumed_at = now()") },
+		check: "pauses", says: "ann did so: night: if that was forgotten: oncebox tenants resume acme",
+	},
 	"an unpartitioned topic": {
 		fault: func(s *setUp) {
 			s.admin(http.MethodPut, "/persistent/{ns}/plain", "")

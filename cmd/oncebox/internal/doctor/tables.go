@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/oncebox/oncebox/migrations"
+	"github.com/oncebox/oncebox/ops"
 )
 
 func tableChecks() []check {
@@ -16,6 +18,7 @@ func tableChecks() []check {
 		{"grants", (*examination).grants},
 		{"partitions", (*examination).partitions},
 		{"deployment", (*examination).deployment},
+		{"pauses", (*examination).pauses},
 	}
 }
 
@@ -88,4 +91,19 @@ func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
 	return []Finding{finding("deployment", Problem, "set ONCEBOX_OUTBOX_DEPLOYMENT, or, if this database is a copy that is to publish from now on, "+
 		"call Store.TakeOwnership", "the database belongs to the deployment %q, and this is %q: nothing is published from here", owner,
 		e.Config.Outbox.Deployment)}, nil
+}
+
+func (e *examination) pauses(ctx context.Context) ([]Finding, error) {
+	if e.Duty == migrations.Writer || e.Duty == migrations.Caller {
+		return nil, nil // they may not look
+	}
+	paused, err := e.store.PausedTenants(ctx)
+	var found []Finding
+	for n := range paused {
+		if p := &paused[n]; p.Age > ops.LongPause {
+			found = append(found, finding("pauses", Warning, "if that was forgotten: oncebox tenants resume "+p.Tenant,
+				"the tenant %s is paused since %s, so its events wait; %s did so: %s", p.Tenant, p.Since.UTC().Format(time.RFC3339), p.Actor, p.Reason))
+		}
+	}
+	return found, err
 }
