@@ -27,7 +27,7 @@ func TestNoConsoleWithoutAnAuthorizer(t *testing.T) {
 func paths() (get, post []string) {
 	return []string{
 		"", "dead", "dead?box=inbox", "audit", "delayed", "keys", "tenants", "console.css", "icon.svg", "nothing", "letter?box=outbox&id=7",
-	}, []string{"confirm", "act", "bulk", "edit", "keys"}
+	}, []string{"confirm", "act", "bulk", "edit", "keys", "tenants"}
 }
 
 func TestNothingIsShownToThoseWhoMayNotRead(t *testing.T) {

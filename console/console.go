@@ -100,6 +100,7 @@ func (c *Console) makeRoutes() map[string]route {
 	if c.cfg.Outbox != nil {
 		routes["GET delayed"] = route{serve: c.delayed}
 		routes["GET tenants"] = route{serve: c.tenants}
+		routes["POST tenants"] = route{act: true, serve: c.changeTenant}
 	}
 	if c.cfg.Idempotency != nil {
 		routes["GET keys"] = route{serve: c.keys}

@@ -67,7 +67,7 @@ func (c *Console) resolveKey(v *visit) error {
 	if !resolved {
 		return &problem{
 			http.StatusConflict, "The outcome is known already, or a process works on the key",
-			"Nothing was changed. Look at the list again.",
+			lookAgain,
 		}
 	}
 	v.log.InfoContext(v.Context(), "oncebox: the outcome of a step was written down on the console", "actor", v.access.Actor,

@@ -86,6 +86,10 @@ func findings(view *overviewView) (list []finding) {
 	if o := view.Outbox; o != nil && o.OldestAge > late {
 		add(stateWarn, "An event has waited for "+short(o.OldestAge)+".", "stuck")
 	}
+	if o := view.Outbox; o != nil && o.TenantsPaused > 0 {
+		add(stateWarn, counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
+			counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants)
+	}
 	for _, st := range view.Consumers {
 		if st.Failed > 0 {
 			add(stateWarn, counted(int64(st.Failed), "key", "keys")+" of "+st.Consumer+" failed and will be tried again.", "stuck")

@@ -74,6 +74,8 @@ func (c *Console) stuckRow(v *visit, s *ops.Stuck) stuckRow {
 	case ops.StepUnknown:
 		row.State = stateBad
 		row.Acts = []link{{Name: "Resolve", Href: "keys?" + url.Values{fieldTenant: {s.Tenant}}.Encode(), Class: classPrimary}}
+	case ops.TenantPaused:
+		row.Acts = []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
 	case ops.EventFailing, ops.RelayMissing, ops.ConsumerMissing:
 	}
 	if s.Type != "" {
@@ -97,6 +99,8 @@ func advice(s *ops.Stuck) string {
 		return "Mend the cause. It is tried again by itself, or at once."
 	case ops.StepUnknown:
 		return "Find out whether the step was done, and write it down."
+	case ops.TenantPaused:
+		return "Resume it when its events may leave."
 	default:
 		return ""
 	}

@@ -1,17 +1,84 @@
 package console
 
-import "github.com/oncebox/oncebox/outbox"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// What can be done with the publishing of a tenant's events.
+const (
+	tenantPause  = "pause"
+	tenantResume = "resume"
+)
+
+// lookAgain is what to do where somebody else was faster.
+const lookAgain = "Nothing was changed. Look at the list again."
 
 // tenantsView is the page of tenants.
 type tenantsView struct {
-	Moved []outbox.TenantGroup
+	Paused []outbox.Pause
+	Moved  []outbox.TenantGroup
+	Notice string
 }
 
-// tenants lists the tenants that have lanes of their own.
-func (c *Console) tenants(v *visit) error {
-	moved, err := c.cfg.Outbox.Tenants(v.Context())
-	if err != nil {
+// tenants lists the tenants that are paused, and those that have lanes of their own.
+func (c *Console) tenants(v *visit) (err error) {
+	view := &tenantsView{}
+	if view.Paused, err = c.cfg.Outbox.PausedTenants(v.Context()); err != nil {
 		return err
 	}
-	return v.show("tenants", "Tenants", &tenantsView{moved})
+	if view.Moved, err = c.cfg.Outbox.Tenants(v.Context()); err != nil {
+		return err
+	}
+	switch v.URL.Query().Get(fieldDone) {
+	case tenantPause:
+		view.Notice = "The tenant is paused. What was on its way to the broker may still arrive."
+	case tenantResume:
+		view.Notice = "The tenant is resumed. Its events leave in their order."
+	}
+	return v.show(pageTenants, "Tenants", view)
+}
+
+// changeTenant pauses or resumes a tenant.
+func (c *Console) changeTenant(v *visit) error {
+	form := v.PostForm
+	var do func(context.Context, string, outbox.By) error
+	switch form.Get(fieldAction) {
+	case tenantPause:
+		do = c.cfg.Outbox.PauseTenant
+	case tenantResume:
+		do = c.cfg.Outbox.ResumeTenant
+	default:
+		return invalid(fmt.Errorf("action: %q is neither pause nor resume", form.Get(fieldAction)))
+	}
+	tenant, reason := strings.TrimSpace(form.Get(fieldTenant)), strings.TrimSpace(form.Get(fieldReason))
+	err := event.ValidateIdentifier("tenant", tenant)
+	if tenant == "" {
+		err = errors.New("tenant: it is empty")
+	}
+	if err != nil {
+		return invalid(err)
+	}
+	if wrong := reasonProblem(reason); wrong != "" {
+		return &problem{http.StatusUnprocessableEntity, "The reason is missing or too long", "Nothing was changed. " + wrong}
+	}
+	switch err := do(v.Context(), tenant, outbox.By{Actor: v.access.Actor, Reason: reason}); {
+	case errors.Is(err, outbox.ErrTenantPaused):
+		return &problem{http.StatusConflict, "The tenant is paused already", lookAgain}
+	case errors.Is(err, outbox.ErrTenantNotPaused):
+		return &problem{http.StatusConflict, "The tenant is not paused", lookAgain}
+	case err != nil:
+		return err
+	}
+	v.log.InfoContext(v.Context(), "oncebox: a tenant was paused or resumed on the console", "actor", v.access.Actor,
+		"action", form.Get(fieldAction), "tenant", tenant)
+	v.redirect(pageTenants + "?" + url.Values{fieldDone: {form.Get(fieldAction)}}.Encode())
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 const (
 	pageStuck   = "stuck"
 	pageDelayed = "delayed"
+	pageTenants = "tenants"
 )
 
 // tokenField is the field of a form that has the token.
@@ -68,7 +69,7 @@ func (v *visit) page(title string, body any) *page {
 	}
 	for _, l := range []link{
 		{"Overview", "", ""}, {"Stuck", pageStuck, ""}, {"Dead letters", "dead", ""}, {"Delayed", pageDelayed, ""}, {"Event", "event", ""},
-		{"Keys", "keys", ""}, {"Tenants", "tenants", ""}, {"Audit", "audit", ""},
+		{"Keys", "keys", ""}, {"Tenants", pageTenants, ""}, {"Audit", "audit", ""},
 	} {
 		if _, found := v.routes["GET "+l.Href]; !found {
 			continue
