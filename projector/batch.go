@@ -50,7 +50,7 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 	if len(b.send) > 0 {
 		b.errs = w.publish(ctx, lanes, b.send)
 	}
-	b.judge(w)
+	b.judge(ctx, w)
 	if err := w.settle(ctx, b); err != nil {
 		return b, err
 	}
@@ -200,7 +200,7 @@ func (b *batch) add(r *outbox.Row, o outbox.Outcome, blocks string) {
 // Rows of a key come in order. Once one of them stays for another try, the later ones stay as well; once one is held or
 // dead, they follow it. An adapter reports them as failed itself; a later row that it calls confirmed was confirmed, and
 // is settled, because sending it again would only add a duplicate to what cannot be mended.
-func (b *batch) judge(w *worker) {
+func (b *batch) judge(ctx context.Context, w *worker) {
 	for i, r := range b.send {
 		err := b.errs[i]
 		switch class := classify(err); {
@@ -211,7 +211,7 @@ func (b *batch) judge(w *worker) {
 		case b.isBlocked(r):
 			b.follow(r)
 		case class == classMessage:
-			if wait, dead := w.verdict(r, err); dead {
+			if wait, dead := w.refused(ctx, r, err); dead {
 				b.die(r, err.Error(), w.r.p.cfg.blocksDead)
 				b.stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the adapter held back what follows
 			} else {

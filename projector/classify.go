@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -33,6 +34,12 @@ func classify(err error) class {
 	default:
 		return classMessage
 	}
+}
+
+// refused counts a refusal, also one that makes a dead letter, and says what [worker.verdict] says.
+func (w *worker) refused(ctx context.Context, r *outbox.Row, err error) (wait time.Duration, dead bool) {
+	w.r.p.telemetry.refused.Add(ctx, 1, r.Topic, r.TenantID)
+	return w.verdict(r, err)
 }
 
 // verdict says how long a refused row waits, or that it is dead.

@@ -171,7 +171,7 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 		p.telemetry.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
 		return moved, nil
 	}
-	wait, dead := w.verdict(head, reason)
+	wait, dead := w.refused(ctx, head, reason)
 	if dead {
 		n, err := w.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outbox.Row{head}, reason.Error(), p.cfg.blocksDead)
 		return moved + n, err

@@ -17,7 +17,6 @@ func (w *worker) report(ctx context.Context, r *outbox.Row, o outbox.Outcome) {
 	}
 	switch o.Verdict {
 	case outbox.Refused:
-		p.telemetry.refused.Add(ctx, 1, r.Topic, r.TenantID)
 		log(slog.LevelWarn, "oncebox: the broker refused an event, it waits", "wait", o.Wait)
 	case outbox.Dead:
 		p.telemetry.gaveUp(ctx, r)

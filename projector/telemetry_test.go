@@ -48,6 +48,31 @@ func shown(t *testing.T, r metric.Reader) (gauges map[string]float64, recorded m
 	return gauges, recorded
 }
 
+// Each refusal counts: one that is for good, and the last one of several.
+func TestEachRefusalIsCounted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	reader := metric.NewManualReader()
+	cfg := quick()
+	cfg.MaxRetryAttempts, cfg.MeterProvider = 3, metric.NewMeterProvider(metric.WithReader(reader))
+	f.pub.refuseWith(func(e event.Envelope) error {
+		if e.Type == "poison" {
+			return messaging.Permanent(errors.New("no schema"))
+		}
+		return errors.New("not now")
+	})
+	f.add("a", "poison")
+	p := f.projector(cfg)
+	require.NoError(t, p.RunOnce(t.Context()))
+	require.EqualValues(t, 1, counter(t, reader, "oncebox.projector.refused"))
+	f.add("b", "refused")
+	f.eventually("both are dead", func() bool {
+		require.NoError(t, p.RunOnce(t.Context()))
+		return counter(t, reader, "oncebox.projector.dead") == 2
+	})
+	require.EqualValues(t, 4, counter(t, reader, "oncebox.projector.refused"))
+}
+
 // Of two projectors one shows the state, and the other one when that has stopped. What is shown is what waits: an event behind a dead letter
 // is as old as it is, and a delayed one has no age.
 func TestOneProjectorShowsTheState(t *testing.T) {
