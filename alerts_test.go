@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/oncebox/oncebox/projector"
 )
 
 // Each alert leads to its entry in the runbook, which says what it means, where to look and what to do, and has a row in docs/testing.md. There is no
@@ -46,6 +49,21 @@ func TestEachAlertHasAnEntryInTheRunbook(t *testing.T) {
 	}
 	require.ElementsMatch(t, alerts, slices.Collect(maps.Keys(entries)))
 	require.ElementsMatch(t, alerts, rows, "docs/testing.md")
+}
+
+// An event that was refused as often as an alert says has not become a dead letter by then, with the default number of tries.
+func TestAlertsCanFireWithTheDefaults(t *testing.T) {
+	most := (&projector.Config{}).WithDefaults().MaxRetryAttempts
+	var found [][]string
+	for _, expr := range expressions(t)["docs/alerts/oncebox.rules.yml"] {
+		found = append(found, regexp.MustCompile(`oncebox_outbox_max_tries\) > (\d+)$`).FindAllStringSubmatch(expr, -1)...)
+	}
+	require.NotEmpty(t, found)
+	for _, limit := range found {
+		n, err := strconv.Atoi(limit[1])
+		require.NoError(t, err)
+		require.Less(t, n+1, most, "it is dead before")
+	}
 }
 
 // alert is a rule as Prometheus reads it.
