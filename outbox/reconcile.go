@@ -67,16 +67,60 @@ func (r Reconciled) kinds() []kind {
 // A backlog costs nothing, and neither does what waits behind a refused row: of the waiting rows it reads none, of the held
 // ones the first of each key and the unordered ones. That is about 0.1 s per thousand blocked keys.
 func (s *Store) Reconcile(ctx context.Context) (Reconciled, error) {
-	var found Reconciled
-	err := errors.Join(
-		s.reconcileLanes(ctx, &found),
-		s.reconcilePartitions(ctx, &found),
-		s.reconcileHeld(ctx, &found))
+	found, err := (&reconciler{Store: s}).all(ctx)
 	if found.Total() > 0 {
 		s.report(ctx, found)
 		s.Wake()
 	}
 	return found, wrap("reconcile", err)
+}
+
+// ReconcileDryRun returns what [Store.Reconcile] would repair, and changes nothing: each repair is made and rolled back. A lane in which
+// something is wrong is locked for that moment. Of held rows that are due before their turn it counts the first 1000 of each lane.
+func (s *Store) ReconcileDryRun(ctx context.Context) (Reconciled, error) {
+	found, err := (&reconciler{Store: s, dry: true}).all(ctx)
+	return found, wrap("reconcile, dry run", err)
+}
+
+// reconciler is one run of [Store.Reconcile].
+type reconciler struct {
+	*Store
+
+	dry bool // what it does is rolled back
+}
+
+func (s *reconciler) all(ctx context.Context) (found Reconciled, err error) {
+	err = errors.Join(
+		s.reconcileLanes(ctx, &found),
+		s.reconcilePartitions(ctx, &found),
+		s.reconcileHeld(ctx, &found))
+	return found, err
+}
+
+// errDryRun rolls a transaction back.
+var errDryRun = errors.New("outbox: dry run")
+
+// change runs fn in a transaction.
+func (s *reconciler) change(ctx context.Context, fn func(ctx context.Context, tx bun.Tx) error) error {
+	err := s.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+		if err := fn(ctx, tx); err != nil || !s.dry {
+			return err
+		}
+		return errDryRun
+	})
+	if errors.Is(err, errDryRun) {
+		return nil
+	}
+	return err
+}
+
+// exec runs one statement that changes rows, and returns how many.
+func (s *reconciler) exec(ctx context.Context, statement string, args ...any) (n int64, err error) {
+	err = s.change(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
+		n, err = s.adHoc().Exec(ctx, tx, statement, args...)
+		return err
+	})
+	return n, err
 }
 
 func (s *Store) report(ctx context.Context, found Reconciled) {
@@ -92,13 +136,16 @@ func (s *Store) report(ctx context.Context, found Reconciled) {
 	s.log.WarnContext(ctx, "oncebox: the outbox was repaired: something had been changed by hand, or the clock was wrong", attrs...)
 }
 
-func (s *Store) reconcilePartitions(ctx context.Context, found *Reconciled) error {
+func (s *reconciler) reconcilePartitions(ctx context.Context, found *Reconciled) error {
 	if p, err := s.policy(ctx); err != nil || p.retention == NoRetention {
 		return err
 	}
 	for _, day := range []int{0, 1} {
 		var made bool
-		if err := s.sql.QueryRow(ctx, s.db, makePartitions, []any{day}, &made); err != nil {
+		err := s.change(ctx, func(ctx context.Context, tx bun.Tx) error {
+			return s.sql.QueryRow(ctx, tx, makePartitions, []any{day}, &made)
+		})
+		if err != nil {
 			return err
 		}
 		if made {
@@ -108,7 +155,7 @@ func (s *Store) reconcilePartitions(ctx context.Context, found *Reconciled) erro
 	return nil
 }
 
-func (s *Store) reconcileHeld(ctx context.Context, found *Reconciled) error {
+func (s *reconciler) reconcileHeld(ctx context.Context, found *Reconciled) error {
 	rows, err := s.adHoc().Query(ctx, s.db, lanesWithHeld)
 	if err != nil {
 		return err
@@ -130,11 +177,11 @@ func (s *Store) reconcileHeld(ctx context.Context, found *Reconciled) error {
 }
 
 // reconcileKeys looks at every key of a lane that has a block or held rows.
-func (s *Store) reconcileKeys(ctx context.Context, lane int16, found *Reconciled) error {
+func (s *reconciler) reconcileKeys(ctx context.Context, lane int16, found *Reconciled) error {
 	after := ""
 	for more := true; more; {
 		var wrong []string
-		last, err := suspicious(ctx, s, &wrong, lookAtKeys, lane, after)
+		last, err := suspicious(ctx, s.Store, &wrong, lookAtKeys, lane, after)
 		if err != nil {
 			return err
 		}
@@ -155,11 +202,11 @@ func keyRepairs(found *Reconciled) []repair {
 }
 
 // reconcileUnordered looks at the unordered held rows of a lane.
-func (s *Store) reconcileUnordered(ctx context.Context, lane int16, found *Reconciled) error {
+func (s *reconciler) reconcileUnordered(ctx context.Context, lane int16, found *Reconciled) error {
 	after := int64(0)
 	for more := true; more; {
 		var wrong []int64
-		last, err := suspicious(ctx, s, &wrong, lookAtUnordered, lane, after)
+		last, err := suspicious(ctx, s.Store, &wrong, lookAtUnordered, lane, after)
 		if err != nil {
 			return err
 		}
@@ -173,14 +220,14 @@ func (s *Store) reconcileUnordered(ctx context.Context, lane int16, found *Recon
 
 // reconcileDue looks at the rows of a lane that are due first. [Relay.Due] reads from the same end, so what is in the way
 // of others is among them.
-func (s *Store) reconcileDue(ctx context.Context, lane int16, found *Reconciled) error {
+func (s *reconciler) reconcileDue(ctx context.Context, lane int16, found *Reconciled) error {
 	for {
 		var wrong []int64
-		if _, err := suspicious(ctx, s, &wrong, lookAtDue, lane); err != nil {
+		if _, err := suspicious(ctx, s.Store, &wrong, lookAtDue, lane); err != nil {
 			return err
 		}
 		before := found.Early
-		if err := s.repair(ctx, lane, wrong, len(wrong), []repair{{calmRows, &found.Early}}); err != nil || found.Early == before {
+		if err := s.repair(ctx, lane, wrong, len(wrong), []repair{{calmRows, &found.Early}}); err != nil || found.Early == before || s.dry {
 			return err
 		}
 	}
@@ -217,12 +264,12 @@ type repair struct {
 }
 
 // repair runs the repairs in one transaction that holds the lane. Each of them looks again: what seemed wrong may be gone.
-func (s *Store) repair(ctx context.Context, lane int16, ids any, n int, repairs []repair) error {
+func (s *reconciler) repair(ctx context.Context, lane int16, ids any, n int, repairs []repair) error {
 	if n == 0 {
 		return nil
 	}
 	counts := make([]int64, len(repairs))
-	err := s.db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx bun.Tx) error {
+	err := s.change(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := s.adHoc().Exec(ctx, tx, touchLanes, []int16{lane}); err != nil {
 			return err
 		}

@@ -4,10 +4,11 @@ import "context"
 
 // RepairAll runs every repair of a lane on keys and rows, whether or not they seem wrong.
 func (s *Store) RepairAll(ctx context.Context, lane int16, keys []string, seqs []int64) (found Reconciled, err error) {
-	if err := s.repair(ctx, lane, keys, 1, keyRepairs(&found)); err != nil {
+	r := reconciler{Store: s}
+	if err := r.repair(ctx, lane, keys, 1, keyRepairs(&found)); err != nil {
 		return found, err
 	}
-	err = s.repair(ctx, lane, seqs, 1, []repair{{wakeUnordered, &found.Stuck}, {calmRows, &found.Early}})
+	err = r.repair(ctx, lane, seqs, 1, []repair{{wakeUnordered, &found.Stuck}, {calmRows, &found.Early}})
 	return found, err
 }
 

@@ -49,7 +49,7 @@ FROM passed WHERE l.lane = passed.lane`
 
 // reconcileLanes enters the lanes of every group that has tenants, and those that rows are in, and ends what a wrong clock
 // would make last.
-func (s *Store) reconcileLanes(ctx context.Context, found *Reconciled) error {
+func (s *reconciler) reconcileLanes(ctx context.Context, found *Reconciled) error {
 	l, err := s.loadLayout(ctx, bunHandle{s.sql, s.db})
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *Store) reconcileLanes(ctx context.Context, found *Reconciled) error {
 		return err
 	}
 	if len(missing) > 0 {
-		if found.Lanes, err = s.adHoc().Exec(ctx, s.db, enterLanes, missing, l.lanes); err != nil {
+		if found.Lanes, err = s.exec(ctx, enterLanes, missing, l.lanes); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ func (s *Store) reconcileLanes(ctx context.Context, found *Reconciled) error {
 		return err
 	}
 	for _, statement := range []string{cutLeases, forgetHeartbeats} {
-		n, err := s.adHoc().Exec(ctx, s.db, statement)
+		n, err := s.exec(ctx, statement)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (s *Store) reconcileLanes(ctx context.Context, found *Reconciled) error {
 	return nil
 }
 
-func (s *Store) reopenPassed(ctx context.Context, found *Reconciled) error {
+func (s *reconciler) reopenPassed(ctx context.Context, found *Reconciled) error {
 	rows, err := s.adHoc().Query(ctx, s.db, overlooked)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Store) reopenPassed(ctx context.Context, found *Reconciled) error {
 	if err != nil || len(passed) == 0 {
 		return err
 	}
-	found.Passed, err = s.adHoc().Exec(ctx, s.db, reopenLanes, slices.Collect(maps.Keys(passed)))
+	found.Passed, err = s.exec(ctx, reopenLanes, slices.Collect(maps.Keys(passed)))
 	return err
 }
 

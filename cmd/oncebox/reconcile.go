@@ -11,6 +11,7 @@ import (
 
 // reconcileResult is what reconcile prints as JSON. The names stay.
 type reconcileResult struct {
+	DryRun     bool  `json:"dry_run"`
 	Repaired   int64 `json:"repaired"`
 	Lanes      int64 `json:"lanes"`
 	Passed     int64 `json:"passed"`
@@ -22,29 +23,40 @@ type reconcileResult struct {
 }
 
 func newReconcile(s *session) *cobra.Command {
-	return &cobra.Command{
+	var dryRun bool
+	cmd := &cobra.Command{
 		Use: "reconcile", Short: "Repair what would keep events of the outbox from ever being published", Args: noArgs,
 		Long: `Repair what would keep events of the outbox from ever being published: after rows were changed by hand, a backup was restored in part, or
 the clock was wrong. Relays do so every hour. It may run at any time, deletes no event, and changes nothing in tables that nobody has touched.
+With --dry-run it says what it would repair.
 
-Exit code 0: nothing was wrong. 3: something was, and is repaired.`,
-		Example: "  oncebox reconcile",
+Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a dry run.`,
+		Example: "  oncebox reconcile --dry-run\n  oncebox reconcile",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.openTables(cmd.Context()); err != nil {
 				return err
+			}
+			if dryRun {
+				found, err := s.outbox().ReconcileDryRun(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return s.printReconciled(found, true)
 			}
 			found, err := s.outbox().Reconcile(cmd.Context())
 			if err != nil {
 				return fmt.Errorf("%w; %s repaired before: call it again", err, several(found.Total(), "thing was", "things were"))
 			}
-			return s.printReconciled(found)
+			return s.printReconciled(found, false)
 		},
 	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what is wrong, and repair nothing")
+	return cmd
 }
 
-func (s *session) printReconciled(r outbox.Reconciled) error {
+func (s *session) printReconciled(r outbox.Reconciled, dryRun bool) error {
 	if s.json {
-		err := s.document(reconcileResult{r.Total(), r.Lanes, r.Passed, r.Leases, r.Partitions, r.Blocks, r.Stuck, r.Early})
+		err := s.document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Passed, r.Leases, r.Partitions, r.Blocks, r.Stuck, r.Early})
 		if err != nil {
 			return err
 		}
@@ -58,6 +70,9 @@ func (s *session) printReconciled(r outbox.Reconciled) error {
 				"events that were due before their turn", some(r.Early)); err != nil {
 				return err
 			}
+		}
+		if dryRun {
+			return &exitError{exitFindings, fmt.Errorf("%s wrong; nothing was repaired", several(r.Total(), "thing is", "things are"))}
 		}
 		return &exitError{exitFindings, fmt.Errorf("%s wrong, and repaired now", several(r.Total(), "thing was", "things were"))}
 	}
