@@ -25,10 +25,12 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
@@ -56,7 +58,10 @@ func TestMetricsAreThoseOfARunningService(t *testing.T) {
 }
 
 // family is a metric as Prometheus sees it: the names of its series, and their labels, alone and with each value.
-type family struct{ series, labels map[string]bool }
+type family struct {
+	series, labels map[string]bool
+	counted        float64 // by a counter or a histogram, over all labels
+}
 
 // documented returns the metrics of docs/metrics.md with underscores for dots.
 func documented(t *testing.T) (names []string) {
@@ -108,6 +113,41 @@ func (b *faulty) Publish(ctx context.Context, msgs []event.Envelope) error {
 	return b.Broker.Publish(ctx, msgs)
 }
 
+// A counter shows 0 before the first time, with each label whose values are known: increase() does not see a first time that is the first value.
+// Those by topic or tenant cannot.
+func TestCountersBeginAtZero(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	require.NoError(t, err)
+	cfg := quickConfig()
+	cfg.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return nil }
+	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return nil }
+	cfg.Outbox.BeforeDrop = func(context.Context, outbox.Partition) error { return nil }
+	db := pgtest.Migrated(t)
+	app, err := oncebox.New(db.DB, memory.New(nil), cfg)
+	require.NoError(t, err)
+	app.Consume("order", "billing", messaging.NewRouter(app.Registry))
+	run(t, app)
+	want := map[string]string{
+		"oncebox_uow_units": "outcome=rolled_back", "oncebox_uow_retries": "", "oncebox_projector_published": "", "oncebox_projector_unconfirmed": "",
+		"oncebox_outbox_fenced": "", "oncebox_outbox_unannounced": "", "oncebox_outbox_reconciled": "kind=stuck", "oncebox_outbox_partitions_kept": "",
+		"oncebox_inbox_messages": "outcome=dead", "oncebox_inbox_unannounced": "consumer=billing", "oncebox_idempotency_purged": "",
+	}
+	for name, label := range want {
+		await.True(t, func() bool {
+			is := gather(t, registry)[name]
+			return is.series != nil && (label == "" || is.labels[label])
+		}, "%s shows %s", name, label)
+	}
+	shown := gather(t, registry)
+	for name := range want {
+		if name != "oncebox_uow_units" {
+			require.Zero(t, shown[name].counted, name)
+		}
+	}
+}
+
 // scrape runs a service on Pulsar in which each thing happens once that a metric tells of, until it shows all that is documented.
 func scrape(t *testing.T) map[string]family {
 	t.Helper()
@@ -123,6 +163,8 @@ func scrape(t *testing.T) map[string]family {
 	cfg := quickConfig()
 	cfg.MeterProvider = provider
 	cfg.Projector.CleanInterval = -1 // the test cleans
+	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return errors.New("nobody to tell") }
+	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return errors.New("nobody to tell") }
 	cfg.Outbox.BeforeDrop = func(context.Context, outbox.Partition) error { return errors.New("the archive is full") }
 	tenant, name, _ := strings.Cut(namespace.Name, "/")
 	client, err := pulsar.Connect(t.Context(), &pulsar.Config{
@@ -149,7 +191,7 @@ func scrape(t *testing.T) map[string]family {
 		{"order", "fenced", "oncebox_outbox_fenced"},
 	} {
 		add(fault.topic, fault.kind)
-		await.True(t, func() bool { return gather(t, registry)[fault.shown].series != nil }, "%s shows what is %s", fault.shown, fault.kind)
+		await.True(t, func() bool { return gather(t, registry)[fault.shown].counted > 0 }, "%s shows what is %s", fault.shown, fault.kind)
 	}
 	again := false
 	require.NoError(t, app.UoW.Do(t.Context(), func(context.Context, *uow.Unit) error {
@@ -210,8 +252,9 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]family {
 		if !strings.HasPrefix(f.GetName(), "oncebox_") {
 			continue
 		}
-		series, labels := map[string]bool{f.GetName(): true}, map[string]bool{}
+		series, labels, counted := map[string]bool{f.GetName(): true}, map[string]bool{}, 0.0
 		for _, m := range f.GetMetric() {
+			counted += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			for _, b := range m.GetHistogram().GetBucket() {
 				labels[fmt.Sprint("le=", b.GetUpperBound())] = true
 			}
@@ -223,7 +266,7 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]family {
 			}
 		}
 		require.NotContains(t, shown, bare(f.GetName()))
-		shown[bare(f.GetName())] = family{series, labels}
+		shown[bare(f.GetName())] = family{series, labels, counted}
 	}
 	return shown
 }

@@ -59,16 +59,16 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if c.TokenHeader != "" {
 		names = append(names, c.TokenHeader)
 	}
-	headers := newHeaderNames(names)
+	headers, counted := newHeaderNames(names), otelx.Outcomes(outcomes()...)
 	return func(next http.Handler) http.Handler {
 		return &keyed{
 			next: next, units: m, store: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
 			retryAfter: seconds(c.RetryAfter),
 			log:        c.Logger,
 			tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
-			requests: otelx.Counter(otelx.Meter(c.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
-				"Requests with an idempotency key, by outcome"),
-			outcomes: otelx.Outcomes(outcomes()...),
+			requests: otelx.Started(otelx.Meter(c.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
+				"Requests with an idempotency key, by outcome", counted),
+			outcomes: counted,
 		}
 	}
 }

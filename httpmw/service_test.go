@@ -304,7 +304,7 @@ func (s *service) emitted() int { return s.count("SELECT count(*) FROM emitted")
 
 func (s *service) stored() int { return s.count("SELECT count(*) FROM idempotency_keys") }
 
-// counter sums a metric by its attribute "outcome".
+// counter sums a metric by its attribute "outcome", without those that are 0.
 func (s *service) counter(name string) map[string]int64 {
 	s.t.Helper()
 	var all metricdata.ResourceMetrics
@@ -314,8 +314,9 @@ func (s *service) counter(name string) map[string]int64 {
 		for _, m := range scope.Metrics {
 			if data, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
 				for _, p := range data.DataPoints {
-					outcome, _ := p.Attributes.Value(attribute.Key("outcome"))
-					sums[outcome.AsString()] += p.Value
+					if outcome, _ := p.Attributes.Value(attribute.Key("outcome")); p.Value > 0 {
+						sums[outcome.AsString()] += p.Value
+					}
 				}
 			}
 		}

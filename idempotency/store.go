@@ -88,7 +88,7 @@ func NewStore(cfg *Config) *Store {
 		cfg: c, run: run, confirmed: run.Confirmed(), cache: newCache(c.Cache),
 		log:    otelx.Logger(c.Logger),
 		tracer: otelx.Tracer(c.TracerProvider, "idempotency"),
-		purged: otelx.Counter(meter, "oncebox.idempotency.purged", "Expired keys that were removed"),
+		purged: otelx.Started(meter, "oncebox.idempotency.purged", "Expired keys that were removed", nil),
 		gauges: newGauges(meter),
 	}
 }

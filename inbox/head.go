@@ -158,9 +158,9 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 		if err := i.sql.QueryRow(ctx, u.DB(), enterHead, []any{k.consumer, k.lock, h.seq, h.parked}, &handled); err != nil {
 			return err
 		}
-		outcome = "duplicate"
+		outcome = outcomeDuplicate
 		if !handled {
-			outcome = "handled"
+			outcome = outcomeHandled
 			limit.reset(w.timeout)
 			m := messaging.NewMessage(h.envelope, h.try(counted), nil)
 			if err := w.watched(ctx, m.Topic, func(ctx context.Context) error { return w.parked.Handle(ctx, m) }); err != nil {
@@ -190,7 +190,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	case ctx.Err() != nil:
 		return ranNothing, i.giveBack(context.WithoutCancel(ctx), k, counted, 0)
 	}
-	i.count(ctx, k.consumer, "failed")
+	i.count(ctx, k.consumer, outcomeFailed)
 	return ranFailed, w.headFailed(ctx, k, h, counted, err)
 }
 
@@ -280,7 +280,7 @@ func (w *wrapped) failHead(ctx context.Context, k parkedKey, h head, n int, caus
 		level, said = slog.LevelError, "oncebox: a message fails again and again, and what is behind it waits; it is tried until it is given up"
 	}
 	w.log.Log(ctx, level, said, "consumer", k.consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
-		"id", h.envelope.ID, "attempts", n, "wait", wait, "error", cause)
+		"id", h.envelope.ID, "tenant", h.envelope.TenantID, "ordering_key", h.envelope.OrderingKey(), "attempts", n, "wait", wait, "error", cause)
 	return nil
 }
 

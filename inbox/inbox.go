@@ -32,7 +32,8 @@ type Inbox struct {
 
 	log        *slog.Logger
 	messages   metric.Int64Counter
-	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
+	silent     metric.Int64Counter // hooks that failed
+	attributes sync.Map            // consumer and outcome -> metric.MeasurementOption
 	gauges     *gauges
 
 	// owner is this process to others that work on parked messages.
@@ -66,6 +67,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		units: m, cfg: c, patient: pgsql.New(c.Schema, c.Pooler), answer: answerTimeout,
 		log:      otelx.Logger(c.Logger),
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
+		silent:   otelx.Counter(meter, "oncebox.inbox.unannounced", "Dead letters that were not announced because Config.OnDead failed, by consumer"),
 		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
 		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, stores: map[Subscription]messaging.BatchHandler{},
@@ -113,6 +115,7 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 		guarded = max(guarded, w.maxInFlight)
 	}
 	w.unproved.Store(int64(guarded))
+	i.countFromZero(consumer)
 }
 
 // handlerOf returns the handler of a parked message, nil if it is not in this process.

@@ -39,7 +39,7 @@ func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Me
 			return err
 		case a.outcome == leaseHeld:
 			// Not parked: the message that runs may fail or come again, and then this one would stand before it.
-			w.count(ctx, w.consumer, "leased")
+			w.count(ctx, w.consumer, outcomeLeased)
 			return messaging.Postpone(a.rest, ErrLeased)
 		case a.outcome == leaseTaken:
 			return l.handle(ctx, m, a.tried)
@@ -48,7 +48,7 @@ func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Me
 				return err
 			}
 		default: // without order, only the message itself can be in the way of its key
-			w.count(ctx, w.consumer, "duplicate")
+			w.count(ctx, w.consumer, outcomeDuplicate)
 			return nil
 		}
 	}
@@ -96,11 +96,11 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried attempts
 		return nil
 	case lost:
 		// Whatever it came to: it is another process that decides now.
-		l.count(ctx, l.consumer, "interrupted")
+		l.count(ctx, l.consumer, outcomeInterrupted)
 		return fmt.Errorf("%w (its handler ended with: %w)", ErrLeaseLost, err)
 	case ctx.Err() != nil:
 		l.takeBack(ctx, l.id, tried)
-		l.count(ctx, l.consumer, "interrupted")
+		l.count(ctx, l.consumer, outcomeInterrupted)
 		return err
 	}
 	err = l.failed(ctx, l.id, &counted, tried, err)

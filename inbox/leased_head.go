@@ -48,7 +48,7 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 		lost = errors.Is(err, ErrLeaseLost) || errors.Is(err, errOthers)
 	}
 	if err == nil {
-		w.count(ctx, k.consumer, "handled")
+		w.count(ctx, k.consumer, outcomeHandled)
 		return became, nil
 	}
 	return l.failedHead(ctx, k, h, count{a.tried, h.seq}, err, lost)
@@ -86,12 +86,12 @@ func (l *lease) finishHead(ctx context.Context, k parkedKey, h head) (became ran
 // failedHead decides what becomes of a parked message whose handler failed.
 func (l *lease) failedHead(ctx context.Context, k parkedKey, h head, tried count, cause error, lost bool) (ran, error) {
 	if lost || !l.free(ctx) {
-		l.count(ctx, k.consumer, "interrupted")
+		l.count(ctx, k.consumer, outcomeInterrupted)
 		return ranNothing, errors.Join(cause, l.handBackKey(context.WithoutCancel(ctx), k, l.cfg.PollInterval))
 	}
 	if ctx.Err() != nil {
 		return ranNothing, l.giveBack(context.WithoutCancel(ctx), k, tried, 0)
 	}
-	l.count(ctx, k.consumer, "failed")
+	l.count(ctx, k.consumer, outcomeFailed)
 	return ranFailed, l.headFailed(ctx, k, h, tried, cause)
 }

@@ -105,7 +105,7 @@ func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message,
 			return err
 		})
 		if err != nil {
-			w.count(ctx, w.consumer, "failed")
+			w.count(ctx, w.consumer, outcomeFailed)
 			return err
 		}
 		if became == duplicate || became != fresh && !l.reduced {
@@ -140,7 +140,8 @@ func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error
 
 // gaveUp counts and logs a dead letter.
 func (w *wrapped) gaveUp(ctx context.Context, l letter, cause error) {
-	w.count(ctx, w.consumer, "dead")
+	w.count(ctx, w.consumer, outcomeDead)
 	w.log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
-		"topic", l.m.Topic, "type", l.m.Type, "id", l.m.ID, "ordering_key", l.id.ordering, "message_key", l.id.key.String(), "error", cause)
+		"topic", l.m.Topic, "type", l.m.Type, "id", l.m.ID, "tenant", l.id.tenant, "ordering_key", l.id.ordering,
+		"message_key", l.id.key.String(), "error", cause)
 }

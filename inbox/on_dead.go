@@ -36,8 +36,9 @@ func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announc
 		err = write(a)
 	}
 	if err == nil && a.made && a.failed != nil {
+		w.silent.Add(ctx, 1, ofConsumer(w.consumer))
 		w.log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", w.consumer, "topic", l.m.Topic,
-			"type", l.m.Type, "id", l.m.ID, "ordering_key", l.id.ordering, "message_key", l.id.key.String(), "error", a.failed)
+			"type", l.m.Type, "id", l.m.ID, "tenant", l.id.tenant, "ordering_key", l.id.ordering, "message_key", l.id.key.String(), "error", a.failed)
 	}
 	return err
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
@@ -19,6 +21,23 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
+
+// counted is the sum of a counter as read now.
+func counted(t *testing.T, r metric.Reader, name string) (sum int64) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, r.Collect(context.Background(), &all))
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if data, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
+				for _, p := range data.DataPoints {
+					sum += p.Value
+				}
+			}
+		}
+	}
+	return sum
+}
 
 // choosy is a sink that refuses events of the type "unwanted".
 type choosy struct{ committed }
@@ -48,9 +67,12 @@ func newAlarmed(t *testing.T, timeout time.Duration, hook func(ctx context.Conte
 	t.Helper()
 	sink := &choosy{}
 	a := &alarmed{world: newWorld(t, sink), sink: sink, told: map[string]inbox.DeadLetter{}}
+	reader := metric.NewManualReader()
+	t.Cleanup(func() { require.EqualValues(t, len(a.failed), counted(t, reader, "oncebox.inbox.unannounced")) })
 	cfg := inbox.Config{
-		Retry:        inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond, MaxAttempts: 4},
-		PollInterval: 20 * time.Millisecond, OnDeadTimeout: timeout, LockTimeout: time.Minute,
+		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+		Retry:         inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond, MaxAttempts: 4},
+		PollInterval:  20 * time.Millisecond, OnDeadTimeout: timeout, LockTimeout: time.Minute,
 		Logger: slog.New(hearing(func(message string) {
 			a.mu.Lock()
 			defer a.mu.Unlock()

@@ -73,7 +73,7 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 			return err
 		}
 		if !isFresh {
-			w.count(ctx, w.consumer, "duplicate")
+			w.count(ctx, w.consumer, outcomeDuplicate)
 			return nil
 		}
 		if tried = a; w.retry.isDeadly(a.earlier()) {
@@ -86,11 +86,11 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 		return err
 	case errors.Is(err, errLocked):
 		w.takeBack(ctx, id, tried)
-		w.count(ctx, w.consumer, "locked")
+		w.count(ctx, w.consumer, outcomeLocked)
 		return messaging.Postpone(lockedPause, err)
 	case err != nil && ctx.Err() != nil:
 		w.takeBack(ctx, id, tried)
-		w.count(ctx, w.consumer, "interrupted")
+		w.count(ctx, w.consumer, outcomeInterrupted)
 		return err
 	case err != nil:
 		return w.failed(ctx, id, m, tried, err)
@@ -184,11 +184,11 @@ func (w *wrapped) survived() {
 func (w *wrapped) outcome(became entry) string {
 	switch {
 	case became == duplicate:
-		return "duplicate"
+		return outcomeDuplicate
 	case became == behind, became == early, w.storesFirst:
-		return "parked"
+		return outcomeParked
 	default:
-		return "handled"
+		return outcomeHandled
 	}
 }
 
@@ -197,7 +197,7 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 	if hopeless(cause) {
 		return w.giveUp(ctx, id, m, max(tried.n, m.Attempt), cause)
 	}
-	w.count(ctx, w.consumer, "failed")
+	w.count(ctx, w.consumer, outcomeFailed)
 	if _, within := uow.FromContext(ctx); within {
 		return cause // what is written now may be undone by those around
 	}
@@ -227,7 +227,7 @@ func (w *wrapped) give(ctx context.Context, id identity, m *messaging.Message, n
 		return err
 	}
 	w.log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits", "consumer", w.consumer,
-		"topic", m.Topic, "type", m.Type, "id", m.ID, "ordering_key", id.ordering, "attempts", n, "wait", wait, "error", cause)
+		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", id.tenant, "ordering_key", id.ordering, "attempts", n, "wait", wait, "error", cause)
 	return nil
 }
 

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -248,6 +251,15 @@ func (a *announcement) hook(ctx context.Context, tx bun.Tx, d DeadLetter) (err e
 	return a.cfg.OnDead(event.WithMetadata(event.WithTenant(ctx, d.TenantID), md), tx, d)
 }
 
+// newSilent makes the counter, if there is a hook that can fail.
+func newSilent(c *Config) metric.Int64Counter {
+	if c.OnDead == nil {
+		return noop.Int64Counter{}
+	}
+	return otelx.Started(otelx.Meter(c.MeterProvider, "outbox"), "oncebox.outbox.unannounced",
+		"Dead letters that were not announced because Config.OnDead failed", nil)
+}
+
 // log tells of dead letters that were not announced: those whose hook failed, or all of them because of cause.
 func (a *announcement) log(ctx context.Context, cause error) {
 	for i := range a.letters {
@@ -259,6 +271,7 @@ func (a *announcement) log(ctx context.Context, cause error) {
 		if err == nil || d.Metadata[event.DeadLetterOf] != "" {
 			continue
 		}
+		a.silent.Add(ctx, 1)
 		a.Store.log.ErrorContext(ctx, "oncebox: a dead event is not announced: Config.OnDead failed", "id", d.ID, "type", d.Type, "topic", d.Topic,
 			"tenant", d.TenantID, "aggregate_type", d.AggregateType, "aggregate_id", d.AggregateID, "ordering_key", d.Key,
 			"lane", d.Lane, "sequence", d.Sequence, "error", err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/otelx"
@@ -248,9 +250,17 @@ func (s *Store) beforeDrop(ctx context.Context, tx bun.Tx, p Partition) error {
 	}
 	s.log.WarnContext(ctx, "oncebox: BeforeDrop failed, the partition stays until the next try", "partition", p.Name,
 		"day", p.Day.Format(time.DateOnly), "error", err)
-	otelx.Counter(otelx.Meter(s.cfg.MeterProvider, "outbox"), "oncebox.outbox.partitions_kept",
-		"Expired partitions that were kept because Config.BeforeDrop failed").Add(ctx, 1)
+	s.partitionsKept.Add(ctx, 1)
 	return &keptError{p, err}
+}
+
+// newPartitionsKept makes the counter, if there is a function that can fail.
+func newPartitionsKept(c *Config) metric.Int64Counter {
+	if c.BeforeDrop == nil {
+		return noop.Int64Counter{}
+	}
+	return otelx.Started(otelx.Meter(c.MeterProvider, "outbox"), "oncebox.outbox.partitions_kept",
+		"Expired partitions that were kept because Config.BeforeDrop failed", nil)
 }
 
 const hasWritten = `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`

@@ -67,9 +67,10 @@ func (r Reconciled) kinds() []kind {
 // A backlog costs nothing, and neither does what waits behind a refused row: of the waiting rows it reads none, of the held
 // ones the first of each key and the unordered ones. That is about 0.1 s per thousand blocked keys.
 func (s *Store) Reconcile(ctx context.Context) (Reconciled, error) {
+	repaired := s.repaired()
 	found, err := (&reconciler{Store: s}).all(ctx)
 	if found.Total() > 0 {
-		s.report(ctx, found)
+		s.report(ctx, repaired, found)
 		s.Wake()
 	}
 	return found, wrap("reconcile", err)
@@ -123,9 +124,17 @@ func (s *reconciler) exec(ctx context.Context, statement string, args ...any) (n
 	return n, err
 }
 
-func (s *Store) report(ctx context.Context, found Reconciled) {
-	counter := otelx.Counter(otelx.Meter(s.cfg.MeterProvider, "outbox"), "oncebox.outbox.reconciled",
-		"Things that were repaired because no projector would have published what depends on them")
+// repaired returns the counter, with a series for each kind.
+func (s *Store) repaired() metric.Int64Counter {
+	kinds := map[string][]metric.AddOption{}
+	for _, k := range (Reconciled{}).kinds() {
+		kinds[k.name] = []metric.AddOption{metric.WithAttributes(attribute.String("kind", k.name))}
+	}
+	return otelx.Started(otelx.Meter(s.cfg.MeterProvider, "outbox"), "oncebox.outbox.reconciled",
+		"Things that were repaired because no projector would have published what depends on them", kinds)
+}
+
+func (s *Store) report(ctx context.Context, counter metric.Int64Counter, found Reconciled) {
 	var attrs []any
 	for _, k := range found.kinds() {
 		if k.n > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
@@ -25,9 +26,12 @@ type Store struct {
 	maker  envelope.Maker
 	layout atomic.Pointer[layout]
 	known  knownTenants
-	kept   atomic.Pointer[policy]
-	turn   atomic.Uint64 // of the lanes whose payloads have to be shared out, see bounded
-	log    *slog.Logger
+	silent metric.Int64Counter // hooks that failed
+
+	partitionsKept metric.Int64Counter
+	kept           atomic.Pointer[policy]
+	turn           atomic.Uint64 // of the lanes whose payloads have to be shared out, see bounded
+	log            *slog.Logger
 
 	ownRetention bool // Config.Retention was set
 
@@ -47,6 +51,7 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 		ownRetention: cfg != nil && cfg.Retention != 0,
 		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(),
 		probe: listenProbe, answer: listenTimeout,
+		silent: newSilent(&c), partitionsKept: newPartitionsKept(&c),
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 			Tracer: otelx.Tracer(c.TracerProvider, "outbox"),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/nightly"
@@ -27,9 +28,12 @@ func (f *fixture) alarmed(db *bun.DB, timeout time.Duration, hook func(ctx conte
 	require.NoError(f.t, err)
 	var mu sync.Mutex
 	var said []string
+	reader := metric.NewManualReader()
+	f.t.Cleanup(func() { require.EqualValues(f.t, len(said), counter(f.t, reader, "oncebox.outbox.unannounced")) })
 	var store *outbox.Store
 	store = outbox.NewStore(db, &outbox.Config{
-		Source: "test", OnDeadTimeout: timeout,
+		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+		Source:        "test", OnDeadTimeout: timeout,
 		Logger: slog.New(mender(func(message string) {
 			mu.Lock()
 			defer mu.Unlock()

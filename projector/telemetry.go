@@ -26,11 +26,11 @@ type telemetry struct {
 func newTelemetry(provider metric.MeterProvider) *telemetry {
 	m := otelx.Meter(provider, "projector")
 	t := &telemetry{
-		published:   otelx.Counter(m, "oncebox.projector.published", "Rows that the broker confirmed"),
+		published:   otelx.Started(m, "oncebox.projector.published", "Rows that the broker confirmed", nil),
 		refused:     otelx.NewTenantCounter(m, "oncebox.projector.refused", "Refusals of single rows, by topic and tenant"),
 		dead:        otelx.NewTenantCounter(m, "oncebox.projector.dead", "Rows that were given up, by topic and tenant"),
-		unconfirmed: otelx.Counter(m, "oncebox.projector.unconfirmed", "Rows left for another try, no attempt spent"),
-		fenced:      otelx.Counter(m, "oncebox.outbox.fenced", "Writes refused because the lane had been lost"),
+		unconfirmed: otelx.Started(m, "oncebox.projector.unconfirmed", "Rows left for another try, no attempt spent", nil),
+		fenced:      otelx.Started(m, "oncebox.outbox.fenced", "Writes refused because the lane had been lost", nil),
 		latency: otelx.Histogram(m, "oncebox.outbox.publish.latency", "How long the broker takes to confirm a batch",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
 		lag: otelx.Histogram(m, "oncebox.outbox.lag", "From the recording of an event, or its time, to the broker's confirmation: the oldest one of each batch",

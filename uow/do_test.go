@@ -427,7 +427,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]int64{
-		"oncebox.uow.units committed": 2, "oncebox.uow.units rolled_back": 5, "oncebox.uow.retries ": 2,
+		"oncebox.uow.units committed": 2, "oncebox.uow.units rolled_back": 5, "oncebox.uow.units unknown": 0, "oncebox.uow.retries ": 2,
 	}, counts)
 }
 

@@ -36,15 +36,16 @@ type Manager struct {
 func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 	c := cfg.WithDefaults()
 	meter := otelx.Meter(c.MeterProvider, "uow")
+	outcomes := otelx.Outcomes(committed, rolledBack, unknown)
 	return &Manager{
-		db: db, cfg: c, sinks: sinks, outcomes: otelx.Outcomes(committed, rolledBack, unknown),
+		db: db, cfg: c, sinks: sinks, outcomes: outcomes,
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant,
 			Topic: c.Topic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.TracerProvider, "uow"),
 		},
 		log:     otelx.Logger(c.Logger),
-		units:   otelx.Counter(meter, "oncebox.uow.units", "Units of work that ended, by outcome"),
-		retries: otelx.Counter(meter, "oncebox.uow.retries", "Functions that were run again in a new transaction"),
+		units:   otelx.Started(meter, "oncebox.uow.units", "Units of work that ended, by outcome", outcomes),
+		retries: otelx.Started(meter, "oncebox.uow.retries", "Functions that were run again in a new transaction", nil),
 	}
 }
 

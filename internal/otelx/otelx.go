@@ -52,6 +52,19 @@ func Counter(m metric.Meter, name, description string) metric.Int64Counter {
 	return c
 }
 
+// Started returns a counter that shows 0 before anything is counted, for each of the options, which [Outcomes] makes, or, with nil, for the
+// series without attributes. Else the first count would be the first value of its series, and the increase() of Prometheus over it 0.
+func Started(m metric.Meter, name, description string, options map[string][]metric.AddOption) metric.Int64Counter {
+	c := Counter(m, name, description)
+	for _, o := range options {
+		c.Add(context.Background(), 0, o...)
+	}
+	if options == nil {
+		c.Add(context.Background(), 0)
+	}
+	return c
+}
+
 // Inject writes the trace context of ctx into carrier, as W3C Trace Context says. It replaces a trace context that is there: the
 // state of another trace never stays beside this one's parent. Without a span in ctx the carrier is left as it is.
 func Inject(ctx context.Context, carrier map[string]string) {

@@ -1,0 +1,36 @@
+package inbox
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// What becomes of a message, as oncebox.inbox.messages counts it.
+const (
+	outcomeHandled     = "handled"
+	outcomeDuplicate   = "duplicate"
+	outcomeParked      = "parked"
+	outcomeFailed      = "failed"
+	outcomeDead        = "dead"
+	outcomeInterrupted = "interrupted"
+	outcomeLeased      = "leased"
+	outcomeLocked      = "locked"
+)
+
+// countFromZero shows the counters of a consumer before anything is counted, see otelx.Started.
+func (i *Inbox) countFromZero(consumer string) {
+	for _, outcome := range []string{
+		outcomeHandled, outcomeDuplicate, outcomeParked, outcomeFailed, outcomeDead, outcomeInterrupted, outcomeLeased, outcomeLocked,
+	} {
+		i.countN(context.Background(), consumer, outcome, 0)
+	}
+	if i.cfg.OnDead != nil {
+		i.silent.Add(context.Background(), 0, ofConsumer(consumer))
+	}
+}
+
+func ofConsumer(consumer string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("consumer", family(consumer)))
+}
