@@ -43,7 +43,8 @@ func (i *Inbox) first(line logged) bool {
 func (w *wrapped) noteBuild(ctx context.Context, e *event.Envelope, cause error) {
 	if w.first(logged{consumer: w.consumer, eventType: e.Type, version: e.SchemaVersion}) {
 		w.log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, and what is behind them waits",
-			"consumer", w.consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", w.retry.DeployWait, "id", e.ID, "error", cause)
+			"consumer", w.consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", w.retry.DeployWait,
+			"id", e.ID, "tenant", e.TenantID, "error", cause)
 	}
 }
 

@@ -144,7 +144,8 @@ func (t *telemetry) failed(ctx context.Context, m *Message, n int, pause time.Du
 	level, text := failureLevel(err), "oncebox: handler failed, its key is held until the message is tried again"
 	attrs := []slog.Attr{
 		slog.String("consumer", t.consumer), slog.String("topic", m.Topic), slog.String("type", m.Type), slog.String("id", m.ID),
-		slog.String("key", m.OrderingKey()), slog.Int("try", n), slog.Duration("pause", pause), slog.Any("error", err),
+		slog.String("tenant", m.TenantID), slog.String("ordering_key", m.OrderingKey()), slog.Int("try", n), slog.Duration("pause", pause),
+		slog.Any("error", err),
 	}
 	if IsPermanent(err) {
 		level, text = slog.LevelError, "oncebox: handler gave up for good and nothing makes a dead letter of it: wrap the handler with inbox.Wrap"
@@ -155,7 +156,7 @@ func (t *telemetry) failed(ctx context.Context, m *Message, n int, pause time.Du
 // left logs a message that nobody could handle or store.
 func (t *telemetry) left(ctx context.Context, m *Message, err error) {
 	t.log.ErrorContext(ctx, "oncebox: message left at the broker, it could be neither handled nor stored; it comes again after the next connection",
-		"consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID, "error", err)
+		"consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "error", err)
 }
 
 func failureLevel(err error) slog.Level {
