@@ -18,6 +18,9 @@ INSERT INTO {schema}.inbox_owner AS o (consumer, source) VALUES ($1::text, $2::t
 ON CONFLICT (consumer) DO UPDATE SET source = o.source RETURNING source`
 
 	owners = `SELECT consumer, source FROM {schema}.inbox_owner`
+
+	// reassign is what an operator runs, with literals, when a service was renamed.
+	reassign = `UPDATE {schema}.inbox_owner SET source = `
 )
 
 // Owners returns the services that the consumers of this database belong to, by the names of the consumers, see [OwnedBy].
@@ -58,7 +61,7 @@ func (i *Inbox) own(ctx context.Context) error {
 		if owner != s.Source {
 			return &messaging.SourceError{
 				Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source,
-				Mend: fmt.Sprintf("UPDATE %s.inbox_owner SET source = %s WHERE consumer = %s", i.cfg.Schema, literal(s.Source), literal(s.Name)),
+				Mend: i.sql.Text(reassign) + literal(s.Source) + " WHERE consumer = " + literal(s.Name),
 			}
 		}
 	}

@@ -44,3 +44,21 @@ func TestConsumerOfAnotherService(t *testing.T) {
 	require.NoError(t, shop.SubscribeAll(t.Context()), "the name is free")
 	require.NoError(t, ended(shop.RunParked))
 }
+
+// Without Config.Schema the tables are where the search_path says.
+func TestTheOwnerIsMendedInTheSchemaOfTheConnection(t *testing.T) {
+	w := newWorld(t)
+	consuming := func(source string) *inbox.Inbox {
+		box := newBox(w.units, &inbox.Config{Logger: quiet()})
+		require.NoError(t, box.Consume("order", "billing", messaging.HandlerFunc(w.effect), inbox.OwnedBy(source)))
+		return box
+	}
+	require.NoError(t, consuming("shop").SubscribeAll(t.Context()))
+	renamed := consuming("store")
+	var refused *messaging.SourceError
+	require.ErrorAs(t, renamed.SubscribeAll(t.Context()), &refused)
+
+	_, err := w.db.ExecContext(t.Context(), refused.Mend)
+	require.NoError(t, err)
+	require.NoError(t, renamed.SubscribeAll(t.Context()))
+}

@@ -99,8 +99,8 @@ func TestRecordedErrorsNameTheAggregate(t *testing.T) {
 	m.Registry = nil
 	_, err = m.Recorded(t.Context(), &order{id: "7"}, 1, recorded(placed{}))
 	require.ErrorIs(t, err, event.ErrUnknownType)
-	require.ErrorContains(t, err, "no registry is configured: set outbox.Config.Registry to an event.NewRegistry(), "+
-		"and call event.Register[envelope_test.placed]")
+	require.ErrorContains(t, err, "no registry is configured: set uow.Config.Registry to an event.NewRegistry() "+
+		"(outbox.Config.Registry for Store.Add), and call event.Register[envelope_test.placed]")
 }
 
 func TestPayloadKinds(t *testing.T) {

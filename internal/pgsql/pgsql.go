@@ -209,8 +209,23 @@ func IsConnectionError(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network) || pgconn.SafeToRetry(err)
 }
 
-// Explain adds to an error what to do about it, where that is known.
+// explainedError says what to do about it.
+type explainedError struct{ error }
+
+func (e *explainedError) Unwrap() error { return e.error }
+
+// Explain adds to an error what to do about it, where that is known and not said yet.
 func Explain(err error) error {
+	if _, said := errors.AsType[*explainedError](err); said {
+		return err
+	}
+	if explained := explain(err); explained != err { //nolint:errorlint // whether something was added
+		return &explainedError{explained}
+	}
+	return err
+}
+
+func explain(err error) error {
 	switch Code(err) {
 	case CodeUndefinedTable, CodeUndefinedFunction:
 		return fmt.Errorf("%w: oncebox's tables are missing: call migrations.Up (App.Migrate) first, or set the schema they are in", err)

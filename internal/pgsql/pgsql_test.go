@@ -145,6 +145,8 @@ func TestCodes(t *testing.T) {
 	require.Equal(t, pgsql.CodeInvalidStatementName, pgsql.Code(err))
 	require.ErrorIs(t, pgsql.Explain(err), pgsql.ErrPooler)
 	require.ErrorIs(t, pgsql.Explain(err), err)
+	twice := pgsql.Explain(fmt.Errorf("wrapped: %w", pgsql.Explain(err)))
+	require.EqualError(t, twice, "wrapped: "+pgsql.Explain(err).Error(), "it is said once")
 
 	require.Empty(t, pgsql.Code(nil))
 	require.Empty(t, pgsql.Code(sql.ErrNoRows))
