@@ -116,6 +116,11 @@ func TestOpenDBSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	require.ErrorContains(t, err, "does not answer")
 	require.NotContains(t, err.Error(), "secret")
+	_, err = config.OpenDB(t.Context(), config.Config{DatabaseURL: "postgres://host/app?pool_min_conns=1&pool_max_conns=5"})
+	require.ErrorContains(t, err, "has pool_max_conns, which only pgxpool reads: remove it and call SetMaxOpenConns")
+	require.ErrorContains(t, err, "has pool_min_conns")
+	_, err = config.OpenDB(t.Context(), config.Config{DatabaseURL: "localhost:5432/app"})
+	require.ErrorContains(t, err, "give for example postgres://")
 	for _, url := range []string{
 		"postgres://user:%secret@host/app", "postgres://user:12/secret@host/app?sslmode=bogus", "postgres://user:1@%secret@host/app",
 		"postgres://host/app?sslmode=bogus&password=secret", "host=h password = secret sslmode=bogus", "host=h password = 'a secret' sslmode=bogus",

@@ -7,8 +7,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,12 +33,27 @@ func redacted(text string) string {
 	return regexp.MustCompile(`(password\s*=\s*)('[^']*'|[^\s&]+)`).ReplaceAllString(text, "${1}xxxxx")
 }
 
+// checkParams refuses the parameters of pgxpool, which PostgreSQL would get as settings of the session.
+func checkParams(params map[string]string) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if strings.HasPrefix(name, "pool_") {
+			errs = append(errs, fmt.Errorf("config: OpenDB: ONCEBOX_DATABASE_URL has %s, which only pgxpool reads: remove it and call "+
+				"SetMaxOpenConns and the like on what OpenDB returns, or open the pool with pgxpool.New and call UsePool", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // OpenDB opens the database and checks that it answers, and that it keeps prepared statements unless cfg.Pooler.
 //
 // The driver is pgx, because it cancels statements on the server and tells when COMMIT was answered with a rollback.
 // bun writes arguments into the text of its statements, so that each is new to the server: preparing them would only
 // cost, and they are sent in "exec" mode unless the URL says otherwise. Units of work send what they can in one round
 // trip, and prepare their own statements, unless cfg.Pooler.
+//
+// The pool has up to 20 connections, or four for each core if that is more: SetMaxOpenConns and SetMaxIdleConns of what is returned
+// change that. The parameters of pgxpool (pool_max_conns and others) are refused: they are for [UsePool].
 func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	if cfg.DatabaseURL == "" {
 		return nil, errors.New("config: OpenDB: no database: set ONCEBOX_DATABASE_URL (or DATABASE_URL), " +
@@ -44,7 +61,11 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	}
 	pc, err := pgx.ParseConfig(cfg.DatabaseURL)
 	if err != nil {
-		return nil, errors.New("config: OpenDB: ONCEBOX_DATABASE_URL: " + redacted(err.Error()))
+		return nil, errors.New("config: OpenDB: ONCEBOX_DATABASE_URL: " + redacted(err.Error()) +
+			": give for example postgres://user:password@localhost:5432/app")
+	}
+	if err := checkParams(pc.RuntimeParams); err != nil {
+		return nil, err
 	}
 	if pc.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		pc.DefaultQueryExecMode = pgx.QueryExecModeExec

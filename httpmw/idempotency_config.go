@@ -58,7 +58,8 @@ func DefaultKeep(status int) bool {
 
 // IdempotencyConfig configures [Idempotency].
 type IdempotencyConfig struct {
-	// Required refuses requests without a key, if their method is one of Methods. Default: false, they pass through and are not protected.
+	// Required refuses requests without a key, if their method is one of Methods. Default: false, they pass through, are not protected,
+	// and have no unit of work, unless [UnitOfWork] is mounted within.
 	Required bool
 	// RequireTenant refuses keys of requests for which neither the scope function nor [Tenant] has named a tenant, with 400. Set it
 	// where a service has tenants: a Tenant that is forgotten puts the keys of all into one. Default: false, they belong to the default
