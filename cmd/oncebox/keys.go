@@ -49,7 +49,7 @@ unknown any more, the next request with the key goes on. KEY and STEP are those 
 			errs = append(errs, errors.New("give either --done RESULT or --not-done"))
 		}
 		if done != "" && !json.Valid([]byte(done)) {
-			errs = append(errs, fmt.Errorf("--done %q is no JSON", done))
+			errs = append(errs, fmt.Errorf("--done %s is not JSON: a text is quoted twice, --done '\"ch_42\"'", done))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return usage(cmd, err)

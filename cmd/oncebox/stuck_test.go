@@ -173,5 +173,7 @@ func TestResolveSaysOneThing(t *testing.T) {
 	} {
 		require.Equal(t, exitUsage, s.oncebox(append([]string{"keys", "resolve"}, args...)...).code, args)
 	}
+	refused := s.oncebox("keys", "resolve", "k", "s", "--by", "ann", "--why", "x", "--done", "ch_42")
+	require.Contains(t, refused.errs, `--done ch_42 is not JSON: a text is quoted twice, --done '"ch_42"'`)
 	require.Equal(t, exitNothing, s.oncebox("keys", "resolve", "k", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
 }
