@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/examples/alone"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/migrations"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -100,4 +101,17 @@ func TestShipping(t *testing.T) {
 		return db.NewRaw("SELECT count(*) FROM shipments").Scan(t.Context(), &n) == nil && n == 1 // no table before it has begun
 	}
 	until(t, func(ctx context.Context) error { return alone.Shipping(ctx, db, broker) }, shipped)
+}
+
+func TestShippingWithoutBroker(t *testing.T) {
+	db := pgtest.Open(t).DB
+	require.NoError(t, migrations.Up(t.Context(), db, nil))
+	_, err := db.ExecContext(t.Context(), `SELECT oncebox_add('order', '{}', 'order.placed', aggregate_type => 'order', aggregate_id => 'o-1',
+		source => 'shop')`) // recorded before the program begins
+	require.NoError(t, err)
+	shipped := func() bool {
+		var n int
+		return db.NewRaw("SELECT count(*) FROM shipments WHERE order_id = 'o-1'").Scan(t.Context(), &n) == nil && n == 1
+	}
+	until(t, func(ctx context.Context) error { return alone.ShippingWithoutBroker(ctx, db) }, shipped)
 }

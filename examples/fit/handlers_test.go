@@ -11,7 +11,6 @@ import (
 
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/examples/fit/handlers"
-	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 )
 
@@ -23,13 +22,15 @@ func TestHandlers(t *testing.T) {
 			require.NoError(t, err)
 			_, units := parts(db)
 			scope := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil }
-			handler := app(httpmw.Idempotency(units, idempotency.NewStore(nil), scope, nil))
+			handler := app(handlers.Once(units, idempotency.NewStore(nil), scope))
 
 			deposit := func(key, cents string) *httptest.ResponseRecorder {
 				req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/accounts/a/deposits",
 					strings.NewReader(url.Values{"cents": {cents}}.Encode()))
 				req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-				req.Header.Set("Idempotency-Key", key)
+				if key != "" {
+					req.Header.Set("Idempotency-Key", key)
+				}
 				answer := httptest.NewRecorder()
 				handler.ServeHTTP(answer, req)
 				return answer
@@ -41,6 +42,11 @@ func TestHandlers(t *testing.T) {
 			require.Equal(t, http.StatusInternalServerError, deposit("k2", "-6").Code, "rolled back")
 			require.EqualValues(t, 5, s.cents("a"))
 			require.Equal(t, []int64{1}, s.versions("a"))
+
+			require.Equal(t, http.StatusCreated, deposit("", "5").Code, "a request without a key has a unit too")
+			require.Equal(t, http.StatusInternalServerError, deposit("", "-16").Code, "rolled back")
+			require.EqualValues(t, 10, s.cents("a"))
+			require.Equal(t, []int64{1, 2}, s.versions("a"))
 		})
 	}
 }

@@ -11,11 +11,19 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/oncebox/oncebox/examples/fit/plainsql"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Middleware is what httpmw.Idempotency returns.
+// Middleware is what Once and httpmw.Idempotency return.
 type Middleware = func(http.Handler) http.Handler
+
+// Once has each Idempotency-Key run once, and each handler within a unit of work. Without UnitOfWork a request that has no key has no unit.
+func Once(units *uow.Manager, keys *idempotency.Store, scope httpmw.ScopeFunc) Middleware {
+	once, inUnit := httpmw.Idempotency(units, keys, scope, nil), httpmw.UnitOfWork(units)
+	return func(h http.Handler) http.Handler { return once(inUnit(h)) }
+}
 
 // NetHTTP is the application on net/http.
 func NetHTTP(once Middleware) http.Handler {
@@ -44,7 +52,7 @@ func deposit(w http.ResponseWriter, r *http.Request, account string) {
 	}
 	unit, ok := uow.FromContext(r.Context())
 	if !ok {
-		http.Error(w, "no unit of work: mount the middleware", http.StatusInternalServerError)
+		http.Error(w, "no unit of work: mount the route within Once", http.StatusInternalServerError)
 		return
 	}
 	if err := plainsql.DepositIn(r.Context(), unit, account, cents); err != nil {
