@@ -3,6 +3,7 @@ package uow_test
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,4 +45,28 @@ func TestPoolThatUnitsHaveExhaustedIsNamed(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "all 2 connections of the pool are in use")
 	require.ErrorContains(t, err, "SetMaxOpenConns")
+}
+
+// Without a deadline a unit would wait for ever without a word.
+func TestUnitThatWaitsForAConnectionIsTold(t *testing.T) {
+	s := newService(t, nil)
+	std, err := sql.Open("pgx", s.DSN)
+	require.NoError(t, err)
+	std.SetMaxOpenConns(1)
+	units := s.manager(nil, closed(t, std))
+	uow.TellOfWaitsAfter(units, time.Millisecond)
+	ctx, giveUp := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	require.NoError(t, units.Do(t.Context(), func(context.Context, *uow.Unit) error {
+		go func() { waited <- units.Do(ctx, func(context.Context, *uow.Unit) error { return nil }) }()
+		await.True(t, func() bool {
+			return strings.Contains(s.logs.all(), "waits for a connection to the database, and all of the pool are in use")
+		}, "it is logged")
+		giveUp()
+		require.ErrorIs(t, await.Receive(t, waited, "the unit gives up"), context.Canceled)
+		return nil
+	}))
+	require.Contains(t, s.logs.all(), "connections=1 waited=1ms")
+	require.False(t, uow.WaitIsDue(units, time.Now().Add(30*time.Second)), "others wait as well, and it was told")
+	require.True(t, uow.WaitIsDue(units, time.Now().Add(2*time.Minute)))
 }

@@ -1,9 +1,19 @@
 package uow
 
-import "github.com/oncebox/oncebox/internal/unit"
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/internal/unit"
+)
 
 // Same tells whether two units are one, each as a context of its own has it.
 func Same(a, b *Unit) bool { return a.level == b.level }
 
 // Inside returns the unit as oncebox's own packages use it.
 func Inside(u *Unit) unit.Unit { return (*inside)(u.level) }
+
+// TellOfWaitsAfter says how long a unit waits for a connection before that is logged.
+func TellOfWaitsAfter(m *Manager, d time.Duration) { m.starved.after = d }
+
+// WaitIsDue tells whether a unit that waits would be logged at a time, and notes it.
+func WaitIsDue(m *Manager, now time.Time) bool { return m.starved.due(now) }

@@ -26,6 +26,8 @@ type Manager struct {
 	// mappings holds a *mapping for each type of model.
 	mappings sync.Map
 
+	starved starved
+
 	log      *slog.Logger
 	units    metric.Int64Counter
 	outcomes map[string][]metric.AddOption // of units
@@ -43,6 +45,7 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant,
 			Topic: c.Topic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.TracerProvider, "uow"),
 		},
+		starved: starved{after: starvedAfter},
 		log:     otelx.Logger(c.Logger),
 		units:   otelx.Started(meter, "oncebox.uow.units", "Units of work that ended, by outcome", outcomes),
 		retries: otelx.Started(meter, "oncebox.uow.retries", "Functions that were run again in a new transaction", nil),

@@ -64,7 +64,9 @@ func (s staleSet) add(entries []entry) {
 
 func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level, error) {
 	// A pooled connection is waited for as long as the caller likes.
+	stop := m.watch(ctx)
 	conn, err := m.connection(ctx, o.ping)
+	stop()
 	if err != nil {
 		return nil, fmt.Errorf("uow: get a connection to the database: %w", m.exhausted(err))
 	}
@@ -113,12 +115,11 @@ func (m *Manager) connection(ctx context.Context, ping bool) (bun.Conn, error) {
 // exhausted adds to an error why no connection came, if it is that all are in use. Code that takes a second connection of the pool while
 // its unit has one waits for units that may wait for the same.
 func (m *Manager) exhausted(err error) error {
-	s := m.db.Stats()
-	if !errors.Is(err, context.DeadlineExceeded) || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+	most, all := m.allInUse()
+	if !all || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("%w: all %d connections of the pool are in use. Code that uses the pool within a unit of work takes a second one, and may "+
-		"wait for ever for others that do so too: use the unit there (uow.FromContext), or allow more (SetMaxOpenConns)", err, s.MaxOpenConnections)
+	return fmt.Errorf("%w: all %d connections of the pool are in use. %s", err, most, starvedAdvice)
 }
 
 func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
