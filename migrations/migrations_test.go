@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -121,6 +122,8 @@ func TestUpMakesTheSchema(t *testing.T) {
 	var missing *migrations.MissingError
 	require.ErrorAs(t, migrations.Verify(t.Context(), opened.DB, cfg), &missing)
 	require.Equal(t, cfg.Schema, missing.Schema)
+	require.Equal(t, scan[string](t, opened, "SELECT current_database()"), missing.Database)
+	require.ErrorContains(t, missing, fmt.Sprintf("schema %q of the database %q lacks ", missing.Schema, missing.Database))
 	require.Equal(t, files(t), missing.Missing)
 
 	require.NoError(t, migrations.Up(t.Context(), opened.DB, cfg))

@@ -13,7 +13,8 @@ import (
 
 // MissingError means that files were not applied.
 type MissingError struct {
-	Schema string
+	// Database and Schema are where the files were looked for.
+	Database, Schema string
 	// Missing are the files of this program that were not applied.
 	Missing []string
 	// Unknown are files that were applied and that this program does not have.
@@ -22,12 +23,12 @@ type MissingError struct {
 
 func (e *MissingError) Error() string {
 	if len(e.Unknown) > 0 {
-		return fmt.Sprintf("migrations: schema %q was made from other files than those of this program: it lacks %s and has %s. "+
+		return fmt.Sprintf("migrations: schema %q of the database %q was made from other files than those of this program: it lacks %s and has %s. "+
 			"Make its tables anew in an empty schema, or run the program that they belong to",
-			e.Schema, few(e.Missing), few(e.Unknown))
+			e.Schema, e.Database, few(e.Missing), few(e.Unknown))
 	}
-	return fmt.Sprintf("migrations: schema %q lacks %s: call migrations.Up (App.Migrate), or apply the files of migrations.FS",
-		e.Schema, strings.Join(e.Missing, ", "))
+	return fmt.Sprintf("migrations: schema %q of the database %q lacks %s: call migrations.Up (App.Migrate), or apply the files of migrations.FS; "+
+		"if the tables are elsewhere, correct ONCEBOX_DATABASE_URL or ONCEBOX_SCHEMA", e.Schema, e.Database, strings.Join(e.Missing, ", "))
 }
 
 // Verify returns a [*MissingError] unless every file was applied, and a [*DifferenceError] if something is not as the files made it
@@ -97,9 +98,10 @@ func ours(facts []fact) (relations, functions []string) {
 
 // state says which files were applied to a schema.
 type state struct {
-	schema  string
-	missing []string // ours that were not applied
-	unknown []string // applied and not ours
+	database string
+	schema   string
+	missing  []string // ours that were not applied
+	unknown  []string // applied and not ours
 }
 
 // complete returns nil if nothing is missing.
@@ -107,7 +109,7 @@ func (s *state) complete() error {
 	if len(s.missing) == 0 {
 		return nil
 	}
-	return &MissingError{Schema: s.schema, Missing: s.missing, Unknown: s.unknown}
+	return &MissingError{Database: s.database, Schema: s.schema, Missing: s.missing, Unknown: s.unknown}
 }
 
 type querier interface {
@@ -120,7 +122,7 @@ const (
 	// Not to_regclass, which answers from what the session remembers, and that may be older than a lock that was waited for.
 	// A table of somebody else's may have the name, and no such column.
 	tableExists = `
-SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+SELECT current_database(), EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
 	WHERE n.nspname = $1 AND c.relname = 'oncebox_migrations' AND a.attname = 'name' AND a.atttypid = 'text'::regtype)`
 	listApplied = `SELECT name FROM %s.oncebox_migrations`
 	isOpen      = `SELECT has_schema_privilege('public', $1, 'CREATE')`
@@ -153,7 +155,7 @@ func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
 	}
 	s := &state{schema: schema, missing: names()}
 	var exists bool
-	if err := db.QueryRowContext(ctx, tableExists, s.schema).Scan(&exists); err != nil || !exists {
+	if err := db.QueryRowContext(ctx, tableExists, s.schema).Scan(&s.database, &exists); err != nil || !exists {
 		return s, wrap("look for oncebox_migrations", err)
 	}
 	rows, err := db.QueryContext(ctx, fmt.Sprintf(listApplied, quote(s.schema)))
