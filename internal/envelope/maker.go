@@ -76,7 +76,8 @@ func (m *Maker) Payload(ctx context.Context, topic string, payload any, opts []e
 func (m *Maker) encode(env *event.Envelope, e event.Event) error {
 	if m.Registry == nil {
 		return &outgoingError{fmt.Errorf("%w: %q: no registry is configured: set uow.Config.Registry to an event.NewRegistry() "+
-			"(outbox.Config.Registry for Store.Add), and call event.Register[%s] at start", event.ErrUnknownType, e.EventType(), strings.TrimLeft(fmt.Sprintf("%T", e), "*"))}
+			"(outbox.Config.Registry for Store.Add), and call event.Register[%s] at start",
+			event.ErrUnknownType, e.EventType(), strings.TrimLeft(fmt.Sprintf("%T", e), "*"))}
 	}
 	enc, err := m.Registry.Encode(e)
 	if err != nil {
