@@ -31,7 +31,7 @@ func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
 	warned := func() int { return log.Count("no consumer handles them") }
 	sent := func() bool {
 		var n int
-		require.NoError(t, db.NewRaw("SELECT count(*) FROM outbox").Scan(t.Context(), &n))
+		require.NoError(t, db.NewRaw("SELECT count(*) FROM outbox_unsent").Scan(t.Context(), &n))
 		return n == 0
 	}
 	run(t, app)

@@ -77,8 +77,8 @@ func (b backlog) envelope(n int, payload []byte) (event.Envelope, error) {
 }
 
 const countRows = `
-SELECT (SELECT count(*) FROM outbox), (SELECT count(*) FROM outbox_held), (SELECT count(*) FROM outbox_dead),
-	(SELECT count(*) FROM outbox_sent)`
+SELECT (SELECT count(*) FROM outbox_unsent), (SELECT count(*) FROM outbox_held), (SELECT count(*) FROM outbox_dead),
+	(SELECT count(*) FROM outbox_published)`
 
 // verify counts the rows that are left when all was published: none but those of the archive.
 func (b backlog) verify(ctx context.Context, db *bun.DB, archived bool) error {

@@ -123,7 +123,7 @@ func (f *fleet) share(ctx context.Context) error {
 // drained waits until no row is left.
 func (f *fleet) drained(ctx context.Context) error {
 	return f.until(ctx, "the outbox is empty", func() (empty bool, err error) {
-		err = f.db.DB.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT FROM outbox)").Scan(&empty)
+		err = f.db.DB.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT FROM outbox_unsent)").Scan(&empty)
 		return empty, err
 	})
 }

@@ -29,10 +29,10 @@ INSERT INTO outbox (id, occurred_at, aggregate_version, ` + copied + `)
 SELECT gen_random_uuid(), clock_timestamp(), v, ` + copied + `
 FROM generate_series(%d, %d) v CROSS JOIN template ORDER BY v`
 
-	// insertSent gives the archive numbers that no row of the outbox has.
+	// insertSent gives published rows numbers before those of all others.
 	insertSent = `
-INSERT INTO outbox_sent (seq, id, occurred_at, created_at, sent_at, aggregate_version, ` + copied + `)
-SELECT -v, gen_random_uuid(), clock_timestamp(), clock_timestamp(), now(), v, ` + copied + `
+INSERT INTO outbox (seq, id, occurred_at, aggregate_version, ` + copied + `)
+SELECT -v, gen_random_uuid(), clock_timestamp(), v, ` + copied + `
 FROM generate_series(%d, %d) v CROSS JOIN template`
 
 	// atOnce is how many versions one transaction stores, usually.
@@ -78,7 +78,7 @@ func (l *loader) waitingAtOnce(ctx context.Context, versions int) error {
 	return err
 }
 
-// sent stores versions of each aggregate in today's partition of the archive.
+// sent stores versions of each aggregate as published rows of today.
 func (l *loader) sent(ctx context.Context, versions int) error {
 	return l.insert(ctx, insertSent, 1, versions, atOnce)
 }
@@ -97,7 +97,7 @@ func (l *loader) insert(ctx context.Context, statement string, first, versions, 
 
 // settleDown leaves the server nothing to do that belongs to the prefill: no run pays for it.
 func (l *loader) settleDown(ctx context.Context) error {
-	for _, statement := range []string{"VACUUM (ANALYZE) outbox", "VACUUM (ANALYZE) outbox_sent"} {
+	for _, statement := range []string{"VACUUM (ANALYZE) outbox"} {
 		if _, err := l.db.DB.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("prefill: %w", err)
 		}

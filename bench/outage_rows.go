@@ -10,10 +10,10 @@ import (
 // What an outage must leave alone: every row that waits, to the last byte, and whatever is not in the outbox.
 const (
 	rowsNow = `
-SELECT 'outbox' AS part, seq, md5(o::text) AS content FROM outbox o
+SELECT 'outbox' AS part, seq, md5(o::text) AS content FROM outbox_unsent o
 UNION ALL SELECT 'held', seq, md5(h::text) FROM outbox_held h
 UNION ALL SELECT 'dead', seq, md5(d::text) FROM outbox_dead d
-UNION ALL SELECT 'sent', count(*), '' FROM outbox_sent`
+UNION ALL SELECT 'sent', count(*), '' FROM outbox_published`
 
 	rememberRows = "CREATE TABLE outage_rows AS " + rowsNow
 
@@ -24,10 +24,10 @@ SELECT count(*) FROM outage_rows b FULL JOIN now n USING (part, seq)
 WHERE b.content IS DISTINCT FROM n.content AND NOT (b.part IS NULL AND part = 'outbox')`
 
 	spentAttempts = `
-SELECT (SELECT count(*) FROM outbox WHERE retry_count > 0 OR crashes > 0)
+SELECT (SELECT count(*) FROM outbox_unsent WHERE retry_count > 0 OR crashes > 0)
 	+ (SELECT count(*) FROM outbox_held WHERE retry_count > 0 OR crashes > 0) + (SELECT count(*) FROM outbox_dead)`
 
-	unsentRows = "SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_held)"
+	unsentRows = "SELECT (SELECT count(*) FROM outbox_unsent) + (SELECT count(*) FROM outbox_held)"
 )
 
 // remember keeps what the rows look like.

@@ -190,6 +190,7 @@ func (b *relayBench) drain(ctx context.Context, name string, retention time.Dura
 		}
 		defer db.Close()
 		store := outbox.NewStore(db, &outbox.Config{Schema: s.name, Retention: retention})
+		beginLog(ctx, db)
 		if err := work.fill(ctx, db, store); err != nil {
 			return err
 		}
@@ -200,10 +201,11 @@ func (b *relayBench) drain(ctx context.Context, name string, retention time.Dura
 		defer func() { err = errors.Join(err, out.close(context.WithoutCancel(ctx))) }()
 		runtime.GC() // no run pays for the garbage of another
 		n := work.size()
-		before := b.meter.read()
+		before, written := b.meter.read(), writtenLog(ctx, db)
 		err = labelled(ctx, name, func(ctx context.Context) error {
 			took, err := b.run(ctx, out, store, n)
 			to.add(float64(n)/took.Seconds(), b.meter.read().since(before, float64(n)))
+			to.log = append(to.log, (writtenLog(ctx, db)-written)/float64(n))
 			return err
 		})
 		if err != nil {
@@ -274,18 +276,21 @@ func (b *relayBench) latest() string {
 // report prints the table and, unless the run was for a profile only, the line of figures.
 func (b *relayBench) report() {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "variant\tevents/s\tratio\tcpu µs\tsettings")
+	fmt.Fprintln(out, "variant\tevents/s\tratio\tcpu µs\tWAL bytes\tsettings")
 	for _, v := range b.variants() {
 		ratio := "-"
 		if v.name != "raw" && len(b.raw.rates) > 0 {
 			ratio = v.to.rates.over(b.raw.rates).ratio()
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", v.name, v.to.rates.rate(), ratio, v.to.cpu(), v.settings)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", v.name, v.to.rates.rate(), ratio, v.to.cpu(), v.to.log.rate(), v.settings)
 	}
 	out.Flush()
-	fmt.Println("cpu: per event, of this program + PostgreSQL + Pulsar")
+	fmt.Println("cpu and WAL: per event; cpu of this program + PostgreSQL + Pulsar")
 	if b.floor != nil && b.only == "" {
-		fmt.Printf("relay ratio_archive=%.2f ratio_delete=%.2f events_per_s=%.0f\n",
-			b.archive.rates.over(b.raw.rates).median(), b.remove.rates.over(b.raw.rates).median(), b.archive.rates.median())
+		kept, deleted := b.archive.cpu(), b.remove.cpu()
+		fmt.Printf("relay ratio_archive=%.2f ratio_delete=%.2f events_per_s=%.0f wal_b=%.0f prog_us=%.1f pg_us=%.1f broker_us=%.1f "+
+			"delete_wal_b=%.0f delete_prog_us=%.1f delete_pg_us=%.1f delete_broker_us=%.1f\n",
+			b.archive.rates.over(b.raw.rates).median(), b.remove.rates.over(b.raw.rates).median(), b.archive.rates.median(),
+			b.archive.log.median(), kept[0], kept[1], kept[2], b.remove.log.median(), deleted[0], deleted[1], deleted[2])
 	}
 }

@@ -57,6 +57,7 @@ type series struct {
 	rates  sample
 	usage  []usage
 	allocs sample // of this program per transaction, where it matters
+	log    sample // bytes of WAL per event, where it was measured
 }
 
 func (s *series) add(rate float64, cpu usage) {

@@ -203,7 +203,7 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 	here, there := b.process(1), b.process(20)
 	b.deposit(accounts, 15, 1)
 	await.True(t, func() bool { // else the history ends before it is broken off
-		return column[int](t, b.db.DB, "SELECT count(*)::int FROM outbox_sent")[0] == 15*accounts
+		return column[int](t, b.db.DB, "SELECT count(*)::int FROM outbox_published")[0] == 15*accounts
 	}, "all events so far are published")
 	var traffic sync.WaitGroup
 	traffic.Go(func() { b.deposit(accounts, 25, 16) })

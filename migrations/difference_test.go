@@ -23,9 +23,9 @@ var differences = []struct {
 		"CREATE INDEX outbox_held_due ON {schema}.outbox_held USING btree (lane, retry_after), should be " +
 		"CREATE INDEX outbox_held_due ON {schema}.outbox_held USING btree (lane, retry_after, seq)"}},
 	{"UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_held_due'::regclass", []string{"index outbox_held_due is not valid"}},
-	{"CREATE UNIQUE INDEX mine ON outbox (topic)", []string{"index mine is not ours and may refuse rows, because it is unique"}},
+	{"CREATE UNIQUE INDEX mine ON outbox_held (topic)", []string{"index mine is not ours and may refuse rows, because it is unique"}},
 	{"CREATE UNIQUE INDEX mine ON inbox (message_key, consumer)", []string{"index mine is not ours and may refuse rows, because it is unique"}},
-	{"ALTER TABLE outbox_lane DROP COLUMN picked CASCADE", []string{"column outbox_lane.picked is missing", "view outbox_messages is missing"}},
+	{"ALTER TABLE outbox_held DROP COLUMN error_message CASCADE", []string{"column outbox_held.error_message is missing", "view outbox_messages is missing"}},
 	{"ALTER TABLE outbox_audit ALTER COLUMN events TYPE integer", []string{"column outbox_audit.events is integer, should be bigint"}},
 	{"ALTER TABLE inbox_dead ALTER COLUMN key_lock DROP NOT NULL", []string{"column inbox_dead.key_lock may be NULL, and should not"}},
 	{"ALTER TABLE inbox_dead ALTER COLUMN ordering_key SET NOT NULL", []string{"column inbox_dead.ordering_key refuses NULL, and should not"}},
@@ -52,8 +52,8 @@ var differences = []struct {
 	{"ALTER TABLE idempotency_keys ALTER COLUMN epoch DROP DEFAULT, ALTER COLUMN epoch TYPE text, ALTER COLUMN epoch SET DEFAULT '0'",
 		[]string{"column idempotency_keys.epoch is text, should be integer", "column idempotency_keys.epoch has DEFAULT '0'::text, should have DEFAULT 0"}},
 	{"DO $$ DECLARE text text := pg_get_viewdef('outbox_messages'); BEGIN DROP VIEW outbox_messages; " +
-		"ALTER TABLE outbox ALTER COLUMN retry_count TYPE integer; EXECUTE 'CREATE VIEW outbox_messages AS ' || text; END $$",
-		[]string{"column outbox.retry_count is integer, should be smallint"}},
+		"ALTER TABLE outbox_held ALTER COLUMN retry_count TYPE integer; EXECUTE 'CREATE VIEW outbox_messages AS ' || text; END $$",
+		[]string{"column outbox_held.retry_count is integer, should be smallint"}},
 	{`ALTER TABLE outbox ADD COLUMN "Mine" integer NOT NULL`, []string{`column outbox."Mine" is not ours and refuses rows without it`}},
 	{"ALTER TABLE inbox_dead DROP CONSTRAINT inbox_dead_pkey", []string{"constraint inbox_dead_pkey of inbox_dead is missing"}},
 	{"ALTER TABLE outbox_tenant DROP CONSTRAINT outbox_tenant_grp_check, ADD CONSTRAINT outbox_tenant_grp_check CHECK (grp > 0)",
@@ -62,8 +62,8 @@ var differences = []struct {
 		[]string{"constraint mine of inbox is not ours and may refuse rows, CHECK ((length(consumer) < 9))"}},
 	{"ALTER TABLE inbox DETACH PARTITION inbox_default", []string{"partition inbox_default of inbox is missing"}},
 	{"ALTER TABLE outbox_incarnation SET LOGGED", []string{"table outbox_incarnation is permanent, should be unlogged"}},
-	{"ALTER TABLE outbox RESET (autovacuum_vacuum_threshold)", []string{"option autovacuum_vacuum_threshold of outbox is missing"}},
-	{"ALTER TABLE outbox SET (autovacuum_enabled = off)", []string{"option autovacuum_enabled of outbox is off, so dead rows stay"}},
+	{"ALTER TABLE outbox_default RESET (autovacuum_vacuum_threshold)", []string{"option autovacuum_vacuum_threshold of outbox_default is missing"}},
+	{"ALTER TABLE outbox_held SET (autovacuum_enabled = off)", []string{"option autovacuum_enabled of outbox_held is off, so dead rows stay"}},
 	{"ALTER TABLE inbox ENABLE ROW LEVEL SECURITY", []string{"table inbox has row level security, which may hide rows"}},
 	{"ALTER SEQUENCE outbox_seq CACHE 20", []string{"sequence outbox_seq is " +
 		"AS bigint INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 CACHE 20 NO CYCLE, should be " +
@@ -87,7 +87,7 @@ var differences = []struct {
 	{"DROP FUNCTION inbox_gate; CREATE FUNCTION inbox_gate(text, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
 		[]string{"function inbox_gate(text, bigint) is (text, bigint) RETURNS boolean LANGUAGE sql VOLATILE, " +
 			"should be (p_name text, p_generation bigint) RETURNS SETOF boolean"}},
-	{"DROP FUNCTION outbox_drop_partition", []string{"function outbox_drop_partition(date, interval) is missing"}},
+	{"DROP FUNCTION outbox_drop_partition", []string{"function outbox_drop_partition(date, interval, text) is missing"}},
 	{"CREATE FUNCTION inbox_enter(text) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
 		[]string{"function inbox_enter(text) is not ours, and may be called in place of the function of this name"}},
 	{"GRANT EXECUTE ON FUNCTION outbox_make_partition TO PUBLIC",
@@ -246,7 +246,7 @@ func TestHarmlessAdditionsAreNoDifference(t *testing.T) {
 		"SELECT outbox_make_partition('2026-11-21'), inbox_make_partition('2026-11-21')",
 		"CREATE INDEX mine ON outbox_sent (aggregate_id)",
 		"ALTER TABLE outbox ADD COLUMN mine text, ADD COLUMN more text NOT NULL DEFAULT ''",
-		"ALTER TABLE outbox SET (autovacuum_vacuum_threshold = 5000, parallel_workers = 0)",
+		"ALTER TABLE outbox_default SET (autovacuum_vacuum_threshold = 5000, parallel_workers = 0)",
 		"ALTER TABLE inbox_dead RENAME CONSTRAINT inbox_dead_attempts_check TO tries",
 		"CREATE TABLE orders (id int PRIMARY KEY); CREATE FUNCTION orders_of(int) RETURNS int LANGUAGE sql AS 'SELECT 1'",
 		"ALTER TABLE outbox_dedup ALTER COLUMN event_id SET STATISTICS 500",

@@ -11,7 +11,7 @@ import (
 
 const listNames = `
 SELECT c.relname::text, false FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'S') AND NOT EXISTS (
+WHERE n.nspname = $1 AND c.relkind IN ('r', 'p', 'v', 'S') AND NOT (c.relispartition AND c.relname ~ '_[0-9]{8}$') AND NOT EXISTS (
 	SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i' AND c.relkind = 'S')
 UNION ALL SELECT DISTINCT p.proname::text, true FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1`
 

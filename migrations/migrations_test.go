@@ -226,10 +226,11 @@ func TestNamesThatAreTaken(t *testing.T) {
 // A table that was renamed keeps the names of its indexes, which are those of our primary keys.
 func TestTableThatWasRenamed(t *testing.T) {
 	opened := pgtest.Open(t)
-	exec(t, opened, "CREATE TABLE outbox (id int PRIMARY KEY)")
-	exec(t, opened, "ALTER TABLE outbox RENAME TO my_outbox")
+	exec(t, opened, "CREATE TABLE outbox_held (id int PRIMARY KEY)")
+	exec(t, opened, "ALTER TABLE outbox_held RENAME TO my_held")
 	require.NoError(t, migrations.Up(t.Context(), opened.DB, quiet()))
-	require.Equal(t, "outbox_pkey1", scan[string](t, opened, "SELECT conname FROM pg_constraint WHERE conrelid = 'outbox'::regclass AND contype = 'p'"))
+	require.Equal(t, "outbox_held_pkey1", scan[string](t, opened,
+		"SELECT conname FROM pg_constraint WHERE conrelid = 'outbox_held'::regclass AND contype = 'p'"))
 	require.NoError(t, migrations.Verify(t.Context(), opened.DB, nil))
 }
 

@@ -78,7 +78,20 @@ func (p partitioned) rows(t *testing.T, db bun.IDB) (list []string) {
 func forBoth(t *testing.T, test func(*testing.T, *pgtest.DB, partitioned)) {
 	t.Helper()
 	for _, p := range bothTables() {
-		t.Run(p.table, func(t *testing.T) { test(t, pgtest.Migrated(t), p) })
+		t.Run(p.table, func(t *testing.T) {
+			db := pgtest.Migrated(t)
+			withoutDays(t, db)
+			test(t, db, p)
+		})
+	}
+}
+
+// withoutDays drops the children that Up has made.
+func withoutDays(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	for _, child := range scanAll[string](t, db, `SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
+		WHERE c.relname ~ '^outbox.*_[0-9]{8}$' AND c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'`) {
+		exec(t, db, "DROP TABLE "+child)
 	}
 }
 
@@ -142,6 +155,7 @@ func TestManyRowsStayInTheDefaultChild(t *testing.T) {
 		exec(t, db, p.insert+" FROM generate_series(1, 10000)", "2026-11-21 09:00:00Z")
 		exec(t, db, p.insert+" FROM generate_series(1, 10001)", "2026-11-22 09:00:00Z")
 		require.True(t, p.make(t, db, "2026-11-21"))
+		p.make(t, db, "2026-11-22") // of the other tables, where that makes some
 		require.False(t, p.make(t, db, "2026-11-22"))
 		require.Equal(t, []string{p.table + "_20261121 10000", p.table + "_default 10001"}, p.rows(t, db))
 	})
@@ -225,6 +239,7 @@ func TestDropRefusesTheLastDay(t *testing.T) {
 // One day by name: what was archived is what goes.
 func TestDropOneDay(t *testing.T) {
 	db := pgtest.Migrated(t)
+	withoutDays(t, db)
 	p := bothTables()[0]
 	drop := func(db bun.IDB, day string) bool { return scan[bool](t, db, "SELECT outbox_drop_partition(?)", day) }
 	for _, day := range []string{"2020-01-01", "2020-01-02", "2020-01-03"} {

@@ -153,7 +153,7 @@ func TestLifeAfterTheRowsAreGone(t *testing.T) {
 	id := s.place("a")
 	s.Drain()
 	require.ElementsMatch(t, []string{"recorded", "published", "entered billing", "entered shipping"}, happened(s.life(id)))
-	_, err := s.DB.ExecContext(t.Context(), "DELETE FROM outbox_sent")
+	_, err := s.DB.ExecContext(t.Context(), "DELETE FROM outbox")
 	require.NoError(t, err)
 	l = s.life(id)
 	require.ElementsMatch(t, []string{"entered billing", "entered shipping"}, happened(l))

@@ -16,7 +16,8 @@ func TestOnlyFetchAndSettleCommitAsynchronously(t *testing.T) {
 		CREATE TABLE committed (how text);
 		CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			INSERT INTO committed VALUES (TG_TABLE_NAME || ' ' || TG_OP || ' ' || current_setting('synchronous_commit')); RETURN NULL; END $$;
-		CREATE CONSTRAINT TRIGGER noted AFTER UPDATE OF claimed_seq ON outbox_lane DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_commit();
+		CREATE CONSTRAINT TRIGGER noted AFTER INSERT ON outbox_claim DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_commit();
+		CREATE CONSTRAINT TRIGGER recorded AFTER INSERT ON outbox_progress DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_commit();
 		CREATE CONSTRAINT TRIGGER gone AFTER DELETE ON outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_commit()`)
 	require.NoError(t, err)
 	commits := func() (out []string) {
@@ -26,11 +27,14 @@ func TestOnlyFetchAndSettleCommitAsynchronously(t *testing.T) {
 	f.add("a", "a1")
 	f.add("a", "a2")
 	rows := f.fetch()
-	require.Equal(t, []string{"outbox_lane UPDATE off"}, commits())
+	require.Equal(t, []string{"outbox_claim INSERT off"}, commits())
 	lease := f.leases[rows[0].Lane]
+	_, err = f.Relay().Record(t.Context(), []outbox.Placed{{Lease: lease}})
+	require.NoError(t, err)
+	require.Equal(t, []string{today("outbox_progress") + " INSERT off"}, commits())
 	_, err = f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
 	require.NoError(t, err)
-	require.Equal(t, []string{"outbox DELETE off"}, commits())
+	require.Equal(t, []string{today("outbox") + " DELETE off"}, commits())
 	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "no"}}))
-	require.Equal(t, []string{"outbox DELETE on"}, commits())
+	require.Equal(t, []string{today("outbox") + " DELETE on"}, commits())
 }

@@ -5,8 +5,12 @@ import (
 	"math"
 )
 
-// boundedColumns are rowColumns, but of a payload that is large its size alone. $6 says what is large.
-const boundedColumns = rowStart + `CASE WHEN octet_length(payload) <= $6::int THEN payload END` + rowEnd + `, octet_length(payload)`
+// The columns of a bounded read are rowColumns, but of a payload that is large its size alone. Between the two parts stands the argument that
+// says what is large.
+const (
+	boundedStart = rowStart + `CASE WHEN octet_length(payload) <= `
+	boundedEnd   = `::int THEN payload END` + rowEnd + `, octet_length(payload)`
+)
 
 const readPayloads = `
 SELECT o.lane, o.seq, o.payload FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq)
@@ -20,7 +24,7 @@ func small(bytes int64, rows int) int32 {
 	return int32(min(max(bytes/int64(max(rows, 1)), 1), math.MaxInt32))
 }
 
-// bounded completes rows of boundedColumns, sorted by lane and sequence, with the payloads that are missing, as far as all
+// bounded completes rows of a bounded read, sorted by lane and sequence, with the payloads that are missing, as far as all
 // payloads together are within bytes. Of a lane whose next row does not fit, that row comes last, as [Row.Cut]. The lanes
 // take turns, and not always from the same one, so that none of them waits for the others. The first row comes whatever its size.
 func (s *Store) bounded(ctx context.Context, rows []Row, bytes int64) ([]Row, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/envelope"
 )
 
-// decodeRows reads boundedColumns from the binary format of the protocol. It is scanRows for the relay's fetch, whose rows
+// decodeRows reads the columns of a bounded read from the binary format of the protocol. It is scanRows for the relay's fetch, whose rows
 // pass nowhere else: a third of what the relay spent on a row was spent on carrying its values one by one through the
 // interfaces of database/sql.
 func decodeRows(rows pgx.Rows, most int) ([]Row, error) {

@@ -10,9 +10,10 @@
 //
 // # How rows live
 //
-// Unsent rows are in "outbox" and nowhere else; publishing one deletes it and, unless the retention is 0, archives it
-// in the partition of the day. A row that cannot go yet waits in "outbox_held", a row that never can is in
-// "outbox_dead". The view "outbox_messages" shows all of them with a status, see [Record].
+// "outbox" is a log: an event is one INSERT, and its row stays where it is. "outbox_progress" says how far each lane has come, see
+// [Position]. A row that cannot go yet waits in "outbox_held", a row that never can is in "outbox_dead", and one that left out of its
+// turn is in "outbox_sent". With retention 0 published rows are deleted. The view "outbox_messages" shows all of them with a status,
+// see [Record].
 //
 //	NEW -> PUBLISHING -> SENT            the usual way
 //	       PUBLISHING -> FAILED -> SENT  refused, waited, taken

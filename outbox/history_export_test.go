@@ -10,7 +10,7 @@ func (s *Store) ExplainHistory(ctx context.Context, tenant, aggregateType, aggre
 // ExplainSent returns the plans of the choice of a replay and of a batch of it.
 func (s *Store) ExplainSent(ctx context.Context, filter SentFilter) (string, error) {
 	w := filter.where(0)
-	return s.explain(ctx, "SELECT s.tableoid::bigint, s.ctid::text FROM {schema}.outbox_sent s WHERE "+w.String()+" ORDER BY s.seq", w.Args)
+	return s.explain(ctx, "SELECT s.child::bigint, s.place::text FROM {schema}.outbox_published s WHERE "+w.String()+" ORDER BY s.seq", w.Args)
 }
 
 // ExplainRead returns the plan of the reading of a batch.

@@ -13,11 +13,13 @@ import (
 
 const (
 	// onTheirWay are the numbers up to which rows of the lanes may have been published.
-	onTheirWay = `SELECT coalesce(json_object_agg(lane, claimed_seq), '{}')::text FROM {schema}.outbox_lane`
+	onTheirWay = `
+SELECT coalesce(json_object_agg(l.lane, (SELECT x.upto FROM {schema}.outbox_claim x WHERE x.lane = l.lane ORDER BY x.n DESC LIMIT 1)), '{}')::text
+FROM {schema}.outbox_lane l`
 
 	// unsettled counts those of them that may be published and are not known to be.
 	unsettled = `
-SELECT count(*) FROM json_each_text($1::json) c JOIN {schema}.outbox o ON o.lane = c.key::smallint AND o.seq <= c.value::bigint`
+SELECT count(*) FROM json_each_text($1::json) t JOIN {schema}.outbox_unsent o ON o.lane = t.key::smallint AND o.seq <= t.value::bigint`
 
 	databaseNow = `SELECT clock_timestamp()`
 

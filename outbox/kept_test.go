@@ -96,7 +96,7 @@ func TestKeptWaitsForWhatIsOnItsWay(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- source(t.Context(), "", to) }()
 	await.True(t, func() bool {
-		return f.count("pg_stat_activity WHERE pid = ? AND query LIKE '%o.seq <= c.value%'", pid) == 1
+		return f.count("pg_stat_activity WHERE pid = ? AND query LIKE '%o.seq <= t.value%'", pid) == 1
 	},
 		"it has looked what is on its way")
 	lease := f.leases[rows[0].Lane]

@@ -42,13 +42,15 @@ SELECT l.lane, l.grp, coalesce(l.owner, ''), l.epoch, CASE WHEN l.owner IS NOT N
 	fresh.n, fresh.claimed, held.n, least(fresh.since, held.since),
 	coalesce(extract(epoch FROM (SELECT clock_timestamp()) - least(fresh.since, held.since)), 0)::float8
 FROM lanes JOIN {schema}.outbox_lane l ON l.lane = lanes.lane
+LEFT JOIN LATERAL (
+	SELECT x.upto, x.picked FROM {schema}.outbox_claim x WHERE x.lane = l.lane AND l.owner IS NOT NULL ORDER BY x.n DESC LIMIT 1) taken ON true
 CROSS JOIN LATERAL (
-	SELECT count(*) AS n, count(*) FILTER (WHERE l.owner IS NOT NULL AND (o.seq <= l.claimed_seq OR o.seq = ANY (l.picked))) AS claimed,
+	SELECT count(*) AS n, count(*) FILTER (WHERE o.seq <= taken.upto OR o.seq = ANY (taken.picked)) AS claimed,
 		min(greatest(o.created_at, o.not_before)) FILTER (WHERE (o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp()))
 			AND NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = o.tenant_id AND p.paused)) AS since
 	FROM (
 		SELECT o.seq, o.created_at, o.not_before, o.tenant_id FROM {schema}.outbox o
-		WHERE o.lane = lanes.lane AND o.seq > lanes.empty_to ORDER BY o.seq LIMIT 1000) o) fresh
+		WHERE o.lane = lanes.lane AND o.seq > lanes.sent AND NOT o.seq <@ lanes.ahead ORDER BY o.seq LIMIT 1000) o) fresh
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n, min(greatest(h.created_at, h.not_before))
 		FILTER (WHERE NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = h.tenant_id AND p.paused)) AS since

@@ -21,9 +21,7 @@ type Lease struct {
 	Epoch int64
 	// InFlight are the rows that the former owner may have had on their way when it vanished.
 	InFlight InFlight
-	// EmptyTo is a sequence up to which the lane is empty for good, as long as the server has the given incarnation, see
-	// [Watermark]. A claim returns what the owner before stored with its renewals.
-	EmptyTo     int64
+	// Incarnation is that of the server for which the owner knows the position of the lane, see [Watermark].
 	Incarnation string
 	// PassedTo is a sequence up to which all that is unsent is of paused tenants. 0: unknown. It is for the statistics.
 	PassedTo int64
@@ -65,24 +63,24 @@ WITH free AS MATERIALIZED (
 	WHERE grp = $1 AND lease_until < clock_timestamp()
 	ORDER BY lease_until, lane LIMIT $4 FOR UPDATE SKIP LOCKED)
 UPDATE {schema}.outbox_lane l SET owner = $2, epoch = l.epoch + 1, lease_until = clock_timestamp() + $3::interval
-FROM free WHERE l.lane = free.lane
-RETURNING l.lane, l.epoch, free.prev IS NOT NULL, l.claimed_seq, coalesce(array_to_string(l.picked, ','), ''), clock_timestamp(),
-	CASE WHEN l.empty_to <= coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) THEN l.empty_to ELSE 0 END,
+FROM free LEFT JOIN LATERAL (
+	SELECT x.upto, x.picked FROM {schema}.outbox_claim x WHERE x.lane = free.lane ORDER BY x.n DESC LIMIT 1) taken ON true
+WHERE l.lane = free.lane
+RETURNING l.lane, l.epoch, free.prev IS NOT NULL, coalesce(taken.upto, 0), coalesce(array_to_string(taken.picked, ','), ''), clock_timestamp(),
 	coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')`
 
-	// renew locks in the order of the lanes, as every other statement over several lanes does.
-	//
-	// It stores how far a lane is empty after the rows up to there were settled. So it stands behind the settles in the log, and a
-	// crash that makes the server forget one of them makes it forget this too. What the owner learned from the server before a
-	// crash is not stored, because it may be wrong now.
+	// renew locks in the order of the lanes, as every other statement over several lanes does. It also deletes what was taken before
+	// the last batches.
 	renew = `
 WITH mine AS MATERIALIZED (
-	SELECT l.lane, c.empty_to, c.incarnation, c.passed_to FROM {schema}.outbox_lane l
-	JOIN unnest($2::smallint[], $3::bigint[], $5::bigint[], $6::text[], $7::bigint[]) c(lane, epoch, empty_to, incarnation, passed_to)
-		USING (lane, epoch)
-	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)
-UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, passed_to = mine.passed_to, empty_to = CASE
-	WHEN mine.incarnation = (SELECT id::text FROM {schema}.outbox_incarnation) THEN mine.empty_to ELSE l.empty_to END
+	SELECT l.lane, c.passed_to FROM {schema}.outbox_lane l
+	JOIN unnest($2::smallint[], $3::bigint[], $5::bigint[]) c(lane, epoch, passed_to) USING (lane, epoch)
+	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
+old AS (
+	DELETE FROM {schema}.outbox_claim c USING (
+		SELECT m.lane, (SELECT x.n FROM {schema}.outbox_claim x WHERE x.lane = m.lane ORDER BY x.n DESC LIMIT 1) AS n FROM mine m) last
+	WHERE c.lane = last.lane AND c.n < last.n)
+UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, passed_to = mine.passed_to
 FROM mine WHERE l.lane = mine.lane
 RETURNING l.lane, l.change`
 
@@ -140,7 +138,7 @@ func (s Relay) Claim(ctx context.Context, owner string, group int16, n int, ttl 
 		var vanished bool
 		var last InFlight
 		var picked string
-		if err := rows.Scan(&l.Lane, &l.Epoch, &vanished, &last.UpTo, &picked, &last.HeldUntil, &l.EmptyTo, &l.Incarnation); err != nil {
+		if err := rows.Scan(&l.Lane, &l.Epoch, &vanished, &last.UpTo, &picked, &last.HeldUntil, &l.Incarnation); err != nil {
 			return nil, fmt.Errorf("outbox: claim lanes: %w", err)
 		}
 		if vanished {
@@ -163,15 +161,15 @@ func parseInts(list string) []int64 {
 	return out
 }
 
-// Renew extends the leases to ttl from now and stores how far their lanes are empty. It returns, for each lane that is still held, how
-// often an operator changed it. A lane that is missing in the answer is lost.
+// Renew extends the leases to ttl from now. It returns, for each lane that is still held, how often an operator changed it. A lane that is
+// missing in the answer is lost.
 func (s Relay) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
 	owner, lanes, epochs := split(leases)
-	empty, passed, incarnations := make([]int64, len(leases)), make([]int64, len(leases)), make([]string, len(leases))
+	passed := make([]int64, len(leases))
 	for i, l := range leases {
-		empty[i], passed[i], incarnations[i] = l.EmptyTo, l.PassedTo, l.Incarnation
+		passed[i] = l.PassedTo
 	}
-	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, empty, incarnations, passed)
+	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, passed)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: renew leases: %w", err)
 	}

@@ -62,7 +62,24 @@ func (f *fixture) fetch() []outbox.Row {
 	}
 	rows, err := f.Relay().Fetch(f.t.Context(), cursors, 0)
 	require.NoError(f.t, err)
+	f.take(rows)
 	return rows
+}
+
+// take notes that rows are taken.
+func (f *fixture) take(rows []outbox.Row) {
+	f.t.Helper()
+	upto := map[int16]int64{}
+	for i := range rows {
+		upto[rows[i].Lane] = max(upto[rows[i].Lane], rows[i].Sequence)
+	}
+	var taken []outbox.Taken
+	for lane, seq := range upto {
+		taken = append(taken, outbox.Taken{Lease: f.leases[lane], Upto: seq})
+	}
+	held, _, err := f.Relay().Take(f.t.Context(), taken)
+	require.NoError(f.t, err)
+	require.Len(f.t, held, len(taken))
 }
 
 func (f *fixture) statuses() map[string]string {

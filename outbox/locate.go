@@ -37,11 +37,10 @@ const (
 	locateUnsent = `
 SELECT ` + locatedColumns + `
 FROM (
-	SELECT ` + columns + `, CASE WHEN EXISTS (SELECT FROM {schema}.outbox_lane l WHERE l.lane = o.lane
-			AND (o.seq <= l.claimed_seq OR o.seq = ANY (l.picked)) AND l.owner IS NOT NULL AND l.lease_until > clock_timestamp())
+	SELECT ` + columns + `, CASE WHEN EXISTS (SELECT FROM {schema}.outbox_taken t WHERE t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked)))
 		THEN '` + StatusPublishing + `' ELSE '` + StatusNew + `' END AS status,
 		'' AS error_message, NULL::timestamptz AS retry_after, NULL::timestamptz AS sent_at, NULL::timestamptz AS died_at
-	FROM {schema}.outbox o WHERE id = $1::uuid
+	FROM {schema}.outbox_unsent o WHERE id = $1::uuid
 	UNION ALL
 	SELECT ` + columns + `, CASE WHEN retry_count > 0 THEN '` + StatusFailed + `' ELSE '` + StatusNew + `' END,
 		coalesce(error_message, ''), nullif(retry_after, 'infinity'), NULL, NULL
@@ -51,10 +50,10 @@ FROM (
 	FROM {schema}.outbox_dead WHERE id = $1::uuid) x
 ORDER BY seq`
 
-	// locateSent reads the partitions of the time from $2 to $3.
+	// locateSent reads the partitions of the time from $2 to $3: what was recorded then, and what was published out of its turn then.
 	locateSent = `
 SELECT ` + rowStart + `NULL::bytea AS payload` + rowEnd + `, '` + StatusSent + `', '', NULL::timestamptz, sent_at, NULL::timestamptz, ''
-FROM {schema}.outbox_sent WHERE id = $1::uuid AND sent_at >= $2::timestamptz AND sent_at < $3::timestamptz ORDER BY seq`
+FROM {schema}.outbox_published p WHERE id = $1::uuid AND within >= $2::timestamptz AND within < $3::timestamptz ORDER BY seq`
 )
 
 // Locate finds the event with this id, whether it waits, is dead or was published. There are several if the producer gave the id to several

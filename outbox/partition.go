@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -16,13 +17,14 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// partitionDaysAhead is how many daily children of outbox_sent are made in advance.
-const partitionDaysAhead = 7
+// partitionDaysAhead is how many daily children are made in advance. So long may no relay run until commits use the DEFAULT child.
+const partitionDaysAhead = 3
 
-// Partition is a day of published rows that is about to be dropped, as [Config.BeforeDrop] gets it.
+// Partition is a day of published rows that is about to be dropped, as [Config.BeforeDrop] gets it. A day has two: of the rows that were recorded on
+// it and left in their turn, and of the rows that were published on it out of their turn. One without rows is dropped without a call.
 type Partition struct {
 	// Name is the table, with its schema and quoted where need be: ready for SQL. It is the child of the day, or the DEFAULT
-	// child with rows of other days as well, if there was none when they were sent.
+	// child with rows of other days as well, if there was none when they were stored.
 	Name string
 	// Day is the UTC day, at midnight.
 	Day time.Time
@@ -30,28 +32,56 @@ type Partition struct {
 	// first write to the end, VACUUM removes nothing in the whole database and the relay's low-water mark stands still, as with
 	// any transaction that writes: read first, write briefly at the end.
 	DB bun.IDB
+
+	log       family
+	published string
 }
 
 // Select is a query for the rows of the day, without columns yet: they are those of outbox_sent. Read them to the end,
 // or close them, before BeforeDrop returns.
 func (p Partition) Select() *bun.SelectQuery {
-	return p.DB.NewSelect().TableExpr(p.Name).Where("sent_at >= ? AND sent_at < ?", p.Day, p.Day.AddDate(0, 0, 1))
+	return p.DB.NewSelect().TableExpr(p.published).Where("child = to_regclass(?) AND within >= ? AND within < ?", p.Name, p.Day, p.Day.AddDate(0, 0, 1))
+}
+
+// family is a table with daily children.
+type family struct {
+	table, column string
+}
+
+func families() []family {
+	return []family{{"outbox", "created_at"}, {"outbox_sent", "sent_at"}}
+}
+
+// in fills a statement in.
+func (f family) in(statement string) string {
+	return strings.NewReplacer("{table}", f.table, "{column}", f.column).Replace(statement)
 }
 
 const (
 	makePartitions = `
 SELECT {schema}.outbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + $1::int)`
 
-	// expiredPartitions finds the children of the days that ended before the retention.
+	// expiredPartitions finds the children of the days that ended before the retention. Those of outbox in which something is unsent stay.
 	expiredPartitions = `
 SELECT format('%I.%I', n.nspname, c.relname), to_date(right(c.relname, 8), 'YYYYMMDD')
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE i.inhparent = '{schema}.outbox_sent'::regclass AND c.relname ~ '^outbox_sent_[0-9]{8}$'
+WHERE i.inhparent = '{schema}.{table}'::regclass AND c.relname ~ '^{table}_[0-9]{8}$'
 	AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= clock_timestamp() - $1::interval
 ORDER BY c.relname`
 	isPartition = `
-SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = '{schema}.outbox_sent'::regclass AND inhrelid = to_regclass($1::text))`
-	dropPartition = `SELECT {schema}.outbox_drop_partition($1::date)`
+SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = '{schema}.{table}'::regclass AND inhrelid = to_regclass($1::text))`
+	hasRows = `SELECT EXISTS (SELECT FROM %s)`
+	// hasUnsent reads the rows of a day that no position covers.
+	hasUnsent = `
+SELECT EXISTS (SELECT FROM {schema}.outbox_cursor c CROSS JOIN LATERAL (
+	SELECT FROM {schema}.outbox o WHERE o.lane = c.lane AND o.seq > c.sent AND NOT o.seq <@ c.ahead
+		AND o.created_at >= $1::timestamptz AND o.created_at < $2::timestamptz LIMIT 1) x)`
+	dropPartition = `SELECT {schema}.outbox_drop_partition($1::date, kind => $2::text)`
+	dropProgress  = `SELECT {schema}.outbox_drop_partition(day, kind => 'outbox_progress')
+FROM (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+	WHERE i.inhparent = '{schema}.outbox_progress'::regclass AND c.relname ~ '^outbox_progress_[0-9]{8}$'
+		AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC'
+			<= clock_timestamp() - greatest($1::interval, interval '24 hours') ORDER BY 1 LIMIT 1) x`
 
 	// lockRetention lets one process at a time decide about the end of partitions.
 	lockRetention = `SELECT pg_try_advisory_xact_lock(hashtextextended('oncebox.outbox.retention', '{schema}.outbox_sent'::regclass::oid::bigint))`
@@ -61,24 +91,32 @@ SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = '{schema}.outbox_sent':
 SELECT count(set_config(name, '0', true)) FROM pg_settings
 WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`
 
-	// emptyDefault removes what went to the DEFAULT child, in batches.
+	// emptyDefault removes published rows that went to the DEFAULT child, in batches.
 	emptyDefault = `
-DELETE FROM {schema}.outbox_sent_default WHERE ctid = ANY (ARRAY(
-	SELECT ctid FROM {schema}.outbox_sent_default WHERE sent_at < clock_timestamp() - $1::interval LIMIT 5000))`
+DELETE FROM {schema}.{table}_default WHERE ctid = ANY (ARRAY(
+	SELECT p.place FROM {schema}.outbox_published p
+	WHERE p.child = '{schema}.{table}_default'::regclass AND p.within < clock_timestamp() - $1::interval LIMIT 5000))`
+	emptyProgress = `
+DELETE FROM {schema}.outbox_progress_default p USING {schema}.outbox_cursor c
+WHERE p.lane = c.lane AND p.upto < c.upto AND p.at < clock_timestamp() - greatest($1::interval, interval '24 hours')
+	AND NOT EXISTS (SELECT FROM {schema}.outbox_default o WHERE o.lane = p.lane AND o.seq <= p.upto)`
 
 	// oldestInDefault finds the oldest day in the DEFAULT child that ended before the retention.
 	oldestInDefault = `
-SELECT format('%I.%I', n.nspname, c.relname), (SELECT (min(sent_at) AT TIME ZONE 'UTC')::date FROM {schema}.outbox_sent_default
-	WHERE sent_at < date_trunc('day', (clock_timestamp() - $1::interval) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = '{schema}.outbox_sent_default'::regclass`
-	dayOfDefault = `DELETE FROM {schema}.outbox_sent_default WHERE sent_at >= $1::timestamptz AND sent_at < $2::timestamptz`
+SELECT format('%I.%I', n.nspname, c.relname), (SELECT (min(p.within) AT TIME ZONE 'UTC')::date FROM {schema}.outbox_published p
+	WHERE p.child = c.oid AND p.within < date_trunc('day', (clock_timestamp() - $1::interval) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = '{schema}.{table}_default'::regclass`
+	dayOfDefault = `
+DELETE FROM {schema}.{table}_default WHERE ctid = ANY (ARRAY(
+	SELECT p.place FROM {schema}.outbox_published p
+	WHERE p.child = '{schema}.{table}_default'::regclass AND p.within >= $1::timestamptz AND p.within < $2::timestamptz))`
 )
 
-// EnsurePartitions makes the children of outbox_sent for today and the next days. It is safe in any number of
+// EnsurePartitions makes the children of outbox, outbox_progress and outbox_sent for today and the next days. It is safe in any number of
 // processes. Rows of a day without a child go to the DEFAULT child, so nothing stops if this fails; but a child that is
-// made later has to move them under a lock, so it comes before the first settle.
+// made later has to move them under a lock. [migrations.Up] makes the first ones.
 func (s *Store) EnsurePartitions(ctx context.Context) error {
-	if p, err := s.policy(ctx); err != nil || p.retention == NoRetention {
+	if _, err := s.policy(ctx); err != nil {
 		return err
 	}
 	var errs []error
@@ -88,7 +126,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	return wrap("make partitions of outbox_sent", errors.Join(errs...))
+	return wrap("make partitions of outbox", errors.Join(errs...))
 }
 
 // ErrBusy means that a table was in use and the call is to be repeated in a while.
@@ -111,10 +149,21 @@ func (s *Store) DropExpired(ctx context.Context) error {
 // dropExpired returns the errors of BeforeDrop apart from all others.
 func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 	rule, err := s.policy(ctx)
-	if err != nil || rule.retention < 0 || rule.archived && s.cfg.BeforeDrop == nil {
+	if err != nil || rule.retention == KeepForever || rule.archived && s.cfg.BeforeDrop == nil {
 		return nil, err
 	}
-	parts, err := s.expired(ctx, rule.retention)
+	retention := max(rule.retention, day) // with NoRetention the days are empty, but for what was kept before
+	for _, f := range families() {
+		k, err := s.dropFamily(ctx, f, retention)
+		if kept = append(kept, k...); err != nil {
+			return kept, err
+		}
+	}
+	return kept, s.forgetProgress(ctx, retention)
+}
+
+func (s *Store) dropFamily(ctx context.Context, f family, retention time.Duration) (kept []error, err error) {
+	parts, err := s.expired(ctx, f, retention)
 	if err != nil {
 		return nil, wrap("look for expired partitions", err)
 	}
@@ -130,11 +179,11 @@ func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 		}
 	}
 	if s.cfg.BeforeDrop == nil {
-		return kept, s.emptyDefault(ctx, rule.retention)
+		return kept, s.emptyDefault(ctx, f, retention)
 	}
 	for more := true; more; {
 		err := s.retire(ctx, func(ctx context.Context, tx bun.Tx) (err error) {
-			more, err = s.emptyDay(ctx, tx, rule.retention)
+			more, err = s.emptyDay(ctx, tx, f, retention)
 			return err
 		})
 		switch k := (*keptError)(nil); {
@@ -143,26 +192,56 @@ func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 		case errors.Is(err, errNotOurTurn):
 			return kept, nil
 		case err != nil:
-			return kept, wrap("empty outbox_sent_default", err)
+			return kept, wrap("empty the DEFAULT child of "+f.table, err)
 		}
 	}
 	return kept, nil
 }
 
-func (s *Store) expired(ctx context.Context, kept time.Duration) (parts []Partition, err error) {
-	rows, err := s.sql.Query(ctx, s.db, expiredPartitions, kept)
+// forgetProgress drops the days of outbox_progress that tell of no row any more, the oldest first.
+func (s *Store) forgetProgress(ctx context.Context, retention time.Duration) error {
+	for dropped := true; dropped; {
+		err := s.retire(ctx, func(ctx context.Context, tx bun.Tx) error {
+			return patiently(ctx, func() error {
+				return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+					err := s.sql.QueryRow(ctx, tx, dropProgress, []any{retention}, &dropped)
+					if errors.Is(err, sql.ErrNoRows) {
+						dropped = false
+						return nil
+					}
+					return err
+				})
+			})
+		})
+		if errors.Is(err, errNotOurTurn) {
+			return nil
+		}
+		if err != nil {
+			return wrap("drop a day of outbox_progress", err)
+		}
+	}
+	_, err := s.sql.Exec(ctx, s.db, emptyProgress, retention)
+	return wrap("empty outbox_progress_default", err)
+}
+
+func (s *Store) expired(ctx context.Context, f family, kept time.Duration) (parts []Partition, err error) {
+	rows, err := s.sql.Query(ctx, s.db, f.in(expiredPartitions), kept)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var p Partition
+		p := s.partition(f)
 		if err := rows.Scan(&p.Name, &p.Day); err != nil {
 			return nil, err
 		}
 		parts = append(parts, p)
 	}
 	return parts, rows.Err()
+}
+
+func (s *Store) partition(f family) Partition {
+	return Partition{log: f, published: s.sql.Text("{schema}.outbox_published")}
 }
 
 // retire runs fn in a transaction. There is one such transaction at a time, in all processes. The lock belongs to the transaction
@@ -186,16 +265,28 @@ func (s *Store) retire(ctx context.Context, fn func(context.Context, bun.Tx) err
 func (s *Store) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 	var there bool
 	// Another process may have dropped it between the look and the lock.
-	if err := s.sql.QueryRow(ctx, tx, isPartition, []any{p.Name}, &there); err != nil || !there {
+	if err := s.sql.QueryRow(ctx, tx, p.log.in(isPartition), []any{p.Name}, &there); err != nil || !there {
 		return err
 	}
-	if err := s.beforeDrop(ctx, tx, p); err != nil {
+	if p.log.table == "outbox" {
+		var unsent bool
+		if err := s.sql.QueryRow(ctx, tx, hasUnsent, []any{p.Day, p.Day.AddDate(0, 0, 1)}, &unsent); err != nil || unsent {
+			return err
+		}
+	}
+	var some bool
+	if err := s.adHoc().QueryRow(ctx, tx, fmt.Sprintf(hasRows, p.Name), nil, &some); err != nil {
 		return err
+	}
+	if some {
+		if err := s.beforeDrop(ctx, tx, p); err != nil {
+			return err
+		}
 	}
 	return patiently(ctx, func() error {
 		// A savepoint: a lock that was not given must not cost what BeforeDrop has done.
 		return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-			_, err := s.sql.Exec(ctx, tx, dropPartition, p.Day)
+			_, err := s.sql.Exec(ctx, tx, dropPartition, p.Day, p.log.table)
 			return err
 		})
 	})
@@ -203,25 +294,25 @@ func (s *Store) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 
 // emptyDay deletes the oldest expired day of the DEFAULT child, all of it in the transaction in which BeforeDrop saw it:
 // an archive that is written again after half of the day was deleted would lose that half.
-func (s *Store) emptyDay(ctx context.Context, tx bun.Tx, kept time.Duration) (found bool, err error) {
-	var p Partition
+func (s *Store) emptyDay(ctx context.Context, tx bun.Tx, f family, kept time.Duration) (found bool, err error) {
+	p := s.partition(f)
 	var day sql.NullTime
-	if err := s.sql.QueryRow(ctx, tx, oldestInDefault, []any{kept}, &p.Name, &day); err != nil || !day.Valid {
+	if err := s.sql.QueryRow(ctx, tx, f.in(oldestInDefault), []any{kept}, &p.Name, &day); err != nil || !day.Valid {
 		return false, err
 	}
 	p.Day = day.Time
 	if err := s.beforeDrop(ctx, tx, p); err != nil {
 		return true, err
 	}
-	_, err = s.sql.Exec(ctx, tx, dayOfDefault, p.Day, p.Day.AddDate(0, 0, 1))
+	_, err = s.sql.Exec(ctx, tx, f.in(dayOfDefault), p.Day, p.Day.AddDate(0, 0, 1))
 	return true, err
 }
 
-func (s *Store) emptyDefault(ctx context.Context, kept time.Duration) error {
+func (s *Store) emptyDefault(ctx context.Context, f family, kept time.Duration) error {
 	for {
-		n, err := s.sql.Exec(ctx, s.db, emptyDefault, kept)
+		n, err := s.sql.Exec(ctx, s.db, f.in(emptyDefault), kept)
 		if err != nil || n == 0 {
-			return wrap("empty outbox_sent_default", err)
+			return wrap("empty the DEFAULT child of "+f.table, err)
 		}
 	}
 }

@@ -18,8 +18,6 @@ import (
 type Reconciled struct {
 	// Lanes that were not in outbox_lane, so that nobody could claim them.
 	Lanes int64
-	// Passed are lanes with rows below what their owner had found empty, so that nobody would have looked at them.
-	Passed int64
 	// Leases and heartbeats that ended more than a day ahead: nobody would have taken over from their owners.
 	Leases int64
 	// Partitions of today and tomorrow that were missing.
@@ -48,7 +46,7 @@ type kind struct {
 
 func (r Reconciled) kinds() []kind {
 	return []kind{
-		{"lanes", r.Lanes}, {"passed", r.Passed}, {"leases", r.Leases}, {"partitions", r.Partitions},
+		{"lanes", r.Lanes}, {"leases", r.Leases}, {"partitions", r.Partitions},
 		{"blocks", r.Blocks}, {"stuck", r.Stuck}, {"early", r.Early},
 	}
 }
@@ -146,9 +144,6 @@ func (s *Store) report(ctx context.Context, counter metric.Int64Counter, found R
 }
 
 func (s *reconciler) reconcilePartitions(ctx context.Context, found *Reconciled) error {
-	if p, err := s.policy(ctx); err != nil || p.retention == NoRetention {
-		return err
-	}
 	for _, day := range []int{0, 1} {
 		var made bool
 		err := s.change(ctx, func(ctx context.Context, tx bun.Tx) error {

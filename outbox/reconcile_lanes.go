@@ -30,18 +30,6 @@ WITH far AS MATERIALIZED (
 	SELECT lane FROM {schema}.outbox_lane WHERE lease_until > clock_timestamp() + interval '1 day' ORDER BY lane FOR NO KEY UPDATE)
 UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + interval '1 hour' FROM far WHERE l.lane = far.lane`
 
-	// overlooked finds lanes with a row below what their owner has found empty. No owner would ever look there.
-	overlooked = `
-SELECT l.lane FROM {schema}.outbox_lane l
-WHERE EXISTS (SELECT FROM {schema}.outbox o WHERE o.lane = l.lane AND o.seq <= l.empty_to ORDER BY o.seq LIMIT 1)`
-
-	// reopenLanes takes such lanes from their owners. The next ones begin at the head.
-	reopenLanes = `
-WITH passed AS MATERIALIZED (
-	SELECT lane FROM {schema}.outbox_lane WHERE lane = ANY ($1::smallint[]) ORDER BY lane FOR NO KEY UPDATE)
-UPDATE {schema}.outbox_lane l SET owner = NULL, lease_until = '-infinity', epoch = l.epoch + 1, empty_to = 0
-FROM passed WHERE l.lane = passed.lane`
-
 	// forgetHeartbeats forgets projectors for which lanes would be set aside for ever. A projector that is alive is back at its
 	// next heartbeat.
 	forgetHeartbeats = `DELETE FROM {schema}.outbox_projector WHERE seen_until > clock_timestamp() + interval '1 day'`
@@ -63,9 +51,6 @@ func (s *reconciler) reconcileLanes(ctx context.Context, found *Reconciled) erro
 			return err
 		}
 	}
-	if err := s.reopenPassed(ctx, found); err != nil {
-		return err
-	}
 	for _, statement := range []string{cutLeases, forgetHeartbeats} {
 		n, err := s.exec(ctx, statement)
 		if err != nil {
@@ -74,19 +59,6 @@ func (s *reconciler) reconcileLanes(ctx context.Context, found *Reconciled) erro
 		found.Leases += n
 	}
 	return nil
-}
-
-func (s *reconciler) reopenPassed(ctx context.Context, found *Reconciled) error {
-	rows, err := s.adHoc().Query(ctx, s.db, overlooked)
-	if err != nil {
-		return err
-	}
-	passed, err := scanLanes(rows)
-	if err != nil || len(passed) == 0 {
-		return err
-	}
-	found.Passed, err = s.exec(ctx, reopenLanes, slices.Collect(maps.Keys(passed)))
-	return err
 }
 
 func (s *Store) missingLanes(ctx context.Context, l *layout) (missing []int16, err error) {

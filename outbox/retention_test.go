@@ -26,6 +26,9 @@ func (f *fixture) publishedOn(day string, n int) {
 			?::timestamptz + i * interval '1 ms' FROM generate_series(0, ?) i`, day+" 23:00:00Z", n-1)
 }
 
+// today is the child of this day.
+func today(table string) string { return table + "_" + time.Now().UTC().Format("20060102") }
+
 func (f *fixture) child(day string) {
 	f.t.Helper()
 	var made bool
@@ -141,6 +144,7 @@ func TestSwallowedErrorKeepsTheDay(t *testing.T) {
 		return nil
 	}})
 	f.child("2020-01-02")
+	f.publishedOn("2020-01-02", 1)
 	require.Error(t, f.Clean(t.Context()))
 	require.Equal(t, 1, f.children())
 }
@@ -153,6 +157,7 @@ func TestOneProcessAtATimeArchives(t *testing.T) {
 		return nil
 	}})
 	f.child("2020-01-02")
+	f.publishedOn("2020-01-02", 1)
 	f.publishedOn("2020-01-03", 1)
 	other := outbox.NewStore(f.db.Another(t), &outbox.Config{BeforeDrop: func(context.Context, outbox.Partition) error {
 		return errors.New("not its turn")
@@ -176,6 +181,7 @@ func TestDayThatIsGoneIsNotArchived(t *testing.T) {
 	day := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 	require.NoError(t, f.DropOne(t.Context(), outbox.Partition{Name: f.db.Schema + ".outbox_sent_20200102", Day: day}))
 	f.child("2020-01-02")
+	f.publishedOn("2020-01-02", 1)
 	require.ErrorContains(t, f.DropOne(t.Context(), outbox.Partition{Name: f.db.Schema + ".outbox_sent_20200102", Day: day}), "called")
 }
 
@@ -189,6 +195,7 @@ func TestBusyDayIsNotArchivedTwice(t *testing.T) {
 	}})
 	f.exec("CREATE TABLE archive (n int)")
 	f.child("2020-01-02")
+	f.publishedOn("2020-01-02", 1)
 	reader, err := f.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer reader.Rollback()
@@ -211,6 +218,7 @@ func TestBusyDayIsNotArchivedTwice(t *testing.T) {
 func TestServerDoesNotEndALongArchive(t *testing.T) {
 	f := newFixture(t, nil)
 	f.child("2020-01-02")
+	f.publishedOn("2020-01-02", 1)
 	pool := f.db.Another(t)
 	pool.SetMaxOpenConns(1) // one session, so that the setting holds for what follows
 	_, err := pool.ExecContext(t.Context(), "SET idle_in_transaction_session_timeout = '77s'")
@@ -224,6 +232,28 @@ func TestServerDoesNotEndALongArchive(t *testing.T) {
 	require.NoError(t, pool.NewRaw("SELECT current_setting('idle_in_transaction_session_timeout')").Scan(t.Context(), &idle))
 	require.Equal(t, "77s", idle, "for that transaction only")
 	require.Zero(t, f.children())
+}
+
+// With retention 0 days come and go like others, without rows. A day in which something is unsent stays.
+func TestDaysAreDroppedAlsoWithoutRetention(t *testing.T) {
+	f := newFixture(t, &outbox.Config{Retention: outbox.NoRetention})
+	f.child("2020-01-02")
+	f.child("2020-01-03")
+	f.add("a", "a1")
+	f.exec("UPDATE outbox SET created_at = '2020-01-03'")
+	require.NoError(t, f.Clean(t.Context()))
+	days := func(table string) int {
+		return f.count("pg_inherits WHERE inhparent = ?::regclass AND inhrelid::regclass::text ~ '_2020[0-9]{4}$'", table)
+	}
+	require.Equal(t, []int{1, 0, 1}, []int{days("outbox"), days("outbox_sent"), days("outbox_progress")})
+
+	rows := f.fetch()
+	_, err := f.Relay().Record(t.Context(), []outbox.Placed{{
+		Lease: f.leases[rows[0].Lane], Position: outbox.Position{}.Publish([]int64{rows[0].Sequence}),
+	}})
+	require.NoError(t, err)
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, []int{0, 0, 0}, []int{days("outbox"), days("outbox_sent"), days("outbox_progress")})
 }
 
 func TestKeepForeverKeepsEverything(t *testing.T) {

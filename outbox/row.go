@@ -68,7 +68,7 @@ func scanRows(rows *pgsql.Rows) ([]Row, error) {
 	return scanEach(rows, func() (Row, error) { return scanRow(rows) })
 }
 
-// scanBounded is scanRows for boundedColumns.
+// scanBounded is scanRows for a bounded read.
 func scanBounded(rows *pgsql.Rows) ([]Row, error) {
 	return scanEach(rows, func() (Row, error) {
 		var size int

@@ -34,45 +34,53 @@ type RowInfo struct {
 // The inner LIMIT is a literal for the reason given at fetchRows.
 const lookRows = `
 SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.topic, w.pass, w.paused, w.size = 500
-FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
-	SELECT x.seq, x.ordering_key, x.topic, x.topic = ANY ($3::text[]) AND x.tenant_id <> ALL ($4::text[]) AS paused,
-		x.topic <> ALL ($3::text[]) AND x.tenant_id <> ALL ($4::text[]) AS pass,
+FROM ` + unsentRows + ` CROSS JOIN LATERAL (
+	SELECT x.seq, x.ordering_key, x.topic, x.topic = ANY ($5::text[]) AND x.tenant_id <> ALL ($6::text[]) AS paused,
+		x.topic <> ALL ($5::text[]) AND x.tenant_id <> ALL ($6::text[]) AS pass,
 		count(*) OVER () AS size, max(x.seq) OVER () AS last
 	FROM (
 		SELECT o.seq, o.ordering_key, o.topic, o.tenant_id FROM {schema}.outbox o
-		WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) x) w
-WHERE w.pass OR w.paused OR w.seq = w.last`
+		WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 500) x) w
+WHERE (w.pass OR w.paused OR w.seq = w.last) AND ` + sameServer + `$4::text`
+
+// unsentRows are the lanes of a scan: $1 lanes, $2 after, $3 ahead. $4 is the incarnation.
+const unsentRows = `unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[]) c(lane, after, ahead)`
 
 // lookTenants is lookRows for tenants alone, whose rows nothing of another tenant waits behind. It costs half, and
 // whole backlogs are searched with it.
 const lookTenants = `
 SELECT c.lane, w.last, w.size = 500, coalesce(array_to_string(w.pass, ','), '')
-FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
-	SELECT count(*) AS size, max(x.seq) AS last, array_agg(x.seq) FILTER (WHERE x.tenant_id <> ALL ($3::text[])) AS pass
+FROM ` + unsentRows + ` CROSS JOIN LATERAL (
+	SELECT count(*) AS size, max(x.seq) AS last, array_agg(x.seq) FILTER (WHERE x.tenant_id <> ALL ($5::text[])) AS pass
 	FROM (
 		SELECT o.seq, o.tenant_id FROM {schema}.outbox o
-		WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 500) x) w
-WHERE w.size > 0`
+		WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 500) x) w
+WHERE w.size > 0 AND ` + sameServer + `$4::text`
 
 // Scan looks at the next rows of each lane, from the cursor on. The result is ordered by lane and sequence.
 func (s Relay) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
-	lanes, after := make([]int16, len(cursors)), make([]int64, len(cursors))
-	for i, c := range cursors {
-		lanes[i], after[i] = c.Lease.Lane, c.After
-	}
 	var out []RowInfo
 	var err error
 	if len(keep.Topics) == 0 {
-		out, err = s.scanTenants(ctx, lanes, after, keep.Tenants)
+		out, err = s.scanTenants(ctx, cursors, keep.Tenants)
 	} else {
-		out, err = s.scanTopics(ctx, lanes, after, keep)
+		out, err = s.scanTopics(ctx, cursors, keep)
 	}
 	slices.SortFunc(out, func(a, b RowInfo) int { return compareIDs(a.RowID, b.RowID) })
 	return out, wrap("scan lanes", err)
 }
 
-func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, keep Filter) (out []RowInfo, err error) {
-	rows, err := s.sql.Query(ctx, s.db, lookRows, lanes, after, keep.Topics, notNil(keep.Tenants))
+// from turns cursors into the first arguments of a scan.
+func from(cursors []Cursor) []any {
+	lanes, after, ahead, incarnation := placed(cursors)
+	for i, c := range cursors {
+		after[i] = max(after[i], c.After)
+	}
+	return []any{lanes, after, ahead, incarnation}
+}
+
+func (s *Store) scanTopics(ctx context.Context, cursors []Cursor, keep Filter) (out []RowInfo, err error) {
+	rows, err := s.sql.Query(ctx, s.db, lookRows, append(from(cursors), keep.Topics, notNil(keep.Tenants))...)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +95,8 @@ func (s *Store) scanTopics(ctx context.Context, lanes []int16, after []int64, ke
 	return out, rows.Err()
 }
 
-func (s *Store) scanTenants(ctx context.Context, lanes []int16, after []int64, tenants []string) (out []RowInfo, err error) {
-	rows, err := s.sql.Query(ctx, s.db, lookTenants, lanes, after, notNil(tenants))
+func (s *Store) scanTenants(ctx context.Context, cursors []Cursor, tenants []string) (out []RowInfo, err error) {
+	rows, err := s.sql.Query(ctx, s.db, lookTenants, append(from(cursors), notNil(tenants))...)
 	if err != nil {
 		return nil, err
 	}
@@ -123,31 +131,26 @@ func notNil(s []string) []string {
 	return s
 }
 
-// pickRows is fetchRows for rows that were chosen by a scan. They are noted one by one, see the column's comment.
+// pickRows is fetchRows for rows that were chosen by a scan.
 const pickRows = `
-WITH mine AS MATERIALIZED (
-	SELECT l.lane
-	FROM {schema}.outbox_lane l JOIN unnest($2::smallint[], $3::bigint[]) c(lane, epoch) USING (lane, epoch)
-	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
-f AS MATERIALIZED (
-	SELECT o.seq, o.id, o.occurred_at, o.created_at, o.not_before, o.expires_at, o.aggregate_version, o.schema_version,
-		o.lane, o.max_attempts, o.retry_count, o.crashes, o.tenant_id, o.topic, o.ordering_key, o.aggregate_type,
-		o.aggregate_id, o.event_type, o.source, o.routing_key, o.schema_id, o.content_type, o.dedup_key,
-		o.event_metadata, o.payload
-	FROM unnest($4::smallint[], $5::bigint[]) a(lane, seq) JOIN mine USING (lane)
-	JOIN {schema}.outbox o ON o.lane = a.lane AND o.seq = a.seq),
-noted AS (
-	UPDATE {schema}.outbox_lane l SET picked = x.seqs
-	FROM (SELECT lane, array_agg(seq) AS seqs FROM f GROUP BY lane) x WHERE l.lane = x.lane)
-SELECT ` + boundedColumns + ` FROM f`
+SELECT ` + boundedStart + `$4` + boundedEnd + ` FROM (
+	SELECT o.* FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq) CROSS JOIN LATERAL (
+		SELECT ` + columns + ` FROM {schema}.outbox o WHERE o.lane = a.lane AND o.seq = a.seq ORDER BY o.seq LIMIT 1) o
+	WHERE ` + sameServer + `$3::text) f`
 
-// FetchRows reads rows that a scan has found, ordered by lane and sequence. A lane that was lost gives none. Their payloads are within
-// bytes, as those of [Relay.Fetch] are; 0: there is no bound.
+// FetchRows reads rows that a scan has found, ordered by lane and sequence. Their payloads are within bytes, as those of [Relay.Fetch] are;
+// 0: there is no bound. [Relay.Take] is to be called as after Fetch.
 func (s Relay) FetchRows(ctx context.Context, leases []Lease, ids []RowID, bytes int64) ([]Row, error) {
-	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
-	out, err := s.rows(ctx, len(ids), bytes, pickRows, owner, lanes, epochs, rowLanes, seqs, small(bytes, len(ids)))
+	out, err := s.rows(ctx, len(ids), bytes, pickRows, rowLanes, seqs, incarnationOf(leases), small(bytes, len(ids)))
 	return out, wrap("pick rows", err)
+}
+
+func incarnationOf(leases []Lease) string {
+	if len(leases) == 0 {
+		return ""
+	}
+	return leases[0].Incarnation
 }
 
 func splitIDs(ids []RowID) (lanes []int16, seqs []int64) {

@@ -14,24 +14,21 @@ const FarWindow = 10_000
 // The inner LIMIT is a literal for the reason given at fetchRows.
 const lookFar = `
 SELECT c.lane, w.seq, coalesce(w.ordering_key, '')
-FROM unnest($1::smallint[], $2::bigint[]) c(lane, after) CROSS JOIN LATERAL (
+FROM ` + unsentRows + ` CROSS JOIN LATERAL (
 	SELECT y.seq, y.ordering_key FROM (
-		SELECT x.seq, x.ordering_key, x.topic <> ALL ($3::text[]) AND x.tenant_id <> ALL ($4::text[]) AS pass,
-			x.ordering_key IS NOT NULL AND bool_or(x.topic = ANY ($3::text[])) OVER (PARTITION BY x.ordering_key ORDER BY x.seq) AS behind
+		SELECT x.seq, x.ordering_key, x.topic <> ALL ($5::text[]) AND x.tenant_id <> ALL ($6::text[]) AS pass,
+			x.ordering_key IS NOT NULL AND bool_or(x.topic = ANY ($5::text[])) OVER (PARTITION BY x.ordering_key ORDER BY x.seq) AS behind
 		FROM (
 			SELECT o.seq, o.ordering_key, o.topic, o.tenant_id FROM {schema}.outbox o
-			WHERE o.lane = c.lane AND o.seq > c.after ORDER BY o.seq LIMIT 10000) x) y
-	WHERE y.pass AND NOT y.behind ORDER BY y.seq LIMIT 100) w`
+			WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 10000) x) y
+	WHERE y.pass AND NOT y.behind ORDER BY y.seq LIMIT 100) w
+WHERE ` + sameServer + `$4::text`
 
 // ScanFar is [Relay.Scan] for rows far behind those that stay. It looks at [FarWindow] rows of each lane and returns,
 // ordered by lane and sequence, the first hundred that the filter lets through and that are not behind a row of a paused topic
 // under their key.
 func (s Relay) ScanFar(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
-	lanes, after := make([]int16, len(cursors)), make([]int64, len(cursors))
-	for i, c := range cursors {
-		lanes[i], after[i] = c.Lease.Lane, c.After
-	}
-	rows, err := s.sql.Query(ctx, s.db, lookFar, lanes, after, notNil(keep.Topics), notNil(keep.Tenants))
+	rows, err := s.sql.Query(ctx, s.db, lookFar, append(from(cursors), notNil(keep.Topics), notNil(keep.Tenants))...)
 	if err != nil {
 		return nil, wrap("scan lanes far", err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // SentFilter selects published events: those that agree with every field that is set. The zero filter selects all that
-// are kept. Only the partitions of the days between SentFrom and SentBefore are read.
+// are kept. Partitions of days after SentBefore are not read.
 type SentFilter struct {
 	TenantID, Topic, Type      string
 	AggregateType, AggregateID string
@@ -46,7 +46,7 @@ func (f SentFilter) texts() []filterText {
 	}
 }
 
-// where is the filter as conditions on outbox_sent s.
+// where is the filter as conditions on outbox_published s.
 func (f SentFilter) where(after int64) *pgsql.Where {
 	w := &pgsql.Where{}
 	for _, c := range f.texts() {
@@ -58,6 +58,7 @@ func (f SentFilter) where(after int64) *pgsql.Where {
 		w.Add("s.sent_at >= %s::timestamptz", f.SentFrom)
 	}
 	if !f.SentBefore.IsZero() {
+		w.Add("s.within < %s::timestamptz", f.SentBefore) // for the planner: nothing is sent before it is recorded
 		w.Add("s.sent_at < %s::timestamptz", f.SentBefore)
 	}
 	if after > 0 {
@@ -130,28 +131,29 @@ func (s *Store) ReplaySent(
 }
 
 const (
-	countSent = `SELECT count(*) FROM {schema}.outbox_sent s WHERE %s`
+	countSent = `SELECT count(*) FROM {schema}.outbox_published s WHERE %s`
 
 	// isLive reads a part of each day. Of a topic that is not live it would else read all that is kept.
 	isLive = `
 SELECT EXISTS (
 	SELECT FROM generate_series(0, 31) back CROSS JOIN LATERAL (
-		SELECT s.topic FROM {schema}.outbox_sent s
-		WHERE s.sent_at >= date_trunc('day', now(), 'UTC') - back * interval '24 hours'
-			AND s.sent_at < date_trunc('day', now(), 'UTC') - (back - 1) * interval '24 hours' LIMIT 10000) day
+		SELECT s.topic FROM {schema}.outbox_published s
+		WHERE s.within >= date_trunc('day', now(), 'UTC') - back * interval '24 hours'
+			AND s.within < date_trunc('day', now(), 'UTC') - (back - 1) * interval '24 hours' LIMIT 10000) day
 	WHERE day.topic = $1)`
 
 	// declareSent sorts the places of the rows, not the rows. WITH HOLD keeps the result after the COMMIT, which ends the
 	// snapshot. Published rows are never updated, so their places are theirs until the partition is dropped.
 	declareSent = `
 DECLARE oncebox_replay NO SCROLL CURSOR WITH HOLD FOR
-SELECT s.tableoid::bigint, s.ctid::text FROM {schema}.outbox_sent s WHERE %s ORDER BY s.seq`
+SELECT s.child::bigint, s.place::text FROM {schema}.outbox_published s WHERE %s ORDER BY s.seq`
 	fetchSent = `FETCH %d FROM oncebox_replay`
 	closeSent = `CLOSE oncebox_replay`
 
 	readSent = `
-SELECT ` + rowColumns + ` FROM unnest($1::bigint[], $2::text[]) a(child, place)
-JOIN {schema}.outbox_sent s ON s.tableoid = a.child::oid AND s.ctid = a.place::tid`
+SELECT ` + rowColumns + ` FROM unnest($1::bigint[], $2::text[]) a(child, place) JOIN (
+	SELECT o.tableoid AS child, o.ctid AS at, ` + columns + ` FROM {schema}.outbox o
+	UNION ALL SELECT s.tableoid, s.ctid, ` + columns + ` FROM {schema}.outbox_sent s) r ON r.child = a.child::oid AND r.at = a.place::tid`
 )
 
 func (s *Store) replaySent(

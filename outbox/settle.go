@@ -9,7 +9,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// settleRows moves published rows to the archive. The ids are explicit: a range would also delete rows that committed
+// settleRows moves published rows out of the log. The ids are explicit: a range would also delete rows that committed
 // late and were never published.
 //
 // The lane rows are locked first. Without the lock, a former owner could compare owner and epoch, be overtaken by a
@@ -17,16 +17,16 @@ import (
 const settleRows = settleFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o USING unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
-	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq RETURNING o.*),
+	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq AND ` + sameServer + `$6::text RETURNING o.*),
 arch AS (INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone)
-SELECT lane FROM lane`
+SELECT lane FROM lane WHERE ` + sameServer + `$6::text`
 
 // settleAndForget is settleRows without an archive.
 const settleAndForget = settleFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o USING unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
-	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq)
-SELECT lane FROM lane`
+	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq AND ` + sameServer + `$6::text)
+SELECT lane FROM lane WHERE ` + sameServer + `$6::text`
 
 // settleFence commits asynchronously. A server that crashes may forget the settles of its last fraction of a second, and
 // their rows are published again: the same as if it had crashed before the settle, which nobody can rule out, and in the
@@ -42,8 +42,8 @@ type RowID struct {
 	Seq  int64
 }
 
-// Settle records that the broker confirmed the rows. It returns the lanes that were still held; of the others nothing
-// was written.
+// Settle records that the broker confirmed rows that do not stay where they are: they move to outbox_sent, or are deleted if the retention
+// is 0. It returns the lanes that were still held; of the others nothing was written.
 func (s Relay) Settle(ctx context.Context, leases []Lease, published []RowID) (held map[int16]bool, err error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(published)
@@ -51,7 +51,7 @@ func (s Relay) Settle(ctx context.Context, leases []Lease, published []RowID) (h
 	if !s.archives() {
 		statement = settleAndForget
 	}
-	rows, err := s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs)
+	rows, err := s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs, incarnationOf(leases))
 	if err != nil {
 		return nil, wrap("settle rows", err)
 	}

@@ -8,11 +8,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/uptrace/bun"
+
 	"github.com/oncebox/oncebox/internal/leader"
 )
 
-// Counted is up to how many rows of a kind are counted exactly. Beyond it Stats tells what PostgreSQL believes the table to have:
-// pg_stat_all_tables.n_live_tup, or pg_class.reltuples after a crash, which clears the former; and at least Counted+1.
+// Counted is up to how many rows of a kind are counted exactly. Beyond it Stats tells an estimate, and at least Counted+1: for new events from
+// how densely the first of them lie among the numbers, for others what PostgreSQL believes the table to have (pg_stat_all_tables.n_live_tup,
+// or pg_class.reltuples after a crash, which clears the former).
 const Counted = 10_000
 
 // Stats is what an operator looks at first. Each number of events is exact up to [Counted].
@@ -45,7 +48,7 @@ type Stats struct {
 	// Lanes is how many lanes there are, BusyLanes how many have an event that should have left. FreeLanes have no owner; while
 	// it is more than 0 for longer than a lease, no projector is running.
 	Lanes, BusyLanes, FreeLanes int
-	// PartitionsMissing is how many of the days today and tomorrow have no partition of published rows. Their rows go to the
+	// PartitionsMissing is how many of the days today and tomorrow have no partition of outbox. Their rows go to the
 	// DEFAULT one.
 	PartitionsMissing int
 	// SnapshotAge is for how long the oldest transaction has been open that keeps VACUUM from removing rows, and the relay from
@@ -94,10 +97,7 @@ func (st Stats) Plus(other *Stats) Stats {
 
 // Stats reads the state of the outbox. It costs a few index look-ups per lane and bounded counts, whatever the backlog is.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
-	st, believed, err := s.readStats(ctx, frontOfLane)
-	if err == nil && st.TenantsPaused > 0 {
-		st, believed, err = s.readStats(ctx, frontOfPausedLane)
-	}
+	st, believed, err := s.readNumbers(ctx)
 	if err != nil {
 		return Stats{}, wrap("read statistics", err)
 	}
@@ -106,6 +106,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, wrap("count rows by topic and tenant", err)
 	}
 	st.New, st.Held, st.Paused, st.Dead = c.fresh, c.held, c.pausedFresh+c.pausedHeld, c.dead
+	st.Sent = max(st.Sent-believed.fresh, 0) // they lie in the same table
 	st.Delayed += c.delayed
 	manyNew, manyHeld, manyDead := c.fresh+c.pausedFresh+c.delayed > Counted, c.held+c.pausedHeld > Counted, c.dead > Counted
 	if manyNew || manyHeld {
@@ -132,7 +133,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	return st, nil
 }
 
-// believed is how many rows PostgreSQL believes the tables to have, and which part of the held ones does not wait for its own time.
+// believed is about how many rows there are, and which part of the held ones does not wait for its own time.
 type believed struct {
 	fresh, held, dead int64
 	waiting           float64
@@ -143,11 +144,25 @@ func (r Relay) Observe(log *slog.Logger) *leader.Reader[Stats] {
 	return &leader.Reader[Stats]{Name: "outbox.stats", SQL: r.sql, DB: r.db, Log: log, Read: r.Stats}
 }
 
+// readNumbers reads all but the shares. It does not have the statement compiled, which takes longer than to run it.
+func (s *Store) readNumbers(ctx context.Context) (st Stats, b believed, err error) {
+	err = s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := s.adHoc().Exec(ctx, tx, `SELECT set_config('jit', 'off', true)`); err != nil {
+			return err
+		}
+		if st, b, err = s.readStats(ctx, tx, frontOfLane); err == nil && st.TenantsPaused > 0 {
+			st, b, err = s.readStats(ctx, tx, frontOfPausedLane)
+		}
+		return err
+	})
+	return st, b, err
+}
+
 // readStats looks at so many rows in front of each lane for the age.
-func (s *Store) readStats(ctx context.Context, front int) (st Stats, b believed, err error) {
+func (s *Store) readStats(ctx context.Context, db bun.IDB, front int) (st Stats, b believed, err error) {
 	var age, snapshot float64
 	var timed int64
-	err = s.adHoc().QueryRow(ctx, s.db, fmt.Sprintf(statistics, front), nil, &st.Lanes, &st.FreeLanes, &st.BusyLanes, &age, &timed, &st.Delayed, &st.Failed,
+	err = s.adHoc().QueryRow(ctx, db, fmt.Sprintf(statistics, front), nil, &st.Lanes, &st.FreeLanes, &st.BusyLanes, &age, &timed, &st.Delayed, &st.Failed,
 		&st.MostTries, &st.Blocked, &b.fresh, &b.held, &b.dead, &b.waiting, &st.Sent, &st.PartitionsMissing, &snapshot,
 		&st.TenantsPaused)
 	st.OldestAge, st.SnapshotAge = seconds(age), seconds(snapshot)

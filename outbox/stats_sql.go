@@ -1,14 +1,15 @@
 package outbox
 
-// lanesOfStats are the lanes, each with the number up to which nothing is unsent, so that no statistic reads what was deleted since
-// the last VACUUM, and with the number up to which all that is unsent is of paused tenants.
+// lanesOfStats are the lanes, each with its position, so that no statistic reads what was published, and with the number up to which all
+// that is unsent is of paused tenants.
 const lanesOfStats = `
 lanes AS MATERIALIZED (
-	SELECT l.lane, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free,
-		CASE WHEN l.empty_to <= coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) THEN l.empty_to ELSE 0 END AS empty_to,
-		CASE WHEN l.passed_to <= coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0)
-			AND EXISTS (SELECT FROM {schema}.outbox_pause WHERE resumed_at IS NULL) THEN l.passed_to ELSE 0 END AS passed_to
-	FROM {schema}.outbox_lane l)`
+	SELECT l.lane, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free, c.sent, c.ahead,
+		CASE WHEN EXISTS (SELECT FROM {schema}.outbox_pause WHERE resumed_at IS NULL) THEN l.passed_to ELSE 0 END AS passed_to
+	FROM {schema}.outbox_lane l JOIN {schema}.outbox_cursor c ON c.lane = l.lane)`
+
+// unsentOf is the condition that a row o of outbox is in the lane and unsent.
+const unsentOf = `o.lane = l.lane AND o.seq > l.sent AND NOT o.seq <@ l.ahead`
 
 // pausesOfStats are the tenants that are paused, and those that were resumed within a day: their rows count as waiting from then on.
 const pausesOfStats = `
@@ -40,8 +41,7 @@ heads AS MATERIALIZED (
 			WHEN o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp()) THEN greatest(o.created_at, o.not_before, p.resumed_at) END) AS since
 		FROM (
 			SELECT o.created_at, o.not_before, o.tenant_id, row_number() OVER (ORDER BY o.seq) AS n FROM {schema}.outbox o
-			WHERE o.lane = l.lane AND o.seq > greatest(l.empty_to, l.passed_to) ORDER BY o.seq LIMIT %[1]d) o
-		LEFT JOIN pauses p USING (tenant_id)) fresh ON true
+			WHERE ` + unsentOf + ` AND o.seq > l.passed_to ORDER BY o.seq LIMIT %[1]d) o LEFT JOIN pauses p USING (tenant_id)) fresh ON true
 	LEFT JOIN LATERAL (
 		SELECT greatest(k.created_at, (SELECT p.resumed_at FROM pauses p WHERE p.tenant_id = k.tenant_id)) AS since FROM (
 			SELECT h.lane, h.ordering_key, h.created_at, h.tenant_id, row_number() OVER (ORDER BY h.seq) AS n FROM {schema}.outbox_held h
@@ -74,18 +74,26 @@ SELECT count(*), count(*) FILTER (WHERE free), count(since), coalesce(extract(ep
 	(SELECT count(*) FROM held), (SELECT count(*) FROM held WHERE delayed),
 	(SELECT count(*) FROM refused), (SELECT coalesce(max(retry_count), 0) FROM refused),
 	(SELECT count(*) FROM (SELECT FROM {schema}.outbox_block LIMIT 10000) x),
-	` + rowsOf + `'{schema}.outbox'::regclass), ` + rowsOf + `'{schema}.outbox_held'::regclass),
+	` + backlogOf + `, ` + rowsOf + `'{schema}.outbox_held'::regclass),
 	` + rowsOf + `'{schema}.outbox_dead'::regclass),
 	(SELECT coalesce(i.reltuples / nullif(greatest(h.reltuples, 0), 0), 1)::float8 FROM pg_class i, pg_class h
 		WHERE i.oid = '{schema}.outbox_held_waiting'::regclass AND h.oid = '{schema}.outbox_held'::regclass),
 	(SELECT coalesce(sum(greatest(pg_stat_get_live_tuples(c.oid), c.reltuples::bigint, 0)), 0)::bigint FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-		WHERE i.inhparent = '{schema}.outbox_sent'::regclass),
-	(SELECT count(*) FROM generate_series(0, 1) ahead WHERE to_regclass('{schema}.outbox_sent_'
-		|| to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + ahead, 'YYYYMMDD')) IS NULL
-		AND NOT EXISTS (SELECT FROM {schema}.outbox_retention WHERE is_set AND kept = '0')),
+		WHERE i.inhparent IN ('{schema}.outbox'::regclass, '{schema}.outbox_sent'::regclass)),
+	(SELECT count(*) FROM generate_series(0, 1) ahead WHERE to_regclass('{schema}.outbox_'
+		|| to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + ahead, 'YYYYMMDD')) IS NULL),
 	` + oldestSnapshot + `,
 	(SELECT count(*) FROM pauses WHERE paused)
 FROM heads`
+
+// backlogOf is about how many rows of outbox are unsent. Where a lane has more than 150, they are believed to lie as densely among the numbers up to
+// the last row of the lane as the first 150 do.
+const backlogOf = `(SELECT coalesce(sum(CASE WHEN d.n < 150 THEN d.n
+		ELSE (150.0 / (d.last - d.first + 1) * (d.latest - d.first + 1))::bigint END), 0)::bigint
+	FROM lanes l CROSS JOIN LATERAL (
+		SELECT count(*) AS n, min(o.seq) AS first, max(o.seq) AS last,
+			(SELECT o.seq FROM {schema}.outbox o WHERE o.lane = l.lane ORDER BY o.seq DESC LIMIT 1) AS latest
+		FROM (SELECT o.seq FROM {schema}.outbox o WHERE ` + unsentOf + ` ORDER BY o.seq LIMIT 150) o) d)`
 
 // rowsOf is how many rows PostgreSQL believes a table to have: by its counters of inserts and deletes, or, since a crash has cleared
 // those, by its last VACUUM or ANALYZE.
@@ -112,7 +120,7 @@ SELECT x.state, x.topic, x.tenant_id, x.n, coalesce(p.paused, false) FROM (
 	(SELECT CASE WHEN o.not_before > (SELECT clock_timestamp()) THEN 'delayed' ELSE 'new' END AS state, o.topic, o.tenant_id
 	FROM lanes l CROSS JOIN LATERAL (
 		SELECT o.not_before, o.topic, o.tenant_id FROM {schema}.outbox o
-		WHERE o.lane = l.lane AND o.seq > l.empty_to ORDER BY o.seq LIMIT `
+		WHERE ` + unsentOf + ` ORDER BY o.seq LIMIT `
 	sharesOfHeld = `) o LIMIT 10001)
 	UNION ALL
 	(SELECT 'held', h.topic, h.tenant_id

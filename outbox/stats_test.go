@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,10 +147,10 @@ func TestOldestAge(t *testing.T) {
 			require.NoError(f.t, f.ResumeTenant(f.t.Context(), "acme", ann))
 			f.exec("UPDATE outbox_pause SET resumed_at = clock_timestamp() - interval '1 hour'")
 		}, time.Hour},
-		"behind many of a paused tenant":                    {func(f *fixture) { f.manyPaused(499) }, time.Hour},
-		"behind more of a paused tenant than are looked at": {func(f *fixture) { f.manyPaused(501) }, 9 * time.Hour},
+		"behind many of a paused tenant":                    {func(f *fixture) { f.manyPaused(999) }, time.Hour},
+		"behind more of a paused tenant than are looked at": {func(f *fixture) { f.manyPaused(1001) }, 9 * time.Hour},
 		"behind many of a paused tenant that a relay has passed": {func(f *fixture) {
-			f.manyPaused(501)
+			f.manyPaused(1001)
 			f.exec("UPDATE outbox_lane SET passed_to = (SELECT max(seq) FROM outbox WHERE tenant_id = 'acme')")
 		}, time.Hour},
 		"of a tenant whose rows a relay had passed before it was resumed": {func(f *fixture) {
@@ -226,15 +227,19 @@ func (f *fixture) still() outbox.Stats {
 	return st
 }
 
-// What was published stays in the index until VACUUM can remove it. The statistics go past it.
+// What was published stays where it is. The statistics go past it.
 func TestStatsSkipWhatIsEmpty(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	f.add("a", "a1")
-	f.exec("UPDATE outbox_lane SET empty_to = (SELECT max(seq) FROM outbox)")
-	require.Zero(t, f.stats().New)
-	f.exec("UPDATE outbox_lane SET empty_to = 1000") // of a server that has lost its last numbers
+	f.add("a", "a2")
+	f.add("a", "a3")
+	f.exec(`INSERT INTO outbox_progress (lane, upto, sent, ahead, total)
+		SELECT lane, max(seq), min(seq), int8multirange(int8range(max(seq), NULL)), 2 FROM outbox GROUP BY lane`)
 	require.EqualValues(t, 1, f.stats().New)
+	f.exec("INSERT INTO outbox_progress (lane, upto, sent, ahead, total) SELECT lane, max(seq), max(seq), '{}', 3 FROM outbox GROUP BY lane")
+	require.Zero(t, f.stats().New)
+	require.Zero(t, f.stats().BusyLanes)
 }
 
 func TestStatsBeyondWhatIsCounted(t *testing.T) {
@@ -253,8 +258,9 @@ func TestStatsBeyondWhatIsCounted(t *testing.T) {
 	await.True(t, func() bool { // a session publishes its counters when it is idle, and ANALYZE corrects them
 		f.exec("ANALYZE outbox, outbox_held, outbox_dead")
 		st = f.stats()
-		return st.Dead == 50_000 && st.New == 50_000
+		return st.Dead == 50_000
 	}, "the counters of the server")
+	require.InDelta(t, 50_000, st.New, 500)
 	require.InDelta(t, 50_000, st.Held, 5000)
 	require.InDelta(t, 50_000, st.Delayed, 5000)
 	require.Len(t, st.Shares, 3)
@@ -272,13 +278,11 @@ func TestStatsBeyondWhatIsCounted(t *testing.T) {
 func TestPartitionsMissing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
-	require.Equal(t, 2, f.stats().PartitionsMissing)
+	require.Zero(t, f.stats().PartitionsMissing, "Up has made them")
+	f.exec("DROP TABLE outbox_" + time.Now().UTC().AddDate(0, 0, 1).Format("20060102"))
+	require.Equal(t, 1, f.stats().PartitionsMissing)
 	require.NoError(t, f.EnsurePartitions(t.Context()))
 	require.Zero(t, f.stats().PartitionsMissing)
-
-	none := newFixture(t, &outbox.Config{Retention: outbox.NoRetention})
-	require.NoError(t, none.EnsurePartitions(t.Context()))
-	require.Zero(t, none.stats().PartitionsMissing, "none is needed")
 }
 
 func TestSnapshotAge(t *testing.T) {
@@ -305,15 +309,18 @@ func TestPlansOfStats(t *testing.T) {
 			CASE WHEN i % 2 = 1 THEN timestamptz '2126-01-01' END FROM generate_series(1, ?) i RETURNING *)
 		INSERT INTO outbox_held SELECT *, coalesce(not_before, 'infinity') FROM row`)
 	f.exec("DELETE FROM outbox WHERE topic = 'slow'")
-	f.exec("ANALYZE outbox, outbox_held, outbox_lane")
+	f.exec("ANALYZE outbox, outbox_held")
 	for name, statement := range map[string]string{
-		"numbers": outbox.Statistics(200), "numbers beside a pause": outbox.Statistics(500), "all": outbox.CountAll, "front": outbox.CountFront,
+		"numbers": outbox.Statistics(200), "numbers beside a pause": outbox.Statistics(1000),
+		"all": outbox.CountAll, "front": outbox.CountFront,
 	} {
 		plan, err := pgplan.Generic(t.Context(), f.db.DB.DB, f.Text(statement))
 		require.NoError(t, err)
 		require.Empty(t, plan.Unbounded(tables), "%s\n%s", name, plan.Text)
-		require.NotContains(t, plan.Text, "JIT", name)
-		require.Contains(t, plan.Text, "outbox_pkey on outbox o", name)
+		if !strings.HasPrefix(name, "numbers") { // for these it is turned off
+			require.NotContains(t, plan.Text, "JIT", name)
+		}
+		require.Contains(t, plan.Text, "_lane_seq_idx on outbox_20", name)
 		require.Contains(t, plan.Text, "outbox_held_waiting on outbox_held h", name)
 	}
 }
@@ -321,8 +328,8 @@ func TestPlansOfStats(t *testing.T) {
 func TestStatsOfTwoOutboxes(t *testing.T) {
 	t.Parallel()
 	a := outbox.Stats{
-		OldestAge: time.Minute, New: 1, Held: 2, Failed: 3, MostTries: 4, Paused: 5, TenantsPaused: 1, Delayed: 5, Dead: 6, Sent: 7,
-		Blocked: 8, Lanes: 64, BusyLanes: 9, FreeLanes: 10,
+		OldestAge: time.Minute, New: 1, Held: 2, Failed: 3, MostTries: 4, Paused: 5, TenantsPaused: 1,
+		Delayed: 5, Dead: 6, Sent: 7, Blocked: 8, Lanes: 64, BusyLanes: 9, FreeLanes: 10,
 		PartitionsMissing: 1, SnapshotAge: time.Second,
 		Shares: []outbox.Share{{Topic: "order", Tenant: "a", New: 1, Held: 1}, {Topic: "order", Tenant: "b", Held: 1, Dead: 6}},
 	}
@@ -330,8 +337,8 @@ func TestStatsOfTwoOutboxes(t *testing.T) {
 	b.OldestAge, b.MostTries, b.SnapshotAge = time.Second, 9, time.Hour
 	b.Shares = []outbox.Share{{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1}}
 	require.Equal(t, outbox.Stats{
-		OldestAge: time.Minute, New: 2, Held: 4, Failed: 6, MostTries: 9, Paused: 10, TenantsPaused: 2, Delayed: 10, Dead: 12, Sent: 14,
-		Blocked: 16, Lanes: 128, BusyLanes: 18,
+		OldestAge: time.Minute, New: 2, Held: 4, Failed: 6, MostTries: 9, Paused: 10, TenantsPaused: 2,
+		Delayed: 10, Dead: 12, Sent: 14, Blocked: 16, Lanes: 128, BusyLanes: 18,
 		FreeLanes: 20, PartitionsMissing: 2, SnapshotAge: time.Hour,
 		Shares: []outbox.Share{
 			{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1, Held: 1, Dead: 6}, {Topic: "order", Tenant: "a", New: 1, Held: 1},

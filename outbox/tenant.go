@@ -29,7 +29,7 @@ const (
 SELECT count(pg_advisory_xact_lock($1::int, b)) FROM (SELECT b FROM generate_series(0, $2::int - 1) b ORDER BY b) ordered`
 
 	countUnsent = `
-SELECT (SELECT count(*) FROM {schema}.outbox WHERE tenant_id = $1) + (SELECT count(*) FROM {schema}.outbox_held WHERE tenant_id = $1),
+SELECT (SELECT count(*) FROM {schema}.outbox_unsent WHERE tenant_id = $1) + (SELECT count(*) FROM {schema}.outbox_held WHERE tenant_id = $1),
 	(SELECT count(*) FROM {schema}.outbox_dead WHERE tenant_id = $1)`
 
 	// moveTenant also makes the lanes of a group that is new.

@@ -5,15 +5,18 @@ import (
 	"time"
 )
 
-// countTraffic reads what the server counts of inserts and deletes. An event that is refused goes from one table to another, which is no traffic.
+// countTraffic reads the sequence, the totals of the lanes, and what the server counts of inserts and deletes. An event that is refused goes from
+// one table to another, which is no traffic.
 const countTraffic = `
-SELECT clock_timestamp(), pg_stat_get_tuples_inserted('{schema}.outbox'::regclass),
-	pg_stat_get_tuples_deleted('{schema}.outbox'::regclass) + pg_stat_get_tuples_deleted('{schema}.outbox_held'::regclass)
+SELECT clock_timestamp(), coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0),
+	(SELECT sum(c.total) FROM {schema}.outbox_cursor c)
+		+ (SELECT sum(pg_stat_get_tuples_deleted(i.inhrelid)) FROM pg_inherits i WHERE i.inhparent = '{schema}.outbox'::regclass)
+		+ pg_stat_get_tuples_deleted('{schema}.outbox_held'::regclass)
 		+ pg_stat_get_tuples_deleted('{schema}.outbox_dead'::regclass)
 		- pg_stat_get_tuples_inserted('{schema}.outbox_held'::regclass) - pg_stat_get_tuples_inserted('{schema}.outbox_dead'::regclass)`
 
-// Traffic is how many events have gone through the outbox since the server began to count: for a rate, from the difference of two of them. The server
-// counts a second late, counts what was rolled back too, and begins anew after a crash.
+// Traffic is how many events have gone through the outbox: for a rate, from the difference of two of them. What was rolled back counts as recorded.
+// The server counts deletes a second late, begins anew after a crash, and forgets those of a day when its partition is dropped.
 type Traffic struct {
 	// At is the time of the database.
 	At time.Time

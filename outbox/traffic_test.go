@@ -16,7 +16,7 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 	require.NoError(t, f.EnsurePartitions(t.Context()))
 	before, err := f.Traffic(t.Context())
 	require.NoError(t, err)
-	for _, name := range []string{"published", "refused", "dead", "discarded"} {
+	for _, name := range []string{"published", "in its turn", "refused", "dead", "discarded"} {
 		f.add(name, name)
 	}
 	for _, row := range f.fetch() {
@@ -24,6 +24,9 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 		switch row.Type {
 		case "published":
 			_, err := f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: row.Lane, Seq: row.Sequence}})
+			require.NoError(t, err)
+		case "in its turn":
+			_, err := f.Relay().Record(t.Context(), []outbox.Placed{{Lease: lease, Position: outbox.Position{}.Publish([]int64{row.Sequence})}})
 			require.NoError(t, err)
 		case "refused":
 			require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Error: "no"}}))
@@ -38,8 +41,8 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 	await.True(t, func() bool {
 		now, err := reader.Traffic(t.Context())
 		require.NoError(t, err)
-		return now.Recorded-before.Recorded == 4 && now.Left-before.Left == 2
-	}, "one was published and one discarded, and two are still there")
+		return now.Recorded-before.Recorded == 5 && now.Left-before.Left == 3
+	}, "two were published and one discarded, and two are still there")
 }
 
 func TestRateNeedsTwoReadings(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Watermark is an observation of the sequence: once every transaction up to XID has ended, and the log has reached the disk up
-// to Written, nothing can appear at or below Seq any more.
+// Watermark is an observation of the sequence. Once every transaction up to an id that was assigned after Seq was read has ended, nothing can
+// appear at or below Seq any more.
 type Watermark struct {
 	// Seq is the last number that was drawn when the observation began.
 	Seq int64
@@ -15,8 +15,6 @@ type Watermark struct {
 	XID int64
 	// Xmin is the oldest transaction that was still running.
 	Xmin int64
-	// Written is how far the log (WAL) was written after Seq was read, Flushed how far it was on the disk, in bytes.
-	Written, Flushed int64
 	// Timeline is that of the log. A standby that takes over begins a new one.
 	Timeline string
 	// Incarnation is another one after each crash of the server, and on each standby that takes over.
@@ -26,12 +24,11 @@ type Watermark struct {
 // observe reads the sequence before it assigns a transaction id. Every row assigns its transaction's id before it draws
 // its number. So a transaction that drew a number up to v had an id below x when it did, and has ended once xmin > x.
 //
-// Drawing a number does not wait for the disk. A server that crashes may forget numbers that no committed row has, and
-// give them out again: hence the position of the log, read after v, and how far it is safe.
+// A server that crashes may forget numbers that no committed row has, and give them out again. A position that was recorded behind them in
+// the log (WAL) is forgotten first, and one that a projector remembers is not for the incarnation that comes then.
 const observe = `
 WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) AS v)
 SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-	(pg_current_wal_insert_lsn() - '0/0')::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint,
 	` + pgsql.Timeline + `, coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')
 FROM s`
 
@@ -39,7 +36,7 @@ FROM s`
 const begin = `INSERT INTO {schema}.outbox_incarnation DEFAULT VALUES ON CONFLICT DO NOTHING`
 
 // ReadWatermark takes a watermark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
-// beyond the mark's XID and a Flushed that is not before its Written.
+// beyond the mark's XID.
 func (s Relay) ReadWatermark(ctx context.Context) (Watermark, error) {
 	m, err := s.observe(ctx)
 	if err == nil && m.Incarnation == "" {
@@ -51,6 +48,6 @@ func (s Relay) ReadWatermark(ctx context.Context) (Watermark, error) {
 }
 
 func (s *Store) observe(ctx context.Context) (m Watermark, err error) {
-	err = s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &m.Written, &m.Flushed, &m.Timeline, &m.Incarnation)
+	err = s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &m.Timeline, &m.Incarnation)
 	return m, err
 }

@@ -22,33 +22,34 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 
-	low := w.r.mark.current() // before the fetch begins, see watermark
-	rows, err := w.r.store.Fetch(ctx, w.cursors(group), w.r.p.cfg.batchBytes())
-	if err != nil {
-		return 0, err
-	}
 	byLane := map[int16]*lane{}
 	for _, l := range group {
 		byLane[l.lease.Lane] = l
 	}
+	low := w.r.mark.current() // before the fetch begins, see watermark
+	rows, err := w.fetchHeads(ctx, byLane, group)
+	if err != nil {
+		return 0, err
+	}
 	w.backlogged.leads(rows, w.r.p.cfg.BatchSize)
-	b, err := w.deliver(ctx, byLane, rows)
+	b := newBatch(byLane)
+	b.inTurn, b.low = true, low
+	_, err = w.deliver(ctx, b, rows)
 	note(group, b)
 	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
 	if err != nil {
 		return b.moved, err
 	}
-	b.advance(group, low)
+	b.advance(group)
 	return b.moved, nil
 }
 
 // deliver publishes rows and writes down what became of them. The error is the database's or the broker's; the batch is
 // never nil.
-func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outbox.Row) (*batch, error) {
-	b := newBatch(lanes)
+func (w *worker) deliver(ctx context.Context, b *batch, rows []outbox.Row) (*batch, error) {
 	b.sort(w, rows)
 	if len(b.send) > 0 {
-		b.errs = w.publish(ctx, lanes, b.send)
+		b.errs = w.publish(ctx, b.lanes, b.send)
 	}
 	b.judge(ctx, w)
 	if err := w.settle(ctx, b); err != nil {
@@ -57,7 +58,7 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 	if b.trouble != nil {
 		return b, b.trouble
 	}
-	n, err := w.isolate(ctx, lanes, b.apart)
+	n, err := w.isolate(ctx, b.lanes, b.apart)
 	b.moved += n
 	return b, err
 }
@@ -65,6 +66,8 @@ func (w *worker) deliver(ctx context.Context, lanes map[int16]*lane, rows []outb
 // batch is what one fetch brought, and what becomes of it.
 type batch struct {
 	lanes   map[int16]*lane
+	inTurn  bool  // the rows are the heads of their lanes: nothing unsent lies before them
+	low     int64 // the mark when the fetch began
 	fetched map[int16]int
 	cut     map[int16]bool  // lanes with a row that did not fit into Config.BatchBytes
 	first   map[int16]int64 // lowest sequence per lane
@@ -74,7 +77,7 @@ type batch struct {
 
 	apart []*outbox.Row // to be sent apart from the others
 
-	published []outbox.RowID
+	published []*outbox.Row
 	timed     []outbox.RowID // delayed rows without order
 	outcomes  map[int16][]outbox.Outcome
 	rows      map[outbox.RowID]*outbox.Row // those that have an outcome
@@ -205,7 +208,7 @@ func (b *batch) judge(ctx context.Context, w *worker) {
 		err := b.errs[i]
 		switch class := classify(err); {
 		case err == nil:
-			b.published = append(b.published, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+			b.published = append(b.published, r)
 		case r.Key != "" && b.stays[r.Key]:
 			b.left[r.Lane] = true
 		case b.isBlocked(r):
@@ -234,7 +237,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		p.telemetry.unconfirmed.Add(ctx, int64(n))
 	}
 	if len(b.published) > 0 {
-		lost, err := w.settleFresh(ctx, b.lanes, b.published)
+		lost, err := w.settleFresh(ctx, b.lanes, b.out(w.r.store.Keeps()))
 		if err != nil {
 			return err
 		}
@@ -295,20 +298,24 @@ func (w *worker) delay(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// advance moves the cursors of lanes in which nothing was left behind. A lane that gave nothing is empty up to the mark.
-func (b *batch) advance(group []*lane, low int64) {
+// advance moves the positions of lanes in which nothing was left behind. A lane that gave nothing is empty up to the mark. Here they move in
+// memory only: the next batch writes it down.
+func (b *batch) advance(group []*lane) {
 	for _, l := range group {
 		n := l.lease.Lane
 		l.inFlight.passed(b.first[n])
-		if b.left[n] {
-			continue
+		if l.located && !b.left[n] {
+			l.at = l.at.Advance(b.end(n))
 		}
-		to := low
-		if last, some := b.last[n]; some {
-			to = min(low, last)
-		}
-		l.after = max(l.after, to)
 	}
+}
+
+// end is how far a lane is done when nothing of it is left: a row may still appear beyond the mark, and is not in the batch beyond its last row.
+func (b *batch) end(n int16) int64 {
+	if last, some := b.last[n]; some {
+		return min(b.low, last)
+	}
+	return b.low
 }
 
 // leasesOf returns the leases of the lanes that the rows are in.

@@ -79,7 +79,7 @@ func TestPublicationIsBoundedInBytes(t *testing.T) {
 				f.eventually("the other topic is served", func() bool { return f.pub.distinct() == rows })
 			}
 			close(trouble)
-			f.eventually("all are sent", func() bool { return f.rows("outbox_sent") == len(committed) })
+			f.eventually("all are sent", func() bool { return f.rows("outbox_messages WHERE status = 'SENT'") == len(committed) })
 			f.pub.requireAll(t, committed)
 			require.Positive(t, pub.most.Load())
 			require.LessOrEqual(t, pub.most.Load(), int64(bound))

@@ -1,7 +1,6 @@
 package projector_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/url"
@@ -68,7 +67,7 @@ func TestServerThatCrashesForgetsSettles(t *testing.T) {
 			return err == nil && projector.Mark(p) >= last
 		})
 		away.Store(false)
-		f.eventually("all are settled", func() bool { return f.rows("outbox") == 0 })
+		f.eventually("all are settled", func() bool { return f.rows("outbox_unsent") == 0 })
 		require.NoError(t, server.Kill())
 		published := f.pub.total()
 		require.NoError(t, server.Restart(t.Context()))
@@ -81,7 +80,7 @@ func TestServerThatCrashesForgetsSettles(t *testing.T) {
 			}
 			return err == nil
 		})
-		f.eventually("all are settled again", func() bool { return f.rows("outbox") == 0 })
+		f.eventually("all are settled again", func() bool { return f.rows("outbox_unsent") == 0 })
 		forgotten = f.pub.total() - published - 1
 	}
 	t.Logf("%d settles were forgotten", forgotten)
@@ -100,15 +99,10 @@ func TestRowsOfForgottenSettlesArePublishedAgain(t *testing.T) {
 		committed = append(committed, f.add(fmt.Sprint("k", i%10), fmt.Sprint("e", i)))
 	}
 	f.store.Wake()
-	f.eventually("the cursors are behind all of them", func() bool {
-		return f.rows("outbox_sent s JOIN outbox_lane l USING (lane) WHERE l.empty_to >= s.seq") == len(committed)
-	})
-	_, err := f.db.Exec(`WITH gone AS (DELETE FROM outbox_sent RETURNING *), e AS (DELETE FROM outbox_incarnation)
-		INSERT INTO outbox SELECT seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane,
-			max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source,
-			routing_key, schema_id, content_type, dedup_key, event_metadata, payload FROM gone`)
+	f.eventually("all are settled", func() bool { return f.rows("outbox_messages WHERE status = 'SENT'") == len(committed) })
+	_, err := f.db.Exec("WITH e AS (DELETE FROM outbox_incarnation) DELETE FROM outbox_progress")
 	require.NoError(t, err)
-	f.eventually("they are settled again", func() bool { return f.rows("outbox_sent") == len(committed) })
+	f.eventually("they are settled again", func() bool { return f.rows("outbox_messages WHERE status = 'SENT'") == len(committed) })
 	require.Equal(t, 2*len(committed), f.pub.total())
 	f.pub.requireOrder(t, committed)
 }
@@ -126,7 +120,7 @@ func TestNothingIsFetchedWhileALookIsUnanswered(t *testing.T) {
 		case strings.Contains(statement, look) && armed.CompareAndSwap(true, false):
 			hanging.Store(true)
 			<-answer
-		case strings.Contains(statement, "claimed_seq < x.hi"):
+		case strings.Contains(statement, "ORDER BY x.seq LIMIT c.quota"):
 			fetches.Add(1)
 		}
 	}, func(*url.URL) {})
@@ -145,30 +139,4 @@ func TestNothingIsFetchedWhileALookIsUnanswered(t *testing.T) {
 	require.Equal(t, before, fetches.Load())
 	close(answer)
 	f.eventually("it goes on", f.published("a2"))
-}
-
-// Of a lane that changes hands the next owner fetches from where it is known to be empty. A row that was put below by hand
-// is nobody's until the reconciler finds it.
-func TestNextOwnerBeginsWhereTheLaneIsEmpty(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	cfg := quick()
-	cfg.Renew, cfg.CleanInterval = 20*time.Millisecond, -1
-	stop := f.run(f.projector(cfg))
-	f.add("a", "a1")
-	f.store.Wake()
-	f.eventually("the lane is known to be empty", func() bool {
-		return f.rows("outbox_sent s JOIN outbox_lane l USING (lane) WHERE l.empty_to >= s.seq") == 1
-	})
-	stop()
-	_, err := f.db.Exec(`INSERT INTO outbox (seq, id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
-		SELECT seq, gen_random_uuid(), now(), lane, 'default', 'order', 'below', 'test', 'x' FROM outbox_sent`)
-	require.NoError(t, err)
-	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
-	require.Equal(t, []string{"a1"}, f.pub.types())
-	found, err := f.store.Reconcile(context.Background())
-	require.NoError(t, err)
-	require.Equal(t, outbox.Reconciled{Passed: 1}, found)
-	require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
-	require.Equal(t, []string{"a1", "below"}, f.pub.types())
 }

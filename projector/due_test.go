@@ -69,7 +69,7 @@ func TestACommitCostsOneFetch(t *testing.T) {
 	var fetches, looks atomic.Int32
 	store := f.through(func(statement string, _ bool) {
 		switch {
-		case strings.Contains(statement, "claimed_seq"):
+		case strings.Contains(statement, "ORDER BY x.seq LIMIT c.quota"):
 			fetches.Add(1)
 		case strings.Contains(statement, "outbox_held"):
 			looks.Add(1)

@@ -24,7 +24,7 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 		"heartbeat":   {"INSERT INTO outbox_projector", "lease coordinator failed"},
 		"observe":     {look, workerFailed},
 		"load blocks": {"coalesce(b.state, '')", workerFailed},
-		"fetch":       {"claimed_seq < x.hi", workerFailed},
+		"fetch":       {"ORDER BY x.seq LIMIT c.quota", workerFailed},
 		"next due":    {"min(h.retry_after)", workerFailed},
 	} {
 		t.Run(name, func(t *testing.T) {

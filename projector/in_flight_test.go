@@ -63,7 +63,7 @@ func (f *fixture) crash(n int, cfg projector.Config, dies func([]event.Envelope)
 		case msgs = <-d.died:
 			return true
 		default:
-			return f.rows("outbox")+f.rows("outbox_held WHERE retry_after < 'infinity'") == 0
+			return f.rows("outbox_unsent")+f.rows("outbox_held WHERE retry_after < 'infinity'") == 0
 		}
 	})
 	cancel() // or its coordinator would take the lanes that are free below
@@ -229,8 +229,8 @@ func TestFailedSettleCountsAgainstNoRow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.add("a", "innocent")
+	f.vanished()
 	_, err := f.db.Exec(`
-		UPDATE outbox_lane SET owner = 'dead', lease_until = now() - interval '1 second', claimed_seq = (SELECT max(seq) FROM outbox);
 		CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space left on device'; END $$;
 		CREATE TRIGGER full_disk BEFORE INSERT ON outbox_sent FOR EACH ROW EXECUTE FUNCTION full_disk()`)
 	require.NoError(t, err)
@@ -270,9 +270,7 @@ func TestRowLeftInFlightWaitsForWhatIsInFrontOfIt(t *testing.T) {
 			}
 			f.add("a", "a1")
 			f.add("a", "a2")
-			_, err := f.db.Exec(`UPDATE outbox_lane SET owner = 'dead', lease_until = now() - interval '1 second',
-				claimed_seq = (SELECT max(seq) FROM outbox)`)
-			require.NoError(t, err)
+			f.vanished()
 			f.run(f.projector(quick()))
 			f.eventually("both are sent", func() bool { return f.pub.total() == 2 })
 			require.Equal(t, []string{"a1", "a2"}, f.pub.types())
@@ -298,8 +296,16 @@ func (c *counting) Publish(ctx context.Context, msgs []event.Envelope) error {
 	return c.recorder.Publish(ctx, msgs)
 }
 
-const deadOwner = `UPDATE outbox_lane l SET owner = 'dead', lease_until = now() - interval '1 second',
-	claimed_seq = coalesce((SELECT max(seq) FROM outbox o WHERE o.lane = l.lane), 0)`
+// deadOwner leaves the lanes as a projector that vanished with all that waits on its way.
+const deadOwner = `
+	INSERT INTO outbox_claim (lane, upto) SELECT lane, max(seq) FROM outbox GROUP BY lane;
+	UPDATE outbox_lane l SET owner = 'dead', lease_until = now() - interval '1 second'`
+
+func (f *fixture) vanished() {
+	f.t.Helper()
+	_, err := f.db.Exec(deadOwner)
+	require.NoError(f.t, err)
+}
 
 // What a vanished projector had on its way, and what was due when it vanished, takes its successor no longer than other rows.
 func TestRowsLeftInFlightGoTogetherAtFirst(t *testing.T) {

@@ -14,13 +14,16 @@ type lane struct {
 	change     int64     // the operators' counter as last renewed
 	surplus    bool      // to be given back
 	lost       bool      // somebody else has it
-	proven     proof     // the worker writes it, the next renewal stores it
+	proven     int64     // passed, as the worker says: the next renewal stores it
 
 	loaded   int64             // the operators' counter at which blocks was read
 	doubted  int64             // the operators' counter at which blocks was doubted last, and read again
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
-	after    int64             // everything up to it is gone for good, as long as the server has
-	on       string            // this incarnation
+	located  bool              // at is what the database has, as long as the server has the incarnation of the lease
+	at       outbox.Position   // how far the lane has come
+	reached  time.Time         // when the row at.Upto was stored
+	recorded time.Time         // when at was last written down
+	taken    int64             // the highest number of those that were taken in their turn
 	full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
 	pace     pace
 	inFlight inFlight
@@ -32,22 +35,13 @@ type lane struct {
 	stalled  []string         // keys of blocks behind which nothing is due or ever will be
 }
 
-// proof is what a worker has found: two cursors, and the incarnation of the server on which the first one holds.
-type proof struct {
-	after, passed int64
-	on            string
-}
-
 func newLane(lease outbox.Lease, until time.Time) *lane {
-	return &lane{
-		lease: lease, validUntil: until, loaded: -1, doubted: -1, inFlight: newInFlight(lease.InFlight),
-		after: lease.EmptyTo, on: lease.Incarnation,
-	}
+	return &lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, inFlight: newInFlight(lease.InFlight), taken: lease.InFlight.UpTo}
 }
 
-// startAnew forgets all cursors.
-func (l *lane) startAnew(incarnation string) {
-	l.after, l.on = 0, incarnation
+// startAnew forgets where the lane is.
+func (l *lane) startAnew() {
+	l.located, l.at = false, outbox.Position{}
 	l.searchAnew()
 }
 
@@ -57,4 +51,21 @@ func (l *lane) searchAnew() { l.passed, l.topics, l.tenants, l.held = 0, skip{},
 // usable tells whether a batch that begins now is settled before the lease ends.
 func (l *lane) usable(now time.Time, publishTimeout time.Duration) bool {
 	return !l.lost && now.Add(publishTimeout+settleMargin).Before(l.validUntil)
+}
+
+// next is where the lane is when what is out was written down.
+func (l *lane) next(o out) outbox.Position {
+	at := l.at.Publish(o.logged[l.lease.Lane])
+	if end, done := o.ends[l.lease.Lane]; done {
+		at = at.Advance(end)
+	}
+	return at
+}
+
+// moveTo takes a position that was written down. reached is when its highest row was stored, zero if that is the one of before.
+func (l *lane) moveTo(at outbox.Position, reached time.Time) {
+	l.at, l.recorded = at, time.Now()
+	if !reached.IsZero() {
+		l.reached = reached
+	}
 }

@@ -27,7 +27,7 @@ func loseAnswers(t *testing.T, seed uint64) {
 	f := newFixture(t)
 	wire := f.wire()
 	kinds := map[string]string{ // what only this statement contains
-		"settle": "o.seq = a.seq RETURNING o.*),\narch", "hold": "f.verdict <> 5)\n\t\tTHEN", "settle held": "FROM gone WHERE $7",
+		"settle": "outbox_progress (lane", "hold": "f.verdict <> 5)\n\t\tTHEN", "settle held": "FROM gone WHERE $7",
 	}
 	var mu sync.Mutex
 	lost := map[string]int{}
@@ -80,7 +80,7 @@ func loseAnswers(t *testing.T, seed uint64) {
 	f.pub.requireOrder(t, w.committed)
 	f.eventually("nothing is left", func() bool {
 		var n int
-		err := f.db.QueryRow(`SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_held)
+		err := f.db.QueryRow(`SELECT (SELECT count(*) FROM outbox_unsent) + (SELECT count(*) FROM outbox_held)
 			+ (SELECT count(*) FROM outbox_block)`).Scan(&n)
 		return err == nil && n == 0
 	})

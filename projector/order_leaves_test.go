@@ -245,7 +245,7 @@ func leaveInOrder(t *testing.T, seed uint64) {
 		default:
 			continue
 		}
-		if f.rows("outbox")+f.rows("outbox_held")+f.rows("outbox_dead") == 0 {
+		if f.rows("outbox_unsent")+f.rows("outbox_held")+f.rows("outbox_dead") == 0 {
 			break
 		}
 	}

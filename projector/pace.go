@@ -50,7 +50,7 @@ func (w *worker) cursors(lanes []*lane) []outbox.Cursor {
 			quota = max(least, int(math.Ceil(l.pace.density*(goal-float64(l.pace.at)))))
 		}
 		l.pace.quota = int32(min(quota, outbox.MaxFetch))
-		out[i] = outbox.Cursor{Lease: l.lease, After: l.after, Quota: l.pace.quota}
+		out[i] = outbox.Cursor{Lease: l.lease, Position: l.at, Quota: l.pace.quota}
 	}
 	return out
 }

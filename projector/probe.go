@@ -126,8 +126,8 @@ func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (q *q
 func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue, int, error) {
 	// Up to the position of the search there is nothing but what is paused or waits behind it; beyond, rows may be in front
 	// that will be sent.
-	from := max(l.after, min(l.topics.to, l.topics.first[topic]-1))
-	infos, err := w.r.store.Scan(ctx, []outbox.Cursor{{Lease: l.lease, After: from}}, w.stay)
+	from := min(l.topics.to, l.topics.first[topic]-1)
+	infos, err := w.r.store.Scan(ctx, []outbox.Cursor{{Lease: l.lease, Position: l.at, After: from}}, w.stay)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -142,11 +142,11 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	if len(ids) == 0 {
 		return nil, 0, nil
 	}
-	rows, err := w.r.store.FetchRows(ctx, []outbox.Lease{l.lease}, ids, w.r.p.cfg.batchBytes())
+	lanes := map[int16]*lane{l.lease.Lane: l}
+	rows, err := w.fetchPicked(ctx, lanes, ids)
 	if err != nil {
 		return nil, 0, err
 	}
-	lanes := map[int16]*lane{l.lease.Lane: l}
 	b := newBatch(lanes)
 	for i := 0; i < len(rows) && len(b.send)+len(b.apart) == 0; i++ {
 		b.sort(w, rows[i:i+1])

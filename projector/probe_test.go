@@ -316,6 +316,6 @@ func TestProbeSettlesNothingOnAnotherServer(t *testing.T) {
 	require.NoError(t, err)
 	f.eventually("the worker has looked", func() bool { return f.rows("outbox_incarnation") == 1 })
 	close(crashed)
-	f.eventually("all are settled", func() bool { return f.rows("outbox") == 0 })
+	f.eventually("all are settled", func() bool { return f.rows("outbox_unsent") == 0 })
 	require.Equal(t, []string{"first", "second"}, f.pub.types())
 }

@@ -97,7 +97,7 @@ func reconcileBesideProjectors(t *testing.T, d *dice) {
 		_, err = f.store.ReplayAll(t.Context(), outbox.DeadFilter{}, by, nil)
 		require.NoError(t, err)
 		var sent int
-		require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_sent").Scan(&sent))
+		require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_messages WHERE status = 'SENT'").Scan(&sent))
 		return sent == n
 	})
 	require.NotZero(t, dead)

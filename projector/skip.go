@@ -53,11 +53,9 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	low := w.r.mark.current() // before the scan begins, see watermark
 	byLane := map[int16]*lane{}
 	cursors := make([]outbox.Cursor, len(group))
-	var leases []outbox.Lease
 	for i, l := range group {
 		byLane[l.lease.Lane] = l
-		leases = append(leases, l.lease)
-		cursors[i] = outbox.Cursor{Lease: l.lease, After: max(l.after, which(l).to)}
+		cursors[i] = outbox.Cursor{Lease: l.lease, Position: l.at, After: which(l).to}
 	}
 	infos, err := w.r.store.Scan(ctx, cursors, keep)
 	if err != nil {
@@ -66,10 +64,10 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	ids, seen := w.choose(infos, byLane, which)
 	b := newBatch(byLane)
 	if len(ids) > 0 {
-		if p.rows, err = w.r.store.FetchRows(ctx, leases, ids, w.r.p.cfg.batchBytes()); err != nil {
+		if p.rows, err = w.fetchPicked(ctx, byLane, ids); err != nil {
 			return p, err
 		}
-		b, err = w.deliver(ctx, byLane, p.rows)
+		b, err = w.deliver(ctx, newBatch(byLane), p.rows)
 		if p.moved = b.moved; err != nil {
 			return p, err
 		}

@@ -30,14 +30,12 @@ func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) 
 	low := w.r.mark.current()
 	byLane := map[int16]*lane{}
 	var cursors []outbox.Cursor
-	var leases []outbox.Lease
 	oldest := slices.SortedFunc(slices.Values(group), func(a, b *lane) int { return a.farSeen.Compare(b.farSeen) })
 	for _, l := range oldest {
 		if l.full && l.topics.stuck == low && len(cursors) < farLanes && time.Since(l.farSeen) >= farInterval {
 			l.farSeen = time.Now()
 			byLane[l.lease.Lane] = l
-			cursors = append(cursors, outbox.Cursor{Lease: l.lease, After: max(l.after, l.topics.to)})
-			leases = append(leases, l.lease)
+			cursors = append(cursors, outbox.Cursor{Lease: l.lease, Position: l.at, After: l.topics.to})
 		}
 	}
 	if len(cursors) == 0 {
@@ -59,10 +57,10 @@ func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) 
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	rows, err := w.r.store.FetchRows(ctx, leases, ids, w.r.p.cfg.batchBytes())
+	rows, err := w.fetchPicked(ctx, byLane, ids)
 	if err != nil {
 		return 0, err
 	}
-	b, err := w.deliver(ctx, byLane, rows)
+	b, err := w.deliver(ctx, newBatch(byLane), rows)
 	return b.moved, err
 }

@@ -169,7 +169,7 @@ func TestLaneInDoubtStopsNoOther(t *testing.T) {
 	require.NoError(t, err)
 	var fetches, before atomic.Int32
 	store := f.through(func(statement string, _ bool) {
-		if strings.Contains(statement, "claimed_seq < x.hi") {
+		if strings.Contains(statement, "ORDER BY x.seq LIMIT c.quota") {
 			fetches.Add(1)
 		}
 	}, nil)

@@ -3,6 +3,7 @@ package projector
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/oncebox/oncebox/outbox"
@@ -16,29 +17,60 @@ import (
 // the time of the next try is no error.
 type unsettled struct {
 	lanes map[int16]*lane
-	fresh []outbox.RowID
+	fresh *out
 
 	held       []int64 // of one key of one lane
 	key        string
 	generation int // of the mark: a server that forgot numbers may have given them to other rows
 }
 
-// settleFresh settles rows that the broker confirmed. It returns the lanes that are not this worker's any more.
-func (w *worker) settleFresh(ctx context.Context, lanes map[int16]*lane, ids []outbox.RowID) (lost []int16, err error) {
-	leases := leasesOf(lanes, ids)
-	held, err := w.r.store.Settle(ctx, leases, ids)
-	if err != nil {
-		w.unsettled = append(w.unsettled, unsettled{lanes: lanes, fresh: ids, generation: w.generation})
+// settleFresh writes down that the broker confirmed rows. It returns the lanes that are not this worker's any more.
+func (w *worker) settleFresh(ctx context.Context, lanes map[int16]*lane, o out) (lost []int16, err error) {
+	gone := map[int16]bool{}
+	if err := w.writeDown(ctx, lanes, o, gone); err != nil {
+		w.unsettled = append(w.unsettled, unsettled{lanes: lanes, fresh: &o, generation: w.generation})
 		return nil, err
 	}
-	for _, l := range leases {
-		if !held[l.Lane] {
-			lost = append(lost, l.Lane)
-			_ = w.forget(ctx, lanes[l.Lane], outbox.ErrFenced)
+	for n := range gone {
+		lost = append(lost, n)
+		lanes[n].located = false
+		_ = w.forget(ctx, lanes[n], outbox.ErrFenced)
+	}
+	w.r.p.telemetry.published.Add(ctx, int64(o.rows()))
+	return lost, nil
+}
+
+// writeDown first moves rows out of the log, then says which rows of the log are out. Lanes that are not this worker's any more are added to gone.
+func (w *worker) writeDown(ctx context.Context, lanes map[int16]*lane, o out, gone map[int16]bool) error {
+	if len(o.moved) > 0 {
+		leases := leasesOf(lanes, o.moved)
+		held, err := w.r.store.Settle(ctx, leases, o.moved)
+		if err != nil {
+			return err
+		}
+		for _, l := range leases {
+			gone[l.Lane] = !held[l.Lane]
 		}
 	}
-	w.r.p.telemetry.published.Add(ctx, int64(len(ids)))
-	return lost, nil
+	var placed []outbox.Placed
+	for _, lease := range leasesOf(lanes, o.recorded()) {
+		placed = append(placed, outbox.Placed{Lease: lease, Position: lanes[lease.Lane].next(o)})
+	}
+	if len(placed) > 0 {
+		held, err := w.r.store.Record(ctx, placed)
+		if err != nil {
+			return err
+		}
+		for _, p := range placed {
+			if n := p.Lease.Lane; held[n] {
+				lanes[n].moveTo(p.Position, o.times[n])
+			} else {
+				gone[n] = true
+			}
+		}
+	}
+	maps.DeleteFunc(gone, func(_ int16, lost bool) bool { return !lost })
+	return nil
 }
 
 // settleHeld settles held rows of one key that the broker confirmed. The lane's blocks are in doubt after an error.
@@ -88,8 +120,8 @@ func (w *worker) settleOwed(ctx context.Context) (settled int, err error) {
 		switch {
 		case !w.owns(u) || u.generation != now: // they are published once more, here or elsewhere
 		case u.fresh != nil:
-			n = len(u.fresh)
-			_, err = w.settleFresh(ctx, u.lanes, u.fresh)
+			n = u.fresh.rows()
+			_, err = w.settleFresh(ctx, u.lanes, *u.fresh)
 		default:
 			for _, l := range u.lanes { // it is one
 				n, err = w.settleHeldAgain(ctx, l, u)

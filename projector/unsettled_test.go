@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// fillDisk has every INSERT into outbox_sent fail, as on a full disk, until the returned function is called.
+// fillDisk has every note of what is published fail, as on a full disk, until the returned function is called.
 func (f *fixture) fillDisk() (empty func()) {
 	f.t.Helper()
 	_, err := f.db.Exec(`CREATE TABLE full_disk AS SELECT true AS full_disk;
@@ -27,7 +27,8 @@ func (f *fixture) fillDisk() (empty func()) {
 				RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100';
 			END IF;
 			RETURN NULL; END $$;
-		CREATE TRIGGER full_disk BEFORE INSERT ON outbox_sent FOR EACH STATEMENT EXECUTE FUNCTION refuse_if_full()`)
+		CREATE TRIGGER full_disk BEFORE INSERT ON outbox_sent FOR EACH STATEMENT EXECUTE FUNCTION refuse_if_full();
+		CREATE TRIGGER full_disk BEFORE INSERT ON outbox_progress FOR EACH STATEMENT EXECUTE FUNCTION refuse_if_full()`)
 	require.NoError(f.t, err)
 	return func() {
 		_, err := f.db.Exec("DELETE FROM full_disk")
@@ -172,6 +173,6 @@ func TestTriesWithoutAReceiptAreSmall(t *testing.T) {
 // requireUnspentOnce waits until all is sent, whatever was sent more than once.
 func (f *fixture) requireUnspentOnce(rows int) {
 	f.t.Helper()
-	f.eventually("all are settled", func() bool { return f.rows("outbox_sent WHERE retry_count = 0") == rows })
+	f.eventually("all are settled", func() bool { return f.rows("outbox_messages WHERE status = 'SENT' AND retry_count = 0") == rows })
 	require.Equal(f.t, rows, f.pub.distinct())
 }

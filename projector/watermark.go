@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,20 +19,26 @@ const observeInterval = 200 * time.Millisecond
 // it. It may then be used by fetches that begin afterwards, and only by them: the snapshot of an earlier one may be
 // older than a row below the mark.
 //
-// A server that crashes may forget the last numbers that it gave out, and give them out again: a mark also has to wait
-// until the log is on the disk up to it. It may forget the last settles too, which do not wait for the disk: rows that were
-// published are there again, below all cursors. And a standby that takes over may have forgotten more than that, what was
-// committed included. Both show by another incarnation or timeline, or by a lower number; then nothing is known of any lane.
+// A server that crashes may forget the last numbers that it gave out, and give them out again, and so may a standby that takes over.
+// Both show by another incarnation or timeline, or by a lower number; then nothing is known of any lane. Until that is noticed, the statements that
+// rest on a mark find another incarnation and do nothing.
 type watermark struct {
 	mu      sync.Mutex
 	last    outbox.Watermark // the latest look
-	pending outbox.Watermark // the look that is to count next; none after a look that failed
+	pending []pendingMark    // looks that are to count; none after a look that failed
 	valid   int64
 	resets  int // how often all that was known became void
+	doubts  int // how often a look failed
 
 	looking sync.Mutex // held while somebody looks
 	seen    time.Time  // when somebody looked last, and was answered
 }
+
+// pendingMark counts once all transactions up to xid, which was assigned after seq was read, have ended.
+type pendingMark struct{ seq, xid int64 }
+
+// maxPending is how many looks may wait to count. While somebody's transaction stays open for long, every second one is dropped.
+const maxPending = 64
 
 // observe looks at the sequence unless it was looked at within observeInterval. One worker looks at a time: of two answers the
 // older could be taken last, and would look as if numbers had been forgotten. The others wait, because to fetch without an
@@ -42,12 +49,13 @@ func (m *watermark) observe(ctx context.Context, store outbox.Relay) error {
 	if time.Since(m.seen) < observeInterval {
 		return nil
 	}
+	before := m.begin()
 	now, err := store.ReadWatermark(ctx)
 	if err != nil {
 		m.doubt()
 		return err
 	}
-	m.take(now)
+	m.take(before, now)
 	m.seen = time.Now()
 	return nil
 }
@@ -57,26 +65,76 @@ func (m *watermark) observe(ctx context.Context, store outbox.Relay) error {
 func (m *watermark) doubt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pending = outbox.Watermark{}
+	m.pending = nil
+	m.doubts++
 }
 
-func (m *watermark) take(now outbox.Watermark) {
+// look is what was known when a statement began.
+type look struct {
+	seq            int64
+	resets, doubts int
+}
+
+// begin is to be called before a statement is sent that looks at the sequence.
+func (m *watermark) begin() look {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return look{max(m.valid, m.last.Seq), m.resets, m.doubts}
+}
+
+// take takes an answer of [outbox.Relay.ReadWatermark].
+func (m *watermark) take(before look, now outbox.Watermark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.last
 	m.last = now
 	switch {
 	case last.XID == 0:
-		m.pending = now
-	case now.Timeline != last.Timeline || now.Incarnation != last.Incarnation || now.Seq < max(m.valid, last.Seq):
-		m.pending, m.valid = now, 0
+	case now.Timeline != last.Timeline || now.Incarnation != last.Incarnation || now.Seq < before.seq:
+		m.pending, m.valid = nil, 0
 		m.resets++
-	case m.pending.XID == 0:
-		m.pending = now
-	case now.Xmin > m.pending.XID && now.Flushed >= m.pending.Written:
-		m.valid = max(m.valid, m.pending.Seq)
-		m.pending = now
+	default:
+		m.last.Seq = max(now.Seq, last.Seq) // a take may have been faster
+		m.confirm(now.Xmin)
 	}
+	m.wait(pendingMark{now.Seq, now.XID})
+}
+
+// took takes an answer of [outbox.Relay.Take]. What it read of the sequence was read after its transaction id was assigned, perhaps. So the mark is
+// what was known before it was sent.
+func (m *watermark) took(before look, now outbox.Watermark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.XID == 0 || before.resets != m.resets || before.doubts != m.doubts {
+		return
+	}
+	m.confirm(now.Xmin)
+	if before.seq > m.valid {
+		m.wait(pendingMark{before.seq, now.XID})
+	}
+	m.last.Seq = max(m.last.Seq, now.Seq)
+}
+
+// confirm is told that all transactions below xmin have ended.
+func (m *watermark) confirm(xmin int64) {
+	m.pending = slices.DeleteFunc(m.pending, func(p pendingMark) bool {
+		if p.xid < xmin {
+			m.valid = max(m.valid, p.seq)
+			return true
+		}
+		return p.seq <= m.valid
+	})
+}
+
+func (m *watermark) wait(p pendingMark) {
+	if len(m.pending) == maxPending {
+		half := m.pending[:0]
+		for i := 0; i < len(m.pending); i += 2 {
+			half = append(half, m.pending[i])
+		}
+		m.pending = half
+	}
+	m.pending = append(m.pending, p)
 }
 
 // latest is generation after [watermark.observe]: for what must not rest on a server that has gone.

@@ -9,29 +9,26 @@ import (
 )
 
 func TestMarkCounts(t *testing.T) {
-	mark := func(seq, xid, xmin, written, flushed int64, timeline, incarnation string) outbox.Watermark {
-		return outbox.Watermark{
-			Seq: seq, XID: xid, Xmin: xmin, Written: written, Flushed: flushed, Timeline: timeline, Incarnation: incarnation,
-		}
+	mark := func(seq, xid, xmin int64, timeline, incarnation string) outbox.Watermark {
+		return outbox.Watermark{Seq: seq, XID: xid, Xmin: xmin, Timeline: timeline, Incarnation: incarnation}
 	}
-	first := mark(100, 7, 7, 5000, 4000, "1", "a")
+	first := mark(100, 7, 7, "1", "a")
 	for name, c := range map[string]struct {
 		then   outbox.Watermark
 		valid  int64
 		resets int
 	}{
-		"a transaction may still commit a lower number": {mark(120, 9, 7, 6000, 6000, "1", "a"), 0, 0},
-		"a crash may still forget the number":           {mark(120, 9, 9, 6000, 4999, "1", "a"), 0, 0},
-		"neither":                                       {mark(120, 9, 9, 6000, 5000, "1", "a"), 100, 0},
-		"numbers were forgotten":                        {mark(99, 9, 9, 6000, 6000, "1", "a"), 0, 1},
-		"a standby took over":                           {mark(120, 9, 9, 6000, 6000, "2", "a"), 0, 1},
-		"the server crashed":                            {mark(120, 9, 9, 6000, 6000, "1", "b"), 0, 1},
+		"a transaction may still commit a lower number": {mark(120, 9, 7, "1", "a"), 0, 0},
+		"none":                   {mark(120, 9, 9, "1", "a"), 100, 0},
+		"numbers were forgotten": {mark(99, 9, 9, "1", "a"), 0, 1},
+		"a standby took over":    {mark(120, 9, 9, "2", "a"), 0, 1},
+		"the server crashed":     {mark(120, 9, 9, "1", "b"), 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m watermark
-			m.take(first)
+			m.take(m.begin(), first)
 			require.Zero(t, m.current())
-			m.take(c.then)
+			m.take(m.begin(), c.then)
 			require.Equal(t, c.valid, m.current())
 			resets, _ := m.generation()
 			require.Equal(t, c.resets, resets)
@@ -39,11 +36,45 @@ func TestMarkCounts(t *testing.T) {
 	}
 }
 
+// Rows are taken by several workers at a time, and look at the sequence while they are.
+func TestMarkOfATake(t *testing.T) {
+	taken := func(seq, xid, xmin int64) outbox.Watermark { return outbox.Watermark{Seq: seq, XID: xid, Xmin: xmin} }
+	var m watermark
+	m.take(m.begin(), outbox.Watermark{Seq: 100, XID: 7, Xmin: 7})
+	one := m.begin()
+	other := m.begin()
+	m.took(one, taken(150, 10, 8)) // 100 counts: the transactions up to 7 have ended
+	require.EqualValues(t, 100, m.current())
+	// 150 was read after 11 was assigned, perhaps: a transaction 12 may have drawn it.
+	m.took(other, taken(160, 11, 8))
+	m.took(m.begin(), taken(170, 20, 12))
+	require.EqualValues(t, 100, m.current())
+	m.took(m.begin(), taken(180, 30, 21))
+	require.EqualValues(t, 160, m.current())
+
+	stale := m.begin()
+	m.doubt()
+	m.took(stale, taken(500, 31, 31))
+	require.EqualValues(t, 160, m.current(), "it was sent before a look failed")
+	require.Empty(t, m.pending)
+}
+
+// While a transaction stays open for long, the looks that wait are bounded.
+func TestMarksThatWaitAreBounded(t *testing.T) {
+	var m watermark
+	for i := range int64(10_000) {
+		m.take(m.begin(), outbox.Watermark{Seq: 100 * i, XID: 10 * i, Xmin: 5})
+		require.LessOrEqual(t, len(m.pending), maxPending)
+	}
+	m.take(m.begin(), outbox.Watermark{Seq: 2_000_000, XID: 100_000, Xmin: 99_991})
+	require.EqualValues(t, 999_900, m.current(), "the latest of them counts")
+}
+
 // Between a look and the next look that was answered, the server may have become another one.
 func TestMarkBeforeALookThatFailedDoesNotCount(t *testing.T) {
 	var m watermark
 	look := func(seq, xid int64) {
-		m.take(outbox.Watermark{Seq: seq, XID: xid, Xmin: xid, Written: seq, Flushed: seq, Timeline: "1", Incarnation: "a"})
+		m.take(m.begin(), outbox.Watermark{Seq: seq, XID: xid, Xmin: xid, Timeline: "1", Incarnation: "a"})
 	}
 	look(100, 7)
 	m.doubt()

@@ -149,13 +149,47 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 		return nil, err
 	}
 	for _, l := range w.mine() {
-		if w.generation != now || l.on != incarnation { // or the lane was claimed from a server that has crashed since
-			l.startAnew(incarnation)
+		if w.generation != now || l.located && l.lease.Incarnation != incarnation { // it was located on a server that has crashed since
+			l.startAnew()
 		}
 	}
 	w.generation = now
+	if err := w.locate(ctx, lanes, incarnation); err != nil {
+		return nil, err
+	}
 	w.prove(lanes)
 	return lanes, w.load(ctx, lanes)
+}
+
+// errAnotherServer ends a pass when its statements have reached two servers.
+var errAnotherServer = errors.New("projector: the server has crashed, or another one has taken over, a moment ago")
+
+// locate reads where lanes are of which this worker does not know it.
+func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) error {
+	var unknown []int16
+	for _, l := range lanes {
+		if !l.located {
+			unknown = append(unknown, l.lease.Lane)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	at, on, err := w.r.store.Positions(ctx, unknown)
+	if err != nil {
+		return err
+	}
+	if on != incarnation {
+		return errAnotherServer
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range lanes {
+		if position, ok := at[l.lease.Lane]; ok && !l.located {
+			l.located, l.at, l.lease.Incarnation = true, position, incarnation
+		}
+	}
+	return nil
 }
 
 // isSameServer looks at the sequence unless that was done a moment before, because a pass may take long. It tells whether the
@@ -171,12 +205,12 @@ func (w *worker) isSameServer(ctx context.Context) (bool, error) {
 	return now == w.generation, nil
 }
 
-// prove has the next renewal store how far the lanes are empty, and how far all of their rows are of paused tenants.
+// prove has the next renewal store how far all rows of the lanes are of paused tenants.
 func (w *worker) prove(lanes []*lane) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range lanes {
-		l.proven = proof{l.after, l.passed, l.on}
+		l.proven = l.passed
 	}
 }
 
@@ -369,7 +403,7 @@ func (w *worker) leases() []outbox.Lease {
 	for _, l := range w.lanes {
 		if !l.lost {
 			lease := l.lease
-			lease.EmptyTo, lease.PassedTo, lease.Incarnation = l.proven.after, l.proven.passed, l.proven.on
+			lease.PassedTo = l.proven
 			out = append(out, lease)
 		}
 	}

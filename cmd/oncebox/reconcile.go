@@ -14,7 +14,6 @@ type reconcileResult struct {
 	DryRun     bool  `json:"dry_run"`
 	Repaired   int64 `json:"repaired"`
 	Lanes      int64 `json:"lanes"`
-	Passed     int64 `json:"passed"`
 	Leases     int64 `json:"leases"`
 	Partitions int64 `json:"partitions"`
 	Blocks     int64 `json:"blocks"`
@@ -56,7 +55,7 @@ Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a
 
 func (s *session) printReconciled(r outbox.Reconciled, dryRun bool) error {
 	if s.json {
-		err := s.document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Passed, r.Leases, r.Partitions, r.Blocks, r.Stuck, r.Early})
+		err := s.document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Leases, r.Partitions, r.Blocks, r.Stuck, r.Early})
 		if err != nil {
 			return err
 		}
@@ -64,7 +63,7 @@ func (s *session) printReconciled(r outbox.Reconciled, dryRun bool) error {
 	if r.Total() > 0 {
 		if !s.json {
 			if err := s.pairs(
-				"lanes that no relay could take", some(r.Lanes), "lanes with events that their owner had passed", some(r.Passed),
+				"lanes that no relay could take", some(r.Lanes),
 				"leases and heartbeats that ended too far ahead", some(r.Leases), "days without a partition", some(r.Partitions),
 				"keys with a wrong block", some(r.Blocks), "events that nothing would have made due", some(r.Stuck),
 				"events that were due before their turn", some(r.Early)); err != nil {

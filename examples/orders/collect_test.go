@@ -106,7 +106,7 @@ func (e *evidence) readDatabase(ctx context.Context, db bun.IDB) error {
 	err := errors.Join(
 		db.NewRaw(`SELECT o.*, (SELECT coalesce(sum(qty * price_cents), 0)::bigint FROM order_items i
 			WHERE i.tenant_id = o.tenant_id AND i.order_id = o.id) AS item_total FROM orders o`).Scan(ctx, &orders),
-		db.NewRaw(`SELECT tenant_id, aggregate_id, id, event_type, aggregate_version FROM outbox_sent`).Scan(ctx, &sent),
+		db.NewRaw(`SELECT tenant_id, aggregate_id, id, event_type, aggregate_version FROM outbox_published`).Scan(ctx, &sent),
 		db.NewRaw(`SELECT * FROM customer_summary`).Scan(ctx, &summaries),
 	)
 	for _, o := range orders {
@@ -146,7 +146,7 @@ func (e *evidence) readSummaries(ctx context.Context, c *client) error {
 func awaitDrained(ctx context.Context, db bun.IDB, ns *pulsartest.Namespace) error {
 	return eventually(ctx, "the outbox and the subscription to be empty", func(ctx context.Context) error {
 		var rows int
-		err := db.NewRaw(`SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_held)`).Scan(ctx, &rows)
+		err := db.NewRaw(`SELECT (SELECT count(*) FROM outbox_unsent) + (SELECT count(*) FROM outbox_held)`).Scan(ctx, &rows)
 		if err != nil || rows > 0 {
 			return errors.Join(err, fmt.Errorf("%d rows wait in the outbox", rows))
 		}

@@ -47,7 +47,7 @@ func (k *kills) run(ctx context.Context) error {
 // round kills one process of each role. Tables are held before the round's load begins: processes that have to write to them come to
 // the lock for certain, and are killed there.
 func (k *kills) round(ctx context.Context, round, each int) error {
-	tables := []string{"outbox_sent", "customer_summary"}
+	tables := []string{"outbox_progress", "customer_summary"}
 	if round%2 == 1 {
 		tables[1] = "orders"
 	}
@@ -169,11 +169,11 @@ func (k *kills) projector(ctx context.Context, round, plans int, held holds) err
 	if err := k.load.awaitDone(ctx, plans); err != nil {
 		return err
 	}
-	if err := k.awaitHeld(ctx, name, "outbox_sent"); err != nil {
+	if err := k.awaitHeld(ctx, name, "outbox_progress"); err != nil {
 		return err
 	}
 	dead, err := k.fleet.kill(name)
-	held.release("outbox_sent")
+	held.release("outbox_progress")
 	if err != nil {
 		return err
 	}

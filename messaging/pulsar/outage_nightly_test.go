@@ -17,11 +17,11 @@ import (
 // The rows as an outage finds them, to the last byte.
 const (
 	rememberRows = `CREATE TABLE remembered AS
-SELECT 'outbox' AS part, seq, md5(o::text) AS content FROM outbox o UNION ALL SELECT 'sent', seq, md5(s::text) FROM outbox_sent s`
+SELECT 'outbox' AS part, seq, md5(o::text) AS content FROM outbox_unsent o UNION ALL SELECT 'sent', seq, md5(s::text) FROM outbox_published s`
 
 	// changedRows counts what is not as it was, but for rows that are new in the outbox.
 	changedRows = `
-WITH now AS (SELECT 'outbox' AS part, seq, md5(o::text) AS content FROM outbox o UNION ALL SELECT 'sent', seq, md5(s::text) FROM outbox_sent s)
+WITH now AS (SELECT 'outbox' AS part, seq, md5(o::text) AS content FROM outbox_unsent o UNION ALL SELECT 'sent', seq, md5(s::text) FROM outbox_published s)
 SELECT count(*) FROM remembered r FULL JOIN now n USING (part, seq)
 WHERE r.content IS DISTINCT FROM n.content AND NOT (r.part IS NULL AND part = 'outbox')`
 )
@@ -45,14 +45,14 @@ func TestBrokerOutageUnderLoad(t *testing.T) {
 	require.NoError(t, server.Kill())
 	r.spy.begin()
 	r.eventually("the outage is noticed", func() bool { return r.spy.callsInVain() >= 3 })
-	r.eventually("what was confirmed before it is settled", func() bool { return r.count("SELECT count(*) FROM outbox_sent") == r.spy.confirmedEver() })
+	r.eventually("what was confirmed before it is settled", func() bool { return r.count("SELECT count(*) FROM outbox_published") == r.spy.confirmedEver() })
 	_, err = r.db.Exec(rememberRows)
 	require.NoError(t, err)
 	r.spy.begin()
 	r.eventually("the outage lasts", func() bool { return r.spy.callsInVain() >= 6 })
 	require.Zero(t, r.count(changedRows))
 	r.requireReceipts()
-	waiting := r.count("SELECT count(*) FROM outbox")
+	waiting := r.count("SELECT count(*) FROM outbox_unsent")
 	t.Logf("while the broker was down: %s, %d rows wait", r.spy.summary(), waiting)
 
 	require.NoError(t, server.Restart(ctx))

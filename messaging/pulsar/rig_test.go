@@ -129,7 +129,7 @@ func (r *rig) goesOn(topic string) {
 	r.t.Helper()
 	last := r.count("SELECT last_value FROM outbox_seq")
 	r.eventually(topic+" goes on", func() bool {
-		return r.count("SELECT count(*) FROM (SELECT FROM outbox_sent WHERE topic = ? AND seq > ? LIMIT 50) x", topic, last) == 50
+		return r.count("SELECT count(*) FROM (SELECT FROM outbox_published WHERE topic = ? AND seq > ? LIMIT 50) x", topic, last) == 50
 	})
 }
 
@@ -137,7 +137,7 @@ func (r *rig) goesOn(topic string) {
 func (r *rig) requireReceipts() {
 	r.t.Helper()
 	var ids []string
-	require.NoError(r.t, r.db.NewRaw("SELECT id FROM outbox_sent").Scan(r.t.Context(), &ids))
+	require.NoError(r.t, r.db.NewRaw("SELECT id FROM outbox_published").Scan(r.t.Context(), &ids))
 	for _, id := range ids {
 		require.True(r.t, r.spy.has(id), "%s counts as sent without a receipt", id)
 	}
@@ -150,7 +150,7 @@ func (r *rig) requireReceipts() {
 func (r *rig) drained() {
 	r.t.Helper()
 	r.eventually("all is sent", func() bool {
-		return r.count("SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_held)") == 0
+		return r.count("SELECT (SELECT count(*) FROM outbox_unsent) + (SELECT count(*) FROM outbox_held)") == 0
 	})
 }
 

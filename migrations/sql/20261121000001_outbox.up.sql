@@ -1,8 +1,9 @@
 -- The outbox: events from the commit that recorded them to the day on which they are forgotten.
 -- Needs 20261121000000_oncebox.up.sql and no other file.
 --
--- Unsent rows live in outbox only: a row that is published at once costs one INSERT and one DELETE, never an UPDATE. Rows that wait
--- move to outbox_held, rows that were given up to outbox_dead, published rows to outbox_sent.
+-- outbox is a log: an event is one INSERT, and its row stays where it is. Which rows of a lane are out is said by the latest entry of
+-- the lane in outbox_progress. Rows that wait move to outbox_held, rows that were given up to outbox_dead. What leaves out of its turn moves
+-- to outbox_sent. With retention 0 published rows are deleted.
 
 -- What every writer and reader must agree on. Lanes and hash never change under existing rows.
 CREATE TABLE outbox_layout (
@@ -21,7 +22,8 @@ VALUES (64, 1, hashtext('oncebox.outbox.' || current_schema()::text));
 -- CACHE 1: with more, sessions would hand out numbers from blocks of their own and order would be lost.
 CREATE SEQUENCE outbox_seq AS bigint CACHE 1;
 
--- Events that are not published yet. The only CHECK is that of the lane, because a row in a negative lane would never be seen:
+-- Events, in daily partitions (UTC) that are dropped after the retention, once nothing in them is unsent. The DEFAULT child takes the rows
+-- of days without a partition, so that no commit fails for want of one. The only CHECK is that of the lane, because a row in a negative lane would never be seen:
 -- PostgreSQL reads the text of each CHECK anew for every statement that writes a row, and five more would double the cost of the
 -- INSERT. Envelopes are validated before they come here.
 CREATE TABLE outbox (
@@ -51,10 +53,13 @@ CREATE TABLE outbox (
     content_type      text        NOT NULL DEFAULT 'application/json',
     dedup_key         text,
     event_metadata    json        NOT NULL DEFAULT '{}',
-    payload           bytea       NOT NULL,
-    -- The only index: its right edges, one per lane, serve insert, fetch and delete.
-    PRIMARY KEY (lane, seq)
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+    payload           bytea       NOT NULL
+) PARTITION BY RANGE (created_at);
+CREATE TABLE outbox_default PARTITION OF outbox DEFAULT
+    WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
+-- The only index: its right edges, one per lane, serve insert, fetch and delete. It is not unique, because a unique one would have to
+-- contain created_at; the sequence gives each number once.
+CREATE INDEX outbox_turn ON outbox (lane, seq);
 
 -- Which projector publishes what. Lane numbers are unique over all groups: group g owns the lanes g*64 .. g*64+63.
 CREATE TABLE outbox_lane (
@@ -63,17 +68,46 @@ CREATE TABLE outbox_lane (
     owner       text,
     epoch       bigint      NOT NULL DEFAULT 0,           -- counts owners; part of every fence
     lease_until timestamptz NOT NULL DEFAULT '-infinity',
-    claimed_seq bigint      NOT NULL DEFAULT 0,           -- rows up to it may be on their way to the broker
-    -- The rows beyond claimed_seq that may be on their way, too: they were taken out of turn, because the rows before them belong
-    -- to a paused topic or to a tenant with a long backlog. The next owner must know them if this one vanishes.
-    picked      bigint[],
     change      bigint      NOT NULL DEFAULT 0,           -- counts what operators did; the owner then reloads its blocks
-    empty_to    bigint      NOT NULL DEFAULT 0,           -- up to it nothing is unsent, nor ever will be: the next owner begins there
     -- Up to it all that is unsent is of tenants that are paused. Nothing is published by it: it is for the statistics alone, which would
     -- have to look for the first row of another tenant.
     passed_to   bigint      NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO outbox_lane (lane) SELECT generate_series(0, 63);
+ANALYZE outbox_lane; -- so that the first plans are those of 64 lanes and not of a thousand
+
+-- How far the lanes have come: an entry for each batch and lane, added by the lane's owner under the lock of the lane. It is added and never
+-- changed, so that reading the latest entry stays cheap while somebody holds an old snapshot, and so that it is known when a row was
+-- sent: with the first entry of its lane that reaches its number.
+CREATE SEQUENCE outbox_progress_n AS bigint CACHE 1;
+CREATE TABLE outbox_progress (
+    n     bigint         NOT NULL DEFAULT nextval('outbox_progress_n'),
+    lane  smallint       NOT NULL,
+    upto  bigint         NOT NULL,                           -- the highest number that was published, in its turn
+    sent  bigint         NOT NULL,                           -- up to it nothing is unsent, nor ever will be
+    ahead int8multirange NOT NULL,                           -- the published rows beyond sent
+    total bigint         NOT NULL,                           -- how many rows of the lane were published in their turn
+    at    timestamptz    NOT NULL DEFAULT clock_timestamp()
+) PARTITION BY RANGE (at);
+CREATE TABLE outbox_progress_default PARTITION OF outbox_progress DEFAULT WITH (autovacuum_vacuum_insert_threshold = -1);
+CREATE INDEX outbox_progress_lane ON outbox_progress (lane, upto, n);
+
+-- The rows that a projector has taken and may have on their way to the broker: the latest entry of each lane counts. The next owner must
+-- know them if a projector vanishes, and so must a reader of the view. Unlogged: it is for the case that the projector dies and the server lives.
+CREATE SEQUENCE outbox_claim_n AS bigint CACHE 1;
+CREATE UNLOGGED TABLE outbox_claim (
+    n      bigint   NOT NULL DEFAULT nextval('outbox_claim_n'),
+    lane   smallint NOT NULL,
+    upto   bigint   NOT NULL, -- rows up to it
+    picked bigint[],          -- and these rows beyond it, which were taken out of turn
+    PRIMARY KEY (lane, n)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
+
+-- Where each lane is. A row of outbox is unsent if its number is beyond sent and not in ahead.
+CREATE VIEW outbox_cursor AS
+SELECT l.lane, coalesce(p.upto, 0) AS upto, coalesce(p.sent, 0) AS sent, coalesce(p.ahead, '{}') AS ahead, coalesce(p.total, 0) AS total
+FROM outbox_lane l LEFT JOIN LATERAL (
+    SELECT x.upto, x.sent, x.ahead, x.total FROM outbox_progress x WHERE x.lane = l.lane ORDER BY x.upto DESC, x.n DESC LIMIT 1) p ON true;
 
 -- Projectors that are alive, so that lanes can be shared out evenly.
 CREATE TABLE outbox_projector (
@@ -138,8 +172,8 @@ CREATE INDEX outbox_dead_tenant ON outbox_dead (tenant_id, died_at, seq);
 CREATE INDEX outbox_dead_topic ON outbox_dead (topic, died_at, seq);
 CREATE INDEX outbox_dead_type ON outbox_dead (event_type, died_at, seq);
 
--- What was published, in daily partitions (UTC) that are dropped after the retention. The DEFAULT child takes the rows of days
--- without a partition, so that no settle fails for want of one.
+-- What was published out of its turn: after a refusal, past the rows of a paused topic, after a replay. In daily partitions (UTC) that are
+-- dropped after the retention. The DEFAULT child takes the rows of days without a partition, so that no settle fails for want of one.
 CREATE TABLE outbox_sent (
     LIKE outbox,
     sent_at timestamptz NOT NULL
@@ -203,17 +237,47 @@ CREATE TABLE outbox_audit (
 );
 CREATE INDEX outbox_audit_event ON outbox_audit (event_id, id) WHERE event_id IS NOT NULL;
 
+-- What the owners of live leases have taken.
+CREATE VIEW outbox_taken AS
+SELECT l.lane, c.upto, c.picked
+FROM outbox_lane l CROSS JOIN LATERAL (
+    SELECT x.upto, x.picked FROM outbox_claim x WHERE x.lane = l.lane ORDER BY x.n DESC LIMIT 1) c
+WHERE l.owner IS NOT NULL AND l.lease_until > clock_timestamp();
+
+-- The rows of outbox that are not published. OFFSET keeps the planner to one lane after the other: it would read the whole history.
+CREATE VIEW outbox_unsent AS
+SELECT o.seq, o.id, o.occurred_at, o.created_at, o.not_before, o.expires_at, o.aggregate_version, o.schema_version, o.lane,
+    o.max_attempts, o.retry_count, o.crashes, o.tenant_id, o.topic, o.ordering_key, o.aggregate_type, o.aggregate_id,
+    o.event_type, o.source, o.routing_key, o.schema_id, o.content_type, o.dedup_key, o.event_metadata, o.payload
+FROM outbox_cursor c CROSS JOIN LATERAL (
+    SELECT x.* FROM outbox x WHERE x.lane = c.lane AND x.seq > c.sent AND NOT x.seq <@ c.ahead OFFSET 0) o;
+
+-- Published rows, wherever they are. within is the column by whose days they are partitioned.
+CREATE VIEW outbox_published AS
+SELECT o.tableoid AS child, o.ctid AS place, o.created_at AS within, o.seq, o.id, o.occurred_at, o.created_at, o.not_before, o.expires_at, o.aggregate_version, o.schema_version, o.lane,
+    o.max_attempts, o.retry_count, o.crashes, o.tenant_id, o.topic, o.ordering_key, o.aggregate_type, o.aggregate_id,
+    o.event_type, o.source, o.routing_key, o.schema_id, o.content_type, o.dedup_key, o.event_metadata, o.payload,
+    (SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1) AS sent_at
+FROM outbox o JOIN outbox_cursor c ON c.lane = o.lane WHERE o.seq <= c.sent OR o.seq <@ c.ahead
+UNION ALL
+SELECT s.tableoid, s.ctid, s.sent_at, s.seq, s.id, s.occurred_at, s.created_at, s.not_before, s.expires_at, s.aggregate_version, s.schema_version, s.lane,
+    s.max_attempts, s.retry_count, s.crashes, s.tenant_id, s.topic, s.ordering_key, s.aggregate_type, s.aggregate_id,
+    s.event_type, s.source, s.routing_key, s.schema_id, s.content_type, s.dedup_key, s.event_metadata, s.payload, s.sent_at
+FROM outbox_sent s;
+
 -- All of it as one table, for people and for tools. Names of columns and states are promised.
 -- PUBLISHING is an approximation: the row is one that the owner of a live lease has fetched.
 CREATE VIEW outbox_messages AS
 SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
        o.payload, o.event_metadata, o.routing_key, o.schema_id, o.schema_version,
-       CASE WHEN (o.seq <= l.claimed_seq OR o.seq = ANY (l.picked)) AND l.owner IS NOT NULL AND l.lease_until > clock_timestamp()
-            THEN 'PUBLISHING' ELSE 'NEW' END AS status,
-       o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message,
-       o.created_at, NULL::timestamptz AS sent_at, o.seq AS sequence, o.source,
+       CASE WHEN o.seq <= c.sent OR o.seq <@ c.ahead THEN 'SENT' WHEN t.upto IS NOT NULL THEN 'PUBLISHING' ELSE 'NEW' END AS status,
+       o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message, o.created_at,
+       CASE WHEN o.seq <= c.sent OR o.seq <@ c.ahead THEN (
+           SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1) END AS sent_at,
+       o.seq AS sequence, o.source,
        EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = o.tenant_id AND p.resumed_at IS NULL) AS paused
-FROM outbox o LEFT JOIN outbox_lane l ON l.lane = o.lane
+FROM outbox o LEFT JOIN outbox_cursor c ON c.lane = o.lane
+LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
 UNION ALL
 SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
        h.payload, h.event_metadata, h.routing_key, h.schema_id, h.schema_version,
@@ -402,63 +466,100 @@ BEGIN
     RETURN v_id;
 END $f$;
 
--- Makes the child of one day. false: it was there already, or so many rows of the day lie in the DEFAULT child that they stay there
--- until the retention removes them. wait is the lock_timeout, and the longest stall that waiting here can cause: while one session
--- waits for a lock on a table, all others wait behind it. 55P03: try again.
+-- Makes the children of one day, of outbox, outbox_progress and outbox_sent. false: they were there already, or so many rows of the day lie
+-- in a DEFAULT child that they stay there until the retention removes them. wait is the lock_timeout, and the longest stall that waiting
+-- here can cause: while one session waits for a lock on a table, all others wait behind it. 55P03: try again.
 CREATE FUNCTION outbox_make_partition(day date, wait interval DEFAULT '50 ms') RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50 ms' AS $f$
 DECLARE
-    parent CONSTANT regclass := '{schema}.outbox_sent';
-    rest CONSTANT regclass := '{schema}.outbox_sent_default';
-    child CONSTANT text := '{schema}.outbox_sent_' || to_char(day, 'YYYYMMDD');
     lo CONSTANT timestamptz := day::timestamp AT TIME ZONE 'UTC';
     hi CONSTANT timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
     few CONSTANT integer := 10000;
+    made boolean := false;
+    many boolean;
+    parent regclass;
+    rest regclass;
+    child text;
+    key text;
+    options text;
 BEGIN
-    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
-        RETURN false;
-    END IF;
     PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
-    -- ATTACH takes this lock as well. Taken first, it makes two that want the same child take turns.
-    LOCK TABLE {schema}.outbox_sent IN SHARE UPDATE EXCLUSIVE MODE;
-    IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
-        RETURN false;
-    END IF;
-    IF (SELECT count(*) FROM (SELECT FROM {schema}.outbox_sent_default WHERE sent_at >= lo AND sent_at < hi LIMIT few + 1) x) > few THEN
-        RETURN false;
-    END IF;
-    -- ATTACH refuses a child whose rows lie in the DEFAULT one, so the few that were faster than this function move over.
-    LOCK TABLE {schema}.outbox_sent_default IN ACCESS EXCLUSIVE MODE;
-    EXECUTE format('CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)
-        WITH (autovacuum_vacuum_insert_threshold = -1)', child, parent);
-    IF (SELECT count(DISTINCT relowner) FROM pg_class WHERE oid IN (parent, to_regclass(child))) > 1 THEN
-        RAISE EXCEPTION 'outbox_make_partition: % belongs to another role than outbox_sent', child
-            USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
-    END IF;
-    EXECUTE format('WITH moved AS (DELETE FROM %s WHERE sent_at >= %L AND sent_at < %L RETURNING *)
-        INSERT INTO %s SELECT * FROM moved', rest, lo, hi, child);
-    EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, child, lo, hi);
-    RETURN true;
+    -- outbox comes last, so that its locks are held for the shortest time: commits need it.
+    FOR parent, rest, child, key, options IN VALUES
+        ('{schema}.outbox_sent'::regclass, '{schema}.outbox_sent_default'::regclass, '{schema}.outbox_sent_', 'sent_at', ''),
+        ('{schema}.outbox_progress'::regclass, '{schema}.outbox_progress_default'::regclass, '{schema}.outbox_progress_', 'at', ''),
+        ('{schema}.outbox'::regclass, '{schema}.outbox_default'::regclass, '{schema}.outbox_', 'created_at',
+            'autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0, ')
+    LOOP
+        child := child || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child));
+        -- ATTACH takes this lock as well. Taken first, it makes two that want the same child take turns.
+        EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', parent);
+        CONTINUE WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child));
+        EXECUTE format('SELECT count(*) > $3 FROM (SELECT FROM %s WHERE %I >= $1 AND %I < $2 LIMIT $3 + 1) x', rest, key, key)
+            INTO many USING lo, hi, few;
+        CONTINUE WHEN many;
+        -- ATTACH refuses a child whose rows lie in the DEFAULT one, so the few that were faster than this function move over.
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', rest);
+        EXECUTE format('CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)
+            WITH (%s autovacuum_vacuum_insert_threshold = -1)', child, parent, options);
+        IF (SELECT count(DISTINCT relowner) FROM pg_class WHERE oid IN (parent, to_regclass(child))) > 1 THEN
+            RAISE EXCEPTION 'outbox_make_partition: % belongs to another role than %', to_regclass(child), (SELECT relname FROM pg_class WHERE oid = parent)
+                USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
+        END IF;
+        EXECUTE format('WITH moved AS (DELETE FROM %s WHERE %I >= %L AND %I < %L RETURNING *)
+            INSERT INTO %s SELECT * FROM moved', rest, key, lo, key, hi, child);
+        EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, child, lo, hi);
+        made := true;
+    END LOOP;
+    RETURN made;
 END $f$;
 
--- Drops the child of one day. false: there is none. It refuses to touch the last 24 hours, whatever day it is given. See
--- outbox_make_partition for wait.
-CREATE FUNCTION outbox_drop_partition(day date, wait interval DEFAULT '50 ms') RETURNS boolean
+-- Drops a child of one day: of outbox_sent; of outbox, unless something in it is unsent; or of outbox_progress, unless rows of that day or
+-- an earlier one are left that it tells the time of. false: there is none, or it stays. It refuses to touch the last 24 hours, whatever day it is
+-- given. See outbox_make_partition for wait.
+CREATE FUNCTION outbox_drop_partition(day date, wait interval DEFAULT '50 ms', kind text DEFAULT 'outbox_sent') RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50 ms' AS $f$
 DECLARE
-    parent CONSTANT regclass := '{schema}.outbox_sent';
-    child CONSTANT text := '{schema}.outbox_sent_' || to_char(day, 'YYYYMMDD');
+    parent regclass;
+    child text;
+    stays boolean := false;
 BEGIN
     IF NOT isfinite(day) OR (day + 1)::timestamp AT TIME ZONE 'UTC' > clock_timestamp() - interval '24 hours' THEN
         RAISE EXCEPTION 'outbox_drop_partition: % is within the last 24 hours', day USING ERRCODE = '22023';
     END IF;
+    IF kind NOT IN ('outbox', 'outbox_sent', 'outbox_progress') THEN
+        RAISE EXCEPTION 'outbox_drop_partition: % is no table with days', kind USING ERRCODE = '22023';
+    END IF;
+    parent := '{schema}.outbox'::regclass;
+    IF kind <> 'outbox' THEN
+        parent := CASE kind WHEN 'outbox_sent' THEN '{schema}.outbox_sent'::regclass ELSE '{schema}.outbox_progress'::regclass END;
+    END IF;
+    child := '{schema}.' || kind || '_' || to_char(day, 'YYYYMMDD');
     IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
     END IF;
     PERFORM set_config('lock_timeout', (extract(epoch FROM wait) * 1000)::int::text, true);
-    -- DROP takes this lock as well. Taken first, it makes two that want the same child take turns.
-    LOCK TABLE {schema}.outbox_sent IN ACCESS EXCLUSIVE MODE;
+    -- DROP takes this lock as well. Taken first, it makes two that want the same child take turns, and keeps rows from changing.
+    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', parent);
     IF NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
+        RETURN false;
+    END IF;
+    IF kind = 'outbox' THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s c CROSS JOIN LATERAL (
+            SELECT FROM %s o WHERE o.lane = c.lane AND o.seq > c.sent AND NOT o.seq <@ c.ahead LIMIT 1) x)',
+            '{schema}.outbox_cursor'::regclass, child) INTO stays;
+    ELSIF kind = 'outbox_progress' THEN
+        SELECT count(*) > 0 INTO stays FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = '{schema}.outbox'::regclass AND c.relname ~ '^outbox_[0-9]{8}$' AND to_date(right(c.relname, 8), 'YYYYMMDD') <= day;
+        stays := stays OR EXISTS (SELECT FROM {schema}.outbox_default WHERE created_at < (day + 1)::timestamp AT TIME ZONE 'UTC');
+        IF NOT stays THEN -- the latest entry of a lane that has been idle since moves on
+            EXECUTE format('INSERT INTO %s (lane, upto, sent, ahead, total) SELECT c.lane, c.upto, c.sent, c.ahead, c.total FROM %s c
+                WHERE c.upto > 0 AND c.upto = (SELECT max(x.upto) FROM %s x WHERE x.lane = c.lane)',
+                parent, '{schema}.outbox_cursor'::regclass, child);
+        END IF;
+    END IF;
+    IF stays THEN
         RETURN false;
     END IF;
     EXECUTE format('DROP TABLE %s', child);
@@ -466,6 +567,9 @@ BEGIN
 END $f$;
 $text$);
 REVOKE ALL ON FUNCTION outbox_first_lane(text), outbox_hash(text), oncebox_add(text, jsonb, text, text, text, text, jsonb, bigint, text, text, text,
-    timestamptz, timestamptz, integer, text, text, integer, timestamptz, uuid, integer), outbox_make_partition(date, interval), outbox_drop_partition(date, interval) FROM PUBLIC;
+    timestamptz, timestamptz, integer, text, text, integer, timestamptz, uuid, integer), outbox_make_partition(date, interval), outbox_drop_partition(date, interval, text) FROM PUBLIC;
+
+-- From the first commit on, rows lie in the child of their day.
+SELECT outbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + n, '1 min') FROM generate_series(0, 1) n;
 
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000001_outbox.up.sql');

@@ -136,8 +136,8 @@ var plants = map[string]plant{
 		check: "autovacuum", says: "autovacuum is off",
 	},
 	"no vacuum of a table": {
-		fault: func(s *setUp) { s.exec("ALTER TABLE outbox SET (autovacuum_enabled = false)") },
-		check: "tables", says: "option autovacuum_enabled of outbox",
+		fault: func(s *setUp) { s.exec("ALTER TABLE outbox_held SET (autovacuum_enabled = false)") },
+		check: "tables", says: "option autovacuum_enabled of outbox_held",
 	},
 	"statements are ended": {
 		change: func(s *setUp, t *doctor.Target) { t.DB = s.with("statement_timeout", "5s") },
@@ -187,7 +187,7 @@ var plants = map[string]plant{
 	},
 	"no partition for tomorrow": {
 		fault: func(s *setUp) {
-			s.exec("DROP TABLE outbox_sent_" + time.Now().UTC().Add(24*time.Hour).Format("20060102"))
+			s.exec("DROP TABLE outbox_" + time.Now().UTC().Add(24*time.Hour).Format("20060102"))
 		},
 		mend:  (*setUp).makePartitions,
 		check: "partitions", says: "outbox_make_partition(",

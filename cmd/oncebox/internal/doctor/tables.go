@@ -68,7 +68,8 @@ func (e *examination) grants(ctx context.Context) ([]Finding, error) {
 // absent lists the daily partitions of today and tomorrow that do not exist.
 const absent = `
 SELECT p || '_' || to_char(d, 'YYYYMMDD'), 'SELECT ' || f || '(''' || d::date || ''')'
-FROM (VALUES ('outbox_sent', 'outbox_make_partition'), ('inbox', 'inbox_make_partition')) v (p, f),
+FROM (VALUES ('outbox', 'outbox_make_partition'), ('outbox_progress', 'outbox_make_partition'),
+	('outbox_sent', 'outbox_make_partition'), ('inbox', 'inbox_make_partition')) v (p, f),
 	generate_series((clock_timestamp() AT TIME ZONE 'UTC')::date, (clock_timestamp() AT TIME ZONE 'UTC')::date + 1, interval '1 day') d
 WHERE to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.' || p || '_' || to_char(d, 'YYYYMMDD')) IS NULL
 ORDER BY 1`
