@@ -18,6 +18,8 @@ type Kind string
 const (
 	// RelayMissing: events wait, and no process publishes them. Start one.
 	RelayMissing Kind = "relay missing"
+	// RelayLate: events should have left more than a minute ago, and a relay has their lanes. The broker is in trouble, or the relay does not keep up.
+	RelayLate Kind = "relay late"
 	// ConsumerMissing: messages are parked, and no process runs their consumer. Start one, or say that it is gone (inbox.Inbox.Forget).
 	ConsumerMissing Kind = "consumer missing"
 	// EventDead: an event was given up. Replay or discard it.
@@ -75,7 +77,8 @@ func (k Kind) Actions() []Action {
 }
 
 // Filter selects what is stuck: what agrees with every field that is set. The zero filter selects all. What has no such property is not selected: a
-// request has no topic, and an event in the outbox no consumer. Parts that do not run are parts of everything.
+// request has no topic, and an event in the outbox no consumer. Relays and consumers that do not
+// run or do not get on are parts of everything.
 type Filter struct {
 	Tenant, Topic, Consumer string
 }
@@ -92,6 +95,8 @@ type Stuck struct {
 	ID string
 	// MessageKey is that of a message, for the calls of package inbox.
 	MessageKey string
+	// Relay is the process that has the lane of the oldest event that waits, or had it and vanished. "" if that is not known.
+	Relay string
 	// Consumer is that of a message.
 	Consumer string
 	// Type, Topic and Tenant are those of the event or message.
@@ -112,8 +117,8 @@ type Stuck struct {
 	Error string
 }
 
-// Stuck lists what the filter selects of what is stuck, of each kind at most limit (0: 100), the oldest first. Parts that are missing come before
-// all. What waits for its turn, or for its time, is not stuck.
+// Stuck lists what the filter selects of what is stuck, of each kind at most limit (0: 100), the oldest first. Parts that do not run, or do
+// not get on, come before all. What waits for its turn, or for its time, is not stuck.
 //
 // Of the keys of events that fail, and with a topic of those of messages that fail, the filter looks at 10,000.
 func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
@@ -122,7 +127,7 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 	}
 	var list []Stuck
 	for _, read := range []func(context.Context, Filter, int) ([]Stuck, error){
-		v.missing, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps, v.longPauses,
+		v.parts, v.deadEvents, v.failingEvents, v.deadMessages, v.failingMessages, v.unknownSteps, v.longPauses,
 	} {
 		found, err := read(ctx, filter, limit)
 		if err != nil {
@@ -131,7 +136,7 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 		list = append(list, found...)
 	}
 	slices.SortStableFunc(list, func(a, b Stuck) int {
-		if before, after := isMissing(a.Kind), isMissing(b.Kind); before != after {
+		if before, after := isPart(a.Kind), isPart(b.Kind); before != after {
 			if before {
 				return -1
 			}
@@ -142,7 +147,7 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 	return list, nil
 }
 
-func isMissing(k Kind) bool { return k == RelayMissing || k == ConsumerMissing }
+func isPart(k Kind) bool { return k == RelayMissing || k == RelayLate || k == ConsumerMissing }
 
 // selects looks at what the tables have no index for.
 func (f Filter) selects(s *Stuck) bool {
@@ -155,16 +160,20 @@ func (f Filter) few(list []Stuck, limit int) []Stuck {
 	return list[:min(len(list), limit)]
 }
 
-// missing looks for what does not run.
-func (v *View) missing(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
-	var since time.Time
+// parts looks for what does not run, or does not get on.
+func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
+	var overdue []outbox.Overdue
 	if v.outbox != nil {
-		if since, err = v.outbox.Unrelayed(ctx); err != nil {
+		if overdue, err = v.outbox.Overdue(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if !since.IsZero() {
-		list = append(list, Stuck{Kind: RelayMissing, Since: since})
+	for _, o := range overdue {
+		kind := RelayMissing
+		if o.Relayed {
+			kind = RelayLate
+		}
+		list = append(list, Stuck{Kind: kind, Since: o.Since, Relay: o.Owner})
 	}
 	var absent map[string]time.Time
 	if v.inbox != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -104,4 +105,39 @@ func TestStuckBelongsToTheFilter(t *testing.T) {
 		}
 		require.ElementsMatch(t, test.want, got, "%+v", test.filter)
 	}
+}
+
+// Events that should have left are stuck: without a relay, and with one that does not get on. What waits for its time, or for less than a minute,
+// is not.
+func TestEventsThatShouldHaveLeft(t *testing.T) {
+	s := newService(t)
+	exec := func(statement string) {
+		t.Helper()
+		_, err := s.DB.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	parts := func() (list []ops.Stuck) {
+		t.Helper()
+		all, err := s.Stuck(t.Context(), ops.Filter{}, 0)
+		require.NoError(t, err)
+		for _, found := range all {
+			require.WithinDuration(t, time.Now().Add(-5*time.Minute), found.Since, time.Minute)
+			list = append(list, ops.Stuck{Kind: found.Kind, Relay: found.Relay})
+		}
+		return list
+	}
+	s.place("old")
+	exec("UPDATE outbox SET created_at = now() - interval '5 minutes'")
+	s.place("new")
+	s.place("for tomorrow", event.WithNotBefore(time.Now().Add(24*time.Hour)))
+	exec("UPDATE outbox SET created_at = now() - interval '1 hour' WHERE not_before IS NOT NULL")
+	require.Equal(t, []ops.Stuck{{Kind: ops.RelayMissing}}, parts(), "no relay ever had a lane")
+	exec("UPDATE outbox_lane SET owner = 'vanished', lease_until = now() - interval '1 second'")
+	require.Equal(t, []ops.Stuck{{Kind: ops.RelayMissing, Relay: "vanished"}}, parts())
+	exec("UPDATE outbox_lane SET owner = 'slow', lease_until = now() + interval '1 hour'")
+	require.Equal(t, []ops.Stuck{{Kind: ops.RelayLate, Relay: "slow"}}, parts())
+	exec("UPDATE outbox SET created_at = now() WHERE not_before IS NULL")
+	require.Empty(t, parts())
+	exec(`WITH due AS (DELETE FROM outbox WHERE not_before IS NOT NULL RETURNING *) INSERT INTO outbox_held SELECT *, now() - interval '5 minutes' FROM due`)
+	require.Equal(t, []ops.Stuck{{Kind: ops.RelayLate, Relay: "slow"}}, parts(), "its time has come")
 }

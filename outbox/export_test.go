@@ -9,28 +9,28 @@ import (
 
 // Statements that tests run in transactions of their own, and explain.
 const (
-	HoldRows        = holdRows
-	FetchFew        = fetchFew
-	FetchMany       = fetchMany
-	LookRows        = lookRows
-	LookTenants     = lookTenants
-	LookFar         = lookFar
-	PickRows        = pickRows
-	FailingRows     = failingRows
-	CountAll        = countAll
-	CountFront      = countFront
-	OldestUnrelayed = oldestUnrelayed
-	LaneStates      = laneStates
-	SettleRows      = settleRows
-	SettleHeld      = settleHeld
-	QueueRows       = queueRows
-	DueRows         = dueRows
-	ScanDue         = lookDue
-	FetchDueRows    = pickDue
-	NextDue         = nextDue
-	GiveUpHeld      = giveUpHeld
-	ReleaseKeys     = releaseKeys
-	LoadBlocks      = loadBlocks
+	HoldRows      = holdRows
+	FetchFew      = fetchFew
+	FetchMany     = fetchMany
+	LookRows      = lookRows
+	LookTenants   = lookTenants
+	LookFar       = lookFar
+	PickRows      = pickRows
+	FailingRows   = failingRows
+	CountAll      = countAll
+	CountFront    = countFront
+	OldestOverdue = oldestOverdue
+	LaneStates    = laneStates
+	SettleRows    = settleRows
+	SettleHeld    = settleHeld
+	QueueRows     = queueRows
+	DueRows       = dueRows
+	ScanDue       = lookDue
+	FetchDueRows  = pickDue
+	NextDue       = nextDue
+	GiveUpHeld    = giveUpHeld
+	ReleaseKeys   = releaseKeys
+	LoadBlocks    = loadBlocks
 )
 
 // Statistics looks at so many rows in front of each lane.

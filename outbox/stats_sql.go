@@ -4,7 +4,7 @@ package outbox
 // that is unsent is of paused tenants.
 const lanesOfStats = `
 lanes AS MATERIALIZED (
-	SELECT l.lane, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free, c.sent, c.ahead,
+	SELECT l.lane, l.owner, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free, c.sent, c.ahead,
 		CASE WHEN EXISTS (SELECT FROM {schema}.outbox_pause WHERE resumed_at IS NULL) THEN l.passed_to ELSE 0 END AS passed_to
 	FROM {schema}.outbox_lane l JOIN {schema}.outbox_cursor c ON c.lane = l.lane)`
 

@@ -17,6 +17,7 @@ type stuckItem struct {
 	Since      *time.Time `json:"since,omitempty"`
 	ID         string     `json:"id,omitempty"`
 	MessageKey string     `json:"message_key,omitempty"`
+	Relay      string     `json:"relay,omitempty"`
 	Consumer   string     `json:"consumer,omitempty"`
 	Type       string     `json:"type,omitempty"`
 	Topic      string     `json:"topic,omitempty"`
@@ -75,8 +76,8 @@ Exit code 0: nothing is stuck. 3: something is.`,
 
 func itemOf(f *ops.Stuck) stuckItem {
 	return stuckItem{
-		Kind: f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Consumer: f.Consumer, Type: f.Type, Topic: f.Topic,
-		Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error,
+		Kind: f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
+		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error,
 		Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(f),
 	}
 }
@@ -93,6 +94,8 @@ func next(f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.RelayMissing:
 		return "start a process of the service that runs its relay, or: oncebox relay"
+	case ops.RelayLate:
+		return "oncebox doctor asks the broker, with the variables of the service; the log of the relay says what fails"
 	case ops.ConsumerMissing:
 		return "start a process of the service that runs the consumer " + f.Consumer
 	case ops.EventDead:
@@ -126,6 +129,8 @@ func (s *session) printStuck(list []stuckItem) error {
 		switch {
 		case i.Kind == ops.RelayMissing:
 			what = "events wait, and no process publishes them"
+		case i.Kind == ops.RelayLate:
+			what = "events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up"
 		case i.Kind == ops.StepUnknown:
 			what = "requests with the key are refused"
 		case i.Kind == ops.TenantPaused:
@@ -141,10 +146,14 @@ func (s *session) printStuck(list []stuckItem) error {
 		if i.Attempts > 0 {
 			tries = strconv.Itoa(i.Attempts)
 		}
+		relay := i.Relay
+		if relay != "" && i.Kind == ops.RelayMissing {
+			relay += " had the lanes, and vanished"
+		}
 		if n > 0 {
 			fmt.Fprintln(s.out)
 		}
-		err := s.pairs(string(i.Kind), what, "since", at(i.Since), "id", i.ID, "topic", i.Topic, "tenant", i.Tenant, "step", i.Step,
+		err := s.pairs(string(i.Kind), what, "since", at(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant, "step", i.Step,
 			"behind it", behind, "tries", tries, "next try", at(i.Next), "error", short(i.Error, 200), "to do", i.Do)
 		if err != nil {
 			return err

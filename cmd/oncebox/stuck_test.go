@@ -145,6 +145,14 @@ func TestStuckTellsWhatDoesNotRun(t *testing.T) {
 	require.Contains(t, text, "message failing")
 	require.Less(t, strings.Index(text, "relay missing"), strings.Index(text, "message failing"))
 	require.Contains(t, text, "start a process of the service that runs the consumer billing")
+
+	// A relay that has the lanes and publishes nothing: the broker is away, for example.
+	_, err := s.DB.ExecContext(t.Context(), "UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'")
+	require.NoError(t, err)
+	late := s.stuck()[ops.RelayLate]
+	require.Equal(t, "relay-1", late.Relay)
+	require.Contains(t, late.Do, "oncebox doctor")
+	require.Contains(t, s.oncebox("stuck").out, "although a relay has their lanes")
 }
 
 // A message that fails is given up by hand, and is a dead letter then.
