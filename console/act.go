@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -94,6 +96,9 @@ func (c *Console) orderOf(q url.Values) (o order, err error) {
 		return o, err
 	}
 	o.reason, o.back = strings.TrimSpace(q.Get(fieldReason)), q.Get(fieldBack)
+	if o.back == "" && len(o.refs) > 0 { // from a page about one of them
+		o.back = url.Values{fieldBox: {o.refs[0].Box}}.Encode()
+	}
 	return o, nil
 }
 
@@ -138,7 +143,11 @@ func (c *Console) act(v *visit) error {
 		view := &outcome{Deed: o.deed, Done: done, Failures: failures, Back: c.backTo(v, o.back, nil)}
 		return v.write(http.StatusConflict, "outcome", v.page(o.deed.Title, view))
 	}
-	v.redirect(c.backTo(v, o.back, url.Values{fieldDone: {o.deed.Name}, "n": {strconv.Itoa(done)}}))
+	said := url.Values{fieldDone: {o.deed.Name}, "n": {strconv.Itoa(done)}}
+	if done == 1 {
+		said.Set(fieldOf, o.refs[0].ID)
+	}
+	v.redirect(c.backTo(v, o.back, said))
 	return nil
 }
 
@@ -178,7 +187,11 @@ func reasonProblem(reason string) string {
 	}
 }
 
-const fieldDone = "done"
+// Fields of the address of a page that says what was done: the action, and the one event that it was done to.
+const (
+	fieldDone = "done"
+	fieldOf   = "of"
+)
 
 // backTo returns the address of the list with a query that came through a form, and more parameters.
 func (c *Console) backTo(v *visit, back string, more url.Values) string {
@@ -191,6 +204,14 @@ func (c *Console) backTo(v *visit, back string, more url.Values) string {
 		s = selection{Box: q.Get(fieldBox)}
 	}
 	return "dead?" + with(s.Values(), more).Encode()
+}
+
+// lifeOf is the address of the page about the event that something was done to on the page before, "" if it was done to several.
+func lifeOf(q url.Values) string {
+	if id := q.Get(fieldOf); uuid.Validate(id) == nil {
+		return eventPage(id, "")
+	}
+	return ""
 }
 
 // notice says what was done on the page before.

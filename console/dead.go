@@ -19,6 +19,7 @@ type deadView struct {
 	First     string // the address of the first page, "" on it
 	Next      string // that of the next one, "" on the last
 	Notice    string
+	Life      string // the address of the page about what the notice tells of
 	// Replay and Discard are the addresses for all that the selection has.
 	Replay, Discard string
 }
@@ -34,7 +35,7 @@ func (c *Console) dead(v *visit) error {
 	if err != nil {
 		return invalid(err)
 	}
-	view := &deadView{Selection: &s, Tabs: c.tabs("dead", s.Box), Notice: notice(q)}
+	view := &deadView{Selection: &s, Tabs: c.tabs("dead", s.Box), Notice: notice(q), Life: lifeOf(q)}
 	if view.Letters, err = c.letters(v, &s, after, perPage+1); err != nil {
 		return err
 	}

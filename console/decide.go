@@ -90,6 +90,9 @@ type decideView struct {
 	Wrong string
 }
 
+// Event is the address of the page about the event.
+func (d *decideView) Event() string { return eventPage(d.Ref.ID, d.Ref.Source) }
+
 func (c *Console) decideViewOf(q url.Values) (*decideView, error) {
 	d, err := decisionOf(q.Get(fieldAction))
 	if err != nil {

@@ -85,7 +85,7 @@ func (c *Console) replayEdited(v *visit) error {
 		return c.explain(err)
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a dead letter was edited and replayed on the console", "actor", v.access.Actor, "ref", view.Ref.String())
-	v.redirect("dead?" + url.Values{fieldBox: {view.Ref.Box}, fieldDone: {actionReplay}, "n": {"1"}}.Encode())
+	v.redirect("dead?" + url.Values{fieldBox: {view.Ref.Box}, fieldDone: {actionReplay}, "n": {"1"}, fieldOf: {view.Ref.ID}}.Encode())
 	return nil
 }
 

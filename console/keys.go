@@ -14,28 +14,53 @@ import (
 // mostUnknown is how many steps of unknown outcome a page shows, the oldest first.
 const mostUnknown = 100
 
+const (
+	pageKeys  = "keys"
+	titleKeys = "Keys of requests"
+)
+
 // keysView is the page of steps whose outcome nobody knows.
 type keysView struct {
 	Tenant string
-	Steps  []idempotency.Unknown
+	Steps  []stepRow
 	More   bool
 	Notice string
 }
 
+// stepRow is one of them, and its form as it was filled in.
+type stepRow struct {
+	idempotency.Unknown
+
+	Outcome, Result, Reason string
+	// Wrong says what is missing, "" at first.
+	Wrong string
+}
+
 // keys lists the steps of requests whose outcome has to be found out.
 func (c *Console) keys(v *visit) error {
-	view := &keysView{Tenant: v.URL.Query().Get(fieldTenant)}
-	var err error
-	if view.Steps, err = c.cfg.Idempotency.Unknown(v.Context(), c.db, view.Tenant, mostUnknown+1); err != nil {
+	view, err := c.readKeys(v, v.URL.Query().Get(fieldTenant))
+	if err != nil {
 		return err
-	}
-	if len(view.Steps) > mostUnknown {
-		view.Steps, view.More = view.Steps[:mostUnknown], true
 	}
 	if v.URL.Query().Get(fieldDone) != "" {
 		view.Notice = "The outcome was written down. The next retry of the request goes on from there."
 	}
-	return v.show("keys", "Keys of requests", view)
+	return v.show(pageKeys, titleKeys, view)
+}
+
+func (c *Console) readKeys(v *visit, tenant string) (*keysView, error) {
+	view := &keysView{Tenant: tenant}
+	steps, err := c.cfg.Idempotency.Unknown(v.Context(), c.db, tenant, mostUnknown+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(steps) > mostUnknown {
+		steps, view.More = steps[:mostUnknown], true
+	}
+	for _, u := range steps {
+		view.Steps = append(view.Steps, stepRow{Unknown: u})
+	}
+	return view, nil
 }
 
 // resolveKey writes down what an operator has found out about a step.
@@ -49,18 +74,18 @@ func (c *Console) resolveKey(v *visit) error {
 	if err != nil {
 		return invalid(fmt.Errorf("begun: %q is no number", form.Get("begun")))
 	}
-	reason := strings.TrimSpace(form.Get(fieldReason))
-	if wrong := reasonProblem(reason); wrong != "" {
-		return &problem{http.StatusUnprocessableEntity, "The reason is missing or too long", "Nothing was changed. " + wrong}
-	}
-	outcome, wrong := outcomeOf(form.Get("outcome"), form.Get("result"))
-	if wrong != "" {
-		return &problem{http.StatusUnprocessableEntity, "The outcome is not complete", "Nothing was changed. " + wrong}
-	}
 	step := idempotency.Unknown{
 		Key: form.Get("key"), Tenant: form.Get(fieldTenant), Step: form.Get("step"), Epoch: epoch, BegunAt: time.UnixMicro(micro),
 	}
-	resolved, err := c.cfg.Idempotency.Resolve(v.Context(), c.db, step, outcome, idempotency.By{Actor: v.access.Actor, Reason: reason})
+	filled := stepRow{Unknown: step, Outcome: form.Get("outcome"), Result: strings.TrimSpace(form.Get("result")), Reason: strings.TrimSpace(form.Get(fieldReason))}
+	var outcome idempotency.Outcome
+	if outcome, filled.Wrong = outcomeOf(filled.Outcome, filled.Result); filled.Wrong == "" {
+		filled.Wrong = reasonProblem(filled.Reason)
+	}
+	if filled.Wrong != "" {
+		return c.askAgain(v, &filled)
+	}
+	resolved, err := c.cfg.Idempotency.Resolve(v.Context(), c.db, step, outcome, idempotency.By{Actor: v.access.Actor, Reason: filled.Reason})
 	if err != nil {
 		return err
 	}
@@ -71,9 +96,24 @@ func (c *Console) resolveKey(v *visit) error {
 		}
 	}
 	v.log.InfoContext(v.Context(), "oncebox: the outcome of a step was written down on the console", "actor", v.access.Actor,
-		"tenant", step.Tenant, "key", step.Key, "step", step.Step, "outcome", form.Get("outcome"))
+		"tenant", step.Tenant, "key", step.Key, "step", step.Step, "outcome", filled.Outcome)
 	v.redirect("keys?done=1")
 	return nil
+}
+
+// askAgain shows the list with the form of one step as it was filled in, and says what is missing.
+func (c *Console) askAgain(v *visit, filled *stepRow) error {
+	view, err := c.readKeys(v, filled.Tenant)
+	if err != nil {
+		return err
+	}
+	for n := range view.Steps {
+		if s := &view.Steps[n]; s.Key == filled.Key && s.Step == filled.Step {
+			filled.Unknown = s.Unknown // its time is the stored one
+			*s = *filled
+		}
+	}
+	return v.write(http.StatusUnprocessableEntity, pageKeys, v.page(titleKeys, view))
 }
 
 // outcomeOf reads what an operator has found out. wrong says what is missing, "" if nothing is.
@@ -82,9 +122,8 @@ func outcomeOf(outcome, result string) (o idempotency.Outcome, wrong string) {
 	case "not_done":
 		return idempotency.StepNotDone(), ""
 	case "done":
-		result = strings.TrimSpace(result)
 		if !json.Valid([]byte(result)) {
-			return o, "Say as JSON what the step would have returned: the request goes on with it. null, if it returns nothing."
+			return o, "The result is no JSON. Say what the step would have returned, a text in quotes: \"ch_42\". null, if it returns nothing."
 		}
 		return idempotency.StepDone(json.RawMessage(result)), ""
 	default:

@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/console"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
@@ -118,6 +119,22 @@ func (s *shop) failingMessage(order string) {
 	s.place(order)
 	require.Len(s.t, s.DrainFailing(), 1)
 	s.failing.Store(false)
+}
+
+// unknownStep has a request with the key fail in a call to somebody else, so that nobody knows whether it was done.
+func (s *shop) unknownStep(key string) {
+	s.t.Helper()
+	scope := idempotency.Anonymous("default")
+	scope.Method, scope.Path, scope.Key = http.MethodPost, "/orders", key
+	hash, err := s.App.Idempotency.Key(scope)
+	require.NoError(s.t, err)
+	claim, _, err := s.App.Idempotency.Claim(s.t.Context(), s.DB, hash, idempotency.NewFingerprint("v1"))
+	require.NoError(s.t, err)
+	require.ErrorIs(s.t, claim.Run(s.t.Context(), func(ctx context.Context) error {
+		_, err := idempotency.StepOnce(ctx, "charge", func(context.Context) (string, error) { return "", errors.New("no answer") })
+		return err
+	}), idempotency.ErrStepUnknown)
+	require.NoError(s.t, claim.Release(s.t.Context()))
 }
 
 func (s *shop) config() *console.Config {

@@ -1,6 +1,9 @@
 package console
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,12 +16,16 @@ import (
 const (
 	// late is the age from which an event that waits is worth a look.
 	late = time.Minute
+
+	consumerRuns    = "runs"
+	consumerStopped = "does not run"
 )
 
 // overviewView is the first page.
 type overviewView struct {
 	Outbox    *outbox.Stats
-	Consumers []inbox.Stats
+	Overdue   []outbox.Overdue
+	Consumers []consumerRow
 	Unknown   []idempotency.Unknown
 	Kinds     []*kind
 	Findings  []finding
@@ -26,9 +33,20 @@ type overviewView struct {
 	HasInbox, HasKeys bool
 }
 
+// consumerRow is a consumer, and what waits in the database for it.
+type consumerRow struct {
+	inbox.Stats
+
+	State string
+}
+
+// Runs says whether a process runs it.
+func (r consumerRow) Runs() bool { return r.State == consumerRuns }
+
 // finding is something that somebody should look at.
 type finding struct {
 	State, Text, Href string
+	Word              string // what it asks for
 }
 
 // overview shows the state of all parts. Its statements run beside each other, and none of them reads more rows when more wait.
@@ -41,10 +59,14 @@ func (c *Console) overview(v *visit) error {
 			view.Outbox = &st
 			return err
 		})
+		reads.Go(func() (err error) {
+			view.Overdue, err = c.cfg.Outbox.Overdue(ctx)
+			return err
+		})
 	}
 	if view.HasInbox {
 		reads.Go(func() (err error) {
-			view.Consumers, err = c.cfg.Inbox.Stats(ctx)
+			view.Consumers, err = c.readConsumers(ctx)
 			return err
 		})
 	}
@@ -61,13 +83,62 @@ func (c *Console) overview(v *visit) error {
 	if err := reads.Wait(); err != nil {
 		return err
 	}
-	view.Findings = findings(view)
+	view.Findings = findings(view, v.now)
 	return v.show("overview", "Overview", view)
 }
 
+// readConsumers joins the consumers that run, or did, with what waits for them.
+func (c *Console) readConsumers(ctx context.Context) ([]consumerRow, error) {
+	known, err := c.cfg.Inbox.Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := c.cfg.Inbox.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := map[string]*consumerRow{}
+	for _, st := range stats {
+		rows[st.Consumer] = &consumerRow{Stats: st, State: consumerStopped}
+	}
+	for _, k := range known {
+		if rows[k.Consumer] == nil {
+			rows[k.Consumer] = &consumerRow{Stats: inbox.Stats{Consumer: k.Consumer}, State: consumerStopped}
+		}
+		if k.Runs {
+			rows[k.Consumer].State = consumerRuns
+		}
+	}
+	var list []consumerRow
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		list = append(list, *rows[name])
+	}
+	return list, nil
+}
+
 // findings are what somebody should look at, the gravest first.
-func findings(view *overviewView) (list []finding) {
-	add := func(state, text, href string) { list = append(list, finding{state, text, href}) }
+func findings(view *overviewView, now time.Time) (list []finding) {
+	add := func(state, text, href string) {
+		word := "look"
+		if state == stateBad {
+			word = "decide"
+		}
+		list = append(list, finding{state, text, href, word})
+	}
+	down := func(text string) { list = append(list, finding{stateBad, text, pageStuck, "down"}) }
+	for _, o := range view.Overdue {
+		waits := "Events have waited for " + short(now.Sub(o.Since))
+		if o.Relayed {
+			down(waits + ", although a relay has their lanes.")
+		} else {
+			down(waits + ", and no relay publishes them.")
+		}
+	}
+	for _, c := range view.Consumers {
+		if c.State == consumerStopped && c.Parked > 0 {
+			down("No process runs " + c.Consumer + ", and messages wait for it.")
+		}
+	}
 	if o := view.Outbox; o != nil && o.Dead > 0 {
 		add(stateBad, counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
 	}
@@ -80,11 +151,8 @@ func findings(view *overviewView) (list []finding) {
 	if n := len(view.Unknown); n > 0 {
 		add(stateBad, "Nobody knows the outcome of "+counted(int64(n), "step of a request", "steps of requests")+".", "keys")
 	}
-	if o := view.Outbox; o != nil && o.BusyLanes > 0 && o.FreeLanes > 0 {
-		add(stateWarn, "Events wait, and "+counted(int64(o.FreeLanes), "lane has", "lanes have")+" no projector.", "stuck")
-	}
-	if o := view.Outbox; o != nil && o.OldestAge > late {
-		add(stateWarn, "An event has waited for "+short(o.OldestAge)+".", "stuck")
+	if o := view.Outbox; o != nil && o.OldestAge > late && len(view.Overdue) == 0 {
+		add(stateWarn, "An event has waited for "+short(o.OldestAge)+".", pageStuck)
 	}
 	if o := view.Outbox; o != nil && o.TenantsPaused > 0 {
 		add(stateWarn, counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
@@ -103,7 +171,7 @@ func (o *overviewView) DeadAtConsumers() string {
 	n, more := 0, ""
 	for _, st := range o.Consumers {
 		n += st.DeadLetters
-		if st.DeadLetters >= st.Counted {
+		if st.DeadLetters > 0 && st.DeadLetters >= st.Counted {
 			more = "+"
 		}
 	}

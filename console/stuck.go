@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 
 	"github.com/oncebox/oncebox/ops"
@@ -32,6 +33,7 @@ type stuckRow struct {
 	ops.Stuck
 
 	State, Does string
+	Why         string // of what has no error
 	Event       string // address of the page of its life
 	Acts        []link
 }
@@ -58,7 +60,7 @@ func (c *Console) view() *ops.View {
 }
 
 func (c *Console) stuckRow(v *visit, s *ops.Stuck) stuckRow {
-	row := stuckRow{Stuck: *s, State: stateWarn, Does: advice(s)}
+	row := stuckRow{Stuck: *s, State: stateWarn, Does: advice(s), Why: cmp.Or(s.Error, why(s))}
 	r := ref{Box: boxOutbox, ID: s.ID, Tenant: s.Tenant}
 	if s.MessageKey != "" {
 		r = ref{Box: boxInbox, ID: s.MessageKey, Tenant: s.Tenant, Consumer: s.Consumer, Source: s.Source}
@@ -76,7 +78,9 @@ func (c *Console) stuckRow(v *visit, s *ops.Stuck) stuckRow {
 		row.Acts = []link{{Name: "Resolve", Href: "keys?" + url.Values{fieldTenant: {s.Tenant}}.Encode(), Class: classPrimary}}
 	case ops.TenantPaused:
 		row.Acts = []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
-	case ops.EventFailing, ops.RelayMissing, ops.ConsumerMissing:
+	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing:
+		row.State = stateBad
+	case ops.EventFailing:
 	}
 	if s.Type != "" {
 		row.Event = eventPage(s.ID, s.Source)
@@ -84,11 +88,31 @@ func (c *Console) stuckRow(v *visit, s *ops.Stuck) stuckRow {
 	return row
 }
 
+// why explains what has no error.
+func why(s *ops.Stuck) string {
+	switch {
+	case s.Kind == ops.RelayMissing && s.Relay != "":
+		return "Events wait, and no relay publishes them. The relay that had their lanes has vanished."
+	case s.Kind == ops.RelayMissing:
+		return "Events wait, and no relay publishes them."
+	case s.Kind == ops.RelayLate:
+		return "Events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up."
+	case s.Kind == ops.ConsumerMissing:
+		return "Messages wait, and no process runs their consumer."
+	case s.Kind == ops.StepUnknown:
+		return "Its process ended in the middle of the step, or got no answer. Requests with the key are refused."
+	default:
+		return ""
+	}
+}
+
 // advice is what to do about it, where no button does it.
 func advice(s *ops.Stuck) string {
 	switch s.Kind {
 	case ops.RelayMissing:
 		return "Start a process of the service that runs its relay, or: oncebox relay."
+	case ops.RelayLate:
+		return "Read the log of the relay. oncebox doctor asks the broker."
 	case ops.ConsumerMissing:
 		return "Start a process of the service that runs the consumer " + s.Consumer + "."
 	case ops.EventFailing:

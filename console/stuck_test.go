@@ -37,6 +37,67 @@ func TestStuckListsAllPartsAndLeadsOn(t *testing.T) {
 	require.Empty(t, b.as("bob", "read").page("stuck").links("decide?"), "bob may look only")
 }
 
+// The first page says first what does not run, and shows each consumer.
+func TestTheOverviewTellsWhatDoesNotRun(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	s.killedEvents(1)
+	s.place("o-0")
+	s.Drain()
+	a := b.page("")
+	require.Contains(t, a.text(), "billing runs")
+	require.Contains(t, a.text(), "Dead at consumers 0 ", "none is not 0+")
+	s.failingMessage("o-1")
+	require.NotContains(t, a.text(), "down")
+	s.place("o-2")
+	exec := func(statement string) {
+		t.Helper()
+		_, err := s.DB.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	exec("UPDATE outbox SET created_at = created_at - interval '1 hour'")
+	exec("UPDATE inbox_consumer SET beat_at = beat_at - interval '1 hour'")
+	text := b.page("").text()
+	require.Contains(t, text, "billing does not run")
+	require.Regexp(t, "down Events have waited for 1 h.*, and no relay publishes them. down No process runs billing, and messages wait for it. decide 1 event", text)
+	require.Contains(t, b.page("stuck").text(), "Events wait, and no relay publishes them.")
+	exec("UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'")
+	require.Regexp(t, "down Events have waited for 1 h.*, although a relay has their lanes.", b.page("").text())
+	require.Contains(t, b.page("stuck").text(), "relay-1")
+}
+
+// A step of unknown outcome is resolved with a form, which keeps what was typed until it is complete.
+func TestAnOutcomeIsWrittenDown(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	for _, key := range []string{"k-1", "k-2"} {
+		s.unknownStep(key)
+	}
+	list := b.page("keys")
+	form := list.form()
+	for outcome, result := range map[string]string{"": "1", "done": "ch_42"} {
+		form.Set("outcome", outcome)
+		form.Set("result", result)
+		form.Set("reason", "the bank has it")
+		a := b.post("keys", form)
+		require.Equal(t, http.StatusUnprocessableEntity, a.status)
+		require.Contains(t, a.text(), "the bank has it", "what was typed is there")
+		require.Contains(t, a.body, ">"+result+"</textarea>")
+		require.Equal(t, 1, strings.Count(a.body, "the bank has it"), "in the form of that step only")
+		require.Equal(t, 1, strings.Count(a.body, "<details open>"))
+	}
+	form.Set("outcome", "done")
+	form.Set("result", `{"id": "ch_42"}`)
+	form.Set("reason", " ")
+	require.Contains(t, b.post("keys", form).text(), "Say why")
+	form.Set("reason", "the bank has it")
+	a := b.post("keys", form)
+	require.Equal(t, http.StatusOK, a.status, a.text())
+	require.Contains(t, a.text(), "The outcome was written down.")
+	require.Equal(t, 1, strings.Count(a.body, "outcome unknown"))
+	require.Equal(t, http.StatusConflict, b.post("keys", form).status)
+}
+
 func TestAMessageIsTriedAtOnce(t *testing.T) {
 	s := newShop(t)
 	s.failingMessage("o-1")
