@@ -192,6 +192,8 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 			return a.At.Compare(b.At)
 		})
 		switch {
+		case len(l.Outbox) == 0 && l.deleted():
+			l.Gone = "It was deleted before it was published"
 		case len(l.Outbox) == 0:
 			l.Gone = "The outbox of this database does not have the event any more, or never had it: " + v.retention(kept)
 		case len(l.Consumers) == 0 && l.Outbox[len(l.Outbox)-1].Status == outbox.StatusSent:
@@ -200,6 +202,15 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 		list[n] = *l
 	}
 	return list
+}
+
+// deleted says that somebody cancelled or discarded the event in the outbox, and that nothing was done with it afterwards.
+func (l *Life) deleted() bool {
+	if len(l.History) == 0 {
+		return false
+	}
+	last := &l.History[len(l.History)-1]
+	return last.What == Decided && last.Consumer == "" && (last.Action == outbox.ActionCancel || last.Action == outbox.ActionDiscard)
 }
 
 func (v *View) retention(kept time.Duration) string {

@@ -52,12 +52,12 @@ func newDeadAct(s *session, d deed) *cobra.Command {
 		Short: d.short,
 		Long:  d.long,
 		Example: "  oncebox dead " + d.name + " 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why \"the cause is mended\"\n" +
-			"  oncebox dead " + d.name + " --consumer billing --error \"unknown currency\" --by ann --why \"release 7\" --dry-run\n" +
+			"  oncebox dead " + d.name + " --consumer billing --error \"unknown currency\" --dry-run\n" +
 			"  oncebox dead " + d.name + " --consumer billing --rate 50 --by ann --why \"release 7\"",
 	}
 	o.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.by, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&o.by, "by", "", "who decides: a login or an address, for the audit (required, but for --dry-run)")
 	flags.StringVar(&o.why, "why", "", "why, for the audit")
 	flags.BoolVar(&o.all, "all", false, "all dead letters: without an id and without a selection")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask")
@@ -82,8 +82,10 @@ func (o *order) check(ids []string) error {
 		one := selection{id: id}
 		errs = append(errs, one.complete(time.Now()))
 	}
-	errs = append(errs, needsActor(o.by))
-	if o.needsReason && strings.TrimSpace(o.why) == "" {
+	if !o.dryRun {
+		errs = append(errs, needsActor(o.by))
+	}
+	if o.needsReason && !o.dryRun && strings.TrimSpace(o.why) == "" {
 		errs = append(errs, errors.New("--why is missing: what is discarded is gone, say why"))
 	}
 	if o.rate < 0 {
@@ -151,7 +153,11 @@ func (s *session) carryOut(ctx context.Context, o *order, ids []string) error {
 	if err != nil {
 		return fmt.Errorf("%w; %s %s before: call it again for the others", err, several(done.total(), "dead letter was", "dead letters were"), o.done)
 	}
-	return s.printResult(result{o.name, false, done}, o.done)
+	if err := s.printResult(result{o.name, false, done}, o.done); err != nil || s.json || o.name != replay.name || len(ids) != 1 {
+		return err
+	}
+	_, err = fmt.Fprintln(s.out, "See what becomes of it: oncebox show "+ids[0])
+	return err
 }
 
 // treat does what was ordered, part by part.

@@ -52,7 +52,7 @@ func newDeadShow(s *session) *cobra.Command {
 			if n > 0 {
 				fmt.Fprintln(s.out)
 			}
-			if err := s.printLetter(&list[n]); err != nil {
+			if err := s.printLetter(&list[n], f.id); err != nil {
 				return err
 			}
 		}
@@ -109,7 +109,7 @@ func (s *session) whole(ctx context.Context, f *selection, payload bool) (list [
 	return list, nil
 }
 
-func (s *session) printLetter(l *letter) error {
+func (s *session) printLetter(l *letter, typed string) error {
 	version := ""
 	if l.AggregateVersion > 0 {
 		version = strconv.FormatInt(l.AggregateVersion, 10)
@@ -117,6 +117,10 @@ func (s *session) printLetter(l *letter) error {
 	behind := ""
 	if l.Holds {
 		behind = "what comes under its key waits until it is replayed or discarded"
+	}
+	which := typed + " --outbox"
+	if l.Consumer != "" {
+		which = typed + " --consumer " + l.Consumer
 	}
 	pairs := []string{
 		"id", l.ID, "dead", l.of() + ", since " + moment(l.DiedAt), "error", l.Error, "tries", strconv.Itoa(l.Attempts), "behind it", behind,
@@ -126,7 +130,8 @@ func (s *session) printLetter(l *letter) error {
 	for _, name := range slices.Sorted(maps.Keys(l.Metadata)) {
 		pairs = append(pairs, "metadata "+name, l.Metadata[name])
 	}
-	return s.pairs(append(pairs, "payload", string(l.Payload), "payload, base64", l.Payload64)...)
+	pairs = append(pairs, "payload", string(l.Payload), "payload, base64", l.Payload64)
+	return s.pairs(append(pairs, "to do", "mend the cause, then: oncebox dead replay "+which+" --by YOU; or oncebox dead edit, or discard")...)
 }
 
 func join(parts ...string) string {

@@ -142,6 +142,11 @@ func TestWhatIsMissingIsSaidBeforeAnythingIsDone(t *testing.T) {
 		require.Contains(t, a.errs, test.says, "%q", test.args)
 		require.Empty(t, a.out, "%q", test.args)
 	}
+	for _, deed := range []string{"replay", "discard"} {
+		counted := s.oncebox("dead", deed, "--all", "--dry-run")
+		require.Zero(t, counted.code, "a count needs no name: %s", counted.errs)
+		require.Contains(t, counted.out, "2 dead letters would be")
+	}
 	list := document[[]letter](t, s.oncebox("dead", "list", "--json"))
 	a := s.oncebox("dead", "replay", list[0].ID, id, "--by", "ann", "--yes")
 	require.Equal(t, exitNothing, a.code)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,11 @@ func newKeysResolve(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "resolve KEY STEP", Short: "Say what became of a step whose outcome is unknown",
 		Long: `Say what became of a step whose outcome is unknown: whether the call to another system was done or not. When no step of the key is
-unknown any more, the next request with the key goes on. KEY and STEP are those that oncebox stuck prints.`,
+unknown any more, the next request with the key goes on. KEY and STEP are those that oncebox stuck prints; of the
+key its beginning is enough, as the log has it.
+
+The next request reads the result of --done as that of the step, so it must have the form that the service gives it: those who wrote it know. It cannot be
+corrected afterwards.`,
 		Example: `  oncebox keys resolve 094d7971a4cb3ae1... charge --done '{"id": "ch_42"}' --by ann --why "the bank has it"
   oncebox keys resolve 094d7971a4cb3ae1... charge --not-done --by ann --why "the bank has no such charge"`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,34 +66,61 @@ unknown any more, the next request with the key goes on. KEY and STEP are those 
 		if !notDone {
 			outcome = idempotency.StepDone(json.RawMessage(done))
 		}
-		return s.resolve(cmd, args[0], args[1], outcome, by, yes)
+		return s.resolve(cmd, args[0], args[1], done, outcome, by, yes)
 	}
 	return cmd
 }
 
-func (s *session) resolve(cmd *cobra.Command, key, step string, outcome idempotency.Outcome, by idempotency.By, yes bool) error {
-	list, err := s.keys().Unknown(cmd.Context(), s.db, "", most)
+func (s *session) resolve(cmd *cobra.Command, key, step, result string, outcome idempotency.Outcome, by idempotency.By, yes bool) error {
+	u, err := s.unknownStep(cmd, key, step)
 	if err != nil {
 		return err
 	}
-	for _, u := range list {
-		if u.Key != key || u.Step != step {
-			continue
-		}
-		if err := s.confirm(yes, "resolve the step "+step+"?"); err != nil {
-			return err
-		}
-		resolved, err := s.keys().Resolve(cmd.Context(), s.db, u, outcome, by)
-		switch {
-		case err != nil:
-			return err
-		case !resolved:
-			return &exitError{exitNothing, errors.New("nothing is unknown any more, or a request is just working on it")}
-		case s.json:
-			return s.document(acted{Action: "resolve", ID: key, Step: step})
-		}
-		_, err = fmt.Fprintf(s.out, "The step %s is resolved.\n", step)
+	question := fmt.Sprintf("resolve the step %s of tenant %s, begun at %s, as not done?", step, u.Tenant, moment(u.BegunAt))
+	if result != "" {
+		question = fmt.Sprintf("resolve the step %s of tenant %s, begun at %s, as done with the result %s?", step, u.Tenant, moment(u.BegunAt), result)
+	}
+	if err := s.confirm(yes, question); err != nil {
 		return err
 	}
-	return &exitError{exitNothing, fmt.Errorf("no step %s of the key %s is unknown; see oncebox stuck", step, key)}
+	resolved, err := s.keys().Resolve(cmd.Context(), s.db, *u, outcome, by)
+	switch {
+	case err != nil:
+		return err
+	case !resolved:
+		return &exitError{exitNothing, errors.New("nothing is unknown any more, or a request is just working on it")}
+	case s.json:
+		return s.document(acted{Action: "resolve", ID: u.Key, Step: step})
+	}
+	_, err = fmt.Fprintf(s.out, "The step %s is resolved.\n", step)
+	return err
+}
+
+// shortestKey is how many digits of a key are enough, if they are those of one key only: the log has 16.
+const shortestKey = 8
+
+// unknownStep finds a step by its name and the beginning of its key.
+func (s *session) unknownStep(cmd *cobra.Command, key, step string) (*idempotency.Unknown, error) {
+	key = strings.TrimRight(key, ".…")
+	if len(key) < shortestKey {
+		return nil, usage(cmd, fmt.Errorf("the key %q is too short: give %d digits of it or more", key, shortestKey))
+	}
+	list, err := s.keys().Unknown(cmd.Context(), s.db, "", most)
+	if err != nil {
+		return nil, err
+	}
+	var found *idempotency.Unknown
+	for n := range list {
+		switch u := &list[n]; {
+		case u.Step != step || !strings.HasPrefix(u.Key, key):
+		case found != nil:
+			return nil, &exitError{exitNothing, fmt.Errorf("several keys begin with %s: give all digits, as oncebox stuck prints them", key)}
+		default:
+			found = u
+		}
+	}
+	if found == nil {
+		return nil, &exitError{exitNothing, fmt.Errorf("no step %s of the key %s is unknown; see oncebox stuck", step, key)}
+	}
+	return found, nil
 }

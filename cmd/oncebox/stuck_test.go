@@ -107,6 +107,10 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	retried := s.typed(failing.Do, by...)
 	require.Zero(t, retried.code, retried.errs)
 	unknown := found[ops.StepUnknown]
+	require.Contains(t, s.oncebox("keys", "resolve", unknown.ID[:7], "charge", "--not-done", "--by", "ann", "--why", "x").errs, "too short")
+	asked := s.asked("n\n", "keys", "resolve", unknown.ID[:16]+"...", "charge", "--done", `{"id": "ch_42"}`, "--by", "ann", "--why", "x")
+	require.Equal(t, exitRefused, asked.code, "the beginning of the key is enough")
+	require.Contains(t, asked.errs, `as done with the result {"id": "ch_42"}?`)
 	resolved := s.typed(unknown.Do, append(by, "--done", `"ch_42"`)...)
 	require.Zero(t, resolved.code, resolved.errs)
 	require.Equal(t, exitNothing, s.typed(unknown.Do, append(by, "--not-done")...).code, "it is known now")
@@ -181,7 +185,7 @@ func TestResolveSaysOneThing(t *testing.T) {
 	} {
 		require.Equal(t, exitUsage, s.oncebox(append([]string{"keys", "resolve"}, args...)...).code, args)
 	}
-	refused := s.oncebox("keys", "resolve", "k", "s", "--by", "ann", "--why", "x", "--done", "ch_42")
+	refused := s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--done", "ch_42")
 	require.Contains(t, refused.errs, `--done ch_42 is not JSON: a text is quoted twice, --done '"ch_42"'`)
-	require.Equal(t, exitNothing, s.oncebox("keys", "resolve", "k", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
+	require.Equal(t, exitNothing, s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
 }
