@@ -114,7 +114,8 @@ func (c *Config) Validate() error {
 	d := c.WithDefaults()
 	errs := []error{d.validateURLs()}
 	if d.Partitions < 1 || d.Producers < 1 || d.MaxMessageBytes < 8<<10 {
-		errs = append(errs, fmt.Errorf("pulsar: Config.Partitions (%d) and Producers (%d) must be at least 1, MaxMessageBytes (%d) at least 8 KiB",
+		errs = append(errs, fmt.Errorf("pulsar: Config.Partitions (%d) and Producers (%d) must be at least 1, MaxMessageBytes (%d) at least 8 KiB: "+
+			"see ONCEBOX_PULSAR_PARTITIONS, ONCEBOX_PULSAR_PRODUCERS and ONCEBOX_PULSAR_MAX_MESSAGE_BYTES",
 			d.Partitions, d.Producers, d.MaxMessageBytes))
 	}
 	if d.MaxReceivedBytes != -1 && d.MaxReceivedBytes < d.MaxMessageBytes {

@@ -2,12 +2,45 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"strings"
+	"time"
 
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
-func brokerChecks() []check { return []check{{"broker", (*examination).broker}} }
+func brokerChecks() []check {
+	return []check{{"connection", (*examination).connection}, {"broker", needsTables((*examination).broker)}}
+}
+
+// dialTimeout is how long one host of the broker may take to accept a connection.
+const dialTimeout = 3 * time.Second
+
+// connection dials the hosts of the broker's own address, which the admin API does not use. One that answers is enough.
+func (e *examination) connection(ctx context.Context) ([]Finding, error) {
+	scheme, hosts, _ := strings.Cut(e.Pulsar.URL, "://")
+	hosts, _, _ = strings.Cut(hosts, "/")
+	hosts = hosts[strings.LastIndex(hosts, "@")+1:]
+	port := "6650"
+	if scheme == "pulsar+ssl" {
+		port = "6651"
+	}
+	var failures []error
+	for host := range strings.SplitSeq(hosts, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", host)
+		if err == nil {
+			return nil, conn.Close()
+		}
+		failures = append(failures, err)
+	}
+	return []Finding{finding("connection", Problem, "start the broker, or correct ONCEBOX_PULSAR_URL",
+		"no host of the broker takes a connection: %v", errors.Join(failures...))}, nil
+}
 
 func (e *examination) broker(ctx context.Context) ([]Finding, error) {
 	inspection, err := pulsar.Inspect(ctx, e.Pulsar, e.Topics...)

@@ -103,6 +103,14 @@ type plant struct {
 }
 
 var plants = map[string]plant{
+	"another schema": {
+		change: func(_ *setUp, t *doctor.Target) { t.Config.Schema = "empty" },
+		check:  "tables", says: "set ONCEBOX_SCHEMA to that schema",
+	},
+	"the broker's own address is wrong": {
+		change: func(_ *setUp, t *doctor.Target) { t.Pulsar.URL = "pulsar://127.0.0.1:1,[::1]:1" },
+		check:  "connection", says: "correct ONCEBOX_PULSAR_URL",
+	},
 	"no name": {
 		change: func(_ *setUp, t *doctor.Target) { t.Config.UoW.Source = "" },
 		check:  "source", says: "set ONCEBOX_SOURCE",

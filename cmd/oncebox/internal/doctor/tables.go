@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,10 +16,24 @@ func tableChecks() []check {
 	return []check{
 		{"tables", (*examination).tables},
 		{"schema", (*examination).schema},
-		{"grants", (*examination).grants},
-		{"partitions", (*examination).partitions},
-		{"deployment", (*examination).deployment},
-		{"pauses", (*examination).pauses},
+		{"grants", needsTables((*examination).grants)},
+		{"partitions", needsTables((*examination).partitions)},
+		{"deployment", needsTables((*examination).deployment)},
+		{"pauses", needsTables((*examination).pauses)},
+	}
+}
+
+// hasTables tells whether the schema has tables of oncebox, of whichever version.
+const hasTables = `SELECT to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.oncebox_migrations') IS NOT NULL`
+
+// needsTables leaves a check out where there are no tables at all: that is one finding, and not one for each check.
+func needsTables(run func(*examination, context.Context) ([]Finding, error)) func(*examination, context.Context) ([]Finding, error) {
+	return func(e *examination, ctx context.Context) ([]Finding, error) {
+		var there bool
+		if err := e.scan(ctx, hasTables, []any{e.Config.Schema}, &there); err != nil || !there {
+			return nil, err
+		}
+		return run(e, ctx)
 	}
 }
 
@@ -36,9 +51,31 @@ func (e *examination) tables(ctx context.Context) ([]Finding, error) {
 		return found, nil
 	}
 	if missing, ok := errors.AsType[*migrations.MissingError](err); ok {
+		elsewhere, err := e.list(ctx, otherSchemas, 1, e.Config.Schema)
+		if err != nil {
+			return nil, err
+		}
+		if len(elsewhere) > 0 {
+			return []Finding{e.inAnotherSchema(missing, elsewhere)}, nil
+		}
 		return []Finding{finding("tables", Problem, "oncebox migrate up", "%v", missing)}, nil
 	}
 	return nil, err
+}
+
+// otherSchemas lists the schemas that have the tables of oncebox, unless that of the setting has them too, perhaps those of an older version.
+const otherSchemas = `
+SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'oncebox_migrations'
+	AND to_regclass(quote_ident(coalesce(nullif($1::text, ''), current_schema())) || '.oncebox_migrations') IS NULL ORDER BY 1`
+
+// inAnotherSchema is the finding where ONCEBOX_SCHEMA, or the search_path, leads past the tables. To make them would hide that.
+func (e *examination) inAnotherSchema(missing error, elsewhere [][]string) Finding {
+	var names []string
+	for _, row := range elsewhere {
+		names = append(names, row[0])
+	}
+	return finding("tables", Problem, "set ONCEBOX_SCHEMA to that schema; oncebox migrate up, if new ones are meant",
+		"%v; the schema %s has tables of oncebox", missing, strings.Join(names, ", "))
 }
 
 // openSchema tells whether every role may create objects in the schema of the tables.
@@ -49,7 +86,11 @@ WHERE n.nspname = coalesce(nullif($1::text, ''), current_schema())`
 func (e *examination) schema(ctx context.Context) ([]Finding, error) {
 	var name string
 	var open bool
-	if err := e.scan(ctx, openSchema, []any{e.Config.Schema}, &name, &open); err != nil || !open {
+	err := e.scan(ctx, openSchema, []any{e.Config.Schema}, &name, &open)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !open { // what is missing is said by the check of the tables
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return []Finding{finding("schema", Problem, fmt.Sprintf("REVOKE CREATE ON SCHEMA %q FROM PUBLIC", name),
