@@ -77,7 +77,9 @@ func (c *Console) resolveKey(v *visit) error {
 	step := idempotency.Unknown{
 		Key: form.Get("key"), Tenant: form.Get(fieldTenant), Step: form.Get("step"), Epoch: epoch, BegunAt: time.UnixMicro(micro),
 	}
-	filled := stepRow{Unknown: step, Outcome: form.Get("outcome"), Result: strings.TrimSpace(form.Get("result")), Reason: strings.TrimSpace(form.Get(fieldReason))}
+	filled := stepRow{
+		Unknown: step, Outcome: form.Get("outcome"), Result: strings.TrimSpace(form.Get("result")), Reason: strings.TrimSpace(form.Get(fieldReason)),
+	}
 	var outcome idempotency.Outcome
 	if outcome, filled.Wrong = outcomeOf(filled.Outcome, filled.Result); filled.Wrong == "" {
 		filled.Wrong = reasonProblem(filled.Reason)

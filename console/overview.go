@@ -1,25 +1,16 @@
 package console
 
 import (
-	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/idempotency"
-	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/outbox"
 )
 
-const (
-	// late is the age from which an event that waits is worth a look.
-	late = time.Minute
-
-	consumerRuns    = "runs"
-	consumerStopped = "does not run"
-)
+// late is the age from which an event that waits is worth a look.
+const late = time.Minute
 
 // overviewView is the first page.
 type overviewView struct {
@@ -32,16 +23,6 @@ type overviewView struct {
 
 	HasInbox, HasKeys bool
 }
-
-// consumerRow is a consumer, and what waits in the database for it.
-type consumerRow struct {
-	inbox.Stats
-
-	State string
-}
-
-// Runs says whether a process runs it.
-func (r consumerRow) Runs() bool { return r.State == consumerRuns }
 
 // finding is something that somebody should look at.
 type finding struct {
@@ -87,35 +68,6 @@ func (c *Console) overview(v *visit) error {
 	return v.show("overview", "Overview", view)
 }
 
-// readConsumers joins the consumers that run, or did, with what waits for them.
-func (c *Console) readConsumers(ctx context.Context) ([]consumerRow, error) {
-	known, err := c.cfg.Inbox.Consumers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	stats, err := c.cfg.Inbox.Stats(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rows := map[string]*consumerRow{}
-	for _, st := range stats {
-		rows[st.Consumer] = &consumerRow{Stats: st, State: consumerStopped}
-	}
-	for _, k := range known {
-		if rows[k.Consumer] == nil {
-			rows[k.Consumer] = &consumerRow{Stats: inbox.Stats{Consumer: k.Consumer}, State: consumerStopped}
-		}
-		if k.Runs {
-			rows[k.Consumer].State = consumerRuns
-		}
-	}
-	var list []consumerRow
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		list = append(list, *rows[name])
-	}
-	return list, nil
-}
-
 // findings are what somebody should look at, the gravest first.
 func findings(view *overviewView, now time.Time) (list []finding) {
 	add := func(state, text, href string) {
@@ -135,7 +87,7 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		}
 	}
 	for _, c := range view.Consumers {
-		if c.State == consumerStopped && c.Parked > 0 {
+		if !c.Runs && c.Parked > 0 {
 			down("No process runs " + c.Consumer + ", and messages wait for it.")
 		}
 	}

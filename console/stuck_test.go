@@ -59,7 +59,8 @@ func TestTheOverviewTellsWhatDoesNotRun(t *testing.T) {
 	exec("UPDATE inbox_consumer SET beat_at = beat_at - interval '1 hour'")
 	text := b.page("").text()
 	require.Contains(t, text, "billing does not run")
-	require.Regexp(t, "down Events have waited for 1 h.*, and no relay publishes them. down No process runs billing, and messages wait for it. decide 1 event", text)
+	require.Regexp(t, "down Events have waited for 1 h.*, and no relay publishes them. "+
+		"down No process runs billing, and messages wait for it. decide 1 event", text)
 	require.Contains(t, b.page("stuck").text(), "Events wait, and no relay publishes them.")
 	exec("UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'")
 	require.Regexp(t, "down Events have waited for 1 h.*, although a relay has their lanes.", b.page("").text())

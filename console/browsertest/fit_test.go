@@ -84,7 +84,7 @@ func (s *shop) fill() {
 		s.poisonMessage(fmt.Sprintf("o-1%04d", n*37), "GBP")
 	}
 	s.poisonMessage("o-10999", strings.Repeat("long-words-without-a-space", 8))
-	for _, statement := range []string{someDead, someDeadMessages, someBlocks, someUnknown, someDelayed, someTenants, someAudit} {
+	for _, statement := range []string{someDead, someDeadMessages, someBlocks, someUnknown, someDelayed, someTenants, someAudit, someConsumers} {
 		_, err := s.DB.ExecContext(s.t.Context(), statement)
 		require.NoError(s.t, err)
 	}
@@ -129,7 +129,8 @@ FROM generate_series(1, 20) n`
 	someTenants = `
 INSERT INTO outbox_tenant (tenant_id, grp, since) VALUES ('initech', 1, now() - interval '12 days'), ('globex', 2, now() - interval '3 hours')
 ON CONFLICT (tenant_id) DO UPDATE SET grp = excluded.grp`
-	someAudit = `
+	someConsumers = `INSERT INTO inbox_consumer (consumer) VALUES ('mailer'), ('shipping')`
+	someAudit     = `
 INSERT INTO outbox_audit (at, actor, action, event_id, tenant_id, topic, event_type, reason)
 SELECT now() - n * interval '7 min', (ARRAY['ann@example.com', 'bob@example.com'])[1 + n % 2], (ARRAY['replay', 'discard', 'replay'])[1 + n % 3],
 	gen_random_uuid(), 'acme', 'order', 'order.placed', (ARRAY['schema order-7 is registered', 'test data of 21 November', 'release 41 reads it'])[1 + n % 3]

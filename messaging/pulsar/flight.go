@@ -90,7 +90,8 @@ func (f *flight) send(ctx context.Context, n int, env *event.Envelope) (large bo
 	m := encode(env)
 	size := sizeOnWire(m)
 	if size > f.limit {
-		f.refuse(n, messaging.Permanent(fmt.Errorf("pulsar: the message takes up to %d bytes, at most %d are allowed (Config.MaxMessageBytes, ONCEBOX_PULSAR_MAX_MESSAGE_BYTES)", size, f.limit)))
+		f.refuse(n, messaging.Permanent(fmt.Errorf("pulsar: the message takes up to %d bytes, at most %d are allowed "+
+			"(Config.MaxMessageBytes, ONCEBOX_PULSAR_MAX_MESSAGE_BYTES)", size, f.limit)))
 		return false
 	}
 	for {
