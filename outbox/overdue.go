@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// oldestOverdue looks at the first 200 unsent rows of each lane, because some of them may wait for their time or belong to a paused tenant, and at
+// oldestOverdue looks at the first 100 unsent rows of each lane, because some of them may wait for their time or belong to a paused tenant, and at
 // those of its held rows that were due first. Of the lanes that have a relay, and of those that have none, it returns the one whose row waits
 // longest.
 const oldestOverdue = `
@@ -16,12 +16,12 @@ SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since FROM (
 	LEFT JOIN LATERAL (
 		SELECT min(greatest(o.created_at, o.not_before, p.resumed_at)) AS since FROM (
 			SELECT o.created_at, o.not_before, o.tenant_id FROM {schema}.outbox o
-			WHERE ` + unsentOf + ` AND o.seq > l.passed_to ORDER BY o.seq LIMIT 200) o LEFT JOIN pauses p USING (tenant_id)
+			WHERE ` + unsentOf + ` AND o.seq > l.passed_to ORDER BY o.seq LIMIT 100) o LEFT JOIN pauses p USING (tenant_id)
 		WHERE p.paused IS NOT TRUE) fresh ON true
 	LEFT JOIN LATERAL (
 		SELECT min(greatest(h.retry_after, p.resumed_at)) AS since FROM (
 			SELECT h.retry_after, h.tenant_id FROM {schema}.outbox_held h
-			WHERE h.lane = l.lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 200) h LEFT JOIN pauses p USING (tenant_id)
+			WHERE h.lane = l.lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 100) h LEFT JOIN pauses p USING (tenant_id)
 		WHERE p.paused IS NOT TRUE) due ON true) x
 WHERE x.since < clock_timestamp() - interval '1 minute' ORDER BY x.free DESC, x.since`
 

@@ -406,5 +406,5 @@ func TestReconcileTells(t *testing.T) {
 		kind, _ := p.Attributes.Value("kind")
 		kinds[kind.AsString()] = p.Value
 	}
-	require.Equal(t, map[string]int64{"lanes": 2, "passed": 0, "leases": 0, "partitions": 0, "blocks": 0, "stuck": 0, "early": 0}, kinds)
+	require.Equal(t, map[string]int64{"lanes": 2, "leases": 0, "partitions": 0, "blocks": 0, "stuck": 0, "early": 0}, kinds)
 }
