@@ -16,8 +16,11 @@ const MaxFetch = 500
 type Cursor struct {
 	Lease    Lease
 	Position Position
-	// After is a sequence beyond Position.Sent after which a scan begins. 0: at Position.Sent. [Relay.Fetch] always begins there.
+	// After is a sequence beyond Position.Sent after which a scan begins. 0: at Position.Sent. [Relay.Fetch] begins there only while all
+	// transactions of While are open, and at Position.Sent once one of them has ended, or if there are none.
 	After int64
+	// While are transaction ids. All cursors of a fetch that have some have the same ones.
+	While []int64
 	// Quota is at most [MaxFetch].
 	Quota int32
 }
@@ -43,14 +46,19 @@ const asynchronous = `(SELECT set_config('synchronous_commit', 'off', true)) asy
 // rest on, or may have given numbers to other rows.
 const sameServer = `coalesce((SELECT i.id::text FROM {schema}.outbox_incarnation i), '') = `
 
-// fetchStart: $1 lanes, $2 sent, $3 ahead, $4 quota, $5 incarnation, $6 what is large.
+// fetchStart: $1 lanes, $2 sent, $3 ahead, $4 quota, $5 incarnation, $6 what is large, $7 after, $8 while.
+//
+// A transaction that is open for this snapshot shows none of its rows, so the shortcut misses none. One that has ended shows them all, from
+// Sent on.
 const fetchStart = `
 SELECT ` + boundedStart + `$6` + boundedEnd + ` FROM (
-	SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[], $4::int[]) c(lane, sent, ahead, quota)
+	SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[], $4::int[], $7::bigint[]) c(lane, sent, ahead, quota, after)
 	CROSS JOIN LATERAL (
 		SELECT * FROM (
 			SELECT ` + columns + ` FROM {schema}.outbox o
-			WHERE o.lane = c.lane AND o.seq > c.sent AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT `
+			WHERE o.lane = c.lane AND NOT o.seq <@ c.ahead
+				AND o.seq > CASE WHEN (SELECT $8::text::xid8[] <@ ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()))) THEN c.after ELSE c.sent END
+			ORDER BY o.seq LIMIT `
 
 const fetchEnd = `) x
 		ORDER BY x.seq LIMIT c.quota) o
@@ -75,7 +83,8 @@ func (s Relay) Fetch(ctx context.Context, cursors []Cursor, bytes int64) ([]Row,
 		statement = fetchSome
 	}
 	lanes, sent, ahead, incarnation := placed(cursors)
-	out, err := s.rows(ctx, total, bytes, statement, lanes, sent, ahead, quota, incarnation, small(bytes, total))
+	after, while := shortcuts(cursors)
+	out, err := s.rows(ctx, total, bytes, statement, lanes, sent, ahead, quota, incarnation, small(bytes, total), after, while)
 	return out, wrap("fetch rows", err)
 }
 
@@ -86,6 +95,18 @@ func placed(cursors []Cursor) (lanes []int16, sent []int64, ahead []string, inca
 		lanes[i], sent[i], ahead[i], incarnation = c.Lease.Lane, c.Position.Sent, c.Position.ranges(), c.Lease.Incarnation
 	}
 	return lanes, sent, ahead, incarnation
+}
+
+// shortcuts returns where lanes may begin, and the transactions that have to be open for it.
+func shortcuts(cursors []Cursor) (after []int64, while string) {
+	after, while = make([]int64, len(cursors)), "{}"
+	for i, c := range cursors {
+		after[i] = c.Position.Sent
+		if len(c.While) > 0 {
+			after[i], while = max(c.Position.Sent, c.After), list(c.While)
+		}
+	}
+	return after, while
 }
 
 // rows runs a statement that returns at most that many rows of a bounded read, and sorts its rows by lane and sequence: cheaper

@@ -15,6 +15,9 @@ type Watermark struct {
 	XID int64
 	// Xmin is the oldest transaction that was still running.
 	Xmin int64
+	// Running are all that were, as far as their ids are below Xmax, in order. Nothing is known of those beyond.
+	Running []int64
+	Xmax    int64
 	// Timeline is that of the log. A standby that takes over begins a new one.
 	Timeline string
 	// Incarnation is another one after each crash of the server, and on each standby that takes over.
@@ -29,6 +32,8 @@ type Watermark struct {
 const observe = `
 WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0) AS v)
 SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+	(SELECT coalesce(string_agg(x::text, ',' ORDER BY x), '') FROM pg_snapshot_xip(pg_current_snapshot()) x),
+	pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
 	` + pgsql.Timeline + `, coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')
 FROM s`
 
@@ -48,6 +53,8 @@ func (s Relay) ReadWatermark(ctx context.Context) (Watermark, error) {
 }
 
 func (s *Store) observe(ctx context.Context) (m Watermark, err error) {
-	err = s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &m.Timeline, &m.Incarnation)
+	var running string
+	err = s.sql.QueryRow(ctx, s.db, observe, nil, &m.Seq, &m.XID, &m.Xmin, &running, &m.Xmax, &m.Timeline, &m.Incarnation)
+	m.Running = parseInts(running)
 	return m, err
 }

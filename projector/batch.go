@@ -26,14 +26,14 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	for _, l := range group {
 		byLane[l.lease.Lane] = l
 	}
-	low := w.r.mark.current() // before the fetch begins, see watermark
-	rows, err := w.fetchHeads(ctx, byLane, group)
+	low, short := w.r.mark.current(), w.r.mark.shortcut() // before the fetch begins, see watermark
+	rows, err := w.fetchHeads(ctx, byLane, group, short)
 	if err != nil {
 		return 0, err
 	}
 	w.backlogged.leads(rows, w.r.p.cfg.BatchSize)
 	b := newBatch(byLane)
-	b.inTurn, b.low = true, low
+	b.inTurn, b.low, b.short = true, low, short
 	_, err = w.deliver(ctx, b, rows)
 	note(group, b)
 	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
@@ -68,6 +68,7 @@ type batch struct {
 	lanes   map[int16]*lane
 	inTurn  bool  // the rows are the heads of their lanes: nothing unsent lies before them
 	low     int64 // the mark when the fetch began
+	short   shortcut
 	fetched map[int16]int
 	cut     map[int16]bool  // lanes with a row that did not fit into Config.BatchBytes
 	first   map[int16]int64 // lowest sequence per lane
@@ -305,17 +306,18 @@ func (b *batch) advance(group []*lane) {
 		n := l.lease.Lane
 		l.inFlight.passed(b.first[n])
 		if l.located && !b.left[n] {
-			l.at = l.at.Advance(b.end(n))
+			l.at = l.at.Advance(b.end(n, b.low))
+			l.short.advance(b.short, b.end(n, b.short.to))
 		}
 	}
 }
 
 // end is how far a lane is done when nothing of it is left: a row may still appear beyond the mark, and is not in the batch beyond its last row.
-func (b *batch) end(n int16) int64 {
+func (b *batch) end(n int16, mark int64) int64 {
 	if last, some := b.last[n]; some {
-		return min(b.low, last)
+		return min(mark, last)
 	}
-	return b.low
+	return mark
 }
 
 // leasesOf returns the leases of the lanes that the rows are in.

@@ -8,8 +8,8 @@ import (
 )
 
 // fetchHeads reads the heads of the lanes and notes that they are taken.
-func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane) ([]outbox.Row, error) {
-	rows, err := w.r.store.Fetch(ctx, w.cursors(group), w.r.p.cfg.batchBytes())
+func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane, short shortcut) ([]outbox.Row, error) {
+	rows, err := w.r.store.Fetch(ctx, w.cursors(group, short), w.r.p.cfg.batchBytes())
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type lane struct {
 	full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
 	pace     pace
 	inFlight inFlight
+	short    passed           // how far it has come on a shortcut
 	passed   int64            // all that is unsent up to it is of paused tenants
 	topics   skip             // past rows of paused topics and tenants
 	farSeen  time.Time        // when rows far behind those were looked for last
@@ -41,7 +42,7 @@ func newLane(lease outbox.Lease, until time.Time) *lane {
 
 // startAnew forgets where the lane is.
 func (l *lane) startAnew() {
-	l.located, l.at = false, outbox.Position{}
+	l.located, l.at, l.short = false, outbox.Position{}, passed{}
 	l.searchAnew()
 }
 

@@ -36,6 +36,8 @@ const (
 	noIncarnation    wrong = "the server's incarnation is not compared"
 	endsPastHeld     wrong = "a lane is done with rows that are held"
 	noReload         wrong = "a new owner does not read where the lane is"
+	shortcutAlways   wrong = "a fetch takes the shortcut whether its transactions are open or not"
+	shortcutKept     wrong = "what a lane knows of a shortcut outlives the transactions"
 )
 
 // modelRow is a row; two of them may have one number, before and after a crash.
@@ -102,9 +104,11 @@ type modelRelay struct {
 	phase int
 	gen   int
 	low   int64
+	short shortcut
 	rows  []modelRow
 	taken map[int16]bool
 	look  look
+	asked *modelLook
 	take  outbox.Watermark
 	b     *batch
 	o     out
@@ -140,6 +144,17 @@ func (m *model) xmin() int64 {
 }
 
 func (m *model) xmax() int64 { return m.db.completed + 1 }
+
+// open are the transactions that a snapshot which is taken now lists.
+func (m *model) open() (xids []int64) {
+	for _, tx := range m.running {
+		if tx.xid < m.xmax() {
+			xids = append(xids, tx.xid)
+		}
+	}
+	slices.Sort(xids)
+	return xids
+}
 
 // statementXID gives a statement a transaction id and ends it.
 func (m *model) statementXID() int64 {
@@ -251,10 +266,32 @@ func (m *model) same(l *lane) bool {
 	return m.wrong == noIncarnation || l.lease.Incarnation == m.name()
 }
 
+// modelLook is a look of another worker whose answer is on its way.
+type modelLook struct {
+	before      look
+	now         outbox.Watermark
+	incarnation int
+}
+
 // observe is a look at the sequence.
 func (m *model) observe(r *modelRelay) {
+	m.ask(r)
+	m.answer(r)
+}
+
+// answer is what ask was answered. Takes of this relay may have been answered meanwhile.
+func (m *model) answer(r *modelRelay) {
+	if r.asked.incarnation == m.incarnation {
+		r.mark.take(r.asked.before, r.asked.now)
+	} else {
+		r.mark.doubt()
+	}
+	r.asked = nil
+}
+
+func (m *model) ask(r *modelRelay) {
 	before := r.mark.begin()
-	now := outbox.Watermark{Seq: m.db.seq, Xmin: m.xmin(), Timeline: "1", Incarnation: m.name()}
+	now := outbox.Watermark{Seq: m.db.seq, Xmin: m.xmin(), Xmax: m.xmax(), Running: m.open(), Timeline: "1", Incarnation: m.name()}
 	if m.wrong == markFromXmax {
 		now.Xmin = m.xmax()
 	}
@@ -262,7 +299,7 @@ func (m *model) observe(r *modelRelay) {
 	if m.wrong == noIncarnation {
 		now.Incarnation = "1"
 	}
-	r.mark.take(before, now)
+	r.asked = &modelLook{before, now, m.incarnation}
 	m.changed()
 }
 
@@ -273,6 +310,9 @@ func (m *model) step(r *modelRelay) {
 }
 
 func (m *model) prepare(r *modelRelay) {
+	if r.asked != nil { // it waits for the other worker
+		m.answer(r)
+	}
 	if r.mark.last.XID == 0 || m.draw(2, "look") == 0 { // else it has looked a moment before
 		m.observe(r)
 	}
@@ -293,7 +333,7 @@ func (m *model) prepare(r *modelRelay) {
 			l.located, l.lease.Incarnation = true, m.name()
 		}
 	}
-	r.low = r.mark.current()
+	r.low, r.short = r.mark.current(), r.mark.shortcut()
 	r.phase = 1
 }
 
@@ -309,7 +349,7 @@ func (m *model) fetch(r *modelRelay) {
 		if !m.same(l) {
 			continue
 		}
-		rows := m.unsent(l.at, n, m.db.log)
+		rows := m.fromCursor(m.unsent(l.at, n, m.db.log), l, r.short)
 		if quota := 1 + m.draw(4, "quota"); len(rows) > quota {
 			rows = rows[:quota]
 		}
@@ -321,11 +361,25 @@ func (m *model) fetch(r *modelRelay) {
 		}
 		r.rows = append(r.rows, rows...)
 	}
-	r.b.low = r.low
+	r.b.low, r.b.short = r.low, r.short
 	if m.wrong == cursorRemembered {
 		r.b.low = math.MaxInt64 / 2
 	}
 	r.phase = 2
+}
+
+// fromCursor leaves out the rows that a shortcut leaves out.
+func (m *model) fromCursor(rows []modelRow, l *lane, short shortcut) []modelRow {
+	if m.wrong == shortcutKept {
+		l.short.n = short.n
+	}
+	c := outbox.Cursor{Position: l.at}
+	l.short.cursor(short, &c)
+	ended := func(xid int64) bool { return !slices.Contains(m.open(), xid) }
+	if slices.ContainsFunc(c.While, ended) && m.wrong != shortcutAlways {
+		return rows
+	}
+	return slices.DeleteFunc(rows, func(r modelRow) bool { return r.seq <= c.After })
 }
 
 func (m *model) beginTake(r *modelRelay) {
@@ -342,6 +396,18 @@ func (m *model) beginTake(r *modelRelay) {
 		r.taken[n] = m.same(l) && m.owns(r, n)
 	}
 	r.phase = 3
+}
+
+// otherTake is a take of another worker.
+func (m *model) otherTake(r *modelRelay) {
+	before := r.mark.begin()
+	now := outbox.Watermark{Seq: m.db.seq, Xmin: m.xmin()}
+	if m.wrong == markFromXmax {
+		now.Xmin = m.xmax()
+	}
+	now.XID = m.statementXID()
+	r.mark.took(before, now)
+	m.changed()
 }
 
 func (m *model) endTake(r *modelRelay) {
@@ -525,8 +591,15 @@ func (m *model) act() {
 			m.release(r)
 		}
 	case 9:
-		if m.draw(8, "failed look") == 0 {
+		switch {
+		case m.draw(8, "failed look") == 0:
 			r.mark.doubt()
+		case r.phase > 0 && r.asked == nil:
+			m.ask(r)
+		case r.asked != nil && m.draw(3, "answer") == 0:
+			m.answer(r)
+		default:
+			m.otherTake(r)
 		}
 	default:
 		m.step(r)
@@ -615,6 +688,7 @@ func TestModelFindsEachWrongLog(t *testing.T) {
 	t.Parallel()
 	for _, w := range []wrong{
 		markFromXmax, markReadLate, markOfNow, cursorRemembered, noFence, noIncarnation, endsPastHeld, noReload,
+		shortcutAlways, shortcutKept,
 	} {
 		t.Run(string(w), func(t *testing.T) {
 			t.Parallel()

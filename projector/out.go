@@ -66,7 +66,7 @@ func (b *batch) findEnds(o *out, keeps bool, room map[int16]int) {
 		}
 		at := l.at
 		if _, some := b.last[n]; some && !b.left[n] && !elsewhere[n] && len(b.outcomes[n]) == 0 {
-			o.ends[n] = b.end(n)
+			o.ends[n] = b.end(n, b.low)
 			at = at.Advance(o.ends[n])
 			if !keeps && time.Since(l.recorded) >= recordEvery {
 				o.logged[n] = nil

@@ -38,7 +38,7 @@ func (p *pace) saw(n int, first, last int64) {
 
 // cursors shares the batch out: equal parts at first; once lanes have filled theirs, those divide a whole batch among
 // themselves. A lane that is ahead gets little, and never nothing, because somebody may wait for just this lane.
-func (w *worker) cursors(lanes []*lane) []outbox.Cursor {
+func (w *worker) cursors(lanes []*lane, short shortcut) []outbox.Cursor {
 	batch := w.batch(len(lanes))
 	part := max(1, batch/len(lanes))
 	least := max(1, part/8)
@@ -51,6 +51,7 @@ func (w *worker) cursors(lanes []*lane) []outbox.Cursor {
 		}
 		l.pace.quota = int32(min(quota, outbox.MaxFetch))
 		out[i] = outbox.Cursor{Lease: l.lease, Position: l.at, Quota: l.pace.quota}
+		l.short.cursor(short, &out[i])
 	}
 	return out
 }

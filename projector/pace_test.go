@@ -29,7 +29,7 @@ func TestLanesKeepStep(t *testing.T) {
 	for passes := 0; len(queues[9]) > 1000; passes++ {
 		b := newBatch(nil)
 		total := 0
-		for i, c := range w.cursors(lanes) {
+		for i, c := range w.cursors(lanes, shortcut{}) {
 			n := int16(i)
 			take := min(int(c.Quota), len(queues[n]))
 			b.fetched[n], total = take, total+take
@@ -57,7 +57,7 @@ func TestLanesKeepStep(t *testing.T) {
 func TestALaneThatIsAheadIsNotForgotten(t *testing.T) {
 	w := &worker{r: &relay{p: &Projector{cfg: Config{BatchSize: 1000}}}}
 	ahead, behind := &lane{full: true, pace: pace{at: 1_000_000, density: 0.5}}, &lane{full: true, pace: pace{at: 1, density: 0.5}}
-	cursors := w.cursors([]*lane{ahead, behind})
+	cursors := w.cursors([]*lane{ahead, behind}, shortcut{})
 	require.EqualValues(t, 62, cursors[0].Quota)
 	require.EqualValues(t, 500, cursors[1].Quota)
 }

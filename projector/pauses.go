@@ -12,6 +12,8 @@ type pauses struct {
 	topic  doubling // a topic in trouble, until a row of it is tried
 	silent doubling // a worker, after a call without a receipt
 
+	shortcut time.Duration // for how long a mark waits for open transactions before fetches take a shortcut
+
 	observe time.Duration // how often the state of an outbox is read for the gauges; 0: the default of leader.Reader
 }
 
@@ -27,5 +29,7 @@ func defaultPauses() pauses {
 		loop:   doubling{100 * time.Millisecond, 2 * time.Second},
 		topic:  doubling{500 * time.Millisecond, 30 * time.Second},
 		silent: doubling{time.Second, 15 * time.Second},
+
+		shortcut: time.Second,
 	}
 }

@@ -44,6 +44,7 @@ type relay struct {
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
 	r := &relay{p: p, store: s.Relay(), topics: pausedTopics{pause: p.pauses.topic}, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
+	r.mark.patience = p.pauses.shortcut
 	r.state = r.store.Observe(p.log)
 	r.state.Interval = p.pauses.observe
 	for range p.cfg.Workers {

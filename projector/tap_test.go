@@ -23,6 +23,7 @@ import (
 // before: what is sent next is the statement itself. ended, if there is one, comes after the answer.
 type tap struct {
 	on    func(statement string, prepared bool)
+	sent  func(statement string, args []any)
 	ended func(statement string)
 
 	mu   sync.Mutex
@@ -40,6 +41,9 @@ func (t *tap) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.Trac
 	prepared := t.seen[conn][data.SQL]
 	t.seen[conn][data.SQL] = true
 	t.mu.Unlock()
+	if t.sent != nil {
+		t.sent(data.SQL, data.Args)
+	}
 	if t.on != nil {
 		// A driver that panics keeps the pool from ever closing the connection.
 		defer func() {

@@ -26,16 +26,22 @@ type watermark struct {
 	mu      sync.Mutex
 	last    outbox.Watermark // the latest look
 	pending []pendingMark    // looks that are to count; none after a look that failed
+	short   shortcut         // while one of them waits for long
 	valid   int64
 	resets  int // how often all that was known became void
 	doubts  int // how often a look failed
+
+	patience time.Duration // for how long a mark waits before there is a shortcut
 
 	looking sync.Mutex // held while somebody looks
 	seen    time.Time  // when somebody looked last, and was answered
 }
 
 // pendingMark counts once all transactions up to xid, which was assigned after seq was read, have ended.
-type pendingMark struct{ seq, xid int64 }
+type pendingMark struct {
+	seq, xid int64
+	since    time.Time
+}
 
 // maxPending is how many looks may wait to count. While somebody's transaction stays open for long, every second one is dropped.
 const maxPending = 64
@@ -93,11 +99,17 @@ func (m *watermark) take(before look, now outbox.Watermark) {
 	case now.Timeline != last.Timeline || now.Incarnation != last.Incarnation || now.Seq < before.seq:
 		m.pending, m.valid = nil, 0
 		m.resets++
+		m.short.drop()
 	default:
 		m.last.Seq = max(now.Seq, last.Seq) // a take may have been faster
 		m.confirm(now.Xmin)
 	}
-	m.wait(pendingMark{now.Seq, now.XID})
+	if waits := m.pending; len(waits) > 0 && time.Since(waits[0].since) >= m.patience {
+		m.short.find(now, waits)
+	} else {
+		m.short.drop()
+	}
+	m.wait(pendingMark{now.Seq, now.XID, time.Now()})
 }
 
 // took takes an answer of [outbox.Relay.Take]. What it read of the sequence was read after its transaction id was assigned, perhaps. So the mark is
@@ -110,7 +122,7 @@ func (m *watermark) took(before look, now outbox.Watermark) {
 	}
 	m.confirm(now.Xmin)
 	if before.seq > m.valid {
-		m.wait(pendingMark{before.seq, now.XID})
+		m.wait(pendingMark{before.seq, now.XID, time.Now()})
 	}
 	m.last.Seq = max(m.last.Seq, now.Seq)
 }
@@ -158,4 +170,11 @@ func (m *watermark) current() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.valid
+}
+
+// shortcut is to be read before a fetch begins.
+func (m *watermark) shortcut() shortcut {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.short
 }

@@ -1,0 +1,46 @@
+package projector_test
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// While a transaction stays open, what others commit leaves, and fetches begin behind it. What the transaction has recorded leaves when it
+// commits, in front of what comes later under its key.
+func TestLongTransactionHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var short atomic.Bool
+	p := f.relay(f.pub, quick(), f.tapped(&tap{sent: func(statement string, args []any) {
+		if strings.Contains(statement, "LIMIT c.quota") && args[len(args)-1] != "{}" {
+			short.Store(true)
+		}
+	}}, nil))
+	f.add("b", "b0") // the first event of a tenant makes those of others of it wait
+	long, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = long.Rollback() })
+	_, err = f.store.Add(t.Context(), long, "order", []byte("slow"), event.WithAggregate("order", "a", 1), event.WithType("slow"))
+	require.NoError(t, err)
+	f.run(p)
+	added := 1
+	f.eventually("fetches take a shortcut", func() bool {
+		added++
+		f.add("b", "b"+strconv.Itoa(added))
+		return short.Load()
+	})
+	f.eventually("what others commit leaves", func() bool { return f.pub.total() == added })
+	require.NoError(t, long.Commit())
+	f.add("a", "next")
+	f.eventually("what it commits leaves", func() bool { return f.statuses()["next"] == outbox.StatusSent })
+	require.Equal(t, outbox.StatusSent, f.statuses()["slow"])
+	f.pub.requireOrder(t, f.ids())
+	require.Equal(t, added+2, f.pub.total())
+}

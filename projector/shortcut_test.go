@@ -1,0 +1,107 @@
+package projector
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// A mark counts for a shortcut if nothing but the transactions that have been open for long can still draw a number below it.
+func TestShortcutIsFound(t *testing.T) {
+	waits := []pendingMark{{seq: 100, xid: 10}, {seq: 200, xid: 20}, {seq: 300, xid: 30}}
+	for name, c := range map[string]struct {
+		running []int64
+		xmax    int64
+		to      int64
+		open    []int64
+	}{
+		"nothing is open":                       {nil, 40, 0, nil},
+		"one is open since before all marks":    {[]int64{5}, 40, 300, []int64{5}},
+		"another began before the latest":       {[]int64{5, 25}, 40, 200, []int64{5}},
+		"another began before the second":       {[]int64{5, 15}, 40, 100, []int64{5}},
+		"others began later":                    {[]int64{5, 35, 36}, 40, 300, []int64{5}},
+		"two are open":                          {[]int64{5, 7}, 40, 300, []int64{5, 7}},
+		"more than may be":                      {[]int64{1, 2, 3, 4, 5, 6, 7, 8, 9}, 40, 0, nil},
+		"the latest mark is younger than this":  {[]int64{5}, 25, 200, []int64{5}},
+		"all but the first are younger":         {[]int64{5}, 11, 100, []int64{5}},
+		"only younger transactions are running": {[]int64{12}, 40, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s shortcut
+			s.find(outbox.Watermark{Running: c.running, Xmax: c.xmax}, waits)
+			require.Equal(t, c.to, s.to)
+			require.Equal(t, c.open, s.open)
+		})
+	}
+}
+
+// What a lane knows of a shortcut is void when a transaction has ended, and stays when another one comes.
+func TestShortcutEndsWithItsTransactions(t *testing.T) {
+	m := watermark{patience: 0}
+	look := func(seq, xid int64, running ...int64) shortcut {
+		xmin := xid
+		if len(running) > 0 {
+			xmin = running[0]
+		}
+		m.take(m.begin(), outbox.Watermark{Seq: seq, XID: xid, Xmin: xmin, Xmax: xid, Running: running})
+		return m.shortcut()
+	}
+	look(100, 10, 5)
+	one := look(200, 20, 5)
+	require.EqualValues(t, 100, one.to)
+
+	var lane passed
+	lane.advance(one, 90)
+	lane.advance(one, 150)
+	require.EqualValues(t, 100, lane.to, "it never passes the mark")
+	cursor := func(s shortcut) (after int64, while []int64) {
+		c := outbox.Cursor{Position: outbox.Position{Sent: 50}}
+		lane.cursor(s, &c)
+		return c.After, c.While
+	}
+	after, while := cursor(one)
+	require.EqualValues(t, 100, after)
+	require.Equal(t, []int64{5}, while)
+
+	ended := look(300, 30)
+	after, while = cursor(ended)
+	require.Zero(t, after)
+	require.Empty(t, while)
+	lane.advance(ended, 1000)
+	require.EqualValues(t, 100, lane.to, "there is no shortcut to come to")
+
+	look(400, 40, 35)
+	other := look(500, 50, 35)
+	require.EqualValues(t, 400, other.to)
+	after, _ = cursor(other)
+	require.Zero(t, after, "it came this far while other transactions were open")
+	lane.advance(other, 380)
+	after, _ = cursor(other)
+	require.EqualValues(t, 380, after)
+}
+
+func TestShortcutNeedsPatience(t *testing.T) {
+	m := watermark{patience: time.Hour}
+	for i := range int64(100) {
+		m.take(m.begin(), outbox.Watermark{Seq: 100 * i, XID: 10 + i, Xmin: 5, Xmax: 10 + i, Running: []int64{5}})
+		require.Empty(t, m.shortcut().open)
+	}
+}
+
+// Another server gives out transaction ids anew.
+func TestShortcutEndsWithItsServer(t *testing.T) {
+	m := watermark{patience: 0}
+	at := outbox.Watermark{Seq: 100, XID: 10, Xmin: 5, Xmax: 10, Running: []int64{5}, Timeline: "1", Incarnation: "a"}
+	m.take(m.begin(), at)
+	at.XID, at.Xmax = 20, 20
+	m.take(m.begin(), at)
+	before := m.shortcut()
+	require.NotEmpty(t, before.open)
+	at.Incarnation = "b"
+	m.take(m.begin(), at)
+	require.Empty(t, m.shortcut().open)
+	require.NotEqual(t, before.n, m.shortcut().n)
+}
