@@ -63,15 +63,18 @@ func (b backlog) store(ctx context.Context, db *bun.DB, store *outbox.Store, fir
 }
 
 func (b backlog) envelope(n int, payload []byte) (event.Envelope, error) {
+	return envelopeOf(b.topic, accountID(n%aggregates), int64(n/aggregates)+1, payload)
+}
+
+func envelopeOf(topic, account string, version int64, payload []byte) (event.Envelope, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return event.Envelope{}, err
 	}
-	account := accountID(n % aggregates)
 	return event.Envelope{
 		ID: id.String(), Type: moneyMoved{}.EventType(), Source: source, SchemaVersion: 1, TenantID: tenant,
-		AggregateType: accountType, AggregateID: account, AggregateVersion: int64(n/aggregates) + 1,
-		Topic: b.topic, RoutingKey: account, OccurredAt: time.Now().UTC(), ContentType: event.ContentTypeJSON,
+		AggregateType: accountType, AggregateID: account, AggregateVersion: version,
+		Topic: topic, RoutingKey: account, OccurredAt: time.Now().UTC(), ContentType: event.ContentTypeJSON,
 		Metadata: metadata(), Payload: payload,
 	}, nil
 }
