@@ -21,11 +21,15 @@ type onceboxSession struct {
 }
 
 func openOncebox(_ context.Context, s *schema, clients int) (session, error) {
-	return openInstrumented(s, clients, nil, nil)
+	o, err := openInstrumented(s, clients, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 // openInstrumented opens it with telemetry. nil: without.
-func openInstrumented(s *schema, clients int, meters metric.MeterProvider, tracers trace.TracerProvider) (session, error) {
+func openInstrumented(s *schema, clients int, meters metric.MeterProvider, tracers trace.TracerProvider) (*onceboxSession, error) {
 	db, err := s.bun(pgx.QueryExecModeExec, clients)
 	if err != nil {
 		return nil, err
@@ -36,9 +40,6 @@ func openInstrumented(s *schema, clients int, meters metric.MeterProvider, trace
 	o := &onceboxSession{db: db, units: uow.New(db, &uow.Config{
 		Registry: registry, Source: source, MeterProvider: meters, TracerProvider: tracers,
 	}, store)}
-	if tracers != nil {
-		o.tracer = tracers.Tracer(source)
-	}
 	return o, nil
 }
 

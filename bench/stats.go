@@ -81,5 +81,20 @@ func (s *series) cpu() usage {
 	return out
 }
 
+// cpuOver divides round by round what all parts took together.
+func (s *series) cpuOver(floor *series) sample {
+	sum := func(u usage) (all float64) {
+		for _, part := range u {
+			all += part
+		}
+		return all
+	}
+	out := make(sample, len(s.usage))
+	for i := range s.usage {
+		out[i] = sum(s.usage[i]) / sum(floor.usage[i])
+	}
+	return out
+}
+
 // latest returns the rate of the latest round.
 func (s *series) latest() float64 { return s.rates[len(s.rates)-1] }

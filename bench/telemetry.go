@@ -19,7 +19,8 @@ import (
 )
 
 // telemetryCost measures what metrics and traces cost: the transactions of commit and the backlog of relay, without telemetry, with metrics that are
-// collected each second, and with traces as well, all of them sampled. The three run right after each other in each round, each first in its turn.
+// collected each second, in a service that traces its requests by itself, and with all of that and the traces of oncebox, each of them sampled. They
+// run right after each other in each round, each first in its turn. What the traces of oncebox cost is the last one compared with the one before.
 func telemetryCost(ctx context.Context, args []string) error {
 	b := &telemetryBench{}
 	flags := flag.NewFlagSet("telemetry", flag.ContinueOnError)
@@ -45,12 +46,14 @@ type telemetryBench struct {
 type instrumented struct {
 	name          string
 	metrics       bool
+	requests      bool // the service has a span for each
 	traces        bool
 	commit, relay series
 }
 
 func (b *telemetryBench) run(ctx context.Context, r *relayBench) error {
-	ways := []*instrumented{{name: "none"}, {name: "metrics", metrics: true}, {name: "metrics+traces", metrics: true, traces: true}}
+	ways := []*instrumented{{name: "none"}, {name: "metrics", metrics: true}, {name: "requests", metrics: true, requests: true},
+		{name: "traces", metrics: true, requests: true, traces: true}}
 	for round := range b.rounds {
 		for n := range ways {
 			w := ways[(round+n)%len(ways)]
@@ -65,11 +68,19 @@ func (b *telemetryBench) run(ctx context.Context, r *relayBench) error {
 }
 
 func (b *telemetryBench) measure(ctx context.Context, r *relayBench, w *instrumented) (err error) {
-	meters, tracers, done := w.start(ctx)
+	meters, service, done := w.start(ctx)
+	var tracers trace.TracerProvider
+	if w.traces {
+		tracers = service
+	}
 	defer func() { err = errors.Join(err, done()) }()
 	one := cell{k: 3, clients: 8, by: map[string]*series{w.name: &w.commit}}
 	by := contender{name: w.name, events: outboxTable, open: func(_ context.Context, s *schema, clients int) (session, error) {
-		return openInstrumented(s, clients, meters, tracers)
+		one, err := openInstrumented(s, clients, meters, tracers)
+		if err == nil && service != nil {
+			one.tracer = service.Tracer(source)
+		}
+		return one, err
 	}}
 	if err := one.measure(ctx, r.dsn, by, b.length); err != nil {
 		return err
@@ -89,7 +100,7 @@ func (w *instrumented) start(ctx context.Context) (meters metric.MeterProvider, 
 		go func() { ended <- collect(ctx, reader) }()
 		done = func() error { stop(); return <-ended }
 	}
-	if w.traces {
+	if w.requests {
 		tracers = sdktrace.NewTracerProvider(sdktrace.WithBatcher(discard{}))
 	}
 	return meters, tracers, done
@@ -118,19 +129,24 @@ func (discard) Shutdown(context.Context) error { return nil }
 
 func (b *telemetryBench) report(ways []*instrumented) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "telemetry\ttx/s\tratio\tcpu µs\tevents/s\tratio\tcpu µs")
+	fmt.Fprintln(out, "telemetry\ttx/s\tratio\tcpu µs\tratio\tevents/s\tratio\tcpu µs\tratio")
 	floor := ways[0]
 	for _, w := range ways {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w.name,
-			w.commit.rates.rate(), w.commit.rates.over(floor.commit.rates).ratio(), w.commit.cpu(),
-			w.relay.rates.rate(), w.relay.rates.over(floor.relay.rates).ratio(), w.relay.cpu())
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w.name,
+			w.commit.rates.rate(), w.commit.rates.over(floor.commit.rates).ratio(), w.commit.cpu(), w.commit.cpuOver(&floor.commit).ratio(),
+			w.relay.rates.rate(), w.relay.rates.over(floor.relay.rates).ratio(), w.relay.cpu(), w.relay.cpuOver(&floor.relay).ratio())
 	}
 	_ = out.Flush()
 	fmt.Println("cpu: per transaction of this program + PostgreSQL, and per event of this program + PostgreSQL + Pulsar")
 	fmt.Print("telemetry")
-	for _, w := range ways[1:] {
-		commits, events := w.commit.rates.over(floor.commit.rates), w.relay.rates.over(floor.relay.rates)
-		fmt.Printf(" commit_%s=%.3f relay_%s=%.3f", w.name, commits.median(), w.name, events.median())
+	for n, w := range ways[1:] {
+		to := floor
+		if w.traces {
+			to = ways[n]
+		}
+		commits, events := w.commit.rates.over(to.commit.rates), w.relay.rates.over(to.relay.rates)
+		fmt.Printf(" commit_%s=%.3f cpu=%.3f relay_%s=%.3f cpu=%.3f", w.name, commits.median(), w.commit.cpuOver(&to.commit).median(),
+			w.name, events.median(), w.relay.cpuOver(&to.relay).median())
 	}
 	fmt.Println()
 }

@@ -124,7 +124,7 @@ func (r *relay) ensurePartitions(ctx context.Context) {
 	bounded, cancel := r.bounded(ctx)
 	defer cancel()
 	if err := r.store.EnsurePartitions(bounded); err != nil && ctx.Err() == nil {
-		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, sent rows go to the default one", "error", err)
+		r.p.log.WarnContext(ctx, "oncebox: partitions could not be made, rows of a day without one go to the default one", "error", err)
 	}
 }
 
