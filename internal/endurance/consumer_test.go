@@ -38,10 +38,11 @@ type task struct {
 	Admin    string `json:"admin"`
 	Topic    string `json:"topic"`
 	AckFirst bool   `json:"ack_first"`
+	Relay    bool   `json:"relay"`
 }
 
-// beConsumer is the life of a process: the exit code is that of the program.
-func beConsumer(text string) int {
+// beProcess is the life of a process: the exit code is that of the program.
+func beProcess(text string) int {
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,7 +54,11 @@ func beConsumer(text string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin) // ends when the test has gone
 		os.Exit(3)
 	}()
-	if err := t.consume(ctx); err != nil {
+	live := t.consume
+	if t.Relay {
+		live = t.relay
+	}
+	if err := live(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, t.Name, err)
 		return 1
 	}

@@ -13,5 +13,6 @@
 // are parked), or commit (a message is acknowledged when it comes, and not when its handler has committed).
 //
 // The tests of crashes run examples/orders on a PostgreSQL of their own that they kill, and hold what clients were told against the
-// tables.
+// tables. TestProjectorsAndServerAreKilled kills projectors, each in a process of its own, and their server, and holds what was published
+// against what was committed.
 package endurance

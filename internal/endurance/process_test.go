@@ -20,13 +20,13 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 )
 
-// process is a consumer in a process of its own: this test's program once more.
+// process is a consumer, or a projector, in a process of its own: this test's program once more.
 type process struct {
 	t        *testing.T
 	name     string
 	cmd      *exec.Cmd
 	alive    io.Closer // closed: the test has gone
-	received deliveries
+	received *deliveries
 	log      tail
 	exited   chan struct{}
 	err      error // how it exited, once it has
@@ -35,13 +35,22 @@ type process struct {
 // start starts a process. None is left when the test has ended, or was killed.
 func start(t *testing.T, do task) *process {
 	t.Helper()
+	received := &deliveries{}
+	p := startTo(t, do, received)
+	p.received = received
+	return p
+}
+
+// startTo is start for a process whose standard output goes elsewhere.
+func startTo(t *testing.T, do task, out io.Writer) *process {
+	t.Helper()
 	text, err := json.Marshal(do)
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	p := &process{t: t, name: do.Name, cmd: exec.Command(self), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
-	p.cmd.Stdout, p.cmd.Stderr = &p.received, &p.log
+	p.cmd.Stdout, p.cmd.Stderr = out, &p.log
 	p.alive, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
