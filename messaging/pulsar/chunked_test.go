@@ -25,7 +25,7 @@ func TestChunkedMessageIsWholeOrADeadLetter(t *testing.T) {
 	theirs := stranger(t, cfg, pulsarclient.ProducerOptions{Topic: "order", DisableBatching: true, EnableChunking: true})
 	sendAll(t, theirs, encode(&whole))
 	torn := envelope("order", "torn", 1)
-	newBareProducer(t, cfg, "order-partition-0").chunks(properties(&torn), "pay 1", "00 to ", "B")
+	newBareProducer(t, cfg, "order-partition-0").chunks(encode(&torn).Properties, "pay 1", "00 to ", "B")
 	require.NoError(t, e.broker.Publish(t.Context(), series("order", 10, 10)))
 	e.settled("order", "s")
 	stop()

@@ -71,7 +71,7 @@ func TestReceiptOfADuplicateIsNone(t *testing.T) {
 	top := b.topic("order")
 	p, err := top.checkOut(t.Context())
 	require.NoError(t, err)
-	f := newFlight(&producer{mistaken{p.Producer}, p.batched}, top, b.cfg.MaxMessageBytes, msgs, []int{5, 6, 7, 8, 9})
+	f := newFlight(&producer{Producer: mistaken{p.Producer}, batched: p.batched}, top, b.cfg.MaxMessageBytes, msgs, []int{5, 6, 7, 8, 9})
 	require.False(t, f.run(patient(t)))
 	top.retire(p)
 	failed := f.land()

@@ -37,6 +37,7 @@ type flight struct {
 	msgs     []event.Envelope
 	indexes  []int
 	careful  bool
+	sent     []*pulsarclient.ProducerMessage
 
 	stop context.CancelCauseFunc // ends the waiting when there is nothing good to wait for
 
@@ -50,7 +51,7 @@ type flight struct {
 func newFlight(p *producer, t *topic, limit int, msgs []event.Envelope, indexes []int) *flight {
 	f := &flight{
 		producer: p, topic: t, limit: limit, msgs: msgs, indexes: indexes, careful: t.careful.Load(),
-		errs: make([]error, len(indexes)), stuck: map[string]bool{}, idle: make(chan struct{}, 1),
+		sent: make([]*pulsarclient.ProducerMessage, 0, len(indexes)), errs: make([]error, len(indexes)), stuck: map[string]bool{}, idle: make(chan struct{}, 1),
 	}
 	for n := range f.errs {
 		f.errs[n] = errWaiting
@@ -87,7 +88,8 @@ func (f *flight) run(ctx context.Context) bool {
 
 // send hands one message over. It tells whether the message may have a batch of its own; what became of it is in the account.
 func (f *flight) send(ctx context.Context, n int, env *event.Envelope) (large bool) {
-	m := encode(env)
+	m := encodeInto(f.producer.message(), env)
+	f.sent = append(f.sent, m)
 	size := sizeOnWire(m)
 	if size > f.limit {
 		f.refuse(n, messaging.Permanent(fmt.Errorf("pulsar: the message takes up to %d bytes, at most %d are allowed "+
@@ -229,6 +231,20 @@ func (f *flight) wait(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// takeBack gives the messages to the producer's next flight. The client reads none after its receipt: a receipt is the last that it does with a
+// message. Without one it may send the message later, and it may tell of a failure more than once; so each of them needs its receipt.
+func (f *flight) takeBack() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, err := range f.errs {
+		if err != nil {
+			return
+		}
+	}
+	f.producer.takeBack(f.sent)
+	f.sent = nil
 }
 
 // land returns the errors by index; what comes later is not heard. Of each key, the messages without an error are a prefix.

@@ -81,7 +81,7 @@ func fly(ctx context.Context, p *fakeProducer, batched bool, t *topic, ids ...st
 			msgs[i].RoutingKey = ""
 		}
 	}
-	f := newFlight(&producer{p, batched}, t, 1<<20, msgs, indexes)
+	f := newFlight(&producer{Producer: p, batched: batched}, t, 1<<20, msgs, indexes)
 	healthy := f.run(ctx)
 	failed := map[string]error{}
 	for i, err := range f.land() {

@@ -77,6 +77,7 @@ func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Env
 	t.lookAgain()
 	f := newFlight(p, t, b.cfg.MaxMessageBytes, msgs, indexes)
 	if f.run(ctx) {
+		f.takeBack()
 		t.giveBack(p)
 	} else {
 		t.retire(p)

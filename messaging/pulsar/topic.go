@@ -35,6 +35,30 @@ type topic struct {
 type producer struct {
 	pulsarclient.Producer
 	batched bool
+	spare   []*pulsarclient.ProducerMessage // they were sent, and the client has done with them
+}
+
+// maxSpare is how many messages a producer keeps for the next call.
+const maxSpare = 2000
+
+// message returns one to be filled.
+func (p *producer) message() *pulsarclient.ProducerMessage {
+	n := len(p.spare)
+	if n == 0 {
+		return &pulsarclient.ProducerMessage{}
+	}
+	m := p.spare[n-1]
+	p.spare = p.spare[:n-1]
+	return m
+}
+
+// takeBack keeps messages for the next call. What they carried is let go.
+func (p *producer) takeBack(sent []*pulsarclient.ProducerMessage) {
+	for _, m := range sent[:min(len(sent), maxSpare-len(p.spare))] {
+		*m = pulsarclient.ProducerMessage{Properties: m.Properties}
+		clear(m.Properties)
+		p.spare = append(p.spare, m)
+	}
 }
 
 func newTopic(b *Broker, name string) *topic {
@@ -125,7 +149,7 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 			BackOffPolicyFunc:       newReconnect,
 		})
 		if err == nil {
-			return &producer{p, batched}, nil
+			return &producer{Producer: p, batched: batched}, nil
 		}
 		if isTopicTrouble(err) || isNotLetIn(err) {
 			return nil, err

@@ -25,9 +25,9 @@ func TestIdleProducersAreRetired(t *testing.T) {
 		first, second := &closable{}, &closable{}
 		top.room <- struct{}{}
 		top.room <- struct{}{}
-		top.giveBack(&producer{first, true})
+		top.giveBack(&producer{Producer: first, batched: true})
 		time.Sleep(40 * time.Second)
-		top.giveBack(&producer{second, true})
+		top.giveBack(&producer{Producer: second, batched: true})
 		time.Sleep(59 * time.Second)
 		require.False(t, first.closed.Load() || second.closed.Load(), "the topic is in use")
 		time.Sleep(time.Second)
@@ -42,7 +42,7 @@ func TestIdleProducersAreKeptOnDemand(t *testing.T) {
 		top := newTopic(&Broker{cfg: (&Config{ProducerIdle: -1}).WithDefaults()}, "order")
 		p := &closable{}
 		top.room <- struct{}{}
-		top.giveBack(&producer{p, true})
+		top.giveBack(&producer{Producer: p, batched: true})
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.False(t, p.closed.Load())

@@ -54,7 +54,18 @@ var ownProps = map[string]bool{ //nolint:gochecknoglobals // a constant
 
 // encode makes the message of an envelope. The payload is not copied.
 func encode(env *event.Envelope) *pulsarclient.ProducerMessage {
-	m := &pulsarclient.ProducerMessage{Payload: env.Payload, Key: env.RoutingKey, Properties: properties(env)}
+	return encodeInto(&pulsarclient.ProducerMessage{}, env)
+}
+
+// encodeInto makes it of a message that was sent before, whose map has the room that is needed.
+func encodeInto(m *pulsarclient.ProducerMessage, env *event.Envelope) *pulsarclient.ProducerMessage {
+	props := m.Properties
+	if props == nil {
+		props = make(map[string]string, 12+len(env.Metadata))
+	}
+	clear(props)
+	fill(props, env)
+	*m = pulsarclient.ProducerMessage{Payload: env.Payload, Key: env.RoutingKey, Properties: props}
 	if m.Payload == nil {
 		m.Payload = []byte{} // nil would make it a tombstone
 	}
@@ -65,8 +76,7 @@ func encode(env *event.Envelope) *pulsarclient.ProducerMessage {
 	return m
 }
 
-func properties(env *event.Envelope) map[string]string {
-	props := make(map[string]string, 12+len(env.Metadata))
+func fill(props map[string]string, env *event.Envelope) {
 	for key, value := range env.Metadata {
 		props[metadataProp(key)] = value
 	}
@@ -91,7 +101,6 @@ func properties(env *event.Envelope) map[string]string {
 	if !env.OccurredAt.IsZero() {
 		props[propTime] = env.OccurredAt.UTC().Format(time.RFC3339Nano)
 	}
-	return props
 }
 
 // metadataProp returns the property that carries a key of the metadata. Extension attributes of others keep their name.
