@@ -120,7 +120,11 @@ func (b *longBench) record(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	return b.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return b.store.Flush(ctx, tx, unit) })
+	err = b.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return b.store.Flush(ctx, tx, unit) })
+	if err == nil {
+		b.store.Committed(ctx, unit)
+	}
+	return err
 }
 
 // longPart is what was measured in a part of the run.
@@ -155,6 +159,7 @@ func (b *longBench) steady(ctx context.Context, out messaging.Publisher) (parts 
 	b.take("")
 	pause(running, b.before)
 	parts = append(parts, b.take("before"))
+	progressf("%+v", parts[0])
 	tx, err := b.begin(running)
 	if err != nil {
 		return nil, 0, errors.Join(err, group.Wait())
@@ -170,6 +175,7 @@ func (b *longBench) steady(ctx context.Context, out messaging.Publisher) (parts 
 	if err := tx.Commit(); err != nil {
 		return nil, 0, err
 	}
+	b.store.Wake()
 	committed := time.Now()
 	pause(running, b.before)
 	parts = append(parts, b.take("after"))

@@ -16,10 +16,10 @@ const MaxFetch = 500
 type Cursor struct {
 	Lease    Lease
 	Position Position
-	// After is a sequence beyond Position.Sent after which a scan begins. 0: at Position.Sent. [Relay.Fetch] begins there only while all
-	// transactions of While are open, and at Position.Sent once one of them has ended, or if there are none.
+	// After is a sequence beyond Position.Sent after which a scan begins. 0: at Position.Sent. [Relay.Fetch] begins there only if While
+	// names transactions.
 	After int64
-	// While are transaction ids. All cursors of a fetch that have some have the same ones.
+	// While are the ids of transactions that have to be open, else Fetch returns nothing. All cursors of a fetch that have some have the same ones.
 	While []int64
 	// Quota is at most [MaxFetch].
 	Quota int32
@@ -46,23 +46,21 @@ const asynchronous = `(SELECT set_config('synchronous_commit', 'off', true)) asy
 // rest on, or may have given numbers to other rows.
 const sameServer = `coalesce((SELECT i.id::text FROM {schema}.outbox_incarnation i), '') = `
 
-// fetchStart: $1 lanes, $2 sent, $3 ahead, $4 quota, $5 incarnation, $6 what is large, $7 after, $8 while.
+// fetchStart: $1 lanes, $2 after, $3 ahead, $4 quota, $5 incarnation, $6 what is large, $7 while.
 //
-// A transaction that is open for this snapshot shows none of its rows, so the shortcut misses none. One that has ended shows them all, from
-// Sent on.
+// A transaction that is open for this snapshot shows none of its rows, so a fetch that begins behind them misses none. One that has ended shows
+// them all, and they may lie before.
 const fetchStart = `
 SELECT ` + boundedStart + `$6` + boundedEnd + ` FROM (
-	SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[], $4::int[], $7::bigint[]) c(lane, sent, ahead, quota, after)
+	SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[], $4::int[]) c(lane, after, ahead, quota)
 	CROSS JOIN LATERAL (
 		SELECT * FROM (
 			SELECT ` + columns + ` FROM {schema}.outbox o
-			WHERE o.lane = c.lane AND NOT o.seq <@ c.ahead
-				AND o.seq > CASE WHEN (SELECT $8::text::xid8[] <@ ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()))) THEN c.after ELSE c.sent END
-			ORDER BY o.seq LIMIT `
+			WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT `
 
 const fetchEnd = `) x
 		ORDER BY x.seq LIMIT c.quota) o
-	WHERE ` + sameServer + `$5::text) f`
+	WHERE ` + sameServer + `$5::text AND $7::text::xid8[] <@ ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()))) f`
 
 // Fetch reads the next rows of the lanes, ordered by lane and sequence. The rows stay where they are until they are settled. [Relay.Take]
 // tells whether the lanes are still held, and comes before anything is published. All payloads together are within bytes, but the first row
@@ -82,9 +80,9 @@ func (s Relay) Fetch(ctx context.Context, cursors []Cursor, bytes int64) ([]Row,
 	case most <= 128:
 		statement = fetchSome
 	}
-	lanes, sent, ahead, incarnation := placed(cursors)
-	after, while := shortcuts(cursors)
-	out, err := s.rows(ctx, total, bytes, statement, lanes, sent, ahead, quota, incarnation, small(bytes, total), after, while)
+	from, while := shortcuts(cursors)
+	lanes, after, ahead, incarnation := placed(from)
+	out, err := s.rows(ctx, total, bytes, statement, lanes, after, ahead, quota, incarnation, small(bytes, total), while)
 	return out, wrap("fetch rows", err)
 }
 
@@ -97,16 +95,16 @@ func placed(cursors []Cursor) (lanes []int16, sent []int64, ahead []string, inca
 	return lanes, sent, ahead, incarnation
 }
 
-// shortcuts returns where lanes may begin, and the transactions that have to be open for it.
-func shortcuts(cursors []Cursor) (after []int64, while string) {
-	after, while = make([]int64, len(cursors)), "{}"
-	for i, c := range cursors {
-		after[i] = c.Position.Sent
-		if len(c.While) > 0 {
-			after[i], while = max(c.Position.Sent, c.After), list(c.While)
+// shortcuts returns cursors whose positions are where the fetch begins, and the transactions that have to be open for it. What a position lists before
+// that is left out: to read a list of 500 numbers takes the server 2 ms.
+func shortcuts(cursors []Cursor) (from []Cursor, while string) {
+	from, while = slices.Clone(cursors), "{}"
+	for i := range from {
+		if c := &from[i]; len(c.While) > 0 {
+			c.Position, while = c.Position.Advance(c.After), list(c.While)
 		}
 	}
-	return after, while
+	return from, while
 }
 
 // rows runs a statement that returns at most that many rows of a bounded read, and sorts its rows by lane and sequence: cheaper

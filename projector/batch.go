@@ -27,9 +27,18 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 		byLane[l.lease.Lane] = l
 	}
 	low, short := w.r.mark.current(), w.r.mark.shortcut() // before the fetch begins, see watermark
-	rows, err := w.fetchHeads(ctx, byLane, group, short)
+	rows, sure, err := w.fetchHeads(ctx, byLane, group, short)
 	if err != nil {
 		return 0, err
+	}
+	if !sure {
+		note(group, newBatch(byLane))
+		changed, err := w.r.mark.lookAgain(ctx, w.r.store, short)
+		w.more = changed
+		if changed {
+			moved = 1 // no reason to pause
+		}
+		return moved, err
 	}
 	w.backlogged.leads(rows, w.r.p.cfg.BatchSize)
 	b := newBatch(byLane)

@@ -7,11 +7,13 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// fetchHeads reads the heads of the lanes and notes that they are taken.
-func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane, short shortcut) ([]outbox.Row, error) {
-	rows, err := w.r.store.Fetch(ctx, w.cursors(group, short), w.r.p.cfg.batchBytes())
+// fetchHeads reads the heads of the lanes and notes that they are taken. sure tells whether there are no other ones: a shortcut that gives nothing may
+// have ended.
+func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane, short shortcut) (rows []outbox.Row, sure bool, err error) {
+	cursors := w.cursors(group, short)
+	rows, err = w.r.store.Fetch(ctx, cursors, w.r.p.cfg.batchBytes())
 	if err != nil || len(rows) == 0 {
-		return nil, err
+		return nil, !slices.ContainsFunc(cursors, func(c outbox.Cursor) bool { return len(c.While) > 0 }), err
 	}
 	upto := map[int16]int64{}
 	for i := range rows {
@@ -25,7 +27,8 @@ func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []
 		l.taken = max(l.taken, seq)
 		taken = append(taken, outbox.Taken{Lease: l.lease, Upto: l.taken})
 	}
-	return w.takeRows(ctx, lanes, taken, rows)
+	rows, err = w.takeRows(ctx, lanes, taken, rows)
+	return rows, true, err
 }
 
 // fetchPicked reads rows that a scan has found and notes that they are taken.

@@ -13,9 +13,9 @@ const shortcutOpen = 8
 // long, and each fetch would walk over all that was published meanwhile.
 //
 // All other transactions that could have drawn a number up to it have ended. So a lane whose rows up to it have left can get rows there from the
-// open ones only. A fetch begins behind it as long as those are open in the fetch's own snapshot, which then shows none of their rows. When one
-// ends, the next fetch shows them, and begins at the position: PostgreSQL decides that, because what is known here is as old as the last look.
-// Nothing that a lane knows by then counts any more.
+// open ones only. A fetch begins behind it and demands that those are open in its own snapshot, which then shows none of their rows. PostgreSQL
+// compares that, because what is known here is as old as the last look. When one has ended, the fetch gives nothing, a look finds out, and the next
+// fetch begins at the position. Nothing that a lane knows by then counts any more.
 type shortcut struct {
 	to   int64
 	open []int64 // transaction ids, in order; none: there is no shortcut

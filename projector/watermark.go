@@ -66,6 +66,15 @@ func (m *watermark) observe(ctx context.Context, store outbox.Relay) error {
 	return nil
 }
 
+// lookAgain looks at the sequence at once, because a fetch on a shortcut gave nothing. It tells whether that was because the shortcut has ended.
+func (m *watermark) lookAgain(ctx context.Context, store outbox.Relay, before shortcut) (ended bool, err error) {
+	m.looking.Lock()
+	m.seen = time.Time{}
+	m.looking.Unlock()
+	err = m.observe(ctx, store)
+	return m.shortcut().n != before.n, err
+}
+
 // doubt drops the mark that is to count next: numbers and transaction ids may be given out again, and it would be confirmed by
 // others than its own.
 func (m *watermark) doubt() {
