@@ -56,7 +56,8 @@ type Reader[T any] struct {
 	// Interval is how often the leader reads, and how often the others look whether there is one. 0: 15 seconds.
 	Interval time.Duration
 
-	lease time.Duration // 0: lifetimes intervals
+	lease  time.Duration // 0: lifetimes intervals
+	within time.Duration // 0: the interval, and 5 seconds at most
 
 	mu     sync.Mutex
 	latest T
@@ -114,7 +115,7 @@ func (r *Reader[T]) resign(ctx context.Context, owner string) {
 
 func (r *Reader[T]) round(ctx context.Context, owner string, every time.Duration) error {
 	// What has begun is not broken off when the process ends: the server might go on with it, and hold the locks of the tables.
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(every, readWithin))
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(r.within, min(every, readWithin)))
 	defer cancel()
 	lease := cmp.Or(r.lease, lifetimes*every)
 	until := time.Now().Add(lease)

@@ -50,6 +50,7 @@ func TestOneReadsAndAnotherTakesOver(t *testing.T) {
 	a, _ := reader(t, db.DB, interval)
 	b, reads := reader(t, db.DB, interval)
 	a.lease, b.lease = time.Hour, time.Hour // a busy machine does not renew each 50 ms; a leader that stops says so
+	a.within = time.Hour                    // nor does it answer within 50 ms; a leader that cannot read would resign
 	stop := run(t, a)
 	await.True(t, func() bool { return shows(a) }, "the first one to read")
 	run(t, b)
