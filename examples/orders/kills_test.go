@@ -45,8 +45,17 @@ func (k *kills) run(ctx context.Context) error {
 }
 
 // round kills one process of each role. Tables are held before the round's load begins: processes that have to write to them come to
-// the lock for certain, and are killed there.
+// the lock for certain, and are killed there. Both projectors have lanes by then: one that is held at the lock hands none over to
+// another one that has just started.
 func (k *kills) round(ctx context.Context, round, each int) error {
+	for name, role := range fleetPlaces {
+		if role != RoleProjector {
+			continue
+		}
+		if err := k.awaitOwning(ctx, name); err != nil {
+			return err
+		}
+	}
 	tables := []string{"outbox_progress", "customer_summary"}
 	if round%2 == 1 {
 		tables[1] = "orders"
@@ -163,9 +172,6 @@ func (k *kills) awaitBacklog(ctx context.Context) error {
 // lanes. In odd rounds it is back before that and takes its share, in even ones the survivor has to take all.
 func (k *kills) projector(ctx context.Context, round, plans int, held holds) error {
 	name := fmt.Sprintf("projector-%d", round%2)
-	if err := k.awaitOwning(ctx, name); err != nil {
-		return err
-	}
 	if err := k.load.awaitDone(ctx, plans); err != nil {
 		return err
 	}
