@@ -335,7 +335,7 @@ func TestOwnersHearOfReplayAndDiscard(t *testing.T) {
 	f.kill(map[string]string{"a1": "no", "b1": "no"})
 	lanes := map[string]int16{rows[0].Type: rows[0].Lane, rows[1].Type: rows[1].Lane}
 	woken := 0
-	f.Relay().OnWake(func() { woken++ })
+	f.Relay().OnWake(func(outbox.LaneSet) { woken++ })
 	before := f.change(lanes["a1"])
 	require.NoError(t, f.Replay(t.Context(), first, ann))
 	require.Equal(t, before+1, f.change(lanes["a1"]))

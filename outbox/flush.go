@@ -88,7 +88,10 @@ func (s *Store) flush(ctx context.Context, h handle, evs []event.Envelope) (xid 
 func number(evs []event.Envelope, stored string) error {
 	fields := strings.Fields(stored)
 	for i := 0; i+1 < len(fields); i += 2 {
-		at := slices.IndexFunc(evs, func(e event.Envelope) bool { return e.ID == fields[i] })
+		at := i / 2 // nearly always
+		if at >= len(evs) || evs[at].ID != fields[i] {
+			at = slices.IndexFunc(evs, func(e event.Envelope) bool { return e.ID == fields[i] })
+		}
 		seq, err := strconv.ParseInt(fields[i+1], 10, 64)
 		if at < 0 || err != nil {
 			return fmt.Errorf("outbox: insert %d events: the server answered %q", len(evs), stored)

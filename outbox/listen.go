@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,13 +26,13 @@ const (
 
 const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_layout`
 
-// Listen calls wake whenever another store of the same tables may have committed rows, freed whenever lanes were handed
+// Listen calls wake whenever another store of the same tables may have committed rows, with their lanes, freed whenever lanes were handed
 // back or a tenant was paused or resumed, and both once at the start for what was before. It returns when ctx is done, with an error when
 // the connection is lost, and [ErrCannotListen] if it never can.
 //
 // It opens a connection of its own, configured as those of the pool are and not counted by it, so that a small pool has
 // no fewer connections for its users. Nothing is lost by a notification that does not come: rows are found by polling.
-func (s Relay) Listen(ctx context.Context, wake, freed func()) error {
+func (s Relay) Listen(ctx context.Context, wake func(LaneSet), freed func()) error {
 	if s.cfg.Pooler || s.cfg.PollOnly {
 		return ErrCannotListen
 	}
@@ -48,10 +49,11 @@ func (s Relay) Listen(ctx context.Context, wake, freed func()) error {
 		_ = conn.Close(ctx)
 	}()
 	// What was committed or handed back before the LISTEN was announced to nobody.
-	wake()
+	wake(AllLanes)
 	freed()
 	for {
-		by, err := s.awaitNotification(ctx, conn)
+		payload, err := s.awaitNotification(ctx, conn)
+		by, lanes, _ := strings.Cut(payload, " ")
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -60,7 +62,7 @@ func (s Relay) Listen(ctx context.Context, wake, freed func()) error {
 		case by == lanesFreed:
 			freed()
 		case by != s.id: // the projectors of this store have been woken by Wake
-			wake()
+			wake(parseLaneSet(lanes))
 		}
 	}
 }
@@ -97,9 +99,9 @@ func (s *Store) listener(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// awaitNotification returns which store sent one, "" if none came for a while and the connection is alive: then one more
+// awaitNotification returns the payload of one, "" if none came for a while and the connection is alive: then one more
 // poll does no harm.
-func (s *Store) awaitNotification(ctx context.Context, conn *pgx.Conn) (by string, err error) {
+func (s *Store) awaitNotification(ctx context.Context, conn *pgx.Conn) (payload string, err error) {
 	waiting, cancel := context.WithTimeout(ctx, s.probe)
 	defer cancel()
 	n, err := conn.WaitForNotification(waiting)

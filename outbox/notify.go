@@ -12,7 +12,7 @@ import (
 
 const (
 	// notifyGap is the least time between two NOTIFYs of a store, and so the longest that a commit waits for its own.
-	notifyGap = 5 * time.Millisecond
+	notifyGap = 2 * time.Millisecond
 	// notifyTimeout bounds a NOTIFY, a connection of the pool included. A NOTIFY that takes longer comes no earlier than a poll.
 	notifyTimeout = time.Second
 	// notifyComplaint is the failure in a row that is logged. A single one is no matter, and the last of a process that
@@ -32,35 +32,35 @@ const notify = `SELECT pg_notify(` + channelOf + `, $1) FROM {schema}.outbox_lay
 // notifier sends a NOTIFY at once, and at most one per notifyGap. Its goroutine lives while there is something to send:
 // a store has no end, so nothing could stop one.
 type notifier struct {
-	send func(ctx context.Context) error
+	send func(ctx context.Context, lanes LaneSet) error
 	log  *slog.Logger
 
 	mu      sync.Mutex
 	running bool
-	again   bool // something was committed since the last NOTIFY was begun
+	next    LaneSet // in which something was committed since the last NOTIFY was begun
 
 	failures int // in a row; belongs to the goroutine
 }
 
 // tell has a NOTIFY sent soon. It never waits for one.
-func (n *notifier) tell() {
+func (n *notifier) tell(lanes LaneSet) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.running {
-		n.again = true
+		n.next |= lanes
 		return
 	}
 	n.running = true
-	go n.run()
+	go n.run(lanes)
 }
 
 // run sends until a gap goes by in which nobody called tell. What is told while a NOTIFY is on its way gets another one:
 // the listeners may have looked already, and not seen it.
-func (n *notifier) run() {
+func (n *notifier) run(lanes LaneSet) {
 	for {
 		gap := time.NewTimer(notifyGap)
 		ctx, cancel := context.WithTimeout(context.Background(), notifyTimeout)
-		err := n.send(ctx)
+		err := n.send(ctx, lanes)
 		cancel()
 		if err == nil {
 			n.failures = 0
@@ -68,22 +68,23 @@ func (n *notifier) run() {
 			n.log.Warn("oncebox: projectors of other processes cannot be woken, they find rows when they poll", "error", err)
 		}
 		<-gap.C
-		if !n.more() {
+		if lanes = n.more(); lanes == 0 {
 			return
 		}
 	}
 }
 
-// more tells whether to go on. It decides under the lock, so that a tell either is seen here or starts a new goroutine.
-func (n *notifier) more() bool {
+// more returns the lanes to go on with. It decides under the lock, so that a tell either is seen here or starts a new goroutine.
+func (n *notifier) more() LaneSet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.running, n.again = n.again, false
-	return n.running
+	lanes := n.next
+	n.running, n.next = lanes != 0, 0
+	return lanes
 }
 
 // lanesFreed is the payload when lanes were handed back, or a tenant was paused or resumed: what projectors find when they renew their
-// leases. That of a commit is which store says so.
+// leases. That of a commit is which store says so, and in which lanes: "store lanes".
 const lanesFreed = "lanes"
 
 // notify tells the stores of other processes.

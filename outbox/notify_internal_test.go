@@ -21,12 +21,14 @@ type sends struct {
 	takes time.Duration
 	err   error
 
-	mu sync.Mutex
-	at []time.Duration
+	mu    sync.Mutex
+	at    []time.Duration
+	lanes []LaneSet
 }
 
-func (s *sends) send(context.Context) error {
+func (s *sends) send(_ context.Context, lanes LaneSet) error {
 	s.mu.Lock()
+	s.lanes = append(s.lanes, lanes)
 	s.at = append(s.at, time.Since(s.start))
 	s.mu.Unlock()
 	<-time.After(s.takes)
@@ -43,8 +45,8 @@ func TestTheFirstCommitIsAnnouncedAtOnceAndTheOthersTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sends{start: time.Now()}
 		n := &notifier{send: s.send, log: slog.New(slog.DiscardHandler)}
-		for range 1000 {
-			n.tell()
+		for i := range 1000 {
+			n.tell(laneOf(int16(i % 7)))
 		}
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0}, s.times(), "one at once, and nobody waited for it")
@@ -52,9 +54,10 @@ func TestTheFirstCommitIsAnnouncedAtOnceAndTheOthersTogether(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0, notifyGap}, s.times(), "one for all that came after the first was begun, and no more")
 
-		n.tell()
+		n.tell(laneOf(9))
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0, notifyGap, time.Second}, s.times(), "after a pause it is at once again")
+		require.Equal(t, []LaneSet{1, 1<<7 - 1, 1 << 9}, s.lanes)
 		<-time.After(time.Second) // a goroutine that stayed would be a deadlock
 	})
 }
@@ -64,7 +67,7 @@ func TestCommitsWithoutEndAreAnnouncedOncePerGap(t *testing.T) {
 		s := &sends{start: time.Now()}
 		n := &notifier{send: s.send, log: slog.New(slog.DiscardHandler)}
 		for range 1000 {
-			n.tell()
+			n.tell(AllLanes)
 			<-time.After(100 * time.Microsecond)
 		}
 		<-time.After(time.Second)
@@ -78,9 +81,9 @@ func TestACommitDuringANotifyIsAnnouncedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sends{start: time.Now(), takes: 50 * time.Millisecond}
 		n := &notifier{send: s.send, log: slog.New(slog.DiscardHandler)}
-		n.tell()
+		n.tell(AllLanes)
 		<-time.After(30 * time.Millisecond)
-		n.tell()
+		n.tell(AllLanes)
 		<-time.After(time.Second)
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0, 50 * time.Millisecond}, s.times())
@@ -107,7 +110,7 @@ func TestFailuresInARowAreLoggedOnce(t *testing.T) {
 		s := &sends{start: time.Now(), err: errors.New("no connection")}
 		n := &notifier{send: s.send, log: slog.New(slog.NewTextHandler(&log, nil))}
 		for failures := 1; failures <= 10; failures++ {
-			n.tell()
+			n.tell(AllLanes)
 			<-time.After(time.Second)
 			synctest.Wait()
 			want := 0
@@ -120,8 +123,8 @@ func TestFailuresInARowAreLoggedOnce(t *testing.T) {
 }
 
 func BenchmarkTell(b *testing.B) {
-	n := &notifier{send: func(context.Context) error { return nil }, log: slog.New(slog.DiscardHandler)}
+	n := &notifier{send: func(context.Context, LaneSet) error { return nil }, log: slog.New(slog.DiscardHandler)}
 	for b.Loop() {
-		n.tell()
+		n.tell(AllLanes)
 	}
 }

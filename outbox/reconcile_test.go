@@ -390,7 +390,7 @@ func TestReconcileTells(t *testing.T) {
 	require.Zero(t, f.reconcile())
 	require.Empty(t, log.String())
 	woken := 0
-	f.Relay().OnWake(func() { woken++ })
+	f.Relay().OnWake(func(outbox.LaneSet) { woken++ })
 	f.exec("DELETE FROM outbox_lane WHERE lane < 2")
 	require.EqualValues(t, 2, f.reconcile().Total())
 	require.Contains(t, log.String(), "level=WARN")

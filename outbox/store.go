@@ -41,7 +41,7 @@ type Store struct {
 	answer   time.Duration // how long a probe may take
 
 	mu     sync.Mutex
-	wakers []*func()
+	wakers []*func(LaneSet)
 }
 
 // NewStore returns the store of db.
@@ -57,34 +57,52 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 			Tracer: otelx.Tracer(c.TracerProvider, "outbox"),
 		},
 	}
-	s.notifier = notifier{send: func(ctx context.Context) error { return s.notify(ctx, s.id) }, log: s.log}
+	s.notifier = notifier{log: s.log, send: func(ctx context.Context, lanes LaneSet) error {
+		return s.notify(ctx, s.id+" "+lanes.String())
+	}}
 	return s
 }
 
-// Committed is to be called after the COMMIT of what was flushed: [Store.Wake], and the next flush of these tenants is a
-// little cheaper. It is the CommitSink of package uow.
+// Committed is to be called after the COMMIT of what was flushed: [Store.Wake] for the lanes of the events, so that projectors look at no
+// other ones, and the next flush of these tenants is a little cheaper. It is the CommitSink of package uow.
 func (s *Store) Committed(_ context.Context, evs []event.Envelope) {
 	s.known.committed(evs)
-	s.Wake()
+	s.wake(s.lanesOf(evs))
+}
+
+// lanesOf returns the lanes of events that this store has flushed.
+func (s *Store) lanesOf(evs []event.Envelope) LaneSet {
+	l := s.layout.Load()
+	if l == nil || l.lanes%64 != 0 { // the lanes of another group are not 64 apart
+		return AllLanes
+	}
+	var lanes LaneSet
+	for i := range evs {
+		lane, _ := l.place(&evs[i])
+		lanes |= laneOf(lane)
+	}
+	return lanes
 }
 
 // Wake tells projectors that there may be new rows: those of this process by [Relay.OnWake], those of others by NOTIFY,
-// at once or 5 ms after the one before. The NOTIFY is sent in the background, in a transaction of its own over a
+// at once or 2 ms after the one before. The NOTIFY is sent in the background, in a transaction of its own over a
 // connection of the pool. Wake itself neither waits nor fails, and is a hint: without it rows leave at the next poll.
-func (s *Store) Wake() {
+func (s *Store) Wake() { s.wake(AllLanes) }
+
+func (s *Store) wake(lanes LaneSet) {
 	s.mu.Lock()
 	wakers := s.wakers
 	s.mu.Unlock()
 	for _, wake := range wakers {
-		(*wake)()
+		(*wake)(lanes)
 	}
 	if !s.cfg.PollOnly {
-		s.notifier.tell()
+		s.notifier.tell(lanes)
 	}
 }
 
-// OnWake has fn called by every [Store.Wake] until forget is called. fn must not block.
-func (s Relay) OnWake(fn func()) (forget func()) {
+// OnWake has fn called by every [Store.Wake] and [Store.Committed] until forget is called, with the lanes that may have new rows. fn must not block.
+func (s Relay) OnWake(fn func(LaneSet)) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waker := &fn
@@ -93,7 +111,7 @@ func (s Relay) OnWake(fn func()) (forget func()) {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.wakers = slices.DeleteFunc(slices.Clone(s.wakers), func(w *func()) bool { return w == waker })
+		s.wakers = slices.DeleteFunc(slices.Clone(s.wakers), func(w *func(LaneSet)) bool { return w == waker })
 	}
 }
 

@@ -22,9 +22,12 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 
+	if len(group) == 0 {
+		return 0, nil
+	}
 	byLane := map[int16]*lane{}
 	for _, l := range group {
-		byLane[l.lease.Lane] = l
+		byLane[l.lease.Lane], l.more = l, true // until it is known
 	}
 	low, short := w.r.mark.current(), w.r.mark.shortcut() // before the fetch begins, see watermark
 	rows, sure, err := w.fetchHeads(ctx, byLane, group, short)
@@ -33,10 +36,12 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	}
 	if !sure {
 		note(group, newBatch(byLane))
-		changed, err := w.r.mark.lookAgain(ctx, w.r.store, short)
-		w.more = changed
-		if changed {
+		w.more, err = w.r.mark.lookAgain(ctx, w.r.store, short)
+		if w.more {
 			moved = 1 // no reason to pause
+		}
+		for _, l := range group {
+			l.more = w.more || err != nil
 		}
 		return moved, err
 	}
@@ -48,6 +53,9 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
 	if err != nil {
 		return b.moved, err
+	}
+	for _, l := range group {
+		l.more = l.full || b.left[l.lease.Lane]
 	}
 	b.advance(group)
 	return b.moved, nil

@@ -57,7 +57,8 @@ type Config struct {
 	Lease time.Duration `env:"LEASE"`
 	// Renew is how often leases are renewed and lanes shared out anew. Default: 3s.
 	Renew time.Duration `env:"RENEW"`
-	// SleepBusy is the pause between polls at first when there is nothing to publish. Default: 100ms.
+	// SleepBusy is the pause between polls at first when there is nothing to publish. It is also how long an event may wait whose commit
+	// nobody announced, while others are announced all the time. Default: 100ms.
 	SleepBusy time.Duration `env:"SLEEP_BUSY"`
 	// SleepIdle is the pause that it grows to. Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`

@@ -25,6 +25,7 @@ type lane struct {
 	recorded time.Time         // when at was last written down
 	taken    int64             // the highest number of those that were taken in their turn
 	full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
+	more     bool              // rows may be there of which nobody will tell
 	pace     pace
 	inFlight inFlight
 	short    passed           // how far it has come on a shortcut
@@ -37,12 +38,12 @@ type lane struct {
 }
 
 func newLane(lease outbox.Lease, until time.Time) *lane {
-	return &lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, inFlight: newInFlight(lease.InFlight), taken: lease.InFlight.UpTo}
+	return &lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, more: true, inFlight: newInFlight(lease.InFlight), taken: lease.InFlight.UpTo}
 }
 
 // startAnew forgets where the lane is.
 func (l *lane) startAnew() {
-	l.located, l.at, l.short = false, outbox.Position{}, passed{}
+	l.located, l.at, l.short, l.more = false, outbox.Position{}, passed{}, true
 	l.searchAnew()
 }
 

@@ -16,10 +16,10 @@ const relistenPause = 100 * time.Millisecond
 // connection is lost. It saves the time to the next poll or beat and is needed for nothing else.
 func (r *relay) listen(ctx context.Context) error {
 	listened := false
-	err := r.store.Listen(ctx, func() {
+	err := r.store.Listen(ctx, func(lanes outbox.LaneSet) {
 		listened = true
 		r.hears.Store(true)
-		r.wake()
+		r.hear(lanes)
 	}, r.hurry)
 	r.hears.Store(false)
 	switch {

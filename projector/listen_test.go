@@ -1,6 +1,7 @@
 package projector_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/uow"
 )
 
 // sleepy is a projector that polls so seldom that a test would end first.
@@ -30,11 +31,18 @@ func (f *fixture) published(name string) func() bool {
 	return func() bool { return slices.Contains(f.pub.types(), name) }
 }
 
-// hears waits for an event that another store announces. A store gives an announcement up after a second, so a machine that
-// stood still gets another one.
+// hears waits for an event that another store announces.
 func (f *fixture) hears(other *outbox.Store, name string) {
 	f.t.Helper()
-	var announced time.Time
+	other.Wake()
+	f.hasHeard(other, name)
+}
+
+// hasHeard waits for an event that another store has announced. A store gives an announcement up after a second, so a machine that
+// stood still gets another one.
+func (f *fixture) hasHeard(other *outbox.Store, name string) {
+	f.t.Helper()
+	announced := time.Now()
 	f.eventually(name+" is published", func() bool {
 		if time.Since(announced) > 10*time.Second {
 			announced = time.Now()
@@ -70,11 +78,13 @@ func TestACommitOfAnotherProcessIsPublishedWithoutAPoll(t *testing.T) {
 	f.run(f.projector(sleepy()))
 	f.listener()
 	other := f.another()
+	units := uow.New(f.db.Another(t), &uow.Config{Source: "test"}, other)
 	for i := range 20 {
 		name := fmt.Sprintf("e%d", i)
-		_, err := pgtest.Add(t.Context(), f.db.Another(t), other, "order", []byte("1"), event.WithAggregate("order", name, 1), event.WithType(name))
-		require.NoError(t, err)
-		f.hears(other, name)
+		require.NoError(t, units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+			return u.Add("order", []byte("1"), event.WithAggregate("order", name, 1), event.WithType(name))
+		}))
+		f.hasHeard(other, name)
 	}
 }
 

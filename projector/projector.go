@@ -130,8 +130,8 @@ func (p *Projector) start(ctx context.Context) ([]*relay, error) {
 	for _, err := range absent {
 		p.log.WarnContext(ctx, "oncebox: one of several databases does not answer, it is relayed when it does", "error", err)
 	}
-	for _, s := range p.stores {
-		p.forget = append(p.forget, s.Relay().OnWake(p.Wake))
+	for i, s := range p.stores {
+		p.forget = append(p.forget, s.Relay().OnWake(relays[i].hear))
 	}
 	p.relays = relays
 	return relays, nil

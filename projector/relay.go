@@ -53,9 +53,13 @@ func newRelay(p *Projector, s *outbox.Store) *relay {
 	return r
 }
 
-func (r *relay) wake() {
+// wake has all lanes looked at.
+func (r *relay) wake() { r.hear(outbox.AllLanes) }
+
+// hear has the workers of these lanes look at them.
+func (r *relay) hear(lanes outbox.LaneSet) {
 	for _, w := range r.workers {
-		w.nudge()
+		w.hear(lanes)
 	}
 }
 
@@ -147,6 +151,7 @@ func (r *relay) runOnce(ctx context.Context) error {
 		moved := 0
 		for _, w := range r.workers {
 			w.due = dueTime{}
+			w.nudge()
 			n, err := w.pass(ctx)
 			if err != nil {
 				return err

@@ -11,20 +11,18 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// heardWithin is about how long it takes until a commit is heard of, see outbox.Store.Wake.
-const heardWithin = 5 * time.Millisecond
-
 // worker publishes the rows of its lanes. One goroutine is in a pass at a time, so a lane has one batch on its way.
 type worker struct {
 	r *relay
 
 	mu    sync.Mutex
 	lanes map[int16]*lane
+	heard outbox.LaneSet // lanes in which rows may be, since the last fetch began
 
 	wake       chan struct{}
 	pause      time.Duration // of the last idle poll
 	more       bool          // the pass has left something to do that nobody will tell of
-	moved      time.Time     // when the last pass ended that moved something and left nothing
+	looked     time.Time     // when a fetch from all lanes began last
 	due        dueTime
 	stepped    pulse
 	backlogged backlogged
@@ -49,7 +47,7 @@ func (w *worker) step(ctx context.Context) error {
 	if err != nil || n > 0 {
 		w.pause = 0
 	}
-	if err != nil || n > 0 && (w.more || !w.waits()) {
+	if err != nil || n > 0 && (w.more || !w.r.hears.Load()) {
 		return err
 	}
 	cfg := &w.r.p.cfg
@@ -66,6 +64,7 @@ func (w *worker) step(ctx context.Context) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		w.hear(outbox.AllLanes)
 	case <-w.wake:
 		w.pause = 0
 	case <-ctx.Done():
@@ -73,20 +72,52 @@ func (w *worker) step(ctx context.Context) error {
 	return nil
 }
 
-// waits tells whether to wait for the word that there are rows, after a pass that left none. Asking the database instead is
-// for projectors that do not hear of commits, and for times in which the answer is mostly yes.
-func (w *worker) waits() bool {
-	before := w.moved
-	w.moved = time.Now()
-	return w.r.hears.Load() && w.moved.Sub(before) > heardWithin
+// nudge has the worker look at all its lanes, at once or after the pass under way.
+func (w *worker) nudge() { w.hear(outbox.AllLanes) }
+
+// hear has it look at those of the lanes that it holds.
+func (w *worker) hear(lanes outbox.LaneSet) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noteHeard(lanes)
 }
 
-// nudge ends the pause of the worker, or spares it the next one.
-func (w *worker) nudge() {
+// noteHeard is hear for callers that have the lock. A worker that is in a pass may have fetched already: the lanes stay named, and the token
+// makes another pass begin.
+func (w *worker) noteHeard(lanes outbox.LaneSet) {
+	if lanes != outbox.AllLanes && !w.holds(lanes) {
+		return
+	}
+	w.heard |= lanes
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
+}
+
+func (w *worker) holds(lanes outbox.LaneSet) bool {
+	for n := range w.lanes {
+		if lanes.Has(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// inQuestion returns those of the lanes in which rows may be: in which commits were heard of, or something was left. A fetch from a lane
+// costs the database the same whether there is something or not. Now and then they are all of them, because not every writer says
+// that it has committed.
+func (w *worker) inQuestion(group []*lane) []*lane {
+	now := time.Now()
+	w.mu.Lock()
+	heard := w.heard
+	w.heard = 0
+	w.mu.Unlock()
+	if heard == outbox.AllLanes || !w.r.hears.Load() || now.Sub(w.looked) >= w.r.p.cfg.SleepBusy {
+		w.looked = now
+		return group
+	}
+	return slices.DeleteFunc(slices.Clone(group), func(l *lane) bool { return !l.more && !heard.Has(l.lease.Lane) })
 }
 
 // pass goes once over all lanes. It returns how many rows it moved. When ctx is done, the batch under way is finished
@@ -218,7 +249,7 @@ func (w *worker) prove(lanes []*lane) {
 func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error) {
 	start := time.Now()
 	if stay := w.staying(); len(stay.Topics)+len(stay.Tenants) == 0 {
-		moved, err = w.fresh(ctx, group)
+		moved, err = w.fresh(ctx, w.inQuestion(group))
 	} else {
 		moved, err = w.past(ctx, group)
 	}
@@ -237,6 +268,7 @@ func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error)
 		return p.moved, err
 	}
 	for _, l := range group {
+		l.more = true // heads are not looked at
 		l.full = p.beyond[l.lease.Lane]
 		if len(w.stay.Topics) == 0 {
 			l.passed = l.topics.to
@@ -335,6 +367,7 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 	}
 	for n, l := range stale {
 		lb := loaded[n]
+		l.more = true
 		l.held = heldSkip{} // what an operator lets go may be older than what was passed
 		l.loaded, l.blocks, l.stalled = lb.Change, map[string]string{}, nil
 		for _, b := range lb.Blocks {
@@ -429,7 +462,7 @@ func (w *worker) renewed(until time.Time, changes map[int16]int64) (held int) {
 			continue
 		}
 		if change > l.change || !l.usable(time.Now(), w.r.p.cfg.PublishTimeout) { // passed over until now: rows may wait
-			w.nudge()
+			w.noteHeard(outbox.AllLanes)
 		}
 		l.change, l.validUntil = max(change, l.change), until
 		if !l.surplus {
