@@ -195,6 +195,9 @@ func (b *longBench) begin(ctx context.Context) (bun.Tx, error) {
 	if err != nil {
 		return tx, err
 	}
+	if _, err := tx.ExecContext(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
+		return tx, err
+	}
 	own, err := envelopeOf(longTopic, "", 0, []byte("{}"))
 	if err != nil {
 		return tx, err

@@ -107,7 +107,8 @@ CREATE UNLOGGED TABLE outbox_claim (
 CREATE VIEW outbox_cursor AS
 SELECT l.lane, coalesce(p.upto, 0) AS upto, coalesce(p.sent, 0) AS sent, coalesce(p.ahead, '{}') AS ahead, coalesce(p.total, 0) AS total
 FROM outbox_lane l LEFT JOIN LATERAL (
-    SELECT x.upto, x.sent, x.ahead, x.total FROM outbox_progress x WHERE x.lane = l.lane ORDER BY x.upto DESC, x.n DESC LIMIT 1) p ON true;
+    -- A long list is stored compressed, and would be unpacked for each row that is compared with it. The result of an operator is not compressed.
+    SELECT x.upto, x.sent, x.ahead + '{}' AS ahead, x.total FROM outbox_progress x WHERE x.lane = l.lane ORDER BY x.upto DESC, x.n DESC LIMIT 1) p ON true;
 
 -- Projectors that are alive, so that lanes can be shared out evenly.
 CREATE TABLE outbox_projector (
