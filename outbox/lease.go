@@ -25,6 +25,8 @@ type Lease struct {
 	Incarnation string
 	// PassedTo is a sequence up to which all that is unsent is of paused tenants. 0: unknown. It is for the statistics.
 	PassedTo int64
+	// OpenTo is a sequence up to which all that is unsent is of transactions that are open. 0: unknown. It is for the statistics.
+	OpenTo int64
 }
 
 // InFlight are rows that were on their way when a projector vanished. One of them may be the reason.
@@ -73,14 +75,14 @@ RETURNING l.lane, l.epoch, free.prev IS NOT NULL, coalesce(taken.upto, 0), coale
 	// the last batches.
 	renew = `
 WITH mine AS MATERIALIZED (
-	SELECT l.lane, c.passed_to FROM {schema}.outbox_lane l
-	JOIN unnest($2::smallint[], $3::bigint[], $5::bigint[]) c(lane, epoch, passed_to) USING (lane, epoch)
+	SELECT l.lane, c.passed_to, c.open_to FROM {schema}.outbox_lane l
+	JOIN unnest($2::smallint[], $3::bigint[], $5::bigint[], $6::bigint[]) c(lane, epoch, passed_to, open_to) USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
 old AS (
 	DELETE FROM {schema}.outbox_claim c USING (
 		SELECT m.lane, (SELECT x.n FROM {schema}.outbox_claim x WHERE x.lane = m.lane ORDER BY x.n DESC LIMIT 1) AS n FROM mine m) last
 	WHERE c.lane = last.lane AND c.n < last.n)
-UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, passed_to = mine.passed_to
+UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, passed_to = mine.passed_to, open_to = mine.open_to
 FROM mine WHERE l.lane = mine.lane
 RETURNING l.lane, l.change`
 
@@ -165,11 +167,11 @@ func parseInts(list string) []int64 {
 // missing in the answer is lost.
 func (s Relay) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (changes map[int16]int64, err error) {
 	owner, lanes, epochs := split(leases)
-	passed := make([]int64, len(leases))
+	passed, open := make([]int64, len(leases)), make([]int64, len(leases))
 	for i, l := range leases {
-		passed[i] = l.PassedTo
+		passed[i], open[i] = l.PassedTo, l.OpenTo
 	}
-	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, passed)
+	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, passed, open)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: renew leases: %w", err)
 	}

@@ -16,8 +16,8 @@ func TestLongListOfALaneIsReadUnpacked(t *testing.T) {
 		SELECT 7, 2000, 0, (SELECT range_agg(int8range(i, i + 1)) FROM generate_series(2, 1000, 2) i), 500`)
 	require.NoError(t, err)
 	var stored, read int
-	require.NoError(t, db.NewRaw(`SELECT pg_column_size(p.ahead), pg_column_size(c.ahead) FROM outbox_progress p JOIN outbox_cursor c USING (lane) WHERE lane = 7`).
-		Scan(t.Context(), &stored, &read))
+	require.NoError(t, db.NewRaw(`SELECT pg_column_size(p.ahead), pg_column_size(c.ahead)
+		FROM outbox_progress p JOIN outbox_cursor c USING (lane) WHERE lane = 7`).Scan(t.Context(), &stored, &read))
 	require.Less(t, stored, 500*8, "it is stored packed")
 	require.Greater(t, read, 500*2*8)
 }

@@ -1,10 +1,12 @@
 package outbox
 
 // lanesOfStats are the lanes, each with its position, so that no statistic reads what was published, and with the number up to which all
-// that is unsent is of paused tenants.
+// that is unsent is of paused tenants. What a lane's owner stored counts as long as its lease: what an open transaction has recorded
+// counts when the owner has found it, or a lease after its commit.
 const lanesOfStats = `
 lanes AS MATERIALIZED (
-	SELECT l.lane, l.owner, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free, c.sent, c.ahead,
+	SELECT l.lane, l.owner, l.owner IS NULL OR l.lease_until < clock_timestamp() AS free, 
+		greatest(c.sent, CASE WHEN l.lease_until >= clock_timestamp() THEN l.open_to END) AS sent, c.ahead,
 		CASE WHEN EXISTS (SELECT FROM {schema}.outbox_pause WHERE resumed_at IS NULL) THEN l.passed_to ELSE 0 END AS passed_to
 	FROM {schema}.outbox_lane l JOIN {schema}.outbox_cursor c ON c.lane = l.lane)`
 

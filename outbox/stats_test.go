@@ -177,6 +177,26 @@ func (f *fixture) manyPaused(n int) {
 	require.NoError(f.t, f.PauseTenant(f.t.Context(), "acme", ann))
 }
 
+// While a transaction is open the statistics begin behind what its lanes' owner knows to have left, as long as there is an owner.
+func TestStatsBehindAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.aged(9*time.Hour, "a", "left")
+	f.exec("UPDATE outbox SET lane = 7")
+	f.exec("UPDATE outbox_lane SET open_to = (SELECT max(seq) FROM outbox)")
+	f.aged(time.Hour, "b", "waits")
+	f.exec("UPDATE outbox SET lane = 7")
+	for lease, want := range map[string]struct {
+		age time.Duration
+		n   int64
+	}{"clock_timestamp() + interval '1 hour'": {time.Hour, 1}, "clock_timestamp()": {9 * time.Hour, 2}} {
+		f.exec("UPDATE outbox_lane SET lease_until = " + lease)
+		st := f.stats()
+		require.InDelta(t, want.age.Seconds(), st.OldestAge.Seconds(), 60, lease)
+		require.Equal(t, want.n, st.New, lease)
+	}
+}
+
 // Events of paused tenants are counted by themselves.
 func TestStatsOfAPausedTenant(t *testing.T) {
 	t.Parallel()

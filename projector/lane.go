@@ -15,6 +15,7 @@ type lane struct {
 	surplus    bool      // to be given back
 	lost       bool      // somebody else has it
 	proven     int64     // passed, as the worker says: the next renewal stores it
+	openTo     int64     // short, likewise
 
 	loaded   int64             // the operators' counter at which blocks was read
 	doubted  int64             // the operators' counter at which blocks was doubted last, and read again

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,7 +19,9 @@ func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var short atomic.Bool
-	p := f.relay(f.pub, quick(), f.tapped(&tap{sent: func(statement string, args []any) {
+	cfg := quick()
+	cfg.Renew = 20 * time.Millisecond
+	p := f.relay(f.pub, cfg, f.tapped(&tap{sent: func(statement string, args []any) {
 		if strings.Contains(statement, "LIMIT c.quota") && args[len(args)-1] != "{}" {
 			short.Store(true)
 		}
@@ -37,10 +40,13 @@ func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 		return short.Load()
 	})
 	f.eventually("what others commit leaves", func() bool { return f.pub.total() == added })
+	ofB := "outbox_lane l JOIN outbox o USING (lane) WHERE o.event_type = 'b0' AND l.open_to > o.seq"
+	f.eventually("the statistics begin behind it", func() bool { return f.rows(ofB) == 1 })
 	require.NoError(t, long.Commit())
 	f.add("a", "next")
 	f.eventually("what it commits leaves", func() bool { return f.statuses()["next"] == outbox.StatusSent })
 	require.Equal(t, outbox.StatusSent, f.statuses()["slow"])
 	f.pub.requireOrder(t, f.ids())
 	require.Equal(t, added+2, f.pub.total())
+	f.eventually("the statistics begin at the position again", func() bool { return f.rows(ofB) == 0 })
 }

@@ -61,9 +61,17 @@ type passed struct {
 
 // cursor lets a fetch of the lane take the shortcut.
 func (p *passed) cursor(s shortcut, c *outbox.Cursor) {
-	if p.n == s.n && p.to > c.Position.Sent {
-		c.After, c.While = p.to, s.open
+	if to := p.reached(s); to > c.Position.Sent {
+		c.After, c.While = to, s.open
 	}
+}
+
+// reached is how far the lane has come on this shortcut, 0 on another one.
+func (p *passed) reached(s shortcut) int64 {
+	if p.n != s.n || len(s.open) == 0 {
+		return 0
+	}
+	return p.to
 }
 
 // advance is told that nothing was left up to a number, as of a fetch that knew the shortcut.

@@ -236,12 +236,13 @@ func (w *worker) isSameServer(ctx context.Context) (bool, error) {
 	return now == w.generation, nil
 }
 
-// prove has the next renewal store how far all rows of the lanes are of paused tenants.
+// prove has the next renewal store how far all rows of the lanes are of paused tenants, and how far they are of open transactions.
 func (w *worker) prove(lanes []*lane) {
+	short := w.r.mark.shortcut()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range lanes {
-		l.proven = l.passed
+		l.proven, l.openTo = l.passed, l.short.reached(short)
 	}
 }
 
@@ -436,7 +437,7 @@ func (w *worker) leases() []outbox.Lease {
 	for _, l := range w.lanes {
 		if !l.lost {
 			lease := l.lease
-			lease.PassedTo = l.proven
+			lease.PassedTo, lease.OpenTo = l.proven, l.openTo
 			out = append(out, lease)
 		}
 	}

@@ -71,7 +71,10 @@ CREATE TABLE outbox_lane (
     change      bigint      NOT NULL DEFAULT 0,           -- counts what operators did; the owner then reloads its blocks
     -- Up to it all that is unsent is of tenants that are paused. Nothing is published by it: it is for the statistics alone, which would
     -- have to look for the first row of another tenant.
-    passed_to   bigint      NOT NULL DEFAULT 0
+    passed_to   bigint      NOT NULL DEFAULT 0,
+    -- Up to it all that is unsent is of transactions that were open when the owner looked last. It is for the statistics alone too, which would
+    -- walk over all that has left while one of them stays open.
+    open_to     bigint      NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO outbox_lane (lane) SELECT generate_series(0, 63);
 ANALYZE outbox_lane; -- so that the first plans are those of 64 lanes and not of a thousand
