@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -77,6 +78,7 @@ func (b *longBench) run(ctx context.Context, s *schema) (err error) {
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // what the backlog has left is not what the relay has
 	m := watchMemory(os.Getpid())
 	parts, late, err := b.steady(ctx, out)
 	most := m.stop()

@@ -31,6 +31,7 @@ const (
 	GiveUpHeld    = giveUpHeld
 	ReleaseKeys   = releaseKeys
 	LoadBlocks    = loadBlocks
+	Renew         = renew
 )
 
 // Statistics looks at so many rows in front of each lane.

@@ -72,17 +72,18 @@ RETURNING l.lane, l.epoch, free.prev IS NOT NULL, coalesce(taken.upto, 0), coale
 	coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')`
 
 	// renew locks in the order of the lanes, as every other statement over several lanes does. It also deletes what was taken before
-	// the last batches.
+	// the last batches, from where the renewal before ended: while somebody holds an old snapshot the entries that were deleted stay, and
+	// a walk over all of them would keep the lanes locked for ever longer.
 	renew = `
 WITH mine AS MATERIALIZED (
-	SELECT l.lane, c.passed_to, c.open_to FROM {schema}.outbox_lane l
+	SELECT l.lane, c.passed_to, c.open_to, l.taken_from, (SELECT x.n FROM {schema}.outbox_claim x WHERE x.lane = l.lane ORDER BY x.n DESC LIMIT 1) AS latest
+	FROM {schema}.outbox_lane l
 	JOIN unnest($2::smallint[], $3::bigint[], $5::bigint[], $6::bigint[]) c(lane, epoch, passed_to, open_to) USING (lane, epoch)
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
 old AS (
-	DELETE FROM {schema}.outbox_claim c USING (
-		SELECT m.lane, (SELECT x.n FROM {schema}.outbox_claim x WHERE x.lane = m.lane ORDER BY x.n DESC LIMIT 1) AS n FROM mine m) last
-	WHERE c.lane = last.lane AND c.n < last.n)
-UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, passed_to = mine.passed_to, open_to = mine.open_to
+	DELETE FROM {schema}.outbox_claim c USING mine WHERE c.lane = mine.lane AND c.n >= mine.taken_from AND c.n < mine.latest)
+UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, passed_to = mine.passed_to, open_to = mine.open_to,
+	taken_from = coalesce(mine.latest, mine.taken_from)
 FROM mine WHERE l.lane = mine.lane
 RETURNING l.lane, l.change`
 

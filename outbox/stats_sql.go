@@ -94,7 +94,7 @@ const backlogOf = `(SELECT coalesce(sum(CASE WHEN d.n < 150 THEN d.n
 		ELSE (150.0 / (d.last - d.first + 1) * (d.latest - d.first + 1))::bigint END), 0)::bigint
 	FROM lanes l CROSS JOIN LATERAL (
 		SELECT count(*) AS n, min(o.seq) AS first, max(o.seq) AS last,
-			(SELECT o.seq FROM {schema}.outbox o WHERE o.lane = l.lane ORDER BY o.seq DESC LIMIT 1) AS latest
+			(SELECT o.seq FROM {schema}.outbox o WHERE o.lane = l.lane AND o.seq > l.sent ORDER BY o.seq DESC LIMIT 1) AS latest
 		FROM (SELECT o.seq FROM {schema}.outbox o WHERE ` + unsentOf + ` ORDER BY o.seq LIMIT 150) o) d)`
 
 // rowsOf is how many rows PostgreSQL believes a table to have: by its counters of inserts and deletes, or, since a crash has cleared

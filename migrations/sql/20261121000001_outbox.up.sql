@@ -74,7 +74,9 @@ CREATE TABLE outbox_lane (
     passed_to   bigint      NOT NULL DEFAULT 0,
     -- Up to it all that is unsent is of transactions that were open when the owner looked last. It is for the statistics alone too, which would
     -- walk over all that has left while one of them stays open.
-    open_to     bigint      NOT NULL DEFAULT 0
+    open_to     bigint      NOT NULL DEFAULT 0,
+    -- Below it the renewals have deleted what the lane had in outbox_claim.
+    taken_from  bigint      NOT NULL DEFAULT 0
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO outbox_lane (lane) SELECT generate_series(0, 63);
 ANALYZE outbox_lane; -- so that the first plans are those of 64 lanes and not of a thousand

@@ -1,0 +1,55 @@
+package outbox_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// While a transaction is open, what was deleted stays in the indexes. What happens each few seconds begins behind that: a walk over all of it
+// would keep the lanes locked, or a core busy, for longer and longer.
+func TestNothingWalksOverWhatWasDeleted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	require.Regexp(t, `Index Cond: \(\(lane = mine_\d.lane\) AND \(n >= mine_\d.taken_from\) AND \(n < mine_\d.latest\)\)`, f.explain(outbox.Renew))
+	require.Regexp(t, `Index (Only )?Scan Backward using outbox_20\d+_lane_seq_idx on outbox_20\d+ o_\d+ .*\n +Index Cond: \(\(lane = \$\d+\) AND \(seq > \$\d+\)\)`,
+		f.explain(outbox.Statistics(200)))
+}
+
+// A renewal deletes what was taken before the last batch, and begins where the renewal before ended.
+func TestRenewalForgetsWhatWasTaken(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	rows := f.fetch()
+	lane := rows[0].Lane
+	entries := func() (upto []int64) {
+		require.NoError(t, f.db.NewRaw("SELECT upto FROM outbox_claim WHERE lane = ? ORDER BY n", lane).Scan(t.Context(), &upto))
+		return upto
+	}
+	take := func(upto int64) {
+		_, _, err := f.Relay().Take(t.Context(), []outbox.Taken{{Lease: f.leases[lane], Upto: upto}})
+		require.NoError(t, err)
+	}
+	renew := func() {
+		changes, err := f.Relay().Renew(t.Context(), slices.Collect(maps.Values(f.leases)), time.Minute)
+		require.NoError(t, err)
+		require.Len(t, changes, 64)
+	}
+	take(101)
+	take(102)
+	require.Len(t, entries(), 3)
+	renew()
+	require.Equal(t, []int64{102}, entries())
+	renew()
+	require.Equal(t, []int64{102}, entries(), "the last one counts if the projector vanishes")
+	f.exec("INSERT INTO outbox_claim (n, lane, upto) VALUES (0, ?, 7)", lane)
+	take(103)
+	renew()
+	require.Equal(t, []int64{7, 103}, entries())
+}
