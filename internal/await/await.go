@@ -15,8 +15,9 @@ import (
 const (
 	// limit is the longest wait.
 	limit = 10 * time.Minute
-	// poll is the time between two looks at a condition.
-	poll = 5 * time.Millisecond
+	// poll is the time between the first two looks at a condition, and slowest the longest. A look is often a query that is planned anew: at
+	// one pace the looks took most of what a busy machine had, and what was looked for came later for it.
+	poll, slowest = 5 * time.Millisecond, 100 * time.Millisecond
 	// word is the time between two lines about a wait.
 	word = time.Minute
 )
@@ -36,11 +37,14 @@ func True(t TB, ok func() bool, what string, args ...any) {
 	w := begin(t, what, args)
 	defer w.end()
 	for !ok() {
-		if !w.pause(poll) {
+		if !w.pause(pace(time.Since(w.since))) {
 			w.fail(t)
 		}
 	}
 }
+
+// pace is the time until the next look, a tenth of what was waited so far.
+func pace(waited time.Duration) time.Duration { return min(max(waited/10, poll), slowest) }
 
 // Receive waits for a value from a channel. A channel that is closed gives the zero value.
 func Receive[T any](t TB, from <-chan T, what string, args ...any) (v T) {
