@@ -19,7 +19,7 @@ func consume(ctx context.Context, args []string) error {
 	b := &consumeBench{}
 	flags := flag.NewFlagSet("consume", flag.ContinueOnError)
 	single := flags.Int("single", 40_000, "messages of a run that takes them one by one, in full thousands")
-	batch := flags.Int("batch", 100_000, "messages of a run that takes them in batches, in full thousands")
+	batch := flags.Int("batch", 300_000, "messages of a run that takes them in batches, in full thousands")
 	flags.IntVar(&b.rounds, "rounds", 5, "how often each variant is measured")
 	flags.StringVar(&b.only, "only", "", "run these variants alone, for profiles: single,batch")
 	flags.StringVar(&b.cpuprofile, "cpuprofile", "", "write a CPU profile to this file")

@@ -75,6 +75,9 @@ func (w *wrapped) HandleBatch(ctx context.Context, msgs []*messaging.Message) er
 
 // portion is how many of the messages are the next batch.
 func (w *wrapped) portion(msgs []*messaging.Message) int {
+	if len(msgs) <= maxKeys {
+		return len(msgs) // they have no more keys than that
+	}
 	keys := map[string]struct{}{}
 	for n, m := range msgs {
 		if key := w.keyOf(m); key != "" {

@@ -37,14 +37,6 @@ const (
 	specVersion = "1.0"
 )
 
-// metadataProps are the keys of the metadata that have a property of their own.
-var metadataProps = map[string]string{ //nolint:gochecknoglobals // a constant
-	event.CorrelationID: propCorrelationID,
-	event.CausationID:   propCausationID,
-	event.TraceParent:   event.TraceParent,
-	event.TraceState:    event.TraceState,
-}
-
 // ownProps are the properties that stand for something else than metadata of their name.
 var ownProps = map[string]bool{ //nolint:gochecknoglobals // a constant
 	propSpecVersion: true, propID: true, propType: true, propSource: true, propSubject: true, propTime: true, propDataSchema: true,
@@ -105,13 +97,32 @@ func fill(props map[string]string, env *event.Envelope) {
 
 // metadataProp returns the property that carries a key of the metadata. Extension attributes of others keep their name.
 func metadataProp(key string) string {
-	if own, ok := metadataProps[key]; ok {
-		return own
+	switch key {
+	case event.CorrelationID:
+		return propCorrelationID
+	case event.CausationID:
+		return propCausationID
+	case event.TraceParent, event.TraceState:
+		return key
 	}
 	if strings.HasPrefix(key, attributePrefix) && !ownProps[key] {
 		return key
 	}
 	return metaPrefix + key
+}
+
+// metadataKey returns the key of the metadata that has a property of its own. "": the property is none of these.
+func metadataKey(prop string) string {
+	switch prop {
+	case propCorrelationID:
+		return event.CorrelationID
+	case propCausationID:
+		return event.CausationID
+	case event.TraceParent, event.TraceState:
+		return prop
+	default:
+		return ""
+	}
 }
 
 // decode makes the envelope of a message that was received from a topic. Everything in it is the envelope's own: the message
@@ -203,11 +214,9 @@ func canBeWritten(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year
 // decodeMetadata sorts what is left of the properties into md. If two of them want to be the same key, what we wrote
 // wins over what somebody else added.
 func decodeMetadata(md event.Metadata, rest []property) {
-	for key, name := range metadataProps {
-		for _, p := range rest {
-			if p.name == name {
-				md[key] = p.value
-			}
+	for _, p := range rest {
+		if key := metadataKey(p.name); key != "" {
+			md[key] = p.value
 		}
 	}
 	for _, p := range rest {
@@ -216,19 +225,10 @@ func decodeMetadata(md event.Metadata, rest []property) {
 		}
 	}
 	for _, p := range rest {
-		if !strings.HasPrefix(p.name, metaPrefix) && !carriesMetadata(p.name) {
+		if !strings.HasPrefix(p.name, metaPrefix) && metadataKey(p.name) == "" {
 			keep(md, p.name, p.value)
 		}
 	}
-}
-
-func carriesMetadata(name string) bool {
-	for _, own := range metadataProps {
-		if own == name {
-			return true
-		}
-	}
-	return false
 }
 
 func keep(md event.Metadata, key, value string) {
