@@ -19,7 +19,7 @@ func TestPlansAtAnyBacklog(t *testing.T) {
 	for _, step := range []struct {
 		more  int
 		fetch string
-	}{{0, outbox.FetchMany}, {50_000, outbox.FetchFew}, {950_000, outbox.FetchMany}} {
+	}{{0, outbox.FetchMany}, {50_000, outbox.FetchFew}, {nightly.N(150_000, 950_000), outbox.FetchMany}} {
 		backlog += step.more
 		t.Run(strconv.Itoa(backlog), func(t *testing.T) {
 			if step.more > 0 {

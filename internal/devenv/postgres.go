@@ -126,7 +126,7 @@ func (p *PostgresServer) within(programs string) (string, error) {
 
 func (p *PostgresServer) initCluster(ctx context.Context, password string) error {
 	secret := filepath.Join(p.folder, "password")
-	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(verifier(password)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("devenv: write the password for initdb: %w", err)
 	}
 	defer os.Remove(secret)

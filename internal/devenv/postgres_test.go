@@ -55,6 +55,7 @@ func TestPostgresPasswordIsNeeded(t *testing.T) {
 	cfg.Password = "wrong"
 	_, err = pgx.ConnectConfig(t.Context(), cfg)
 	require.ErrorContains(t, err, "password authentication failed")
+	require.Equal(t, "SCRAM-SHA-256$1", queryOne(t, p.URL, "SELECT split_part(rolpassword, ':', 1) FROM pg_authid WHERE rolname = current_user"))
 }
 
 func TestFetchedPostgresServes(t *testing.T) {
