@@ -48,9 +48,13 @@ func (a *account) reaches(folder string) bool {
 	}
 }
 
-// tempFolder makes a new folder that belongs to the account, below a folder that it can reach.
-func (a *account) tempFolder(name string) (string, error) {
+// tempFolder makes a new folder that belongs to the account, below a folder that it can reach. What is volatile lies in memory, if there
+// is room.
+func (a *account) tempFolder(name string, volatile bool) (string, error) {
 	parent := os.TempDir()
+	if volatile && roomInMemory() {
+		parent = memoryFolder
+	}
 	if !a.reaches(parent) {
 		parent = "/tmp"
 	}

@@ -28,8 +28,9 @@ type Options struct {
 	// Own starts a server also where DATABASE_URL or PULSAR_URL names one: for a test that kills it. Default: false.
 	Own bool
 
-	// Volatile starts a PostgreSQL with fsync and full_page_writes off, which is faster where disks are slow. Its data survives
-	// the kill of its processes, and not that of the machine. Default: false.
+	// Volatile starts servers for tests: a PostgreSQL with fsync and full_page_writes off, whose data lies in memory where Linux has room
+	// for it, and a Pulsar that is compiled quickly and not well. The data survives the kill of the processes, and not that of the machine.
+	// Default: false.
 	Volatile bool
 
 	// StartTimeout bounds a start, from the launch of the program to its first answer. Default: 10m.

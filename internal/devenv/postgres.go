@@ -37,7 +37,7 @@ func Postgres(ctx context.Context, options *Options) (*PostgresServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &PostgresServer{server: server{name: "postgresql", as: as, timeout: opts.StartTimeout}, settings: opts.settings()}
+	p := &PostgresServer{server: server{name: "postgresql", as: as, volatile: opts.Volatile, timeout: opts.StartTimeout}, settings: opts.settings()}
 	if err := p.prepare("QUIT"); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,6 +137,7 @@ func TestVolatilePostgresDoesNotSync(t *testing.T) {
 	defer p.Stop()
 	require.Equal(t, "off", queryOne(t, p.URL, "SHOW fsync"))
 	require.Equal(t, "5MB", queryOne(t, p.URL, "SHOW work_mem"))
+	require.Equal(t, roomInMemory(), memoryFolder != "" && strings.HasPrefix(p.folder, memoryFolder+"/"))
 }
 
 func TestPostgresOfSomebodyElse(t *testing.T) {

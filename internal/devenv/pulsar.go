@@ -45,7 +45,7 @@ func Pulsar(ctx context.Context, options *Options) (*PulsarServer, error) {
 	if err := p.prepare("KILL"); err != nil {
 		return nil, err
 	}
-	if err := p.serve(ctx, home, java, opts.PulsarSettings); err != nil {
+	if err := p.serve(ctx, home, java, &opts); err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
 	opts.sayf("Pulsar: distribution %s, %s, admin %s", home, p.URL, p.AdminURL)
@@ -73,7 +73,7 @@ func runningPulsar(ctx context.Context, opts Options, address string) (*PulsarSe
 }
 
 // serve starts a standalone Pulsar on free ports, with its configuration, data and log in the server's folder.
-func (p *PulsarServer) serve(ctx context.Context, home, java string, settings map[string]string) error {
+func (p *PulsarServer) serve(ctx context.Context, home, java string, opts *Options) error {
 	var ports [3]int
 	for i := range ports {
 		port, err := p.takePort()
@@ -84,13 +84,17 @@ func (p *PulsarServer) serve(ctx context.Context, home, java string, settings ma
 	}
 	broker, web, bookie := strconv.Itoa(ports[0]), strconv.Itoa(ports[1]), strconv.Itoa(ports[2])
 	conf := filepath.Join(p.folder, "standalone.conf")
-	if err := writeConf(filepath.Join(home, "conf", "standalone.conf"), conf, broker, web, settings); err != nil {
+	if err := writeConf(filepath.Join(home, "conf", "standalone.conf"), conf, broker, web, opts.PulsarSettings); err != nil {
 		return err
 	}
 	// The native libraries that Java unpacks are removed with the folder.
 	tmp := filepath.Join(p.folder, "tmp")
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return fmt.Errorf("devenv: make Pulsar's temporary folder: %w", err)
+	}
+	options := "-Dpulsar.allocator.exit_on_oom=true -Dio.netty.recycler.maxCapacityPerThread=4096 -Djava.io.tmpdir=" + tmp
+	if opts.Volatile {
+		options += " -XX:TieredStopAtLevel=1" // the best code is dear to make, and tests end before it pays
 	}
 	p.command = func() *exec.Cmd {
 		cmd := exec.Command(filepath.Join(home, "bin", "pulsar"), "standalone", "--no-functions-worker", "--no-stream-storage",
@@ -102,7 +106,7 @@ func (p *PulsarServer) serve(ctx context.Context, home, java string, settings ma
 			"PULSAR_LOG_DIR=" + filepath.Join(p.folder, "logs"),
 			"PULSAR_MEM=-Xms512m -Xmx1g -XX:MaxDirectMemorySize=1g",
 			"PULSAR_GC_LOG=-Xlog:disable",
-			"PULSAR_EXTRA_OPTS=-Dpulsar.allocator.exit_on_oom=true -Dio.netty.recycler.maxCapacityPerThread=4096 -Djava.io.tmpdir=" + tmp,
+			"PULSAR_EXTRA_OPTS=" + options,
 		}
 		return cmd
 	}

@@ -21,7 +21,7 @@ func TestPulsarThatDoesNotStartShowsItsLog(t *testing.T) {
 	require.ErrorContains(t, err, "pulsar ended before it answered: exit status 3")
 	require.ErrorContains(t, err, "no such option")
 
-	require.ErrorContains(t, p.serve(t.Context(), home, home, nil), filepath.Join(home, "conf", "standalone.conf"))
+	require.ErrorContains(t, p.serve(t.Context(), home, home, &Options{}), filepath.Join(home, "conf", "standalone.conf"))
 }
 
 func TestPulsarOfSomebodyElseDoesNotAnswer(t *testing.T) {

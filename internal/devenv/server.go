@@ -20,14 +20,15 @@ var ErrNotStartedHere = errors.New("devenv: the server was not started by this p
 
 // server is a server program with a folder and a watchdog of its own, or a running server of somebody else's if dog is nil.
 type server struct {
-	name    string
-	folder  string
-	as      *account
-	dog     *watchdog
-	timeout time.Duration
-	ports   []*port
-	command func() *exec.Cmd
-	ready   func(context.Context) error // one look: nil if the server answers
+	name     string
+	folder   string
+	as       *account
+	volatile bool // its data may be lost
+	dog      *watchdog
+	timeout  time.Duration
+	ports    []*port
+	command  func() *exec.Cmd
+	ready    func(context.Context) error // one look: nil if the server answers
 
 	mu      sync.Mutex
 	current *child
@@ -37,7 +38,7 @@ func (s *server) logFile() string { return filepath.Join(s.folder, "server.log")
 
 // prepare makes the folder and the watchdog that removes it.
 func (s *server) prepare(signal string) error {
-	folder, err := s.as.tempFolder(s.name)
+	folder, err := s.as.tempFolder(s.name, s.volatile)
 	if err != nil {
 		return err
 	}

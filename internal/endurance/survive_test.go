@@ -37,7 +37,7 @@ func TestConsumersAreKilledAndScaled(t *testing.T) {
 // 15 seconds, of the test's own.
 func TestConsumersAreFrozenAndTheirBrokerIsKilled(t *testing.T) {
 	server, err := devenv.Pulsar(t.Context(), &devenv.Options{
-		Own: true, PulsarSettings: map[string]string{"keepAliveIntervalSeconds": "5"},
+		Own: true, Volatile: true, PulsarSettings: map[string]string{"keepAliveIntervalSeconds": "5"},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })

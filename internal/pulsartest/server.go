@@ -26,7 +26,7 @@ func Server(t testing.TB) *devenv.PulsarServer {
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
 		// Not t.Context: the server outlives the test that asks first.
-		shared.server, shared.err = devenv.Pulsar(context.Background(), nil)
+		shared.server, shared.err = devenv.Pulsar(context.Background(), &devenv.Options{Volatile: true})
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)

@@ -60,7 +60,7 @@ func TestBrokerIsKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	server, err := devenv.Pulsar(ctx, &devenv.Options{Own: true})
+	server, err := devenv.Pulsar(ctx, &devenv.Options{Own: true, Volatile: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 

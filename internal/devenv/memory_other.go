@@ -1,0 +1,7 @@
+//go:build !linux
+
+package devenv
+
+const memoryFolder = ""
+
+func roomInMemory() bool { return false }
