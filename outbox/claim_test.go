@@ -17,6 +17,18 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
+// A projector that comes waits until lanes are handed back, or their leases end.
+func TestClaimTakesNoLaneThatIsHeld(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	_, err := f.db.ExecContext(t.Context(), "UPDATE outbox_lane SET lease_until = '-infinity' WHERE lane IN (3, 5)")
+	require.NoError(t, err)
+	leases, err := f.Relay().Claim(t.Context(), "somebody", 0, 64, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, leases, 2)
+	require.ElementsMatch(t, []int16{3, 5}, []int16{leases[0].Lane, leases[1].Lane})
+}
+
 // A LIMIT beside FOR UPDATE SKIP LOCKED is worth nothing where the planner evaluates it once per outer row. Whatever the
 // plan, a claim takes as many lanes as it asked for, and no two take the same.
 func TestClaimTakesNoMoreThanItAskedFor(t *testing.T) {
