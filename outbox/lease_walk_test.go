@@ -17,8 +17,8 @@ func TestNothingWalksOverWhatWasDeleted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	require.Regexp(t, `Index Cond: \(\(lane = mine_\d.lane\) AND \(n >= mine_\d.taken_from\) AND \(n < mine_\d.latest\)\)`, f.explain(outbox.Renew))
-	require.Regexp(t, `Index (Only )?Scan Backward using outbox_20\d+_lane_seq_idx on outbox_20\d+ o_\d+ .*\n +Index Cond: \(\(lane = \$\d+\) AND \(seq > \$\d+\)\)`,
-		f.explain(outbox.Statistics(200)))
+	last := `Scan Backward using outbox_20\d+_lane_seq_idx on outbox_20\d+ o_\d+ .*\n +Index Cond: \(\(lane = \$\d+\) AND \(seq > \$\d+\)\)`
+	require.Regexp(t, last, f.explain(outbox.Statistics(200)))
 }
 
 // A renewal deletes what was taken before the last batch, and begins where the renewal before ended.

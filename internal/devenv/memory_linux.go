@@ -14,5 +14,5 @@ const (
 
 func roomInMemory() bool {
 	var s syscall.Statfs_t
-	return syscall.Statfs(memoryFolder, &s) == nil && s.Flags&noExec == 0 && s.Bavail*uint64(s.Bsize) >= memoryRoom //nolint:gosec // not negative
+	return syscall.Statfs(memoryFolder, &s) == nil && s.Flags&noExec == 0 && s.Bavail*uint64(s.Bsize) >= memoryRoom
 }
