@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { pgtest.MainIgnoring(m, pgtest.LeftByToxiproxy()) }
 type recorder struct {
 	mu     sync.Mutex
 	refuse func(e event.Envelope) error
+	unfit  func(e event.Envelope) error // what the adapter sees without the broker, whatever became of earlier ones of the key
 	taken  []event.Envelope
 }
 
@@ -33,6 +34,13 @@ func (r *recorder) Publish(_ context.Context, msgs []event.Envelope) error {
 	failed := map[int]error{}
 	behind := map[string]bool{}
 	for i, m := range msgs {
+		if r.unfit != nil {
+			if failed[i] = r.unfit(m); failed[i] != nil {
+				behind[m.RoutingKey] = true
+				continue
+			}
+			delete(failed, i)
+		}
 		if m.RoutingKey != "" && behind[m.RoutingKey] {
 			failed[i] = messaging.ErrBehind
 			continue

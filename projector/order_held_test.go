@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// A row that has expired or must wait says nothing before the row in front of it under its key has left. Held or dead
+// A row that has expired, must wait or is refused says nothing before the row in front of it under its key has left. Held or dead
 // earlier, it would block that one, which then waits behind its own successor.
 func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 	t.Parallel()
@@ -24,10 +24,17 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 		"delayed behind a row in flight":  {event.WithNotBefore(time.Now().Add(24 * time.Hour)), true},
 		"expired":                         {event.WithExpiry(time.Now().Add(-time.Second)), false},
 		"expired, behind a row in flight": {event.WithExpiry(time.Now().Add(-time.Second)), true},
+		"refused":                         {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			answers := []error{messaging.ErrUnknown}
+			f.pub.unfit = func(env event.Envelope) error {
+				if c.later != nil || env.Type != "later" {
+					return nil
+				}
+				return messaging.Permanent(errors.New("too large"))
+			}
 			f.pub.refuse = func(event.Envelope) (err error) {
 				if len(answers) > 0 {
 					err, answers = answers[0], answers[1:]
@@ -36,7 +43,11 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 			}
 			inOrder := event.WithOrderingKey("a") // a delayed event of an aggregate has an order of its own
 			f.add("a", "placed", inOrder)
-			f.add("a", "later", inOrder, c.later)
+			later := []event.AddOption{inOrder}
+			if c.later != nil {
+				later = append(later, c.later)
+			}
+			f.add("a", "later", later...)
 			f.add("a", "last", inOrder)
 			if c.inFlight {
 				_, err := f.db.Exec(deadOwner)
