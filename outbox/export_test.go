@@ -32,6 +32,8 @@ const (
 	ReleaseKeys   = releaseKeys
 	LoadBlocks    = loadBlocks
 	Renew         = renew
+	LateScan      = lateScan
+	LookLate      = lookLate
 )
 
 // Statistics looks at so many rows in front of each lane.

@@ -47,7 +47,10 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	}
 	w.backlogged.leads(rows, w.r.p.cfg.BatchSize)
 	b := newBatch(byLane)
-	b.inTurn, b.low, b.short = true, low, short
+	b.low, b.short = low, short
+	for n := range byLane {
+		b.inTurn[n] = true
+	}
 	_, err = w.deliver(ctx, b, rows)
 	note(group, b)
 	w.more = len(b.left) > 0 || slices.ContainsFunc(group, func(l *lane) bool { return l.full })
@@ -83,9 +86,10 @@ func (w *worker) deliver(ctx context.Context, b *batch, rows []outbox.Row) (*bat
 // batch is what one fetch brought, and what becomes of it.
 type batch struct {
 	lanes   map[int16]*lane
-	inTurn  bool  // the rows are the heads of their lanes: nothing unsent lies before them
-	low     int64 // the mark when the fetch began
+	inTurn  map[int16]bool // the rows are the heads of these lanes: nothing unsent lies before them
+	low     int64          // the mark when the fetch began
 	short   shortcut
+	upto    map[int16]int64 // where the fetch ended, if it brought all rows up to there
 	fetched map[int16]int
 	cut     map[int16]bool  // lanes with a row that did not fit into Config.BatchBytes
 	first   map[int16]int64 // lowest sequence per lane
@@ -108,7 +112,7 @@ type batch struct {
 
 func newBatch(lanes map[int16]*lane) *batch {
 	return &batch{
-		lanes: lanes, fetched: map[int16]int{}, cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
+		lanes: lanes, inTurn: map[int16]bool{}, fetched: map[int16]int{}, cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
 		outcomes: map[int16][]outbox.Outcome{}, rows: map[outbox.RowID]*outbox.Row{},
 		blocked: map[int16]map[string]string{}, left: map[int16]bool{}, stays: map[string]bool{},
 	}
@@ -331,6 +335,9 @@ func (b *batch) advance(group []*lane) {
 
 // end is how far a lane is done when nothing of it is left: a row may still appear beyond the mark, and is not in the batch beyond its last row.
 func (b *batch) end(n int16, mark int64) int64 {
+	if upto, all := b.upto[n]; all {
+		return min(mark, upto)
+	}
 	if last, some := b.last[n]; some {
 		return min(mark, last)
 	}

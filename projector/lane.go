@@ -22,7 +22,7 @@ type lane struct {
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
 	located  bool              // at is what the database has, as long as the server has the incarnation of the lease
 	at       outbox.Position   // how far the lane has come
-	reached  time.Time         // when the row at.Upto was stored
+	reached  time.Time         // when at.Upto was written down; zero: nobody knows
 	recorded time.Time         // when at was last written down
 	taken    int64             // the highest number of those that were taken in their turn
 	full     bool              // the last fetch took its whole quota, or ended at a row that did not fit
@@ -40,6 +40,11 @@ type lane struct {
 
 func newLane(lease outbox.Lease, until time.Time) *lane {
 	return &lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, more: true, inFlight: newInFlight(lease.InFlight), taken: lease.InFlight.UpTo}
+}
+
+// startAt takes a position that was read. Others may have written it down.
+func (l *lane) startAt(at outbox.Position, incarnation string) {
+	l.located, l.at, l.reached, l.lease.Incarnation = true, at, time.Time{}, incarnation
 }
 
 // startAnew forgets where the lane is.
@@ -65,10 +70,11 @@ func (l *lane) next(o out) outbox.Position {
 	return at
 }
 
-// moveTo takes a position that was written down. reached is when its highest row was stored, zero if that is the one of before.
-func (l *lane) moveTo(at outbox.Position, reached time.Time) {
-	l.at, l.recorded = at, time.Now()
-	if !reached.IsZero() {
-		l.reached = reached
+// moveTo takes a position that was written down.
+func (l *lane) moveTo(at outbox.Position) {
+	now := time.Now()
+	if at.Upto > l.at.Upto {
+		l.reached = now
 	}
+	l.at, l.recorded = at, now
 }

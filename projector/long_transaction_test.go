@@ -1,6 +1,7 @@
 package projector_test
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -10,43 +11,67 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
 
 // While a transaction stays open, what others commit leaves, and fetches begin behind it. What the transaction has recorded leaves when it
-// commits, in front of what comes later under its key.
+// commits, in its order and in front of what comes later under its key, also if one row of it has to be tried again.
 func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	var short atomic.Bool
-	cfg := quick()
-	cfg.Renew = 20 * time.Millisecond
-	p := f.relay(f.pub, cfg, f.tapped(&tap{sent: func(statement string, args []any) {
-		if strings.Contains(statement, "LIMIT c.quota") && args[len(args)-1] != "{}" {
-			short.Store(true)
-		}
-	}}, nil))
-	f.add("b", "b0") // the first event of a tenant makes those of others of it wait
-	long, err := f.db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = long.Rollback() })
-	_, err = f.store.Add(t.Context(), long, "order", []byte("slow"), event.WithAggregate("order", "a", 1), event.WithType("slow"))
-	require.NoError(t, err)
-	f.run(p)
-	added := 1
-	f.eventually("fetches take a shortcut", func() bool {
-		added++
-		f.add("b", "b"+strconv.Itoa(added))
-		return short.Load()
-	})
-	f.eventually("what others commit leaves", func() bool { return f.pub.total() == added })
-	ofB := "outbox_lane l JOIN outbox o USING (lane) WHERE o.event_type = 'b0' AND l.open_to > o.seq"
-	f.eventually("the statistics begin behind it", func() bool { return f.rows(ofB) == 1 })
-	require.NoError(t, long.Commit())
-	f.add("a", "next")
-	f.eventually("what it commits leaves", func() bool { return f.statuses()["next"] == outbox.StatusSent })
-	require.Equal(t, outbox.StatusSent, f.statuses()["slow"])
-	f.pub.requireOrder(t, f.ids())
-	require.Equal(t, added+2, f.pub.total())
-	f.eventually("the statistics begin at the position again", func() bool { return f.rows(ofB) == 0 })
+	for name, refusal := range map[string]error{
+		"nothing is refused": nil, "a row is left": messaging.ErrBehind, "a row is held": errors.New("too large today"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			var short, late atomic.Bool
+			cfg := quick()
+			cfg.Renew = 20 * time.Millisecond
+			cfg.BatchSize = 2
+			p := f.relay(f.pub, cfg, f.tapped(&tap{sent: func(statement string, args []any) {
+				if strings.Contains(statement, "LIMIT c.quota") && args[len(args)-1] != "{}" {
+					short.Store(true)
+				}
+				if strings.Contains(statement, "there AS MATERIALIZED") {
+					late.Store(true)
+				}
+			}}, nil))
+			f.add("b", "b0") // the first event of a tenant makes those of others of it wait
+			long, err := f.db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = long.Rollback() })
+			const slow = 7
+			for i := range int64(slow) {
+				_, err = f.store.Add(t.Context(), long, "order", []byte("slow"), event.WithAggregate("order", "a", i+1),
+					event.WithType("slow"+strconv.FormatInt(i, 10)))
+				require.NoError(t, err)
+			}
+			f.run(p)
+			added := 1
+			f.eventually("fetches take a shortcut", func() bool {
+				added++
+				f.add("b", "b"+strconv.Itoa(added))
+				return short.Load()
+			})
+			f.eventually("what others commit leaves", func() bool { return f.pub.total() == added })
+			ofB := "outbox_lane l JOIN outbox o USING (lane) WHERE o.event_type = 'b0' AND l.open_to > o.seq"
+			f.eventually("the statistics begin behind it", func() bool { return f.rows(ofB) == 1 })
+			late.Store(false)
+			f.pub.refuseWith(func(e event.Envelope) error {
+				if e.Type != "slow2" || refusal == nil {
+					return nil
+				}
+				f.pub.refuse = nil
+				return refusal
+			})
+			require.NoError(t, long.Commit())
+			f.add("a", "next")
+			f.eventually("what it commits leaves", func() bool { return f.statuses()["next"] == outbox.StatusSent })
+			f.pub.requireOrder(t, f.ids())
+			require.Equal(t, added+slow+1, f.pub.total())
+			require.True(t, late.Load(), "what it has left behind is looked for on its own")
+			f.eventually("the statistics begin at the position again", func() bool { return f.rows(ofB) == 0 })
+		})
+	}
 }

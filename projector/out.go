@@ -11,15 +11,14 @@ type out struct {
 	logged map[int16][]int64 // they stay where they are
 	moved  []outbox.RowID    // they leave the log
 	ends   map[int16]int64   // how far lanes are done, once that is written down
-	times  map[int16]time.Time
 }
 
 const (
 	// maxAhead is how many published rows a position may list. Its entry is written anew with each batch, so what leaves while somebody's
 	// writing transaction stays open for long is moved instead.
 	maxAhead = 500
-	// maxLate is for how long before the latest row of its lane a row may have been stored that stays in the log. The time of its
-	// publication is taken for that of the other.
+	// maxLate is for how long after a row with a higher number of its lane a row may be published that stays in the log. The time of
+	// its publication is taken for that of the other.
 	maxLate = time.Second
 	// recordEvery is how often a position is written down where published rows are deleted. It spares the next owner the dead
 	// entries of the index.
@@ -28,17 +27,15 @@ const (
 
 // out decides which of the published rows stay. Rows up to the end of a lane are covered by its position, and those beyond are listed in it.
 func (b *batch) out(keeps bool) out {
-	o := out{logged: map[int16][]int64{}, ends: map[int16]int64{}, times: map[int16]time.Time{}}
+	o := out{logged: map[int16][]int64{}, ends: map[int16]int64{}}
 	room := map[int16]int{}
-	if b.inTurn {
-		b.findEnds(&o, keeps, room)
-	}
+	b.findEnds(&o, keeps, room)
 	for _, r := range b.published {
 		l := b.lanes[r.Lane]
 		end, done := o.ends[r.Lane]
 		covered := done && r.Sequence <= end
-		late := r.Sequence <= l.at.Upto && l.reached.Sub(r.CreatedAt) > maxLate
-		if !keeps || !b.inTurn || late || !covered && room[r.Lane] == 0 {
+		late := r.Sequence <= l.at.Upto && time.Since(l.reached) > maxLate
+		if !keeps || !b.inTurn[r.Lane] || late || !covered && room[r.Lane] == 0 {
 			o.moved = append(o.moved, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
 			continue
 		}
@@ -46,9 +43,6 @@ func (b *batch) out(keeps bool) out {
 			room[r.Lane]--
 		}
 		o.logged[r.Lane] = append(o.logged[r.Lane], r.Sequence)
-		if r.Sequence > l.at.Upto && r.CreatedAt.After(o.times[r.Lane]) {
-			o.times[r.Lane] = r.CreatedAt
-		}
 	}
 	return o
 }
@@ -61,7 +55,7 @@ func (b *batch) findEnds(o *out, keeps bool, room map[int16]int) {
 		elsewhere[id.Lane] = true
 	}
 	for n, l := range b.lanes {
-		if !l.located {
+		if !l.located || !b.inTurn[n] {
 			continue
 		}
 		at := l.at

@@ -79,6 +79,48 @@ func TestPausedTenant(t *testing.T) {
 	f.requireOrder()
 }
 
+// Where nothing of the paused tenant waits, rows stay in the log. In a lane in which something does they leave past it, and move.
+func TestPauseMovesOnlyWhatPassesTheTenant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pause("acme")
+	f.fill(1, "acme", "order", "waits")
+	for n := range 200 {
+		f.add(fmt.Sprint("k", n), "passes")
+	}
+	for range 2 {
+		require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+	}
+	require.Equal(t, 200, f.pub.total())
+	const itsLane = "lane IN (SELECT lane FROM outbox WHERE tenant_id = 'acme')"
+	passed := f.rows("outbox_sent WHERE " + itsLane)
+	require.Positive(t, passed)
+	require.Equal(t, passed, f.rows("outbox_sent"))
+	require.Equal(t, 200-passed, f.rows("outbox_published WHERE child <> 'outbox_sent'::regclass AND NOT "+itsLane))
+	require.Equal(t, 1, f.rows("outbox_unsent"))
+}
+
+// A row that is committed late is not passed by, although nothing of the paused tenant waits.
+func TestLateRowLeavesDuringAPause(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pause("acme")
+	f.add("first", "first") // the first event of a tenant makes those of others of it wait
+	late, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = late.Rollback() })
+	_, err = f.store.Add(t.Context(), late, "order", []byte("late"), event.WithAggregate("order", "a", 1), event.WithType("late"))
+	require.NoError(t, err)
+	for n := range 3 { // in all lanes
+		f.fill(64, "small", "order", fmt.Sprint("round", n))
+		require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+		require.Equal(t, 1+64*(n+1), f.pub.total())
+	}
+	require.NoError(t, late.Commit())
+	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+	require.Equal(t, 1+64*3+1, f.pub.total())
+}
+
 // What was refused before the pause is not tried again during the pause, what an operator replays neither, and what follows waits behind it.
 func TestPausedTenantsHeldRowsStay(t *testing.T) {
 	f := newFixture(t)

@@ -301,6 +301,58 @@ func TestNumbersThatAreGivenOutAgain(t *testing.T) {
 	f.eventually("all are sent", func() bool { return f.pub.total() == 90 })
 }
 
+// Of two positions with the same number the later one counts by outbox_progress_n.
+func TestSequenceOfThePositionsThatIsBehind(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.add("a", "a1")
+	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+	_, err := f.db.Exec("SELECT setval('outbox_progress_n', 1, false)")
+	require.NoError(t, err)
+	f.add("a", "a2")
+	require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), outbox.ErrNumbersAgain)
+	require.Equal(t, 1, f.pub.total())
+}
+
+// The numbers of a copy without its sequences have come beyond those that were published before anything could be published from it.
+func TestSequenceThatWasBehindItsRows(t *testing.T) {
+	t.Parallel()
+	for name, meets := range map[string]func(f *fixture){
+		"another server": func(f *fixture) {
+			_, err := f.db.Exec("UPDATE outbox_layout SET numbers_of = 'another'")
+			require.NoError(f.t, err)
+		},
+		"a relay has met it": func(f *fixture) {
+			require.ErrorIs(f.t, f.projector(quick()).RunOnce(f.t.Context()), outbox.ErrNumbersAgain)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			for n := range 10 {
+				f.add(fmt.Sprint("k", n%5), fmt.Sprint("before", n))
+			}
+			require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+			require.Equal(t, 1, f.rows("outbox_layout WHERE numbers_of IS NOT NULL"))
+			_, err := f.db.Exec(`WITH p AS (UPDATE outbox_progress SET at = at - interval '1 minute')
+				UPDATE outbox SET created_at = created_at - interval '1 minute'`)
+			require.NoError(t, err)
+			_, err = f.db.Exec("SELECT setval('outbox_seq', 1, false)")
+			require.NoError(t, err)
+			for n := range 20 { // the first ten have the numbers, and are in the lanes, of those before
+				f.add(fmt.Sprint("k", n%5), "after")
+				if n == 0 {
+					meets(f)
+				}
+			}
+			for range 2 {
+				require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), outbox.ErrNumbersAgain)
+			}
+			require.Equal(t, 10, f.pub.total())
+		})
+	}
+}
+
 // A copy without its sequences gives numbers again that were published. Nothing is published until they are set, and then what was recorded
 // meanwhile is, as docs/runbook.md says.
 func TestSequenceThatIsBehindItsRows(t *testing.T) {
@@ -318,9 +370,11 @@ func TestSequenceThatIsBehindItsRows(t *testing.T) {
 	}
 	require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), outbox.ErrNumbersAgain)
 	require.Equal(t, 50, f.pub.total())
+	require.Zero(t, f.rows("outbox_layout WHERE numbers_of IS NOT NULL"))
 
 	for _, statement := range []string{
-		"SELECT setval('outbox_seq', (SELECT max(greatest(upto, sent)) + 1000 FROM outbox_cursor))",
+		"SELECT setval('outbox_seq', (SELECT max(greatest(upto, sent)) + 1000 FROM outbox_cursor)), " +
+			"setval('outbox_progress_n', (SELECT max(n) + 1000 FROM outbox_progress))",
 		`UPDATE outbox o SET seq = n.seq FROM (
 			SELECT id, nextval('outbox_seq') AS seq FROM (SELECT id FROM outbox WHERE created_at >= ? ORDER BY seq) x) n WHERE o.id = n.id`,
 	} {

@@ -63,11 +63,16 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	}
 	ids, seen := w.choose(infos, byLane, which)
 	b := newBatch(byLane)
+	b.low = low
+	for n, s := range seen {
+		// Nothing has been left in front of these rows, so they leave as the heads of the lane.
+		b.inTurn[n] = s.whole && which(byLane[n]).to <= byLane[n].at.Sent
+	}
 	if len(ids) > 0 {
 		if p.rows, err = w.fetchPicked(ctx, byLane, ids); err != nil {
 			return p, err
 		}
-		b, err = w.deliver(ctx, newBatch(byLane), p.rows)
+		b, err = w.deliver(ctx, b, p.rows)
 		if p.moved = b.moved; err != nil {
 			return p, err
 		}
@@ -89,10 +94,11 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	return p, nil
 }
 
-// extent is how far one scan saw into a lane, and whether there are rows beyond.
+// extent is how far one scan saw into a lane, and whether there are rows beyond. whole says that all rows up to there are to leave.
 type extent struct {
-	to   int64
-	more bool
+	to    int64
+	more  bool
+	whole bool
 }
 
 // choose takes the rows that may leave, about a batch, in equal parts from the lanes that have any: else one lane with a
@@ -100,7 +106,7 @@ type extent struct {
 func (w *worker) choose(infos []outbox.RowInfo, lanes map[int16]*lane, which func(*lane) *skip) ([]outbox.RowID, map[int16]extent) {
 	var ids []outbox.RowID
 	seen := map[int16]extent{}
-	full := map[int16]bool{}
+	full, left := map[int16]bool{}, map[int16]bool{}
 	part, taken := w.part(infos), map[int16]int{}
 	for _, g := range infos {
 		position := which(lanes[g.Lane])
@@ -117,13 +123,15 @@ func (w *worker) choose(infos []outbox.RowInfo, lanes map[int16]*lane, which fun
 		if g.Pass && (g.Key == "" || !position.keys.waits(key, g.Seq)) {
 			if taken[g.Lane] == part {
 				full[g.Lane] = true
-				seen[g.Lane] = extent{to: g.Seq - 1, more: true}
+				seen[g.Lane] = extent{to: g.Seq - 1, more: true, whole: !g.Kept && !left[g.Lane]}
 				continue
 			}
 			taken[g.Lane]++
 			ids = append(ids, g.RowID)
+		} else {
+			left[g.Lane] = true
 		}
-		seen[g.Lane] = extent{to: g.Seq, more: g.More}
+		seen[g.Lane] = extent{to: g.Seq, more: g.More, whole: !g.Kept && !left[g.Lane]}
 	}
 	return ids, seen
 }

@@ -63,7 +63,7 @@ func (w *worker) writeDown(ctx context.Context, lanes map[int16]*lane, o out, go
 		}
 		for _, p := range placed {
 			if n := p.Lease.Lane; held[n] {
-				lanes[n].moveTo(p.Position, o.times[n])
+				lanes[n].moveTo(p.Position)
 			} else {
 				gone[n] = true
 			}

@@ -217,7 +217,7 @@ func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) 
 	defer w.mu.Unlock()
 	for _, l := range lanes {
 		if position, ok := at[l.lease.Lane]; ok && !l.located {
-			l.located, l.at, l.lease.Incarnation = true, position, incarnation
+			l.startAt(position, incarnation)
 		}
 	}
 	return nil
@@ -249,10 +249,12 @@ func (w *worker) prove(lanes []*lane) {
 // serve publishes a batch: from their heads, or, while topics are in trouble or tenants are paused, past their rows.
 func (w *worker) serve(ctx context.Context, group []*lane) (moved int, err error) {
 	start := time.Now()
-	if stay := w.staying(); len(stay.Topics)+len(stay.Tenants) == 0 {
-		moved, err = w.fresh(ctx, w.inQuestion(group))
-	} else {
+	if stay := w.staying(); len(stay.Topics)+len(stay.Tenants) > 0 {
 		moved, err = w.past(ctx, group)
+	} else if back := strayed(group, w.r.mark.shortcut()); len(back) > 0 {
+		moved, err = w.late(ctx, back)
+	} else {
+		moved, err = w.fresh(ctx, w.inQuestion(group))
 	}
 	if err != nil {
 		return moved, err
