@@ -125,6 +125,16 @@ func TestChildIsLikeItsParent(t *testing.T) {
 	})
 }
 
+// PostgreSQL refuses to delete from a table without an identity once somebody publishes all tables of the database.
+func TestEachTableHasAnIdentity(t *testing.T) {
+	db := pgtest.Migrated(t)
+	var without []string
+	err := db.NewRaw(`SELECT c.relname FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
+		AND c.relpersistence = 'p' AND c.relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)`).Scan(t.Context(), &without)
+	require.NoError(t, err)
+	require.Empty(t, without)
+}
+
 func TestInboxChildRefusesAMessageTwice(t *testing.T) {
 	db := pgtest.Migrated(t)
 	p := partitioned{"inbox", inboxRow}

@@ -18,7 +18,7 @@ const (
 	countNone   = ` o SET crashes = 0` + ofTheseRows + ` AND o.crashes > 0`
 	ofTheseRows = `
 FROM unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
-WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq`
+WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq AND ` + sameServer + `$6::text`
 )
 
 // CountAttempt counts that the rows are about to be sent; held says which table they are in. It returns [ErrFenced] if a lane was
@@ -48,5 +48,5 @@ func (s Relay) ClearAttempt(ctx context.Context, leases []Lease, ids []RowID, he
 func (s *Store) count(ctx context.Context, statement string, leases []Lease, ids []RowID) (int64, error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
-	return s.sql.Exec(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs)
+	return s.sql.Exec(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs, incarnationOf(leases))
 }

@@ -21,13 +21,13 @@ const (
 	delayRows = settleFence + `,
 free AS MATERIALIZED (
 	SELECT o.lane, o.seq FROM {schema}.outbox o JOIN unnest($4::smallint[], $5::bigint[]) a(lane, seq) USING (lane, seq)
-	WHERE o.lane IN (SELECT lane FROM lane) FOR UPDATE OF o SKIP LOCKED),
+	WHERE o.lane IN (SELECT lane FROM lane) AND ` + sameServer + `$6::text FOR UPDATE OF o SKIP LOCKED),
 gone AS (
 	DELETE FROM {schema}.outbox o USING free f WHERE o.lane = f.lane AND o.seq = f.seq RETURNING o.*),
 held AS (
 	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after)
 	SELECT ` + columns + `, greatest(clock_timestamp(), not_before) FROM gone)
-SELECT lane.lane, coalesce(gone.seq, 0) FROM lane LEFT JOIN gone ON gone.lane = lane.lane`
+SELECT lane.lane, coalesce(gone.seq, 0) FROM lane LEFT JOIN gone ON gone.lane = lane.lane WHERE ` + sameServer + `$6::text`
 
 	// unlockedRows asks again for the time: the lock of a transaction that has ended since may have hidden another one.
 	unlockedRows = `
@@ -43,7 +43,7 @@ func (r *Row) IsTimed() bool { return r.Key == "" && !r.Delivery.NotBefore.IsZer
 func (s Relay) Delay(ctx context.Context, leases []Lease, ids []RowID) (delayed []RowID, held map[int16]bool, err error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
-	rows, err := s.sql.Query(ctx, s.db, delayRows, owner, lanes, epochs, rowLanes, seqs)
+	rows, err := s.sql.Query(ctx, s.db, delayRows, owner, lanes, epochs, rowLanes, seqs, incarnationOf(leases))
 	if err != nil {
 		return nil, nil, wrap("delay rows", err)
 	}

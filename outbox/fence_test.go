@@ -69,7 +69,7 @@ func TestOpenHoldKeepsTheLane(t *testing.T) {
 	defer tx.Rollback()
 	var moved int
 	require.NoError(t, tx.QueryRowContext(ctx, f.Text(outbox.HoldRows), lease.Owner, lease.Lane, lease.Epoch,
-		[]int64{rows[0].Sequence}, []int16{1}, []time.Duration{0}, []string{"no"}).Scan(new(int), new(int), &moved, new(int)))
+		[]int64{rows[0].Sequence}, []int16{1}, []time.Duration{0}, []string{"no"}, "").Scan(new(int), new(int), &moved, new(int)))
 	require.Equal(t, 1, moved)
 
 	taken, err := f.Relay().Claim(ctx, "successor", 0, 64, time.Minute)

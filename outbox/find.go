@@ -21,7 +21,7 @@ WHERE i.inhparent = '{schema}.outbox_sent'::regclass AND (c.relname = 'outbox_se
 		to_char(clock_timestamp() AT TIME ZONE 'UTC' - interval '1 day', 'YYYYMMDD')))`
 
 	// findRow looks everywhere with one snapshot, because rows move. Where the sequence is not known, it is one of the last hundred
-	// thousand. LIMIT keeps the planner to one lane after the other, which is what the primary key is for.
+	// thousand. LIMIT keeps the planner to one lane after the other, in the order of the index.
 	findRow = `
 WITH seqs AS MATERIALIZED (
 	SELECT CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE pg_sequence_last_value('{schema}.outbox_seq') - 100000 END AS low,

@@ -84,15 +84,15 @@ func (s *Store) Queue(ctx context.Context, lane int16, key string, bytes int64) 
 // everything else as it was before; without the counter it would lift a block that an operator's replay has just filled.
 const heldFence = `
 WITH lane AS MATERIALIZED (
-	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 AND change = $4 FOR NO KEY UPDATE)`
+	SELECT lane FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 AND change = $4 AND ` + sameServer + `$8::text FOR NO KEY UPDATE)`
 
-// settleHeld archives published rows of one key, makes the next one due, and lifts the block when there is none. The
+// settleHeld moves published rows of one key to outbox_sent, makes the next one due, and lifts the block when there is none. The
 // statement has one snapshot, in which the rows that it deletes are still visible: hence "<> ALL".
 const settleHeld = heldFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox_held h
 	WHERE h.lane = $2 AND h.seq = ANY ($5::bigint[]) AND EXISTS (SELECT FROM lane) RETURNING h.*),
-arch AS (
+moved AS (
 	INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone WHERE $7),
 next AS MATERIALIZED (
 	SELECT h.lane, h.seq, h.not_before, h.retry_after FROM {schema}.outbox_held h
@@ -111,7 +111,7 @@ SELECT (SELECT count(*) FROM lane), (SELECT count(*) FROM lift)`
 // key is free now, and [ErrFenced] if the lane was lost or an operator changed it: then the blocks must be loaded again.
 func (s Relay) SettleHeld(ctx context.Context, lease Lease, change int64, key string, published []int64) (lifted bool, err error) {
 	var fence, lifts int
-	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, published, nullable(key), s.archives()}
+	args := []any{lease.Owner, lease.Lane, lease.Epoch, change, published, nullable(key), s.keeps(), lease.Incarnation}
 	if err := s.sql.QueryRow(ctx, s.db, settleHeld, args, &fence, &lifts); err != nil {
 		return false, wrap("settle held rows", err)
 	}
@@ -129,7 +129,7 @@ FROM lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.retry_count`
 // RetryHeld records that a held row was refused again, for which reason, and how long it waits for its next attempt. change is that of
 // [LoadedLease]. It returns [ErrFenced] if the lane was lost or an operator changed it.
 func (s Relay) RetryHeld(ctx context.Context, lease Lease, change int64, seq int64, wait time.Duration, reason string) error {
-	n, err := s.sql.Exec(ctx, s.db, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, cleanText(reason))
+	n, err := s.sql.Exec(ctx, s.db, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, cleanText(reason), lease.Incarnation)
 	return fencedUnless(n, wrap("hold a row again", err))
 }
 

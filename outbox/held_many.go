@@ -14,18 +14,23 @@ type LoadedLease struct {
 	Change int64
 }
 
-// heldFences is heldFence for several lanes.
+// heldFences is heldFence for several lanes. $5 is the incarnation.
 const heldFences = `
 WITH lane AS MATERIALIZED (
 	SELECT l.lane FROM {schema}.outbox_lane l
 	JOIN unnest($2::smallint[], $3::bigint[], $4::bigint[]) c(lane, epoch, change) USING (lane, epoch, change)
-	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l)`
+	WHERE l.owner = $1 AND ` + sameServer + `$5::text ORDER BY l.lane FOR NO KEY UPDATE OF l)`
 
-func splitLoaded(leases []LoadedLease) (owner string, lanes []int16, epochs, changes []int64) {
+// fencesOf turns leases into the first arguments of a statement with heldFences.
+func fencesOf(leases []LoadedLease) []any {
+	var owner, incarnation string
+	var lanes []int16
+	var epochs, changes []int64
 	for _, l := range leases {
 		owner, lanes, epochs, changes = l.Owner, append(lanes, l.Lane), append(epochs, l.Epoch), append(changes, l.Change)
+		incarnation = l.Incarnation
 	}
-	return owner, lanes, epochs, changes
+	return []any{owner, lanes, epochs, changes, incarnation}
 }
 
 // giveUpHeld makes heads and unordered rows dead letters, however many at once. The key of a dead one (verdict 3) stays
@@ -34,7 +39,7 @@ func splitLoaded(leases []LoadedLease) (owner string, lanes []int16, epochs, cha
 const giveUpHeld = heldFences + `,
 asked AS MATERIALIZED (
 	SELECT k.lane, k.seq, a.verdict, a.err
-	FROM unnest($5::smallint[], $6::bigint[], $7::smallint[], $8::text[]) a(lane, seq, verdict, err)
+	FROM unnest($6::smallint[], $7::bigint[], $8::smallint[], $9::text[]) a(lane, seq, verdict, err)
 	JOIN lane USING (lane) JOIN {schema}.outbox_held k ON k.lane = a.lane AND k.seq = a.seq
 	WHERE NOT EXISTS (SELECT FROM (` + headOfKey + `) f
 		WHERE f.lane = k.lane AND f.ordering_key = k.ordering_key AND f.seq < k.seq)),
@@ -80,14 +85,13 @@ type GivenUp struct {
 // were still held and that no operator had changed; of the others nothing was written, and their blocks must be loaded again.
 // A row that is not the first one of its key stays.
 func (s Relay) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []HeldOutcome) (gone []GivenUp, held map[int16]bool, err error) {
-	owner, lanes, epochs, changes := splitLoaded(leases)
 	rowLanes, seqs := make([]int16, len(outcomes)), make([]int64, len(outcomes))
 	verdicts, texts := make([]int16, len(outcomes)), make([]string, len(outcomes))
 	for i, o := range outcomes {
 		rowLanes[i], seqs[i], verdicts[i], texts[i] = o.Lane, o.Seq, int16(o.Verdict), cleanText(o.Error)
 	}
 	err = s.announced(ctx, dyingHeld(outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
-		rows, err := s.sql.Query(ctx, tx, giveUpHeld, owner, lanes, epochs, changes, rowLanes, seqs, verdicts, texts)
+		rows, err := s.sql.Query(ctx, tx, giveUpHeld, append(fencesOf(leases), rowLanes, seqs, verdicts, texts)...)
 		if err != nil {
 			return made{}, wrap("give up held rows", err)
 		}
@@ -119,7 +123,7 @@ func scanGivenUp(rows *pgsql.Rows) (gone []GivenUp, held map[int16]bool, err err
 const releaseKeys = heldFences + `,
 heads AS MATERIALIZED (
 	SELECT k.lane, k.ordering_key, f.seq, f.retry_after
-	FROM unnest($5::smallint[], $6::text[]) k(lane, ordering_key) JOIN lane USING (lane)
+	FROM unnest($6::smallint[], $7::text[]) k(lane, ordering_key) JOIN lane USING (lane)
 	LEFT JOIN LATERAL (` + headOfKey + `) f ON f.lane = k.lane AND f.ordering_key = k.ordering_key),
 due AS (
 	UPDATE {schema}.outbox_held h SET retry_after = greatest(clock_timestamp(), h.not_before)
@@ -140,12 +144,11 @@ type LaneKey struct {
 // are free now, and the lanes that were still held and that no operator had changed; of the others nothing was written, and
 // their blocks must be loaded again.
 func (s Relay) ReleaseKeys(ctx context.Context, leases []LoadedLease, keys []LaneKey) (lifted []LaneKey, held map[int16]bool, err error) {
-	owner, lanes, epochs, changes := splitLoaded(leases)
 	keyLanes, names := make([]int16, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
 		keyLanes[i], names[i] = k.Lane, k.Key
 	}
-	rows, err := s.sql.Query(ctx, s.db, releaseKeys, owner, lanes, epochs, changes, keyLanes, names)
+	rows, err := s.sql.Query(ctx, s.db, releaseKeys, append(fencesOf(leases), keyLanes, names)...)
 	if err != nil {
 		return nil, nil, wrap("release keys", err)
 	}

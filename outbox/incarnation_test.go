@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,7 +48,44 @@ func TestPositionsOfAnotherServerAreVoid(t *testing.T) {
 	held, err = f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{id})
 	require.NoError(t, err)
 	require.Empty(t, held, "settle")
+	require.ErrorIs(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: id.Seq, Verdict: outbox.Dead}}), outbox.ErrFenced)
+	_, held, err = f.Relay().Delay(t.Context(), []outbox.Lease{lease}, []outbox.RowID{id})
+	require.NoError(t, err)
+	require.Empty(t, held, "delay")
+	require.ErrorIs(t, f.Relay().CountAttempt(t.Context(), []outbox.Lease{lease}, []outbox.RowID{id}, false), outbox.ErrFenced)
+	require.Equal(t, 1, f.count("outbox WHERE crashes = 0"))
 	after, _ := position()
 	require.Equal(t, at, after)
 	require.Equal(t, "NEW/0", f.statuses()["a1"])
+}
+
+// A standby that takes over may have lost a held row, and its number is that of another one by then.
+func TestHeldRowsOfAnotherServerAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.add("a", "a1")
+	row := f.fetch()[0]
+	on, err := f.Relay().ReadWatermark(t.Context())
+	require.NoError(t, err)
+	lease := f.leases[row.Lane]
+	lease.Incarnation = on.Incarnation
+	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+	change := f.change(row.Lane)
+	loaded := []outbox.LoadedLease{{Lease: lease, Change: change}}
+	id := outbox.RowID{Lane: row.Lane, Seq: row.Sequence}
+
+	f.exec("DELETE FROM outbox_incarnation")
+	_, err = f.Relay().SettleHeld(t.Context(), lease, change, row.Key, []int64{id.Seq})
+	require.ErrorIs(t, err, outbox.ErrFenced)
+	require.ErrorIs(t, f.Relay().RetryHeld(t.Context(), lease, change, id.Seq, time.Minute, "again"), outbox.ErrFenced)
+	require.ErrorIs(t, f.Relay().CountAttempt(t.Context(), []outbox.Lease{lease}, []outbox.RowID{id}, true), outbox.ErrFenced)
+	gone, held, err := f.Relay().GiveUpHeld(t.Context(), loaded, []outbox.HeldOutcome{{RowID: id, Verdict: outbox.Dead}})
+	require.NoError(t, err)
+	require.Empty(t, gone)
+	require.Empty(t, held)
+	_, held, err = f.Relay().ReleaseKeys(t.Context(), loaded, []outbox.LaneKey{{Lane: row.Lane, Key: row.Key}})
+	require.NoError(t, err)
+	require.Empty(t, held)
+	require.Equal(t, "FAILED/1", f.statuses()["a1"])
+	require.Equal(t, 1, f.count("outbox_held WHERE crashes = 0 AND error_message = 'no'"))
 }

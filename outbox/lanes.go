@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/uptrace/bun"
 )
 
 // LaneCounted is up to how many rows of a lane [Store.Lanes] counts.
@@ -60,22 +62,24 @@ CROSS JOIN LATERAL (
 ORDER BY l.lane`
 
 // Lanes lists all lanes in the order of their numbers. It reads at most 2,000 rows of each, by an index, whatever the backlog is.
-func (s *Store) Lanes(ctx context.Context) ([]LaneState, error) {
-	rows, err := s.adHoc().Query(ctx, s.db, laneStates)
-	if err != nil {
-		return nil, wrap("list lanes", err)
-	}
-	defer rows.Close()
-	var list []LaneState
-	for rows.Next() {
-		var l LaneState
-		var until, since sql.NullTime
-		var age float64
-		if err := rows.Scan(&l.Lane, &l.Group, &l.Owner, &l.Epoch, &until, &l.Leased, &l.New, &l.Claimed, &l.Held, &since, &age); err != nil {
-			return nil, wrap("list lanes", err)
+func (s *Store) Lanes(ctx context.Context) (list []LaneState, err error) {
+	err = s.uncompiled(ctx, func(ctx context.Context, tx bun.Tx) error {
+		rows, err := s.adHoc().Query(ctx, tx, laneStates)
+		if err != nil {
+			return err
 		}
-		l.LeaseUntil, l.Since, l.Age = until.Time, since.Time, seconds(age)
-		list = append(list, l)
-	}
-	return list, wrap("list lanes", rows.Err())
+		defer rows.Close()
+		for rows.Next() {
+			var l LaneState
+			var until, since sql.NullTime
+			var age float64
+			if err := rows.Scan(&l.Lane, &l.Group, &l.Owner, &l.Epoch, &until, &l.Leased, &l.New, &l.Claimed, &l.Held, &since, &age); err != nil {
+				return err
+			}
+			l.LeaseUntil, l.Since, l.Age = until.Time, since.Time, seconds(age)
+			list = append(list, l)
+		}
+		return rows.Err()
+	})
+	return list, wrap("list lanes", err)
 }

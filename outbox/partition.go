@@ -37,7 +37,7 @@ type Partition struct {
 	published string
 }
 
-// Select is a query for the rows of the day, without columns yet: they are those of outbox_sent. Read them to the end,
+// Select is a query for the rows of the day, without columns yet: they are those of the view outbox_published. Read them to the end,
 // or close them, before BeforeDrop returns.
 func (p Partition) Select() *bun.SelectQuery {
 	return p.DB.NewSelect().TableExpr(p.published).Where("child = to_regclass(?) AND within >= ? AND within < ?", p.Name, p.Day, p.Day.AddDate(0, 0, 1))
@@ -46,15 +46,20 @@ func (p Partition) Select() *bun.SelectQuery {
 // family is a table with daily children.
 type family struct {
 	table, column string
+	rest          string // the published rows in the DEFAULT child
 }
 
 func families() []family {
-	return []family{{"outbox", "created_at"}, {"outbox_sent", "sent_at"}}
+	return []family{
+		{"outbox", "created_at", `SELECT o.ctid AS place, o.created_at AS within FROM {schema}.outbox_default o JOIN {schema}.outbox_cursor c USING (lane)
+		WHERE o.seq <= c.sent OR o.seq <@ c.ahead`},
+		{"outbox_sent", "sent_at", `SELECT s.ctid AS place, s.sent_at AS within FROM {schema}.outbox_sent_default s`},
+	}
 }
 
 // in fills a statement in.
 func (f family) in(statement string) string {
-	return strings.NewReplacer("{table}", f.table, "{column}", f.column).Replace(statement)
+	return strings.NewReplacer("{table}", f.table, "{column}", f.column, "{rest}", f.rest).Replace(statement)
 }
 
 const (
@@ -71,11 +76,13 @@ ORDER BY c.relname`
 	isPartition = `
 SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = '{schema}.{table}'::regclass AND inhrelid = to_regclass($1::text))`
 	hasRows = `SELECT EXISTS (SELECT FROM %s)`
-	// hasUnsent reads the rows of a day that no position covers.
+	// hasUnsent looks for a row of a day that no position covers, in each lane of the rows, as outbox_drop_partition does.
 	hasUnsent = `
-SELECT EXISTS (SELECT FROM {schema}.outbox_cursor c CROSS JOIN LATERAL (
-	SELECT FROM {schema}.outbox o WHERE o.lane = c.lane AND o.seq > c.sent AND NOT o.seq <@ c.ahead
-		AND o.created_at >= $1::timestamptz AND o.created_at < $2::timestamptz LIMIT 1) x)`
+WITH RECURSIVE l AS (
+	(SELECT o.lane FROM %[1]s o ORDER BY o.lane LIMIT 1)
+	UNION ALL SELECT (SELECT o.lane FROM %[1]s o WHERE o.lane > l.lane ORDER BY o.lane LIMIT 1) FROM l WHERE l.lane IS NOT NULL)
+SELECT EXISTS (SELECT FROM l LEFT JOIN {schema}.outbox_cursor c USING (lane) CROSS JOIN LATERAL (
+	SELECT FROM %[1]s o WHERE o.lane = l.lane AND o.seq > coalesce(c.sent, 0) AND (o.seq <@ c.ahead) IS NOT TRUE LIMIT 1) x)`
 	dropPartition = `SELECT {schema}.outbox_drop_partition($1::date, kind => $2::text)`
 	dropProgress  = `SELECT {schema}.outbox_drop_partition(day, kind => 'outbox_progress')
 FROM (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -94,22 +101,26 @@ WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`
 	// emptyDefault removes published rows that went to the DEFAULT child, in batches.
 	emptyDefault = `
 DELETE FROM {schema}.{table}_default WHERE ctid = ANY (ARRAY(
-	SELECT p.place FROM {schema}.outbox_published p
-	WHERE p.child = '{schema}.{table}_default'::regclass AND p.within < clock_timestamp() - $1::interval LIMIT 5000))`
+	SELECT p.place FROM ({rest}) p WHERE p.within < clock_timestamp() - $1::interval LIMIT 5000))`
 	emptyProgress = `
 DELETE FROM {schema}.outbox_progress_default p USING {schema}.outbox_cursor c
 WHERE p.lane = c.lane AND p.upto < c.upto AND p.at < clock_timestamp() - greatest($1::interval, interval '24 hours')
-	AND NOT EXISTS (SELECT FROM {schema}.outbox_default o WHERE o.lane = p.lane AND o.seq <= p.upto)`
+	AND NOT EXISTS (SELECT FROM {schema}.outbox o WHERE o.lane = p.lane AND o.seq <= p.upto) -- it tells when they were sent`
 
-	// oldestInDefault finds the oldest day in the DEFAULT child that ended before the retention.
+	// oldestInDefault finds the oldest day in the DEFAULT child that ended before the retention. A day of outbox in which something is unsent is
+	// left out: it would be published while BeforeDrop is at work, and then deleted although BeforeDrop has not seen it.
 	oldestInDefault = `
-SELECT format('%I.%I', n.nspname, c.relname), (SELECT (min(p.within) AT TIME ZONE 'UTC')::date FROM {schema}.outbox_published p
-	WHERE p.child = c.oid AND p.within < date_trunc('day', (clock_timestamp() - $1::interval) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')
+SELECT format('%I.%I', n.nspname, c.relname), (SELECT d.day FROM (
+		SELECT DISTINCT (p.within AT TIME ZONE 'UTC')::date AS day FROM ({rest}) p
+		WHERE p.within < date_trunc('day', (clock_timestamp() - $1::interval) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC') d
+	WHERE '{table}' <> 'outbox' OR NOT EXISTS (
+		SELECT FROM {schema}.outbox_default o LEFT JOIN {schema}.outbox_cursor l USING (lane)
+		WHERE (o.created_at AT TIME ZONE 'UTC')::date = d.day AND o.seq > coalesce(l.sent, 0) AND (o.seq <@ l.ahead) IS NOT TRUE)
+	ORDER BY d.day LIMIT 1)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = '{schema}.{table}_default'::regclass`
 	dayOfDefault = `
 DELETE FROM {schema}.{table}_default WHERE ctid = ANY (ARRAY(
-	SELECT p.place FROM {schema}.outbox_published p
-	WHERE p.child = '{schema}.{table}_default'::regclass AND p.within >= $1::timestamptz AND p.within < $2::timestamptz))`
+	SELECT p.place FROM ({rest}) p WHERE p.within >= $1::timestamptz AND p.within < $2::timestamptz))`
 )
 
 // EnsurePartitions makes the children of outbox, outbox_progress and outbox_sent for today and the next days. It is safe in any number of
@@ -135,10 +146,14 @@ var ErrBusy = errors.New("outbox: the table is in use, try again")
 // errNotOurTurn means that another process drops partitions.
 var errNotOurTurn = errors.New("outbox: another process is at it")
 
+// errStays means that a day was not dropped after all, because a transaction that was open for long has committed a row of it. It takes back
+// what BeforeDrop has done.
+var errStays = errors.New("outbox: something in the partition is unsent")
+
 // DropExpired drops what is older than the retention, the oldest first, each day after [Config.BeforeDrop] agreed to it.
 // Where BeforeDrop failed the day stays; the others go on, and the errors are returned.
 //
-// A lock that somebody else holds is not waited for for longer than 50 ms, because settles would wait behind it. It is
+// A lock that somebody else holds is not waited for for longer than 50 ms, because commits and settles would wait behind it. It is
 // tried again a few times; then [ErrBusy] says that it is to be tried again later. While another process drops
 // partitions, it does nothing.
 func (s *Store) DropExpired(ctx context.Context) error {
@@ -174,6 +189,7 @@ func (s *Store) dropFamily(ctx context.Context, f family, retention time.Duratio
 			kept = append(kept, err)
 		case errors.Is(err, errNotOurTurn):
 			return kept, nil
+		case errors.Is(err, errStays):
 		case err != nil:
 			return kept, wrap("drop "+p.Name, err)
 		}
@@ -270,7 +286,7 @@ func (s *Store) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 	}
 	if p.log.table == "outbox" {
 		var unsent bool
-		if err := s.sql.QueryRow(ctx, tx, hasUnsent, []any{p.Day, p.Day.AddDate(0, 0, 1)}, &unsent); err != nil || unsent {
+		if err := s.adHoc().QueryRow(ctx, tx, fmt.Sprintf(hasUnsent, p.Name), nil, &unsent); err != nil || unsent {
 			return err
 		}
 	}
@@ -286,7 +302,11 @@ func (s *Store) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 	return patiently(ctx, func() error {
 		// A savepoint: a lock that was not given must not cost what BeforeDrop has done.
 		return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-			_, err := s.sql.Exec(ctx, tx, dropPartition, p.Day, p.log.table)
+			var dropped bool
+			err := s.sql.QueryRow(ctx, tx, dropPartition, []any{p.Day, p.log.table}, &dropped)
+			if err == nil && !dropped {
+				return errStays
+			}
 			return err
 		})
 	})

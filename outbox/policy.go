@@ -154,9 +154,9 @@ func (p policy) String() string {
 	}
 }
 
-// archives tells whether published rows are kept at all, as of the last look at the policy. Until there was one they are kept:
+// keeps tells whether published rows are kept at all, as of the last look at the policy. Until there was one they are kept:
 // another process may need them.
-func (s *Store) archives() bool {
+func (s *Store) keeps() bool {
 	p := s.kept.Load()
 	return p == nil || p.retention != NoRetention
 }

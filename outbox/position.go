@@ -7,7 +7,7 @@ import (
 
 // Position is how far a lane has come. A row of the lane is unsent if its number is beyond Sent and not in Ahead.
 //
-// The owner of the lane keeps it in memory and stores it with each [Relay.Settle]. What the database has is what counts: an owner that is not
+// The owner of the lane keeps it in memory and stores it with each [Relay.Record]. What the database has is what counts: an owner that is not
 // sure whether the two agree reads it again, see [Relay.Positions].
 type Position struct {
 	// Upto is the highest number that was published in its turn.

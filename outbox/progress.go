@@ -1,9 +1,6 @@
 package outbox
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // recordRows notes how far lanes have come. Their rows stay where they are.
 const recordRows = settleFence + `
@@ -42,20 +39,13 @@ func (s Relay) Record(ctx context.Context, placed []Placed) (held map[int16]bool
 }
 
 // Keeps tells whether published rows stay where they are, and [Relay.Record] is for them. If not, they are deleted by [Relay.Settle].
-func (s Relay) Keeps() bool { return s.archives() }
+func (s Relay) Keeps() bool { return s.keeps() }
 
 const positions = `
 SELECT c.lane, c.upto, c.sent, c.total, coalesce((SELECT string_agg(generated::text, ',' ORDER BY generated)
-	FROM unnest(c.ahead) part, generate_series(lower(part), upper(part) - 1) generated), ''),
-	greatest(c.upto, c.sent) > coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0),
+	FROM unnest(c.ahead) part, generate_series(lower(part), upper(part) - 1) generated), ''), seen.behind, seen.known,
 	coalesce((SELECT i.id::text FROM {schema}.outbox_incarnation i), '')
-FROM {schema}.outbox_cursor c WHERE c.lane = ANY ($1::smallint[])`
-
-// ErrNumbersAgain means that outbox_seq gives numbers that rows had before, as after a restore without the sequences. Events with
-// such numbers would be taken for published ones.
-var ErrNumbersAgain = errors.New("outbox: the sequence outbox_seq is behind the numbers that lanes have published: nothing is published. Set it with " +
-	"SELECT setval('outbox_seq', (SELECT max(greatest(upto, sent)) + 1000 FROM outbox_cursor)), " +
-	"and see docs/runbook.md for what was recorded since the restore")
+FROM {schema}.outbox_cursor c CROSS JOIN ` + numbersSeen + ` seen WHERE c.lane = ANY ($1::smallint[])`
 
 // Positions reads where lanes are, and the incarnation of the server that says so. It is to be called after [Relay.Claim] has returned.
 func (s Relay) Positions(ctx context.Context, lanes []int16) (at map[int16]Position, incarnation string, err error) {
@@ -65,19 +55,23 @@ func (s Relay) Positions(ctx context.Context, lanes []int16) (at map[int16]Posit
 	}
 	defer rows.Close()
 	at = make(map[int16]Position, len(lanes))
+	behind, known := false, true
 	for rows.Next() {
 		var lane int16
 		var p Position
 		var ahead string
-		var again bool
-		if err := rows.Scan(&lane, &p.Upto, &p.Sent, &p.Total, &ahead, &again, &incarnation); err != nil {
+		if err := rows.Scan(&lane, &p.Upto, &p.Sent, &p.Total, &ahead, &behind, &known, &incarnation); err != nil {
 			return nil, "", wrap("read positions", err)
-		}
-		if again {
-			return nil, "", ErrNumbersAgain
 		}
 		p.Ahead = parseInts(ahead)
 		at[lane] = p
 	}
-	return at, incarnation, wrap("read positions", rows.Err())
+	if err := rows.Err(); err != nil {
+		return nil, "", wrap("read positions", err)
+	}
+	rows.Close()
+	if err := s.checkNumbers(ctx, behind, known); err != nil {
+		return nil, "", wrap("read positions", err)
+	}
+	return at, incarnation, nil
 }

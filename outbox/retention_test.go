@@ -256,6 +256,77 @@ func TestDaysAreDroppedAlsoWithoutRetention(t *testing.T) {
 	require.Equal(t, []int{0, 0, 0}, []int{days("outbox"), days("outbox_sent"), days("outbox_progress")})
 }
 
+// A day of the DEFAULT child stays while something of it is unsent: it would be published while BeforeDrop is at work.
+func TestDayOfTheDefaultChildStaysWhileSomethingIsUnsent(t *testing.T) {
+	var archived []string
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(ctx context.Context, p outbox.Partition) error {
+		archived = append(archived, p.Day.Format(time.DateOnly))
+		return nil
+	}})
+	sequences := map[string]int64{}
+	for name, day := range map[string]string{"a1": "2020-01-02", "a2": "2020-01-02", "b1": "2020-01-03"} {
+		f.exec(`INSERT INTO outbox (id, occurred_at, created_at, lane, tenant_id, topic, event_type, source, payload)
+			VALUES (gen_random_uuid(), now(), ?, 1, 'x', 'order', ?, 's', 'x')`, day+" 23:00:00Z", name)
+		var seq int64
+		require.NoError(t, f.db.NewRaw("SELECT max(seq) FROM outbox").Scan(t.Context(), &seq))
+		sequences[name] = seq
+	}
+	publish := func(names ...string) {
+		var at outbox.Position
+		for _, n := range names {
+			at = at.Publish([]int64{sequences[n]})
+		}
+		_, err := f.Relay().Record(t.Context(), []outbox.Placed{{Lease: f.leases[1], Position: at}})
+		require.NoError(t, err)
+	}
+	publish("a1", "b1")
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, []string{"2020-01-03"}, archived)
+	require.Equal(t, 2, f.count("outbox"))
+	publish("a1", "a2", "b1")
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, []string{"2020-01-03", "2020-01-02"}, archived)
+	require.Zero(t, f.count("outbox"))
+}
+
+// A transaction that was open for days commits a row while BeforeDrop is at work. The day stays, and what BeforeDrop did is taken back.
+func TestDayStaysWhenARowOfItIsCommittedMeanwhile(t *testing.T) {
+	var f *fixture
+	f = newFixture(t, &outbox.Config{BeforeDrop: func(ctx context.Context, p outbox.Partition) error {
+		if _, err := p.DB.NewRaw("INSERT INTO kept (day) VALUES (?)", p.Day).Exec(ctx); err != nil {
+			return err
+		}
+		_, err := f.db.Exec(`INSERT INTO outbox (id, occurred_at, created_at, lane, tenant_id, topic, event_type, source, payload)
+			VALUES (gen_random_uuid(), now(), ?, 1, 'x', 'order', 'late', 's', 'x')`, p.Day.Add(time.Hour))
+		return err
+	}})
+	f.exec("CREATE TABLE kept (day date)")
+	f.child("2020-01-02")
+	f.exec(`WITH row AS (INSERT INTO outbox (id, occurred_at, created_at, lane, tenant_id, topic, event_type, source, payload)
+		VALUES (gen_random_uuid(), now(), '2020-01-02 12:00Z', 1, 'x', 'order', 'e', 's', 'x') RETURNING seq)
+		INSERT INTO outbox_progress (lane, upto, sent, ahead, total) SELECT 1, seq, seq, '{}', 1 FROM row`)
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, 2, f.count("outbox"))
+	require.Zero(t, f.count("kept"))
+}
+
+// Somebody has deleted a lane. Nothing is published of it until reconcile enters it again, and its rows stay until then.
+func TestDayStaysWithRowsOfALaneThatIsMissing(t *testing.T) {
+	archived := 0
+	f := newFixture(t, &outbox.Config{BeforeDrop: func(context.Context, outbox.Partition) error { archived++; return nil }})
+	f.child("2020-01-02")
+	f.add("a", "a1")
+	lane := f.fetch()[0].Lane
+	f.exec("UPDATE outbox SET created_at = '2020-01-02'")
+	f.exec("DELETE FROM outbox_lane WHERE lane = ?", lane)
+	require.NoError(t, f.Clean(t.Context()))
+	require.Zero(t, archived)
+	var dropped bool
+	require.NoError(t, f.db.NewRaw("SELECT outbox_drop_partition('2020-01-02', kind => 'outbox')").Scan(t.Context(), &dropped))
+	require.False(t, dropped)
+	require.Equal(t, 1, f.count("outbox"))
+}
+
 func TestKeepForeverKeepsEverything(t *testing.T) {
 	f := newFixture(t, &outbox.Config{Retention: outbox.KeepForever, DeadRetention: outbox.KeepForever,
 		BeforeDrop: func(context.Context, outbox.Partition) error { return errors.New("never called") }})
@@ -326,4 +397,21 @@ func TestRetentionsAreValidated(t *testing.T) {
 	for _, d := range []time.Duration{0, outbox.KeepForever, 24 * time.Hour} {
 		require.NoError(t, (&outbox.Config{DeadRetention: d, AuditRetention: d}).Validate())
 	}
+}
+
+// An entry of outbox_progress tells when rows were sent. It stays as long as one of them, wherever the row is.
+func TestEntryStaysWithItsRows(t *testing.T) {
+	f := newFixture(t, nil)
+	f.child("2020-01-02")
+	f.exec("DROP TABLE outbox_progress_20200102")
+	insert := `INSERT INTO outbox (seq, id, occurred_at, created_at, lane, tenant_id, topic, event_type, source, payload)
+		VALUES (?, gen_random_uuid(), now(), ?, ?, 'x', 'order', ?, 's', 'x')`
+	f.exec(insert, 1, "2020-01-02", 1, "sent")
+	f.exec(insert, 2, "2020-01-02", 2, "unsent") // the day stays
+	f.exec("INSERT INTO outbox_progress (lane, upto, sent, ahead, total, at) VALUES (1, 1, 1, '{}', 1, '2020-01-03'), (1, 5, 5, '{}', 2, now())")
+	require.NoError(t, f.Clean(t.Context()))
+	require.Equal(t, 1, f.count("outbox_messages WHERE event_type = 'sent' AND sent_at = '2020-01-03'"))
+	f.exec("DELETE FROM outbox")
+	require.NoError(t, f.Clean(t.Context()))
+	require.Zero(t, f.count("outbox_progress WHERE at = '2020-01-03'"))
 }

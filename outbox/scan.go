@@ -25,6 +25,8 @@ type RowInfo struct {
 	Pass, Paused bool
 	// More says that the scan ended before the lane did.
 	More bool
+	// Kept says that the filter keeps some row of those that the scan looked at in this lane.
+	Kept bool
 }
 
 // lookRows looks at the rows behind those that others wait behind, without their payloads. It returns the rows that
@@ -33,11 +35,12 @@ type RowInfo struct {
 //
 // The inner LIMIT is a literal for the reason given at fetchRows.
 const lookRows = `
-SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.topic, w.pass, w.paused, w.size = 500
+SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.topic, w.pass, w.paused, w.size = 500, NOT w.all_pass
 FROM ` + unsentRows + ` CROSS JOIN LATERAL (
 	SELECT x.seq, x.ordering_key, x.topic, x.topic = ANY ($5::text[]) AND x.tenant_id <> ALL ($6::text[]) AS paused,
 		x.topic <> ALL ($5::text[]) AND x.tenant_id <> ALL ($6::text[]) AS pass,
-		count(*) OVER () AS size, max(x.seq) OVER () AS last
+		count(*) OVER () AS size, max(x.seq) OVER () AS last,
+		bool_and(x.topic <> ALL ($5::text[]) AND x.tenant_id <> ALL ($6::text[])) OVER () AS all_pass
 	FROM (
 		SELECT o.seq, o.ordering_key, o.topic, o.tenant_id FROM {schema}.outbox o
 		WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 500) x) w
@@ -49,7 +52,7 @@ const unsentRows = `unnest($1::smallint[], $2::bigint[], $3::text[]::int8multira
 // lookTenants is lookRows for tenants alone, whose rows nothing of another tenant waits behind. It costs half, and
 // whole backlogs are searched with it.
 const lookTenants = `
-SELECT c.lane, w.last, w.size = 500, coalesce(array_to_string(w.pass, ','), '')
+SELECT c.lane, w.last, w.size = 500, coalesce(array_to_string(w.pass, ','), ''), w.size > coalesce(cardinality(w.pass), 0)
 FROM ` + unsentRows + ` CROSS JOIN LATERAL (
 	SELECT count(*) AS size, max(x.seq) AS last, array_agg(x.seq) FILTER (WHERE x.tenant_id <> ALL ($5::text[])) AS pass
 	FROM (
@@ -87,7 +90,7 @@ func (s *Store) scanTopics(ctx context.Context, cursors []Cursor, keep Filter) (
 	defer rows.Close()
 	for rows.Next() {
 		var g RowInfo
-		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More); err != nil {
+		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More, &g.Kept); err != nil {
 			return nil, err
 		}
 		out = append(out, g)
@@ -104,14 +107,14 @@ func (s *Store) scanTenants(ctx context.Context, cursors []Cursor, tenants []str
 	for rows.Next() {
 		var last RowInfo
 		var pass string
-		if err := rows.Scan(&last.Lane, &last.Seq, &last.More, &pass); err != nil {
+		if err := rows.Scan(&last.Lane, &last.Seq, &last.More, &pass, &last.Kept); err != nil {
 			return nil, err
 		}
 		for _, seq := range parseInts(pass) {
 			if seq == last.Seq {
 				last.Pass = true
 			} else {
-				out = append(out, RowInfo{RowID: RowID{last.Lane, seq}, Pass: true, More: last.More})
+				out = append(out, RowInfo{RowID: RowID{last.Lane, seq}, Pass: true, More: last.More, Kept: last.Kept})
 			}
 		}
 		out = append(out, last)

@@ -18,10 +18,10 @@ const settleRows = settleFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o USING unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
 	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq AND ` + sameServer + `$6::text RETURNING o.*),
-arch AS (INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone)
+moved AS (INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone)
 SELECT lane FROM lane WHERE ` + sameServer + `$6::text`
 
-// settleAndForget is settleRows without an archive.
+// settleAndForget is settleRows for retention 0.
 const settleAndForget = settleFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o USING unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
@@ -48,7 +48,7 @@ func (s Relay) Settle(ctx context.Context, leases []Lease, published []RowID) (h
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(published)
 	statement := settleRows
-	if !s.archives() {
+	if !s.keeps() {
 		statement = settleAndForget
 	}
 	rows, err := s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs, incarnationOf(leases))
@@ -90,7 +90,8 @@ const holdFence = `
 WITH lane AS MATERIALIZED (
 	SELECT l.lane FROM {schema}.outbox_lane l
 	WHERE l.lane = $2 AND l.owner = $1 AND l.epoch = $3 AND l.change = (SELECT o.change FROM {schema}.outbox_lane o WHERE o.lane = $2)
-	FOR NO KEY UPDATE)`
+		AND ` + sameServer + `$8::text
+	FOR NO KEY UPDATE OF l)`
 
 // holdRows takes fresh rows out of the lane, into held or dead, and blocks their keys, all or nothing.
 // Verdicts: 1 refused, 2 follower, 3 dead, 4 delayed, 5 abandoned.
@@ -129,7 +130,8 @@ held AS (
 dead AS (
 	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict IN (3, 5))
 SELECT (SELECT count(*) FROM lane),
-	(SELECT count(*) FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3), (SELECT count(*) FROM gone),
+	(SELECT count(*) FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 AND ` + sameServer + `$8::text),
+	(SELECT count(*) FROM gone),
 	(SELECT count(*) FROM gone WHERE verdict IN (3, 5))`
 
 // countedColumns is columns with one more refusal where there was one. A refusal clears the count of crashes: the projector lived to hear it.
@@ -138,7 +140,8 @@ const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at
 	tenant_id, topic, ordering_key, aggregate_type, aggregate_id,
 	event_type, source, routing_key, schema_id, content_type, dedup_key, event_metadata, payload`
 
-// Hold takes rows out of their lane that were not published. It returns [ErrFenced] if the lane was lost.
+// Hold takes rows out of their lane that were not published. It returns [ErrFenced] if the lane was lost, or if the rows were read from
+// another server.
 func (s Relay) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error {
 	seqs, verdicts := make([]int64, len(outcomes)), make([]int16, len(outcomes))
 	waits, texts := make([]time.Duration, len(outcomes)), make([]*string, len(outcomes))
@@ -146,7 +149,7 @@ func (s Relay) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error 
 		seqs[i], verdicts[i], waits[i] = o.Seq, int16(o.Verdict), o.Wait
 		texts[i] = nullable(cleanText(o.Error))
 	}
-	args := []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts}
+	args := []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts, lease.Incarnation}
 	return s.announced(ctx, dyingFresh(lease.Lane, outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
 		for {
 			var fence, mine, moved, died int

@@ -144,12 +144,20 @@ func (r Relay) Observe(log *slog.Logger) *leader.Reader[Stats] {
 	return &leader.Reader[Stats]{Name: "outbox.stats", SQL: r.sql, DB: r.db, Log: log, Read: r.Stats}
 }
 
-// readNumbers reads all but the shares. It does not have the statement compiled, which takes longer than to run it.
-func (s *Store) readNumbers(ctx context.Context) (st Stats, b believed, err error) {
-	err = s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+// uncompiled runs statements in a transaction in which the server does not compile them. Their costs are overestimated, and to compile them takes
+// longer than to run them, with each day that is kept.
+func (s *Store) uncompiled(ctx context.Context, fn func(context.Context, bun.Tx) error) error {
+	return s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := s.adHoc().Exec(ctx, tx, `SELECT set_config('jit', 'off', true)`); err != nil {
 			return err
 		}
+		return fn(ctx, tx)
+	})
+}
+
+// readNumbers reads all but the shares.
+func (s *Store) readNumbers(ctx context.Context) (st Stats, b believed, err error) {
+	err = s.uncompiled(ctx, func(ctx context.Context, tx bun.Tx) error {
 		if st, b, err = s.readStats(ctx, tx, frontOfLane); err == nil && st.TenantsPaused > 0 {
 			st, b, err = s.readStats(ctx, tx, frontOfPausedLane)
 		}

@@ -14,7 +14,9 @@ CREATE TABLE outbox_layout (
     lock_space   integer  NOT NULL,
     -- Whose database this is: outbox.Config.Deployment. A copy of the database that runs elsewhere carries the name along, and
     -- projectors of another name publish nothing from it. NULL: no projector has set a name.
-    deployment   text     CHECK (deployment <> '')
+    deployment   text     CHECK (deployment <> ''),
+    -- The server and the sequence that all numbers were found to be of. Another one, or NULL: a relay looks whether numbers came again.
+    numbers_of   text
 );
 INSERT INTO outbox_layout (lanes, hash_version, lock_space)
 VALUES (64, 1, hashtext('oncebox.outbox.' || current_schema()::text));
@@ -110,10 +112,11 @@ CREATE UNLOGGED TABLE outbox_claim (
 
 -- Where each lane is. A row of outbox is unsent if its number is beyond sent and not in ahead.
 CREATE VIEW outbox_cursor AS
-SELECT l.lane, coalesce(p.upto, 0) AS upto, coalesce(p.sent, 0) AS sent, coalesce(p.ahead, '{}') AS ahead, coalesce(p.total, 0) AS total
+SELECT l.lane, coalesce(p.upto, 0) AS upto, coalesce(p.sent, 0) AS sent, coalesce(p.ahead, '{}') AS ahead, coalesce(p.total, 0) AS total,
+    coalesce(p.n, 0) AS n
 FROM outbox_lane l LEFT JOIN LATERAL (
     -- A long list is stored compressed, and would be unpacked for each row that is compared with it. The result of an operator is not compressed.
-    SELECT x.upto, x.sent, x.ahead + '{}' AS ahead, x.total FROM outbox_progress x WHERE x.lane = l.lane ORDER BY x.upto DESC, x.n DESC LIMIT 1) p ON true;
+    SELECT x.upto, x.sent, x.ahead + '{}' AS ahead, x.total, x.n FROM outbox_progress x WHERE x.lane = l.lane ORDER BY x.upto DESC, x.n DESC LIMIT 1) p ON true;
 
 -- Projectors that are alive, so that lanes can be shared out evenly.
 CREATE TABLE outbox_projector (
@@ -185,6 +188,15 @@ CREATE TABLE outbox_sent (
     sent_at timestamptz NOT NULL
 ) PARTITION BY RANGE (sent_at);
 CREATE TABLE outbox_sent_default PARTITION OF outbox_sent DEFAULT;
+
+-- These three have no key that fits: the number alone is not unique across days. PostgreSQL refuses to delete from a table without an identity once
+-- somebody publishes all tables of the database, as tools for upgrades and for change data capture do.
+ALTER TABLE outbox REPLICA IDENTITY FULL;
+ALTER TABLE outbox_default REPLICA IDENTITY FULL;
+ALTER TABLE outbox_progress REPLICA IDENTITY FULL;
+ALTER TABLE outbox_progress_default REPLICA IDENTITY FULL;
+ALTER TABLE outbox_sent REPLICA IDENTITY FULL;
+ALTER TABLE outbox_sent_default REPLICA IDENTITY FULL;
 
 -- What becomes of published rows: one row, entered by the first process with a setting. All processes go by it.
 CREATE TABLE outbox_retention (
@@ -273,17 +285,21 @@ FROM outbox_sent s;
 
 -- All of it as one table, for people and for tools. Names of columns and states are promised.
 -- PUBLISHING is an approximation: the row is one that the owner of a live lease has fetched.
+-- The published rows of outbox are a part of its own with a constant status: a query for the others, as operators write it, does not read them.
 CREATE VIEW outbox_messages AS
 SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
        o.payload, o.event_metadata, o.routing_key, o.schema_id, o.schema_version,
-       CASE WHEN o.seq <= c.sent OR o.seq <@ c.ahead THEN 'SENT' WHEN t.upto IS NOT NULL THEN 'PUBLISHING' ELSE 'NEW' END AS status,
+       CASE WHEN t.upto IS NOT NULL THEN 'PUBLISHING' ELSE 'NEW' END AS status,
        o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message, o.created_at,
-       CASE WHEN o.seq <= c.sent OR o.seq <@ c.ahead THEN (
-           SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1) END AS sent_at,
-       o.seq AS sequence, o.source,
+       NULL::timestamptz AS sent_at, o.seq AS sequence, o.source,
        EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = o.tenant_id AND p.resumed_at IS NULL) AS paused
-FROM outbox o LEFT JOIN outbox_cursor c ON c.lane = o.lane
-LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
+FROM outbox_unsent o LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
+UNION ALL
+SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
+       o.payload, o.event_metadata, o.routing_key, o.schema_id, o.schema_version,
+       'SENT', o.retry_count, NULL, NULL, o.created_at,
+       (SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1), o.seq, o.source, false
+FROM outbox o JOIN outbox_cursor c ON c.lane = o.lane WHERE o.seq <= c.sent OR o.seq <@ c.ahead
 UNION ALL
 SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
        h.payload, h.event_metadata, h.routing_key, h.schema_id, h.schema_version,
@@ -509,6 +525,7 @@ BEGIN
         EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', rest);
         EXECUTE format('CREATE TABLE IF NOT EXISTS %s (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)
             WITH (%s autovacuum_vacuum_insert_threshold = -1)', child, parent, options);
+        EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', child);
         IF (SELECT count(DISTINCT relowner) FROM pg_class WHERE oid IN (parent, to_regclass(child))) > 1 THEN
             RAISE EXCEPTION 'outbox_make_partition: % belongs to another role than %', to_regclass(child), (SELECT relname FROM pg_class WHERE oid = parent)
                 USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
@@ -552,9 +569,13 @@ BEGIN
         RETURN false;
     END IF;
     IF kind = 'outbox' THEN
-        EXECUTE format('SELECT EXISTS (SELECT FROM %s c CROSS JOIN LATERAL (
-            SELECT FROM %s o WHERE o.lane = c.lane AND o.seq > c.sent AND NOT o.seq <@ c.ahead LIMIT 1) x)',
-            '{schema}.outbox_cursor'::regclass, child) INTO stays;
+        -- By the lanes of the rows, and not by outbox_lane: nothing is published of a lane that somebody has deleted there.
+        EXECUTE format('WITH RECURSIVE l AS (
+                (SELECT o.lane FROM %1$s o ORDER BY o.lane LIMIT 1)
+                UNION ALL SELECT (SELECT o.lane FROM %1$s o WHERE o.lane > l.lane ORDER BY o.lane LIMIT 1) FROM l WHERE l.lane IS NOT NULL)
+            SELECT EXISTS (SELECT FROM l LEFT JOIN %2$s c USING (lane) CROSS JOIN LATERAL (
+                SELECT FROM %1$s o WHERE o.lane = l.lane AND o.seq > coalesce(c.sent, 0) AND (o.seq <@ c.ahead) IS NOT TRUE LIMIT 1) x)',
+            child, '{schema}.outbox_cursor'::regclass) INTO stays;
     ELSIF kind = 'outbox_progress' THEN
         SELECT count(*) > 0 INTO stays FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = '{schema}.outbox'::regclass AND c.relname ~ '^outbox_[0-9]{8}$' AND to_date(right(c.relname, 8), 'YYYYMMDD') <= day;
