@@ -19,7 +19,7 @@ import (
 // decodeRows reads the columns of a bounded read from the binary format of the protocol. It is scanRows for the relay's fetch, whose rows
 // pass nowhere else: a third of what the relay spent on a row was spent on carrying its values one by one through the
 // interfaces of database/sql.
-func decodeRows(rows pgx.Rows, most int) ([]Row, error) {
+func decodeRows(rows pgx.Rows, most int, t *taking) ([]Row, error) {
 	defer rows.Close()
 	d := decoder{words: map[string]string{}}
 	var out []Row
@@ -29,6 +29,9 @@ func decodeRows(rows pgx.Rows, most int) ([]Row, error) {
 			out = slices.Grow(out, max(min(3*len(out), most-len(out)), 16))
 		}
 		r, err := d.row(rows.RawValues())
+		if err == nil && t != nil {
+			err = t.decode(&d, r.Lane)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -21,8 +21,10 @@ type Cursor struct {
 	After int64
 	// While are the ids of transactions that have to be open, else Fetch returns nothing. All cursors of a fetch that have some have the same ones.
 	While []int64
-	// Quota is at most [MaxFetch].
+	// Quota is at most [MaxFetch], and [FewRows] for [Relay.FetchFew].
 	Quota int32
+	// Taken is the highest number that was taken in its turn before. [Relay.FetchFew] notes no lower one.
+	Taken int64
 }
 
 // fetchRows reads the heads of several lanes.
@@ -82,7 +84,7 @@ func (s Relay) Fetch(ctx context.Context, cursors []Cursor, bytes int64) ([]Row,
 	}
 	from, while := shortcuts(cursors)
 	lanes, after, ahead, incarnation := placed(from)
-	out, err := s.rows(ctx, total, bytes, statement, lanes, after, ahead, quota, incarnation, small(bytes, total), while)
+	out, err := s.rows(ctx, total, bytes, nil, statement, lanes, after, ahead, quota, incarnation, small(bytes, total), while)
 	return out, wrap("fetch rows", err)
 }
 
@@ -109,8 +111,8 @@ func shortcuts(cursors []Cursor) (from []Cursor, while string) {
 
 // rows runs a statement that returns at most that many rows of a bounded read, and sorts its rows by lane and sequence: cheaper
 // here than there, where the payloads would be sorted along.
-func (s *Store) rows(ctx context.Context, most int, bytes int64, statement string, args ...any) ([]Row, error) {
-	out, err := s.read(ctx, most, statement, args...)
+func (s *Store) rows(ctx context.Context, most int, bytes int64, t *taking, statement string, args ...any) ([]Row, error) {
+	out, err := s.read(ctx, most, t, statement, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ func (s *Store) rows(ctx context.Context, most int, bytes int64, statement strin
 	return out, err
 }
 
-func (s *Store) read(ctx context.Context, most int, statement string, args ...any) (out []Row, err error) {
+func (s *Store) read(ctx context.Context, most int, t *taking, statement string, args ...any) (out []Row, err error) {
 	native, err := s.sql.MayBeNative(ctx, s.db)
 	if err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func (s *Store) read(ctx context.Context, most int, statement string, args ...an
 		native, err := pgsql.Native(ctx, s.db, func(conn *pgx.Conn) error {
 			rows, err := s.sql.QueryNative(ctx, conn, statement, args...)
 			if err == nil {
-				out, err = decodeRows(rows, most)
+				out, err = decodeRows(rows, most, t)
 			}
 			return err
 		})
@@ -145,5 +147,5 @@ func (s *Store) read(ctx context.Context, most int, statement string, args ...an
 	if err != nil {
 		return nil, err
 	}
-	return scanBounded(rows)
+	return scanBounded(rows, t)
 }

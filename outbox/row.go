@@ -69,11 +69,18 @@ func scanRows(rows *pgsql.Rows) ([]Row, error) {
 }
 
 // scanBounded is scanRows for a bounded read.
-func scanBounded(rows *pgsql.Rows) ([]Row, error) {
+func scanBounded(rows *pgsql.Rows, t *taking) ([]Row, error) {
 	return scanEach(rows, func() (Row, error) {
 		var size int
-		r, err := scanRow(rows, &size)
-		r.size = size
+		more := []any{&size}
+		var held bool
+		if t != nil {
+			more = append(more, &held, &t.mark.Seq, &t.mark.XID, &t.mark.Xmin)
+		}
+		r, err := scanRow(rows, more...)
+		if r.size = size; held {
+			t.held[r.Lane] = true
+		}
 		return r, err
 	})
 }

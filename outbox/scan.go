@@ -145,7 +145,7 @@ SELECT ` + boundedStart + `$4` + boundedEnd + ` FROM (
 // 0: there is no bound. [Relay.Take] is to be called as after Fetch.
 func (s Relay) FetchRows(ctx context.Context, leases []Lease, ids []RowID, bytes int64) ([]Row, error) {
 	rowLanes, seqs := splitIDs(ids)
-	out, err := s.rows(ctx, len(ids), bytes, pickRows, rowLanes, seqs, incarnationOf(leases), small(bytes, len(ids)))
+	out, err := s.rows(ctx, len(ids), bytes, nil, pickRows, rowLanes, seqs, incarnationOf(leases), small(bytes, len(ids)))
 	return out, wrap("pick rows", err)
 }
 

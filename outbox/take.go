@@ -46,6 +46,20 @@ func (s Relay) Take(ctx context.Context, taken []Taken) (held map[int16]bool, ma
 	return held, mark, wrap("take rows", err)
 }
 
+// taking is what a fetch tells that takes rows at once.
+type taking struct {
+	held map[int16]bool
+	mark Watermark
+}
+
+func (t *taking) decode(d *decoder, lane int16) error {
+	if d.bool() {
+		t.held[lane] = true
+	}
+	t.mark.Seq, t.mark.XID, t.mark.Xmin = d.int64(), d.int64(), d.int64()
+	return d.err
+}
+
 // list writes numbers as an array, and none as ”.
 func list(numbers []int64) string {
 	if len(numbers) == 0 {

@@ -49,8 +49,12 @@ func (w *worker) cursors(lanes []*lane, short shortcut) []outbox.Cursor {
 		if l.full && l.pace.density > 0 && batch > len(lanes) {
 			quota = max(least, int(math.Ceil(l.pace.density*(goal-float64(l.pace.at)))))
 		}
-		l.pace.quota = int32(min(quota, outbox.MaxFetch))
-		out[i] = outbox.Cursor{Lease: l.lease, Position: l.at, Quota: l.pace.quota}
+		most := outbox.MaxFetch
+		if w.few {
+			most = outbox.FewRows
+		}
+		l.pace.quota = int32(min(quota, most))
+		out[i] = outbox.Cursor{Lease: l.lease, Position: l.at, Quota: l.pace.quota, Taken: l.taken}
 		l.short.cursor(short, &out[i])
 	}
 	return out

@@ -33,8 +33,7 @@ func (w *worker) settleFresh(ctx context.Context, lanes map[int16]*lane, o out) 
 	}
 	for n := range gone {
 		lost = append(lost, n)
-		lanes[n].located = false
-		_ = w.forget(ctx, lanes[n], outbox.ErrFenced)
+		w.lost(ctx, lanes[n])
 	}
 	w.r.p.telemetry.published.Add(ctx, int64(o.rows()))
 	return lost, nil

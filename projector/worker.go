@@ -32,6 +32,7 @@ type worker struct {
 	unsettled  []unsettled
 	aloneUntil time.Time // only tenants with a backlog have rows, as of a moment before
 	generation int       // of the mark that the cursors rest on
+	few        bool      // the last fetch of heads brought few rows
 }
 
 // step is one turn of the loop: a pass, and a pause if nothing is left to do.
