@@ -31,6 +31,7 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 				u.RawQuery = query.Encode()
 			})
 			store := outbox.NewStore(db, &outbox.Config{Source: "test", PollOnly: true})
+			f.requireLeasesByTheDatabase(store.Relay(), shift)
 			f.pub.refuse = func(e event.Envelope) error {
 				if len(f.pub.taken) == 0 {
 					return errors.New("not before something else was sent")
@@ -51,7 +52,7 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 			two := f.relay(f.pub, cfg, store)
 			require.NoError(t, two.RunOnce(t.Context()))
 			var taken, outlived int
-			require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_lane WHERE epoch > 1").Scan(&taken))
+			require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_lane WHERE epoch > 2").Scan(&taken))
 			require.Zero(t, taken, "the leases of the other one were respected")
 			require.NoError(t, f.db.QueryRow(`SELECT count(*) FROM outbox_lane
 				WHERE abs(extract(epoch FROM lease_until - pg_catalog.clock_timestamp() - ?::interval - interval '2 hours')) > 300`,
@@ -59,4 +60,27 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 			require.Zero(t, outlived, "they end by the clock that everybody shares")
 		})
 	}
+}
+
+// requireLeasesByTheDatabase requires that leases that are shorter than the shift begin and end by the clock of the database.
+func (f *fixture) requireLeasesByTheDatabase(r outbox.Relay, shift string) {
+	f.t.Helper()
+	const lease = 5 * time.Minute
+	ends := func(what string) {
+		f.t.Helper()
+		require.Equal(f.t, 64, f.rows(`outbox_lane WHERE abs(extract(epoch FROM
+			lease_until - pg_catalog.clock_timestamp() - ?::interval - interval '5 minutes')) < 120`, shift), what)
+	}
+	leases, err := r.Claim(f.t.Context(), "first", 0, 64, lease)
+	require.NoError(f.t, err)
+	require.Len(f.t, leases, 64)
+	ends("a claim")
+	others, err := r.Claim(f.t.Context(), "second", 0, 64, lease)
+	require.NoError(f.t, err)
+	require.Empty(f.t, others)
+	renewed, err := r.Renew(f.t.Context(), leases, lease)
+	require.NoError(f.t, err)
+	require.Len(f.t, renewed, 64)
+	ends("a renewal")
+	require.NoError(f.t, r.Release(f.t.Context(), leases))
 }
