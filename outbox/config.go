@@ -87,7 +87,8 @@ const (
 	DefaultDedupRetention = 7 * 24 * time.Hour
 	// NoRetention deletes rows when they are published.
 	NoRetention = time.Duration(-2)
-	// KeepForever keeps published rows, dead letters, or the audit, until somebody else removes them.
+	// KeepForever keeps published rows, dead letters, or the audit, until somebody else removes them. Of published rows each day is a partition that
+	// each fetch looks into: with a year of them a fetch of one lane takes 1.6 ms and not 0.2. Keep weeks, and archive the rest in [Config.BeforeDrop].
 	KeepForever = time.Duration(-1)
 )
 

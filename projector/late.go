@@ -23,12 +23,19 @@ func strayed(lanes []*lane, short shortcut) (out []*lane) {
 func (w *worker) late(ctx context.Context, group []*lane) (moved int, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
-	low, short := w.r.mark.current(), w.r.mark.shortcut() // before the scan begins, see watermark
-	b, cursors := lateBatch(group, low, short)
 	w.more = true
-	ids, all, err := w.r.store.ScanLate(ctx, cursors)
-	if err != nil || !all {
+	found, err := w.r.lateRows(ctx, group)
+	b, cursors := lateBatch(group, found.low, found.short)
+	if err != nil || !found.all {
 		return 1, err // no reason to pause
+	}
+	var ids []outbox.RowID
+	for _, c := range cursors {
+		for _, seq := range found.rows[c.Lease.Lane] {
+			if seq <= c.After && !c.Position.Has(seq) {
+				ids = append(ids, outbox.RowID{Lane: c.Lease.Lane, Seq: seq})
+			}
+		}
 	}
 	moved, err = w.deliverAll(ctx, b, ids)
 	if err != nil {
@@ -37,6 +44,54 @@ func (w *worker) late(ctx context.Context, group []*lane) (moved int, err error)
 	b.advance(group)
 	_, err = w.settleFresh(ctx, b.lanes, b.reached())
 	return max(1, moved), err
+}
+
+// lateRows is what a scan has found in all lanes of a relay. The scan reads each page of the table in which rows of its lanes lie, and those of each worker
+// lie in nearly all pages, so one scan is for all workers.
+type lateRows struct {
+	low      int64
+	short    shortcut
+	of       map[int16]bool // the lanes
+	from, to int64
+	all      bool
+	rows     map[int16][]int64
+}
+
+// covers tells whether the scan saw all that the lanes have to do, on the shortcut of now. It does not matter when it was: a lane was the same worker's ever since, or
+// it would have come nowhere on a shortcut, and what has left since then is in its position or not in the log any more.
+func (f *lateRows) covers(group []*lane, short shortcut) bool {
+	return f.of != nil && f.short.n == short.n && !slices.ContainsFunc(group, func(l *lane) bool {
+		return !f.of[l.lease.Lane] || l.at.Sent < f.from || l.short.to > f.to
+	})
+}
+
+// lateRows returns what is in the log up to where the lanes came on a shortcut. The first worker that asks looks, the others wait for it.
+func (r *relay) lateRows(ctx context.Context, group []*lane) (lateRows, error) {
+	r.lateScan.Lock()
+	defer r.lateScan.Unlock()
+	low, short := r.mark.current(), r.mark.shortcut() // before the scan begins, see watermark
+	if r.latest.covers(group, short) {
+		return r.latest, nil
+	}
+	f := lateRows{low: low, short: short, of: map[int16]bool{}, from: group[0].at.Sent, rows: map[int16][]int64{}}
+	for _, l := range group {
+		f.from, f.to, f.of[l.lease.Lane] = min(f.from, l.at.Sent), max(f.to, l.short.to), true
+	}
+	for _, w := range r.workers {
+		for _, l := range w.leases() {
+			f.of[l.Lane] = true
+		}
+	}
+	r.latest = lateRows{}
+	ids, all, err := r.store.ScanLate(ctx, slices.Sorted(maps.Keys(f.of)), f.from, f.to, group[0].lease.Incarnation)
+	if f.all = all; err != nil || !all {
+		return f, err
+	}
+	for _, id := range ids {
+		f.rows[id.Lane] = append(f.rows[id.Lane], id.Seq)
+	}
+	r.latest = f
+	return f, nil
 }
 
 // lateBatch is for all that is unsent up to where the lanes came on a shortcut. It is a fetch from their positions, and what is true of a fetch is true of

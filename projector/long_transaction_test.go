@@ -33,7 +33,7 @@ func TestLongTransactionHoldsUpNoOther(t *testing.T) {
 				if strings.Contains(statement, "LIMIT c.quota") && args[6] != "{}" {
 					short.Store(true)
 				}
-				if strings.Contains(statement, "there AS MATERIALIZED") {
+				if strings.Contains(statement, "LIMIT 50001") {
 					late.Store(true)
 				}
 			}}, nil))

@@ -35,6 +35,9 @@ type relay struct {
 	alone   sync.Mutex                   // held while rows are sent that may kill the process
 	seed    maphash.Seed
 
+	lateScan sync.Mutex // held while one worker looks for what a shortcut has left behind
+	latest   lateRows   // what was found last
+
 	// These belong to the coordinator.
 	unserved      []int64
 	unservedBeats int
