@@ -46,8 +46,8 @@ func (w *worker) late(ctx context.Context, group []*lane) (moved int, err error)
 	return max(1, moved), err
 }
 
-// lateRows is what a scan has found in all lanes of a relay. The scan reads each page of the table in which rows of its lanes lie, and those of each worker
-// lie in nearly all pages, so one scan is for all workers.
+// lateRows is what a scan has found in all lanes of a relay. The scan reads each page of the table in which rows of its lanes lie, and those of
+// each worker lie in nearly all pages, so one scan is for all workers.
 type lateRows struct {
 	low      int64
 	short    shortcut
@@ -57,8 +57,8 @@ type lateRows struct {
 	rows     map[int16][]int64
 }
 
-// covers tells whether the scan saw all that the lanes have to do, on the shortcut of now. It does not matter when it was: a lane was the same worker's ever since, or
-// it would have come nowhere on a shortcut, and what has left since then is in its position or not in the log any more.
+// covers tells whether the scan saw all that the lanes have to do, on the shortcut of now. It does not matter when it was: a lane was the same
+// worker's ever since, or it would have come nowhere on a shortcut, and what has left since then is in its position or not in the log any more.
 func (f *lateRows) covers(group []*lane, short shortcut) bool {
 	return f.of != nil && f.short.n == short.n && !slices.ContainsFunc(group, func(l *lane) bool {
 		return !f.of[l.lease.Lane] || l.at.Sent < f.from || l.short.to > f.to
