@@ -32,9 +32,12 @@ const (
 	ReleaseKeys   = releaseKeys
 	LoadBlocks    = loadBlocks
 	Renew         = renew
-	LateScan      = lateScan
+	SwitchOff     = switchOff
 	LookLate      = lookLate
 )
+
+// PagesOnce are the settings that [Relay.ScanLate] switches off.
+func PagesOnce() []string { return pagesOnce() }
 
 // Statistics looks at so many rows in front of each lane.
 func Statistics(front int) string { return fmt.Sprintf(statistics, front) }

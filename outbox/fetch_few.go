@@ -15,8 +15,7 @@ mine AS MATERIALIZED (
 noted AS (
 	INSERT INTO {schema}.outbox_claim (lane, upto)
 	SELECT m.lane, greatest(max(f.seq), max(m.taken)) FROM f JOIN mine m USING (lane) GROUP BY m.lane)
-SELECT f.*, f.lane IN (SELECT m.lane FROM mine m), coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0),
-	pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+SELECT f.*, f.lane IN (SELECT m.lane FROM mine m), ` + markOfTake + `
 FROM f`
 
 // FetchFew is [Relay.Fetch] and [Relay.Take] at once, for lanes in which few rows are: it saves one of three journeys to the database. It carries the rows

@@ -10,10 +10,8 @@ import (
 // MaxLate is the most rows that [Relay.ScanLate] returns.
 const MaxLate = 50_000
 
-// lateScan has the index tell in which pages of the table rows may be, and reads each page once. To go through the index lane by lane costs ten
-// times as much where nearly all of its entries are of rows that have left: each of them is looked up on its own.
-const lateScan = `SELECT set_config(name, 'off', true) FROM unnest('{enable_indexscan,enable_indexonlyscan,enable_seqscan,jit}'::text[]) name`
-
+// lookLate is run without the settings of pagesOnce: the index tells in which pages of the table rows may be, and each page is read once. To go through
+// the index lane by lane costs ten times as much where nearly all of its entries are of rows that have left: each of them is looked up on its own.
 const lookLate = `
 SELECT o.lane, o.seq FROM {schema}.outbox o
 WHERE o.lane = ANY ($1::smallint[]) AND o.seq > $2::bigint AND o.seq <= $3::bigint AND ` + sameServer + `$4::text LIMIT 50001`
@@ -22,10 +20,7 @@ WHERE o.lane = ANY ($1::smallint[]) AND o.seq > $2::bigint AND o.seq <= $3::bigi
 // they are among them. It is for a long stretch that nearly everything has left. all is false if there are more than [MaxLate] rows: then it
 // returns none.
 func (s Relay) ScanLate(ctx context.Context, lanes []int16, after, upto int64, incarnation string) (ids []RowID, all bool, err error) {
-	err = s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := s.adHoc().Exec(ctx, tx, lateScan); err != nil {
-			return err
-		}
+	err = s.without(ctx, pagesOnce(), func(ctx context.Context, tx bun.Tx) error {
 		rows, err := s.adHoc().Query(ctx, tx, lookLate, lanes, after, upto, incarnation)
 		if err != nil {
 			return err
@@ -48,4 +43,9 @@ func (s Relay) ScanLate(ctx context.Context, lanes []int16, after, upto int64, i
 	}
 	slices.SortFunc(ids, compareIDs)
 	return ids, true, nil
+}
+
+// pagesOnce leave the planner nothing but a bitmap scan.
+func pagesOnce() []string {
+	return []string{"enable_indexscan", "enable_indexonlyscan", "enable_seqscan", "jit"}
 }

@@ -63,7 +63,7 @@ func TestPlanOfTheLateScan(t *testing.T) {
 			f.exec("ANALYZE outbox")
 		}
 		err := f.db.RunInTx(t.Context(), nil, func(_ context.Context, tx bun.Tx) error {
-			_, err := tx.Exec(outbox.LateScan)
+			_, err := tx.Tx.ExecContext(t.Context(), outbox.SwitchOff, outbox.PagesOnce())
 			require.NoError(t, err)
 			_, err = tx.Exec("PREPARE late AS " + f.Text(outbox.LookLate))
 			require.NoError(t, err)

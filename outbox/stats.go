@@ -144,15 +144,23 @@ func (r Relay) Observe(log *slog.Logger) *leader.Reader[Stats] {
 	return &leader.Reader[Stats]{Name: "outbox.stats", SQL: r.sql, DB: r.db, Log: log, Read: r.Stats}
 }
 
-// uncompiled runs statements in a transaction in which the server does not compile them. Their costs are overestimated, and to compile them takes
-// longer than to run them, with each day that is kept.
-func (s *Store) uncompiled(ctx context.Context, fn func(context.Context, bun.Tx) error) error {
+// switchOff switches settings of the planner off for the rest of a transaction.
+const switchOff = `SELECT set_config(name, 'off', true) FROM unnest($1::text[]) name`
+
+// without runs statements in a transaction in which settings of the planner are off.
+func (s *Store) without(ctx context.Context, settings []string, fn func(context.Context, bun.Tx) error) error {
 	return s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := s.adHoc().Exec(ctx, tx, `SELECT set_config('jit', 'off', true)`); err != nil {
+		if _, err := s.adHoc().Exec(ctx, tx, switchOff, settings); err != nil {
 			return err
 		}
 		return fn(ctx, tx)
 	})
+}
+
+// uncompiled runs statements that the server does not compile. Their costs are overestimated, and to compile them takes longer than to run them, with
+// each day that is kept.
+func (s *Store) uncompiled(ctx context.Context, fn func(context.Context, bun.Tx) error) error {
+	return s.without(ctx, []string{"jit"}, fn)
 }
 
 // readNumbers reads all but the shares.

@@ -17,7 +17,10 @@ WITH mine AS MATERIALIZED (
 	WHERE l.owner = $1 AND ` + sameServer + `$6::text),
 noted AS (
 	INSERT INTO {schema}.outbox_claim (lane, upto, picked) SELECT m.lane, m.upto, nullif(m.picked, '')::bigint[] FROM mine m)
-SELECT coalesce((SELECT string_agg(m.lane::text, ',') FROM mine m), ''), coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0),
+SELECT coalesce((SELECT string_agg(m.lane::text, ',') FROM mine m), ''), ` + markOfTake
+
+// markOfTake is what a statement that takes rows tells of the sequence, for [Watermark].
+const markOfTake = `coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0),
 	pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
 
 // Taken are rows of one lane that are about to be published.
