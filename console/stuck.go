@@ -97,6 +97,8 @@ func why(s *ops.Stuck) string {
 		return "Events wait, and no relay publishes them."
 	case s.Kind == ops.RelayLate:
 		return "Events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up."
+	case s.Kind == ops.ConsumerMissing && s.Topic != "":
+		return "Messages of the topic wait, and no process that runs their consumer handles it."
 	case s.Kind == ops.ConsumerMissing:
 		return "Messages wait, and no process runs their consumer."
 	case s.Kind == ops.StepUnknown:
@@ -114,6 +116,9 @@ func advice(s *ops.Stuck) string {
 	case ops.RelayLate:
 		return "Read the log of the relay. oncebox doctor asks the broker."
 	case ops.ConsumerMissing:
+		if s.Topic != "" {
+			return "Start a process of the service that runs the consumer " + s.Consumer + " on the topic " + s.Topic + "."
+		}
 		return "Start a process of the service that runs the consumer " + s.Consumer + "."
 	case ops.EventFailing:
 		return "Mend the cause. It is tried again by itself."

@@ -226,7 +226,8 @@ func (i *Inbox) act(ctx context.Context, d deed, w *pgsql.Where, n int) (b picke
 			return err
 		}
 		u.AfterCommit(func(context.Context) { i.wake() })
-		return nil
+		_, err = run.Exec(ctx, u.DB(), setTopics, b.consumers, b.locks)
+		return err
 	}, readCommitted())
 	return b, err
 }

@@ -55,6 +55,11 @@ func (i *Inbox) ExplainNextDue(ctx context.Context, consumers []string) (string,
 	return i.explain(ctx, nextDue, []any{consumers})
 }
 
+// ExplainClaim returns the plan of the statement that takes keys of these topics.
+func (i *Inbox) ExplainClaim(ctx context.Context, consumer string, topics []string) (string, error) {
+	return i.explain(ctx, "(ANALYZE, COSTS OFF, TIMING OFF) "+claimKeys, []any{[]string{consumer}, 4, i.owner, i.cfg.ParkedLease, topics})
+}
+
 // ExplainStats returns the plans of [Inbox.Stats].
 func (i *Inbox) ExplainStats(ctx context.Context, consumer string) (string, error) {
 	list, err := i.explain(ctx, troubled, nil)

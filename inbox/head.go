@@ -74,10 +74,14 @@ SELECT EXISTS (SELECT FROM entered WHERE younger)`
 	removeHead = `
 WITH gone AS (
 	DELETE FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint AND seq = $3::bigint
+), behind AS MATERIALIZED (
+	SELECT p.topic FROM {schema}.inbox_parked p WHERE p.consumer = $1::text AND p.key_lock = $2::bigint AND p.seq <> $3::bigint
+	ORDER BY p.seq LIMIT 1
 ), flows AS (
-	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text AND key_lock = $2::bigint
-		AND NOT EXISTS (SELECT FROM {schema}.inbox_parked p WHERE p.consumer = $1::text AND p.key_lock = $2::bigint AND p.seq <> $3::bigint)
-	RETURNING 1
+	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text AND key_lock = $2::bigint AND NOT EXISTS (SELECT FROM behind) RETURNING 1
+), leads AS (
+	UPDATE {schema}.inbox_key k SET topic = b.topic FROM behind b
+	WHERE k.consumer = $1::text AND k.key_lock = $2::bigint AND k.topic <> b.topic
 )
 SELECT EXISTS (SELECT FROM flows)`
 
@@ -181,8 +185,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	case h.seq == 0:
 		return ranNothing, i.lostKey(ctx, k, counted, err)
 	case w == nil:
-		i.log.WarnContext(ctx, "oncebox: a parked message waits for a process that handles its topic", "consumer", k.consumer, "topic", h.envelope.Topic)
-		return ranFailed, i.giveBack(ctx, k, counted, i.cfg.Retry.Delay)
+		return ranFailed, i.leaveToOthers(ctx, k, counted, &h)
 	case w.leased:
 		return w.runLeased(ctx, k, h, counted)
 	case errors.Is(err, errOthers):
@@ -265,6 +268,15 @@ func (i *Inbox) giveBack(ctx context.Context, k parkedKey, counted count, wait t
 		_, err = i.sql.Exec(ctx, i.units.DB(ctx), uncountHead, k.consumer, k.lock, counted.seq)
 	}
 	return errors.Join(err, i.handBackKey(ctx, k, wait))
+}
+
+// leaveToOthers hands back a key whose first message no handler of this process is for: what was before it in its key was for one. The key is
+// taken by its topic from now on, and not by this process. A message without topic cannot be told apart so, and waits for its turn each time.
+func (i *Inbox) leaveToOthers(ctx context.Context, k parkedKey, counted count, h *head) error {
+	if h.envelope.Topic != "" {
+		return i.giveBack(ctx, k, counted, 0)
+	}
+	return i.giveBack(ctx, k, counted, i.cfg.Retry.Delay)
 }
 
 // loud is the try whose failure is an error in the log. By then the pauses are minutes long.

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -58,6 +59,10 @@ type Inbox struct {
 
 // handlerKey finds the handler of a parked message. Topic "" is of all topics.
 type handlerKey struct{ consumer, topic string }
+
+func (k handlerKey) compare(other handlerKey) int {
+	return cmp.Or(cmp.Compare(k.consumer, other.consumer), cmp.Compare(k.topic, other.topic))
+}
 
 // New returns an inbox whose entries are made in the units of m.
 func New(m *uow.Manager, cfg *Config) *Inbox {
@@ -146,6 +151,25 @@ func (i *Inbox) consumers() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// topicsOf returns the topics of which the parked messages of a consumer can be handled here, nil if of all. A key whose topic nobody has noted
+// is looked at by any process.
+func (i *Inbox) topicsOf(consumer string) []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	topics := []string{""}
+	for key := range i.handlers {
+		switch {
+		case key.consumer != consumer:
+		case key.topic == "":
+			return nil
+		default:
+			topics = append(topics, key.topic)
+		}
+	}
+	slices.Sort(topics)
+	return topics
 }
 
 // wake has [Inbox.RunParked] look at once.

@@ -20,24 +20,36 @@ type parkedKey struct {
 }
 
 const (
-	// claimKeys takes the keys whose time has come, the longest overdue first.
-	claimKeys = `
-WITH due AS MATERIALIZED (
-	SELECT consumer, key_lock, owner FROM {schema}.inbox_key
-	WHERE consumer = $1::text AND state <> 'DEAD' AND due_at <= (SELECT clock_timestamp())
-	ORDER BY due_at LIMIT $2::integer FOR UPDATE SKIP LOCKED
+	// topicsOfKeys are the topics of which keys wait, for each consumer of $1: an entry of the index each, however many keys they are.
+	topicsOfKeys = `
+WITH RECURSIVE seen (consumer, topic) AS (
+	SELECT c, (SELECT min(k.topic) FROM {schema}.inbox_key k WHERE k.consumer = c AND k.state <> 'DEAD') FROM unnest($1::text[]) c
+	UNION ALL SELECT s.consumer, (
+		SELECT min(k.topic) FROM {schema}.inbox_key k WHERE k.consumer = s.consumer AND k.state <> 'DEAD' AND k.topic > s.topic)
+	FROM seen s WHERE s.topic IS NOT NULL
+)`
+
+	// claimKeys takes the keys whose time has come, the longest overdue first, of the topics $5. NULL: of all topics. A key whose first
+	// message no handler of this process is for stays for others: to take it and give it back would cost it a pause each time.
+	claimKeys = topicsOfKeys + `, due AS MATERIALIZED (
+	SELECT k.* FROM seen s CROSS JOIN LATERAL (
+		SELECT k.consumer, k.key_lock, k.owner, k.due_at FROM {schema}.inbox_key k
+		WHERE k.consumer = s.consumer AND k.topic = s.topic AND k.state <> 'DEAD' AND k.due_at <= (SELECT clock_timestamp())
+		ORDER BY k.due_at LIMIT $2::integer FOR UPDATE SKIP LOCKED) k
+	WHERE $5::text[] IS NULL OR s.topic = ANY ($5::text[]) ORDER BY k.due_at LIMIT $2::integer
 )
 UPDATE {schema}.inbox_key k SET owner = $3::uuid, due_at = clock_timestamp() + $4::interval
 FROM due WHERE k.consumer = due.consumer AND k.key_lock = due.key_lock
 RETURNING k.key_lock, k.state = 'FAILED' OR due.owner IS NOT NULL`
 
 	// nextDue is how many microseconds it takes until the next key becomes due, NULL if none will. Those that are due already and
-	// are not taken are locked by a process that works on them. It is the first entry of the index for each consumer: min over
-	// all of them would read as many keys as wait.
-	nextDue = `
+	// are not taken are locked by a process that works on them, or for others. It is the first entry of the index for each consumer and
+	// topic: min over all of them would read as many keys as wait.
+	nextDue = topicsOfKeys + `
 SELECT (extract(epoch FROM min(due_at) - clock_timestamp()) * 1000000)::bigint
-FROM unnest($1::text[]) c CROSS JOIN LATERAL (
-	SELECT k.due_at FROM {schema}.inbox_key k WHERE k.consumer = c AND k.state <> 'DEAD' AND k.due_at > (SELECT clock_timestamp())
+FROM seen s CROSS JOIN LATERAL (
+	SELECT k.due_at FROM {schema}.inbox_key k
+	WHERE k.consumer = s.consumer AND k.topic = s.topic AND k.state <> 'DEAD' AND k.due_at > (SELECT clock_timestamp())
 	ORDER BY k.due_at LIMIT 1) first`
 
 	// renewKeys passes over a key whose last message is being handled: its row is locked, so nobody can take it, and to wait for
@@ -51,10 +63,21 @@ FROM (
 ) mine
 WHERE k.consumer = mine.consumer AND k.key_lock = mine.key_lock`
 
-	// handBackKey lets anybody go on with a key, after a pause.
+	// handBackKey lets anybody go on with a key, after a pause. It reads the topic of the first message again, which another statement
+	// may have put there.
 	handBackKey = `
-UPDATE {schema}.inbox_key SET owner = NULL, due_at = clock_timestamp() + $4::interval
+UPDATE {schema}.inbox_key k SET owner = NULL, due_at = clock_timestamp() + $4::interval, topic = coalesce(` + topicOfFirst + `, topic)
 WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
+
+	// topicOfFirst is that of the first message of a key k.
+	topicOfFirst = `(
+	SELECT p.topic FROM {schema}.inbox_parked p WHERE p.consumer = k.consumer AND p.key_lock = k.key_lock ORDER BY p.seq LIMIT 1)`
+
+	// setTopics goes with whatever puts messages in front of others, or takes them away there, in a statement before it.
+	setTopics = `
+UPDATE {schema}.inbox_key k SET topic = ` + topicOfFirst + `
+FROM (SELECT DISTINCT u.consumer, u.key_lock FROM unnest($1::text[], $2::bigint[]) u(consumer, key_lock)) u
+WHERE k.consumer = u.consumer AND k.key_lock = u.key_lock AND k.topic <> ` + topicOfFirst
 
 	// lockKey waits for processes that store or handle messages of the key. See inbox_enter for the lock.
 	lockKey = `SELECT FROM pg_advisory_xact_lock(hashint8extended($1::bigint, '{schema}.inbox'::regclass::oid::bigint))`
@@ -63,18 +86,18 @@ WHERE consumer = $1::text AND key_lock = $2::bigint AND owner = $3::uuid`
 	// flows again. It must be preceded by the key's lock, in a statement of its own.
 	freeKey = `
 WITH rest AS MATERIALIZED (
-	SELECT FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint LIMIT 1
+	SELECT topic FROM {schema}.inbox_parked WHERE consumer = $1::text AND key_lock = $2::bigint ORDER BY seq LIMIT 1
 ), flows AS (
 	DELETE FROM {schema}.inbox_key WHERE consumer = $1::text AND key_lock = $2::bigint AND NOT EXISTS (SELECT FROM rest)
 )
-UPDATE {schema}.inbox_key SET state = 'WAITING', due_at = clock_timestamp(), owner = NULL
-WHERE consumer = $1::text AND key_lock = $2::bigint AND EXISTS (SELECT FROM rest)`
+UPDATE {schema}.inbox_key k SET state = 'WAITING', due_at = clock_timestamp(), owner = NULL, topic = rest.topic
+FROM rest WHERE k.consumer = $1::text AND k.key_lock = $2::bigint`
 )
 
 func (i *Inbox) claimKeys(ctx context.Context, consumer string, n int) (keys []parkedKey, err error) {
 	ctx, cancel := i.bounded(ctx)
 	defer cancel()
-	rows, err := i.sql.Query(ctx, i.units.DB(ctx), claimKeys, consumer, n, i.owner, i.cfg.ParkedLease)
+	rows, err := i.sql.Query(ctx, i.units.DB(ctx), claimKeys, []string{consumer}, n, i.owner, i.cfg.ParkedLease, i.topicsOf(consumer))
 	if err != nil {
 		return nil, fmt.Errorf("inbox: take keys of consumer %s: %w", consumer, pgsql.Explain(err))
 	}

@@ -39,9 +39,10 @@ ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET parked_at =
 
 	// stopKeys has keys not flow. Where one does not already: the first one to stop it says when it may run.
 	stopKeys = `
-INSERT INTO {schema}.inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at)
+INSERT INTO {schema}.inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at, topic)
 SELECT DISTINCT ON (u.key_lock) $1::text, u.key_lock, u.tenant, nullif(u.ordering, ''), $5::text,
-	CASE $5::text WHEN 'DEAD' THEN 'infinity' ELSE clock_timestamp() + $6::interval END
+	CASE $5::text WHEN 'DEAD' THEN 'infinity' ELSE clock_timestamp() + $6::interval END,
+	coalesce((SELECT p.topic FROM {schema}.inbox_parked p WHERE p.consumer = $1::text AND p.key_lock = u.key_lock ORDER BY p.seq LIMIT 1), '')
 FROM unnest($2::bigint[], $3::text[], $4::text[]) u(key_lock, tenant, ordering) ORDER BY u.key_lock
 ON CONFLICT (consumer, key_lock) DO NOTHING`
 )

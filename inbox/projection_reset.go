@@ -73,8 +73,9 @@ WITH taken AS (
 	INSERT INTO {schema}.inbox (message_key, consumer, tenant_id, source) SELECT message_key, $3::text, tenant_id, source FROM left_over
 	ON CONFLICT DO NOTHING
 ), stopped AS (
-	INSERT INTO {schema}.inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at)
-	SELECT DISTINCT ON (key_lock) $3::text, key_lock, tenant_id, ordering_key, 'WAITING', clock_timestamp() FROM left_over
+	INSERT INTO {schema}.inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at, topic)
+	SELECT DISTINCT ON (key_lock) $3::text, key_lock, tenant_id, ordering_key, 'WAITING', clock_timestamp(), topic FROM left_over
+	ORDER BY key_lock, seq
 	ON CONFLICT DO NOTHING
 ), parked AS (
 	INSERT INTO {schema}.inbox_parked (consumer, ` + movedColumns + `, key_lock)

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/oncebox/oncebox/internal/backoff"
 	leases "github.com/oncebox/oncebox/internal/lease"
-	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // maxPause is the longest pause while the database does not answer.
@@ -93,11 +91,8 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	consumers := r.consumers()
-	if now := time.Now(); len(consumers) > 0 && now.Sub(r.active) > time.Minute {
-		if _, err := r.sql.Exec(ctx, r.units.DB(ctx), beActive, consumers); err != nil {
-			return 0, fmt.Errorf("inbox: note that consumers run: %w", pgsql.Explain(err))
-		}
-		r.active = now
+	if err := r.beat(ctx, consumers); err != nil {
+		return 0, err
 	}
 	consumers = slices.DeleteFunc(consumers, func(consumer string) bool { return r.free(consumer) == 0 })
 	if len(consumers) == 0 {

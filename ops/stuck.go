@@ -20,7 +20,8 @@ const (
 	RelayMissing Kind = "relay missing"
 	// RelayLate: events should have left more than a minute ago, and a relay has their lanes. The broker is in trouble, or the relay does not keep up.
 	RelayLate Kind = "relay late"
-	// ConsumerMissing: messages are parked, and no process runs their consumer. Start one, or say that it is gone (inbox.Inbox.Forget).
+	// ConsumerMissing: messages are parked, and no process runs their consumer, or none on their topic if there is a Topic. Start one, or say that
+	// it is gone (inbox.Inbox.Forget).
 	ConsumerMissing Kind = "consumer missing"
 	// EventDead: an event was given up. Replay or discard it.
 	EventDead Kind = "event dead"
@@ -179,6 +180,11 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 	if v.inbox != nil {
 		absent, err = v.inbox.Absent(ctx)
 	}
+	if err != nil {
+		return nil, err
+	}
+	topics, err := v.absentTopics(ctx, filter)
+	list = append(list, topics...)
 	for consumer, seen := range absent {
 		if filter.Consumer == "" || filter.Consumer == consumer {
 			list = append(list, Stuck{Kind: ConsumerMissing, Consumer: consumer, Since: seen})
@@ -186,6 +192,21 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 	}
 	slices.SortFunc(list, func(a, b Stuck) int { return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), a.Since.Compare(b.Since)) })
 	return list[:min(len(list), limit)], err
+}
+
+// absentTopics looks for topics that no process handles for a consumer that runs.
+func (v *View) absentTopics(ctx context.Context, filter Filter) (list []Stuck, err error) {
+	if v.inbox == nil {
+		return nil, nil
+	}
+	topics, err := v.inbox.AbsentTopics(ctx)
+	for _, a := range topics {
+		s := Stuck{Kind: ConsumerMissing, Consumer: a.Consumer, Topic: a.Topic, Since: a.Since}
+		if filter.Tenant = ""; filter.selects(&s) {
+			list = append(list, s)
+		}
+	}
+	return list, err
 }
 
 func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {

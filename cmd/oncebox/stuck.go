@@ -97,6 +97,9 @@ func next(f *ops.Stuck) string {
 	case ops.RelayLate:
 		return "oncebox doctor asks the broker, with the variables of the service; the log of the relay says what fails"
 	case ops.ConsumerMissing:
+		if f.Topic != "" {
+			return "start a process of the service that runs the consumer " + f.Consumer + " on the topic " + f.Topic
+		}
 		return "start a process of the service that runs the consumer " + f.Consumer
 	case ops.EventDead:
 		return "oncebox dead show " + f.ID + " --outbox"

@@ -31,6 +31,14 @@ CREATE TABLE inbox_consumer (
     back_at   timestamptz                                     -- since when it is back; NULL: it was not away
 );
 
+-- Which topics of a consumer processes handle of what is parked. '': all of them.
+CREATE TABLE inbox_topic (
+    consumer text        NOT NULL,
+    topic    text        NOT NULL,
+    beat_at  timestamptz NOT NULL DEFAULT clock_timestamp(), -- when a process that does so was last seen
+    PRIMARY KEY (consumer, topic)
+);
+
 -- Which service a consumer belongs to, by its source: another service in this database that uses the name by mistake is refused.
 CREATE TABLE inbox_owner (
     consumer text PRIMARY KEY,
@@ -95,13 +103,14 @@ CREATE TABLE inbox_key (
     tenant_id    text        NOT NULL,
     ordering_key text,                      -- NULL: one message without order
     state        text        NOT NULL CHECK (state IN ('WAITING', 'FAILED', 'DEAD')), -- of its first message
+    topic        text        NOT NULL DEFAULT '', -- of its first message: only a process that handles it takes the key; '': any may look
     due_at       timestamptz NOT NULL,      -- when that may run; while it has an owner: when another may take it over
     owner        uuid,                      -- the process that runs it, and did when it died if due_at is over
     since        timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (consumer, key_lock),
     CHECK (state <> 'DEAD' OR owner IS NULL)
 ) WITH (fillfactor = 70);
-CREATE INDEX inbox_key_due ON inbox_key (consumer, due_at) WHERE state <> 'DEAD';
+CREATE INDEX inbox_key_due ON inbox_key (consumer, topic, due_at) WHERE state <> 'DEAD';
 
 -- Messages that a consumer gave up, with all that is needed to handle them after all.
 CREATE TABLE inbox_dead (
