@@ -88,7 +88,9 @@ func TestTraceFromRequestToTheLastHandler(t *testing.T) {
 		})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
+		w.WriteHeader(http.StatusOK)
 	}
 	server := httptest.NewServer(chain(http.HandlerFunc(handler),
 		serverSpan(provider.Tracer("test")),

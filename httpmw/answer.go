@@ -14,10 +14,15 @@ type answer struct {
 	body   []byte
 	// problem says that the body is one of this package, and JSON of the media type that the client asks for.
 	problem bool
+	// past says that there is no answer to be sent, because another one is on its way.
+	past bool
 }
 
 // write sends it. Nobody can be told any more if that fails.
 func (a *answer) write(w http.ResponseWriter, r *http.Request) {
+	if a.past {
+		cut(w)
+	}
 	header := w.Header()
 	encoded := encodedOutside(w, a.header)
 	clear(header)

@@ -1,5 +1,6 @@
 // Package httpmw joins HTTP handlers to the unit of work: middlewares of the form func(http.Handler) http.Handler, for
-// net/http, chi, and every router that takes them. Each can be used alone. A handler under [Idempotency] or [UnitOfWork] must do its work
+// net/http, chi, and every router that takes them; docs/other-routers.md has the way for Echo, gin,
+// Fiber and others. Each can be used alone. A handler under [Idempotency] or [UnitOfWork] must do its work
 // in the transaction of the middleware: through uow.FromContext(r.Context()), units.Do or units.DB. What it does through a
 // pool of its own is committed by itself: it stays when the request is rolled back, and is done again when the handler is run again.
 //
@@ -62,6 +63,13 @@
 // all from 500 on free the key, so that a retry is executed. IdempotencyConfig.Keep has it otherwise for a route. A handler that answers 2xx
 // although one of its statements failed has its work rolled back and is answered 503. A panic rolls back, frees the key,
 // and goes on.
+//
+// An answer that nobody has written is no success, although net/http takes silence for 200: it is what a failure looks like whose error a
+// framework renders further out, after these middlewares. So a handler that has written neither a status nor a body is answered 500,
+// answer-not-held, its work is dropped and its key is free, unless IdempotencyConfig.EmptyAnswer or [WithEmptyAnswer] says that silence is meant.
+// w.WriteHeader(http.StatusNoContent) is an answer; 1xx is none. What is written when the handler has returned reaches nobody, and is an error in the log,
+// once a minute for each route. What it writes past the middleware, to a writer of somebody further out that lets one see that, drops the
+// work and cuts the connection, because that answer is on its way.
 //
 // With IdempotencyConfig.TokenHeader an answer below 400 has the uow.Token of what the request announced. It is made before the answer is
 // stored, in the same transaction: the first answer and each replay have the same one.
@@ -182,7 +190,7 @@
 //	commit-unknown                  503  executed or not: a retry with the same key finds out      retryable
 //	idempotency-key-unknown         503  lease mode: a step may have been done or not; nothing runs retryable
 //	answer-not-stored               503  lease mode: executed; a retry with the same key goes on    retryable
-//	answer-not-held                 500  the handler's answer cannot be held; without a lease, it was rolled back
+//	answer-not-held                 500  the handler's answer cannot be held, or there is none; without a lease, it was rolled back
 //	request-body-too-large          413  larger than MaxBody
 //	request-body-unreadable         400  the body ended before its end                             retryable
 //	tenant-invalid                  400  from Tenant: no tenant, or no valid one

@@ -25,6 +25,9 @@ type exchange struct {
 	body []byte
 	base string // of the keys of outgoing requests; "": the context of the run has it, if they get any
 
+	empty bool   // a handler that writes nothing means 200
+	late  func() // is called for what is written to an answer after the handler's end
+
 	// chi's routers leave their progress through the path in an object that the request's context points to, and use it for another
 	// request when they have returned, which a http.TimeoutHandler between them and this makes them do early. So each run gets a copy
 	// of what it was in the beginning.
@@ -97,9 +100,19 @@ func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {
 	}
 	r := e.request(ctx)
 	defer e.label(r)
-	rec := newRecorder(e.w, limit)
+	rec, past := newRecorder(e.w, limit), watchPast(e.w)
+	e.serve(rec, r)
+	if past() {
+		return rec, errPast
+	}
+	return rec, rec.finish(e.empty)
+}
+
+func (e *exchange) serve(rec *recorder, r *http.Request) {
+	by := panicked // also if it ends its goroutine
+	defer func() { rec.end(by, e.late) }()
 	e.next.ServeHTTP(rec, r)
-	return rec, rec.finish()
+	by = returned
 }
 
 // label gives middlewares further out, which label with it, the route that was found. When nobody waits for the request any more,

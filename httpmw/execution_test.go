@@ -331,7 +331,9 @@ func TestDeadlockRunsTheHandlerAgain(t *testing.T) {
 				})
 				if err != nil {
 					http.Error(w, "sorry", http.StatusInternalServerError)
+					return
 				}
+				w.WriteHeader(http.StatusOK)
 			})
 			var group sync.WaitGroup
 			statuses := make([]int, 2)
@@ -403,10 +405,11 @@ func TestTransactionIsReadCommitted(t *testing.T) {
 	defer pool.Close()
 	s.units = uow.New(bun.NewDB(pool, pgdialect.New()), nil)
 	level := make(chan string, 1)
-	s.start(func(_ http.ResponseWriter, r *http.Request) {
+	s.start(func(w http.ResponseWriter, r *http.Request) {
 		var now string
 		noError(t, s.units.DB(r.Context()).QueryRowContext(r.Context(), "SHOW transaction_isolation").Scan(&now))
 		level <- now
+		w.WriteHeader(http.StatusOK)
 	})
 	require.Equal(t, http.StatusOK, s.post("k", "{}").status)
 	require.Equal(t, "read committed", <-level)

@@ -60,22 +60,22 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 		names = append(names, c.TokenHeader)
 	}
 	headers, counted := newHeaderNames(names), otelx.Outcomes(outcomes()...)
+	k := &keyed{
+		units: m, store: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
+		retryAfter: seconds(c.RetryAfter),
+		log:        c.Logger,
+		tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
+		requests: otelx.Started(otelx.Meter(c.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
+			"Requests with an idempotency key, by outcome", counted),
+		outcomes: counted,
+	}
 	return func(next http.Handler) http.Handler {
-		return &keyed{
-			next: next, units: m, store: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
-			retryAfter: seconds(c.RetryAfter),
-			log:        c.Logger,
-			tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
-			requests: otelx.Started(otelx.Meter(c.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
-				"Requests with an idempotency key, by outcome", counted),
-			outcomes: counted,
-		}
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { k.serve(next, w, r) })
 	}
 }
 
-// keyed is the handler that the middleware makes.
+// keyed is what the requests of one [Idempotency] share. There is one, although some routers wrap a handler anew for each request.
 type keyed struct {
-	next       http.Handler
 	units      *uow.Manager
 	store      idempotency.Middleware
 	scope      ScopeFunc
@@ -92,10 +92,11 @@ type keyed struct {
 
 	unprotected sync.Once // to log it
 	unused      sync.Map  // the routes for which it is logged
+	late        late
 }
 
-// ServeHTTP answers after COMMIT.
-func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serve answers after COMMIT.
+func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	lines := r.Header.Values("Idempotency-Key")
 	counts := slices.Contains(k.cfg.Methods, r.Method)
 	if !counts && k.cfg.Required && !safe(r.Method) {
@@ -105,7 +106,7 @@ func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if !counts || len(lines) == 0 && !k.cfg.Required {
-		k.next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 		return
 	}
 	ctx, span := k.tracer.Start(r.Context(), "httpmw.Idempotency")
@@ -120,7 +121,7 @@ func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		span.End()
 		k.requests.Add(ctx, 1, k.outcomes[outcome]...)
 	}()
-	a, o := k.handle(ctx, w, r, lines)
+	a, o := k.handle(ctx, next, w, r, lines)
 	if outcome = o; o != outcomeReplayed {
 		a.header.Del("Idempotent-Replayed") // the handler has passed it on from another service
 	}
@@ -128,7 +129,7 @@ func (k *keyed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // handle checks what can be checked without the database, and reads the body, before a connection is taken.
-func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Request, lines []string) (*answer, string) {
+func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWriter, r *http.Request, lines []string) (*answer, string) {
 	refuse := func(p problem) (*answer, string) {
 		return p.answer(w, k.cfg.ProblemBase, k.retryAfter), outcomeRefused
 	}
@@ -162,10 +163,15 @@ func (k *keyed) handle(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted twice for this request: remove one of the two", "key", id.key.String())
 		return refuse(misplaced())
 	}
-	e, p := read(k.next, w, r, k.cfg.MaxBody)
+	if goesOn(next) {
+		tellGoesOn(r, k.log, "Idempotency")
+		return refuse(misplaced())
+	}
+	e, p := read(next, w, r, k.cfg.MaxBody)
 	if p != nil {
 		return refuse(*p)
 	}
+	e.empty, e.late = k.cfg.EmptyAnswer, func() { k.late.tell(k.log, e) }
 	if !e.whole() {
 		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency got a body that somebody else has read: mount it outside of what reads "+
 			"bodies, or have that put them back, and what puts others in their place set ContentLength", "bytes", len(e.body),

@@ -115,6 +115,10 @@ type IdempotencyConfig struct {
 	// WithoutUnit says that it is meant that handlers do nothing in the unit of work. Default: false, the first answer below 400 of a
 	// handler that has not used its unit is logged, once for each route. A handler with a Lease has no unit.
 	WithoutUnit bool
+	// EmptyAnswer says that silence is meant: a handler that writes neither status nor body answers 200, as with net/http alone. Default: false,
+	// such a handler is answered 500, and nothing is committed or stored, because a failure whose error is rendered further out looks the
+	// same.
+	EmptyAnswer bool
 	// Lease has the handler run without a transaction, for handlers that call outside. Default: nil, atomic mode.
 	Lease *LeaseConfig
 	// ProblemBase is what the types of problems begin with: a path, or the URL of a page about them. Default: "/problems/".

@@ -74,6 +74,9 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 		// Whatever it answered: it is another process that decides now.
 		return k.concludeLeased(ctx, e, key, err)
 	}
+	if errors.Is(err, errSilent) || errors.Is(err, errPast) { // whether it was done only the handler knows: its steps do when it runs again
+		return k.concludeLeased(ctx, e, key, err)
+	}
 	if rec.status >= http.StatusBadRequest && !k.keeps(e, rec.status) {
 		if err != nil {
 			return k.concludeLeased(ctx, e, key, err)
@@ -166,6 +169,8 @@ func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency
 		"method", e.r.Method, "route", e.r.Pattern, "error", err)
 	p, outcome := answerNotStored(), outcomeFailed
 	switch {
+	case errors.Is(err, errPast):
+		return &answer{past: true}, outcome
 	case errors.Is(err, errNotHeld):
 		p = answerNotHeld(workFailed)
 	case errors.Is(err, idempotency.ErrLeaseLost):

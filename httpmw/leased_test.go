@@ -633,6 +633,7 @@ func TestLeaseConfig(t *testing.T) {
 		if s.count("SELECT count(*) FROM idempotency_keys WHERE locked_until BETWEEN now() + interval '50 minutes' AND now() + interval '1 hour'") != 1 {
 			t.Error("the lease is as long as configured")
 		}
+		w.WriteHeader(http.StatusOK)
 	})
 	require.Equal(t, http.StatusOK, s.post("k", "{}").status)
 }

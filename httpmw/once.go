@@ -85,7 +85,7 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 	}
 	now.rec, err = e.run(ctx, k.cfg.MaxHeld)
 	if err != nil {
-		return err
+		return silence(err, u)
 	}
 	if now.rec.status >= http.StatusBadRequest {
 		// The handler may have made this answer of a deadlock that it lost. It is not the request's fault then.
@@ -99,6 +99,15 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 		return err
 	}
 	return k.complete(ctx, u, key, fp, now.rec)
+}
+
+// silence adds to the error of a handler that has answered nothing what another run in a new transaction may do better: it was silent because of
+// that, most likely, and a framework has taken its error.
+func silence(err error, u *uow.Unit) error {
+	if cause := u.Retryable(); cause != nil && errors.Is(err, errSilent) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }
 
 // addToken puts the token of what the unit announces into the answer, before that is stored: a replay has the same one.
@@ -210,6 +219,9 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	}
 	k.log.ErrorContext(ctx, "oncebox: a request with an idempotency key failed", "key", key.String(),
 		"method", e.r.Method, "route", e.r.Pattern, "handler_ran", last.rec != nil, "error", err)
+	if errors.Is(err, errPast) {
+		return &answer{past: true}, outcomeFailed
+	}
 	return refuse(failure(err, last.rec != nil), outcomeFailed)
 }
 

@@ -77,7 +77,7 @@ func keyReused(status int) problem {
 }
 
 func answerNotHeld(work string) problem {
-	return problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "The answer could not be held back", Detail: work}
+	return problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "There is no answer that can be sent", Detail: work}
 }
 
 func misplaced() problem {

@@ -49,6 +49,7 @@ func TestReadOnlyServer(t *testing.T) {
 
 			s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = s.units.DB(r.Context()).ExecContext(r.Context(), "INSERT INTO payments DEFAULT VALUES") // and does not look at errors
+				w.WriteHeader(http.StatusOK)
 			})))
 			got := s.post("", "{}")
 			require.Equal(t, http.StatusServiceUnavailable, got.status)

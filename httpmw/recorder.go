@@ -7,49 +7,110 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 // errNotHeld means that an answer cannot be kept back until COMMIT.
 var errNotHeld = errors.New("httpmw: the answer cannot be held")
 
+// errSilent means that the handler has written neither status nor body. To net/http that is 200. It is also what a failure looks like whose
+// error is rendered further out, by a framework whose handlers return errors.
+var errSilent = fmt.Errorf("%w: the handler has returned without an answer, and silence is no success: answer with "+
+	"w.WriteHeader(http.StatusNoContent) if there is nothing to say; where a framework renders the errors of its handlers, have it do so within this "+
+	"middleware (docs/other-routers.md); or set IdempotencyConfig.EmptyAnswer or httpmw.WithEmptyAnswer, and silence is 200", errNotHeld)
+
+// errPast means that the client has an answer, or a part of it, that this package has not seen.
+var errPast = fmt.Errorf("%w: it was written past the middleware, to the writer of a middleware further out: the handler must write to the "+
+	"http.ResponseWriter that this middleware passes on (docs/other-routers.md)", errNotHeld)
+
+// errOver is what a write returns after the handler has returned.
+var errOver = errors.New("httpmw: the handler has returned, and its answer takes nothing any more")
+
 // recorder takes a handler's answer and keeps it. A content type that the handler left out stays out: net/http guesses it
 // from the body when the answer is sent, and the same for replays.
+//
+// When the handler has returned it takes nothing any more. After a panic nothing was sent, and what somebody further out writes to it, who recovers
+// and knows no other writer, passes on to the outer one.
 //
 // It has no Unwrap, or http.ResponseController would find the real writer behind it, and with it Flush and Hijack.
 type recorder struct {
 	outer  http.ResponseWriter // for deadlines, and to see what middlewares further out have set
 	limit  int                 // bytes of body; negative: none
 	header http.Header
+
+	mu     sync.Mutex  // a goroutine that the handler has left behind may still write
 	sent   http.Header // header as it was at WriteHeader; what is set afterwards is not sent
 	status int         // 0: nothing was written yet
 	body   bytes.Buffer
 	err    error
+	phase  phase
+	late   func() // is called for what is written after the end
 }
+
+// phase is how far a handler has come.
+type phase int
+
+const (
+	running phase = iota
+	returned
+	panicked
+)
 
 func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	return &recorder{outer: w, limit: limit, header: w.Header().Clone()}
 }
 
 // Header returns the headers of the answer, with what middlewares further out have set already.
-func (r *recorder) Header() http.Header { return r.header }
+func (r *recorder) Header() http.Header {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase == panicked {
+		return r.outer.Header()
+	}
+	return r.header
+}
 
 // WriteHeader fixes the status and the headers. Informational answers are dropped: nothing is sent before COMMIT.
 func (r *recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("httpmw: WriteHeader: invalid status %d", status)) // as net/http does
 	}
-	if r.status != 0 || status < 200 {
-		return
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch r.phase {
+	case running:
+		r.writeHeader(status)
+	case returned:
+		r.late()
+	case panicked:
+		r.outer.WriteHeader(status)
 	}
-	r.status, r.sent = status, r.header.Clone()
+}
+
+func (r *recorder) writeHeader(status int) {
+	if r.status == 0 && status >= http.StatusOK {
+		r.status, r.sent = status, r.header.Clone()
+	}
 }
 
 // Write adds to the body.
 func (r *recorder) Write(p []byte) (int, error) {
-	if r.status == 0 {
-		r.WriteHeader(http.StatusOK)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch r.phase {
+	case running:
+		return r.write(p)
+	case panicked:
+		return r.outer.Write(p)
+	default:
+		r.late()
+		return 0, errOver
 	}
+}
+
+func (r *recorder) write(p []byte) (int, error) {
+	r.writeHeader(http.StatusOK)
 	if !bodyAllowed(r.status) {
 		return 0, http.ErrBodyNotAllowed
 	}
@@ -75,13 +136,24 @@ func (r *recorder) SetWriteDeadline(t time.Time) error {
 // EnableFullDuplex succeeds: the request was read before the handler began.
 func (r *recorder) EnableFullDuplex() error { return nil }
 
-// finish ends the recording. An error means that the answer is not what the handler wanted to send.
-func (r *recorder) finish() error {
-	if r.status == 0 {
-		r.WriteHeader(http.StatusOK)
-	}
+// end is called when the handler has returned, or panics: then by is panicked. late is called for each write that comes afterwards.
+func (r *recorder) end(by phase, late func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.phase, r.late = by, late
+}
+
+// finish says what the recording came to, after its end. An error means that the answer is not what the handler wanted to send. empty: a handler that
+// has written nothing means 200.
+func (r *recorder) finish(empty bool) error {
 	if r.err != nil {
 		return r.err
+	}
+	if r.status == 0 {
+		if !empty {
+			return errSilent
+		}
+		r.writeHeader(http.StatusOK)
 	}
 	if declared := r.sent.Get("Content-Length"); declared != "" && bodyAllowed(r.status) && declared != strconv.Itoa(r.body.Len()) {
 		return fmt.Errorf("%w: it was cut off: %d bytes were written, and Content-Length says otherwise", errNotHeld, r.body.Len())

@@ -43,7 +43,10 @@ func TestVaryOfReplays(t *testing.T) {
 	s := newService(t)
 	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", r.Header.Get("X-Vary"))
-		s.middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Add("Vary", "Accept") })).ServeHTTP(w, r)
+		s.middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Add("Vary", "Accept")
+			w.WriteHeader(http.StatusOK)
+		})).ServeHTTP(w, r)
 	}))
 	require.Equal(t, []string{"Origin", "Accept"}, s.post("k", "{}", header("X-Vary", "Origin")).header.Values("Vary"))
 	for range 3 { // the last ones are answered from memory

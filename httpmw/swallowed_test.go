@@ -48,6 +48,7 @@ func TestDeadlockThatNoUnitSees(t *testing.T) {
 						barrier.Wait()
 					}
 				}
+				w.WriteHeader(http.StatusOK)
 			})
 			var group sync.WaitGroup
 			statuses := make([]int, 2)
@@ -126,7 +127,9 @@ func TestStatementThatTheHandlerCancelled(t *testing.T) {
 				t.Error("it was not cancelled")
 			}
 			http.Error(w, "there is none", http.StatusNotFound)
+			return
 		}
+		w.WriteHeader(http.StatusOK)
 	})
 	require.Equal(t, http.StatusNotFound, s.post("k", "{}").status)
 	require.EqualValues(t, 1, s.runs.Load())

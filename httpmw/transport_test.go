@@ -92,6 +92,8 @@ func TestOutgoingKeys(t *testing.T) {
 			http.Error(w, "conflict", http.StatusConflict)
 		case 2: // is run again when the client sends it again
 			w.WriteHeader(http.StatusBadGateway)
+		default:
+			w.WriteHeader(http.StatusOK)
 		}
 	})
 	require.Equal(t, http.StatusBadGateway, s.post("k", "{}").status)
@@ -139,9 +141,11 @@ func TestOutgoingKeysUnderALease(t *testing.T) {
 		})
 		noError(t, err)
 		b.charge(t, r.Context(), client, http.MethodPost, "/charges")
+		status := http.StatusOK
 		if s.runs.Load() == 1 {
-			w.WriteHeader(http.StatusBadGateway)
+			status = http.StatusBadGateway
 		}
+		w.WriteHeader(status)
 	})
 	require.Equal(t, http.StatusBadGateway, s.post("k", "{}").status)
 	first := b.took()

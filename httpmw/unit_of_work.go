@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// UnitOfWork returns a middleware that runs a handler in a transaction. An answer below 400 commits it; one from 400 on and
-// a panic roll it back. The answer is sent after COMMIT; when COMMIT fails, it is a 503 problem. It panics if m is nil.
+// UnitOfWork returns a middleware that runs a handler in a transaction. An answer below 400 commits it; one from 400 on, a panic,
+// and a handler that has written no answer roll it back. The answer is sent after COMMIT; when COMMIT fails, it is a 503 problem. It panics if m is nil.
 //
 // The request is read before a connection is taken, up to [DefaultMaxBody], and the answer is held in memory, up to
 // [DefaultMaxHeld]. A handler that needs more, or streams, opens its unit itself. So should handlers that only read.
@@ -32,11 +32,17 @@ func UnitOfWork(m *uow.Manager, opts ...UnitOfWorkOption) func(http.Handler) htt
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if goesOn(next) {
+				tellGoesOn(r, m.Logger(), "UnitOfWork")
+				misplaced().answer(w, DefaultProblemBase, "").write(w, r)
+				return
+			}
 			e, p := read(next, w, r, DefaultMaxBody)
 			if p != nil {
 				p.answer(w, DefaultProblemBase, "1").write(w, r)
 				return
 			}
+			e.empty, e.late = shared.empty, func() { shared.late.tell(m.Logger(), e) }
 			shared.answer(e).write(w, r)
 		})
 	}
@@ -54,10 +60,16 @@ func WithTokenHeader(name string) UnitOfWorkOption {
 	return func(w *unitOfWork) { w.tokenHeader = name }
 }
 
+// WithEmptyAnswer says that silence is meant: a handler that writes neither status nor body answers 200, as with net/http alone. Without it such a
+// handler is answered 500 and nothing is committed, because a failure whose error is rendered further out looks the same.
+func WithEmptyAnswer() UnitOfWorkOption { return func(w *unitOfWork) { w.empty = true } }
+
 // unitOfWork is what the requests of one [UnitOfWork] share.
 type unitOfWork struct {
 	units       *uow.Manager
 	tokenHeader string
+	empty       bool // a handler that writes nothing means 200
+	late        late
 	unused      sync.Map // the routes for which it is logged
 }
 
@@ -72,7 +84,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 		if err == nil && !unit.Of(ctx).Used() && !safe(e.r.Method) {
 			tellUnused(ctx, w.units.Logger(), &w.unused, e, rec.status, "or mount it without httpmw.UnitOfWork")
 		}
-		return err
+		return silence(err, u)
 	}, uow.WithNestedChecks(), uow.WithToken(&token))
 	if err == nil && w.tokenHeader != "" {
 		setToken(rec, w.tokenHeader, token)
@@ -83,6 +95,9 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 	}
 	w.units.Logger().ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method, "route", e.r.Pattern,
 		"handler_ran", rec != nil, "error", err)
+	if errors.Is(err, errPast) {
+		return &answer{past: true}
+	}
 	p := failure(err, rec != nil)
 	if errors.Is(err, uow.ErrCommitUnknown) {
 		p.Retryable, p.Detail = false, "Read the resource to find out. A request with an Idempotency-Key could be repeated safely."

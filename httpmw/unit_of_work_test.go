@@ -132,11 +132,12 @@ func TestUnitOfWorkLogsAHandlerThatHasNotUsedItsUnit(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	uses := false
-	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s.serve(httpmw.UnitOfWork(s.units)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if uses {
 			_, err := s.insert(r.Context())
 			noError(t, err)
 		}
+		w.WriteHeader(http.StatusNoContent)
 	})))
 	get := s.request("", "")
 	get.Method = http.MethodGet

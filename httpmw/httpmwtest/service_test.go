@@ -168,8 +168,9 @@ func (s *service) routes(t *testing.T) http.Handler {
 		w.Header().Set("Digest", "sha-256=")
 	})
 	r.With(once).Post("/panics", s.firstly(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	r.With(once).Post("/aborts", s.firstly(func(_ http.ResponseWriter, r *http.Request) {
+	r.With(once).Post("/aborts", s.firstly(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = s.units.DB(r.Context()).ExecContext(r.Context(), "INSERT INTO invoices (payment) VALUES (-1)") // COMMIT looks for the payment
+		w.WriteHeader(http.StatusCreated)
 	}))
 	conflict := s.firstly(func(w http.ResponseWriter, r *http.Request) {
 		_ = s.units.Do(r.Context(), func(context.Context, *uow.Unit) error { return uow.ErrConflict })
