@@ -47,7 +47,7 @@ func decisionOf(action string) (*decision, error) {
 		return &decision{
 			Name: action, Title: "Give up", Done: "The message is a dead letter.", Box: boxInbox, Page: pageStuck,
 			Explained: "The message becomes a dead letter at once. It can be replayed later, edited or discarded; " +
-				"what waits behind it under its key waits for that.",
+				"what waits behind it under its key waits for that, unless the consumer goes on after dead letters.",
 			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
 				return c.cfg.Inbox.GiveUp(v.Context(), r.key(), inbox.By{Actor: v.access.Actor, Reason: reason})
 			},

@@ -35,7 +35,7 @@ type letter struct {
 func outboxLetter(d *outbox.DeadLetter) letter {
 	return letter{
 		Ref: ref{Box: boxOutbox, ID: d.ID, Tenant: d.TenantID}, Envelope: d.Envelope, Key: d.Key, DiedAt: d.DiedAt,
-		Tries: d.RetryCount + d.Crashes, Error: d.Error, Holds: d.Key != "",
+		Tries: d.RetryCount + d.Crashes, Error: d.Error, Holds: d.Holds,
 	}
 }
 

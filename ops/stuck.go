@@ -217,7 +217,7 @@ func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuc
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]
-		list[n] = ofEvent(EventDead, &d.Row, d.DiedAt, time.Time{}, d.Error)
+		list[n] = ofEvent(EventDead, &d.Row, Stuck{Since: d.DiedAt, Error: d.Error, Holds: d.Holds})
 	}
 	return list, err
 }
@@ -234,16 +234,14 @@ func (v *View) failingEvents(ctx context.Context, filter Filter, limit int) ([]S
 	list := make([]Stuck, len(page))
 	for n := range page {
 		f := &page[n]
-		list[n] = ofEvent(EventFailing, &f.Row, f.CreatedAt, f.RetryAfter, f.Error)
+		list[n] = ofEvent(EventFailing, &f.Row, Stuck{Since: f.CreatedAt, Next: f.RetryAfter, Error: f.Error, Holds: f.Key != ""})
 	}
 	return filter.few(list, limit), err
 }
 
-func ofEvent(kind Kind, r *outbox.Row, since, next time.Time, text string) Stuck {
-	return Stuck{
-		Kind: kind, Since: since, ID: r.ID, Type: r.Type, Topic: r.Topic, Tenant: r.TenantID, Key: r.Key,
-		Attempts: r.RetryCount + r.Crashes, Next: next, Error: text, Holds: r.Key != "",
-	}
+func ofEvent(kind Kind, r *outbox.Row, s Stuck) Stuck {
+	s.Kind, s.ID, s.Type, s.Topic, s.Tenant, s.Key, s.Attempts = kind, r.ID, r.Type, r.Topic, r.TenantID, r.Key, r.RetryCount+r.Crashes
+	return s
 }
 
 func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {

@@ -25,6 +25,9 @@ type DeadLetter struct {
 	DiedAt time.Time
 	// Error is the last refusal, at most 2 KiB of it, in valid UTF-8 and without NUL; beyond that it may be any text.
 	Error string
+	// Holds says that the later events of its key wait until it is replayed or discarded. They do not wait for a letter without a key, for an event that
+	// expired, or on a topic whose keys go on after dead letters (projector.Config.ContinueAfterDead).
+	Holds bool
 }
 
 // listedColumns are the columns of a list: all but the payloads, which may be a megabyte each.
@@ -33,10 +36,16 @@ const listedColumns = `seq, id, occurred_at, created_at, not_before, expires_at,
 	schema_id, content_type, dedup_key, event_metadata, NULL::bytea AS payload, died_at, error_message`
 
 const (
+	deadColumns = rowColumns + `, died_at, coalesce(error_message, ''), ` + holdsKey
+
+	// holdsKey says that a dead letter d is what its key waits for.
+	holdsKey = `EXISTS (SELECT FROM {schema}.outbox_block b
+		WHERE b.lane = d.lane AND b.ordering_key = d.ordering_key AND b.state = 'dead' AND b.head_seq = d.seq)`
+
 	listDead = `
-SELECT ` + rowColumns + `, died_at, coalesce(error_message, '') FROM (SELECT ` + listedColumns + ` FROM {schema}.outbox_dead) d
+SELECT ` + deadColumns + ` FROM (SELECT ` + listedColumns + ` FROM {schema}.outbox_dead) d
 WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
-	showDead  = `SELECT ` + rowColumns + `, died_at, coalesce(error_message, '') FROM {schema}.outbox_dead d WHERE %s`
+	showDead  = `SELECT ` + deadColumns + ` FROM {schema}.outbox_dead d WHERE %s`
 	countDead = `SELECT count(*) FROM {schema}.outbox_dead d WHERE %s`
 )
 
@@ -58,7 +67,7 @@ func (s *Store) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, 
 	var out []DeadLetter
 	for rows.Next() {
 		var d DeadLetter
-		if d.Row, err = scanRow(rows, &d.DiedAt, &d.Error); err != nil {
+		if d.Row, err = scanRow(rows, &d.DiedAt, &d.Error, &d.Holds); err != nil {
 			return nil, wrap("list dead letters", err)
 		}
 		out = append(out, d)
@@ -98,7 +107,7 @@ func (s *Store) DeadLetter(ctx context.Context, id string, opts ...DeadOption) (
 		}
 		return d, fmt.Errorf("outbox: show %s: %w", id, ErrNotDead)
 	}
-	if d.Row, err = scanRow(rows, &d.DiedAt, &d.Error); err == nil && rows.Next() {
+	if d.Row, err = scanRow(rows, &d.DiedAt, &d.Error, &d.Holds); err == nil && rows.Next() {
 		return DeadLetter{}, fmt.Errorf("outbox: show %s: %w", id, ErrSeveralDead)
 	}
 	return d, wrap("show a dead letter", err)

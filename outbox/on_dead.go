@@ -28,7 +28,13 @@ const (
 type dying struct {
 	statement string // reads them
 	ids       []RowID
-	errs      map[RowID]string
+	causes    map[RowID]cause
+}
+
+// cause is why a row dies, and whether its key waits for it then.
+type cause struct {
+	text  string
+	holds bool
 }
 
 const (
@@ -42,25 +48,25 @@ const (
 )
 
 func dyingFresh(lane int16, outcomes []Outcome) dying {
-	d := dying{statement: readFresh, errs: map[RowID]string{}}
+	d := dying{statement: readFresh, causes: map[RowID]cause{}}
 	for _, o := range outcomes {
 		if o.Verdict == Dead || o.Verdict == Abandoned {
-			d.add(RowID{Lane: lane, Seq: o.Seq}, o.Error)
+			d.add(RowID{Lane: lane, Seq: o.Seq}, o.Verdict, o.Error)
 		}
 	}
 	return d
 }
 
 func dyingHeld(outcomes []HeldOutcome) dying {
-	d := dying{statement: readHeld, errs: map[RowID]string{}}
+	d := dying{statement: readHeld, causes: map[RowID]cause{}}
 	for _, o := range outcomes {
-		d.add(o.RowID, o.Error)
+		d.add(o.RowID, o.Verdict, o.Error)
 	}
 	return d
 }
 
-func (d *dying) add(id RowID, reason string) {
-	d.ids, d.errs[id] = append(d.ids, id), cleanText(reason)
+func (d *dying) add(id RowID, v Verdict, reason string) {
+	d.ids, d.causes[id] = append(d.ids, id), cause{cleanText(reason), v == Dead}
 }
 
 // made is how many dead letters a write has made, and which, if it can tell.
@@ -206,7 +212,8 @@ func (a *announcement) read(ctx context.Context, tx bun.Tx) error {
 		}
 		if a.only == nil || a.only[d.rowID()] {
 			d.RetryCount++ // as it will be in the table
-			d.Error = a.errs[d.rowID()]
+			why := a.causes[d.rowID()]
+			d.Error, d.Holds = why.text, why.holds && d.Key != ""
 			letters = append(letters, d)
 		}
 	}

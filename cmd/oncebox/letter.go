@@ -49,8 +49,7 @@ func letterOf(box string, e *event.Envelope) letter {
 
 func outboxLetter(d *outbox.DeadLetter) letter {
 	l := letterOf("outbox", &d.Envelope)
-	l.Key, l.DiedAt, l.Attempts, l.Error = d.Key, d.DiedAt, d.RetryCount+d.Crashes, d.Error
-	l.Holds = d.Key != ""
+	l.Key, l.DiedAt, l.Attempts, l.Error, l.Holds = d.Key, d.DiedAt, d.RetryCount+d.Crashes, d.Error, d.Holds
 	return l
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
@@ -43,10 +44,13 @@ type shop struct {
 // errCurrency holds what a terminal would obey.
 var errCurrency = errors.New("unknown currency \x1b[31mXYZ\x1b[0m\r\nDONE")
 
-func newShop(t *testing.T) *shop {
+func newShop(t *testing.T, configure ...func(*config.Config)) *shop {
 	t.Helper()
 	s := &shop{t: t}
 	s.Kit = oncetest.New(t, func(setup oncetest.Setup) (*oncebox.App, error) {
+		for _, change := range configure {
+			change(&setup.Config)
+		}
 		app, err := oncebox.New(setup.DB, setup.Broker, setup.Config)
 		if err != nil {
 			return nil, err
