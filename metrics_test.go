@@ -51,7 +51,7 @@ func TestMetricsAreThoseOfARunningService(t *testing.T) {
 			dashboard = strings.Join(exprs, "\n")
 		}
 	}
-	unseen := map[string]bool{"oncebox_projector_dead": true, "oncebox_idempotency_purged": true} // their gauges are there
+	unseen := map[string]bool{"oncebox_outbox_died": true, "oncebox_idempotency_purged": true} // their gauges are there
 	for name := range shown {
 		require.Equal(t, !unseen[name], regexp.MustCompile(name+`(_total|_seconds)?(_bucket)?\{`).MatchString(dashboard), "the dashboard and %s", name)
 	}
@@ -130,7 +130,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	app.Consume("order", "billing", messaging.NewRouter(app.Registry))
 	run(t, app)
 	want := map[string]string{
-		"oncebox_uow_units": "outcome=rolled_back", "oncebox_uow_retries": "", "oncebox_projector_published": "", "oncebox_projector_unconfirmed": "",
+		"oncebox_uow_units": "outcome=rolled_back", "oncebox_uow_retries": "", "oncebox_outbox_published": "", "oncebox_outbox_unconfirmed": "",
 		"oncebox_outbox_fenced": "", "oncebox_outbox_unannounced": "", "oncebox_outbox_reconciled": "kind=stuck", "oncebox_outbox_partitions_kept": "",
 		"oncebox_inbox_messages": "outcome=dead", "oncebox_inbox_unannounced": "consumer=billing", "oncebox_idempotency_purged": "",
 	}
@@ -187,7 +187,7 @@ func scrape(t *testing.T) map[string]family {
 		{"order", "unknown", "oncebox_router_skipped"},
 		{"nobody", "unwatched", "oncebox_broker_unwatched_topics"},
 		{"order", "refused", "oncebox_outbox_attempts"},
-		{"order", "unconfirmed", "oncebox_projector_unconfirmed"},
+		{"order", "unconfirmed", "oncebox_outbox_unconfirmed"},
 		{"order", "fenced", "oncebox_outbox_fenced"},
 	} {
 		add(fault.topic, fault.kind)

@@ -123,6 +123,7 @@ func (c *Config) share() {
 	fill(&c.Outbox.DefaultTenant, c.UoW.DefaultTenant)
 	fill(&c.Idempotency.DefaultTenant, c.UoW.DefaultTenant)
 	fill(&c.Outbox.MaxPayload, c.UoW.MaxPayload)
+	fill(&c.Inbox.MaxPayload, c.UoW.MaxPayload)
 	for _, schema := range []*string{&c.Outbox.Schema, &c.Inbox.Schema, &c.Idempotency.Schema} {
 		fill(schema, c.Schema)
 	}

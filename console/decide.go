@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -129,8 +130,8 @@ func (c *Console) decide(v *visit) error {
 	d := view.Decision
 	var at time.Time
 	if d.NeedsTime {
-		if at, err = time.ParseInLocation("2006-01-02T15:04", view.To, time.UTC); err != nil {
-			view.Wrong = "Say when, as 2006-01-02T15:04 in UTC."
+		if at, err = ops.TimeAhead(view.To, v.now); err != nil || at.IsZero() {
+			view.Wrong = "Say when, in UTC: " + ops.TimeForms + " from now."
 		}
 	}
 	if wrong := reasonProblem(view.Reason); wrong != "" {

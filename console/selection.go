@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -63,10 +64,10 @@ func (c *Console) selected(q url.Values, now time.Time) (selection, error) {
 		s.Consumer = ""
 	}
 	var err error
-	if s.diedFrom, err = moment(s.From, now); err != nil {
+	if s.diedFrom, err = ops.TimeAgo(s.From, now); err != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", fieldFrom, err))
 	}
-	if s.diedBefore, err = moment(s.Before, now); err != nil {
+	if s.diedBefore, err = ops.TimeAgo(s.Before, now); err != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", fieldBefore, err))
 	}
 	if s.ID != "" && uuid.Validate(s.ID) != nil {
@@ -86,22 +87,6 @@ func (c *Console) hasBox(box string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %q is neither outbox nor inbox, or this page does not show it", fieldBox, box)
-}
-
-// moment reads a time as a form sends it, as RFC 3339 has it, or as a duration until now. Times without a zone are UTC.
-func moment(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil {
-		return now.Add(-ago), nil
-	}
-	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339Nano} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is neither a time as 2006-01-02T15:04:05Z nor a duration as 90m", text)
 }
 
 func (s *selection) outbox() outbox.DeadFilter {

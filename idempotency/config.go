@@ -13,7 +13,9 @@ import (
 const (
 	// DefaultTTL is how long an answer is kept.
 	DefaultTTL = 24 * time.Hour
-	// KeepForever keeps answers until [Store.Release] or a statement of yours removes them.
+	// DefaultAuditRetention is how long the audit is kept.
+	DefaultAuditRetention = 400 * 24 * time.Hour
+	// KeepForever keeps answers until [Store.Release] or a statement of yours removes them, and the audit until a statement of yours does.
 	KeepForever = time.Duration(-1)
 )
 
@@ -28,7 +30,10 @@ type Config struct {
 	DefaultTenant string
 	// TTL is how long an answer is kept, from its completion; -1 (KeepForever): for ever. Default: 24h.
 	TTL time.Duration `env:"TTL"`
-	// PurgeBatch is how many expired keys one statement removes. Default: 5000 rows.
+	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
+	// is 400 days.
+	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
+	// PurgeBatch is how many expired keys, or entries of the audit, one statement removes. Default: 5000 rows.
 	PurgeBatch int `env:"PURGE_BATCH"`
 
 	// Cache is how many answers of up to 4 KiB, headers included, are also kept in memory, once they were asked for again: a retry of those costs no
@@ -50,6 +55,9 @@ func (c *Config) Validate() error {
 	if c.TTL < 0 && c.TTL != KeepForever {
 		errs = append(errs, fmt.Errorf("idempotency: Config.TTL is %s: give a duration, or -1 (KeepForever)", c.TTL))
 	}
+	if c.AuditRetention != 0 && c.AuditRetention != KeepForever && c.AuditRetention < 24*time.Hour {
+		errs = append(errs, fmt.Errorf("idempotency: Config.AuditRetention is %s: give 24h or more, or -1 to keep the audit for ever", c.AuditRetention))
+	}
 	if c.PurgeBatch < 0 {
 		errs = append(errs, fmt.Errorf("idempotency: Config.PurgeBatch is %d: give a number of rows", c.PurgeBatch))
 	}
@@ -70,6 +78,9 @@ func (c *Config) WithDefaults() Config {
 	}
 	if out.TTL == 0 {
 		out.TTL = DefaultTTL
+	}
+	if out.AuditRetention == 0 {
+		out.AuditRetention = DefaultAuditRetention
 	}
 	if out.PurgeBatch <= 0 {
 		out.PurgeBatch = 5000

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/uptrace/bun"
@@ -17,26 +18,32 @@ import (
 const purge = `DELETE FROM {schema}.idempotency_keys WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {schema}.idempotency_keys WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`
 
-// Purge removes the keys that have expired by the clock of the database, in batches of Config.PurgeBatch, until one is
-// not full. Give it the pool: each batch then is a transaction of its own. It returns how many keys it removed, also
-// when it fails. Nothing depends on when it runs but the size of the table.
+// Purge removes the keys that have expired by the clock of the database, and the entries of the audit that are older than Config.AuditRetention, in
+// batches of Config.PurgeBatch, until one is not full. Give it the pool: each batch then is a transaction of its own. It returns how many keys it
+// removed, also when it fails. Nothing depends on when it runs but the size of the tables.
 func (s *Store) Purge(ctx context.Context, db bun.IDB) (int64, error) {
 	ctx, span := s.tracer.Start(ctx, "idempotency.Purge")
 	defer span.End()
-	var total int64
+	total, err := s.purgeKeys(ctx, db)
+	if err = errors.Join(err, s.expireAudit(ctx, db)); err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, "purge failed")
+		return total, err
+	}
+	span.SetAttributes(attribute.Int64("oncebox.keys", total))
+	s.log.DebugContext(ctx, "oncebox: expired idempotency keys removed", "keys", total)
+	return total, nil
+}
+
+func (s *Store) purgeKeys(ctx context.Context, db bun.IDB) (total int64, err error) {
 	for {
 		n, err := s.run.Exec(ctx, db, purge, s.cfg.PurgeBatch)
 		if err != nil {
-			err = fmt.Errorf("idempotency: purge, after %d keys: %w", total, pgsql.Explain(err))
-			span.RecordError(err)
-			span.SetStatus(codes.Error, "purge failed")
-			return total, err
+			return total, fmt.Errorf("idempotency: purge, after %d keys: %w", total, pgsql.Explain(err))
 		}
 		total += n
 		s.purged.Add(ctx, n)
 		if n < int64(s.cfg.PurgeBatch) {
-			span.SetAttributes(attribute.Int64("oncebox.keys", total))
-			s.log.DebugContext(ctx, "oncebox: expired idempotency keys removed", "keys", total)
 			return total, nil
 		}
 	}

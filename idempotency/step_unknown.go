@@ -30,7 +30,7 @@ ORDER BY s.begun_at, s.key_hash, s.name LIMIT $2`
     SELECT {schema}.idempotency_settle_step($1, $2, $3, $4::json, $5, false) AS ok
 ), audit AS (
     INSERT INTO {schema}.idempotency_audit (actor, action, reason, tenant_id, key_hash, step, epoch)
-    SELECT coalesce(nullif($6::text, ''), session_user), CASE WHEN $4::json IS NULL THEN 'not_done' ELSE 'done' END, $7::text,
+    SELECT coalesce(nullif($6::text, ''), session_user), CASE WHEN $4::json IS NULL THEN '` + ActionNotDone + `' ELSE '` + ActionDone + `' END, $7::text,
         k.tenant_id, k.key_hash, $2, $3
     FROM settled, {schema}.idempotency_keys k WHERE settled.ok AND k.key_hash = $1
 )

@@ -39,10 +39,24 @@ func (by By) validate(action string) error {
 	if strings.TrimSpace(by.Actor) == "" {
 		errs = append(errs, errors.New(`By.Actor is empty: say who does it, as in inbox.By{Actor: "ann", Reason: "handler mended"}`))
 	}
-	if action != ActionReplay && action != ActionRetry && strings.TrimSpace(by.Reason) == "" {
-		errs = append(errs, errors.New("By.Reason is empty: say why the message need not be handled"))
+	if why := needsReason(action); why != "" && strings.TrimSpace(by.Reason) == "" {
+		errs = append(errs, errors.New("By.Reason is empty: "+why))
 	}
 	return errors.Join(append(errs, event.ValidateIdentifier("By.Actor", by.Actor))...)
+}
+
+// needsReason says why an action needs a reason, "" if it needs none.
+func needsReason(action string) string {
+	switch action {
+	case ActionReplay, ActionRetry:
+		return ""
+	case ActionEdit:
+		return "the former payload is gone, say why"
+	case ActionGiveUp:
+		return "what is behind the message waits for a decision, say why"
+	default:
+		return "what is deleted is gone, say why"
+	}
 }
 
 // AuditEntry is one thing that was done.

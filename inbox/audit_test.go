@@ -32,6 +32,16 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 	require.ErrorContains(t, w.box.Discard(t.Context(), key, noReason), "By.Reason is empty")
 	require.ErrorContains(t, w.box.RetryNow(t.Context(), key, nobody), "By.Actor is empty")
 	require.ErrorContains(t, w.box.GiveUp(t.Context(), key, noReason), "By.Reason is empty")
+	for text, err := range map[string]error{
+		"the former payload is gone, say why":                      w.box.ReplayEdited(t.Context(), key, []byte("new"), noReason),
+		"what is deleted is gone, say why":                         w.box.Discard(t.Context(), key, noReason),
+		"what is behind the message waits for a decision, say why": w.box.GiveUp(t.Context(), key, noReason),
+	} {
+		require.ErrorContains(t, err, text)
+	}
+	elsewhere := key
+	elsewhere.TenantID = "another"
+	require.ErrorIs(t, w.box.Discard(t.Context(), elsewhere, ann), inbox.ErrNotDead, "the reference names the tenant")
 	require.ErrorIs(t, w.box.Replay(t.Context(), key, inbox.By{Actor: "a\x00"}), event.ErrInvalid)
 	require.Zero(t, w.count("inbox_audit"))
 	require.Len(t, w.dead(), 1)

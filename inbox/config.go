@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 	// ContinueAfterDead says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
 	// and the dead letter out of order when it is replayed. The option [ContinueAfterDead] says so for one consumer. Default: false, they
 	// wait until somebody replays or discards it.
-	ContinueAfterDead bool `env:"DEAD_LETS_PASS"`
+	ContinueAfterDead bool `env:"CONTINUE_AFTER_DEAD"`
 	// OnDead is called for each message that becomes a dead letter, by the process that gives it up, for a chat message or a ticket. What it
 	// does in u is committed together with the dead letter, or not at all: announce it with [uow.Unit.Add], and do not call others from
 	// here. It may be called again if the transaction fails, and it is called again if the message is replayed and dies again. If it
@@ -58,7 +59,7 @@ type Config struct {
 	// CrashGuard is how many messages after the start of a process have their try recorded before the handler runs. One of them may have
 	// killed the process before this one: its tries are counted, so it becomes a dead letter after RetryPolicy.MaxCrashes of them. It should
 	// be the number of messages that one consumer may have at once; [MaxInFlight] raises it to that. -1: off. Default: 128.
-	CrashGuard int `env:"SUSPECTS"`
+	CrashGuard int `env:"CRASH_GUARD"`
 	// HandlerTimeout is how long one call of a handler may take, also when it gets several messages ([BatchFunc]). The messages of
 	// a batch whose handler gets one message have it each, in one transaction. When it is over, the context of the handler is cancelled,
 	// what it did is undone, and the try counts as failed. [HandlerTimeout] says otherwise for one consumer. -1: no limit.
@@ -81,6 +82,8 @@ type Config struct {
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
 	// PollInterval is how often a process looks for keys that others parked. Default: 1s.
 	PollInterval time.Duration `env:"POLL_INTERVAL"`
+	// MaxPayload is the largest payload that [Inbox.ReplayEdited] takes, in bytes; -1: no limit. Default: 1 MiB.
+	MaxPayload int
 
 	// Logger gets an error for every dead letter. Default: slog.Default().
 	Logger *slog.Logger
@@ -119,6 +122,9 @@ func (c *Config) Validate() error {
 	if c.ParkedConcurrency < 0 {
 		errs = append(errs, fmt.Errorf("inbox: Config.ParkedConcurrency is %d: give a count of at least 1", c.ParkedConcurrency))
 	}
+	if c.MaxPayload < -1 {
+		errs = append(errs, fmt.Errorf("inbox: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
+	}
 	if c.PollInterval < 0 {
 		errs = append(errs, fmt.Errorf("inbox: Config.PollInterval is %s: give a duration", c.PollInterval))
 	}
@@ -151,7 +157,7 @@ func (c *Config) WithDefaults() Config {
 			*field = value
 		}
 	}
-	for field, value := range map[*int]int{&out.CrashGuard: 128, &out.ParkedConcurrency: 4} {
+	for field, value := range map[*int]int{&out.CrashGuard: 128, &out.ParkedConcurrency: 4, &out.MaxPayload: envelope.DefaultMaxPayload} {
 		if *field == 0 {
 			*field = value
 		}

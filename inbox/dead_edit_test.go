@@ -23,6 +23,10 @@ func TestEditedMessageIsHandledWithAllElseAsItWas(t *testing.T) {
 	require.ErrorContains(t, w.operator().ReplayEdited(t.Context(), keys[0], []byte("new"), inbox.By{Actor: "ann"}), "By.Reason is empty")
 	require.ErrorContains(t, w.operator().ReplayEdited(t.Context(), keys[0], nil, edit), "the payload is empty")
 
+	small := newBox(w.units, &inbox.Config{MaxPayload: 2})
+	require.ErrorContains(t, small.ReplayEdited(t.Context(), keys[0], []byte("new"), edit), "the payload has 3 bytes, and Config.MaxPayload is 2")
+	require.ErrorContains(t, w.operator().ReplayEdited(t.Context(), keys[0], make([]byte, 1<<20+1), edit), "Config.MaxPayload is 1048576")
+
 	box := w.hasty(nil)
 	var got *messaging.Message
 	box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {

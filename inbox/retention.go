@@ -17,8 +17,6 @@ const (
 	cleanInterval = time.Hour
 	// chunk is how many rows one statement deletes.
 	chunk = 5000
-	// tries is how often a table that is in use is asked for.
-	tries = 5
 )
 
 const (
@@ -108,22 +106,18 @@ func (i *Inbox) Clean(ctx context.Context) error {
 	return errors.Join(err, i.dropExpired(ctx), i.deleteExpired(ctx))
 }
 
-// EnsurePartitions makes the children of yesterday, today and the next days, until one cannot be made. It is safe in any
+// EnsurePartitions makes the children of yesterday, today and the next days; a day that cannot be made keeps no other from being made. It
+// waits for a table that is in use once, for up to two seconds. It is safe in any
 // number of processes. Entries of a day without a child go to the DEFAULT one and are found there, so nothing stops if
 // this fails; but they are deleted one by one where a child is dropped as a whole, so it should come before the first
 // message.
 func (i *Inbox) EnsurePartitions(ctx context.Context) error {
-	for day := -1; day <= daysAhead; day++ {
+	err := pgsql.EachPatiently(ctx, daysAhead+2, func(n int) error {
 		// Each in a transaction of its own: locks are held as shortly as possible.
-		err := i.patiently(ctx, func() error {
-			_, err := i.patient.Exec(ctx, i.units.DB(ctx), makePartition, day)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("inbox: make a partition: %w", pgsql.Explain(err))
-		}
-	}
-	return nil
+		_, err := i.patient.Exec(ctx, i.units.DB(ctx), makePartition, n-1)
+		return err
+	})
+	return wrapErr("make partitions", err)
 }
 
 // dropExpired empties the children of days that are over for longer than the retention, those that are still needed apart, and
@@ -137,7 +131,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 	var errs []error
 	for _, day := range days {
 		var emptied bool
-		err := i.patiently(ctx, func() error {
+		err := pgsql.Patiently(ctx, func() error {
 			return i.patient.QueryRow(ctx, i.units.DB(ctx), emptyPartition, []any{day, i.cfg.Retention}, &emptied)
 		})
 		switch {
@@ -148,11 +142,11 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 		}
 	}
 	for _, day := range empty {
-		err := i.patiently(ctx, func() error {
+		err := pgsql.Patiently(ctx, func() error {
 			_, err := i.patient.Exec(ctx, i.units.DB(ctx), dropPartition, day)
 			return err
 		})
-		if inUse(err) {
+		if pgsql.InUse(err) {
 			break // and so it is for the others; handlers wait behind the process that asks
 		}
 		if err != nil {
@@ -202,26 +196,4 @@ func (i *Inbox) deleteExpired(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// patiently calls fn again while the tables are in use. The functions of the database wait for a lock for 50 ms only,
-// because all handlers wait behind a process that waits.
-func (i *Inbox) patiently(ctx context.Context, fn func() error) error {
-	for attempt := 1; ; attempt++ {
-		err := fn()
-		if !inUse(err) {
-			return err
-		}
-		if attempt == tries {
-			return fmt.Errorf("the table is in use: %w", err)
-		}
-		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 100*time.Millisecond, time.Second))) != nil {
-			return errors.Join(err, ctx.Err())
-		}
-	}
-}
-
-func inUse(err error) bool {
-	code := pgsql.Code(err)
-	return code == pgsql.CodeLockNotAvailable || code == pgsql.CodeDeadlock
 }

@@ -36,14 +36,27 @@ func (d deed) validate() error {
 	if strings.TrimSpace(d.by.Actor) == "" {
 		errs = append(errs, errors.New(`By.Actor is empty: say who does it, as in outbox.By{Actor: "ann", Reason: "schema added"}`))
 	}
-	if d.needsReason() && strings.TrimSpace(d.by.Reason) == "" {
-		errs = append(errs, errors.New("By.Reason is empty: what is deleted is gone, say why"))
+	if why := d.needsReason(); why != "" && strings.TrimSpace(d.by.Reason) == "" {
+		errs = append(errs, errors.New("By.Reason is empty: "+why))
 	}
 	return errors.Join(append(errs, event.ValidateIdentifier("By.Actor", d.by.Actor))...)
 }
 
-// needsReason says that something is gone afterwards.
-func (d deed) needsReason() bool { return d.action != ActionReplay && d.action != ActionReschedule }
+// needsReason says why a deed needs a reason, "" if it needs none.
+func (d deed) needsReason() string {
+	switch d.action {
+	case ActionReplay, ActionReschedule:
+		return ""
+	case ActionEdit:
+		return "the former payload is gone, say why"
+	case ActionTakeOwnership:
+		return "events are published from another place from now on, say why"
+	case ActionRetention:
+		return "published events are kept for another time from now on, say why"
+	default:
+		return "what is deleted is gone, say why"
+	}
+}
 
 // AuditEntry is one thing that was done.
 type AuditEntry struct {

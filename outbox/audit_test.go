@@ -33,6 +33,14 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 	for _, err := range []error{f.Discard(t.Context(), id, noReason), many("discard", noReason, false), many("discard", noReason, true)} {
 		require.ErrorContains(t, err, "By.Reason is empty")
 	}
+	for text, err := range map[string]error{
+		"the former payload is gone, say why": f.ReplayEdited(t.Context(), id, []byte("new"), noReason),
+		"what is deleted is gone, say why":    f.Discard(t.Context(), id, noReason),
+		"published from another place":        f.TakeOwnership(t.Context(), noReason),
+		"kept for another time":               f.SetRetention(t.Context(), noReason),
+	} {
+		require.ErrorContains(t, err, text)
+	}
 	require.ErrorIs(t, f.Replay(t.Context(), id, outbox.By{Actor: "a\x00"}), event.ErrInvalid)
 	require.Zero(t, f.count("outbox_audit"))
 	require.Equal(t, 1, f.count("outbox_dead"))

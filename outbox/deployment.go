@@ -7,7 +7,7 @@ import (
 )
 
 // ActionTakeOwnership is the action of the audit for [Store.TakeOwnership].
-const ActionTakeOwnership = "adopt"
+const ActionTakeOwnership = "take_ownership"
 
 // ErrForeignDatabase means that the database belongs to another deployment, see Config.Deployment.
 var ErrForeignDatabase = errors.New("outbox: this is another deployment's database, or a copy of it, and its events are not published from here; " +

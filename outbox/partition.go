@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -123,21 +122,20 @@ DELETE FROM {schema}.{table}_default WHERE ctid = ANY (ARRAY(
 	SELECT p.place FROM ({rest}) p WHERE p.within >= $1::timestamptz AND p.within < $2::timestamptz))`
 )
 
-// EnsurePartitions makes the children of outbox, outbox_progress and outbox_sent for today and the next days. It is safe in any number of
+// EnsurePartitions makes the children of outbox, outbox_progress and outbox_sent for today and the next days; a day that cannot be made keeps no other
+// from being made. It waits for a table that is in use once, for up to two seconds. It is safe in any number of
 // processes. Rows of a day without a child go to the DEFAULT child, so nothing stops if this fails; but a child that is
 // made later has to move them under a lock. [migrations.Up] makes the first ones.
 func (s *Store) EnsurePartitions(ctx context.Context) error {
 	if _, err := s.policy(ctx); err != nil {
 		return err
 	}
-	var errs []error
-	for day := range partitionDaysAhead + 1 {
+	err := pgsql.EachPatiently(ctx, partitionDaysAhead+1, func(day int) error {
 		// Each in a transaction of its own: the lock on the parent is held as shortly as possible.
-		if _, err := s.sql.Exec(ctx, s.db, makePartitions, day); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return wrap("make partitions of outbox", errors.Join(errs...))
+		_, err := s.sql.Exec(ctx, s.db, makePartitions, day)
+		return err
+	})
+	return wrap("make partitions of outbox", err)
 }
 
 // ErrBusy means that a table was in use and the call is to be repeated in a while.
@@ -392,25 +390,11 @@ func (s *Store) reportSlow(ctx context.Context, tx bun.Tx, p Partition, took tim
 	return nil
 }
 
-// patiently calls fn again while a table is in use, for a few seconds.
+// patiently calls fn again while a table is in use, for a second or two.
 func patiently(ctx context.Context, fn func() error) error {
-	for try := 1; ; try++ {
-		err := fn()
-		switch pgsql.Code(err) {
-		case pgsql.CodeLockNotAvailable, pgsql.CodeDeadlock:
-		default:
-			return err
-		}
-		if try == busyTries {
-			return ErrBusy
-		}
-		if backoff.Wait(ctx, busyPause) != nil {
-			return errors.Join(ErrBusy, ctx.Err())
-		}
+	err := pgsql.Patiently(ctx, fn)
+	if pgsql.InUse(err) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
+	return err
 }
-
-const (
-	busyTries = 5
-	busyPause = time.Second
-)

@@ -32,10 +32,10 @@
 //
 // # Metrics
 //
-//   - oncebox.projector.published: rows that the broker confirmed
-//   - oncebox.projector.refused: refusals of single rows
-//   - oncebox.projector.dead: rows that were given up
-//   - oncebox.projector.unconfirmed: rows left for another try because topic or broker were in trouble
+//   - oncebox.outbox.published: rows that the broker confirmed
+//   - oncebox.outbox.refused: refusals of single rows
+//   - oncebox.outbox.died: rows that were given up
+//   - oncebox.outbox.unconfirmed: rows left for another try because topic or broker were in trouble
 //   - oncebox.outbox.fenced: writes that were refused because the lane had been lost
 //   - oncebox.outbox.publish.latency: how long the broker takes to confirm a batch
 //   - oncebox.outbox.lag: from the commit of an event, or its time, to the broker's confirmation; the oldest one of each batch

@@ -26,10 +26,10 @@ type telemetry struct {
 func newTelemetry(provider metric.MeterProvider) *telemetry {
 	m := otelx.Meter(provider, "projector")
 	t := &telemetry{
-		published:   otelx.Started(m, "oncebox.projector.published", "Rows that the broker confirmed", nil),
-		refused:     otelx.NewTenantCounter(m, "oncebox.projector.refused", "Refusals of single rows, by topic and tenant"),
-		dead:        otelx.NewTenantCounter(m, "oncebox.projector.dead", "Rows that were given up, by topic and tenant"),
-		unconfirmed: otelx.Started(m, "oncebox.projector.unconfirmed", "Rows left for another try, no attempt spent", nil),
+		published:   otelx.Started(m, "oncebox.outbox.published", "Rows that the broker confirmed", nil),
+		refused:     otelx.NewTenantCounter(m, "oncebox.outbox.refused", "Refusals of single rows, by topic and tenant"),
+		dead:        otelx.NewTenantCounter(m, "oncebox.outbox.died", "Rows that were given up, by topic and tenant"),
+		unconfirmed: otelx.Started(m, "oncebox.outbox.unconfirmed", "Rows left for another try, no attempt spent", nil),
 		fenced:      otelx.Started(m, "oncebox.outbox.fenced", "Writes refused because the lane had been lost", nil),
 		latency: otelx.Histogram(m, "oncebox.outbox.publish.latency", "How long the broker takes to confirm a batch",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),

@@ -64,13 +64,13 @@ func TestEachRefusalIsCounted(t *testing.T) {
 	f.add("a", "poison")
 	p := f.projector(cfg)
 	require.NoError(t, p.RunOnce(t.Context()))
-	require.EqualValues(t, 1, counter(t, reader, "oncebox.projector.refused"))
+	require.EqualValues(t, 1, counter(t, reader, "oncebox.outbox.refused"))
 	f.add("b", "refused")
 	f.eventually("both are dead", func() bool {
 		require.NoError(t, p.RunOnce(t.Context()))
-		return counter(t, reader, "oncebox.projector.dead") == 2
+		return counter(t, reader, "oncebox.outbox.died") == 2
 	})
-	require.EqualValues(t, 4, counter(t, reader, "oncebox.projector.refused"))
+	require.EqualValues(t, 4, counter(t, reader, "oncebox.outbox.refused"))
 }
 
 // Of two projectors one shows the state, and the other one when that has stopped. What is shown is what waits: an event behind a dead letter

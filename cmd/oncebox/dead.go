@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -37,8 +38,8 @@ func (f *selection) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.topic, "topic", "", "only those of this topic")
 	flags.StringVar(&f.kind, "type", "", "only those of this event type")
 	flags.StringVar(&f.text, "error", "", "only those whose error contains this text, as it is written there")
-	flags.StringVar(&f.from, "died-from", "", "only those that died at this time or later: 2006-01-02T15:04:05Z, or 90m for 90 minutes ago")
-	flags.StringVar(&f.before, "died-before", "", "only those that died before this time")
+	flags.StringVar(&f.from, "died-from", "", "only those that died at this time or later: "+ops.TimeForms+" ago")
+	flags.StringVar(&f.before, "died-before", "", "only those that died before this time, in the same forms")
 }
 
 // isEmpty says that it selects all.
@@ -56,17 +57,11 @@ func (f *selection) complete(now time.Time) error {
 		flag, text string
 		to         *time.Time
 	}{{"--died-from", f.from, &f.diedFrom}, {"--died-before", f.before, &f.diedBefore}} {
-		if t.text == "" {
-			continue
-		}
-		ago, err := time.ParseDuration(t.text)
-		*t.to = now.Add(-ago)
+		at, err := ops.TimeAgo(t.text, now)
 		if err != nil {
-			*t.to, err = time.Parse(time.RFC3339, t.text)
+			errs = append(errs, fmt.Errorf("%s %w", t.flag, err))
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %q is neither a time as 2006-01-02T15:04:05Z nor a duration as 90m", t.flag, t.text))
-		}
+		*t.to = at
 	}
 	if f.id != "" && uuid.Validate(f.id) != nil {
 		errs = append(errs, fmt.Errorf("%q is no id: ids are UUIDs, as dead list shows them", f.id))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -128,7 +129,7 @@ func newDelayedAct(s *session, d delayedDeed) *cobra.Command {
 	flags.StringVar(&tenant, "tenant", "", "the tenant of the event (default: that of the service, ONCEBOX_DEFAULT_TENANT_ID)")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	if d.needsTime {
-		flags.StringVar(&to, "to", "", "the new time: 2006-01-02T15:04:05Z, or 90m for in 90 minutes, 0m for now (required)")
+		flags.StringVar(&to, "to", "", "the new time: "+ops.TimeForms+" from now, 0m for now (required)")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		at, err := d.check(to, by, time.Now())
@@ -167,13 +168,10 @@ func (d *delayedDeed) check(to string, by outbox.By, now time.Time) (at time.Tim
 		errs = append(errs, errors.New("--why is missing: what is deleted is gone, say why"))
 	}
 	if d.needsTime {
-		later, failed := time.ParseDuration(to)
-		at = now.Add(later)
-		if failed != nil {
-			at, failed = time.Parse(time.RFC3339, to)
-		}
-		if failed != nil {
-			errs = append(errs, fmt.Errorf("--to %q is neither a time as 2006-01-02T15:04:05Z nor a duration as 90m", to))
+		if at, err = ops.TimeAhead(to, now); err != nil {
+			errs = append(errs, fmt.Errorf("--to %w", err))
+		} else if at.IsZero() {
+			errs = append(errs, errors.New("--to is missing: give "+ops.TimeForms))
 		}
 	}
 	return at, errors.Join(errs...)

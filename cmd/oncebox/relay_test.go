@@ -71,7 +71,7 @@ func TestRelayPublishesWhatSQLAdds(t *testing.T) {
 	require.JSONEq(t, `{"total": 42}`, string(m.Payload))
 	await.True(t, func() bool {
 		_, page := get("/metrics")
-		return strings.Contains(page, "oncebox_projector_published_total")
+		return strings.Contains(page, "oncebox_outbox_published_total")
 	}, "it is counted")
 
 	stop()

@@ -396,7 +396,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	s.requireSummary("c1", "", `{"orders_placed":1,"orders_cancelled":0,"total_cents":1000}`)
 
 	for _, name := range []string{
-		"oncebox_uow_units_total", "oncebox_projector_published_total", "oncebox_consumer_handled_total",
+		"oncebox_uow_units_total", "oncebox_outbox_published_total", "oncebox_consumer_handled_total",
 		"oncebox_idempotency_requests_total", "go_goroutines",
 	} {
 		// What was done is counted after others can see it.

@@ -254,6 +254,7 @@ CREATE TABLE outbox_audit (
     reason     text        NOT NULL DEFAULT ''
 );
 CREATE INDEX outbox_audit_event ON outbox_audit (event_id, id) WHERE event_id IS NOT NULL;
+CREATE INDEX outbox_audit_age ON outbox_audit (at);
 
 -- What the owners of live leases have taken.
 CREATE VIEW outbox_taken AS

@@ -59,6 +59,7 @@ CREATE TABLE idempotency_audit (
     reason    text        NOT NULL DEFAULT ''
 );
 CREATE INDEX idempotency_audit_key ON idempotency_audit (key_hash, id);
+CREATE INDEX idempotency_audit_age ON idempotency_audit (at);
 
 -- Fails the completion of a key that another request has completed meanwhile. A constraint would do it too, and put the row, with
 -- the answer that is stored in it, into the error and into the server's log.

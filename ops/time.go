@@ -1,0 +1,34 @@
+package ops
+
+import (
+	"fmt"
+	"time"
+)
+
+// TimeForms are the forms of a time that [TimeAgo] and [TimeAhead] take, for a text about them.
+const TimeForms = "2006-01-02, 2006-01-02T15:04, 2006-01-02T15:04:05Z or a duration as 90m"
+
+// TimeAgo reads a time as operators type it: a duration is that long before now. A time without a zone is UTC. "" is the zero time.
+func TimeAgo(text string, now time.Time) (time.Time, error) {
+	return timeOf(text, func(d time.Duration) time.Time { return now.Add(-d) })
+}
+
+// TimeAhead is [TimeAgo] for what is to come: a duration is that long after now.
+func TimeAhead(text string, now time.Time) (time.Time, error) {
+	return timeOf(text, now.Add)
+}
+
+func timeOf(text string, after func(time.Duration) time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return after(d), nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time: give %s", text, TimeForms)
+}
