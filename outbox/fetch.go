@@ -44,10 +44,6 @@ const (
 // asynchronous, first in a FROM, makes the statement's own commit not wait for the disk or for standbys.
 const asynchronous = `(SELECT set_config('synchronous_commit', 'off', true)) asynchronous CROSS JOIN`
 
-// sameServer, followed by the incarnation for which positions were read, is false on a server that may have forgotten some of what they
-// rest on, or may have given numbers to other rows.
-const sameServer = `coalesce((SELECT i.id::text FROM {schema}.outbox_incarnation i), '') = `
-
 // fetchStart: $1 lanes, $2 after, $3 ahead, $4 quota, $5 incarnation, $6 what is large, $7 while.
 //
 // A transaction that is open for this snapshot shows none of its rows, so a fetch that begins behind them misses none. One that has ended shows

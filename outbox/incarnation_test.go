@@ -1,11 +1,13 @@
 package outbox_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -88,4 +90,48 @@ func TestHeldRowsOfAnotherServerAreLeftAlone(t *testing.T) {
 	require.Empty(t, held)
 	require.Equal(t, "FAILED/1", f.statuses()["a1"])
 	require.Equal(t, 1, f.count("outbox_held WHERE crashes = 0 AND error_message = 'no'"))
+}
+
+// The row is there after each of them, with the id that it had.
+func TestIncarnationIsAnotherOneThoughItsRowIsThere(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, nil)
+	db := server.Migrated(t)
+	db.SetMaxIdleConns(0)
+	relay := outbox.NewStore(db.DB, nil).Relay()
+	id := func() (id string) {
+		require.NoError(t, db.NewRaw("SELECT id FROM outbox_incarnation").Scan(t.Context(), &id))
+		return id
+	}
+	now := func() string {
+		m, err := relay.ReadWatermark(t.Context())
+		require.NoError(t, err)
+		return m.Incarnation
+	}
+	before, row := now(), id()
+	require.Equal(t, before, now())
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"restored", func() {
+			_, err := db.ExecContext(t.Context(), "DELETE FROM outbox_incarnation")
+			require.NoError(t, err)
+			_, err = db.NewRaw("INSERT INTO outbox_incarnation (id) VALUES (?)", row).Exec(t.Context())
+			require.NoError(t, err)
+		}},
+		{"written anew", func() {
+			_, err := db.ExecContext(t.Context(), "VACUUM FULL outbox_incarnation")
+			require.NoError(t, err)
+		}},
+		{"started anew", func() {
+			require.NoError(t, server.End(os.Interrupt)) // cleanly
+			require.NoError(t, server.Restart(t.Context()))
+		}},
+	} {
+		step.do()
+		require.Equal(t, row, id(), step.name)
+		require.NotEqual(t, before, now(), step.name)
+		before = now()
+	}
 }

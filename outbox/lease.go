@@ -69,7 +69,7 @@ FROM free LEFT JOIN LATERAL (
 	SELECT x.upto, x.picked FROM {schema}.outbox_claim x WHERE x.lane = free.lane ORDER BY x.n DESC LIMIT 1) taken ON true
 WHERE l.lane = free.lane
 RETURNING l.lane, l.epoch, free.prev IS NOT NULL, coalesce(taken.upto, 0), coalesce(array_to_string(taken.picked, ','), ''), clock_timestamp(),
-	coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')`
+	` + incarnation
 
 	// renew locks in the order of the lanes, as every other statement over several lanes does. It also deletes what was taken before
 	// the last batches, from where the renewal before ended: while somebody holds an old snapshot the entries that were deleted stay, and

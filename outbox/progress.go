@@ -44,7 +44,7 @@ func (s Relay) Keeps() bool { return s.keeps() }
 const positions = `
 SELECT c.lane, c.upto, c.sent, c.total, coalesce((SELECT string_agg(generated::text, ',' ORDER BY generated)
 	FROM unnest(c.ahead) part, generate_series(lower(part), upper(part) - 1) generated), ''), seen.behind, seen.known,
-	coalesce((SELECT i.id::text FROM {schema}.outbox_incarnation i), '')
+	` + incarnation + `
 FROM {schema}.outbox_cursor c CROSS JOIN ` + numbersSeen + ` seen WHERE c.lane = ANY ($1::smallint[])`
 
 // Positions reads where lanes are, and the incarnation of the server that says so. It is to be called after [Relay.Claim] has returned.

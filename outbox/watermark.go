@@ -20,7 +20,8 @@ type Watermark struct {
 	Xmax    int64
 	// Timeline is that of the log. A standby that takes over begins a new one.
 	Timeline string
-	// Incarnation is another one after each crash of the server, and on each standby that takes over.
+	// Incarnation is another one after each start of the server, on another server, and in each copy of the database. "": nobody has
+	// entered one.
 	Incarnation string
 }
 
@@ -34,11 +35,8 @@ WITH s AS MATERIALIZED (SELECT coalesce(pg_sequence_last_value('{schema}.outbox_
 SELECT v, pg_current_xact_id()::text::bigint, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
 	(SELECT coalesce(string_agg(x::text, ',' ORDER BY x), '') FROM pg_snapshot_xip(pg_current_snapshot()) x),
 	pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-	` + pgsql.Timeline + `, coalesce((SELECT id::text FROM {schema}.outbox_incarnation), '')
+	` + pgsql.Timeline + `, ` + incarnation + `
 FROM s`
-
-// begin gives the server an incarnation after a crash. It waits for others that do, and does nothing if they have.
-const begin = `INSERT INTO {schema}.outbox_incarnation DEFAULT VALUES ON CONFLICT DO NOTHING`
 
 // ReadWatermark takes a watermark. It counts for a fetch only if that fetch began after a later observation returned an Xmin
 // beyond the mark's XID.

@@ -126,8 +126,9 @@ CREATE TABLE outbox_projector (
     seen_until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
--- One row, whose id changes when the server crashes and when a standby takes over: both empty all unlogged tables. What the server
--- has committed without waiting for the disk may be forgotten then, and a projector that lives on has to look again.
+-- One row, which is gone when the server has crashed and when a standby takes over: both empty all unlogged tables. What the server
+-- has committed without waiting for the disk may be forgotten then, and a projector that lives on has to look again. In a copy that keeps the row, who
+-- wrote it, where it lies, or the start of the server tells that it is a copy.
 CREATE UNLOGGED TABLE outbox_incarnation (
     only_one boolean PRIMARY KEY DEFAULT true CHECK (only_one),
     id       uuid    NOT NULL DEFAULT gen_random_uuid()
