@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -79,11 +80,15 @@ func (s *Store) keptFrom(ctx context.Context, checkpoint string) (from keptFrom,
 
 // handOver hands over what is published, and not before from.
 func (s *Store) handOver(ctx context.Context, filter SentFilter, from *keptFrom, to func(context.Context, []event.Envelope, string) error) error {
-	w := filter.where(0)
-	if from.After > 0 {
-		w.Add("(s.seq > %s::bigint OR s.sent_at >= %s::timestamptz)", from.After, from.Began)
+	known := *from
+	where := func(after int64) *pgsql.Where {
+		w := filter.where(after)
+		if known.After > 0 {
+			w.Add("(s.seq > %s::bigint OR s.sent_at >= %s::timestamptz)", known.After, known.Began)
+		}
+		return w
 	}
-	return s.eachSent(ctx, w, 0, func(rows []Row) error {
+	return s.eachSent(ctx, where, 0, 0, func(rows []Row) error {
 		events := make([]event.Envelope, len(rows))
 		for i := range rows {
 			events[i] = rows[i].Envelope

@@ -106,7 +106,8 @@ type Replayed struct {
 // again with SentReplay.After it goes on there, and a batch that was being handed over comes again.
 //
 // The rows are sorted once, by the server, which needs about 50 bytes of temporary disk for each. That done, no snapshot
-// is held however long the replay takes, so it keeps VACUUM from nothing, and uses one connection of the pool. It errs if
+// is held however long the replay takes, so it keeps VACUUM from nothing, and uses one connection of the pool. They are sorted again if somebody
+// writes their tables anew meanwhile, as CLUSTER, VACUUM FULL and pg_repack do. It errs if
 // the retention drops rows before they were handed over. It does not work through a transaction-mode pooler.
 func (s *Store) ReplaySent(
 	ctx context.Context, filter SentFilter, topic string, to func(context.Context, []event.Envelope) error, replay *SentReplay,
@@ -143,10 +144,10 @@ SELECT EXISTS (
 	WHERE day.topic = $1)`
 
 	// declareSent sorts the places of the rows, not the rows. WITH HOLD keeps the result after the COMMIT, which ends the
-	// snapshot. Published rows are never updated, so their places are theirs until the partition is dropped.
+	// snapshot. Published rows are never updated, so their places are theirs until the partition is dropped, or until somebody writes it anew.
 	declareSent = `
 DECLARE oncebox_replay NO SCROLL CURSOR WITH HOLD FOR
-SELECT s.child::bigint, s.place::text FROM {schema}.outbox_published s WHERE %s ORDER BY s.seq`
+SELECT s.child::bigint, s.place::text, s.seq FROM {schema}.outbox_published s WHERE %s ORDER BY s.seq`
 	fetchSent = `FETCH %d FROM oncebox_replay`
 	closeSent = `CLOSE oncebox_replay`
 
@@ -167,7 +168,7 @@ func (s *Store) replaySent(
 	if live {
 		return ErrLiveTopic
 	}
-	return s.eachSent(ctx, filter.where(replay.After), replay.BatchSize, func(rows []Row) error {
+	return s.eachSent(ctx, filter.where, replay.After, replay.BatchSize, func(rows []Row) error {
 		if slices.ContainsFunc(rows, func(r Row) bool { return r.Topic == topic }) {
 			return ErrLiveTopic
 		}
@@ -183,67 +184,112 @@ func (s *Store) replaySent(
 	})
 }
 
-// eachSent calls fn with the rows, size of them at once, in the order of their sequence.
-func (s *Store) eachSent(ctx context.Context, w *pgsql.Where, size int, fn func([]Row) error) error {
-	run := s.adHoc()
+// eachSent calls fn with the rows, size of them at once, in the order of their sequence. Where rows have other places than before it sorts again those
+// that were not handed over. It errs if they are gone.
+func (s *Store) eachSent(ctx context.Context, filter func(after int64) *pgsql.Where, after int64, size int, fn func([]Row) error) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.RunInTx(ctx, &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
-		_, err := run.Exec(ctx, tx, fmt.Sprintf(declareSent, w), w.Args...)
-		return err
-	}); err != nil {
-		return err
-	}
-	defer func() { _, _ = run.Exec(context.WithoutCancel(ctx), conn, closeSent) }()
 	if size <= 0 {
 		size = defaultBulk
 	}
+	var owed []int64
 	for {
-		rows, err := s.nextSent(ctx, conn, size)
-		if err != nil || len(rows) == 0 {
+		moved, last, err := s.sentFrom(ctx, conn, filter(after), owed, size, fn)
+		if err != nil || len(moved) == 0 {
 			return err
+		}
+		owed, after = moved, max(after, last)
+	}
+}
+
+// sentFrom sorts the rows and calls fn with them until some have other places. It returns the numbers of these, and the last one that was handed over.
+// The rows that are owed are to be among the first.
+func (s *Store) sentFrom(
+	ctx context.Context, conn bun.Conn, w *pgsql.Where, owed []int64, size int, fn func([]Row) error,
+) (moved []int64, last int64, err error) {
+	if err := conn.RunInTx(ctx, &sql.TxOptions{ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
+		_, err := s.adHoc().Exec(ctx, tx, fmt.Sprintf(declareSent, w), w.Args...)
+		return err
+	}); err != nil {
+		return nil, 0, err
+	}
+	defer func() { _, _ = s.adHoc().Exec(context.WithoutCancel(ctx), conn, closeSent) }()
+	for {
+		rows, numbers, err := s.nextSent(ctx, conn, size)
+		if err != nil {
+			return nil, last, err
+		}
+		if owed, err = stillOwed(owed, numbers); err != nil || len(numbers) == 0 {
+			return nil, last, err
+		}
+		if len(rows) < len(numbers) {
+			return numbers, last, nil
 		}
 		if err := fn(rows); err != nil {
-			return err
+			return nil, last, err
+		}
+		last = rows[len(rows)-1].Sequence
+	}
+}
+
+// stillOwed returns those of the owed numbers that come after the others, and errs if one is missing among these. All are sorted.
+func stillOwed(owed, numbers []int64) ([]int64, error) {
+	due := len(owed)
+	if len(numbers) > 0 {
+		due, _ = slices.BinarySearch(owed, numbers[len(numbers)-1]+1)
+	}
+	gone := 0
+	for _, seq := range owed[:due] {
+		if _, found := slices.BinarySearch(numbers, seq); !found {
+			gone++
 		}
 	}
+	if gone > 0 {
+		return nil, fmt.Errorf("%d rows are not there any more: their partition was dropped", gone)
+	}
+	return owed[due:], nil
 }
 
-// nextSent reads the next rows of the cursor.
-func (s *Store) nextSent(ctx context.Context, conn bun.Conn, size int) ([]Row, error) {
-	rows, err := s.adHoc().Query(ctx, conn, fmt.Sprintf(fetchSent, size))
+// nextSent reads the next rows of the cursor. numbers are those that it names; rows are those of them that are where it says: CLUSTER, VACUUM FULL
+// and pg_repack give their places to others.
+func (s *Store) nextSent(ctx context.Context, conn bun.Conn, size int) (rows []Row, numbers []int64, err error) {
+	named, err := s.adHoc().Query(ctx, conn, fmt.Sprintf(fetchSent, size))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	children, places, err := scanPlaces(rows)
-	if err != nil || len(places) == 0 {
-		return nil, err
+	children, places, numbers, err := scanPlaces(named)
+	if err != nil || len(numbers) == 0 {
+		return nil, nil, err
 	}
-	if rows, err = s.adHoc().Query(ctx, conn, readSent, children, places); err != nil {
-		return nil, err
+	found, err := s.adHoc().Query(ctx, conn, readSent, children, places)
+	if err != nil {
+		return nil, nil, err
 	}
-	out, err := scanRows(rows)
-	if err == nil && len(out) < len(places) {
-		err = fmt.Errorf("%d rows are not there any more: their partition was dropped", len(places)-len(out))
+	if rows, err = scanRows(found); err != nil {
+		return nil, nil, err
 	}
-	slices.SortFunc(out, func(a, b Row) int { return cmp.Compare(a.Sequence, b.Sequence) })
-	return out, err
+	rows = slices.DeleteFunc(rows, func(r Row) bool {
+		_, is := slices.BinarySearch(numbers, r.Sequence)
+		return !is
+	})
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return rows, numbers, nil
 }
 
-func scanPlaces(rows *pgsql.Rows) (children []int64, places []string, err error) {
+func scanPlaces(rows *pgsql.Rows) (children []int64, places []string, numbers []int64, err error) {
 	defer rows.Close()
 	for rows.Next() {
-		var child int64
+		var child, number int64
 		var place string
-		if err := rows.Scan(&child, &place); err != nil {
-			return nil, nil, err
+		if err := rows.Scan(&child, &place, &number); err != nil {
+			return nil, nil, nil, err
 		}
-		children, places = append(children, child), append(places, place)
+		children, places, numbers = append(children, child), append(places, place), append(numbers, number)
 	}
-	return children, places, rows.Err()
+	return children, places, numbers, rows.Err()
 }
 
 // readdressed are the events of the rows as events of another topic, to be delivered without regard to how and when they
