@@ -16,9 +16,10 @@ func (f *fixture) kept(n int) (log, sent string) {
 	f.exec(`INSERT INTO outbox (seq, id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 		SELECT i, gen_random_uuid(), now(), i % 16, 't' || i % 2, 'order', 'e', 's', i::text::bytea FROM generate_series(1, ?) i`, n)
 	f.exec(`WITH gone AS (DELETE FROM outbox WHERE seq % 3 = 0 RETURNING *)
-		INSERT INTO outbox_sent (seq, id, occurred_at, created_at, lane, tenant_id, topic, event_type, source, aggregate_version, schema_version, retry_count, crashes,
-			aggregate_type, aggregate_id, content_type, event_metadata, payload, sent_at)
-		SELECT seq, id, occurred_at, created_at, lane, tenant_id, topic, event_type, source, 1, 1, 0, 0, '', '', 'text/plain', event_metadata, payload, now() FROM gone`)
+		INSERT INTO outbox_sent (seq, id, occurred_at, created_at, lane, tenant_id, topic, event_type, source, aggregate_version, schema_version,
+			retry_count, crashes, aggregate_type, aggregate_id, content_type, event_metadata, payload, sent_at)
+		SELECT seq, id, occurred_at, created_at, lane, tenant_id, topic, event_type, source, 1, 1,
+			0, 0, '', '', 'text/plain', event_metadata, payload, now() FROM gone`)
 	f.exec("INSERT INTO outbox_progress (lane, upto, sent, ahead, total) SELECT lane, max(seq), max(seq), '{}', count(*) FROM outbox GROUP BY lane")
 	for kind, name := range map[string]*string{"outbox": &log, "outbox_sent": &sent} {
 		require.NoError(f.t, f.db.NewRaw("SELECT tableoid::regclass::text FROM "+kind+" LIMIT 1").Scan(f.t.Context(), name))

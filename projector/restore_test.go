@@ -39,8 +39,8 @@ func TestProjectorLivesOnWhileItsDatabaseIsRestored(t *testing.T) {
 			dump, other := pgtest.TakeDump(t, db.DB), pgtest.MigratedAt(t, db.URL)
 			return func() {
 				dump.Restore(t, other, imported)
-				_, err := db.Exec(fmt.Sprintf("ALTER SCHEMA %[1]s RENAME TO %[1]s_old; ALTER SCHEMA %[2]s RENAME TO %[1]s; ALTER SCHEMA %[1]s_old RENAME TO %[2]s",
-					db.Schema, other.Schema))
+				_, err := db.Exec(fmt.Sprintf("ALTER SCHEMA %[1]s RENAME TO %[1]s_old; ALTER SCHEMA %[2]s RENAME TO %[1]s; "+
+					"ALTER SCHEMA %[1]s_old RENAME TO %[2]s", db.Schema, other.Schema))
 				require.NoError(t, err)
 			}
 		},

@@ -23,18 +23,19 @@ type Dump struct {
 // TakeDump dumps the schema of db.
 func TakeDump(t testing.TB, db *DB) *Dump {
 	t.Helper()
+	const of = "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND "
 	d := &Dump{tables: map[string][]byte{}}
 	onConn(t, db, func(ctx context.Context, conn *pgx.Conn) {
 		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, tx.Commit(ctx)) }()
-		for _, table := range names(ctx, t, tx, "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition") {
+		for _, table := range names(ctx, t, tx, of+"relkind IN ('r', 'p') AND NOT relispartition") {
 			var rows bytes.Buffer
 			_, err := conn.PgConn().CopyTo(ctx, &rows, "COPY (SELECT * FROM "+table+") TO STDOUT")
 			require.NoError(t, err)
 			d.tables[table] = rows.Bytes()
 		}
-		for _, name := range names(ctx, t, tx, "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'S'") {
+		for _, name := range names(ctx, t, tx, of+"relkind = 'S'") {
 			var last int64
 			var called bool
 			require.NoError(t, tx.QueryRow(ctx, "SELECT last_value, is_called FROM "+name).Scan(&last, &called))
