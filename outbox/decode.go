@@ -95,8 +95,8 @@ func (d *decoder) row(values [][]byte) (Row, error) {
 	return r, nil
 }
 
-// readMetadata takes whatever JSON is there. A row that somebody else wrote must not fail the fetch of all lanes: what is
-// no text is given as its JSON.
+// readMetadata takes whatever text is there. A row that somebody else wrote must not fail the fetch of all lanes: what is
+// no text is given as its JSON, and what is no object as a whole.
 func readMetadata(text []byte) event.Metadata {
 	if flat := flatMetadata(string(text)); flat != nil {
 		return flat
@@ -121,8 +121,7 @@ func readMetadata(text []byte) event.Metadata {
 }
 
 // flatMetadata reads an object of strings as encoding/json writes it, if nothing in it is escaped: nearly all metadata.
-// PostgreSQL has checked that it is JSON, so a string without a backslash ends at the next quote. It returns nil if it
-// cannot say.
+// A string without a backslash ends at the next quote. It returns nil if it cannot say.
 func flatMetadata(text string) event.Metadata {
 	md := event.Metadata{}
 	rest, ok := strings.CutPrefix(text, "{")

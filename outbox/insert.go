@@ -65,7 +65,7 @@ var insertColumns = []insertColumn{ //nolint:gochecknoglobals // a constant
 	column("routing_key", "text", func(r *insertRow) *string { return nullable(r.RoutingKey) }),
 	column("schema_id", "text", func(r *insertRow) *string { return nullable(r.SchemaID) }),
 	column("content_type", "text", func(r *insertRow) string { return r.ContentType }),
-	column("event_metadata", "json", func(r *insertRow) string { return r.metadata }),
+	column("event_metadata", "text", func(r *insertRow) string { return r.metadata }),
 	own(column("payload", "bytea", func(r *insertRow) []byte { return r.payload() })),
 	column("not_before", "timestamptz", func(r *insertRow) *time.Time { return nullable(r.Delivery.NotBefore) }),
 	column("expires_at", "timestamptz", func(r *insertRow) *time.Time { return nullable(r.Delivery.ExpiresAt) }),

@@ -54,7 +54,8 @@ CREATE TABLE outbox (
     schema_id         text,
     content_type      text        NOT NULL DEFAULT 'application/json',
     dedup_key         text,
-    event_metadata    json        NOT NULL DEFAULT '{}',
+    -- JSON, as text: a subscriber of logical replication finds the row that it is to delete by all its columns, and json has no =.
+    event_metadata    text        NOT NULL DEFAULT '{}',
     payload           bytea       NOT NULL
 ) PARTITION BY RANGE (created_at);
 CREATE TABLE outbox_default PARTITION OF outbox DEFAULT
@@ -191,7 +192,8 @@ CREATE TABLE outbox_sent (
 CREATE TABLE outbox_sent_default PARTITION OF outbox_sent DEFAULT;
 
 -- These three have no key that fits: the number alone is not unique across days. PostgreSQL refuses to delete from a table without an identity once
--- somebody publishes all tables of the database, as tools for upgrades and for change data capture do.
+-- somebody publishes all tables of the database, as tools for upgrades and for change data capture do. Then each of their columns needs a type with
+-- an =, by which subscribers find the row.
 ALTER TABLE outbox REPLICA IDENTITY FULL;
 ALTER TABLE outbox_default REPLICA IDENTITY FULL;
 ALTER TABLE outbox_progress REPLICA IDENTITY FULL;
@@ -276,13 +278,13 @@ FROM outbox_cursor c CROSS JOIN LATERAL (
 CREATE VIEW outbox_published AS
 SELECT o.tableoid AS child, o.ctid AS place, o.created_at AS within, o.seq, o.id, o.occurred_at, o.created_at, o.not_before, o.expires_at, o.aggregate_version, o.schema_version, o.lane,
     o.max_attempts, o.retry_count, o.crashes, o.tenant_id, o.topic, o.ordering_key, o.aggregate_type, o.aggregate_id,
-    o.event_type, o.source, o.routing_key, o.schema_id, o.content_type, o.dedup_key, o.event_metadata, o.payload,
+    o.event_type, o.source, o.routing_key, o.schema_id, o.content_type, o.dedup_key, o.event_metadata::json AS event_metadata, o.payload,
     (SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1) AS sent_at
 FROM outbox o JOIN outbox_cursor c ON c.lane = o.lane WHERE o.seq <= c.sent OR o.seq <@ c.ahead
 UNION ALL
 SELECT s.tableoid, s.ctid, s.sent_at, s.seq, s.id, s.occurred_at, s.created_at, s.not_before, s.expires_at, s.aggregate_version, s.schema_version, s.lane,
     s.max_attempts, s.retry_count, s.crashes, s.tenant_id, s.topic, s.ordering_key, s.aggregate_type, s.aggregate_id,
-    s.event_type, s.source, s.routing_key, s.schema_id, s.content_type, s.dedup_key, s.event_metadata, s.payload, s.sent_at
+    s.event_type, s.source, s.routing_key, s.schema_id, s.content_type, s.dedup_key, s.event_metadata::json, s.payload, s.sent_at
 FROM outbox_sent s;
 
 -- All of it as one table, for people and for tools. Names of columns and states are promised.
@@ -290,7 +292,7 @@ FROM outbox_sent s;
 -- The published rows of outbox are a part of its own with a constant status: a query for the others, as operators write it, does not read them.
 CREATE VIEW outbox_messages AS
 SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
-       o.payload, o.event_metadata, o.routing_key, o.schema_id, o.schema_version,
+       o.payload, o.event_metadata::json AS event_metadata, o.routing_key, o.schema_id, o.schema_version,
        CASE WHEN t.upto IS NOT NULL THEN 'PUBLISHING' ELSE 'NEW' END AS status,
        o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message, o.created_at,
        NULL::timestamptz AS sent_at, o.seq AS sequence, o.source,
@@ -298,25 +300,25 @@ SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version,
 FROM outbox_unsent o LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
 UNION ALL
 SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
-       o.payload, o.event_metadata, o.routing_key, o.schema_id, o.schema_version,
+       o.payload, o.event_metadata::json, o.routing_key, o.schema_id, o.schema_version,
        'SENT', o.retry_count, NULL, NULL, o.created_at,
        (SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1), o.seq, o.source, false
 FROM outbox o JOIN outbox_cursor c ON c.lane = o.lane WHERE o.seq <= c.sent OR o.seq <@ c.ahead
 UNION ALL
 SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
-       h.payload, h.event_metadata, h.routing_key, h.schema_id, h.schema_version,
+       h.payload, h.event_metadata::json, h.routing_key, h.schema_id, h.schema_version,
        CASE WHEN h.retry_count > 0 THEN 'FAILED' ELSE 'NEW' END,
        h.retry_count, NULLIF(h.retry_after, 'infinity'), h.error_message, h.created_at, NULL, h.seq, h.source,
        EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = h.tenant_id AND p.resumed_at IS NULL)
 FROM outbox_held h
 UNION ALL
 SELECT d.id, d.tenant_id, d.aggregate_id, d.aggregate_type, d.aggregate_version, d.event_type, d.topic, d.occurred_at,
-       d.payload, d.event_metadata, d.routing_key, d.schema_id, d.schema_version,
+       d.payload, d.event_metadata::json, d.routing_key, d.schema_id, d.schema_version,
        'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq, d.source, false
 FROM outbox_dead d
 UNION ALL
 SELECT s.id, s.tenant_id, s.aggregate_id, s.aggregate_type, s.aggregate_version, s.event_type, s.topic, s.occurred_at,
-       s.payload, s.event_metadata, s.routing_key, s.schema_id, s.schema_version,
+       s.payload, s.event_metadata::json, s.routing_key, s.schema_id, s.schema_version,
        'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq, s.source, false
 FROM outbox_sent s;
 
@@ -479,7 +481,7 @@ BEGIN
     VALUES (v_id, v_occurred, coalesce(oncebox_add.aggregate_version, 0), greatest(oncebox_add.schema_version, 1), lane, v_tenant, v_topic,
         ordering, v_kind, v_aggregate, v_type, v_source,
         CASE WHEN v_timed THEN coalesce(nullif(oncebox_add.routing_key, ''), v_id::text) ELSE nullif(v_routing, '') END, nullif(oncebox_add.schema_id, ''), nullif(v_dedup, ''),
-        v_metadata::json, v_bytes, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
+        v_metadata::text, v_bytes, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'oncebox_add: the event was not stored: a trigger on outbox drops rows';
     END IF;
@@ -501,6 +503,7 @@ DECLARE
     few CONSTANT integer := 10000;
     made boolean := false;
     many boolean;
+    moves boolean;
     parent regclass;
     rest regclass;
     child text;
@@ -532,9 +535,17 @@ BEGIN
             RAISE EXCEPTION 'outbox_make_partition: % belongs to another role than %', to_regclass(child), (SELECT relname FROM pg_class WHERE oid = parent)
                 USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
         END IF;
-        EXECUTE format('WITH moved AS (DELETE FROM %s WHERE %I >= %L AND %I < %L RETURNING *)
-            INSERT INTO %s SELECT * FROM moved', rest, key, lo, key, hi, child);
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %I >= %L AND %I < %L)', rest, key, lo, key, hi) INTO moves;
+        IF moves THEN
+            -- They come into the child when it is one: what is inserted into another table is not replicated as a row of the parent.
+            EXECUTE format('CREATE UNLOGGED TABLE %s_moved AS SELECT * FROM %s WHERE %I >= %L AND %I < %L', child, rest, key, lo, key, hi);
+            EXECUTE format('DELETE FROM %s WHERE %I >= %L AND %I < %L', rest, key, lo, key, hi);
+        END IF;
         EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, child, lo, hi);
+        IF moves THEN
+            EXECUTE format('INSERT INTO %s SELECT * FROM %1$s_moved', child);
+            EXECUTE format('DROP TABLE %s_moved', child);
+        END IF;
         made := true;
     END LOOP;
     RETURN made;

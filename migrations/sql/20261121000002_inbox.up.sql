@@ -400,6 +400,7 @@ DECLARE
     lo CONSTANT uuid := {schema}.inbox_day_bound(day);
     hi CONSTANT uuid := {schema}.inbox_day_bound(day + 1);
     few CONSTANT integer := 10000;
+    moves boolean;
 BEGIN
     IF EXISTS (SELECT FROM pg_inherits WHERE inhparent = parent AND inhrelid = to_regclass(child)) THEN
         RETURN false;
@@ -419,9 +420,17 @@ BEGIN
         RAISE EXCEPTION 'inbox_make_partition: % belongs to another role than inbox', child
             USING ERRCODE = '42501', HINT = 'Rename or drop that table.';
     END IF;
-    EXECUTE format('WITH moved AS (DELETE FROM %s WHERE message_key >= %L AND message_key < %L RETURNING *)
-        INSERT INTO %s SELECT * FROM moved', rest, lo, hi, child);
+    moves := EXISTS (SELECT FROM {schema}.inbox_default WHERE message_key >= lo AND message_key < hi);
+    IF moves THEN
+        -- They come into the child when it is one: what is inserted into another table is not replicated as a row of the parent.
+        EXECUTE format('CREATE UNLOGGED TABLE %s_moved AS SELECT * FROM %s WHERE message_key >= %L AND message_key < %L', child, rest, lo, hi);
+        DELETE FROM {schema}.inbox_default WHERE message_key >= lo AND message_key < hi;
+    END IF;
     EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent, child, lo, hi);
+    IF moves THEN
+        EXECUTE format('INSERT INTO %s SELECT * FROM %1$s_moved', child);
+        EXECUTE format('DROP TABLE %s_moved', child);
+    END IF;
     RETURN true;
 END $f$;
 
