@@ -74,7 +74,7 @@ var differences = []struct {
 	{"CREATE TRIGGER mine BEFORE UPDATE ON inbox FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
 		[]string{"trigger mine on inbox is not ours"}},
 	{"CREATE OR REPLACE VIEW outbox_messages AS SELECT id, tenant_id, aggregate_id, aggregate_type, aggregate_version, event_type, topic, occurred_at, " +
-		"payload, event_metadata, routing_key, schema_id, schema_version, 'NEW' AS status, retry_count::integer, NULL::timestamptz AS retry_after, " +
+		"payload, event_metadata::json, routing_key, schema_id, schema_version, 'NEW' AS status, retry_count::integer, NULL::timestamptz AS retry_after, " +
 		"NULL::text AS error_message, created_at, NULL::timestamptz AS sent_at, seq AS sequence, source, false AS paused FROM outbox",
 		[]string{"view outbox_messages reads aggregate_id, aggregate_type"}},
 	{"DROP VIEW outbox_messages; CREATE VIEW outbox_messages AS SELECT 1 AS one",

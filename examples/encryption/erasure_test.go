@@ -111,7 +111,7 @@ func (s *service) everywhere() []stored {
 		if table == "inbox_dead" || table == "inbox_parked" {
 			id = "message_id"
 		}
-		rows, err := s.db.QueryContext(s.t.Context(), "SELECT "+id+", tenant_id, event_type, event_metadata ->> 'sealed_key', payload FROM "+table)
+		rows, err := s.db.QueryContext(s.t.Context(), "SELECT "+id+", tenant_id, event_type, event_metadata::json ->> 'sealed_key', payload FROM "+table)
 		require.NoError(s.t, err)
 		for rows.Next() {
 			at, keyID := stored{Place: table}, ""

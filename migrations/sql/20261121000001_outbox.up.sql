@@ -481,7 +481,9 @@ BEGIN
     VALUES (v_id, v_occurred, coalesce(oncebox_add.aggregate_version, 0), greatest(oncebox_add.schema_version, 1), lane, v_tenant, v_topic,
         ordering, v_kind, v_aggregate, v_type, v_source,
         CASE WHEN v_timed THEN coalesce(nullif(oncebox_add.routing_key, ''), v_id::text) ELSE nullif(v_routing, '') END, nullif(oncebox_add.schema_id, ''), nullif(v_dedup, ''),
-        v_metadata::text, v_bytes, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
+        -- as the Go writers write it
+        (SELECT '{' || coalesce(string_agg(to_json(m.key) || ':' || to_json(m.value), ',' ORDER BY m.key COLLATE "C"), '') || '}' FROM jsonb_each_text(v_metadata) m),
+        v_bytes, oncebox_add.not_before, oncebox_add.expires_at, nullif(oncebox_add.max_attempts, 0));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'oncebox_add: the event was not stored: a trigger on outbox drops rows';
     END IF;
