@@ -42,40 +42,6 @@ var (
 	errParallel = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
 )
 
-// ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict], and [ErrExists] if the aggregate that was
-// saved is a new one.
-type ConflictError struct {
-	// Type and ID are those of the aggregate.
-	Type, ID string
-	// Expected is the version that the aggregate was loaded with, 0 for a new one. Found is the one that is stored, 0 if there is no row.
-	Expected, Found int64
-	// Err is why Found could not be read, for example that the connection broke after the conflict was found. nil: it was read.
-	Err error
-}
-
-func (e *ConflictError) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("uow: %s %s: expected version %d, which is not there, and what is there could not be read: %v", e.Type, e.ID, e.Expected, e.Err)
-	}
-	if e.Expected == 0 {
-		return fmt.Sprintf("uow: %s %s exists already, with version %d: a new aggregate needs another id, and to change this one, load it first",
-			e.Type, e.ID, e.Found)
-	}
-	if e.Found == 0 {
-		return fmt.Sprintf("uow: %s %s: expected version %d, and there is no such row: it was deleted, or it is new and something but Save has set its "+
-			"version; a new aggregate has version 0", e.Type, e.ID, e.Expected)
-	}
-	return fmt.Sprintf("uow: %s %s: expected version %d, found %d", e.Type, e.ID, e.Expected, e.Found)
-}
-
-// Unwrap returns Err.
-func (e *ConflictError) Unwrap() error { return e.Err }
-
-// Is makes errors.Is(err, [ErrConflict]) true, and errors.Is(err, [ErrExists]) for a new aggregate.
-func (e *ConflictError) Is(target error) bool {
-	return target == ErrConflict || target == ErrExists && e.Expected == 0
-}
-
 // CommitUnknownError means that the answer to COMMIT was lost and that neither the server nor a row of the unit could tell what
 // became of it. The data and the events are there, all of them, or none is. Look for the data: pg_xact_status(XID) tells only on
 // the same server and timeline, and only as long as neither the server nor one of its processes has crashed since Start. A

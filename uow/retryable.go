@@ -14,9 +14,14 @@ import (
 )
 
 // IsRetryable tells whether the transaction failed because of others, so that the same function may succeed in a new one: a
-// serialization failure, a deadlock, [ErrConflict] or [ErrConnectionLost].
+// serialization failure, a deadlock, [ErrConflict] or [ErrConnectionLost]. A new aggregate whose id one has that is deleted softly is no such
+// conflict: the function would make it again.
 func IsRetryable(err error) bool {
-	return pgsql.IsVictim(err) || errors.Is(err, ErrConflict) || errors.Is(err, ErrConnectionLost)
+	if pgsql.IsVictim(err) || errors.Is(err, ErrConnectionLost) {
+		return true
+	}
+	conflict, ok := errors.AsType[*ConflictError](err)
+	return errors.Is(err, ErrConflict) && (!ok || !conflict.vain())
 }
 
 // Retryable returns a reason not to trust what code within the unit has made of an error, as an HTTP handler makes an answer of

@@ -3,7 +3,6 @@ package uow
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,12 +33,14 @@ import (
 // their place: no row is updated before an insert that precedes it in the arguments, nor after one that follows it. The events keep the
 // order of the arguments. Where one update has to precede another one, because a unique value moves from one row to the other, call Save twice.
 //
-// An aggregate without a version column is inserted or overwritten, whatever was stored. The model's primary key has to
-// be that of the table.
+// An aggregate without a version column is inserted or overwritten, whatever was stored; one that has nothing but its key is inserted
+// if it is not there. The model's primary key has to be that of the table.
 //
 // On connections of config.OpenDB the statement is prepared, shares a round trip with BEGIN where it is the first one,
-// and saves the COMMIT one; hooks on bun's queries do not see it. Models that have hooks, soft deletes or values that
-// are expressions in SQL are written by bun's own query.
+// and saves the COMMIT one; hooks on bun's queries do not see it. It stores what bun's own INSERT and UPDATE store: DEFAULT for
+// a nil pointer, and for a zero value that is tagged nullzero. Models that have hooks or values that are expressions in SQL are written
+// by bun's own query. A soft delete hides no row from Save: an aggregate that was loaded with WhereAllWithDeleted and whose field is
+// cleared is restored.
 func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 	writes, entries := make([]*write, 0, len(aggregates)), make([]entry, 0, len(aggregates))
 	for _, a := range aggregates {
@@ -124,29 +125,13 @@ func (r *root) save(ctx context.Context, writes []*write) (missed *write, err er
 
 func (r *root) saveByBun(ctx context.Context, writes []*write) (missed *write, err error) {
 	for _, w := range writes {
-		res, err := w.byBun(ctx, r.tx)
-		if errors.Is(err, sql.ErrNoRows) {
-			return w, nil
-		}
+		stored, err := w.byBun(ctx, r.tx)
 		if err != nil {
 			return nil, err
 		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return w, err
+		if !stored {
+			return w, nil
 		}
 	}
 	return nil, nil
-}
-
-// conflict finds out what is there instead.
-func (r *root) conflict(ctx context.Context, w *write) error {
-	c := &ConflictError{Type: w.aggregate.AggregateType(), ID: w.aggregate.AggregateID(), Expected: w.expected}
-	if w.mapping.version == nil {
-		return c
-	}
-	err := r.tx.NewSelect().Model(w.aggregate).Column(w.mapping.version.Name).WherePK().Scan(ctx, &c.Found)
-	if !errors.Is(err, sql.ErrNoRows) {
-		c.Err = err
-	}
-	return c
 }

@@ -3,6 +3,7 @@ package uow
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -67,50 +68,121 @@ func (w *write) statement(gen schema.QueryGen) (text string, args []any, ok bool
 	if m.byBun || m.version == nil {
 		return "", nil, false
 	}
-	text, fields := m.update, m.updated
+	fields := m.changed
 	if w.insert {
-		text, fields = m.insert, m.table.Fields
+		fields = m.table.Fields
 	}
-	args = make([]any, 0, len(fields)+2)
+	args, kinds := make([]any, 0, len(m.table.Fields)+1), make([]kind, len(fields))
 	var buf [256]byte
-	for _, f := range fields {
+	for i, f := range fields {
 		if f == m.version {
-			args = append(args, w.next)
+			args, kinds[i] = append(args, w.next), isText
 			continue
 		}
-		if w.insert && isDefault(f, w.model) {
-			return "", nil, false
+		if w.insert && insertsDefault(f, w.model) {
+			return "", nil, false // bun reads what the default was
 		}
-		arg, ok := parameter(f.AppendValue(gen, buf[:0], w.model))
+		arg, k, ok := parameter(f, f.AppendValueOrDefault(gen, buf[:0], w.model))
 		if !ok {
 			return "", nil, false
 		}
-		args = append(args, arg)
+		if kinds[i] = k; k != isDefault {
+			args = append(args, arg)
+		}
 	}
 	if !w.insert {
+		for _, f := range m.table.PKs {
+			arg, k, ok := parameter(f, f.AppendValue(gen, buf[:0], w.model))
+			if !ok || k == isDefault {
+				return "", nil, false
+			}
+			args = append(args, arg)
+		}
 		args = append(args, w.expected)
 	}
-	return text, args, true
+	text, ok = m.text(w.insert, kinds)
+	return text, args, ok
 }
 
-// byBun has bun make the statement.
-func (w *write) byBun(ctx context.Context, tx bun.Tx) (sql.Result, error) {
-	m := w.mapping
-	if m.version == nil {
-		query := tx.NewInsert().Model(w.aggregate).On("CONFLICT (?) DO UPDATE", bun.Safe(m.keys))
-		for _, f := range m.updated[:len(m.updated)-len(m.table.PKs)] {
-			query.Set("? = EXCLUDED.?", f.SQLName, f.SQLName)
-		}
-		return query.Exec(ctx)
+// byBun has bun make the statement. stored is false if what is there is not what was expected.
+func (w *write) byBun(ctx context.Context, tx bun.Tx) (stored bool, err error) {
+	if w.mapping.version == nil {
+		return w.overwrite(ctx, tx)
 	}
 	// AggregateVersion must go on telling the version that the events count from.
-	held := m.held(w.model)
-	m.hold(w.model, w.next)
-	defer m.hold(w.model, held)
+	held := w.mapping.held(w.model)
+	w.mapping.hold(w.model, w.next)
+	defer w.mapping.hold(w.model, held)
 	if w.insert {
-		return tx.NewInsert().Model(w.aggregate).On("CONFLICT (?) DO NOTHING", bun.Safe(m.keys)).Exec(ctx)
+		return affected(tx.NewInsert().Model(w.aggregate).On("CONFLICT (?) DO NOTHING", bun.Safe(w.mapping.keys)).Exec(ctx))
 	}
-	return tx.NewUpdate().Model(w.aggregate).WherePK().Where("?TableAlias.? = ?", m.version.SQLName, w.expected).Exec(ctx)
+	return affected(w.updateByBun(tx).Exec(ctx))
+}
+
+func (w *write) updateByBun(tx bun.Tx) *bun.UpdateQuery {
+	m := w.mapping
+	query := tx.NewUpdate().Model(w.aggregate).WherePK().Where("?TableAlias.? = ?", m.version.SQLName, w.expected)
+	if m.table.SoftDeleteField != nil {
+		query.WhereAllWithDeleted() // or what was deleted could not be restored
+	}
+	if m.version.SkipUpdate() { // bun would skip it here too
+		for _, f := range m.changed {
+			query.Set("? = ?", f.SQLName, assigned{f, w.model})
+		}
+	}
+	return query
+}
+
+// overwrite inserts or updates an aggregate without a version. What is updated becomes what bun's UPDATE would make of it: a zero value with a
+// default is inserted as the default, and updated to zero.
+func (w *write) overwrite(ctx context.Context, tx bun.Tx) (stored bool, err error) {
+	m := w.mapping
+	query := tx.NewInsert().Model(w.aggregate)
+	if len(m.changed) == 0 {
+		_, err := affected(query.On("CONFLICT (?) DO NOTHING", bun.Safe(m.keys)).Exec(ctx))
+		return true, err // there is nothing that could differ
+	}
+	query.On("CONFLICT (?) DO UPDATE", bun.Safe(m.keys))
+	for _, f := range m.changed {
+		query.Set("? = ?", f.SQLName, overwritten{f, w.model})
+	}
+	return affected(query.Exec(ctx))
+}
+
+// assigned is the value that bun's UPDATE gives to a field, as it is when the query is written: hooks may change it before.
+type assigned struct {
+	field *schema.Field
+	model reflect.Value
+}
+
+// AppendQuery implements [schema.QueryAppender].
+func (a assigned) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) {
+	return a.field.AppendValueOrDefault(gen, b, a.model), nil
+}
+
+// overwritten is the same where the row was to be inserted.
+type overwritten assigned
+
+// AppendQuery implements [schema.QueryAppender].
+func (o overwritten) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) {
+	if insertsDefault(o.field, o.model) {
+		if value := o.field.AppendValueOrDefault(gen, nil, o.model); string(value) != defaultText {
+			return append(b, value...), nil
+		}
+	}
+	return append(append(b, "EXCLUDED."...), o.field.SQLName...), nil
+}
+
+// affected returns whether a statement has found its row. One that returns columns has none otherwise.
+func affected(res sql.Result, err error) (bool, error) {
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
 }
 
 // confirm makes the model hold what is stored.
