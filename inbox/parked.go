@@ -49,9 +49,11 @@ const (
 // ParkedFilter selects parked messages: those that agree with every field that is set. The zero filter selects all.
 type ParkedFilter struct {
 	Consumer, TenantID, OrderingKey string
+	// Topic and Type are those of the message. Error is a part of its last error, as it is written there. None of them has an index.
+	Topic, Type, Error string
 	// State is that of their key.
 	State KeyState
-	// FirstOnly selects at most one message per key, the first.
+	// FirstOnly selects at most one message per key: its first, if that agrees.
 	FirstOnly bool
 }
 
@@ -60,6 +62,8 @@ func (f ParkedFilter) Validate() error {
 	errs := []error{
 		event.ValidateIdentifier("inbox: ParkedFilter.Consumer", f.Consumer),
 		event.ValidateIdentifier("inbox: ParkedFilter.TenantID", f.TenantID),
+		event.ValidateIdentifier("inbox: ParkedFilter.Topic", f.Topic),
+		event.ValidateIdentifier("inbox: ParkedFilter.Type", f.Type),
 	}
 	switch f.State {
 	case "", KeyWaiting, KeyFailed, KeyDead:
@@ -67,6 +71,38 @@ func (f ParkedFilter) Validate() error {
 		errs = append(errs, fmt.Errorf("inbox: ParkedFilter.State is %q: give KeyWaiting, KeyFailed or KeyDead", f.State))
 	}
 	return errors.Join(errs...)
+}
+
+// where is the filter as conditions on a key k and its message p, and what is left for the choice of the messages x of a key. Its arguments come
+// after those of the statement.
+func (f ParkedFilter) where(args ...any) (w *pgsql.Where, ofKey string) {
+	w = &pgsql.Where{Args: args}
+	for _, c := range []struct{ column, value string }{
+		{"k.consumer", f.Consumer}, {"k.tenant_id", f.TenantID}, {"k.ordering_key", f.OrderingKey}, {"k.state", string(f.State)},
+	} {
+		if c.value != "" {
+			w.Add(c.column+" = %s::text", c.value)
+		}
+	}
+	of := &pgsql.Where{Args: w.Args}
+	message := "x."
+	if f.FirstOnly { // which message of a key is the first has nothing to do with the filter
+		of, message = w, "p."
+	}
+	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"event_type", f.Type}} {
+		if c.value != "" {
+			of.Add(message+c.column+" = %s::text", c.value)
+		}
+	}
+	if f.Error != "" {
+		// The stored texts were cleaned, so an error that is pasted is found only if that is cleaned as well.
+		of.Add("strpos("+message+"error_message, %s::text) > 0", cleanText(f.Error))
+	}
+	if f.FirstOnly {
+		return w, "true"
+	}
+	w.Args = of.Args
+	return w, of.String()
 }
 
 // listParked goes from key to key and reads no more of each than the page can take.
@@ -114,15 +150,8 @@ func parkedPage(f ParkedFilter, after *Parked, limit int) (statement string, arg
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	w := &pgsql.Where{}
-	for _, c := range []struct{ column, value string }{
-		{"k.consumer", f.Consumer}, {"k.tenant_id", f.TenantID}, {"k.ordering_key", f.OrderingKey}, {"k.state", string(f.State)},
-	} {
-		if c.value != "" {
-			w.Add(c.column+" = %s::text", c.value)
-		}
-	}
-	ofKey, perKey := "true", limit
+	w, ofKey := f.where()
+	perKey := limit
 	if f.FirstOnly {
 		perKey = 1
 	}
@@ -132,7 +161,7 @@ func parkedPage(f ParkedFilter, after *Parked, limit int) (statement string, arg
 		w.Add("(k.consumer, k.key_lock) > (%s::text, %s::bigint)", after.Key.Consumer, after.KeyLock)
 	default:
 		w.Add("(k.consumer, k.key_lock) >= (%s::text, %s::bigint)", after.Key.Consumer, after.KeyLock)
-		ofKey = fmt.Sprintf("(x.consumer, x.key_lock, x.seq) > (%s::text, %s::bigint, %s::bigint)",
+		ofKey += fmt.Sprintf(" AND (x.consumer, x.key_lock, x.seq) > (%s::text, %s::bigint, %s::bigint)",
 			w.Arg(after.Key.Consumer), w.Arg(after.KeyLock), w.Arg(after.Seq))
 	}
 	inner, bound := w.Arg(perKey), w.Arg(limit)

@@ -2,15 +2,16 @@
 // package console show it; a service may do so in a page of its own.
 //
 //	view := ops.New(db, app.Outbox, app.Inbox, app.Idempotency)
-//	list, err := view.Stuck(ctx, ops.Filter{}, 100)
-//	for _, s := range list {
-//		fmt.Println(s.Since, s.Kind, s.ID, s.Key, s.Error)
+//	list, err := view.Causes(ctx, ops.Filter{})
+//	for _, c := range list {
+//		fmt.Println(c.Kind, c.Consumer, c.Count, c.Text, c.Since, c.Next)
 //	}
 //	lives, err := view.Life(ctx, id)
 //
 // # Guarantees
 //
-// It only reads, and no payloads. [View.Stuck] costs a handful of look-ups by an index, [View.Status] bounded counts for each lane and consumer: neither
+// It only reads, and no payloads. [View.Stuck] costs a handful of look-ups by an index and the rows that it lists, at most
+// [Looked] of each kind, [View.Status] bounded counts for each lane and consumer: neither
 // counts or reads a whole backlog, however many rows wait. [View.Life] has no index for events that wait or were published, see outbox.Store.Locate.
 //
 // # Limits

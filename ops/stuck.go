@@ -84,9 +84,6 @@ type Filter struct {
 	Tenant, Topic, Consumer string
 }
 
-// looked is how many failing keys are looked at for those that a filter selects.
-const looked = 10_000
-
 // Stuck is something that waits for longer than its turn, or for a decision.
 type Stuck struct {
 	Kind Kind
@@ -121,7 +118,7 @@ type Stuck struct {
 // Stuck lists what the filter selects of what is stuck, of each kind at most limit (0: 100), the oldest first. Parts that do not run, or do
 // not get on, come before all. What waits for its turn, or for its time, is not stuck.
 //
-// Of the keys of events that fail, and with a topic of those of messages that fail, the filter looks at 10,000.
+// Of the keys of messages that fail, and with a filter of those of events that fail, it looks at [Looked].
 func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, error) {
 	if limit <= 0 {
 		limit = 100
@@ -228,7 +225,7 @@ func (v *View) failingEvents(ctx context.Context, filter Filter, limit int) ([]S
 	case filter.Consumer != "" || v.outbox == nil:
 		return nil, nil
 	case filter != Filter{}:
-		look = max(limit, looked)
+		look = max(limit, Looked)
 	}
 	page, err := v.outbox.Failing(ctx, look)
 	list := make([]Stuck, len(page))
@@ -261,12 +258,8 @@ func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([
 	if v.inbox == nil {
 		return nil, nil
 	}
-	look := limit
-	if filter.Topic != "" {
-		look = max(limit, looked)
-	}
-	first := inbox.ParkedFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, State: inbox.KeyFailed, FirstOnly: true}
-	page, err := v.inbox.Parked(ctx, first, nil, look)
+	first := inbox.ParkedFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic, State: inbox.KeyFailed, FirstOnly: true}
+	page, err := v.inbox.Parked(ctx, first, nil, max(limit, Looked)) // they come in the order of their keys
 	list := make([]Stuck, len(page))
 	for n := range page {
 		p := &page[n]
@@ -274,6 +267,7 @@ func (v *View) failingMessages(ctx context.Context, filter Filter, limit int) ([
 			Since: p.ParkedAt, Attempts: p.Attempts, Next: p.DueAt, Error: p.Error, Holds: p.OrderingKey != "",
 		})
 	}
+	slices.SortStableFunc(list, func(a, b Stuck) int { return a.Since.Compare(b.Since) })
 	return filter.few(list, limit), err
 }
 

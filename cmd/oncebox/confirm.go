@@ -13,7 +13,11 @@ func (s *session) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !s.asks {
-		return &exitError{exitRefused, errors.New("nobody can answer the question: give --yes, or --dry-run to count only; nothing was done")}
+		text := "nobody can answer the question: give --yes"
+		if s.running != nil && s.running.Flags().Lookup("dry-run") != nil {
+			text += ", or --dry-run to see what would be done"
+		}
+		return &exitError{exitRefused, errors.New(text + "; nothing was done")}
 	}
 	fmt.Fprintf(s.errs, "%s [y/N] ", question)
 	if s.answers == nil {

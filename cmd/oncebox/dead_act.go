@@ -156,7 +156,7 @@ func (s *session) carryOut(ctx context.Context, o *order, ids []string) error {
 	if err := s.printResult(result{o.name, false, done}, o.done); err != nil || s.json || o.name != replay.name || len(ids) != 1 {
 		return err
 	}
-	_, err = fmt.Fprintln(s.out, "See what becomes of it: oncebox show "+ids[0])
+	_, err = fmt.Fprintln(s.out, "See what becomes of it: "+typed("show", ids[0]))
 	return err
 }
 

@@ -146,7 +146,7 @@ func (d *editable) check(payload []byte) error {
 	case len(payload) == 0:
 		return errors.New("the payload is empty")
 	case bytes.Equal(payload, d.payload):
-		return errors.New("the payload is as it was; to replay it so: oncebox dead replay " + d.ID)
+		return errors.New("the payload is as it was; to replay it so: " + typed("dead", "replay", d.ID) + byUser)
 	default:
 		return nil
 	}

@@ -46,7 +46,11 @@ func newDeadList(s *session) *cobra.Command {
 			return err
 		}
 		if more {
-			fmt.Fprintf(s.errs, "There are more: --limit lists more, and --died-from %s goes on from here.\n",
+			all, err := s.count(cmd.Context(), &f)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(s.errs, "There are more: %d of %d are shown. --limit %d shows all, and --died-from %s goes on from here.\n", limit, all.total(), all.total(),
 				list[len(list)-1].DiedAt.UTC().Format(time.RFC3339))
 		}
 		return nil

@@ -109,7 +109,7 @@ func (s *session) whole(ctx context.Context, f *selection, payload bool) (list [
 	return list, nil
 }
 
-func (s *session) printLetter(l *letter, typed string) error {
+func (s *session) printLetter(l *letter, id string) error {
 	version := ""
 	if l.AggregateVersion > 0 {
 		version = strconv.FormatInt(l.AggregateVersion, 10)
@@ -118,9 +118,12 @@ func (s *session) printLetter(l *letter, typed string) error {
 	if l.Holds {
 		behind = "what comes under its key waits until it is replayed or discarded"
 	}
-	which := typed + " --outbox"
-	if l.Consumer != "" {
-		which = typed + " --consumer " + l.Consumer
+	act := func(name string, more ...string) string {
+		words := []string{"dead", name, id, "--outbox"}
+		if l.Consumer != "" {
+			words = []string{"dead", name, id, "--consumer", l.Consumer}
+		}
+		return typed(append(words, more...)...) + byUser
 	}
 	pairs := []string{
 		"id", l.ID, "dead", l.of() + ", since " + moment(l.DiedAt), "error", l.Error, "tries", strconv.Itoa(l.Attempts), "behind it", behind,
@@ -131,7 +134,10 @@ func (s *session) printLetter(l *letter, typed string) error {
 		pairs = append(pairs, "metadata "+name, l.Metadata[name])
 	}
 	pairs = append(pairs, "payload", string(l.Payload), "payload, base64", l.Payload64)
-	return s.pairs(append(pairs, "to do", "mend the cause, then: oncebox dead replay "+which+" --by YOU; or oncebox dead edit, or discard")...)
+	return s.pairs(append(pairs,
+		"to do", "mend the cause, then: "+act("replay"),
+		"or", "with another payload: "+act("edit", "--why", "the payload was wrong"),
+		"or", "delete it for good: "+act("discard", "--why", "nobody needs it"))...)
 }
 
 func join(parts ...string) string {

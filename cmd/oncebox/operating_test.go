@@ -173,10 +173,7 @@ func (p *play) end() {
 // typedInAShell is what a terminal shows of a command.
 func (s *shop) typedInAShell(line string) string {
 	s.t.Helper()
-	words, err := shlex.Split(line)
-	require.NoError(s.t, err)
-	require.Equal(s.t, "oncebox", words[0])
-	a := s.oncebox(words[1:]...)
+	a := s.oncebox(words(s.t, line)...)
 	require.Contains(s.t, []int{exitDone, exitFindings}, a.code, "%s: %s", line, a.errs)
 	return a.out + a.errs
 }

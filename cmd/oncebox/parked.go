@@ -1,9 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,100 +12,110 @@ import (
 )
 
 func newParked(s *session) *cobra.Command {
-	return group("parked", "Messages that failed and are tried again", newParkedAct(s, retryNow), newParkedAct(s, giveUp))
+	return group("parked", "Messages that failed and are tried again, and those behind them", newParkedList(s), newParkedRetry(s), newParkedGiveUp(s))
 }
 
-// parkedDeed is what can be done with a parked message.
-type parkedDeed struct {
-	name, short, done string
-	needsReason       bool
-	do                func(context.Context, *inbox.Inbox, inbox.MessageRef, inbox.By) error
+// parkedSelection is which parked messages a command is about.
+type parkedSelection struct {
+	consumer, tenant, topic, kind, text string
 }
 
-var (
-	retryNow = parkedDeed{
-		name: "retry", short: "Have a message tried at once, and not only when its pause is over", done: "is tried now",
-		do: func(ctx context.Context, box *inbox.Inbox, ref inbox.MessageRef, by inbox.By) error {
-			return box.RetryNow(ctx, ref, by)
-		},
-	}
-	giveUp = parkedDeed{
-		name: "give-up", short: "Make a dead letter of a message at once", done: "is a dead letter", needsReason: true,
-		do: func(ctx context.Context, box *inbox.Inbox, ref inbox.MessageRef, by inbox.By) error {
-			return box.GiveUp(ctx, ref, by)
-		},
-	}
-)
+func (f *parkedSelection) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.consumer, "consumer", "", "only those of this consumer")
+	flags.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
+	flags.StringVar(&f.topic, "topic", "", "only those of this topic")
+	flags.StringVar(&f.kind, "type", "", "only those of this event type")
+	flags.StringVar(&f.text, "error", "", "only those whose last error contains this text, as it is written there")
+}
 
-func newParkedAct(s *session, d parkedDeed) *cobra.Command {
+func (f *parkedSelection) isEmpty() bool { return *f == parkedSelection{} }
+
+func (f *parkedSelection) filter() inbox.ParkedFilter {
+	return inbox.ParkedFilter{Consumer: f.consumer, TenantID: f.tenant, Topic: f.topic, Type: f.kind, Error: f.text}
+}
+
+// parkedItem is what list prints as JSON. The names stay.
+type parkedItem struct {
+	Consumer   string         `json:"consumer"`
+	MessageKey string         `json:"message_key"`
+	ID         string         `json:"id"`
+	Type       string         `json:"type"`
+	Topic      string         `json:"topic"`
+	Tenant     string         `json:"tenant"`
+	Source     string         `json:"source"`
+	Key        string         `json:"key,omitempty"`
+	State      inbox.KeyState `json:"state"`
+	First      bool           `json:"first"`
+	ParkedAt   time.Time      `json:"parked_at"`
+	Attempts   int            `json:"attempts"`
+	Next       *time.Time     `json:"next,omitempty"`
+	Error      string         `json:"error,omitempty"`
+}
+
+func newParkedList(s *session) *cobra.Command {
 	var (
-		by       inbox.By
-		consumer string
-		yes      bool
+		f     parkedSelection
+		first bool
+		limit int
 	)
 	cmd := &cobra.Command{
-		Use: d.name + " ID", Short: d.short, Args: exactlyOneID,
-		Long:    d.short + ". ID is the message_key that oncebox stuck prints; the message has to be the first of its key.",
-		Example: "  oncebox parked " + d.name + " 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why \"the bank is back\"",
+		Use: "list", Short: "List the messages that wait in the database, key by key, without their payloads", Args: noArgs,
+		Long: `List the messages that wait in the database: those that failed, and those behind them, key by key. The first one of a key is tried; the others
+follow when it is handled. --first lists only those that are tried.`,
+		Example: `  oncebox parked list --first
+  oncebox parked list --consumer billing --error "connection refused" --json`,
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
-	flags.StringVar(&by.Reason, "why", "", "why, for the audit")
-	flags.StringVar(&consumer, "consumer", "", "the consumer (required)")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		errs := []error{needsActor(by.Actor)}
-		if consumer == "" {
-			errs = append(errs, errors.New("--consumer is missing: a message is parked for a consumer"))
-		}
-		if d.needsReason && by.Reason == "" {
-			errs = append(errs, errors.New("--why is missing: what is behind the message waits for a decision, say why"))
-		}
-		if err := errors.Join(errs...); err != nil {
-			return usage(cmd, err)
+	f.flags(cmd)
+	cmd.Flags().BoolVar(&first, "first", false, "only the first one of each key")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if limit < 1 {
+			return usage(cmd, errors.New("--limit is below 1"))
 		}
 		if err := s.openTables(cmd.Context()); err != nil {
 			return err
 		}
-		ref, err := s.firstParked(cmd.Context(), consumer, args[0])
+		filter := f.filter()
+		filter.FirstOnly = first
+		page, err := s.inbox().Parked(cmd.Context(), filter, nil, limit+1)
 		if err != nil {
 			return err
 		}
-		if err := s.confirm(yes, d.name+" the message "+args[0]+" of consumer "+consumer+"?"); err != nil {
+		list := make([]parkedItem, min(len(page), limit))
+		for n := range list {
+			p := &page[n]
+			list[n] = parkedItem{
+				p.Key.Consumer, p.Key.MessageKey, p.Envelope.ID, p.Envelope.Type, p.Envelope.Topic, p.Key.TenantID, p.Key.Source, p.OrderingKey,
+				p.State, p.First, p.ParkedAt, p.Attempts, timeOf(p.DueAt), p.Error,
+			}
+		}
+		if err := s.printParked(list); err != nil || len(page) <= limit {
 			return err
 		}
-		switch err := d.do(cmd.Context(), s.inbox(), ref, by); {
-		case errors.Is(err, inbox.ErrNotParked):
-			return &exitError{exitNothing, err}
-		case err != nil:
-			return err
-		}
-		if s.json {
-			return s.document(acted{Action: d.name, ID: args[0], Consumer: consumer})
-		}
-		_, err = fmt.Fprintf(s.out, "The message %s %s.\n", args[0], d.done)
+		all, err := s.inbox().CountParked(cmd.Context(), filter)
+		fmt.Fprintf(s.errs, "%d of %d shown: --limit %d shows all.\n", len(list), all, all)
 		return err
 	}
 	return cmd
 }
 
-// firstParked looks for the message among the first ones of the consumer's keys.
-func (s *session) firstParked(ctx context.Context, consumer, key string) (inbox.MessageRef, error) {
-	var after *inbox.Parked
-	for {
-		page, err := s.inbox().Parked(ctx, inbox.ParkedFilter{Consumer: consumer, FirstOnly: true}, after, most)
-		if err != nil {
-			return inbox.MessageRef{}, err
-		}
-		for n := range page {
-			if page[n].Key.MessageKey == key || page[n].Envelope.ID == key {
-				return page[n].Key, nil
-			}
-		}
-		if len(page) < most {
-			return inbox.MessageRef{}, &exitError{exitNothing,
-				fmt.Errorf("no message %s is the first of a key of consumer %s; see oncebox stuck", key, consumer)}
-		}
-		after = &page[len(page)-1]
+func (s *session) printParked(list []parkedItem) error {
+	if s.json {
+		return s.document(list)
 	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.errs, "No such message waits.")
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for n := range list {
+		p := &list[n]
+		tries, next := "behind", ""
+		if p.First {
+			tries, next = strconv.Itoa(p.Attempts), at(p.Next)
+		}
+		rows[n] = []string{moment(p.ParkedAt), p.Consumer, p.MessageKey, p.Type, p.Tenant, short(p.Key, 40), tries, next, short(p.Error, 80)}
+	}
+	return s.table([]string{"PARKED", "CONSUMER", "MESSAGE KEY", "TYPE", "TENANT", "KEY", "TRIES", "NEXT", "ERROR"}, rows)
 }

@@ -63,6 +63,7 @@ func newRoot(s *session) *cobra.Command {
 		newTenants(s), newReconcile(s), newRetention(s), newRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(usage)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { s.running = cmd }
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.databaseURL, "database-url", "", "PostgreSQL, in place of ONCEBOX_DATABASE_URL and DATABASE_URL")
 	flags.StringVar(&s.schema, "schema", "", "schema of the tables, in place of ONCEBOX_SCHEMA")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/spf13/cobra"
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
 
@@ -25,6 +26,7 @@ type session struct {
 	databaseURL, schema string
 	json                bool
 	answers             *bufio.Reader // of the terminal
+	running             *cobra.Command
 
 	level  slog.Level // from which on the log is shown
 	meters metric.MeterProvider

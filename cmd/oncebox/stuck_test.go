@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -32,12 +34,22 @@ func (s *shop) stuck() map[ops.Kind]stuckItem {
 	return kinds
 }
 
-// typed runs what the command tells to type.
+// typed runs what a command tells to type, at a terminal whose user agrees.
 func (s *shop) typed(do string, more ...string) answer {
 	s.t.Helper()
-	_, command, found := strings.Cut(do, "oncebox ")
-	require.True(s.t, found, do)
-	return s.oncebox(append(strings.Fields(command), more...)...)
+	at := strings.Index(do, "oncebox ")
+	require.GreaterOrEqual(s.t, at, 0, do)
+	return s.asked("y\n", append(words(s.t, do[at:]), more...)...)
+}
+
+// words are the arguments of a command as a shell has them.
+func words(t *testing.T, line string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `oncebox() { for word; do printf '%s\0' "$word"; done; }; `+line)
+	cmd.Env = append(os.Environ(), "USER=ann")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s: %s", line, out)
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
 // unknownStep has a request fail in a call to somebody else, so that nobody knows whether it was done.
@@ -103,17 +115,16 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	}
 	failing := found[ops.MessageFailing]
 	require.NotNil(t, failing.Next)
-	require.Equal(t, exitUsage, s.typed(failing.Do).code, "it says who decides")
-	retried := s.typed(failing.Do, by...)
+	retried := s.typed(failing.Do)
 	require.Zero(t, retried.code, retried.errs)
 	unknown := found[ops.StepUnknown]
 	require.Contains(t, s.oncebox("keys", "resolve", unknown.ID[:7], "charge", "--not-done", "--by", "ann", "--why", "x").errs, "too short")
 	asked := s.asked("n\n", "keys", "resolve", unknown.ID[:16]+"...", "charge", "--done", `{"id": "ch_42"}`, "--by", "ann", "--why", "x")
 	require.Equal(t, exitRefused, asked.code, "the beginning of the key is enough")
 	require.Contains(t, asked.errs, `as done with the result {"id": "ch_42"}?`)
-	resolved := s.typed(unknown.Do, append(by, "--done", `"ch_42"`)...)
+	resolved := s.typed(unknown.Or)
 	require.Zero(t, resolved.code, resolved.errs)
-	require.Equal(t, exitNothing, s.typed(unknown.Do, append(by, "--not-done")...).code, "it is known now")
+	require.Equal(t, exitNothing, s.typed(unknown.Do).code, "it is known now")
 
 	delayed := document[[]delayedEvent](t, s.oncebox("delayed", "list", "--json"))
 	require.Len(t, delayed, 1)

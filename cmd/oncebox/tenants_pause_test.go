@@ -35,7 +35,7 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	s.exec("UPDATE outbox_pause SET since = clock_timestamp() - interval '25 hours'")
 	stuck := list[stuckItem](t, s.oncebox("stuck", "--json"))
 	require.Len(t, stuck, 1)
-	require.Equal(t, "when its events may leave: oncebox tenants resume acme", stuck[0].Do)
+	require.Equal(t, `when its events may leave: oncebox tenants resume acme --by "$USER"`, stuck[0].Do)
 	require.Contains(t, s.oncebox("stuck").out, "its events are not published")
 
 	resume := []string{"tenants", "resume", "acme", "--by", "bob", "--yes", "--json"}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/oncebox/oncebox/ops"
+)
+
+// byUser says who decides, in a command that is printed to be typed: the shell knows.
+const byUser = ` --by "$USER"`
+
+// typed is a command as an operator types it. Words that a shell would change are quoted.
+func typed(words ...string) string {
+	for n, word := range words {
+		words[n] = quoted(word)
+	}
+	return "oncebox " + strings.Join(words, " ")
+}
+
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,=", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// next is what an operator does about one thing that is stuck. The command is complete and comes last.
+func next(f *ops.Stuck) string {
+	switch f.Kind {
+	case ops.RelayMissing:
+		return "start a process of the service that runs its relay, or: " + typed("relay")
+	case ops.RelayLate:
+		return "the log of the relay says what fails; the broker is asked, with the variables of the service, by: " + typed("doctor")
+	case ops.ConsumerMissing:
+		if f.Topic != "" {
+			return "start a process of the service that runs the consumer " + f.Consumer + " on the topic " + f.Topic
+		}
+		return "start a process of the service that runs the consumer " + f.Consumer
+	case ops.EventDead:
+		return typed("dead", "show", f.ID, "--outbox")
+	case ops.MessageDead:
+		return typed("dead", "show", f.MessageKey, "--consumer", f.Consumer)
+	case ops.EventFailing:
+		return "mend the cause; it is tried again by itself"
+	case ops.MessageFailing:
+		return "mend the cause; it is tried again by itself, or at once with: " + typed("parked", "retry", f.MessageKey, "--consumer", f.Consumer) + byUser
+	case ops.StepUnknown:
+		return "find out whether the step was done. If it was not: " +
+			typed("keys", "resolve", f.ID, f.Step, "--not-done", "--why", "the other side has no such call") + byUser
+	case ops.TenantPaused:
+		return "when its events may leave: " + typed("tenants", "resume", f.Tenant) + byUser
+	default:
+		return ""
+	}
+}
+
+// other is what an operator does instead, where that is another command.
+func other(f *ops.Stuck) string {
+	if f.Kind != ops.StepUnknown {
+		return ""
+	}
+	return "if it was, with what it returned as JSON: " +
+		typed("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it") + byUser
+}
+
+// nextOfMany is what an operator does about all that has one cause.
+func nextOfMany(c *ops.Cause) string {
+	var alike []string
+	if part := ops.CommonPart(c.Error); part != "" {
+		alike = []string{"--error", part}
+	}
+	switch c.Kind {
+	case ops.EventDead:
+		return "mend the cause, then: " + typed(append([]string{"dead", "replay", "--outbox", "--topic", c.Topic}, alike...)...) + byUser
+	case ops.MessageDead:
+		return "mend the cause, then: " + typed(append([]string{"dead", "replay", "--consumer", c.Consumer}, alike...)...) + byUser
+	case ops.EventFailing:
+		return "mend the cause; they are tried again by themselves"
+	case ops.MessageFailing:
+		return "mend the cause; they are tried again by themselves, or at once with: " +
+			typed(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...) + byUser
+	default:
+		return "each has a command of its own: " + typed("stuck", "--each")
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/inbox"
+)
+
+func newParkedRetry(s *session) *cobra.Command {
+	var (
+		f                parkedSelection
+		by               inbox.By
+		all, yes, dryRun bool
+		rate             float64
+	)
+	cmd := &cobra.Command{
+		Use: "retry [ID...]", Short: "Have messages that failed tried at once, and not only when their pause is over",
+		Long: `Have messages that failed tried at once, and not only when their pause is over: those with the ids, or those that the flags select. ID is the
+message_key that oncebox stuck prints, of the first message of a key; it needs --consumer. What is behind a message follows it.`,
+		Example: `  oncebox parked retry 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the bank is back"
+  oncebox parked retry --consumer billing --error "connection refused" --dry-run
+  oncebox parked retry --consumer billing --rate 50 --by ann --why "the bank is back"
+  oncebox parked retry --all --by ann`,
+	}
+	f.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required, but for --dry-run)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit")
+	flags.BoolVar(&all, "all", false, "all that failed: without an id and without a selection")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	flags.BoolVar(&dryRun, "dry-run", false, "count only")
+	flags.Float64Var(&rate, "rate", 0, "at most so many per second, so that the service, and what it calls, is not flooded (default: no bound)")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		var errs []error
+		if !dryRun {
+			errs = append(errs, needsActor(by.Actor))
+		}
+		switch selects := len(ids) > 0 || !f.isEmpty(); {
+		case !selects && !all:
+			errs = append(errs, errors.New("nothing is selected: give ids or flags as --consumer, or --all"))
+		case selects && all:
+			errs = append(errs, errors.New("--all and a selection contradict each other"))
+		case len(ids) > 0 && f.consumer == "":
+			errs = append(errs, errors.New("--consumer is missing: a message is parked for a consumer"))
+		}
+		if rate < 0 {
+			errs = append(errs, errors.New("--rate is below 0"))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return usage(cmd, err)
+		}
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		if len(ids) > 0 {
+			return s.retryEach(cmd.Context(), f.consumer, ids, by, yes, dryRun)
+		}
+		return s.retryMany(cmd.Context(), f.filter(), by, &inbox.Bulk{Rate: rate, DryRun: dryRun}, yes)
+	}
+	return cmd
+}
+
+// retryResult is what retry prints as JSON for several messages. The names stay.
+type retryResult struct {
+	Action   string `json:"action"`
+	DryRun   bool   `json:"dry_run"`
+	Messages int64  `json:"messages"`
+}
+
+func (s *session) retryMany(ctx context.Context, filter inbox.ParkedFilter, by inbox.By, bulk *inbox.Bulk, yes bool) error {
+	filter.State, filter.FirstOnly = inbox.KeyFailed, true
+	n, err := s.inbox().CountParked(ctx, filter)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return &exitError{exitNothing, errors.New("no message that failed is selected; nothing was done")}
+	case bulk.DryRun:
+		return s.printRetried(retryResult{inbox.ActionRetry, true, n}, "would be tried at once")
+	}
+	if err := s.confirm(yes, "retry "+several(n, "message", "messages")+" that failed?"); err != nil {
+		return err
+	}
+	p := s.progress("retried", n)
+	bulk.Progress = p.show
+	done, err := s.inbox().RetryAll(ctx, filter, by, bulk)
+	p.end()
+	if err != nil {
+		return fmt.Errorf("%w; %s before: call it again for the others", err, several(done, "message was retried", "messages were retried"))
+	}
+	return s.printRetried(retryResult{inbox.ActionRetry, false, done}, "will be tried now")
+}
+
+func (s *session) printRetried(r retryResult, verb string) error {
+	if s.json {
+		return s.document(r)
+	}
+	_, err := fmt.Fprintf(s.out, "%s %s.\n", several(r.Messages, "message", "messages"), verb)
+	return err
+}
+
+func (s *session) retryEach(ctx context.Context, consumer string, ids []string, by inbox.By, yes, dryRun bool) error {
+	refs := make([]inbox.MessageRef, len(ids))
+	for n, id := range ids {
+		var err error
+		if refs[n], err = s.firstParked(ctx, consumer, id); err != nil {
+			return err
+		}
+	}
+	if dryRun {
+		return s.printRetried(retryResult{inbox.ActionRetry, true, int64(len(refs))}, "would be tried at once")
+	}
+	if len(refs) == 1 {
+		return s.decideParked("retry", "is tried now", consumer, ids[0], yes, func() error { return s.inbox().RetryNow(ctx, refs[0], by) })
+	}
+	if err := s.confirm(yes, fmt.Sprintf("retry %d messages of consumer %s?", len(refs), consumer)); err != nil {
+		return err
+	}
+	for n, ref := range refs {
+		if err := s.inbox().RetryNow(ctx, ref, by); err != nil {
+			return fmt.Errorf("%w; %s before: call it again for the others", err, several(n, "message was retried", "messages were retried"))
+		}
+	}
+	return s.printRetried(retryResult{inbox.ActionRetry, false, int64(len(refs))}, "will be tried now")
+}
+
+func newParkedGiveUp(s *session) *cobra.Command {
+	var (
+		by       inbox.By
+		consumer string
+		yes      bool
+	)
+	cmd := &cobra.Command{
+		Use: "give-up ID", Short: "Make a dead letter of a message at once", Args: exactlyOneID,
+		Long:    "Make a dead letter of a message at once. ID is the message_key that oncebox stuck prints; the message has to be the first of its key.",
+		Example: `  oncebox parked give-up 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the customer is gone"`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	flags.StringVar(&consumer, "consumer", "", "the consumer (required)")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		errs := []error{needsActor(by.Actor)}
+		if consumer == "" {
+			errs = append(errs, errors.New("--consumer is missing: a message is parked for a consumer"))
+		}
+		if strings.TrimSpace(by.Reason) == "" {
+			errs = append(errs, errors.New("--why is missing: what is behind the message waits for a decision, say why"))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return usage(cmd, err)
+		}
+		if err := s.openTables(cmd.Context()); err != nil {
+			return err
+		}
+		ref, err := s.firstParked(cmd.Context(), consumer, args[0])
+		if err != nil {
+			return err
+		}
+		return s.decideParked("give-up", "is a dead letter", consumer, args[0], yes, func() error {
+			return s.inbox().GiveUp(cmd.Context(), ref, by)
+		})
+	}
+	return cmd
+}
+
+// decideParked asks, and does something to one parked message.
+func (s *session) decideParked(name, done, consumer, id string, yes bool, do func() error) error {
+	if err := s.confirm(yes, name+" the message "+id+" of consumer "+consumer+"?"); err != nil {
+		return err
+	}
+	switch err := do(); {
+	case errors.Is(err, inbox.ErrNotParked):
+		return &exitError{exitNothing, err}
+	case err != nil:
+		return err
+	}
+	if s.json {
+		return s.document(acted{Action: name, ID: id, Consumer: consumer})
+	}
+	_, err := fmt.Fprintf(s.out, "The message %s %s.\n", id, done)
+	return err
+}
+
+// firstParked looks for the message among the first ones of the consumer's keys.
+func (s *session) firstParked(ctx context.Context, consumer, key string) (inbox.MessageRef, error) {
+	var after *inbox.Parked
+	for {
+		page, err := s.inbox().Parked(ctx, inbox.ParkedFilter{Consumer: consumer, FirstOnly: true}, after, most)
+		if err != nil {
+			return inbox.MessageRef{}, err
+		}
+		for n := range page {
+			if page[n].Key.MessageKey == key || page[n].Envelope.ID == key {
+				return page[n].Key, nil
+			}
+		}
+		if len(page) < most {
+			return inbox.MessageRef{}, &exitError{exitNothing,
+				fmt.Errorf("no message %s is the first of a key of consumer %s; see oncebox stuck", key, consumer)}
+		}
+		after = &page[len(page)-1]
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/oncebox/oncebox/ops"
+)
+
+// printStuck prints what is stuck by its causes, or each thing, and ends with how many things that are, however many of them were shown.
+func (s *session) printStuck(found []ops.Stuck, limit int, each bool) error {
+	causes := ops.Group(found)
+	total, more := ops.Total(causes)
+	shown, of := min(len(causes), limit), len(causes)
+	var err error
+	if each || s.json {
+		items := firstOfEachKind(found, limit)
+		shown, of = len(items), total
+		err = s.printEach(items)
+	} else {
+		err = s.printCauses(causes[:shown])
+	}
+	switch {
+	case err != nil:
+		return err
+	case total == 0 && !s.json:
+		_, err := fmt.Fprintln(s.out, "Nothing is stuck.")
+		return err
+	case total == 0:
+		return nil
+	}
+	if shown < of {
+		fmt.Fprintf(s.errs, "%d of %d shown: --limit %d shows all.\n", shown, of, of)
+	}
+	text := several(total, "thing is stuck", "things are stuck")
+	if more {
+		text = fmt.Sprintf("%d or more things are stuck: %d of a kind were looked at", total, ops.Looked)
+	}
+	if len(causes) < total {
+		text += ", for " + several(len(causes), "reason", "reasons")
+	}
+	return &exitError{exitFindings, errors.New(text)}
+}
+
+// firstOfEachKind are the first of the list, at most so many of each kind.
+func firstOfEachKind(found []ops.Stuck, limit int) []stuckItem {
+	items, ofKind := []stuckItem{}, map[ops.Kind]int{}
+	for n := range found {
+		if ofKind[found[n].Kind]++; ofKind[found[n].Kind] <= limit {
+			items = append(items, itemOf(&found[n]))
+		}
+	}
+	return items
+}
+
+func (s *session) printEach(items []stuckItem) error {
+	if s.json {
+		return s.document(items)
+	}
+	for n := range items {
+		if n > 0 {
+			fmt.Fprintln(s.out)
+		}
+		if err := s.printOne(&items[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) printCauses(causes []ops.Cause) error {
+	for n := range causes {
+		if n > 0 {
+			fmt.Fprintln(s.out)
+		}
+		c := &causes[n]
+		if c.Count == 1 {
+			item := itemOf(&c.Stuck)
+			if err := s.printOne(&item); err != nil {
+				return err
+			}
+			continue
+		}
+		behind := ""
+		if c.Holds {
+			behind = "what comes under their keys waits behind them"
+		}
+		if err := s.pairs(string(c.Kind), causeLine(c, time.Now()), "behind it", behind, "to do", nextOfMany(c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// causeLine is a cause in one line: where, how many, why, since when, and when it goes on.
+func causeLine(c *ops.Cause, now time.Time) string {
+	where, what := "topic "+c.Topic, "events are refused"
+	switch c.Kind {
+	case ops.EventDead:
+		what = "dead letters"
+	case ops.MessageDead:
+		where, what = c.Consumer, "dead letters"
+	case ops.MessageFailing:
+		where, what = c.Consumer, "keys fail"
+	case ops.StepUnknown:
+		where, what = "step "+c.Step, "requests are refused: nobody knows whether it was done"
+	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.TenantPaused:
+	}
+	more := ""
+	if c.More {
+		more = " or more"
+	}
+	line := fmt.Sprintf("%s: %d%s %s", where, c.Count, more, what)
+	if c.Text != "" {
+		line += fmt.Sprintf(", %q", c.Text)
+	}
+	if !c.Since.IsZero() {
+		line += ", since " + moment(c.Since)
+	}
+	if !c.Next.IsZero() {
+		line += ", next try " + in(c.Next.Sub(now))
+	}
+	return line
+}
+
+// in is how far ahead something is.
+func in(d time.Duration) string {
+	if d < time.Second {
+		return "now"
+	}
+	return "in " + d.Round(time.Second).String()
+}
+
+func (s *session) printOne(i *stuckItem) error {
+	what := i.Type
+	switch {
+	case i.Kind == ops.RelayMissing:
+		what = "events wait, and no process publishes them"
+	case i.Kind == ops.RelayLate:
+		what = "events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up"
+	case i.Kind == ops.StepUnknown:
+		what = "requests with the key are refused"
+	case i.Kind == ops.TenantPaused:
+		what = "its events are not published"
+	case i.Consumer != "":
+		what = join(what, "at consumer "+i.Consumer)
+	}
+	behind := ""
+	if i.Holds {
+		behind = "what comes under the key " + i.Key + " waits behind it"
+	}
+	tries := ""
+	if i.Attempts > 0 {
+		tries = strconv.Itoa(i.Attempts)
+	}
+	relay := i.Relay
+	if relay != "" && i.Kind == ops.RelayMissing {
+		relay += " had the lanes, and vanished"
+	}
+	return s.pairs(string(i.Kind), what, "since", at(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant, "step", i.Step,
+		"behind it", behind, "tries", tries, "next try", at(i.Next), "error", short(i.Error, 200), "to do", i.Do, "or", i.Or)
+}
