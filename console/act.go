@@ -28,6 +28,12 @@ const (
 	actionDiscard = "discard"
 )
 
+// deadLetters is what most pages are about.
+const deadLetters = "dead letters"
+
+// actionRetry is for messages that failed and are tried again, all that a selection has.
+const actionRetry = "retry"
+
 // maxReason is how long a reason may be, in bytes: as the audit keeps it.
 const maxReason = 2048
 
@@ -41,6 +47,22 @@ type deed struct {
 	inboxOne  func(*inbox.Inbox, context.Context, inbox.MessageRef, inbox.By) error
 	outboxAll func(*outbox.Store, context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error)
 	inboxAll  func(*inbox.Inbox, context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error)
+	parkedAll func(*inbox.Inbox, context.Context, inbox.ParkedFilter, inbox.By, *inbox.Bulk) (int64, error) // of actionRetry alone
+}
+
+// Thing and Things are what it is done to.
+func (d *deed) Thing() string {
+	if d.parkedAll != nil {
+		return "message that failed"
+	}
+	return "dead letter"
+}
+
+func (d *deed) Things() string {
+	if d.parkedAll != nil {
+		return "messages that failed"
+	}
+	return deadLetters
 }
 
 // deedOf returns what an action is; an error if it is none.
@@ -61,8 +83,13 @@ func deedOf(action string) (*deed, error) {
 			outboxOne: (*outbox.Store).Discard, inboxOne: (*inbox.Inbox).Discard,
 			outboxAll: (*outbox.Store).DiscardAll, inboxAll: (*inbox.Inbox).DiscardAll,
 		}, nil
+	case actionRetry:
+		return &deed{
+			Name: actionRetry, Title: "Retry now", Done: "retried", parkedAll: (*inbox.Inbox).RetryAll,
+			Explained: "The messages are handled at once, and not only when their pauses are over. What waits behind them under their keys follows.",
+		}, nil
 	default:
-		return nil, fmt.Errorf("action: %q is neither replay nor discard", action)
+		return nil, fmt.Errorf("action: %q is none of replay, discard and retry", action)
 	}
 }
 
@@ -91,6 +118,9 @@ type order struct {
 func (c *Console) orderOf(q url.Values) (o order, err error) {
 	if o.deed, err = deedOf(q.Get(fieldAction)); err != nil {
 		return o, err
+	}
+	if o.deed.parkedAll != nil {
+		return o, fmt.Errorf("action: %s is for messages that are tried again, and not for dead letters", o.deed.Name)
 	}
 	if o.refs, err = c.refsOf(q); err != nil {
 		return o, err

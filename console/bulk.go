@@ -18,7 +18,7 @@ const (
 	fieldRate    = "rate"
 	fieldCounted = "counted"
 
-	// defaultRate is how many dead letters are treated in a second unless the actor says otherwise.
+	// defaultRate is how many are treated in a second unless the actor says otherwise.
 	defaultRate = 100
 	// maxRate bounds what can be typed; 0 is no bound.
 	maxRate = 100_000
@@ -62,6 +62,14 @@ func (c *Console) bulkOf(v *visit, q url.Values) (*bulkView, error) {
 		return nil, invalid(err)
 	}
 	view := &bulkView{Deed: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
+	if d.parkedAll != nil {
+		view.Back = pageStuck
+		if err := c.hasBox(boxInbox); err != nil {
+			return nil, invalid(err)
+		}
+		view.Count, err = c.cfg.Inbox.RetryAll(v.Context(), s.parked(), inbox.By{Actor: v.access.Actor}, &inbox.Bulk{DryRun: true})
+		return view, err
+	}
 	if s.Box == boxInbox {
 		view.Count, err = c.cfg.Inbox.CountDead(v.Context(), s.inbox())
 	} else {
@@ -94,7 +102,7 @@ func (c *Console) runBulk(v *visit) error {
 	case reasonProblem(view.Reason) != "":
 		view.Wrong = reasonProblem(view.Reason)
 	case view.Count > shown:
-		view.Wrong = fmt.Sprintf("More have died since you were shown %d. Nothing was changed: look at the new number, and send the form again.", shown)
+		view.Wrong = fmt.Sprintf("There are more since you were shown %d. Nothing was changed: look at the new number, and send the form again.", shown)
 	case view.Count == 0:
 		view.Wrong = "Nothing matches any more, so nothing was changed."
 	}
@@ -108,7 +116,7 @@ func (c *Console) runBulk(v *visit) error {
 func rateOf(text string) (rate int, wrong string) {
 	rate, err := strconv.Atoi(text)
 	if err != nil || rate < 0 || rate > maxRate {
-		return 0, fmt.Sprintf("%q is no rate: give dead letters per second, at most %d, or 0 for no bound.", text, maxRate)
+		return 0, fmt.Sprintf("%q is no rate: give a number per second, at most %d, or 0 for no bound.", text, maxRate)
 	}
 	return rate, ""
 }
@@ -140,10 +148,14 @@ func (c *Console) treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	}
 	var done int64
 	var err error
-	if view.Selection.Box == boxInbox {
+	switch {
+	case view.Deed.parkedAll != nil:
+		done, err = view.Deed.parkedAll(c.cfg.Inbox, ctx, view.Selection.parked(), inbox.By{Actor: v.access.Actor, Reason: view.Reason},
+			&inbox.Bulk{BatchSize: batch, Progress: progress})
+	case view.Selection.Box == boxInbox:
 		done, err = view.Deed.inboxAll(c.cfg.Inbox, ctx, view.Selection.inbox(), inbox.By{Actor: v.access.Actor, Reason: view.Reason},
 			&inbox.Bulk{BatchSize: batch, Progress: progress})
-	} else {
+	default:
 		done, err = view.Deed.outboxAll(c.cfg.Outbox, ctx, view.Selection.outbox(), outbox.By{Actor: v.access.Actor, Reason: view.Reason},
 			&outbox.Bulk{BatchSize: batch, Progress: progress})
 	}

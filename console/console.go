@@ -78,6 +78,7 @@ func (c *Console) makeRoutes() map[string]route {
 	routes := map[string]route{
 		"GET ":      {serve: c.overview},
 		"GET stuck": {serve: c.stuck},
+		"GET audit": {serve: c.audit},
 	}
 	for name := range c.assets {
 		routes["GET "+name] = route{serve: c.asset}
@@ -86,7 +87,6 @@ func (c *Console) makeRoutes() map[string]route {
 		routes["GET dead"] = route{serve: c.dead}
 		routes["GET letter"] = route{serve: c.letter}
 		routes["GET event"] = route{serve: c.event}
-		routes["GET audit"] = route{serve: c.audit}
 		routes["GET decide"] = route{act: true, serve: c.askWhy}
 		routes["POST decide"] = route{act: true, serve: c.decide}
 		routes["GET confirm"] = route{act: true, serve: c.confirm}

@@ -15,7 +15,8 @@ const perPage = 50
 type deadView struct {
 	Selection *selection
 	Letters   []letter
-	Tabs      []link
+	Tabs      []tab
+	Elsewhere int64  // dead letters of the other box
 	First     string // the address of the first page, "" on it
 	Next      string // that of the next one, "" on the last
 	Notice    string
@@ -27,6 +28,13 @@ type deadView struct {
 // dead lists dead letters, the oldest first.
 func (c *Console) dead(v *visit) error {
 	q := v.URL.Query()
+	counts, err := c.countDead(v.Context())
+	if err != nil {
+		return err
+	}
+	if q.Get(fieldBox) == "" {
+		q.Set(fieldBox, counts.box())
+	}
 	s, err := c.selected(q, v.now)
 	if err != nil {
 		return invalid(err)
@@ -35,7 +43,8 @@ func (c *Console) dead(v *visit) error {
 	if err != nil {
 		return invalid(err)
 	}
-	view := &deadView{Selection: &s, Tabs: c.tabs("dead", s.Box), Notice: notice(q), Life: lifeOf(q)}
+	view := &deadView{Selection: &s, Tabs: c.tabs("dead", s.Box), Elsewhere: counts.elsewhere(s.Box), Notice: notice(q), Life: lifeOf(q)}
+	counts.show(view.Tabs)
 	if view.Letters, err = c.letters(v, &s, after, perPage+1); err != nil {
 		return err
 	}
@@ -83,15 +92,22 @@ func place(l *letter) cursor {
 	return cursor{at: l.DiedAt, seq: l.Envelope.Sequence}
 }
 
+// tab is a box that a page can show. Count is how much it has, "" if that is not told.
+type tab struct {
+	link
+
+	Box, Count string
+}
+
 // tabs are the boxes between which a page chooses.
-func (c *Console) tabs(page, current string) (tabs []link) {
+func (c *Console) tabs(page, current string) (tabs []tab) {
 	for _, t := range []struct{ box, name string }{{boxOutbox, "Outbox"}, {boxInbox, "Consumers"}} {
 		if c.hasBox(t.box) != nil {
 			continue
 		}
-		l := link{Name: t.name, Href: page + "?box=" + t.box}
+		l := tab{link: link{Name: t.name, Href: page + "?box=" + t.box}, Box: t.box}
 		if t.box == current {
-			l.Class = "current"
+			l.Class = classCurrent
 		}
 		tabs = append(tabs, l)
 	}

@@ -2,10 +2,11 @@ package console
 
 import (
 	"cmp"
-	"regexp"
+	"net/url"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/oncebox/oncebox/ops"
 )
 
 const (
@@ -13,8 +14,6 @@ const (
 	sample = 500
 	// mostKinds is how many kinds are shown.
 	mostKinds = 8
-	// kindLength is how long the text of a kind is, in characters.
-	kindLength = 140
 )
 
 // kind is a group of errors that say the same apart from numbers, ids and what is quoted.
@@ -26,27 +25,12 @@ type kind struct {
 	Count  int
 	Latest time.Time
 	Plot   *plot
-	// Link is the list of dead letters with the longest part of the text that all of them have.
+	// GoesOn says that it is tried again: Latest is since when the oldest of them waits, Next when the first of them is tried.
+	GoesOn bool
+	More   bool
+	Next   time.Time
+	// Link is the list of dead letters with the longest part of the text that all of them have, or of what is stuck for this reason.
 	Link string
-}
-
-// variable matches what differs between errors of one kind.
-var variable = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[^"]*"|'[^']*'|0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*`)
-
-// kindOf is the text that errors of one kind share.
-func kindOf(text string) string {
-	return shorten(kindLength, strings.Join(strings.Fields(variable.ReplaceAllString(text, "…")), " "))
-}
-
-// fixed is the longest part of an error that does not differ within its kind: what a filter can look for.
-func fixed(text string) string {
-	longest := ""
-	for _, part := range variable.Split(text, -1) {
-		if part = strings.TrimSpace(part); len(part) > len(longest) {
-			longest = part
-		}
-	}
-	return shorten(kindLength, longest)
 }
 
 // failure is one error of a dead letter of either box.
@@ -60,12 +44,12 @@ func kindsOf(now time.Time, all []failure) []*kind {
 	found := map[string]*kind{}
 	var list []*kind
 	for _, f := range all {
-		text := kindOf(f.text)
+		text := ops.CauseOf(f.text)
 		key := f.box + "\x00" + f.consumer + "\x00" + text
 		k := found[key]
 		if k == nil {
-			s := selection{Box: f.box, Consumer: f.consumer, Text: strings.TrimSuffix(fixed(f.text), "…")}
-			k = &kind{Text: text, Box: f.box, Where: "relay", Type: f.kind, Latest: f.at, Plot: &plot{}, Link: "dead?" + s.Values().Encode()}
+			s := selection{Box: f.box, Consumer: f.consumer, Text: ops.CommonPart(f.text)}
+			k = &kind{Text: text, Box: f.box, Where: whereRelay, Type: f.kind, Latest: f.at, Plot: &plot{}, Link: "dead?" + s.Values().Encode()}
 			if f.box == boxInbox {
 				k.Where = "consumer " + f.consumer
 			}
@@ -79,8 +63,43 @@ func kindsOf(now time.Time, all []failure) []*kind {
 	return list[:min(len(list), mostKinds)]
 }
 
-// readKinds reads and groups the latest errors.
-func (c *Console) readKinds(v *visit) ([]*kind, error) {
+// goingOn are the causes of what fails and is tried again, as kinds.
+func goingOn(causes []ops.Cause) (list []*kind) {
+	for i := range causes {
+		c := &causes[i]
+		if c.Kind != ops.MessageFailing && c.Kind != ops.EventFailing {
+			continue
+		}
+		k := &kind{
+			Text: ops.CauseOf(c.Error), Box: boxOutbox, Where: whereRelay, Type: c.Type, Count: c.Count, More: c.More,
+			Latest: c.Since, Next: c.Next, GoesOn: true,
+			Link: eachOf(c),
+		}
+		if c.Kind == ops.MessageFailing {
+			k.Box, k.Where = boxInbox, "consumer "+c.Consumer
+		}
+		list = append(list, k)
+	}
+	slices.SortStableFunc(list, func(a, b *kind) int { return cmp.Compare(b.Count, a.Count) })
+	return list
+}
+
+// eachOf is the address of the list of all that is stuck for one reason.
+func eachOf(c *ops.Cause) string {
+	q := url.Values{"each": {"1"}, "kind": {string(c.Kind)}, "cause": {ops.CauseOf(c.Error)}}
+	for field, value := range map[string]string{fieldConsumer: c.Consumer, "step": c.Step} {
+		if value != "" {
+			q.Set(field, value)
+		}
+	}
+	if c.Consumer == "" && c.Topic != "" {
+		q.Set(fieldTopic, c.Topic)
+	}
+	return pageStuck + "?" + q.Encode()
+}
+
+// readKinds reads and groups the latest errors: what goes on first.
+func (c *Console) readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 	var all []failure
 	if c.cfg.Outbox != nil {
 		list, err := c.cfg.Outbox.DeadErrors(v.Context(), sample)
@@ -100,5 +119,6 @@ func (c *Console) readKinds(v *visit) ([]*kind, error) {
 			all = append(all, failure{boxInbox, d.Consumer, d.Type, d.Error, d.DiedAt})
 		}
 	}
-	return kindsOf(v.now, all), nil
+	list := append(goingOn(causes), kindsOf(v.now, all)...)
+	return list[:min(len(list), mostKinds)], nil
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
+// whereRelay is where events of the outbox die.
+const whereRelay = "relay"
+
 // maxShown is how much of a payload a page shows, in bytes. The command line shows all of it.
 const maxShown = 256 << 10
 
@@ -51,7 +54,7 @@ func (l *letter) Where() string {
 	if l.Ref.Box == boxInbox {
 		return "consumer " + l.Ref.Consumer
 	}
-	return "relay"
+	return whereRelay
 }
 
 // letterView is the page of one dead letter.

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -19,6 +20,7 @@ type overviewView struct {
 	Consumers []consumerRow
 	Unknown   []idempotency.Unknown
 	Kinds     []*kind
+	Causes    []ops.Cause // of what is stuck
 	Findings  []finding
 
 	HasInbox, HasKeys bool
@@ -29,6 +31,9 @@ type finding struct {
 	State, Text, Href string
 	Word              string // what it asks for
 }
+
+// wordLook is what a finding asks for that needs no decision.
+const wordLook = "look"
 
 // overview shows the state of all parts. Its statements run beside each other, and none of them reads more rows when more wait.
 func (c *Console) overview(v *visit) error {
@@ -58,7 +63,9 @@ func (c *Console) overview(v *visit) error {
 		})
 	}
 	reads.Go(func() (err error) {
-		view.Kinds, err = c.readKinds(v)
+		if view.Causes, err = c.view().Causes(ctx, ops.Filter{}); err == nil {
+			view.Kinds, err = c.readKinds(v, view.Causes)
+		}
 		return err
 	})
 	if err := reads.Wait(); err != nil {
@@ -71,7 +78,7 @@ func (c *Console) overview(v *visit) error {
 // findings are what somebody should look at, the gravest first.
 func findings(view *overviewView, now time.Time) (list []finding) {
 	add := func(state, text, href string) {
-		word := "look"
+		word := wordLook
 		if state == stateBad {
 			word = "decide"
 		}
@@ -110,10 +117,37 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		add(stateWarn, counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
 			counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants)
 	}
-	for _, st := range view.Consumers {
-		if st.Failed > 0 {
-			add(stateWarn, counted(int64(st.Failed), "key", "keys")+" of "+st.Consumer+" failed and will be tried again.", "stuck")
+	return append(list, failing(view.Causes, now)...)
+}
+
+// mostFailing is how many causes of what fails the first page names.
+const mostFailing = 5
+
+// failing are the causes of what fails and is tried again, a line for each.
+func failing(causes []ops.Cause, now time.Time) (list []finding) {
+	others := 0
+	for i := range causes {
+		c := &causes[i]
+		what, where := counted(int64(c.Count), "key fails", "keys fail"), c.Consumer
+		switch c.Kind {
+		case ops.MessageFailing:
+		case ops.EventFailing:
+			what, where = counted(int64(c.Count), "event is refused", "events are refused"), "topic "+c.Topic
+		default:
+			continue
 		}
+		if len(list) == mostFailing {
+			others++
+			continue
+		}
+		text := where + ": " + what + ", “" + ops.CauseOf(c.Error) + "”"
+		if !c.Next.IsZero() {
+			text += ", next try " + ago(now, c.Next)
+		}
+		list = append(list, finding{stateWarn, text + ".", eachOf(c), wordLook})
+	}
+	if others > 0 {
+		list = append(list, finding{stateWarn, "More fails, for " + counted(int64(others), "other reason", "other reasons") + ".", pageStuck, wordLook})
 	}
 	return list
 }

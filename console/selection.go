@@ -102,6 +102,11 @@ func (s *selection) inbox() inbox.DeadFilter {
 	}
 }
 
+// parked is the selection for messages that failed and are tried again.
+func (s *selection) parked() inbox.ParkedFilter {
+	return inbox.ParkedFilter{Consumer: s.Consumer, TenantID: s.Tenant, Topic: s.Topic, Type: s.Type, Error: s.Text}
+}
+
 // Values is the selection as it stands in an address.
 func (s *selection) Values() url.Values {
 	q := url.Values{fieldBox: {s.Box}}

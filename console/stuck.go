@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"net/url"
+	"strconv"
 
 	"github.com/oncebox/oncebox/ops"
 )
@@ -14,25 +15,29 @@ const (
 	stateGood    = "good"
 	statePlain   = "plain"
 	classPrimary = "primary"
+	classCurrent = "current"
 )
 
-// mostStuck is how many of each kind the page shows, the oldest first.
-const mostStuck = 100
-
-// stuckView is the page of what waits for longer than its turn, or for a decision.
+// stuckView is the page of what waits for longer than its turn, or for a decision: a row for each cause, or for each thing of one cause.
 type stuckView struct {
 	ops.Filter
 
-	Rows   []stuckRow
-	Many   bool // of a kind there may be more
-	Notice string
+	Rows        []stuckRow
+	Notice      string
+	Total       int  // things
+	More        bool // there may be others
+	From, To    int  // of the rows, those that are shown
+	Of          int
+	First, Next string
+	Each        bool // of one cause
 }
 
-// stuckRow is one of them, and what can be done about it.
+// stuckRow is a cause, and what can be done about it.
 type stuckRow struct {
-	ops.Stuck
+	ops.Cause
 
 	State, Does string
+	Many        string // what they are, if there are several
 	Why         string // of what has no error
 	Event       string // address of the page of its life
 	Acts        []link
@@ -41,51 +46,138 @@ type stuckRow struct {
 // stuck lists what is stuck over all parts.
 func (c *Console) stuck(v *visit) error {
 	q := v.URL.Query()
-	view := &stuckView{Filter: ops.Filter{Tenant: q.Get(fieldTenant), Topic: q.Get("topic"), Consumer: q.Get(fieldConsumer)}, Notice: decided(q)}
-	found, err := c.view().Stuck(v.Context(), view.Filter, mostStuck)
+	view := &stuckView{
+		Filter: ops.Filter{Tenant: q.Get(fieldTenant), Topic: q.Get(fieldTopic), Consumer: q.Get(fieldConsumer)}, Notice: decided(q), Each: q.Get("each") != "",
+	}
+	found, err := c.view().Stuck(v.Context(), view.Filter, ops.Looked)
 	if err != nil {
 		return err
 	}
-	count := map[ops.Kind]int{}
-	for n := range found {
-		count[found[n].Kind]++
-		view.Many = view.Many || count[found[n].Kind] >= mostStuck
-		view.Rows = append(view.Rows, c.stuckRow(v, &found[n]))
+	list := ops.Group(found)
+	if view.Each {
+		list = eachWith(found, q)
+	}
+	view.Total, view.More = ops.Total(list)
+	page, _ := strconv.Atoi(q.Get("page"))
+	view.Of = len(list)
+	view.From = min(max(page, 0)*perPage, max(len(list)-1, 0)/perPage*perPage)
+	view.To = min(view.From+perPage, len(list))
+	address := func(page int) string {
+		return pageStuck + "?" + with(rest(q), url.Values{"page": {strconv.Itoa(page)}}).Encode()
+	}
+	if view.From > 0 {
+		view.First = address(0)
+	}
+	if view.To < view.Of {
+		view.Next = address(view.From/perPage + 1)
+	}
+	for n := range list[view.From:view.To] {
+		view.Rows = append(view.Rows, c.stuckRow(v, &list[view.From+n]))
 	}
 	return v.show(pageStuck, "Stuck", view)
+}
+
+// rest is the address of the page without what was done before.
+func rest(q url.Values) url.Values {
+	q = with(q, nil)
+	q.Del(fieldDone)
+	return q
+}
+
+// eachWith are the things with the cause that an address names, each as a cause of its own.
+func eachWith(found []ops.Stuck, q url.Values) (list []ops.Cause) {
+	for n := range found {
+		s := &found[n]
+		if string(s.Kind) == q.Get("kind") && ops.CauseOf(s.Error) == q.Get("cause") && (q.Get("step") == "" || s.Step == q.Get("step")) {
+			list = append(list, ops.Cause{Stuck: *s, Text: s.Error, Count: 1, More: len(found) >= ops.Looked})
+		}
+	}
+	return list
 }
 
 func (c *Console) view() *ops.View {
 	return ops.New(c.db, c.cfg.Outbox, c.cfg.Inbox, c.cfg.Idempotency)
 }
 
-func (c *Console) stuckRow(v *visit, s *ops.Stuck) stuckRow {
-	row := stuckRow{Stuck: *s, State: stateWarn, Does: advice(s), Why: cmp.Or(s.Error, why(s))}
+func (c *Console) stuckRow(v *visit, cause *ops.Cause) stuckRow {
+	s := &cause.Stuck
+	row := stuckRow{Cause: *cause, State: stateWarn, Does: advice(s), Why: cmp.Or(cause.Text, why(s))}
+	switch s.Kind {
+	case ops.EventDead, ops.MessageDead, ops.StepUnknown, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing:
+		row.State = stateBad
+	case ops.EventFailing, ops.MessageFailing, ops.TenantPaused:
+	}
+	if cause.Count > 1 {
+		row.Many, row.Acts = manyOf(cause), actsOnMany(v, cause)
+		return row
+	}
+	row.Acts = actsOn(v, s)
+	if s.Type != "" {
+		row.Event = eventPage(s.ID, s.Source)
+	}
+	return row
+}
+
+// actsOn are the buttons for one thing.
+func actsOn(v *visit, s *ops.Stuck) []link {
 	r := ref{Box: boxOutbox, ID: s.ID, Tenant: s.Tenant}
 	if s.MessageKey != "" {
 		r = ref{Box: boxInbox, ID: s.MessageKey, Tenant: s.Tenant, Consumer: s.Consumer, Source: s.Source}
 	}
 	switch s.Kind {
 	case ops.EventDead, ops.MessageDead:
-		row.State = stateBad
-		row.Acts = []link{{Name: "Open", Href: r.Letter(), Class: classPrimary}}
+		return []link{{Name: "Open", Href: r.Letter(), Class: classPrimary}}
 	case ops.MessageFailing:
 		if v.access.Act {
-			row.Acts = []link{{"Retry now…", r.decide(decideRetry), classPrimary}, {"Give up…", r.decide(decideGiveUp), "danger"}}
+			return []link{{"Retry now…", r.decide(decideRetry), classPrimary}, {"Give up…", r.decide(decideGiveUp), "danger"}}
 		}
 	case ops.StepUnknown:
-		row.State = stateBad
-		row.Acts = []link{{Name: "Resolve", Href: "keys?" + url.Values{fieldTenant: {s.Tenant}}.Encode(), Class: classPrimary}}
+		return []link{{Name: "Resolve", Href: "keys?" + url.Values{fieldTenant: {s.Tenant}}.Encode(), Class: classPrimary}}
 	case ops.TenantPaused:
-		row.Acts = []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
-	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing:
-		row.State = stateBad
-	case ops.EventFailing:
+		return []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
+	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.EventFailing:
 	}
-	if s.Type != "" {
-		row.Event = eventPage(s.ID, s.Source)
+	return nil
+}
+
+func showEach(c *ops.Cause) link { return link{Name: "Show each", Href: eachOf(c)} }
+
+// manyOf says what those with one cause are.
+func manyOf(c *ops.Cause) string {
+	more := ""
+	if c.More {
+		more = " or more"
 	}
-	return row
+	what := map[ops.Kind]string{
+		ops.MessageFailing: "keys fail", ops.EventFailing: "events are refused", ops.StepUnknown: "requests are refused",
+		ops.MessageDead: deadLetters, ops.EventDead: deadLetters,
+	}[c.Kind]
+	return group(int64(c.Count)) + more + " " + what
+}
+
+// actsOnMany are the buttons for all that has one cause.
+func actsOnMany(v *visit, c *ops.Cause) []link {
+	selected := selection{Consumer: c.Consumer, Text: ops.CommonPart(c.Error)}
+	switch c.Kind {
+	case ops.MessageFailing:
+		selected.Box = boxInbox
+		acts := []link{showEach(c)}
+		if v.access.Act {
+			retry := "bulk?" + with(selected.Values(), url.Values{fieldAction: {actionRetry}}).Encode()
+			acts = append([]link{{"Retry all now…", retry, classPrimary}}, acts...)
+		}
+		return acts
+	case ops.MessageDead:
+		selected.Box = boxInbox
+		return []link{{"Open all", "dead?" + selected.Values().Encode(), classPrimary}}
+	case ops.EventDead:
+		selected.Box, selected.Topic = boxOutbox, c.Topic
+		return []link{{"Open all", "dead?" + selected.Values().Encode(), classPrimary}}
+	case ops.StepUnknown:
+		return []link{{Name: "Resolve", Href: pageKeys, Class: classPrimary}, showEach(c)}
+	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.TenantPaused:
+	}
+	return []link{showEach(c)}
 }
 
 // why explains what has no error.
@@ -112,9 +204,9 @@ func why(s *ops.Stuck) string {
 func advice(s *ops.Stuck) string {
 	switch s.Kind {
 	case ops.RelayMissing:
-		return "Start a process of the service that runs its relay, or: oncebox relay."
+		return "Start a process of the service that runs its relay, or run: oncebox relay"
 	case ops.RelayLate:
-		return "Read the log of the relay. oncebox doctor asks the broker."
+		return "Read the log of the relay. The command oncebox doctor asks the broker."
 	case ops.ConsumerMissing:
 		if s.Topic != "" {
 			return "Start a process of the service that runs the consumer " + s.Consumer + " on the topic " + s.Topic + "."

@@ -75,7 +75,7 @@ func (v *visit) page(title string, body any) *page {
 			continue
 		}
 		if l.Href == v.name || v.name == "letter" && l.Href == "dead" {
-			l.Class = "current"
+			l.Class = classCurrent
 		}
 		if l.Href == "" {
 			l.Href = "./"

@@ -50,8 +50,8 @@ func newDeadList(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(s.errs, "There are more: %d of %d are shown. --limit %d shows all, and --died-from %s goes on from here.\n", limit, all.total(), all.total(),
-				list[len(list)-1].DiedAt.UTC().Format(time.RFC3339))
+			fmt.Fprintf(s.errs, "There are more: %d of %d are shown. --limit %d shows all, and --died-from %s goes on from here.\n",
+				limit, all.total(), all.total(), list[len(list)-1].DiedAt.UTC().Format(time.RFC3339))
 		}
 		return nil
 	}

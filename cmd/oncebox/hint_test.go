@@ -175,7 +175,9 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	require.EqualValues(t, many, s.billed.Load())
 	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck").out)
 	require.Equal(t, exitNothing, s.oncebox("parked", "retry", "--all", "--by", "ann", "--yes").code)
-	for _, args := range [][]string{{}, {"--all"}, {"--all", "--consumer", "billing", "--by", "ann"}, {"k", "--by", "ann"}, {"--all", "--by", "ann", "--rate", "-1"}} {
+	for _, args := range [][]string{
+		{}, {"--all"}, {"--all", "--consumer", "billing", "--by", "ann"}, {"k", "--by", "ann"}, {"--all", "--by", "ann", "--rate", "-1"},
+	} {
 		require.Equal(t, exitUsage, s.oncebox(append([]string{"parked", "retry"}, args...)...).code, args)
 	}
 }

@@ -1,0 +1,106 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// audits are the tables that hold what was decided, and their columns beside those that all have.
+var audits = map[string]string{
+	"outbox": "INSERT INTO outbox_audit (actor, action, reason, tenant_id, topic, event_type) VALUES (?, ?, ?, 'acme', 'order', 'order.placed')",
+	"inbox": "INSERT INTO inbox_audit (actor, action, reason, tenant_id, topic, event_type, consumer) " +
+		"VALUES (?, ?, ?, 'acme', 'order', 'order.placed', 'billing')",
+	"idempotency": "INSERT INTO idempotency_audit (actor, action, reason, tenant_id, key_hash, step, epoch) VALUES (?, ?, ?, 'acme', sha256('k'), 'charge', 1)",
+}
+
+// Whatever has an action of an audit, in whichever package, is on the page.
+func TestTheAuditHasAllThatWasDecided(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	require.Contains(t, b.page("audit?box=inbox").text(), "Nothing was done here.")
+	_, err := s.DB.ExecContext(t.Context(), "DELETE FROM outbox_audit") // what the kit has done
+	require.NoError(t, err)
+	require.Contains(t, b.page("audit").text(), "Nothing was done: neither in the outbox nor at consumers, nor with the keys of requests.")
+	wanted := 0
+	for pkg, statement := range audits {
+		sources, err := filepath.Glob("../" + pkg + "/*.go")
+		require.NoError(t, err)
+		for _, source := range sources {
+			text, err := os.ReadFile(source)
+			require.NoError(t, err)
+			for _, action := range regexp.MustCompile(`(?m)^(?:const)?\s*Action[A-Za-z]+\s*= "([a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+				_, err := s.DB.ExecContext(t.Context(), statement, "actor of "+pkg, action[1], pkg+" "+action[1])
+				require.NoError(t, err)
+				wanted++
+			}
+		}
+	}
+	require.Greater(t, wanted, 16)
+	all := b.page("audit").text()
+	for pkg := range audits {
+		require.Contains(t, all, "actor of "+pkg)
+	}
+	require.Equal(t, wanted, strings.Count(all, "actor of "))
+	for box, pkg := range map[string]string{"outbox": "outbox", "inbox": "inbox", "keys": "idempotency"} {
+		one := b.page("audit?box=" + box).text()
+		require.Equal(t, strings.Count(all, "actor of "+pkg), strings.Count(one, "actor of "), box)
+	}
+	require.Equal(t, http.StatusBadRequest, b.get("audit?box=attic").status)
+	require.Equal(t, http.StatusBadRequest, b.get("audit?before=1.2").status)
+	require.Equal(t, http.StatusBadRequest, b.get("audit?id=x").status)
+}
+
+// The pages of three audits together have each entry once, the newest first.
+func TestTheAuditIsPagedOverAllParts(t *testing.T) {
+	s := newShop(t)
+	const each = 40
+	for n := range each {
+		for pkg, statement := range audits {
+			_, err := s.DB.ExecContext(t.Context(), statement, "ann", "replay", fmt.Sprintf("%s entry %d.", pkg, n))
+			require.NoError(t, err)
+		}
+	}
+	b := s.serve(s.config())
+	seen, pages := map[string]bool{}, 0
+	last := map[string]int{"outbox": each, "inbox": each, "idempotency": each}
+	for next := []string{"audit"}; len(next) > 0; pages++ {
+		a := b.page(next[len(next)-1])
+		for _, m := range regexp.MustCompile(`(outbox|inbox|idempotency) entry (\d+)\.`).FindAllStringSubmatch(a.text(), -1) {
+			require.False(t, seen[m[0]], m[0])
+			seen[m[0]] = true
+			var n int
+			_, err := fmt.Sscan(m[2], &n)
+			require.NoError(t, err)
+			require.Less(t, n, last[m[1]])
+			last[m[1]] = n
+		}
+		next = a.links("audit?before")
+	}
+	require.Len(t, seen, 3*each)
+	require.Equal(t, 3, pages)
+}
+
+// What was found out about a step of a request is in the audit.
+func TestDecisionsAboutKeysAreInTheAudit(t *testing.T) {
+	s := newShop(t)
+	b := s.serve(s.config())
+	s.unknownStep("k-1")
+	form := b.page("keys").form()
+	form.Set("outcome", "not_done")
+	form.Set("reason", "the bank has no such charge")
+	require.Equal(t, http.StatusOK, b.post("keys", form).status)
+	text := b.page("audit").text()
+	for _, part := range []string{"ann@example.com", "not_done", "step charge", "the bank has no such charge"} {
+		require.Contains(t, text, part)
+	}
+	cfg := s.config()
+	cfg.Outbox, cfg.Inbox = nil, nil
+	require.Contains(t, s.serve(cfg).page("audit").text(), "the bank has no such charge", "keys alone have an audit, too")
+}
