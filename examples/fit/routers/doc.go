@@ -1,0 +1,8 @@
+// Package routers mounts the middlewares of httpmw on routers whose own middlewares are not of the form func(http.Handler) http.Handler, or whose handlers
+// return errors. docs/other-routers.md shows these functions; the test runs each of them, and what each router documents itself.
+package routers
+
+import "net/http"
+
+// Middleware is one of httpmw.
+type Middleware = func(http.Handler) http.Handler

@@ -1,0 +1,103 @@
+package fasthttpmw
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"net/http"
+
+	"github.com/valyala/fasthttp"
+)
+
+// answer takes what the middleware sends.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// newAnswer begins with the headers that others have set before.
+func newAnswer(before *fasthttp.Response) *answer {
+	a := &answer{header: http.Header{}}
+	maps.Copy(a.header, headersOf(before))
+	if len(before.Body()) == 0 {
+		a.header.Del("Content-Type") // fasthttp's own default
+	}
+	return a
+}
+
+// Header returns the headers.
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader sets the status, the first one that is final.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && status >= http.StatusOK {
+		a.status = status
+	}
+}
+
+// Write adds to the body.
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+// send makes it the answer of fasthttp.
+func (a *answer) send(to *fasthttp.Response) {
+	a.WriteHeader(http.StatusOK)
+	for name := range headersOf(to) {
+		if len(a.header[name]) == 0 {
+			to.Header.Del(name)
+		}
+	}
+	for name, values := range a.header {
+		if derived(name) {
+			continue
+		}
+		to.Header.Del(name)
+		for _, value := range values {
+			to.Header.Add(name, value)
+		}
+	}
+	if a.header.Get("Content-Type") == "" && a.body.Len() > 0 {
+		to.Header.SetContentType(http.DetectContentType(a.body.Bytes())) // as net/http does
+	}
+	to.SetStatusCode(a.status)
+	to.SetBody(a.body.Bytes())
+}
+
+// copyTo writes what a handler has answered. One that has set neither a status nor a body has answered nothing.
+func copyTo(w http.ResponseWriter, from *fasthttp.Response) {
+	body := from.Body()
+	clear(w.Header())
+	maps.Copy(w.Header(), headersOf(from))
+	if len(body) == 0 {
+		w.Header().Del("Content-Type")
+		if from.StatusCode() == http.StatusOK {
+			return
+		}
+	}
+	w.WriteHeader(from.StatusCode())
+	if len(body) > 0 {
+		_, _ = io.Copy(w, bytes.NewReader(body)) // what cannot be held the middleware knows itself
+	}
+}
+
+func headersOf(from *fasthttp.Response) http.Header {
+	header := http.Header{}
+	for name, value := range from.Header.All() {
+		if name := http.CanonicalHeaderKey(string(name)); !derived(name) {
+			header.Add(name, string(value))
+		}
+	}
+	return header
+}
+
+// derived tells of headers that fasthttp makes of the answer or the connection.
+func derived(name string) bool {
+	switch name {
+	case "Connection", "Content-Length", "Date", "Server", "Transfer-Encoding":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,102 @@
+// Package fasthttpmw runs middlewares of net/http, such as those of httpmw, around handlers of fasthttp and of Fiber, versions 2 and 3. Fiber's own
+// adaptor.HTTPMiddleware runs the handler when the middleware has returned, and so outside of its transaction; [Serve] runs it within.
+//
+// docs/other-routers.md has the handful of lines that join it to a version of Fiber.
+package fasthttpmw
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Errors of handlers whose answer cannot be held until the middleware sends it. They are passed to what renders errors, as 500.
+var (
+	ErrStreamed = errors.New("fasthttpmw: the answer is a stream, which is written after the handler, outside of the middleware's transaction: " +
+		"answer with a whole body")
+	ErrHijacked = errors.New("fasthttpmw: the connection was hijacked, and there is no answer to hold: mount the route without the middleware")
+)
+
+// Call runs the handler, with the context that the middleware passes on. The handler may be run more than once: after a deadlock for example.
+type Call func(ctx context.Context) error
+
+// Render turns the error of a handler into an answer in ctx.Response, as the framework would do it.
+type Render func(err error) error
+
+// Serve runs call within the middleware, and has ctx.Response hold the answer that the middleware sends. The request's context is made from parent, and
+// route is the pattern that logs show. What call answers is taken from ctx.Response; an error of it is rendered there before, so that the middleware sees
+// the answer to it. A handler that has set neither a status other than 200 nor a body has answered nothing. A panic goes on.
+//
+// If the middleware lets the request pass, as httpmw.Idempotency does without a key, the answer stays as the handler has made it, a stream too.
+// An error is returned of a request that cannot be read, or whose error could not be rendered.
+func Serve(
+	parent context.Context, ctx *fasthttp.RequestCtx, route string, middleware func(http.Handler) http.Handler, call Call, render Render,
+) error {
+	r, err := request(parent, ctx, route)
+	if err != nil {
+		return err
+	}
+	b := &bridge{ctx: ctx, call: call, render: render, outer: newAnswer(&ctx.Response)}
+	ctx.Response.CopyTo(&b.before)
+	defer func() {
+		if b.done {
+			return
+		}
+		b.reset() // a panic: whoever recovers finds nothing of the handler's answer
+	}()
+	middleware(b).ServeHTTP(b.outer, r)
+	b.done = true
+	if !b.passed {
+		b.reset()
+		b.outer.send(&ctx.Response)
+	}
+	return b.err
+}
+
+// bridge is the handler that the middleware sees.
+type bridge struct {
+	ctx    *fasthttp.RequestCtx
+	call   Call
+	render Render
+	outer  *answer           // what the middleware writes to
+	before fasthttp.Response // as others have prepared it
+	passed bool              // the middleware keeps out of it
+	done   bool
+	err    error
+}
+
+func (b *bridge) reset() { b.before.CopyTo(&b.ctx.Response) }
+
+// ServeHTTP is one run of the handler.
+func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if w == http.ResponseWriter(b.outer) {
+		b.passed = true
+		if err := b.call(r.Context()); err != nil {
+			b.err = b.render(err)
+		}
+		return
+	}
+	b.reset()
+	err := b.call(r.Context())
+	switch {
+	case err != nil:
+	case b.ctx.Hijacked():
+		b.ctx.Hijack(nil)
+		err = ErrHijacked
+	case b.ctx.Response.IsBodyStream() && b.ctx.Response.Header.ContentLength() < 0:
+		b.ctx.Response.ResetBody()
+		err = ErrStreamed
+	}
+	if err == nil {
+		copyTo(w, &b.ctx.Response)
+		return
+	}
+	b.reset()
+	if err := b.render(err); err != nil {
+		b.reset()
+		b.ctx.Response.SetStatusCode(http.StatusInternalServerError)
+	}
+	copyTo(w, &b.ctx.Response)
+}
