@@ -16,8 +16,8 @@ const stallLimit = time.Minute
 // database answers, has the tables and takes writes, and the parts, all of them if none is named, run and get on. A database
 // that is read-only or whose disk is full takes no writes; it is asked every two seconds at most. A relay does not get on when
 // database or broker have failed it for a minute, or the broker was away at the start and has not come yet; a consumer when it is
-// not subscribed, or when there have been messages for a minute, in this process or waiting at the broker, and none was
-// settled. A consumer that is paused is ready.
+// not subscribed, when a connection to the broker has been missing for a minute, or when there have been messages for a minute, in this
+// process or waiting at the broker, and none was settled. A consumer that is paused is ready.
 //
 // A process that takes requests asks [App.ReadyToWrite]: with Ready an outage of the broker would take it away from its callers.
 func (a *App) Ready(ctx context.Context, parts ...Part) error {

@@ -39,6 +39,8 @@ type Loop struct {
 
 	mu      sync.Mutex
 	current *Consumer // while it is subscribed
+	changed time.Time // when it was subscribed, or ceased to be, last
+	last    error     // why it is not subscribed
 	paused  bool
 }
 
@@ -64,9 +66,17 @@ const calm = time.Minute
 // Run consumes until ctx is done, drains then, as [Consumer.Run] does, and returns nil. What goes wrong is logged and tried again, except for
 // what Subscribe refuses for good ([IsPermanent]), a subscription of another service for example: Run returns that.
 func (l *Loop) Run(ctx context.Context) error {
+	l.begin()
+	looking, stop := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() { l.tellConnection(looking) })
+	defer telling.Wait()
+	defer stop()
+	var said stopped
 	for failures := 1; ; failures++ {
 		started := time.Now()
 		err := l.consume(ctx)
+		l.failed(err)
 		if ctx.Err() != nil {
 			if err != nil {
 				l.log.WarnContext(ctx, "oncebox: a consumer did not end well", "topic", l.subscription.Topic, "consumer", l.cfg.Name, "error", err)
@@ -80,12 +90,33 @@ func (l *Loop) Run(ctx context.Context) error {
 			failures = 1
 		}
 		pause := backoff.Jitter(backoff.Exponential(failures, 200*time.Millisecond, 30*time.Second))
-		l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
-			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
+		if again, is := said.again(err); is {
+			l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
+				"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "times", again, "error", err)
+		}
 		if backoff.Wait(ctx, pause) != nil {
 			return nil //nolint:nilerr // told to stop, which is no failure
 		}
 	}
+}
+
+// stopped keeps a consumer that stops again and again for one reason to a line in a minute.
+type stopped struct {
+	why   string
+	at    time.Time
+	times int
+}
+
+// again returns how often it has stopped since it was last said, and whether it is to be said now.
+func (s *stopped) again(err error) (times int, say bool) {
+	s.times++
+	why := fmt.Sprint(err)
+	if why == s.why && time.Since(s.at) < time.Minute {
+		return 0, false
+	}
+	times = s.times
+	*s = stopped{why: why, at: time.Now()}
+	return times, true
 }
 
 // consume subscribes, and consumes for as long as that lasts.
@@ -109,13 +140,25 @@ func (l *Loop) enter(c *Consumer) {
 	if l.paused {
 		c.Pause()
 	}
-	l.current = c
+	l.current, l.changed, l.last = c, time.Now(), nil
 }
 
 func (l *Loop) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current = nil
+	l.current, l.changed = nil, time.Now()
+}
+
+func (l *Loop) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed = time.Now()
+}
+
+func (l *Loop) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = err
 }
 
 // Progress tells how far the present consumer has come, and whether there is one: false while it is not subscribed.
@@ -128,13 +171,19 @@ func (l *Loop) Progress() (p Progress, subscribed bool) {
 	return l.current.Progress(), true
 }
 
-// Health returns nil if the loop is subscribed and gets on, and else what is wrong: there has been work for longer than
-// limit, in this process or at the broker, and none of it got done. An idle loop is healthy, and so is a paused one.
+// Health returns nil if the loop is subscribed and gets on, and else what is wrong: a connection has been missing for longer than limit, or there
+// has been work for as long, in this process or at the broker, and none of it got done. An idle loop is healthy, and so is a paused one.
 func (l *Loop) Health(limit time.Duration) error {
 	p, subscribed := l.Progress()
+	is := l.Connection()
 	switch {
+	case !subscribed && is.Err != nil && time.Since(is.Since) > limit:
+		return fmt.Errorf("messaging: consumer %s is not subscribed to %s: %w", l.cfg.Name, l.subscription.Topic, is.Err)
 	case !subscribed:
 		return fmt.Errorf("messaging: consumer %s is not subscribed to %s", l.cfg.Name, l.subscription.Topic)
+	case is.Away > 0 && time.Since(is.Since) > limit: // what waits may be unknown: producers may be cut off as well
+		return fmt.Errorf("messaging: consumer %s of %s has had no connection to the broker (%d of %d) since %s: %w",
+			l.cfg.Name, l.subscription.Topic, is.Away, is.Parts, is.Since.UTC().Format(time.RFC3339), is.Err)
 	case p.Stalled(limit):
 		return fmt.Errorf("messaging: consumer %s of %s does not get on: %d messages unsettled here, %d at the broker, last progress %s",
 			l.cfg.Name, l.subscription.Topic, p.Unsettled, p.Backlog, ago(p.Last))

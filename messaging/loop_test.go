@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -222,4 +223,79 @@ func (refusing) Subscribe(context.Context, messaging.Subscription) (messaging.Re
 func TestConsumeEndsIfTheSubscriptionIsRefused(t *testing.T) {
 	err := messaging.Consume(t.Context(), refusing{}, order, newScript(fine), nil)
 	require.ErrorContains(t, err, `belongs to the service "shop"`)
+}
+
+// connected is a receiver that says how it is connected.
+type connected struct {
+	*pausable
+
+	mu sync.Mutex
+	is messaging.Connection
+}
+
+func (r *connected) Connection() messaging.Connection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.is
+}
+
+func (r *connected) become(is messaging.Connection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.is = is
+}
+
+// one is a broker with one receiver.
+type one struct{ messaging.Receiver }
+
+func (o one) Subscribe(context.Context, messaging.Subscription) (messaging.Receiver, error) {
+	return o.Receiver, nil
+}
+
+// A consumer that is cut off looks idle, and more so where the producers are cut off as well: nothing waits at the broker then. The log says once
+// that it has no connection, and once that it is back; the loop is not healthy meanwhile. A connection that is lost for a moment is no news.
+func TestLoopSaysThatItIsCutOff(t *testing.T) {
+	const gone, partly, back = "has no connection to the broker", "has no connection to some partitions", "is connected again"
+	synctest.Test(t, func(t *testing.T) {
+		r := &connected{pausable: receiverOf(), is: messaging.Connection{Parts: 2, Since: time.Now()}}
+		var log logbook.Book
+		l, err := messaging.NewLoop(one{r}, order, newScript(fine), &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		after := func(d time.Duration) []any {
+			time.Sleep(d)
+			synctest.Wait()
+			return []any{log.Count(gone), log.Count(partly), log.Count(back), l.Health(time.Minute) == nil}
+		}
+		require.Equal(t, []any{0, 0, 0, true}, after(time.Hour), "it is idle")
+		lost := messaging.Connection{Parts: 2, Away: 2, Since: time.Now(), Err: errors.New("connection refused")}
+		r.become(lost)
+		require.Equal(t, []any{0, 0, 0, true}, after(5*time.Second), "for a moment")
+		require.Equal(t, []any{1, 0, 0, true}, after(10*time.Second))
+		require.Equal(t, []any{1, 0, 0, false}, after(10*time.Minute))
+		require.ErrorContains(t, l.Health(time.Minute), "has had no connection to the broker (2 of 2) since")
+		require.ErrorContains(t, l.Health(time.Minute), "connection refused")
+		r.become(messaging.Connection{Parts: 2, Since: time.Now()})
+		require.Equal(t, []any{1, 0, 1, true}, after(10*time.Second))
+		r.become(messaging.Connection{Parts: 2, Away: 1, Since: time.Now()})
+		require.Equal(t, []any{1, 1, 1, false}, after(5*time.Minute), "a partition")
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+// A consumer that stops again and again for one reason says so once a minute.
+func TestLoopThatStopsAgainAndAgainIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logbook.Book
+		s := &shop{}
+		_, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		time.Sleep(10 * time.Minute)
+		stop()
+		require.Greater(t, len(s.asked), 20)
+		require.LessOrEqual(t, log.Count("subscribing again"), 11)
+		require.Equal(t, 1, log.Count("has no connection to the broker"))
+	})
 }

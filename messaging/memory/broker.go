@@ -171,6 +171,19 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 	return nil
 }
 
+// ReadSubscription implements [messaging.SubscriptionReader].
+func (b *Broker) ReadSubscription(_ context.Context, topic, name string) (messaging.SubscriptionState, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return messaging.SubscriptionState{}, fmt.Errorf("memory: read subscription: %w: the broker is closed", messaging.ErrBrokerDown)
+	}
+	if t := b.topics[topic]; t != nil && t.subscriptions[name] != nil {
+		return t.subscriptions[name].state(), nil
+	}
+	return messaging.SubscriptionState{Missing: true}, nil
+}
+
 // Close ends the broker: receivers return [messaging.ErrClosed], and nothing can be published any more.
 func (b *Broker) Close() error {
 	b.mu.Lock()

@@ -211,6 +211,19 @@ func (s *subscription) backlog(r *receiver) messaging.Backlog {
 	return b
 }
 
+// state is what waits for the subscription.
+func (s *subscription) state() messaging.SubscriptionState {
+	out := messaging.SubscriptionState{Settled: s.settled, Consumers: len(s.receivers)}
+	for _, l := range s.slots {
+		n := len(l.waiting) + len(l.out)
+		out.Messages += int64(n)
+		if n > 0 && len(s.receivers) == 0 {
+			out.Unattended++
+		}
+	}
+	return out
+}
+
 // left counts the deliveries that their holder leaves.
 func (l *slot) left() (n int64) {
 	for d := range l.out {

@@ -43,6 +43,35 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 	return out, nil
 }
 
+// ReadSubscription implements [messaging.SubscriptionReader] with the admin API. Messages counts entries: a batch is one.
+func (b *Broker) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
+	if !b.hasAdmin(ctx) {
+		return messaging.SubscriptionState{}, errNoAdmin
+	}
+	return b.admin.state(ctx, topic, name)
+}
+
+func (a *admin) state(ctx context.Context, topic, name string) (s messaging.SubscriptionState, err error) {
+	parts, err := a.backlogs(ctx, topic, name)
+	if err != nil && !isStatus(err, http.StatusNotFound) {
+		return s, fmt.Errorf("pulsar: ask the admin API for subscription %q of topic %q: %w", name, topic, err)
+	}
+	s.Missing = len(parts) == 0
+	connected := map[string]bool{}
+	for _, part := range parts {
+		s.Messages += part.Backlog
+		s.Settled = max(s.Settled, part.LastAcked, part.LastAdvanced)
+		if part.Backlog > 0 && len(part.Consumers) == 0 {
+			s.Unattended++
+		}
+		for _, c := range part.Consumers {
+			connected[c.Name] = true
+		}
+	}
+	s.Consumers = len(connected)
+	return s, nil
+}
+
 // backlogStats is what a partition knows about what waits for a subscription.
 type backlogStats struct {
 	Backlog      int64  `json:"msgBacklog"`                      //nolint:tagliatelle // Pulsar's

@@ -29,6 +29,7 @@ type receiver struct {
 	// consumer is the client's. A message that another one received comes again, and is not acknowledged.
 	consumer pulsarclient.Consumer
 	renewing bool
+	links    links
 	permits  permitWatch
 	leaked   int // permits that the client has lost, see renew
 	paused   bool

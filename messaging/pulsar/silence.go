@@ -68,6 +68,7 @@ func (r *receiver) ask() {
 		if err != nil || r.renewing || r.isClosed() {
 			return
 		}
+		r.links.parts = len(partitions)
 		for p := range int32(len(partitions)) { //nolint:gosec // few
 			if r.silence.inHand[p] == 0 && (r.silence.asked >= leftPatience || r.left.in(p) == 0) {
 				r.consumer.NackID(anyOf(p))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/oncebox/oncebox/messaging"
@@ -50,8 +51,22 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 }
 
 func (r *receiver) subscribe(ctx context.Context) (pulsarclient.Consumer, error) {
-	return insist(ctx, &r.broker.background,
-		func() (pulsarclient.Consumer, error) { return r.broker.client.Subscribe(r.options) }, pulsarclient.Consumer.Close)
+	return insist(ctx, &r.broker.background, r.join, pulsarclient.Consumer.Close)
+}
+
+// join makes a consumer of the client's.
+func (r *receiver) join() (pulsarclient.Consumer, error) {
+	partitions, err := r.broker.client.TopicPartitions(r.options.Topic)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	consumer := r.links.begin()
+	r.links.parts = len(partitions)
+	options := r.options
+	r.mu.Unlock()
+	options.BackOffPolicyFunc = func() clientbackoff.Policy { return r.lose(consumer, r.reconnect()) }
+	return r.broker.client.Subscribe(options)
 }
 
 func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
@@ -100,7 +115,6 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		SubscriptionProperties:      subscriptionProperties(s), // of a subscription that is missing by now
 		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
 		EventListener:               r,
-		BackOffPolicyFunc:           r.reconnect,
 		// The client's default asks for the message again, every second, and each time loses a permit of the partition.
 		Decryption:          &pulsarclient.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
 		NackRedeliveryDelay: time.Second, // for what a receiver asks when nothing comes; nothing else uses it
