@@ -37,9 +37,12 @@ func (a *App) declare(ctx context.Context) error {
 	if a.broker == nil {
 		return a.Inbox.SubscribeAll(ctx)
 	}
+	if err := a.Inbox.Identify(ctx); err != nil {
+		return err
+	}
 	subscriptions := a.Inbox.Subscriptions()
 	if d, ok := a.broker.(messaging.Declarer); ok && len(subscriptions) > 0 {
-		return d.Declare(ctx, nil, subscriptions)
+		return a.Inbox.Explain(d.Declare(ctx, nil, subscriptions))
 	}
 	return nil
 }

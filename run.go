@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -69,6 +70,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if slices.Contains(parts, Consumers) {
 		afterwards(func() error { a.checkRetention(ctx); return nil })
 	}
+	group.Go(func() error { a.Inbox.WatchBrokers(ctx, a.subscriber()); return nil })
 	// A part that has nothing to do at present, consumers without a Consume for example, is no reason to end.
 	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, part := range parts {
@@ -106,9 +108,18 @@ func (a *App) start(ctx context.Context, group *errgroup.Group, part Part, after
 	case Consumers:
 		if len(a.Inbox.Subscriptions()) > 0 {
 			group.Go(func() error { return a.Inbox.RunParked(ctx) })
+			group.Go(func() error { return a.Inbox.RunReporting(ctx, a.subscriber(), a.declaration.err) })
 		}
-		afterwards(func() error { return a.Inbox.Receive(ctx, a.broker) })
+		afterwards(func() error { return a.Inbox.Receive(ctx, a.subscriber()) })
 	}
+}
+
+// subscriber is the broker, nil if there is none.
+func (a *App) subscriber() messaging.Subscriber {
+	if a.broker == nil {
+		return nil
+	}
+	return a.broker
 }
 
 // cleanInterval is how often the cleaner runs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/oncebox/oncebox/inbox"
 )
@@ -12,8 +13,71 @@ import (
 type consumerRow struct {
 	inbox.Stats
 
-	// Runs says that a process runs it.
-	Runs bool
+	inbox.ConsumerState
+}
+
+// State and Word say how it is: the class of the stylesheet, and what the page calls it.
+func (r *consumerRow) State() string {
+	switch {
+	case r.Runs && len(r.Troubles()) > 0:
+		return stateBad
+	case r.Runs && (!r.isConnected() || r.Failed > 0):
+		return stateWarn
+	case r.Runs:
+		return stateGood
+	case r.Parked > 0 || len(r.Troubles()) > 0:
+		return stateBad
+	default:
+		return statePlain
+	}
+}
+
+// Word is what the page calls the state.
+func (r *consumerRow) Word() string {
+	words := map[inbox.TroubleKind]string{
+		inbox.TroubleAway: "no connection", inbox.TroubleLate: "does not get on", inbox.TroublePaused: "paused", inbox.TroubleMissing: "does not run",
+	}
+	switch found := r.Troubles(); {
+	case r.Stopped:
+		return "stopped"
+	case !r.Runs:
+		return "does not run"
+	case len(found) > 0:
+		return words[found[0].Kind]
+	case !r.isConnected():
+		return "runs in part"
+	case r.Failed > 0:
+		return "runs, keys fail"
+	default:
+		return "runs"
+	}
+}
+
+// isConnected reports whether all its processes are connected, and none is paused.
+func (r *consumerRow) isConnected() bool {
+	for _, t := range r.Topics {
+		for _, p := range t.Processes {
+			if p.State != "connected" && p.State != "stored" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// AtBroker is how many messages wait at the broker, in all its topics. "": there is none, or nothing is known of it.
+func (r *consumerRow) AtBroker() string {
+	n := int64(0)
+	for _, t := range r.Topics {
+		if !t.Waiting.Known {
+			return "?"
+		}
+		n += t.Waiting.Messages
+	}
+	if len(r.Topics) == 0 {
+		return ""
+	}
+	return group(n)
 }
 
 // readConsumers joins the consumers that run, or did, with what waits for them.
@@ -28,13 +92,60 @@ func (c *Console) readConsumers(ctx context.Context) (list []consumerRow, err er
 	}
 	rows := map[string]consumerRow{}
 	for _, k := range known {
-		rows[k.Consumer] = consumerRow{Stats: inbox.Stats{Consumer: k.Consumer}, Runs: k.Runs}
+		rows[k.Consumer] = consumerRow{Stats: inbox.Stats{Consumer: k.Consumer}, ConsumerState: k}
 	}
 	for _, st := range stats {
-		rows[st.Consumer] = consumerRow{Stats: st, Runs: rows[st.Consumer].Runs}
+		rows[st.Consumer] = consumerRow{Stats: st, ConsumerState: rows[st.Consumer].ConsumerState}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		list = append(list, rows[name])
 	}
 	return list, nil
+}
+
+// downs are the findings of consumers that do not run, or do not get on.
+func downs(rows []consumerRow, now time.Time) (list []string) {
+	for n := range rows {
+		list = append(list, rows[n].downs(now)...)
+	}
+	return list
+}
+
+// unknown are the consumers that run, and of which nobody knows what waits at the broker.
+func unknown(rows []consumerRow) (names []string) {
+	for n := range rows {
+		if c := &rows[n]; c.Runs && len(c.Unknown()) > 0 {
+			names = append(names, c.Stats.Consumer)
+		}
+	}
+	return names
+}
+
+// downs are the findings of a consumer that does not run, or does not get on.
+func (r *consumerRow) downs(now time.Time) (list []string) {
+	name := r.Stats.Consumer
+	if !r.Runs && r.Parked > 0 {
+		return []string{"No process runs " + name + ", and messages wait for it."}
+	}
+	for _, t := range r.Troubles() {
+		waits := ""
+		if t.Waiting.Known && t.Waiting.Messages > 0 {
+			waits = ", and " + counted(t.Waiting.Messages, "message waits", "messages wait") + " at the broker"
+		}
+		ago := short(now.Sub(t.Since))
+		switch t.Kind {
+		case inbox.TroubleMissing:
+			if waits == "" {
+				waits = ", and nobody knows what waits for it at the broker"
+			}
+			list = append(list, "No process has run "+name+" for "+ago+waits+".")
+		case inbox.TroubleAway:
+			list = append(list, name+" has had no connection to the broker for "+ago+waits+": "+shorten(100, t.Error)+".")
+		case inbox.TroubleLate:
+			list = append(list, name+" has settled nothing for "+ago+waits+".")
+		case inbox.TroublePaused:
+			list = append(list, name+" has been paused by its program for "+ago+waits+".")
+		}
+	}
+	return list
 }

@@ -93,18 +93,19 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 			down(waits + ", and no relay publishes them.")
 		}
 	}
-	for _, c := range view.Consumers {
-		if !c.Runs && c.Parked > 0 {
-			down("No process runs " + c.Consumer + ", and messages wait for it.")
-		}
+	for _, text := range downs(view.Consumers, now) {
+		down(text)
+	}
+	for _, name := range unknown(view.Consumers) {
+		add(stateWarn, "Nobody knows what waits for "+name+" at the broker.", pageStuck)
 	}
 	if o := view.Outbox; o != nil && o.Dead > 0 {
 		add(stateBad, counted(o.Dead, "event", "events")+" could not be published.", "dead?box=outbox")
 	}
 	for _, st := range view.Consumers {
 		if st.DeadLetters > 0 {
-			s := selection{Box: boxInbox, Consumer: st.Consumer}
-			add(stateBad, st.Consumer+" gave up "+counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())
+			s := selection{Box: boxInbox, Consumer: st.Stats.Consumer}
+			add(stateBad, st.Stats.Consumer+" gave up "+counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())
 		}
 	}
 	if n := len(view.Unknown); n > 0 {

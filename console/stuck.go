@@ -29,7 +29,8 @@ type stuckView struct {
 	From, To    int  // of the rows, those that are shown
 	Of          int
 	First, Next string
-	Each        bool // of one cause
+	Each        bool     // of one cause
+	Unknown     []string // of which consumers nobody knows what waits at the broker
 }
 
 // stuckRow is a cause, and what can be done about it.
@@ -51,6 +52,9 @@ func (c *Console) stuck(v *visit) error {
 	}
 	found, err := c.view().Stuck(v.Context(), view.Filter, ops.Looked)
 	if err != nil {
+		return err
+	}
+	if view.Unknown, err = c.view().Unknown(v.Context(), view.Filter); err != nil {
 		return err
 	}
 	list := ops.Group(found)
@@ -135,7 +139,7 @@ func actsOn(v *visit, s *ops.Stuck) []link {
 		return []link{{Name: "Resolve", Href: "keys?" + url.Values{fieldTenant: {s.Tenant}}.Encode(), Class: classPrimary}}
 	case ops.TenantPaused:
 		return []link{{Name: "Tenants", Href: pageTenants, Class: classPrimary}}
-	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.EventFailing:
+	case ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.EventFailing:
 	}
 	return nil
 }
@@ -175,7 +179,7 @@ func actsOnMany(v *visit, c *ops.Cause) []link {
 		return []link{{"Open all", "dead?" + selected.Values().Encode(), classPrimary}}
 	case ops.StepUnknown:
 		return []link{{Name: "Resolve", Href: pageKeys, Class: classPrimary}, showEach(c)}
-	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.TenantPaused:
+	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.TenantPaused:
 	}
 	return []link{showEach(c)}
 }
@@ -193,6 +197,8 @@ func why(s *ops.Stuck) string {
 		return "Messages of the topic wait, and no process that runs their consumer handles it."
 	case s.Kind == ops.ConsumerMissing:
 		return "Messages wait, and no process runs their consumer."
+	case s.Kind == ops.ConsumerPaused:
+		return "The program has paused it (App.Pause), and has not resumed it."
 	case s.Kind == ops.StepUnknown:
 		return "Its process ended in the middle of the step, or got no answer. Requests with the key are refused."
 	default:
@@ -208,10 +214,18 @@ func advice(s *ops.Stuck) string {
 	case ops.RelayLate:
 		return "Read the log of the relay. The command oncebox doctor asks the broker."
 	case ops.ConsumerMissing:
+		where := ""
 		if s.Topic != "" {
-			return "Start a process of the service that runs the consumer " + s.Consumer + " on the topic " + s.Topic + "."
+			where = " on the topic " + s.Topic
 		}
-		return "Start a process of the service that runs the consumer " + s.Consumer + "."
+		return "Start a process of the service that runs the consumer " + s.Consumer + where + ". If it is gone for good: oncebox consumers forget " +
+			s.Consumer
+	case ops.ConsumerAway:
+		return "Mend the broker, or the way to it; the consumer connects again by itself. The command oncebox doctor asks the broker."
+	case ops.ConsumerLate:
+		return "Read the log of its processes. If a handler hangs, start them anew."
+	case ops.ConsumerPaused:
+		return "Have the program call App.Resume, or start it anew."
 	case ops.EventFailing:
 		return "Mend the cause. It is tried again by itself."
 	case ops.EventDead, ops.MessageDead:

@@ -67,7 +67,8 @@ func (i *Inbox) absentTopics(ctx context.Context, consumers []string) (list []Ab
 // beat notes, once a minute, that this process runs its consumers and handles their topics, and looks for topics that no process handles.
 func (r *runner) beat(ctx context.Context, consumers []string) error {
 	now := time.Now()
-	if len(consumers) == 0 || now.Sub(r.active) <= time.Minute {
+	consumers = slices.DeleteFunc(slices.Clone(consumers), r.isUnowned)
+	if len(consumers) == 0 || now.Sub(r.active) <= time.Minute && len(consumers) == r.noted {
 		return nil
 	}
 	of, topics := r.handled()
@@ -79,7 +80,7 @@ func (r *runner) beat(ctx context.Context, consumers []string) error {
 			return wrapErr("note that consumers run", pgsql.Explain(err))
 		}
 	}
-	r.active = now
+	r.active, r.noted = now, len(consumers)
 	absent, err := r.absentTopics(ctx, consumers)
 	for _, a := range absent {
 		r.log.WarnContext(ctx, "oncebox: messages are parked whose topic no process handles: start one that has this consumer on it",
@@ -94,7 +95,9 @@ func (i *Inbox) handled() (consumers, topics []string) {
 	defer i.mu.Unlock()
 	keys := make([]handlerKey, 0, len(i.handlers))
 	for key := range i.handlers {
-		keys = append(keys, key)
+		if !i.unowned(key.consumer) {
+			keys = append(keys, key)
+		}
 	}
 	slices.SortFunc(keys, handlerKey.compare) // or two processes could wait for each other
 	for _, key := range keys {

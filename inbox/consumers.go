@@ -2,37 +2,168 @@ package inbox
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 )
 
-// listConsumers are the consumers that have run, those that are forgotten apart.
-const listConsumers = `
-SELECT consumer, beat_at, beat_at >= clock_timestamp() - interval '3 minutes' FROM {schema}.inbox_consumer ORDER BY consumer`
+const (
+	// listConsumers are the consumers that have run, those that are forgotten apart.
+	listConsumers = `SELECT consumer, beat_at, stopped_at, clock_timestamp() FROM {schema}.inbox_consumer ORDER BY consumer`
+
+	listProcesses = `
+SELECT consumer, topic, name, state, since, unsettled, progress_at, error, failed_at, seen_at, seen_until >= clock_timestamp(), clock_timestamp()
+FROM {schema}.inbox_process ORDER BY consumer, topic, name, process`
+
+	listSubscriptions = `
+SELECT consumer, topic, coalesce(backlog, 0), coalesce(connections, 0), coalesce(unattended, 0), missing, asked_at, stands_since, error, failed_at,
+	clock_timestamp()
+FROM {schema}.inbox_subscription ORDER BY consumer, topic`
+)
+
+// unseenAfter is when a consumer counts as gone that only its heartbeat tells of.
+const unseenAfter = 3 * time.Minute
 
 // ConsumerState is what an operator sees of a consumer.
 type ConsumerState struct {
 	Consumer string
-	// SeenAt is when a process last said that it runs it, by the clock of the database: once a minute does each. Runs says that this is at most three
-	// minutes ago.
+	// SeenAt is when a process last said that it runs it, or that it ends, by the clock of the database. Runs says that one does.
 	SeenAt time.Time
 	Runs   bool
+	// Stopped says that its last process ended in order, at SeenAt. Otherwise, if it does not run, it was killed or has lost its database.
+	Stopped bool
+	// Topics are those that it handles, by name. Empty for a consumer that has only a handler in this module ([Inbox.Wrap]).
+	Topics []TopicState
+
+	now time.Time // by the clock of the database
+}
+
+// TopicState is what is known of a consumer at a topic.
+type TopicState struct {
+	Topic string
+	// Processes are those that run it, by name. One that was killed is missing from a minute later on.
+	Processes []ProcessState
+	// Waiting is what the broker has for it.
+	Waiting WaitingState
+}
+
+// ProcessState is what a process has said of a consumer.
+type ProcessState struct {
+	Name string
+	// State is connected, partly (some partitions have no connection), away (it has no connection, or is not subscribed), paused ([Inbox.Pause]),
+	// or stored (there is no broker).
+	State string
+	// Since is since when it is so.
+	Since time.Time
+	// Unsettled is how many messages it has in hand, Progress when it settled one last, or received the oldest of them. Zero: it has had none.
+	Unsettled int
+	Progress  time.Time
+	// Error is why it last had no connection, and FailedAt when that was last so.
+	Error    string
+	FailedAt time.Time
+}
+
+// WaitingState is what a broker said of a subscription.
+type WaitingState struct {
+	// Known says that it said so within the last minute. Otherwise the rest is what it said at At, zero if it never has, and Error is why it has not
+	// since then, as far as that is known.
+	Known bool
+	At    time.Time
+	// Messages wait and are not settled, those that processes have in hand included. A broker that stores messages in batches may count those.
+	Messages int64
+	// Connections is how many consumers are connected, Unattended how many partitions have messages and no consumer.
+	Connections, Unattended int
+	// Missing says that there is no such subscription.
+	Missing bool
+	// Stands is since when messages have waited and none was settled. Zero: that is not so.
+	Stands time.Time
+	Error  string
 }
 
 // Consumers lists the consumers that have ever run on this database, by their names, without those that were given up by [Inbox.Forget]. A
-// generation of a projection is a consumer of its own.
+// generation of a projection is a consumer of its own, and what is known of its topics is that of the projection.
 func (i *Inbox) Consumers(ctx context.Context) ([]ConsumerState, error) {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), listConsumers)
-	if err != nil {
-		return nil, wrapErr("list consumers", err)
-	}
-	defer rows.Close()
-	var list []ConsumerState
-	for rows.Next() {
-		var c ConsumerState
-		if err := rows.Scan(&c.Consumer, &c.SeenAt, &c.Runs); err != nil {
+	all := &states{list: map[string]*ConsumerState{}}
+	for _, read := range []func(context.Context, *states) error{i.readBeats, i.readProcesses, i.readSubscriptions} {
+		if err := read(ctx, all); err != nil {
 			return nil, wrapErr("list consumers", err)
 		}
-		list = append(list, c)
 	}
-	return list, wrapErr("list consumers", rows.Err())
+	return all.sorted(), nil
+}
+
+func (i *Inbox) readBeats(ctx context.Context, all *states) error {
+	rows, err := i.patient.Query(ctx, i.units.DB(ctx), listConsumers)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var beat time.Time
+		var stopped *time.Time
+		if err := rows.Scan(&name, &beat, &stopped, &all.now); err != nil {
+			return err
+		}
+		all.beats = append(all.beats, beaten{name, beat, zero(stopped)})
+	}
+	return rows.Err()
+}
+
+func (i *Inbox) readProcesses(ctx context.Context, all *states) error {
+	rows, err := i.patient.Query(ctx, i.units.DB(ctx), listProcesses)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p process
+		var progress, failed *time.Time
+		err := rows.Scan(&p.consumer, &p.topic, &p.Name, &p.State, &p.Since, &p.Unsettled, &progress, &p.Error, &failed, &p.seen, &p.alive, &all.now)
+		if err != nil {
+			return err
+		}
+		p.Progress, p.FailedAt = zero(progress), zero(failed)
+		all.processes = append(all.processes, p)
+	}
+	return rows.Err()
+}
+
+func (i *Inbox) readSubscriptions(ctx context.Context, all *states) error {
+	rows, err := i.patient.Query(ctx, i.units.DB(ctx), listSubscriptions)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s subscriptionRow
+		var at, stands, failed *time.Time
+		err := rows.Scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &s.Error, &failed, &all.now)
+		if err != nil {
+			return err
+		}
+		s.At, s.Stands = zero(at), zero(stands)
+		if !zero(failed).After(s.At) {
+			s.Error = "" // it has answered since
+		}
+		all.subscriptions = append(all.subscriptions, s)
+	}
+	return rows.Err()
+}
+
+// zero is the time, or the zero one.
+func zero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// sortedStates returns them by name.
+func sortedStates(list map[string]*ConsumerState) []ConsumerState {
+	out := make([]ConsumerState, 0, len(list))
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		out = append(out, *list[name])
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -16,6 +17,9 @@ type gauges struct {
 	all                *otelx.Gauges
 	parked, keys, dead metric.Int64ObservableGauge
 	age                metric.Float64ObservableGauge
+
+	waiting, processes metric.Int64ObservableGauge
+	away, stands       metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter) *gauges {
@@ -26,6 +30,11 @@ func newGauges(m metric.Meter) *gauges {
 		keys:   all.Count("oncebox.inbox.keys", "Keys that do not flow, by consumer and state"),
 		dead:   all.Count("oncebox.inbox.dead", "Dead letters, by consumer"),
 		age:    all.Seconds("oncebox.inbox.oldest_age", "How long the oldest parked message has waited, by consumer"),
+
+		waiting:   all.Count("oncebox.inbox.backlog", "Messages that wait at the broker, by consumer and topic, whether a process runs it or not"),
+		processes: all.Count("oncebox.inbox.processes", "Processes that run a consumer, by topic and state"),
+		away:      all.Seconds("oncebox.inbox.away", "For how long no process has been connected, by consumer and topic"),
+		stands:    all.Seconds("oncebox.inbox.standstill", "For how long messages have waited at the broker and none was settled, by consumer and topic"),
 	}
 }
 
@@ -38,6 +47,34 @@ func (g *gauges) show(to metric.Observer, states map[string]Stats) {
 		to.ObserveFloat64(g.age, st.OldestParked.Seconds(), metric.WithAttributes(consumer))
 		for state, n := range map[string]int{"waiting": st.Waiting, "failed": st.Failed, "dead": st.Dead} {
 			to.ObserveInt64(g.keys, int64(n), metric.WithAttributes(consumer, attribute.String("state", state)))
+		}
+	}
+}
+
+// showConsumers observes what is known of the consumers at their topics. Of a broker that does not say what waits there is no series of that.
+func (g *gauges) showConsumers(to metric.Observer, list []ConsumerState) {
+	for n := range list {
+		c := &list[n]
+		for m := range c.Topics {
+			t := &c.Topics[m]
+			labels := []attribute.KeyValue{attribute.String("consumer", c.Consumer), attribute.String("topic", t.Topic)}
+			to.ObserveFloat64(g.away, c.away(t).Seconds(), metric.WithAttributes(labels...))
+			counts := map[string]int64{"connected": 0, "partly": 0, "away": 0, "paused": 0, "stored": 0}
+			for _, p := range t.Processes {
+				counts[p.State]++
+			}
+			for state, count := range counts {
+				to.ObserveInt64(g.processes, count, metric.WithAttributes(append(labels[:2:2], attribute.String("state", state))...))
+			}
+			if !t.Waiting.Known {
+				continue
+			}
+			stands := time.Duration(0)
+			if !t.Waiting.Stands.IsZero() {
+				stands = c.now.Sub(t.Waiting.Stands)
+			}
+			to.ObserveInt64(g.waiting, t.Waiting.Messages, metric.WithAttributes(labels...))
+			to.ObserveFloat64(g.stands, stands.Seconds(), metric.WithAttributes(labels...))
 		}
 	}
 }

@@ -54,6 +54,8 @@ type Inbox struct {
 	receiving   bool
 	asked       map[string]time.Time // when it was asked whether a process handles what a consumer has parked
 	paused      map[string]bool      // by consumer
+	pausedAt    map[string]time.Time // since when
+	owned       map[string]bool      // by consumer: it is known to belong to its service
 	logged      map[logged]struct{}  // what is written to the log once
 }
 
@@ -76,7 +78,7 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
 		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, stores: map[Subscription]messaging.BatchHandler{},
-		paused: map[string]bool{}, asked: map[string]time.Time{},
+		paused: map[string]bool{}, pausedAt: map[string]time.Time{}, owned: map[string]bool{}, asked: map[string]time.Time{},
 	}
 	i.sql = i.patient.Within(i.patience())
 	return i

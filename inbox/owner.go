@@ -3,19 +3,22 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/backoff"
-	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
 const (
-	// own notes the first service that runs a consumer. DO UPDATE, which changes nothing, returns the row that is there.
+	// own notes the first service that runs each consumer: of all of them, or, if one belongs to another service, of none. DO UPDATE, which changes
+	// nothing, returns the row that is there.
 	own = `
-INSERT INTO {schema}.inbox_owner AS o (consumer, source) VALUES ($1::text, $2::text)
-ON CONFLICT (consumer) DO UPDATE SET source = o.source RETURNING source`
+WITH mine AS MATERIALIZED (SELECT DISTINCT c, s FROM unnest($1::text[], $2::text[]) u(c, s))
+INSERT INTO {schema}.inbox_owner AS o (consumer, source)
+SELECT c, s FROM mine
+WHERE NOT EXISTS (SELECT FROM {schema}.inbox_owner x JOIN mine m ON m.c = x.consumer AND m.s <> x.source)
+ORDER BY c
+ON CONFLICT (consumer) DO UPDATE SET source = o.source`
 
 	owners = `SELECT consumer, source FROM {schema}.inbox_owner`
 
@@ -44,34 +47,77 @@ func (i *Inbox) Owners(ctx context.Context) (map[string]string, error) {
 // own makes the consumers of this process its service's, see [OwnedBy]. Two services in one database that use one name by mistake
 // would handle each other's parked messages, and skip each other's entries. A broker does not notice: each may have a topic of its own.
 func (i *Inbox) own(ctx context.Context) error {
-	i.mu.Lock()
-	all := make([]messaging.Subscription, 0, len(i.consuming))
-	for _, c := range i.consuming {
-		all = append(all, c.subscription)
+	all := i.ownable()
+	if len(all) == 0 {
+		return nil
 	}
-	i.mu.Unlock()
+	names, sources := make([]string, len(all)), make([]string, len(all))
+	for n, s := range all {
+		names[n], sources[n] = s.Name, s.Source
+	}
+	if _, err := i.sql.Exec(ctx, i.units.DB(ctx), own, names, sources); err != nil {
+		return wrapErr("look for the services that the consumers belong to", err)
+	}
+	return i.checkOwners(ctx)
+}
+
+// ownable are the subscriptions of the consumers that are to belong to a service.
+func (i *Inbox) ownable() (all []messaging.Subscription) {
+	for _, s := range i.Subscriptions() {
+		if s.Source != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// checkOwners returns an error if a consumer of this process belongs to another service. It changes nothing.
+func (i *Inbox) checkOwners(ctx context.Context) error {
+	all := i.ownable()
+	if len(all) == 0 {
+		return nil
+	}
+	known, err := i.Owners(ctx)
+	if err != nil {
+		return err
+	}
 	for _, s := range all {
-		if s.Source == "" {
-			continue
-		}
-		var owner string
-		if err := i.sql.QueryRow(ctx, i.units.DB(ctx), own, []any{s.Name, s.Source}, &owner); err != nil {
-			return fmt.Errorf("inbox: look for the service that consumer %s belongs to: %w", s.Name, pgsql.Explain(err))
-		}
-		if owner != s.Source {
+		if owner := known[s.Name]; owner != "" && owner != s.Source {
 			return &messaging.SourceError{
 				Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source,
 				Mend: i.sql.Text(reassign) + literal(s.Source) + " WHERE consumer = " + literal(s.Name),
 			}
 		}
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, s := range all {
+		i.owned[s.Name] = known[s.Name] != ""
+	}
 	return nil
 }
 
-// insistOnOwning is own, tried until the database answers.
-func (i *Inbox) insistOnOwning(ctx context.Context) error {
+// isUnowned reports whether a consumer is to belong to a service and does not yet: its start may still be refused.
+func (i *Inbox) isUnowned(name string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.unowned(name)
+}
+
+// unowned is isUnowned for a caller that holds the mutex.
+func (i *Inbox) unowned(name string) bool {
+	for _, c := range i.consuming {
+		if c.subscription.Name == family(name) && c.subscription.Source != "" {
+			return !i.owned[family(name)]
+		}
+	}
+	return false
+}
+
+// insistOnOwners is checkOwners, tried until the database answers.
+func (i *Inbox) insistOnOwners(ctx context.Context) error {
 	for failures := 1; ; failures++ {
-		err := i.own(ctx)
+		err := i.checkOwners(ctx)
 		if _, refused := errors.AsType[*messaging.SourceError](err); refused || err == nil {
 			return err
 		}

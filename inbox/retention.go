@@ -51,6 +51,7 @@ DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
 	giveUpConsumer = `
 WITH unsubscribed AS (DELETE FROM {schema}.inbox_subscription WHERE consumer = $1::text),
 	disowned AS (DELETE FROM {schema}.inbox_owner WHERE consumer = $1::text),
+	unseen AS (DELETE FROM {schema}.inbox_process WHERE consumer = $1::text),
 	unhandled AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text)
 DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
 

@@ -27,13 +27,39 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return i.Receive(ctx, broker) })
+	group.Go(func() error {
+		if err := i.declare(ctx, broker); err != nil {
+			return err
+		}
+		return i.Receive(ctx, broker)
+	})
 	group.Go(func() error { return i.RunParked(ctx) })
 	group.Go(func() error { return i.RunCleaning(ctx) })
+	group.Go(func() error { return i.RunReporting(ctx, broker, nil) })
+	group.Go(func() error { i.WatchBrokers(ctx, broker); return nil })
 	return group.Wait()
 }
 
-// SubscribeAll stores the subscriptions of the consumers of this process, where there is no broker: see [Inbox.Subscribe].
+// declare has a broker that can do so make all subscriptions at once: if it refuses one of them, none is made. What else goes wrong is tried again
+// by each consumer.
+func (i *Inbox) declare(ctx context.Context, broker messaging.Subscriber) error {
+	d, can := broker.(messaging.Declarer)
+	if !can {
+		return nil
+	}
+	if err := i.Identify(ctx); err != nil {
+		return nil //nolint:nilerr // told to stop
+	}
+	err := i.Explain(d.Declare(ctx, nil, i.Subscriptions()))
+	_, source := errors.AsType[*messaging.SourceError](err)
+	_, installation := errors.AsType[*messaging.InstallationError](err)
+	if source || installation {
+		return err
+	}
+	return nil
+}
+
+// SubscribeAll stores the subscriptions of the consumers of this process, see [Inbox.Subscribe], and that the consumers belong to its service.
 func (i *Inbox) SubscribeAll(ctx context.Context) error {
 	if err := i.own(ctx); err != nil {
 		return err
@@ -50,6 +76,11 @@ func (i *Inbox) SubscribeAll(ctx context.Context) error {
 
 // Receive is the part of [Inbox.Run] that receives from the broker, until ctx is done.
 func (i *Inbox) Receive(ctx context.Context, broker messaging.Subscriber) error {
+	if broker != nil {
+		if err := i.Identify(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
 	loops, err := i.loops(broker)
 	if err != nil {
 		return err
@@ -60,7 +91,7 @@ func (i *Inbox) Receive(ctx context.Context, broker messaging.Subscriber) error 
 	for _, l := range loops {
 		group.Go(func() error { return l.Run(ctx) })
 	}
-	return group.Wait()
+	return i.Explain(group.Wait())
 }
 
 func (i *Inbox) loops(broker messaging.Subscriber) (loops []*messaging.Loop, err error) {
@@ -118,6 +149,11 @@ func (i *Inbox) setPaused(name, call string, fn func(*messaging.Loop)) error {
 		return fmt.Errorf("inbox: %s: this process has no consumer %q: see Inbox.Consume", call, name)
 	}
 	i.paused[name] = call == "Pause"
+	if _, since := i.pausedAt[name]; i.paused[name] && !since {
+		i.pausedAt[name] = time.Now()
+	} else if !i.paused[name] {
+		delete(i.pausedAt, name)
+	}
 	return nil
 }
 

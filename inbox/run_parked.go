@@ -24,6 +24,7 @@ type runner struct {
 	freed   chan struct{} // a token: a key is not worked on any more
 	working sync.WaitGroup
 	active  time.Time // when it was last noted that the consumers run
+	noted   int       // how many of them
 
 	mu   sync.Mutex
 	keys map[parkedKey]struct{} // those that are being worked on; without doubts
@@ -36,7 +37,7 @@ type runner struct {
 // Handlers do not see ctx being cancelled; they get [Config.DrainTimeout] to end. Errors of the database are logged and outwaited. A
 // consumer that belongs to another service is a [*messaging.SourceError], see [OwnedBy].
 func (i *Inbox) RunParked(ctx context.Context) error {
-	if err := i.insistOnOwning(ctx); err != nil {
+	if err := i.insistOnOwners(ctx); err != nil {
 		return err
 	}
 	i.runners.Add(1)

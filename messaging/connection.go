@@ -75,11 +75,11 @@ func (l *Loop) tell(ctx context.Context, told, now Connection) Connection {
 	case now.Away == 0 || time.Since(now.Since) < briefly || told.Away > 0 && told.IsAway() == now.IsAway():
 		return told
 	case now.IsAway():
-		l.log.LogAttrs(ctx, slog.LevelWarn, "oncebox: a consumer has no connection to the broker, and receives nothing until it is back; it connects again by itself",
+		l.log.LogAttrs(ctx, slog.LevelWarn, "oncebox: a consumer has no connection to the broker, and receives nothing; it connects again by itself",
 			append(attrs, slog.Time("since", now.Since), slog.Any("error", now.Err))...)
 	default:
-		l.log.LogAttrs(ctx, slog.LevelWarn, "oncebox: a consumer has no connection to some partitions, and receives nothing of them unless another process does; "+
-			"it connects again by itself", append(attrs, slog.Time("since", now.Since), slog.Int("partitions", now.Away), slog.Any("error", now.Err))...)
+		l.log.LogAttrs(ctx, slog.LevelWarn, "oncebox: a consumer has no connection to some partitions; it connects again by itself",
+			append(attrs, slog.Time("since", now.Since), slog.Int("partitions", now.Away), slog.Any("error", now.Err))...)
 	}
 	if told.Away > 0 {
 		now.Since = told.Since // of the whole outage

@@ -95,7 +95,7 @@ func (l *Loop) Run(ctx context.Context) error {
 				"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "times", again, "error", err)
 		}
 		if backoff.Wait(ctx, pause) != nil {
-			return nil //nolint:nilerr // told to stop, which is no failure
+			return nil // told to stop, which is no failure
 		}
 	}
 }

@@ -54,6 +54,9 @@ type Subscription struct {
 	//
 	// [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
 	Source string
+	// Installation tells the databases of services apart that have one Source: an adapter that can keep it refuses another one with an
+	// [*InstallationError]. Default: empty, it is not checked. Package inbox gives that of its database.
+	Installation string
 }
 
 // SourceError says that a subscription belongs to another service.

@@ -53,7 +53,7 @@ func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error)
 	if st.Projectors, err = v.outbox.Projectors(ctx); err != nil {
 		return st, err
 	}
-	if st.Consumers, err = v.consumers(ctx, filter); err != nil {
+	if st.Consumers, err = v.Consumers(ctx, filter); err != nil {
 		return st, err
 	}
 	if st.Projections, err = v.inbox.Projections(ctx); err != nil {
@@ -80,9 +80,9 @@ func (f Filter) share(st *outbox.Stats) {
 	}
 }
 
-// consumers joins those that run with those that have something waiting.
-func (v *View) consumers(ctx context.Context, filter Filter) ([]ConsumerStatus, error) {
-	known, err := v.inbox.Consumers(ctx)
+// Consumers joins those that run, or have run, with those that have something waiting, by their names. The filter is that of [View.Status].
+func (v *View) Consumers(ctx context.Context, filter Filter) ([]ConsumerStatus, error) {
+	known, err := v.known(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -20,9 +19,16 @@ const (
 	RelayMissing Kind = "relay missing"
 	// RelayLate: events should have left more than a minute ago, and a relay has their lanes. The broker is in trouble, or the relay does not keep up.
 	RelayLate Kind = "relay late"
-	// ConsumerMissing: messages are parked, and no process runs their consumer, or none on their topic if there is a Topic. Start one, or say that
-	// it is gone (inbox.Inbox.Forget).
+	// ConsumerMissing: no process runs a consumer, or none at a topic if there is a Topic, and messages are parked or wait at the broker, or nobody knows
+	// whether some do. Start one, or say that the consumer is gone (inbox.Inbox.Forget).
 	ConsumerMissing Kind = "consumer missing"
+	// ConsumerAway: processes run a consumer, and none of them has been connected to the broker for half a minute, or its subscription is gone there.
+	// It connects again by itself; mend the broker or the way to it.
+	ConsumerAway Kind = "consumer away"
+	// ConsumerLate: a consumer is connected, there has been work for more than a minute, and none got done. A handler hangs, or the broker delivers nothing.
+	ConsumerLate Kind = "consumer late"
+	// ConsumerPaused: the program has paused a consumer for longer than [LongPause] (inbox.Inbox.Pause).
+	ConsumerPaused Kind = "consumer paused"
 	// EventDead: an event was given up. Replay or discard it.
 	EventDead Kind = "event dead"
 	// EventFailing: the broker refuses an event. It is tried again; mend the cause.
@@ -111,8 +117,11 @@ type Stuck struct {
 	Attempts int
 	// Next is when it is tried again. Zero: not before somebody decides.
 	Next time.Time
-	// Error is the last error. It may be any text.
+	// Error is the last error, or what is known of a consumer that does not get on. It may be any text.
 	Error string
+	// Backlog is how many messages wait for a consumer at the broker, as far as BacklogKnown, or did when that was known last.
+	Backlog      int64
+	BacklogKnown bool
 }
 
 // Stuck lists what the filter selects of what is stuck, of each kind at most limit (0: 100), the oldest first. Parts that do not run, or do
@@ -145,7 +154,14 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 	return list, nil
 }
 
-func isPart(k Kind) bool { return k == RelayMissing || k == RelayLate || k == ConsumerMissing }
+func isPart(k Kind) bool {
+	switch k {
+	case RelayMissing, RelayLate, ConsumerMissing, ConsumerAway, ConsumerLate, ConsumerPaused:
+		return true
+	default:
+		return false
+	}
+}
 
 // selects looks at what the tables have no index for.
 func (f Filter) selects(s *Stuck) bool {
@@ -173,21 +189,16 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 		}
 		list = append(list, Stuck{Kind: kind, Since: o.Since, Relay: o.Owner})
 	}
-	var absent map[string]time.Time
-	if v.inbox != nil {
-		absent, err = v.inbox.Absent(ctx)
-	}
+	topics, err := v.absentTopics(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
-	topics, err := v.absentTopics(ctx, filter)
-	list = append(list, topics...)
-	for consumer, seen := range absent {
-		if filter.Consumer == "" || filter.Consumer == consumer {
-			list = append(list, Stuck{Kind: ConsumerMissing, Consumer: consumer, Since: seen})
-		}
-	}
-	slices.SortFunc(list, func(a, b Stuck) int { return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), a.Since.Compare(b.Since)) })
+	consumers, err := v.stuckConsumers(ctx, filter)
+	topics = slices.DeleteFunc(topics, func(t Stuck) bool { // what waits at the broker, too, is said already
+		return slices.ContainsFunc(consumers, func(c Stuck) bool { return c.Kind == t.Kind && c.Consumer == t.Consumer && c.Topic == t.Topic })
+	})
+	list = append(append(list, topics...), consumers...)
+	byConsumer(list)
 	return list[:min(len(list), limit)], err
 }
 

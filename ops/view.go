@@ -1,6 +1,8 @@
 package ops
 
 import (
+	"context"
+
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
@@ -14,6 +16,7 @@ type View struct {
 	outbox *outbox.Store
 	inbox  *inbox.Inbox
 	keys   *idempotency.Store
+	read   func(context.Context) ([]inbox.ConsumerState, error) // nil: the inbox's own
 }
 
 // New returns a view. db is the database of the keys. What is nil is left out: a service need not have all parts.

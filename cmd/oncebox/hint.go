@@ -39,6 +39,12 @@ func next(f *ops.Stuck) string {
 			return "start a process of the service that runs the consumer " + f.Consumer + " on the topic " + f.Topic
 		}
 		return "start a process of the service that runs the consumer " + f.Consumer
+	case ops.ConsumerAway:
+		return "mend the broker, or the way to it, and it connects again by itself; the broker is asked, with the variables of the service, by: " + typed("doctor")
+	case ops.ConsumerLate:
+		return "the log of its processes says more; if a handler hangs, start them anew; how it is: " + typed("consumers", "list")
+	case ops.ConsumerPaused:
+		return "have the program call App.Resume, or start it anew; how it is: " + typed("consumers", "list")
 	case ops.EventDead:
 		return typed("dead", "show", f.ID, "--outbox")
 	case ops.MessageDead:
@@ -59,11 +65,15 @@ func next(f *ops.Stuck) string {
 
 // other is what an operator does instead, where that is another command.
 func other(f *ops.Stuck) string {
-	if f.Kind != ops.StepUnknown {
+	switch f.Kind {
+	case ops.StepUnknown:
+		return "if it was, with what it returned as JSON: " +
+			typed("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it") + byUser
+	case ops.ConsumerMissing:
+		return "if the consumer is gone for good: " + typed("consumers", "forget", f.Consumer)
+	default:
 		return ""
 	}
-	return "if it was, with what it returned as JSON: " +
-		typed("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it") + byUser
 }
 
 // nextOfMany is what an operator does about all that has one cause.

@@ -59,7 +59,7 @@ func run(ctx context.Context, t *terminal, args []string) int {
 
 func newRoot(s *session) *cobra.Command {
 	root := group("oncebox", "See what the tables of oncebox hold, and decide about dead letters",
-		newStatus(s), newStuck(s), newShow(s), newDead(s), newParked(s), newDelayed(s), newKeys(s), newLanes(s),
+		newStatus(s), newStuck(s), newShow(s), newDead(s), newParked(s), newConsumers(s), newDelayed(s), newKeys(s), newLanes(s),
 		newTenants(s), newReconcile(s), newRetention(s), newRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(usage)

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
@@ -77,6 +78,21 @@ func (s *session) inbox() *inbox.Inbox { return inbox.New(uow.New(s.db, &s.cfg.U
 func (s *session) keys() *idempotency.Store { return idempotency.NewStore(&s.cfg.Idempotency) }
 
 func (s *session) view() *ops.View { return ops.New(s.db, s.outbox(), s.inbox(), s.keys()) }
+
+// viewOfBroker is the view that asks the broker what waits there, if the variables of the service name it. Otherwise it shows what processes of the
+// service have written down.
+func (s *session) viewOfBroker() (*ops.View, error) {
+	cfg, err := s.pulsarConfig()
+	if cfg == nil || err != nil {
+		return s.view(), err
+	}
+	reader, err := pulsar.NewReader(cfg)
+	if err != nil {
+		return nil, err
+	}
+	box := s.inbox()
+	return s.view().WithConsumers(func(ctx context.Context) ([]inbox.ConsumerState, error) { return box.ConsumersAt(ctx, reader) }), nil
+}
 
 func (s *session) close() error {
 	if s.db == nil {

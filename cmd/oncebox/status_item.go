@@ -59,20 +59,6 @@ type relayItem struct {
 	Lanes int    `json:"lanes"`
 }
 
-type consumerItem struct {
-	Consumer         string     `json:"consumer"`
-	Runs             bool       `json:"runs"`
-	SeenAt           *time.Time `json:"seen_at,omitempty"`
-	Parked           int        `json:"parked"`
-	OldestAgeSeconds float64    `json:"oldest_age_seconds"`
-	KeysWaiting      int        `json:"keys_waiting"`
-	KeysFailed       int        `json:"keys_failed"`
-	KeysDead         int        `json:"keys_dead"`
-	Dead             int        `json:"dead"`
-	// CountedUpTo is how far these numbers go. 0: none of them is known.
-	CountedUpTo int `json:"counted_up_to"`
-}
-
 func statusOf(st *ops.Status, filter ops.Filter) *statusItem {
 	o := &st.Outbox
 	item := &statusItem{
@@ -93,11 +79,7 @@ func statusOf(st *ops.Status, filter ops.Filter) *statusItem {
 		item.Relays = append(item.Relays, relayItem{p.Owner, p.Group, p.Alive, p.Lanes})
 	}
 	for n := range st.Consumers {
-		c := &st.Consumers[n]
-		item.Consumers = append(item.Consumers, consumerItem{
-			c.Consumer, c.Run.Runs, timeOf(c.Run.SeenAt), c.Stats.Parked, c.Stats.OldestParked.Seconds(), c.Stats.Waiting, c.Stats.Failed, c.Stats.Dead,
-			c.Stats.DeadLetters, c.Stats.Counted,
-		})
+		item.Consumers = append(item.Consumers, consumerOf(&st.Consumers[n]))
 	}
 	for n := range st.Projections {
 		item.Projections = append(item.Projections, projectionOf(&st.Projections[n]))

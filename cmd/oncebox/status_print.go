@@ -114,21 +114,14 @@ func (i *statusItem) consumers() [][]string {
 	if len(i.Consumers) == 0 {
 		return nil
 	}
-	rows := [][]string{{"CONSUMER", "RUNS", "PARKED", "OLDEST", "KEYS THAT FAIL", "KEYS BEHIND DEAD", "DEAD"}}
+	rows := [][]string{{"CONSUMER", "RUNS", "PARKED", "OLDEST", "KEYS THAT FAIL", "KEYS BEHIND DEAD", "DEAD", "AT BROKER"}}
 	for n := range i.Consumers {
 		c := &i.Consumers[n]
-		runs := "yes"
-		switch {
-		case !c.Runs && c.SeenAt != nil:
-			runs = "not since " + at(c.SeenAt)
-		case !c.Runs:
-			runs = "never"
-		}
 		failed, dead := strconv.Itoa(c.KeysFailed), strconv.Itoa(c.KeysDead)
 		if i.selects {
 			failed, dead = "-", "-"
 		}
-		rows = append(rows, []string{short(c.Consumer, 40), runs, c.number(c.Parked), age(c.OldestAgeSeconds), failed, dead, c.number(c.Dead)})
+		rows = append(rows, []string{short(c.Consumer, 40), c.runs(), c.number(c.Parked), age(c.OldestAgeSeconds), failed, dead, c.number(c.Dead), c.backlog()})
 	}
 	return rows
 }

@@ -28,6 +28,8 @@ type stuckItem struct {
 	Error      string     `json:"error,omitempty"`
 	// Cause is what the errors of all that has its cause share.
 	Cause string `json:"cause,omitempty"`
+	// Backlog is how many messages wait for a consumer at the broker. null: it is not known, or this is no consumer.
+	Backlog *int64 `json:"backlog,omitempty"`
 	// Actions are what can be done about it, Do is what to type next, or to do.
 	Actions []ops.Action `json:"actions"`
 	Do      string       `json:"do"`
@@ -64,18 +66,31 @@ Exit code 0: nothing is stuck. 3: something is.`,
 		if err := s.openTables(cmd.Context()); err != nil {
 			return err
 		}
-		found, err := s.view().Stuck(cmd.Context(), filter, ops.Looked)
+		view, err := s.viewOfBroker()
 		if err != nil {
 			return err
 		}
-		return s.printStuck(found, limit, each)
+		found, err := view.Stuck(cmd.Context(), filter, ops.Looked)
+		if err != nil {
+			return err
+		}
+		unknown, err := view.Unknown(cmd.Context(), filter)
+		if err != nil {
+			return err
+		}
+		return s.printStuck(found, unknown, limit, each)
 	}
 	return cmd
 }
 
 func itemOf(f *ops.Stuck) stuckItem {
+	var backlog *int64
+	if f.BacklogKnown {
+		backlog = &f.Backlog
+	}
 	return stuckItem{
-		Kind: f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
+		Backlog: backlog,
+		Kind:    f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
 		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error,
 		Cause: ops.CauseOf(f.Error), Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(f), Or: other(f),
 	}

@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/ops"
 )
 
 // printStuck prints what is stuck by its causes, or each thing, and ends with how many things that are, however many of them were shown.
-func (s *session) printStuck(found []ops.Stuck, limit int, each bool) error {
+// unknown is what could not be looked at.
+func (s *session) printStuck(found []ops.Stuck, unknown []string, limit int, each bool) error {
 	causes := ops.Group(found)
 	total, more := ops.Total(causes)
 	shown, of := min(len(causes), limit), len(causes)
@@ -22,14 +24,11 @@ func (s *session) printStuck(found []ops.Stuck, limit int, each bool) error {
 	} else {
 		err = s.printCauses(causes[:shown])
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case total == 0 && !s.json:
-		_, err := fmt.Fprintln(s.out, "Nothing is stuck.")
+	}
+	if err := s.printUnknown(total, unknown); err != nil || total == 0 {
 		return err
-	case total == 0:
-		return nil
 	}
 	if shown < of {
 		fmt.Fprintf(s.errs, "%d of %d shown: --limit %d shows all.\n", shown, of, of)
@@ -42,6 +41,33 @@ func (s *session) printStuck(found []ops.Stuck, limit int, each bool) error {
 		text += ", for " + several(len(causes), "reason", "reasons")
 	}
 	return &exitError{exitFindings, errors.New(text)}
+}
+
+// printUnknown says what could not be looked at, and that nothing is stuck where that is known. JSON goes undisturbed.
+func (s *session) printUnknown(total int, unknown []string) error {
+	to := s.out
+	if s.json {
+		to = s.errs
+	}
+	var text strings.Builder
+	switch {
+	case s.json || total > 0:
+	case len(unknown) > 0:
+		text.WriteString("Nothing is stuck in the database.\n")
+	default:
+		text.WriteString("Nothing is stuck.\n")
+	}
+	if len(unknown) > 0 {
+		text.WriteString("Not known is what waits at the broker, so messages may be stuck there:\n")
+		for _, u := range unknown {
+			text.WriteString("  " + printable(u) + "\n")
+		}
+		if s.cfg.PulsarURL == "" {
+			text.WriteString("With the variables of the service (ONCEBOX_PULSAR_URL, ONCEBOX_PULSAR_ADMIN_URL) this command asks the broker itself.\n")
+		}
+	}
+	_, err := fmt.Fprint(to, text.String())
+	return err
 }
 
 // firstOfEachKind are the first of the list, at most so many of each kind.
@@ -106,7 +132,7 @@ func causeLine(c *ops.Cause, now time.Time) string {
 		where, what = c.Consumer, "keys fail"
 	case ops.StepUnknown:
 		where, what = "step "+c.Step, "requests are refused: nobody knows whether it was done"
-	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.TenantPaused:
+	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.TenantPaused:
 	}
 	more := ""
 	if c.More {
@@ -140,6 +166,14 @@ func (s *session) printOne(i *stuckItem) error {
 		what = "events wait, and no process publishes them"
 	case i.Kind == ops.RelayLate:
 		what = "events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up"
+	case i.Kind == ops.ConsumerMissing:
+		what = "no process runs " + i.Consumer
+	case i.Kind == ops.ConsumerAway:
+		what = i.Consumer + " has no connection to the broker"
+	case i.Kind == ops.ConsumerLate:
+		what = i.Consumer + " is connected and does not get on"
+	case i.Kind == ops.ConsumerPaused:
+		what = i.Consumer + " is paused by its program"
 	case i.Kind == ops.StepUnknown:
 		what = "requests with the key are refused"
 	case i.Kind == ops.TenantPaused:

@@ -164,6 +164,13 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 		return fmt.Errorf("memory: declare: %w: the broker is closed", messaging.ErrBrokerDown)
 	}
 	for _, s := range subscriptions {
+		if t := b.topics[s.Topic]; t != nil {
+			if err := t.admit(s); err != nil { // before any of them is made
+				return err
+			}
+		}
+	}
+	for _, s := range subscriptions {
 		if _, err := b.topic(s.Topic).subscription(s); err != nil {
 			return err
 		}

@@ -14,12 +14,14 @@ const keySlots = 64
 // one receiver: a partition (Failover) or a group of keys (KeyShared). With Shared there is one slot, and it belongs to
 // everybody.
 type subscription struct {
-	topic     *topic
-	kind      messaging.SubscriptionType
-	source    string // the service that it belongs to, as far as one has said so
-	slots     []*slot
-	receivers []*receiver // by name: the same ones share the slots in the same way, in whatever order they came
-	settled   int64       // how many messages, by now
+	topic  *topic
+	kind   messaging.SubscriptionType
+	source string // the service that it belongs to, as far as one has said so
+	// installation is its database, likewise.
+	installation string
+	slots        []*slot
+	receivers    []*receiver // by name: the same ones share the slots in the same way, in whatever order they came
+	settled      int64       // how many messages, by now
 }
 
 // delivery is a message on its way to the consumers of one subscription.

@@ -60,15 +60,15 @@ func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	sub, ok := t.subscriptions[s.Name]
 	if !ok {
 		sub = newSubscription(t, s.Type)
-		sub.source = s.Source
+		sub.source, sub.installation = s.Source, s.Installation
 		t.subscriptions[s.Name] = sub
 		for _, e := range t.log {
 			sub.add(e)
 		}
 		return sub, nil
 	}
-	if sub.source != "" && s.Source != "" && sub.source != s.Source {
-		return nil, messaging.Permanent(&messaging.SourceError{Topic: t.name, Subscription: s.Name, Owner: sub.source, Source: s.Source})
+	if err := t.admit(s); err != nil {
+		return nil, err
 	}
 	if sub.kind != s.Type {
 		if len(sub.receivers) > 0 {
@@ -79,7 +79,27 @@ func (t *topic) subscription(s messaging.Subscription) (*subscription, error) {
 	if sub.source == "" {
 		sub.source = s.Source
 	}
+	if sub.installation == "" {
+		sub.installation = s.Installation
+	}
 	return sub, nil
+}
+
+// admit returns an error if a subscription is there and belongs to another service, or to another database of this one.
+func (t *topic) admit(s messaging.Subscription) error {
+	sub := t.subscriptions[s.Name]
+	switch {
+	case sub == nil:
+		return nil
+	case sub.source != "" && s.Source != "" && sub.source != s.Source:
+		return messaging.Permanent(&messaging.SourceError{Topic: t.name, Subscription: s.Name, Owner: sub.source, Source: s.Source})
+	case sub.installation != "" && s.Installation != "" && sub.installation != s.Installation:
+		return messaging.Permanent(&messaging.InstallationError{
+			Topic: t.name, Subscription: s.Name, Source: s.Source, Owner: sub.installation, Installation: s.Installation,
+		})
+	default:
+		return nil
+	}
 }
 
 func hash(key string) uint32 {

@@ -143,5 +143,5 @@ func (b *Broker) remember(s messaging.Subscription) {
 
 // identity is s without what differs from one consumer to the next.
 func identity(s messaging.Subscription) messaging.Subscription {
-	return messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type, Source: s.Source}
+	return messaging.Subscription{Topic: s.Topic, Name: s.Name, Type: s.Type, Source: s.Source, Installation: s.Installation}
 }

@@ -62,25 +62,15 @@ func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []m
 	}
 	slices.Sort(topics)
 	topics = slices.Compact(topics)
-	partitions := map[string]int{}
 	withAdmin := b.hasAdmin(ctx)
 	if withAdmin {
-		for _, name := range topics {
-			err := answered(ctx, func() (err error) {
-				partitions[name], err = b.declareTopic(ctx, name)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("pulsar: declare topic %q: %w", name, b.undeclared(ctx, err))
-			}
+		if err := b.admitAll(ctx, subscriptions); err != nil {
+			return err
 		}
 	}
-	if !withAdmin {
-		for _, name := range topics {
-			if err := b.warnOfOnePartition(ctx, name); err != nil {
-				return fmt.Errorf("pulsar: declare topic %q: %w", name, b.undeclared(ctx, err))
-			}
-		}
+	partitions, err := b.declareTopics(ctx, topics, withAdmin)
+	if err != nil {
+		return err
 	}
 	for _, s := range subscriptions {
 		declare := b.subscribeAndLeave
@@ -98,6 +88,36 @@ func (b *Broker) declare(ctx context.Context, topics []string, subscriptions []m
 			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, b.undeclared(ctx, err))
 		}
 		b.remember(s)
+	}
+	return nil
+}
+
+// declareTopics returns how many partitions the topics have, as far as the admin API says so.
+func (b *Broker) declareTopics(ctx context.Context, topics []string, withAdmin bool) (map[string]int, error) {
+	partitions := map[string]int{}
+	for _, name := range topics {
+		var err error
+		if withAdmin {
+			err = answered(ctx, func() (err error) {
+				partitions[name], err = b.declareTopic(ctx, name)
+				return err
+			})
+		} else {
+			err = b.warnOfOnePartition(ctx, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pulsar: declare topic %q: %w", name, b.undeclared(ctx, err))
+		}
+	}
+	return partitions, nil
+}
+
+// admitAll looks whether any of the subscriptions belongs to somebody else, before one of them is made.
+func (b *Broker) admitAll(ctx context.Context, subscriptions []messaging.Subscription) error {
+	for _, s := range subscriptions {
+		if err := answered(ctx, func() error { return b.admit(ctx, s) }); err != nil {
+			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, b.undeclared(ctx, err))
+		}
 	}
 	return nil
 }

@@ -44,6 +44,13 @@ func isNotLetIn(err error) bool {
 	return errors.Is(err, errNotLetIn) || strings.Contains(err.Error(), "AuthenticationError")
 }
 
+// isForeign tells whether a subscription belongs to another service, or to another database of this one.
+func isForeign(err error) bool {
+	_, source := errors.AsType[*messaging.SourceError](err)
+	_, installation := errors.AsType[*messaging.InstallationError](err)
+	return source || installation
+}
+
 // isMissing tells whether the broker knows no such topic, namespace or tenant.
 func isMissing(err error) bool {
 	text := strings.ToLower(err.Error())

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/oncebox/oncebox/messaging"
 )
 
 // Inspection is what the admin API says about the topics of a namespace. It is for a diagnosis, and nothing else decides by it.
@@ -42,6 +44,28 @@ type SubscriptionInspection struct {
 	Type string
 	// Source is the service that the subscription belongs to, "" if it is not known.
 	Source string
+}
+
+// Reader asks the admin API what waits for subscriptions. It needs no connection to the broker itself.
+type Reader struct{ admin *admin }
+
+// NewReader returns a reader with the admin API of cfg.
+func NewReader(cfg *Config) (*Reader, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := cfg.WithDefaults()
+	a, err := newAdmin(&c)
+	if err != nil {
+		return nil, err
+	}
+	a.http.Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // newAdmin made it
+	return &Reader{a}, nil
+}
+
+// ReadSubscription implements [messaging.SubscriptionReader].
+func (r *Reader) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
+	return r.admin.state(ctx, topic, name)
 }
 
 // maxInspected bounds how many topics are asked about.

@@ -18,6 +18,8 @@ const (
 	unbatchedProperty = "oncebox.unbatched"
 	// sourceProperty marks a subscription with the service that it belongs to.
 	sourceProperty = "oncebox.source"
+	// installationProperty marks it with the database of the service.
+	installationProperty = "oncebox.installation"
 )
 
 // subscriptionProperties are the properties that a new subscription gets.
@@ -29,7 +31,48 @@ func subscriptionProperties(s messaging.Subscription) map[string]string {
 	if s.Source != "" {
 		properties[sourceProperty] = s.Source
 	}
+	if s.Installation != "" {
+		properties[installationProperty] = s.Installation
+	}
 	return properties
+}
+
+// admit returns an error if a subscription is there and belongs to another service, or to another database of this one. It changes nothing: so a
+// start that is refused for one of its subscriptions has made none of them.
+func (b *Broker) admit(ctx context.Context, s messaging.Subscription) error {
+	if s.Source == "" {
+		return nil
+	}
+	partitions, err := b.admin.partitions(ctx, s.Topic)
+	if isStatus(err, http.StatusNotFound) || isForbidden(err) {
+		return nil // there is no topic yet; or the look after it was made says that it cannot be seen
+	}
+	if err != nil {
+		return err
+	}
+	properties, err := b.admin.properties(ctx, firstPartition(s.Topic, partitions), s.Name)
+	if isStatus(err, http.StatusNotFound) || isForbidden(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return b.foreign(s, properties)
+}
+
+// foreign returns an error if a subscription with these properties belongs to another service, or to another database of this one.
+func (b *Broker) foreign(s messaging.Subscription, properties map[string]string) error {
+	owner, at := properties[sourceProperty], properties[installationProperty]
+	switch {
+	case owner != "" && owner != s.Source:
+		given := maps.Clone(properties)
+		maps.Copy(given, subscriptionProperties(s))
+		return &messaging.SourceError{Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: b.giveTo(s, given)}
+	case s.Installation != "" && at != "" && at != s.Installation:
+		return &messaging.InstallationError{Topic: s.Topic, Subscription: s.Name, Source: s.Source, Owner: at, Installation: s.Installation}
+	default:
+		return nil
+	}
 }
 
 // own makes sure that a subscription, which is there, belongs to the source of s. One without a mark, of an earlier version or made by
@@ -58,8 +101,11 @@ func (b *Broker) claim(ctx context.Context, s messaging.Subscription, partitions
 	if err != nil {
 		return err
 	}
-	if properties[sourceProperty] == "" {
-		properties[sourceProperty] = s.Source
+	if err := b.foreign(s, properties); err != nil {
+		return err
+	}
+	if properties[sourceProperty] == "" || properties[installationProperty] == "" && s.Installation != "" {
+		maps.Copy(properties, subscriptionProperties(s))
 		if err := b.admin.setProperties(ctx, s.Topic, s.Name, properties); err != nil {
 			return err
 		}
@@ -67,11 +113,7 @@ func (b *Broker) claim(ctx context.Context, s messaging.Subscription, partitions
 			return err
 		}
 	}
-	if owner := properties[sourceProperty]; owner != s.Source {
-		properties[sourceProperty] = s.Source
-		return &messaging.SourceError{Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: b.giveTo(s, properties)}
-	}
-	return nil
+	return b.foreign(s, properties)
 }
 
 // giveTo is the command that sets the properties, which replaces those that there are.

@@ -228,7 +228,7 @@ func (b *Broker) wrongPort(ctx context.Context, address string) error {
 
 // lasts tells whether an error is the broker's or the configuration's last word, in contrast to an error that may pass by waiting.
 func lasts(err error) bool {
-	if _, foreign := errors.AsType[*messaging.SourceError](err); foreign {
+	if isForeign(err) {
 		return true
 	}
 	answer, ok := errors.AsType[*adminError](err)

@@ -2,7 +2,6 @@ package pulsar
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -70,7 +69,7 @@ func (r *receiver) join() (pulsarclient.Consumer, error) {
 }
 
 func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
-	if _, foreign := errors.AsType[*messaging.SourceError](err); foreign {
+	if isForeign(err) {
 		return messaging.Permanent(fmt.Errorf("pulsar: subscribe: %w", err))
 	}
 	if isTopicTrouble(err) {

@@ -15,6 +15,13 @@ CREATE TABLE oncebox_leader (
     lease_until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
+-- Which installation of its service this database is, so that a second one with the same name is noticed where both meet: at the broker. The
+-- first process makes the row, and not this file: a replica that is made of it has none yet, and gets that of its origin.
+CREATE TABLE oncebox_installation (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    id  uuid    NOT NULL
+);
+
 -- Makes functions whose text names the schema: each {schema} in the template becomes the first schema of the search_path, as an
 -- identifier. Where {schema} begins a literal, quotes within the name are doubled.
 --

@@ -28,7 +28,8 @@ CREATE TABLE inbox_consumer (
     consumer  text        PRIMARY KEY,
     active_at timestamptz NOT NULL DEFAULT clock_timestamp(), -- the retention of its entries counts from then on
     beat_at   timestamptz NOT NULL DEFAULT clock_timestamp(), -- when it was last seen running
-    back_at   timestamptz                                     -- since when it is back; NULL: it was not away
+    back_at   timestamptz,                                    -- since when it is back; NULL: it was not away
+    stopped_at timestamptz                                    -- when its last process ended in order; NULL: none has
 );
 
 -- Which topics of a consumer processes handle of what is parked. '': all of them.
@@ -39,20 +40,47 @@ CREATE TABLE inbox_topic (
     PRIMARY KEY (consumer, topic)
 );
 
+-- What each process says of a consumer that it runs, and of its connection to the broker. Which consumer runs is known by the minute
+-- otherwise, and nobody would know that a process that runs receives nothing. A process removes its rows when it ends in order.
+CREATE TABLE inbox_process (
+    consumer    text        NOT NULL, -- of a projection: without its generation
+    topic       text        NOT NULL,
+    process     uuid        NOT NULL,
+    name        text        NOT NULL, -- its machine and number, for people
+    state       text        NOT NULL CHECK (state IN ('CONNECTED', 'PARTLY', 'AWAY', 'PAUSED', 'STORED')), -- STORED: there is no broker
+    since       timestamptz NOT NULL, -- since when it is so
+    unsettled   integer     NOT NULL, -- how many messages it has in hand
+    progress_at timestamptz,          -- when it settled one last, or received the oldest of these; NULL: it has had none
+    error       text        NOT NULL DEFAULT '', -- why it last had no connection
+    failed_at   timestamptz,          -- when that was last so; NULL: never
+    seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_until  timestamptz NOT NULL, -- a process that is silent for longer was killed, or has no database
+    PRIMARY KEY (consumer, topic, process)
+) WITH (fillfactor = 50);
+
 -- Which service a consumer belongs to, by its source: another service in this database that uses the name by mistake is refused.
 CREATE TABLE inbox_owner (
     consumer text PRIMARY KEY,
     source   text NOT NULL
 );
 
--- Which consumers handle a topic, where there is no broker that knows: a process that delivers an event stores it for the consumers
--- that run in other processes.
+-- Which consumers handle a topic. Without a broker a process that delivers an event stores it for each of them, whichever process runs
+-- it. With one, it is also what the broker last said of the subscription, so that it is known after the last process has gone.
 CREATE TABLE inbox_subscription (
-    topic      text    NOT NULL,
-    consumer   text    NOT NULL,
-    projection boolean NOT NULL, -- its name is that of a projection
+    topic        text    NOT NULL,
+    consumer     text    NOT NULL,
+    projection   boolean NOT NULL, -- its name is that of a projection
+    backlog      bigint,           -- how many messages wait at the broker; NULL: it has never said so
+    settled      bigint,           -- changes with each message that is settled there
+    connections  integer,          -- how many consumers the broker has for it
+    unattended   integer,          -- how many partitions have messages and no consumer
+    missing      boolean NOT NULL DEFAULT false, -- the broker has no such subscription
+    asked_at     timestamptz,      -- when it said all this
+    stands_since timestamptz,      -- since when messages have waited and none was settled; NULL: that is not so
+    error        text    NOT NULL DEFAULT '', -- why it did not say so later
+    failed_at    timestamptz,      -- when it was last asked in vain
     PRIMARY KEY (topic, consumer)
-);
+) WITH (fillfactor = 50);
 
 -- Places of messages in their keys. CACHE is 1, as of outbox_seq: with more, sessions would draw places in another order than they park.
 CREATE SEQUENCE inbox_seq;

@@ -1,0 +1,53 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/installation"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Installation returns the id of this database, which the first call makes. Copies and replicas have that of their origin.
+func (i *Inbox) Installation(ctx context.Context) (string, error) {
+	return installation.ID(ctx, i.patient, i.units.DB(ctx))
+}
+
+// Identify gives the subscriptions of consumers that belong to a service the id of this database, so that another database with a service of that name
+// is refused: see [messaging.InstallationError]. It waits for the database. [Inbox.Receive] calls it.
+func (i *Inbox) Identify(ctx context.Context) error {
+	if len(i.ownable()) == 0 {
+		return nil
+	}
+	for failures := 1; ; failures++ {
+		id, err := i.Installation(ctx)
+		if err == nil {
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			for _, c := range i.consuming {
+				if c.subscription.Source != "" {
+					c.subscription.Installation = id
+				}
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		wait := backoff.Jitter(backoff.Exponential(failures, i.cfg.PollInterval, maxPause))
+		i.log.WarnContext(ctx, "oncebox: the database does not say which installation it is, and consumers wait for that, trying again",
+			"pause", wait, "error", err)
+		if backoff.Wait(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+// Explain returns err, and if a broker refused this database, with the statement by which it takes the place of the other one.
+func (i *Inbox) Explain(err error) error {
+	if refused, ok := errors.AsType[*messaging.InstallationError](err); ok && refused.Mend == "" {
+		refused.Mend = installation.TakeOver(i.sql, refused.Owner)
+	}
+	return err
+}

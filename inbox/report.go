@@ -1,0 +1,223 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+const (
+	// reportInterval is how often a process writes down that it runs its consumers, and reportLooks how often it looks whether that has changed.
+	reportInterval = 20 * time.Second
+	reportLooks    = time.Second
+	// reportLife is for how long it is believed.
+	reportLife = 3 * reportInterval
+	// stopWithin bounds the statement with which a process says that it ends, so that a database that hangs does not hold up the end.
+	stopWithin = 2 * time.Second
+)
+
+const (
+	// report writes what a process says. Times are given as ages in microseconds, so that all are of the clock of the database; -1: never.
+	report = `
+INSERT INTO {schema}.inbox_process AS p (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until)
+SELECT u.consumer, u.topic, $1::uuid, $2::text, u.state, t.now - u.age * interval '1 microsecond', u.unsettled,
+	CASE WHEN u.progress >= 0 THEN t.now - u.progress * interval '1 microsecond' END, u.error, CASE WHEN u.error <> '' THEN t.now END, t.now + $10::interval
+FROM unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::integer[], $8::bigint[], $9::text[])
+		u(consumer, topic, state, age, unsettled, progress, error), (SELECT clock_timestamp() AS now) t
+ON CONFLICT (consumer, topic, process) DO UPDATE SET state = excluded.state,
+	since = CASE WHEN p.state = excluded.state THEN least(p.since, excluded.since) ELSE excluded.since END,
+	unsettled = excluded.unsettled, progress_at = excluded.progress_at, error = coalesce(nullif(excluded.error, ''), p.error),
+	failed_at = coalesce(excluded.failed_at, p.failed_at), seen_at = excluded.seen_at, seen_until = excluded.seen_until`
+
+	// stopReporting removes what the process says, and notes which consumers nobody runs any more. Those of processes that were killed stay for
+	// a day.
+	stopReporting = `
+WITH gone AS (
+	DELETE FROM {schema}.inbox_process WHERE process = $1::uuid OR seen_until < clock_timestamp() - interval '1 day' RETURNING consumer, process
+)
+UPDATE {schema}.inbox_consumer c SET stopped_at = clock_timestamp()
+WHERE split_part(c.consumer, '@', 1) IN (SELECT consumer FROM gone WHERE process = $1::uuid)
+	AND NOT EXISTS (SELECT FROM {schema}.inbox_process p
+		WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.process <> $1::uuid AND p.seen_until >= clock_timestamp())`
+)
+
+// States of a process, as the table has them.
+const (
+	stateConnected = "CONNECTED"
+	statePartly    = "PARTLY"
+	stateAway      = "AWAY"
+	statePaused    = "PAUSED"
+	stateStored    = "STORED"
+)
+
+// reported is what a process says of one of its consumers.
+type reported struct {
+	consumer, topic, state string
+	since                  time.Time
+	unsettled              int
+	progress               time.Time
+	err                    string
+}
+
+// RunReporting writes down what this process knows of its consumers and of their connections, until ctx is done, so that operators see it: see
+// [Inbox.Consumers]. Then it notes that they have ended. broker is that of [Inbox.Receive], nil: there is none. waits says why Receive has not begun,
+// nil if that is not so. It is a part of [Inbox.Run].
+//
+// It makes the consumers the service's once the broker has let all of them in, so that a start that is refused leaves nothing behind: a
+// [*messaging.SourceError] says that another service was faster.
+func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, waits func() error) error {
+	host, _ := os.Hostname() // without one it is a number
+	r := &reporter{Inbox: i, stored: broker == nil, waits: waits, name: fmt.Sprintf("%s-%d", host, os.Getpid()), began: time.Now()}
+	defer r.stop(ctx)
+	failing := false
+	for ctx.Err() == nil {
+		err := r.round(ctx)
+		if _, refused := errors.AsType[*messaging.SourceError](err); refused {
+			return err
+		}
+		if err != nil && !failing && ctx.Err() == nil {
+			i.log.WarnContext(ctx, "oncebox: what the consumers of this process do could not be written down, it is tried again", "error", err)
+		}
+		failing = err != nil
+		pause := reportLooks
+		if failing {
+			pause = reportInterval / 4
+		}
+		_ = backoff.Wait(ctx, pause) // an error is the end of ctx
+	}
+	return nil
+}
+
+// reporter is a RunReporting.
+type reporter struct {
+	*Inbox
+
+	stored bool
+	waits  func() error
+	name   string
+	began  time.Time
+
+	said    []reported
+	saidAt  time.Time
+	settled bool // the consumers are the service's
+}
+
+func (r *reporter) round(ctx context.Context) error {
+	now := r.now()
+	if !r.settled && allIn(now) {
+		if err := r.SubscribeAll(ctx); err != nil {
+			return err
+		}
+		r.settled = true
+	}
+	if len(now) == 0 || time.Since(r.saidAt) < reportInterval && alike(now, r.said) {
+		return nil
+	}
+	if err := r.write(ctx, now); err != nil {
+		return err
+	}
+	r.said, r.saidAt = now, time.Now()
+	return nil
+}
+
+// now returns what is to be said of the consumers.
+func (r *reporter) now() []reported {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]reported, len(r.consuming))
+	for n, c := range r.consuming {
+		list[n] = r.of(c)
+	}
+	return list
+}
+
+// of returns what is to be said of a consumer. The caller holds the mutex.
+func (r *reporter) of(c *consumer) reported {
+	out := reported{consumer: c.subscription.Name, topic: c.subscription.Topic, state: stateStored, since: r.began}
+	if !r.stored {
+		is := messaging.Connection{Parts: 1, Away: 1}
+		if c.loop != nil {
+			is = c.loop.Connection()
+			p, _ := c.loop.Progress()
+			out.unsettled, out.progress = p.Unsettled, p.Last
+		}
+		if is.Since.IsZero() {
+			is.Since = r.began
+		}
+		if is.Err == nil && is.Away > 0 && r.waits != nil {
+			is.Err = r.waits()
+		}
+		out.since = is.Since
+		switch {
+		case is.IsAway():
+			out.state = stateAway
+		case is.Away > 0:
+			out.state = statePartly
+		default:
+			out.state = stateConnected
+		}
+		if is.Err != nil {
+			out.err = is.Err.Error()
+		}
+	}
+	if at, paused := r.pausedAt[out.consumer]; paused && out.state != stateAway {
+		out.state, out.since = statePaused, at
+	}
+	return out
+}
+
+// allIn reports whether the broker has let all consumers in.
+func allIn(list []reported) bool {
+	for _, c := range list {
+		if c.state == stateAway {
+			return false
+		}
+	}
+	return len(list) > 0
+}
+
+// alike reports whether nothing has changed that an operator should see at once.
+func alike(a, b []reported) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for n := range a {
+		if a[n].state != b[n].state || a[n].err != b[n].err {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *reporter) write(ctx context.Context, list []reported) error {
+	n := len(list)
+	consumers, topics, states, errs := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	ages, progress, unsettled := make([]int64, n), make([]int64, n), make([]int64, n)
+	for n, c := range list {
+		consumers[n], topics[n], states[n], errs[n] = c.consumer, c.topic, c.state, c.err
+		ages[n], progress[n], unsettled[n] = time.Since(c.since).Microseconds(), -1, int64(c.unsettled)
+		if !c.progress.IsZero() {
+			progress[n] = time.Since(c.progress).Microseconds()
+		}
+	}
+	_, err := r.sql.Exec(ctx, r.units.DB(ctx), report, r.owner, r.name, consumers, topics, states, ages, unsettled, progress, errs, reportLife)
+	if err != nil {
+		return fmt.Errorf("inbox: write down what the consumers do: %w", pgsql.Explain(err))
+	}
+	return nil
+}
+
+// stop says that the process ends. If that fails, what it has said ends by itself.
+func (r *reporter) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	if _, err := r.sql.Exec(ctx, r.units.DB(ctx), stopReporting, r.owner); err != nil {
+		r.log.WarnContext(ctx, "oncebox: it could not be written down that the consumers have ended; that is noticed in a minute", "error", err)
+	}
+}

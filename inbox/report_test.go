@@ -1,0 +1,249 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/memory"
+)
+
+// cuttable is a broker whose receivers can be cut off, and that can be made to say nothing.
+type cuttable struct {
+	*memory.Broker
+
+	mu     sync.Mutex
+	is     messaging.Connection
+	silent bool
+}
+
+func newCuttable(t *testing.T) *cuttable {
+	t.Helper()
+	b := &cuttable{Broker: memory.New(nil), is: messaging.Connection{Parts: 2, Since: time.Now()}}
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func (b *cuttable) become(away int, since time.Time, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.is = messaging.Connection{Parts: 2, Away: away, Since: since, Err: err}
+}
+
+func (b *cuttable) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
+	r, err := b.Broker.Subscribe(ctx, s)
+	return cutReceiver{r, b}, err
+}
+
+func (b *cuttable) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.silent {
+		return messaging.SubscriptionState{}, errors.New("403 Forbidden")
+	}
+	return b.Broker.ReadSubscription(ctx, topic, name)
+}
+
+type cutReceiver struct {
+	messaging.Receiver
+	broker *cuttable
+}
+
+func (r cutReceiver) Connection() messaging.Connection {
+	r.broker.mu.Lock()
+	defer r.broker.mu.Unlock()
+	return r.broker.is
+}
+
+// start runs the consumers of a box, and returns what ends them.
+func start(t *testing.T, box *inbox.Inbox, broker messaging.Subscriber) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- box.Run(ctx, broker) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, await.Receive(t, ended, "Run ends"))
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// consumer is what the database knows of billing.
+func (w *world) consumer() (c inbox.ConsumerState) {
+	w.t.Helper()
+	list, err := w.operator().Consumers(w.t.Context())
+	require.NoError(w.t, err)
+	for _, c := range list {
+		if c.Consumer == "billing" {
+			return c
+		}
+	}
+	return c
+}
+
+// states are those of its processes.
+func (w *world) states() (list []string) {
+	w.t.Helper()
+	for _, topic := range w.consumer().Topics {
+		for _, p := range topic.Processes {
+			list = append(list, p.State)
+		}
+	}
+	return list
+}
+
+func (w *world) awaitStates(want ...string) {
+	w.t.Helper()
+	await.True(w.t, func() bool { return slices.Equal(w.states(), want) },
+		"the processes of billing are %v", want)
+}
+
+// trouble is the one of billing, and zero if there is none.
+func (w *world) trouble() inbox.Trouble {
+	w.t.Helper()
+	c := w.consumer()
+	found := c.Troubles()
+	require.LessOrEqual(w.t, len(found), 1)
+	if len(found) == 0 {
+		return inbox.Trouble{}
+	}
+	return found[0]
+}
+
+// An operator sees that a consumer is cut off, since when and why; that it is back; and at once that it was stopped, and that messages wait.
+func TestConnectionOfAConsumerIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	broker := newCuttable(t)
+	box := w.hasty(nil)
+	require.NoError(t, box.Consume("order", "billing", messaging.HandlerFunc(w.effect), inbox.OwnedBy("shop")))
+	stop := start(t, box, broker)
+	w.awaitStates("connected")
+	await.True(t, func() bool { return w.consumer().Topics[0].Waiting.Known }, "the broker was asked")
+	require.Empty(t, w.trouble())
+	require.True(t, w.consumer().Runs)
+
+	began := time.Now().Add(-time.Hour)
+	broker.become(1, began, errors.New("connection refused"))
+	w.awaitStates("partly")
+	broker.become(2, began, errors.New("connection refused"))
+	w.awaitStates("away")
+	found := w.trouble()
+	require.Equal(t, []any{inbox.TroubleAway, "order", "connection refused"}, []any{found.Kind, found.Topic, found.Error})
+	require.WithinDuration(t, began, found.Since, time.Second)
+	require.True(t, w.consumer().Runs, "its process does")
+
+	broker.become(0, time.Now(), nil)
+	w.awaitStates("connected")
+	require.Empty(t, w.trouble())
+	is := w.consumer().Topics[0].Processes[0]
+	require.Equal(t, "connection refused", is.Error, "the last error stays")
+	require.False(t, is.FailedAt.IsZero())
+
+	require.NoError(t, box.Pause("billing"))
+	w.awaitStates("paused")
+	require.Empty(t, w.trouble())
+	require.NoError(t, box.Resume("billing"))
+	w.awaitStates("connected")
+
+	stop()
+	c := w.consumer()
+	require.Equal(t, []bool{false, true}, []bool{c.Runs, c.Stopped})
+	require.WithinDuration(t, time.Now(), c.SeenAt, time.Minute)
+	require.Empty(t, w.states())
+	require.Empty(t, w.trouble(), "nothing waits, as the broker has said a moment ago")
+	w.exec("UPDATE inbox_subscription SET asked_at = asked_at - interval '2 minutes'")
+	require.Equal(t, inbox.TroubleMissing, w.trouble().Kind, "nobody knows what waits by now")
+}
+
+// A consumer that nobody runs has a backlog that another process of the service reads: one without that consumer, a relay for example.
+func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	broker := newCuttable(t)
+	box := w.hasty(nil)
+	require.NoError(t, box.Consume("order", "billing", messaging.HandlerFunc(w.effect)))
+	stop := start(t, box, broker)
+	w.awaitStates("connected")
+	await.True(t, func() bool { return len(column[string](t, w.db.DB, "SELECT topic FROM inbox_subscription")) == 1 }, "the topic is known")
+	stop()
+	require.NoError(t, broker.Publish(t.Context(), []event.Envelope{ordered("1", "o1").Envelope, ordered("2", "o1").Envelope}))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watching := make(chan struct{})
+	go func() { defer close(watching); w.hasty(nil).WatchBrokers(ctx, broker) }()
+	await.True(t, func() bool { return w.trouble().Waiting.Messages == 2 }, "the backlog is known")
+	require.Equal(t, inbox.TroubleMissing, w.trouble().Kind)
+	require.True(t, w.trouble().Waiting.Known)
+	cancel()
+	<-watching
+
+	broker.silent = true // nobody may look
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	watching = make(chan struct{})
+	go func() { defer close(watching); w.hasty(nil).WatchBrokers(ctx, broker) }()
+	await.True(t, func() bool { return w.trouble().Error != "" }, "it is unknown")
+	require.False(t, w.trouble().Waiting.Known)
+	require.Contains(t, w.trouble().Error, "403 Forbidden")
+	cancel()
+	<-watching
+	require.NoError(t, w.operator().Forget(t.Context(), "billing"))
+	require.Empty(t, w.consumer())
+}
+
+// A consumer that is connected and whose handler hangs does not get on. Nor does one whose subscription is gone, and one of whose processes none has a
+// connection; one that is left is enough.
+func TestTroublesOfAConsumer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	process := func(n int, state, since, rest string) string {
+		return "INSERT INTO inbox_process VALUES ('billing', 'order', '00000000-0000-0000-0000-00000000000" + string(rune('0'+n)) + "', 'p', '" + state +
+			"', now() - interval '" + since + "', " + rest + ", now(), now() + interval '1 minute')"
+	}
+	fresh := func(backlog, stands string) string {
+		return "INSERT INTO inbox_subscription VALUES ('order', 'billing', false, " + backlog + ", 1, 1, 0, false, now(), " + stands + ")"
+	}
+	const idle = "0, NULL, '', NULL"
+	for name, test := range map[string]struct {
+		rows []string
+		want inbox.TroubleKind
+	}{
+		"all is well":          {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("0", "NULL")}, ""},
+		"a moment":             {[]string{process(1, "AWAY", "5 seconds", idle), fresh("0", "NULL")}, ""},
+		"cut off":              {[]string{process(1, "AWAY", "5 minutes", idle), fresh("0", "NULL")}, inbox.TroubleAway},
+		"one of two":           {[]string{process(1, "AWAY", "5 minutes", idle), process(2, "CONNECTED", "1 hour", idle)}, ""},
+		"both":                 {[]string{process(1, "AWAY", "5 minutes", idle), process(2, "PARTLY", "1 hour", idle)}, inbox.TroubleAway},
+		"a handler hangs":      {[]string{process(1, "CONNECTED", "1 hour", "3, now() - interval '5 minutes', '', NULL")}, inbox.TroubleLate},
+		"a handler works":      {[]string{process(1, "CONNECTED", "1 hour", "3, now() - interval '5 seconds', '', NULL")}, ""},
+		"nothing is delivered": {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, inbox.TroubleLate},
+		"paused":               {[]string{process(1, "PAUSED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, ""},
+		"forgotten":            {[]string{process(1, "PAUSED", "25 hours", idle), fresh("7", "now() - interval '5 minutes'")}, inbox.TroublePaused},
+		"the topic is gone": {[]string{
+			process(1, "CONNECTED", "1 hour", idle), fresh("0", "NULL"), "UPDATE inbox_subscription SET missing = true",
+		}, inbox.TroubleAway},
+		"killed": {[]string{
+			process(1, "CONNECTED", "1 hour", idle), fresh("7", "NULL"), "UPDATE inbox_process SET seen_until = now() - interval '1 second'",
+		}, inbox.TroubleMissing},
+		"without a broker": {[]string{process(1, "STORED", "1 hour", idle)}, ""},
+	} {
+		w.exec("DELETE FROM inbox_process")
+		w.exec("DELETE FROM inbox_subscription")
+		for _, row := range test.rows {
+			w.exec(row)
+		}
+		require.Equal(t, test.want, w.trouble().Kind, name)
+		require.Equal(t, name != "killed", w.consumer().Runs, name)
+	}
+}

@@ -1,0 +1,116 @@
+package inbox
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// freshFor is for how long an answer of the broker is believed.
+const freshFor = time.Minute
+
+// states puts together what the tables say of the consumers.
+type states struct {
+	now           time.Time
+	beats         []beaten
+	processes     []process
+	subscriptions []subscriptionRow
+
+	list map[string]*ConsumerState
+}
+
+// beaten is the heartbeat of a consumer.
+type beaten struct {
+	consumer      string
+	beat, stopped time.Time
+}
+
+// process is what a process says of a consumer at a topic.
+type process struct {
+	ProcessState
+
+	consumer, topic string
+	seen            time.Time
+	alive           bool
+}
+
+// subscriptionRow is what the broker says of it.
+type subscriptionRow struct {
+	WaitingState
+
+	consumer, topic string
+}
+
+func (a *states) sorted() []ConsumerState {
+	for _, p := range a.processes {
+		a.of(p.consumer)
+	}
+	for _, s := range a.subscriptions {
+		s.Known = s.At.After(a.now.Add(-freshFor)) && s.Error == ""
+		a.of(s.consumer).topic(s.topic).Waiting = s.WaitingState
+	}
+	for _, b := range a.beats {
+		a.of(b.consumer).SeenAt = b.beat
+	}
+	for _, p := range a.processes {
+		if topic := a.of(p.consumer).topic(p.topic); p.alive {
+			p.State = strings.ToLower(p.State)
+			topic.Processes = append(topic.Processes, p.ProcessState)
+		}
+	}
+	for name, c := range a.list {
+		a.judge(name, c)
+		c.now = a.now
+		slices.SortFunc(c.Topics, func(x, y TopicState) int { return cmp.Compare(x.Topic, y.Topic) })
+	}
+	return sortedStates(a.list)
+}
+
+func (a *states) of(name string) *ConsumerState {
+	if a.list[name] == nil {
+		a.list[name] = &ConsumerState{Consumer: name}
+	}
+	return a.list[name]
+}
+
+func (c *ConsumerState) topic(name string) *TopicState {
+	for n := range c.Topics {
+		if c.Topics[n].Topic == name {
+			return &c.Topics[n]
+		}
+	}
+	c.Topics = append(c.Topics, TopicState{Topic: name})
+	return &c.Topics[len(c.Topics)-1]
+}
+
+// judge finds out whether a consumer runs. A process says so every few seconds and when it ends, for all generations of a projection; a process that
+// only handles what is parked says so every minute.
+func (a *states) judge(name string, c *ConsumerState) {
+	var said, stopped time.Time
+	for _, p := range a.processes {
+		if p.consumer != family(name) {
+			continue
+		}
+		c.Runs = c.Runs || p.alive
+		said = later(said, p.seen)
+	}
+	for _, b := range a.beats {
+		if family(b.consumer) == family(name) {
+			stopped = later(stopped, b.stopped)
+		}
+	}
+	beat := c.SeenAt
+	c.SeenAt = later(later(beat, said), stopped)
+	c.Stopped = !c.Runs && !stopped.IsZero() && c.SeenAt.Equal(stopped)
+	if !c.Runs && !c.Stopped && beat.After(said.Add(reportInterval+reportInterval/2)) {
+		c.Runs = beat.After(a.now.Add(-unseenAfter))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

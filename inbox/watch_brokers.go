@@ -1,0 +1,133 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/oncebox/oncebox/internal/leader"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+const (
+	// noteWaiting writes down what the broker said of a subscription.
+	noteWaiting = `
+UPDATE {schema}.inbox_subscription s SET asked_at = clock_timestamp(), backlog = $3::bigint, connections = $5::integer, unattended = $6::integer,
+	missing = $7::boolean, settled = $4::bigint, error = '',
+	stands_since = CASE WHEN $3::bigint > 0 THEN CASE WHEN s.backlog > 0 AND s.settled = $4::bigint THEN s.stands_since ELSE clock_timestamp() END END
+WHERE consumer = $1::text AND topic = $2::text`
+
+	noteSilence = `UPDATE {schema}.inbox_subscription SET error = $3::text, failed_at = clock_timestamp() WHERE consumer = $1::text AND topic = $2::text`
+)
+
+// askWithin bounds a question to the broker.
+const askWithin = 2 * time.Second
+
+// errCannotSay is about an adapter of somebody's own.
+var errCannotSay = errors.New("the adapter of the broker cannot say what waits: it is no messaging.SubscriptionReader")
+
+// WatchBrokers asks the broker what waits for each consumer of this database, writes it down and shows it as metrics, until ctx is done, if this is the
+// process that does so: one of all does, whichever consumers it has itself. So it is known of a consumer that no process runs, too. broker nil: there
+// is none, and nothing waits there. It is a part of [Inbox.Run].
+func (i *Inbox) WatchBrokers(ctx context.Context, broker messaging.Subscriber) {
+	reader := &leader.Reader[[]ConsumerState]{
+		Name: "inbox.consumers", SQL: i.patient, DB: i.units.DB(ctx), Log: i.log,
+		Read: func(ctx context.Context) ([]ConsumerState, error) { return i.ask(ctx, broker) },
+	}
+	defer i.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
+		if list, ok := reader.Latest(); ok {
+			i.gauges.showConsumers(to, list)
+		}
+		return nil
+	})()
+	reader.Run(ctx)
+}
+
+func (i *Inbox) ask(ctx context.Context, broker messaging.Subscriber) ([]ConsumerState, error) {
+	list, err := i.Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	silent := false
+	for n := range list {
+		for _, t := range list[n].Topics {
+			said, err := i.waiting(ctx, broker, t.Topic, list[n].Consumer, silent)
+			silent = silent || err != nil
+			if err := i.note(ctx, list[n].Consumer, t.Topic, said, err); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return i.Consumers(ctx)
+}
+
+// errSilent is for those that are not asked for any more in this round.
+var errSilent = errors.New("the broker has not answered for another subscription")
+
+func (i *Inbox) waiting(ctx context.Context, broker messaging.Subscriber, topic, name string, silent bool) (said messaging.SubscriptionState, err error) {
+	reader, can := broker.(messaging.SubscriptionReader)
+	switch {
+	case broker == nil:
+		return said, nil
+	case !can:
+		return said, errCannotSay
+	case silent:
+		return said, errSilent
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	return reader.ReadSubscription(ctx, topic, name)
+}
+
+// note writes an answer down, or that there was none.
+func (i *Inbox) note(ctx context.Context, consumer, topic string, said messaging.SubscriptionState, failure error) error {
+	var err error
+	if failure != nil {
+		_, err = i.patient.Exec(ctx, i.units.DB(ctx), noteSilence, consumer, topic, failure.Error())
+	} else {
+		_, err = i.patient.Exec(ctx, i.units.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing)
+	}
+	return wrapErr("write down what waits at the broker", err)
+}
+
+// ConsumersAt is [Inbox.Consumers] with what the broker says now, for a program that has a way to it. Nothing is written down.
+func (i *Inbox) ConsumersAt(ctx context.Context, broker messaging.SubscriptionReader) ([]ConsumerState, error) {
+	list, err := i.Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	silent := error(nil)
+	for n := range list {
+		c := &list[n]
+		for m := range c.Topics {
+			t := &c.Topics[m]
+			said := messaging.SubscriptionState{}
+			if silent == nil {
+				asking, cancel := context.WithTimeout(ctx, askWithin)
+				said, silent = broker.ReadSubscription(asking, t.Topic, c.Consumer)
+				cancel()
+			}
+			t.Waiting = t.Waiting.now(c.now, said, silent)
+		}
+	}
+	return list, nil
+}
+
+// now is what is known after the broker was asked.
+func (w WaitingState) now(at time.Time, said messaging.SubscriptionState, failure error) WaitingState {
+	if failure != nil {
+		if !w.Known {
+			w.Error = failure.Error()
+		}
+		return w
+	}
+	next := WaitingState{
+		Known: true, At: at, Messages: said.Messages, Connections: said.Consumers, Unattended: said.Unattended, Missing: said.Missing,
+	}
+	if w.Known && next.Messages > 0 {
+		next.Stands = w.Stands
+	}
+	return next
+}

@@ -1,0 +1,145 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/inbox"
+)
+
+// WithConsumers returns a view that reads the consumers by a function, in place of [inbox.Inbox.Consumers]: a program with a way to the broker gives
+// one that asks it ([inbox.Inbox.ConsumersAt]).
+func (v *View) WithConsumers(read func(context.Context) ([]inbox.ConsumerState, error)) *View {
+	other := *v
+	other.read = read
+	return &other
+}
+
+// known reads the consumers.
+func (v *View) known(ctx context.Context) ([]inbox.ConsumerState, error) {
+	if v.read != nil {
+		return v.read(ctx)
+	}
+	return v.inbox.Consumers(ctx)
+}
+
+// stuckConsumers looks for consumers that do not run, or do not get on.
+func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck, err error) {
+	if v.inbox == nil {
+		return nil, nil
+	}
+	parked, err := v.inbox.Absent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := v.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for n := range all {
+		c := &all[n]
+		since, waits := parked[c.Consumer]
+		switch {
+		case filter.Consumer != "" && filter.Consumer != c.Consumer:
+		case !c.Runs:
+			if s, is := missing(c, since, waits); is {
+				list = append(list, s)
+			}
+		default:
+			list = append(list, troubles(c)...)
+		}
+	}
+	return list, nil
+}
+
+// missing is a consumer that nobody runs, if something waits for it, or nobody knows whether it does.
+func missing(c *inbox.ConsumerState, since time.Time, parked bool) (Stuck, bool) {
+	s := Stuck{Kind: ConsumerMissing, Consumer: c.Consumer, Since: c.SeenAt, BacklogKnown: true}
+	if parked {
+		s.Since = since
+	}
+	var whys []string
+	found := c.Troubles()
+	for _, t := range found {
+		s.Backlog += t.Waiting.Messages
+		if !t.Waiting.Known {
+			s.BacklogKnown = false
+			whys = append(whys, unknownWaiting(t.Topic, &t.Waiting))
+		}
+	}
+	if len(found) == 1 {
+		s.Topic = found[0].Topic
+	}
+	switch {
+	case s.BacklogKnown && s.Backlog > 0:
+		s.Error = fmt.Sprintf("%d messages wait at the broker, and no process runs the consumer", s.Backlog)
+	case !s.BacklogKnown:
+		s.Error = "no process runs the consumer; " + strings.Join(whys, "; ")
+	}
+	if c.Stopped && s.Error != "" {
+		s.Error += "; its last process ended in order"
+	}
+	return s, parked || len(found) > 0
+}
+
+// unknownWaiting says that nobody knows what waits.
+func unknownWaiting(topic string, w *inbox.WaitingState) string {
+	text := "what waits at the broker in topic " + topic + " is not known"
+	if !w.At.IsZero() {
+		text += fmt.Sprintf(", it was %d messages at %s", w.Messages, w.At.UTC().Format(time.RFC3339))
+	}
+	if w.Error != "" {
+		text += " (" + w.Error + ")"
+	}
+	return text
+}
+
+// troubles are what is wrong with a consumer that runs.
+func troubles(c *inbox.ConsumerState) (list []Stuck) {
+	kinds := map[inbox.TroubleKind]Kind{
+		inbox.TroubleMissing: ConsumerMissing, inbox.TroubleAway: ConsumerAway, inbox.TroubleLate: ConsumerLate, inbox.TroublePaused: ConsumerPaused,
+	}
+	for _, t := range c.Troubles() {
+		s := Stuck{
+			Kind: kinds[t.Kind], Since: t.Since, Consumer: c.Consumer, Topic: t.Topic, Error: t.Error,
+			Backlog: t.Waiting.Messages, BacklogKnown: t.Waiting.Known,
+		}
+		if s.Kind == ConsumerMissing {
+			s.Error = fmt.Sprintf("%d messages wait at the broker, and no process runs the consumer for this topic", s.Backlog)
+		} else if s.BacklogKnown && s.Backlog > 0 && t.Kind != inbox.TroubleLate {
+			s.Error = strings.TrimPrefix(fmt.Sprintf("%s; %d messages wait at the broker", s.Error, s.Backlog), "; ")
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// Unknown lists consumers of which nobody knows what waits for them at the broker, and why. Nothing that is stuck there can be seen.
+func (v *View) Unknown(ctx context.Context, filter Filter) (list []string, err error) {
+	if v.inbox == nil {
+		return nil, nil
+	}
+	all, err := v.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for n := range all {
+		c := &all[n]
+		if filter.Consumer != "" && filter.Consumer != c.Consumer {
+			continue
+		}
+		for _, t := range c.Unknown() {
+			list = append(list, c.Consumer+": "+unknownWaiting(t.Topic, &t.Waiting))
+		}
+	}
+	return list, nil
+}
+
+// byConsumer sorts parts: relays, then consumers by their names.
+func byConsumer(list []Stuck) {
+	slices.SortStableFunc(list, func(a, b Stuck) int { return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), a.Since.Compare(b.Since)) })
+}
