@@ -40,10 +40,32 @@ func (a *App) declare(ctx context.Context) error {
 	if err := a.Inbox.Identify(ctx); err != nil {
 		return err
 	}
+	if err := a.introduce(ctx); err != nil {
+		return err
+	}
 	subscriptions := a.Inbox.Subscriptions()
 	if d, ok := a.broker.(messaging.Declarer); ok && len(subscriptions) > 0 {
 		return a.Inbox.Explain(d.Declare(ctx, nil, subscriptions))
 	}
+	return nil
+}
+
+// introducer is a broker that shows who publishes.
+type introducer interface {
+	Introduce(source, installation string)
+}
+
+// introduce says who publishes, if the broker can keep it.
+func (a *App) introduce(ctx context.Context) error {
+	b, can := a.broker.(introducer)
+	if !can {
+		return nil
+	}
+	id, err := a.Inbox.Installation(ctx)
+	if err != nil {
+		return err
+	}
+	b.Introduce(a.cfg.UoW.Source, id)
 	return nil
 }
 

@@ -14,6 +14,12 @@ func (i *Inbox) Installation(ctx context.Context) (string, error) {
 	return installation.ID(ctx, i.patient, i.units.DB(ctx))
 }
 
+// KnownInstallation returns the id of this database, "" if it has none yet, and the statement by which it gets another one: see [Inbox.Installation].
+func (i *Inbox) KnownInstallation(ctx context.Context, other string) (id, takeOver string, err error) {
+	id, err = installation.Known(ctx, i.patient, i.units.DB(ctx))
+	return id, installation.TakeOver(i.patient, other), err
+}
+
 // Identify gives the subscriptions of consumers that belong to a service the id of this database, so that another database with a service of that name
 // is refused: see [messaging.InstallationError]. It waits for the database. [Inbox.Receive] calls it.
 func (i *Inbox) Identify(ctx context.Context) error {

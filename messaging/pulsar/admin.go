@@ -194,14 +194,25 @@ func firstPartition(topic string, partitions int) string {
 
 // subscriptions returns those of an unpartitioned topic or of one partition.
 func (a *admin) subscriptions(ctx context.Context, topic string) (map[string]*subscriptionStats, error) {
-	var stats struct {
-		Subscriptions map[string]*subscriptionStats `json:"subscriptions"`
-	}
-	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/stats", "", &stats)
-	if isStatus(err, http.StatusNotFound) {
-		return nil, nil
-	}
+	stats, err := a.stats(ctx, topic)
 	return stats.Subscriptions, err
+}
+
+// topicStats are the parts of the statistics of a topic, or of a partition, that are used here.
+type topicStats struct {
+	Subscriptions map[string]*subscriptionStats `json:"subscriptions"`
+	Publishers    []struct {
+		Metadata map[string]string `json:"metadata"`
+	} `json:"publishers"`
+}
+
+// stats returns those of an unpartitioned topic or of one partition, none of one that is not there.
+func (a *admin) stats(ctx context.Context, topic string) (stats topicStats, err error) {
+	err = a.do(ctx, http.MethodGet, a.topic(topic)+"/stats", "", &stats)
+	if isStatus(err, http.StatusNotFound) {
+		return topicStats{}, nil
+	}
+	return stats, err
 }
 
 // topic is the path of a topic. The broker decodes names as forms do.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,24 @@ type Broker struct {
 	declared  map[messaging.Subscription]bool
 	receivers map[*receiver]bool
 	joined    int
+	introduce map[string]string // properties of producers
+}
+
+// Introduce has producers from now on say which service they publish for, and which database its events come from, as properties that the broker
+// shows. Two databases that publish for one service by mistake are found by them. It is for [oncebox.App].
+//
+// [oncebox.App]: https://pkg.go.dev/github.com/oncebox/oncebox#App
+func (b *Broker) Introduce(source, installation string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.introduce = subscriptionProperties(messaging.Subscription{Source: source, Installation: installation})
+}
+
+// introduction are the properties of a new producer.
+func (b *Broker) introduction() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.introduce)
 }
 
 // Connect connects to the broker and makes what is declared in cfg. A broker that is away is waited for in the background,

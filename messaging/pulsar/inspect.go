@@ -34,7 +34,12 @@ type TopicInspection struct {
 	Evicts bool
 	// Subscriptions are those of the topic, or of its first partition, by name.
 	Subscriptions []SubscriptionInspection
+	// Publishers are the services that publish to the topic at present, or to its first partition, as far as they say who they are.
+	Publishers []PublisherInspection
 }
+
+// PublisherInspection is a service that publishes, and its database, see [Broker.Introduce].
+type PublisherInspection struct{ Source, Installation string }
 
 // SubscriptionInspection is what is known of a subscription.
 type SubscriptionInspection struct {
@@ -44,6 +49,11 @@ type SubscriptionInspection struct {
 	Type string
 	// Source is the service that the subscription belongs to, "" if it is not known.
 	Source string
+	// Installation is the database of the service, "" if it is not known.
+	Installation string
+	// Backlog is how many messages wait, Consumers how many consumers are connected, and Unattended how many partitions have messages and no consumer.
+	Backlog               int64
+	Consumers, Unattended int
 }
 
 // Reader asks the admin API what waits for subscriptions. It needs no connection to the broker itself.
@@ -62,6 +72,9 @@ func NewReader(cfg *Config) (*Reader, error) {
 	a.http.Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // newAdmin made it
 	return &Reader{a}, nil
 }
+
+// Topics returns the names of all topics of the namespace that last.
+func (r *Reader) Topics(ctx context.Context) ([]string, error) { return r.admin.listTopics(ctx) }
 
 // ReadSubscription implements [messaging.SubscriptionReader].
 func (r *Reader) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
@@ -153,9 +166,25 @@ func (a *admin) inspect(ctx context.Context, name string) (t TopicInspection, er
 	for _, quota := range quotas {
 		t.Evicts = t.Evicts || quota.Policy == "consumer_backlog_eviction"
 	}
-	subscriptions, err := a.subscriptions(ctx, firstPartition(name, t.Partitions))
-	for subscription, s := range subscriptions {
-		t.Subscriptions = append(t.Subscriptions, SubscriptionInspection{subscription, s.Type, s.Properties[sourceProperty]})
+	stats, err := a.stats(ctx, firstPartition(name, t.Partitions))
+	if err != nil {
+		return t, err
+	}
+	for subscription, s := range stats.Subscriptions {
+		waits, err := a.state(ctx, name, subscription)
+		if err != nil {
+			return t, err
+		}
+		t.Subscriptions = append(t.Subscriptions, SubscriptionInspection{
+			Name: subscription, Type: s.Type, Source: s.Properties[sourceProperty], Installation: s.Properties[installationProperty],
+			Backlog: waits.Messages, Consumers: waits.Consumers, Unattended: waits.Unattended,
+		})
+	}
+	for _, p := range stats.Publishers {
+		is := PublisherInspection{p.Metadata[sourceProperty], p.Metadata[installationProperty]}
+		if is.Source != "" && !slices.Contains(t.Publishers, is) {
+			t.Publishers = append(t.Publishers, is)
+		}
 	}
 	slices.SortFunc(t.Subscriptions, func(a, b SubscriptionInspection) int { return strings.Compare(a.Name, b.Name) })
 	return t, err

@@ -139,6 +139,7 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 		batched := !t.unbatched.Load()
 		p, err := b.client.CreateProducer(pulsarclient.ProducerOptions{
 			Topic:                   b.fullName(t.name),
+			Properties:              b.introduction(),
 			SendTimeout:             -1, // what it fails may be stored, and its timer outlives the client
 			DisableBlockIfQueueFull: true,
 			MaxPendingMessages:      2000, // per partition

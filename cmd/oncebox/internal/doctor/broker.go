@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,12 +36,42 @@ func (e *examination) connection(ctx context.Context) ([]Finding, error) {
 		}
 		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", host)
 		if err == nil {
-			return nil, conn.Close()
+			_ = conn.Close() // it takes connections
+			return e.probe(ctx)
 		}
 		failures = append(failures, err)
 	}
 	return []Finding{finding("connection", Problem, "start the broker, or correct ONCEBOX_PULSAR_URL",
 		"no host of the broker takes a connection: %v", errors.Join(failures...))}, nil
+}
+
+// probeTimeout is how long the broker may take to be connected to, asked for a topic and read from.
+const probeTimeout = 15 * time.Second
+
+// probe connects to the broker as the service does, and to the broker that serves a topic, if there is one.
+func (e *examination) probe(ctx context.Context) ([]Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if err := pulsar.Probe(ctx, e.Pulsar, e.someTopic(ctx)); err != nil {
+		return []Finding{finding("connection", Problem, "mend what the error says: the broker, the network between, the credentials, or ONCEBOX_PULSAR_URL",
+			"the service could not connect to the broker at ONCEBOX_PULSAR_URL: %v", err)}, nil
+	}
+	return nil, nil
+}
+
+// someTopic is a topic that is there, "" if none is known. What is wrong with the admin API is said by the check of the broker.
+func (e *examination) someTopic(ctx context.Context) string {
+	reader, err := pulsar.NewReader(e.Pulsar)
+	if err != nil {
+		return ""
+	}
+	topics, _ := reader.Topics(ctx)
+	for _, topic := range topics {
+		if len(e.Topics) == 0 || slices.Contains(e.Topics, topic) {
+			return topic
+		}
+	}
+	return ""
 }
 
 func (e *examination) broker(ctx context.Context) ([]Finding, error) {
@@ -48,11 +80,49 @@ func (e *examination) broker(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	owners, err := e.inbox.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var found []Finding
 	for n := range inspection.Topics {
-		found = append(found, e.topic(inspection.Namespace, &inspection.Topics[n], owners)...)
+		t := &inspection.Topics[n]
+		found = append(found, e.topic(inspection.Namespace, t, owners)...)
+		others, err := e.installations(ctx, t)
+		if err != nil {
+			return found, err
+		}
+		found = append(found, others...)
 	}
-	return found, err
+	return found, nil
+}
+
+// installations looks for other databases of this service: one that has a subscription, and one that publishes.
+func (e *examination) installations(ctx context.Context, t *pulsar.TopicInspection) (found []Finding, err error) {
+	seen := map[string]string{} // what it does, by its id
+	for _, p := range t.Publishers {
+		if p.Source == e.Config.UoW.Source {
+			seen[p.Installation] = "publishes to it"
+		}
+	}
+	for _, s := range t.Subscriptions {
+		if s.Source != "" && s.Source == e.Config.UoW.Source {
+			seen[s.Installation] = "has the subscription " + s.Name
+		}
+	}
+	delete(seen, "")
+	for _, other := range slices.Sorted(maps.Keys(seen)) {
+		id, takeOver, err := e.inbox.KnownInstallation(ctx, other)
+		if err != nil {
+			return found, err
+		}
+		if id == other {
+			continue
+		}
+		found = append(found, finding("broker", Problem, "correct ONCEBOX_DATABASE_URL and ONCEBOX_SCHEMA of one of the two, or give one another ONCEBOX_SOURCE; "+
+			"if this database has taken the place of the other one for good: "+takeOver,
+			"topic %s: the service %s with another database (installation %s) %s: each of the two has a part of the events", t.Name, e.Config.UoW.Source, other, seen[other]))
+	}
+	return found, nil
 }
 
 func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners map[string]string) (found []Finding) {
@@ -82,6 +152,10 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 			length(t.Retained), length(e.remembered()))
 	}
 	for _, s := range t.Subscriptions {
+		if s.Unattended > 0 {
+			add(Problem, fmt.Sprintf("start a process of the service that runs the consumer; if it is gone for good: pulsar-admin topics unsubscribe -s %s %s", s.Name, full),
+				"the subscription %s%s has %d messages that wait, and no consumer %s", s.Name, ofService(s.Source), s.Backlog, where(&s))
+		}
 		if s.Type == "Shared" {
 			add(Warning, "use Failover (the default) or KeyShared for consumers that need the order",
 				"the subscription %s is Shared, which keeps no order of a key", s.Name)
@@ -93,4 +167,19 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 		}
 	}
 	return found
+}
+
+func ofService(source string) string {
+	if source == "" {
+		return ""
+	}
+	return " of the service " + source
+}
+
+// where says whether the subscription has a consumer elsewhere.
+func where(s *pulsar.SubscriptionInspection) string {
+	if s.Consumers > 0 {
+		return fmt.Sprintf("in %d of its partitions", s.Unattended)
+	}
+	return "is connected"
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -31,6 +32,25 @@ type setUp struct {
 	server *pgtest.Own
 	db     *pgtest.DB
 	pulsar *pulsartest.Namespace
+	second *pulsar.Broker
+}
+
+// publish publishes a message that nobody receives: from a database with this id, and goes on, or from none.
+func (s *setUp) publish(installation string) {
+	s.t.Helper()
+	b, err := pulsar.Connect(s.t.Context(), s.broker())
+	require.NoError(s.t, err)
+	if s.second = b; installation != "" {
+		b.Introduce("shop", installation)
+	} else {
+		defer func() { require.NoError(s.t, b.Close()) }()
+	}
+	require.NoError(s.t, b.Publish(s.t.Context(), []event.Envelope{{ID: "1", Type: "order.placed", Topic: "order", Source: "shop", Payload: []byte("{}")}}))
+}
+
+// skip settles what waits.
+func (s *setUp) skip() {
+	s.admin(http.MethodPost, "/persistent/{ns}/order/subscription/billing/skip_all", "")
 }
 
 func newSetUp(t *testing.T) *setUp {
@@ -249,6 +269,31 @@ var plants = map[string]plant{
 		fault: func(s *setUp) { s.exec("INSERT INTO inbox_owner VALUES ('billing', 'bank')") },
 		mend:  func(s *setUp) { s.exec("DELETE FROM inbox_owner") },
 		check: "broker", says: "the subscription billing belongs to the service shop, and in this database the consumer of that name belongs to bank",
+	},
+	"an address that is not the broker's": {
+		change: func(_ *setUp, t *doctor.Target) {
+			t.Pulsar.URL = "pulsar" + strings.TrimPrefix(t.Pulsar.AdminURL, "http")
+		},
+		check: "connection", says: "this is a web server",
+	},
+	"messages that nobody receives": {
+		fault: func(s *setUp) { s.publish("") },
+		mend:  (*setUp).skip,
+		check: "broker", says: "the subscription billing of the service shop has 1 messages that wait, and no consumer is connected: start a process",
+	},
+	"a second database has the subscription": {
+		fault: func(s *setUp) {
+			s.admin(http.MethodPut, "/persistent/{ns}/order/subscription/billing/properties", `{"oncebox.source":"shop","oncebox.installation":"other"}`)
+		},
+		mend: func(s *setUp) {
+			s.admin(http.MethodPut, "/persistent/{ns}/order/subscription/billing/properties", `{"oncebox.source":"shop"}`)
+		},
+		check: "broker", says: "the service shop with another database (installation other) has the subscription billing",
+	},
+	"a second database publishes": {
+		fault: func(s *setUp) { s.publish("other"); s.skip() },
+		mend:  func(s *setUp) { require.NoError(s.t, s.second.Close()) },
+		check: "broker", says: "the service shop with another database (installation other) publishes to it",
 	},
 	"a broker that does not answer": {
 		change: func(_ *setUp, t *doctor.Target) { t.Pulsar.AdminURL = "http://127.0.0.1:1" },

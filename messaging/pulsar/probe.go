@@ -1,0 +1,59 @@
+package pulsar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Probe opens a connection to the broker by the URL of cfg, looks a topic up, and connects to the broker that serves it, as a consumer would: a
+// network that lets the first through and not the second is found too. It makes nothing: with topic "" it only asks. The error says which of the three
+// failed. A topic that we may not read is no error, because the broker has answered.
+func Probe(ctx context.Context, cfg *Config, topic string) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	c := *cfg
+	c.Required, c.Topics, c.Subscriptions, c.AdminTimeout, c.Logger = true, nil, nil, 1, slog.New(slog.DiscardHandler)
+	deadline, limited := ctx.Deadline()
+	if limited {
+		c.ConnectTimeout = time.Until(deadline)
+		c.OperationTimeout = c.ConnectTimeout
+		c.CloseTimeout = time.Second
+	}
+	b, err := Connect(ctx, &c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.Close() }() // what was to be known is known
+	if topic == "" {
+		return nil
+	}
+	full := b.fullName(topic)
+	partitions, err := b.client.TopicPartitions(full)
+	if err != nil {
+		return fmt.Errorf("pulsar: probe: look topic %s up: %w", full, err)
+	}
+	var background sync.WaitGroup
+	reader, _, err := once(ctx, &background, func() (pulsarclient.Reader, error) {
+		return b.client.CreateReader(pulsarclient.ReaderOptions{
+			Topic: partitions[0], StartMessageID: pulsarclient.LatestMessageID(), SubscriptionName: "oncebox-probe", ReceiverQueueSize: 1,
+		})
+	}, pulsarclient.Reader.Close)
+	switch {
+	case err == nil:
+		reader.Close()
+		return nil
+	case isTopicTrouble(err):
+		return nil // the broker that serves it has answered
+	case errors.Is(err, context.DeadlineExceeded):
+		err = errors.New("no answer in time")
+	}
+	return fmt.Errorf("pulsar: probe: %s answers, and the broker that it names for topic %s cannot be reached; "+
+		"look at the advertised addresses of the brokers, and whether this machine reaches them: %w", redacted(c.URL), full, err)
+}
