@@ -107,9 +107,9 @@ func (c *Console) stuckRow(v *visit, cause *ops.Cause) stuckRow {
 	s := &cause.Stuck
 	row := stuckRow{Cause: *cause, State: stateWarn, Does: advice(s), Why: cmp.Or(cause.Text, why(s))}
 	switch s.Kind {
-	case ops.EventDead, ops.MessageDead, ops.StepUnknown, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing:
+	case ops.EventDead, ops.MessageDead, ops.StepUnknown, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate:
 		row.State = stateBad
-	case ops.EventFailing, ops.MessageFailing, ops.TenantPaused:
+	case ops.EventFailing, ops.MessageFailing, ops.TenantPaused, ops.ConsumerPaused:
 	}
 	if cause.Count > 1 {
 		row.Many, row.Acts = manyOf(cause), actsOnMany(v, cause)

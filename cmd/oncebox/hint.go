@@ -40,7 +40,7 @@ func next(f *ops.Stuck) string {
 		}
 		return "start a process of the service that runs the consumer " + f.Consumer
 	case ops.ConsumerAway:
-		return "mend the broker, or the way to it, and it connects again by itself; the broker is asked, with the variables of the service, by: " + typed("doctor")
+		return "mend the broker, or the way to it; it connects again by itself; the broker is asked, with the variables of the service, by: " + typed("doctor")
 	case ops.ConsumerLate:
 		return "the log of its processes says more; if a handler hangs, start them anew; how it is: " + typed("consumers", "list")
 	case ops.ConsumerPaused:

@@ -118,9 +118,10 @@ func (e *examination) installations(ctx context.Context, t *pulsar.TopicInspecti
 		if id == other {
 			continue
 		}
-		found = append(found, finding("broker", Problem, "correct ONCEBOX_DATABASE_URL and ONCEBOX_SCHEMA of one of the two, or give one another ONCEBOX_SOURCE; "+
-			"if this database has taken the place of the other one for good: "+takeOver,
-			"topic %s: the service %s with another database (installation %s) %s: each of the two has a part of the events", t.Name, e.Config.UoW.Source, other, seen[other]))
+		found = append(found, finding("broker", Problem, "correct ONCEBOX_DATABASE_URL and ONCEBOX_SCHEMA of one of the two, "+
+			"or give one another ONCEBOX_SOURCE; if this database has taken the place of the other one for good: "+takeOver,
+			"topic %s: the service %s with another database (installation %s) %s: each of the two has a part of the events",
+			t.Name, e.Config.UoW.Source, other, seen[other]))
 	}
 	return found, nil
 }
@@ -153,7 +154,8 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 	}
 	for _, s := range t.Subscriptions {
 		if s.Unattended > 0 {
-			add(Problem, fmt.Sprintf("start a process of the service that runs the consumer; if it is gone for good: pulsar-admin topics unsubscribe -s %s %s", s.Name, full),
+			add(Problem, "start a process of the service that runs the consumer; if it is gone for good: "+
+				fmt.Sprintf("pulsar-admin topics unsubscribe -s %s %s", s.Name, full),
 				"the subscription %s%s has %d messages that wait, and no consumer %s", s.Name, ofService(s.Source), s.Backlog, where(&s))
 		}
 		if s.Type == "Shared" {
