@@ -13,13 +13,27 @@ import (
 // consumer that is gone for good. An [inbox.Projection], of the same name, may be given for h. It panics when an option cannot be used,
 // when called twice for one topic and consumer, or after Run.
 func (a *App) Consume(topic, name string, h messaging.Handler, opts ...inbox.Option) {
+	must(a.validate(topic, name))
 	must(a.Inbox.Consume(topic, name, h, a.options(opts)...))
 }
 
 // ConsumeBatch is [App.Consume] for a bulk writer: it gets up to 100 messages at once, or as many as [inbox.Batch] says, in one
 // unit of work.
 func (a *App) ConsumeBatch(topic, name string, fn inbox.BatchFunc, opts ...inbox.Option) {
+	must(a.validate(topic, name))
 	must(a.Inbox.ConsumeBatch(topic, name, fn, a.options(opts)...))
+}
+
+// validate asks the broker for its rule for names.
+func (a *App) validate(topic, name string) error {
+	broker, ok := a.broker.(messaging.Naming)
+	if !ok {
+		return nil
+	}
+	if err := broker.ValidateSubscription(messaging.Subscription{Topic: topic, Name: name}); err != nil {
+		return fmt.Errorf("Consume(%q, %q): %w", topic, name, err)
+	}
+	return nil
 }
 
 // options are the configured ones, and then those of one consumer.

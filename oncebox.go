@@ -95,6 +95,10 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("oncebox: New: %w", err)
 	}
+	if broker, ok := broker.(messaging.Naming); ok {
+		obey(&cfg.UoW.ValidateTopic, broker)
+		obey(&cfg.Outbox.ValidateTopic, broker)
+	}
 	a := &App{db: db, broker: broker, cfg: cfg, log: cfg.Logger, Registry: cfg.UoW.Registry}
 	a.Outbox = outbox.NewStore(db, &cfg.Outbox)
 	a.UoW = uow.New(db, &cfg.UoW, append([]uow.Sink{a.Outbox}, sinks...)...)
@@ -115,4 +119,11 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 // Migrate creates or updates the tables. It is safe in any number of processes at once.
 func (a *App) Migrate(ctx context.Context) error {
 	return migrations.Up(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.cfg.Logger})
+}
+
+// obey has events recorded by the broker's rule for names, unless the service has given one.
+func obey(rule *func(topic string) error, broker messaging.Naming) {
+	if *rule == nil {
+		*rule = broker.ValidateTopic
+	}
 }

@@ -50,8 +50,30 @@ func ValidateIdentifier(field, s string) error {
 	}
 }
 
+// ValidateTopic checks the name of a topic by the rule that holds for every broker: it is an identifier ([ValidateIdentifier]), not empty, no path
+// ("/", "%", "..", "."), because it may not choose the broker's tenant or namespace, and neither begins nor ends with a blank, which
+// nobody sees. A broker may have a rule of its own besides, see messaging.Naming.
+func ValidateTopic(name string) error {
+	const field = "Topic"
+	switch {
+	case name == "":
+		return &InvalidError{field, "is empty"}
+	case strings.ContainsAny(name, "/%") || strings.Contains(name, ".."):
+		return &InvalidError{field, `must not contain "/", "%" or ".."`}
+	case name == ".":
+		return &InvalidError{field, `must not be "."`}
+	}
+	if err := ValidateIdentifier(field, name); err != nil {
+		return err
+	}
+	if strings.TrimSpace(name) != name {
+		return &InvalidError{field, fmt.Sprintf("%q begins or ends with a blank", name)}
+	}
+	return nil
+}
+
 // Validate checks the envelope as it is before it is stored: id, type, source, tenant and topic are required, every
-// identifier passes [ValidateIdentifier], a topic has no path, an aggregate has both type and id, and times and numbers
+// identifier passes [ValidateIdentifier], the topic [ValidateTopic], an aggregate has both type and id, and times and numbers
 // are such as can be stored. It returns all violations, joined.
 func (e *Envelope) Validate() error {
 	var errs []error
@@ -63,7 +85,6 @@ func (e *Envelope) Validate() error {
 		{"Type", e.Type, true},
 		{"Source", e.Source, true},
 		{"TenantID", e.TenantID, true},
-		{"Topic", e.Topic, true},
 		{"SchemaID", e.SchemaID, false},
 		{"AggregateType", e.AggregateType, e.AggregateID != ""},
 		{"AggregateID", e.AggregateID, e.AggregateType != ""},
@@ -80,9 +101,8 @@ func (e *Envelope) Validate() error {
 			errs = append(errs, err)
 		}
 	}
-	// A logical topic may not choose the broker's tenant or namespace.
-	if strings.ContainsAny(e.Topic, "/%") || strings.Contains(e.Topic, "..") {
-		errs = append(errs, &InvalidError{"Topic", `must not contain "/", "%" or ".."`})
+	if err := ValidateTopic(e.Topic); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, e.validateTimes(), e.validateNumbers(), e.Metadata.validate())...)
 }

@@ -92,6 +92,9 @@ func TestEnvelopeValidate(t *testing.T) {
 		{"Topic", func(e *event.Envelope) { e.Topic = "persistent://other/tenant/topic" }},
 		{"Topic", func(e *event.Envelope) { e.Topic = "a%2Fb" }},
 		{"Topic", func(e *event.Envelope) { e.Topic = "a..b" }},
+		{"Topic", func(e *event.Envelope) { e.Topic = "." }},
+		{"Topic", func(e *event.Envelope) { e.Topic = " a" }},
+		{"Topic", func(e *event.Envelope) { e.Topic = "a\u00a0" }},
 
 		{"OccurredAt", func(e *event.Envelope) { e.OccurredAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"Delivery.NotBefore", func(e *event.Envelope) { e.Delivery.NotBefore = time.Unix(1<<50, 0) }},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/oncebox/oncebox/event"
 )
@@ -82,11 +83,16 @@ func (e *SourceError) Error() string {
 // Validate checks the names.
 func (s Subscription) Validate() error {
 	var errs []error
-	for name, v := range map[string]string{"Subscription.Topic": s.Topic, "Subscription.Name": s.Name} {
-		if v == "" {
-			errs = append(errs, fmt.Errorf("messaging: %s is empty", name))
-		}
-		errs = append(errs, event.ValidateIdentifier(name, v))
+	if err := event.ValidateTopic(s.Topic); err != nil {
+		errs = append(errs, fmt.Errorf("messaging: Subscription.Topic %q: %w", s.Topic, err))
+	}
+	switch {
+	case s.Name == "":
+		errs = append(errs, errors.New("messaging: Subscription.Name is empty"))
+	case s.Name == "." || s.Name == ".." || strings.TrimSpace(s.Name) != s.Name:
+		errs = append(errs, fmt.Errorf("messaging: Subscription.Name %q is a path, or begins or ends with a blank", s.Name))
+	default:
+		errs = append(errs, event.ValidateIdentifier("Subscription.Name", s.Name))
 	}
 	if s.Type < Failover || s.Type > Shared {
 		errs = append(errs, fmt.Errorf("messaging: Subscription.Type %d is unknown", s.Type))

@@ -67,6 +67,9 @@ type Config struct {
 	Source string
 	// DefaultTenant is the tenant of events of [Store.Add] whose context has none. Default: "default".
 	DefaultTenant string
+	// ValidateTopic is the broker's own rule for names of topics, besides event.ValidateTopic: [Store.Add] refuses what it refuses.
+	// Default: that of the broker that oncebox.New is given (messaging.Naming), and else none.
+	ValidateTopic func(topic string) error
 	// MaxPayload is the largest payload of [Store.Add] in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int
 

@@ -54,7 +54,8 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 		silent: newSilent(&c), partitionsKept: newPartitionsKept(&c),
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
-			Tracer: otelx.Tracer(c.TracerProvider, "outbox"),
+			ValidateTopic: c.ValidateTopic,
+			Tracer:        otelx.Tracer(c.TracerProvider, "outbox"),
 		},
 	}
 	s.notifier = notifier{log: s.log, send: func(ctx context.Context, lanes LaneSet) error {

@@ -28,6 +28,9 @@ type Config struct {
 	// Topic chooses the topic of an aggregate's event. All events of one aggregate should share a topic: brokers keep
 	// no order over several. Default: TopicPrefix + aggregate type.
 	Topic func(event.Envelope) string
+	// ValidateTopic is the broker's own rule for names of topics, besides event.ValidateTopic: an event whose topic it refuses fails its
+	// unit. Default: that of the broker that oncebox.New is given (messaging.Naming), and else none.
+	ValidateTopic func(topic string) error
 	// MaxPayload is the largest payload in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int `env:"MAX_PAYLOAD"`
 	// MaxHandled is how many events the handlers of [On] may cause in one unit, or in one outermost Do of the code within a unit of

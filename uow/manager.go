@@ -43,7 +43,7 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 		db: db, cfg: c, sinks: sinks, outcomes: outcomes,
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant,
-			Topic: c.Topic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.TracerProvider, "uow"),
+			Topic: c.Topic, ValidateTopic: c.ValidateTopic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.TracerProvider, "uow"),
 		},
 		starved: starved{after: starvedAfter},
 		log:     otelx.Logger(c.Logger),

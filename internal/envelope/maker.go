@@ -29,6 +29,8 @@ type Maker struct {
 	DefaultTenant string
 	Topic         func(event.Envelope) string
 	MaxPayload    int
+	// ValidateTopic is the broker's rule for names of topics. nil: it has none.
+	ValidateTopic func(string) error
 	// Tracer makes the spans in which events are created. nil: none.
 	Tracer trace.Tracer
 }
@@ -132,6 +134,11 @@ func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelop
 
 	if err := env.Validate(); err != nil {
 		return env, fmt.Errorf("%s: %w", env.Type, err)
+	}
+	if m.ValidateTopic != nil {
+		if err := m.ValidateTopic(env.Topic); err != nil {
+			return env, fmt.Errorf("%s: topic %q: %w", env.Type, env.Topic, err)
+		}
 	}
 	if m.Registry != nil {
 		if err := m.Registry.Seal(ctx, &env); err != nil {

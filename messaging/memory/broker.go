@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -83,7 +82,7 @@ func (b *Broker) publish(ctx context.Context, env *event.Envelope) error {
 		// Not sent, in truth; but of the classes it is the one that costs no attempt and says nothing about the others.
 		return fmt.Errorf("%w: not handed over: %w", messaging.ErrUnknown, context.Cause(ctx))
 	}
-	if err := validTopic(env.Topic); err != nil {
+	if err := event.ValidateTopic(env.Topic); err != nil {
 		return messaging.Permanent(err)
 	}
 	if env.SchemaVersion > math.MaxInt32 {
@@ -127,7 +126,7 @@ func (b *Broker) count(ctx context.Context, topic string, err error) {
 // Subscribe implements the other half of a broker. The subscription is made if it is not there, at the earliest message
 // that the topic still has.
 func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
-	if err := errors.Join(s.Validate(), validTopic(s.Topic), ctx.Err()); err != nil {
+	if err := errors.Join(s.Validate(), ctx.Err()); err != nil {
 		return nil, fmt.Errorf("memory: subscribe: %w", err)
 	}
 	b.mu.Lock()
@@ -150,10 +149,10 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
 	errs := []error{ctx.Err()}
 	for _, topic := range topics {
-		errs = append(errs, validTopic(topic))
+		errs = append(errs, event.ValidateTopic(topic))
 	}
 	for _, s := range subscriptions {
-		errs = append(errs, s.Validate(), validTopic(s.Topic))
+		errs = append(errs, s.Validate())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("memory: declare: %w", err)
@@ -276,11 +275,4 @@ func (b *Broker) topic(name string) *topic {
 		b.topics[name] = t
 	}
 	return t
-}
-
-func validTopic(name string) error {
-	if name == "" || strings.ContainsAny(name, "/%") {
-		return fmt.Errorf("memory: topic %q is not a plain name", name)
-	}
-	return event.ValidateIdentifier("Topic", name)
 }

@@ -109,9 +109,9 @@ func (a *admin) backlogs(ctx context.Context, topic, subscription string) ([]bac
 	var out []backlogStats
 	for name, part := range all.Partitions {
 		if s, ok := part.Subscriptions[subscription]; ok {
-			_, n, _ := strings.Cut(partitionName.FindString(name), "-partition-")
-			partition, _ := strconv.ParseInt(n, 10, 32) // a topic without partitions is the first
-			s.Partition = int32(partition)
+			_, number, _ := strings.Cut(name, partitionMark)
+			n, _ := strconv.ParseInt(number, 10, 32) // a topic without partitions is the first
+			s.Partition = int32(n)
 			out = append(out, s)
 		}
 	}

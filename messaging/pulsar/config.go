@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -142,8 +141,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	for _, topic := range d.Topics {
-		if err := validTopic(topic); err != nil {
-			errs = append(errs, fmt.Errorf("pulsar: Config.Topics: %w", err))
+		if err := ValidateTopic(topic); err != nil {
+			errs = append(errs, fmt.Errorf("pulsar: Config.Topics: %q: %w", topic, err))
 		}
 	}
 	for _, s := range d.Subscriptions {
@@ -232,30 +231,4 @@ func adminURL(brokers string) string {
 		return "https://" + net.JoinHostPort(u.Hostname(), "8443")
 	}
 	return "http://" + net.JoinHostPort(u.Hostname(), "8080")
-}
-
-// partitionName is how Pulsar calls the partitions of a topic; a topic of that name would be taken for one.
-var partitionName = regexp.MustCompile(`-partition-\d+$`)
-
-// validTopic wants a logical topic, which cannot choose another namespace.
-func validTopic(name string) error {
-	switch {
-	case name == "":
-		return errors.New("pulsar: the topic is empty")
-	case strings.ContainsAny(name, "/%+"):
-		// The admin API decodes names twice, so it cannot say the last two.
-		return fmt.Errorf(`pulsar: topic %q must not contain "/", "%%" or "+"; tenant and namespace are set in Config`, name)
-	case partitionName.MatchString(name):
-		return fmt.Errorf("pulsar: topic %q is named like a partition of another one", name)
-	default:
-		return event.ValidateIdentifier("Topic", name)
-	}
-}
-
-func validSubscription(s messaging.Subscription) error {
-	err := errors.Join(s.Validate(), validTopic(s.Topic))
-	if strings.ContainsAny(s.Name, "%+") {
-		err = errors.Join(err, fmt.Errorf(`pulsar: subscription %q must not contain "%%" or "+"`, s.Name))
-	}
-	return err
 }

@@ -26,7 +26,9 @@ func (b *Broker) Declare(ctx context.Context, topics []string, subscriptions []m
 		errs = append(errs, validSubscription(s))
 	}
 	for _, name := range topics {
-		errs = append(errs, validTopic(name))
+		if err := ValidateTopic(name); err != nil {
+			errs = append(errs, fmt.Errorf("topic %q: %w", name, err))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("pulsar: declare: %w", err)

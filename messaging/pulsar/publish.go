@@ -2,6 +2,7 @@ package pulsar
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 
@@ -66,8 +67,8 @@ func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]err
 
 // publishTopic sends the messages at these indexes, which belong to one topic.
 func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Envelope, indexes []int) map[int]error {
-	if err := validTopic(name); err != nil {
-		return all(indexes, messaging.Permanent(err))
+	if err := ValidateTopic(name); err != nil {
+		return all(indexes, messaging.Permanent(fmt.Errorf("pulsar: topic %q: %w", name, err)))
 	}
 	t := b.topic(name)
 	p, err := t.checkOut(ctx)

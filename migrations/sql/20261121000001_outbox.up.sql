@@ -419,6 +419,9 @@ BEGIN
     LIMIT 1;
     bad := coalesce(bad, CASE
         WHEN v_topic ~ '[/%]|\.\.' THEN 'topic must not contain "/", "%" or ".."'
+        WHEN v_topic = '.' THEN 'topic must not be "."'
+        WHEN v_topic ~ '^[ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|[ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]$'
+            THEN 'topic begins or ends with a blank'
         WHEN v_key <> '' AND v_routing <> v_key THEN 'routing_key is another one than ordering_key: leave one of them out'
         WHEN v_bytes IS NULL THEN 'payload is NULL'
         WHEN max_payload >= 0 AND length(v_bytes) > max_payload THEN
