@@ -20,7 +20,7 @@ import (
 // prepared statements unless cfg.Pooler.
 //
 // The pool stays as the caller has set it up. So cfg.IdleInTransaction, cfg.TCPUserTimeout and, as search_path, cfg.Schema have no effect on
-// its connections, a unit of work needs one or two round trips more, and it is not run again after an error that its function swallowed.
+// its connections, a unit of work needs two to four round trips more, and it is not run again after an error that its function swallowed.
 // A projector and the consumers need connections of the same pool: give it 20 or more.
 func UseDB(ctx context.Context, pool *sql.DB, cfg Config) (*bun.DB, error) {
 	if pool == nil {

@@ -186,6 +186,7 @@
 //	idempotency-key-not-replayable  410  done, but the answer could not be kept
 //	idempotency-key-reused          422  the key was used with another request; see ReusedStatus
 //	idempotency-store-unavailable   503  nothing was executed; see Retry-After                     retryable
+//	transaction-ended               500  the handler has sent COMMIT or ROLLBACK itself: a part may have been done
 //	transaction-failed              503  what was executed was rolled back; see Retry-After        retryable
 //	commit-unknown                  503  executed or not: a retry with the same key finds out      retryable
 //	idempotency-key-unknown         503  lease mode: a step may have been done or not; nothing runs retryable

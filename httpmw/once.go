@@ -66,7 +66,7 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	err := k.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		return k.transact(ctx, u, e, key, fp, &last)
 	}, opts...)
-	if refused, ok := errors.AsType[*refusedError](err); ok && refused.final {
+	if refused, ok := errors.AsType[*refusedError](err); ok && refused.final && !errors.Is(err, uow.ErrTransactionEnded) {
 		err = k.storeRefusal(ctx, key, fp, &last)
 	}
 	return k.conclude(ctx, e, last, key, err)
@@ -206,7 +206,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	case err == nil:
 		k.store.MarkSeen(key)
 		return last.rec.answer(), outcomeExecuted
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && !errors.Is(err, uow.ErrTransactionEnded):
 		return last.rec.answer(), outcomeReleased
 	case errors.Is(err, idempotency.ErrInProgress), k.store.IsTaken(err):
 		return inProgress().answer(e.w, k.cfg.ProblemBase, k.patience(err)), outcomeInProgress
@@ -232,6 +232,8 @@ func failure(err error, ran bool) problem {
 		return answerNotHeld(workUndone)
 	case errors.Is(err, uow.ErrCommitUnknown):
 		return commitUnknown()
+	case errors.Is(err, uow.ErrTransactionEnded):
+		return transactionEnded()
 	case !ran:
 		return storeUnavailable()
 	}

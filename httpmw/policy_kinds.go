@@ -43,6 +43,7 @@ func (p *policy) kinds(all bool) []kind {
 		{bodyTooLarge(), "Send less: at most " + size(p.cfg.MaxBody) + ".", p.cfg.MaxBody >= 0},
 		{keyReused(p.cfg.ReusedStatus), "Choose a new key if this is another operation. If it was meant to be a retry, send what was sent first.", true},
 		{notHeld, report, true},
+		{transactionEnded(), report, !lease},
 		{misplaced(), report, true},
 		{storeUnavailable(), again, true},
 		{transactionFailed(), again, !lease},

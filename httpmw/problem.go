@@ -80,6 +80,11 @@ func answerNotHeld(work string) problem {
 	return problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "There is no answer that can be sent", Detail: work}
 }
 
+func transactionEnded() problem {
+	return problem{Type: "transaction-ended", Status: http.StatusInternalServerError, Title: "The work could not be committed",
+		Detail: "The service has ended the transaction on its own: a part of the work may have been done. Read the resource to find out."}
+}
+
 func misplaced() problem {
 	return problem{Type: "middleware-misplaced", Status: http.StatusInternalServerError, Title: "The service is misconfigured", Detail: nothingDone}
 }

@@ -90,7 +90,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 		setToken(rec, w.tokenHeader, token)
 	}
 	var refused *refusedError
-	if err == nil || errors.As(err, &refused) {
+	if err == nil || errors.As(err, &refused) && !errors.Is(err, uow.ErrTransactionEnded) {
 		return rec.answer()
 	}
 	w.units.Logger().ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method, "route", e.r.Pattern,

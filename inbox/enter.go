@@ -90,8 +90,7 @@ SELECT pg_current_xact_id()::text FROM {schema}.inbox_enter($1::uuid, $2::text, 
 // countRows sends a statement whose rows are the id of the transaction, and returns how many they are.
 func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, args ...any) (n int64, err error) {
 	var xid string
-	b := &pgx.Batch{}
-	b.Queue(i.sql.Text(statement), args...).Query(func(rows pgx.Rows) error {
+	count := func(rows rowScanner) error {
 		for rows.Next() {
 			if err := rows.Scan(&xid); err != nil {
 				return err
@@ -99,12 +98,17 @@ func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, ar
 			n++
 		}
 		return rows.Err()
-	})
+	}
+	b := &pgx.Batch{}
+	b.Queue(i.sql.Text(statement), args...).Query(func(rows pgx.Rows) error { return count(rows) })
 	bounded, cancel := i.bounded(ctx)
 	defer cancel()
 	ok, err := unit.Of(ctx).Send(bounded, b)
 	if !ok {
-		return i.sql.Exec(ctx, u.DB(), statement, args...)
+		var rows *pgsql.Rows
+		if rows, err = i.sql.Query(bounded, u.DB(), statement, args...); err == nil {
+			err = errors.Join(count(rows), rows.Close())
+		}
 	}
 	if err == nil && xid != "" {
 		unit.Of(ctx).Identified(xid)

@@ -50,6 +50,9 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 	default:
 		w.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
 			"topic", p.msgs[0].Topic, "messages", len(p.msgs), "error", err)
+		if err := w.revoke(ctx, err, b.ids...); err != nil {
+			return err
+		}
 		w.oneByOne(ctx, p, done)
 		return nil
 	}

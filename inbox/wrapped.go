@@ -129,7 +129,7 @@ func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tr
 		// Not before the handler: copies of the message in other processes count their tries in the same row.
 		return w.forgetAttempts(ctx, u.DB(), id)
 	}, readCommitted())
-	return became, explainLate(timed, err)
+	return became, explainLate(timed, errors.Join(err, w.revoke(ctx, err, id)))
 }
 
 // store parks what has not been tried.

@@ -67,8 +67,9 @@ func (r *root) commitBatch(ctx context.Context, batch *pgx.Batch, p proofs) erro
 		return err
 	})
 	cancel()
-	if errors.Is(err, pgsql.ErrNoTx) {
-		return fmt.Errorf("%w: %w", errNotOurs, err)
+	if errors.Is(err, ErrTransactionEnded) {
+		r.committing(false)
+		return err
 	}
 	if open {
 		r.committing(false)

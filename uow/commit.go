@@ -15,9 +15,6 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// probe proves that the transaction is alive, and asks for its id without assigning one.
-const probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, '')`
-
 // finish flushes and commits. Afterwards nothing can fail any more.
 func (u *level) finish(ctx context.Context) error {
 	r := u.root
@@ -160,16 +157,21 @@ func contiguous(events []event.Envelope) error {
 }
 
 // flush hands the events to the sinks, and then sends the unit's last statements. It ends without an error only if the transaction was
-// found alive after all that, and its id is known. COMMIT follows only then.
+// found alive after all that, and to be the one that the unit began, and its id is known. COMMIT follows only then.
 func (r *root) flush(ctx context.Context, events []event.Envelope, last []*pgx.QueuedQuery) error {
 	sinks := r.manager.sinks
 	if len(events) > 0 && len(sinks) == 0 {
 		return noSink(events[0].Type)
 	}
-	alive := false
+	alive, looked := false, false // looked: the transaction was the unit's own, and only oncebox's statements have followed
 	for i, s := range sinks {
 		if len(events) == 0 {
 			break
+		}
+		if !looked {
+			if err := r.intact(ctx); err != nil {
+				return fmt.Errorf("uow: flush: %w", err)
+			}
 		}
 		var ids []string
 		if i+1 < len(sinks) {
@@ -179,6 +181,7 @@ func (r *root) flush(ctx context.Context, events []event.Envelope, last []*pgx.Q
 		if alive, err = r.flushTo(ctx, s, events); err != nil {
 			return fmt.Errorf("uow: flush: %w", err)
 		}
+		looked = alive
 		if ids != nil {
 			events = withoutRepeats(events, ids)
 		}
@@ -189,16 +192,13 @@ func (r *root) flush(ctx context.Context, events []event.Envelope, last []*pgx.Q
 		}
 		alive = true
 	}
-	if r.xid != "" && (alive || r.alive()) {
+	if err := r.ended(); err != nil {
+		return fmt.Errorf("uow: before COMMIT: %w", err)
+	}
+	if r.xid != "" && (alive || r.exact && r.alive()) {
 		return nil
 	}
-	if err := r.tx.Tx.QueryRowContext(ctx, probe).Scan(&r.xid); err != nil {
-		if gone := interrupted(ctx); gone != nil {
-			return fmt.Errorf("uow: before COMMIT: %w", gone)
-		}
-		return fmt.Errorf("uow: before COMMIT the transaction was found failed or busy: an error was not returned, or rows were not closed: %w", err)
-	}
-	return nil
+	return r.probed(ctx)
 }
 
 // flushTo hands the events to one sink. alive says that its last statement has proved the transaction alive.

@@ -52,7 +52,7 @@ type Config struct {
 
 // RetryConfig says when, how often and how fast a function is run again in a new transaction.
 type RetryConfig struct {
-	// If tells for which errors. Whatever it says, nothing is run again if its outcome is unknown. Default: [IsRetryable].
+	// If tells for which errors. Whatever it says, nothing is run again if its outcome is unknown, or after [ErrTransactionEnded]. Default: [IsRetryable].
 	If func(error) bool
 	// MaxAttempts counts the first try as well; -1: never run again. Default: 5.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`

@@ -24,8 +24,13 @@
 // with a rollback and say nothing; the unit looks whether its transaction is alive before COMMIT, with a statement where it does not
 // know its id, and at what COMMIT was answered.
 //
+// COMMIT and ROLLBACK are the unit's. A function that ends the transaction by a statement, through whatever handle, has its unit fail with
+// [ErrTransactionEnded]: what it has committed stays, the events are not stored, and it is not run again. Statements that follow are refused, on
+// connections of config.OpenDB. Savepoints of its own are allowed.
+//
 // A function is run again, in a new transaction, when PostgreSQL chose it as the victim of a deadlock or of a
-// serialization failure, when it reported [ErrConflict], or when the connection was lost before COMMIT. It must therefore
+// serialization failure, when a statement had been prepared before its table was changed, when it reported [ErrConflict], or when the connection was lost
+// before COMMIT. It must therefore
 // load or make its aggregates itself; tracking an instance again that an earlier try had tracked is [ErrStale]. On connections of
 // config.OpenDB that is so as well when the function swallowed the error of the statement.
 //

@@ -31,9 +31,12 @@ var (
 	// is that of a handler that runs under a lease. It would be committed by itself. [Outside] lets it pass.
 	ErrPool = pgsql.ErrPool
 
-	errEnded   = errors.New("the unit has ended")
-	errNotOurs = errors.New("uow: the function has ended the transaction itself, and what it wrote before may be committed without its events: " +
-		"leave COMMIT and ROLLBACK to the unit")
+	// ErrTransactionEnded means that the transaction of a unit was ended by somebody else than the unit: its function has sent COMMIT, ROLLBACK or PREPARE
+	// TRANSACTION, or has called Commit or Rollback. The events of the unit are not stored, nor is an answer or an entry that it would have
+	// written. What the function has committed itself stays. It is a mistake of the function, which is not run again, whatever [RetryConfig].If says.
+	ErrTransactionEnded = pgsql.ErrEnded
+
+	errEnded        = errors.New("the unit has ended")
 	errClosed       = errors.New("uow: the connection is closed: a statement was cancelled, or it broke")
 	errOtherManager = errors.New("uow: the context carries a unit of another Manager on the same database, " +
 		"which this one would not be part of: use one Manager per database")

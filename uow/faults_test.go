@@ -33,6 +33,8 @@ type faults struct {
 	timeline string
 	// detached transactions are not cancelled with their context.
 	detached bool
+	// watched connections know that nobody has ended a transaction.
+	watched bool
 	// down refuses a new connection, and lets those after it wait until they are given up.
 	down    atomic.Bool
 	refused atomic.Bool
@@ -76,8 +78,16 @@ func (f *faults) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &faultyConn{beneath: c.(*stdlib.Conn), f: f}, nil
+	faulty := &faultyConn{beneath: c.(*stdlib.Conn), f: f}
+	if f.watched {
+		return watchedFaultyConn{faulty}, nil
+	}
+	return faulty, nil
 }
+
+type watchedFaultyConn struct{ *faultyConn }
+
+func (watchedFaultyConn) EndedTx() string { return "" }
 
 // beneath has another name than Conn, or the field would hide the method.
 type beneath = stdlib.Conn

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -14,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Manager begins units of work on one database. It is safe for concurrent use.
@@ -27,6 +29,8 @@ type Manager struct {
 	mappings sync.Map
 
 	starved starved
+	// outdated counts the errors of statements that were prepared too long ago, see pgsql.Fresh.
+	outdated atomic.Int64
 
 	log      *slog.Logger
 	units    metric.Int64Counter
@@ -72,15 +76,22 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 	}
 	var before error
 	began := time.Now()
-	stale := staleSet{}
+	stale, outdated := staleSet{}, 0
 	for attempt := 1; ; attempt++ {
 		err := m.once(ctx, fn, &o, stale)
 		if before != nil && errors.Is(err, ErrStale) {
 			// Without the reason for the second try nobody would understand this.
 			return fmt.Errorf("%w (the try before ended with: %w)", err, before)
 		}
+		if outdated < maxOutdated && o.attempts > 1 && pgsql.IsOutdated(err) && m.again(err) {
+			// On a connection that has forgotten it, and without a pause: nobody is in the way, and it is no try.
+			outdated, before = outdated+1, err
+			attempt--
+			m.retries.Add(ctx, 1)
+			continue
+		}
 		if err == nil || attempt >= o.attempts || time.Since(began) >= m.cfg.Retry.MaxElapsed ||
-			errors.Is(err, ErrCommitUnknown) || !m.cfg.Retry.If(err) || errors.Is(err, ErrExists) && errors.Is(before, ErrExists) {
+			errors.Is(err, ErrCommitUnknown) || !m.again(err) || errors.Is(err, ErrExists) && errors.Is(before, ErrExists) {
 			return err
 		}
 		before = err
@@ -92,6 +103,10 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 		}
 	}
 }
+
+// maxOutdated is how often one function is run again because a statement was outdated, beside its tries. It is more than once because a table may
+// change again meanwhile.
+const maxOutdated = 3
 
 // once is one try: one transaction.
 func (m *Manager) once(ctx context.Context, fn func(context.Context, *Unit) error, o *options, stale staleSet) error {
@@ -117,8 +132,10 @@ func (u *level) end(ctx context.Context, work func() error) error {
 	if err == nil {
 		err = u.finish(ctx)
 	}
-	err = u.root.taken(u.root.lost(u.root.swallowed(err)))
-	ended = outcome(err)
+	err = u.root.taken(ctx, u.root.lost(u.root.swallowed(err)))
+	if ended = outcome(err); pgsql.IsOutdated(err) {
+		u.root.manager.outdated.Add(1)
+	}
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // nested runs fn behind a savepoint.
@@ -136,6 +137,12 @@ func (r *root) undo(ctx context.Context, s *savepoint) error {
 }
 
 func (r *root) exec(ctx context.Context, statement string) error {
+	if err := r.ended(); err != nil {
+		return err
+	}
 	_, err := r.tx.Tx.ExecContext(ctx, statement)
+	if !r.exact && pgsql.Code(err) == pgsql.CodeNoSavepoint {
+		return &pgsql.EndedError{How: endedUnseen, Err: err}
+	}
 	return err
 }

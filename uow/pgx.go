@@ -49,9 +49,7 @@ func (t pgxTx) do(ctx context.Context, call string, fn func(c *pgx.Conn, mode []
 		return nil
 	case errors.Is(err, sql.ErrConnDone):
 		err = errEnded
-	case errors.Is(err, pgsql.ErrNoTx):
-		err = errNotOurs
-	case !errors.Is(err, errEnded) && !errors.Is(err, errNotPgx):
+	case !errors.Is(err, errEnded) && !errors.Is(err, errNotPgx) && !errors.Is(err, ErrTransactionEnded):
 		return err // as pgx has it
 	}
 	return fmt.Errorf("uow: Pgx: %s: %w", call, err)

@@ -78,31 +78,35 @@ func (s *probeSink) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Enve
 	return s.xid, err
 }
 
-// statements counts what bun and the unit send.
+// A connection that does not know what goes over it is also asked before what the sinks store, and after those of others.
 func TestProbeSinkSparesTheProbe(t *testing.T) {
 	s := newService(t, nil)
 	for name, c := range map[string]struct {
 		sinks []uow.Sink
 		emit  bool
-		want  int64
+		want  []int64 // of a connection that knows what goes over it, and of another one
 	}{
-		"plain sink":             {[]uow.Sink{s.sink}, true, 1},
-		"probe sink":             {[]uow.Sink{&probeSink{tableSink: s.sink}}, true, 0},
-		"probe sink, no events":  {[]uow.Sink{&probeSink{tableSink: s.sink}}, false, 1},
-		"probe sink without one": {[]uow.Sink{&probeSink{tableSink: s.sink, forget: true}}, true, 1},
-		"a plain sink behind it": {[]uow.Sink{&probeSink{tableSink: s.sink}, s.sink}, true, 0},
-		"one more probe sink":    {[]uow.Sink{s.sink, &probeSink{tableSink: s.sink}}, true, 0},
+		"plain sink":             {[]uow.Sink{s.sink}, true, []int64{1, 2}},
+		"probe sink":             {[]uow.Sink{&probeSink{tableSink: s.sink}}, true, []int64{0, 1}},
+		"probe sink, no events":  {[]uow.Sink{&probeSink{tableSink: s.sink}}, false, []int64{1, 1}},
+		"probe sink without one": {[]uow.Sink{&probeSink{tableSink: s.sink, forget: true}}, true, []int64{1, 2}},
+		"a plain sink behind it": {[]uow.Sink{&probeSink{tableSink: s.sink}, s.sink}, true, []int64{0, 2}},
+		"one more probe sink":    {[]uow.Sink{s.sink, &probeSink{tableSink: s.sink}}, true, []int64{0, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			faults := &faults{}
-			units := s.manager(nil, s.broken(t, faults), c.sinks...)
-			require.NoError(t, units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
-				if c.emit {
-					u.Track(newAccount("a", "one"))
-				}
-				return nil
-			}))
-			require.Equal(t, c.want, faults.probes.Load())
+			var probes []int64
+			for _, watched := range []bool{true, false} {
+				faults := &faults{watched: watched}
+				units := s.manager(nil, s.broken(t, faults), c.sinks...)
+				require.NoError(t, units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {
+					if c.emit {
+						u.Track(newAccount("a", "one"))
+					}
+					return nil
+				}))
+				probes = append(probes, faults.probes.Load())
+			}
+			require.Equal(t, c.want, probes)
 		})
 	}
 }
@@ -122,7 +126,7 @@ func TestIdentifiedSparesTheProbe(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			faults := &faults{}
+			faults := &faults{watched: true}
 			s.units = s.manager(nil, s.broken(t, faults), s.sink)
 			require.NoError(t, s.units.Do(t.Context(), identified(fn)))
 			require.Zero(t, faults.probes.Load())

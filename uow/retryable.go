@@ -2,7 +2,6 @@ package uow
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,10 +13,15 @@ import (
 )
 
 // IsRetryable tells whether the transaction failed because of others, so that the same function may succeed in a new one: a
-// serialization failure, a deadlock, [ErrConflict] or [ErrConnectionLost]. A new aggregate whose id one has that is deleted softly is no such
+// serialization failure, a deadlock, [ErrConflict], [ErrConnectionLost], or a statement that was prepared before its table was changed (0A000 "cached plan
+// must not change result type" and its like, 26000). For the latter [Manager.Do] runs the function again at once, up to three times beside its tries, on
+// a connection that has forgotten what it had prepared. A new aggregate whose id one has that is deleted softly is no such
 // conflict: the function would make it again.
 func IsRetryable(err error) bool {
-	if pgsql.IsVictim(err) || errors.Is(err, ErrConnectionLost) {
+	switch {
+	case errors.Is(err, ErrTransactionEnded):
+		return false
+	case pgsql.IsVictim(err), pgsql.IsOutdated(err), errors.Is(err, ErrConnectionLost):
 		return true
 	}
 	conflict, ok := errors.AsType[*ConflictError](err)
@@ -29,7 +33,7 @@ func IsRetryable(err error) bool {
 // again, see [RetryConfig.If]. The function of that Do can ask here and return the error, to be run again. It is nil if there
 // was none, and once the very function that had failed was given to a Do again and succeeded: somebody has tried once more.
 //
-// Deadlocks and serialization failures of single statements, and an [ErrConnectionLost] that no Do has seen, are noticed on
+// Deadlocks, serialization failures and outdated statements, and an [ErrConnectionLost] that no Do has seen, are noticed on
 // connections of config.OpenDB. Where it is not known why the connection is closed, as on others, or where somebody cancelled a
 // statement, the error says so and is none for which a function is run again.
 func (u *Unit) Retryable() error {
@@ -53,7 +57,7 @@ type hidden struct {
 // note remembers why a level failed, if it is something that calls for another run.
 func (r *root) note(s *savepoint, err error) {
 	victim := r.victim()
-	if err = r.lost(err); !r.manager.cfg.Retry.If(err) {
+	if err = r.lost(err); !r.manager.again(err) {
 		err = victim
 	}
 	if err == nil {
@@ -152,14 +156,6 @@ func (r *root) lost(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrConnectionLost, err)
-}
-
-// taken adds to the error of a unit whose function has ended the transaction itself what it must not do.
-func (r *root) taken(err error) error {
-	if r.closed || !errors.Is(err, sql.ErrTxDone) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", errNotOurs, err)
 }
 
 // alive tells whether the transaction has not failed and no rows are open, as far as the driver has been told. A connection that

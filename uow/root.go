@@ -35,6 +35,8 @@ type root struct {
 	used atomic.Bool
 	// closed: COMMIT or ROLLBACK was sent.
 	closed bool
+	// exact: the connection knows whatever has become of the transaction, see ended.
+	exact bool
 
 	mu sync.Mutex
 	// active is the innermost level. It ends last opened, first closed, as savepoints do.
@@ -81,6 +83,11 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 	unhook := context.AfterFunc(ctx, cancel)
 	r := &root{manager: m, conn: conn, session: session, cancel: cancel, token: o.token, stale: stale}
 	r.tx, err = conn.BeginTx(txCtx, &o.tx)
+	if err == nil {
+		if err = r.marked(txCtx); err != nil {
+			_ = r.tx.Rollback()
+		}
+	}
 	if !unhook() {
 		if err == nil {
 			_ = r.tx.Rollback() // database/sql is doing the same
@@ -99,13 +106,17 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 }
 
 // connection takes a connection from the pool, which looks only at those that have been idle for a while. Where ping says so
-// it answers.
+// it answers. Once a statement was outdated, what the connections have prepared before is forgotten.
 func (m *Manager) connection(ctx context.Context, ping bool) (bun.Conn, error) {
 	conn, err := m.db.Conn(ctx)
-	if !ping {
+	outdated := m.outdated.Load()
+	if !ping && outdated == 0 {
 		return conn, err
 	}
-	for left := m.db.Stats().OpenConnections; left > 0 && err == nil && conn.PingContext(ctx) != nil; left-- {
+	good := func() bool {
+		return (!ping || conn.PingContext(ctx) == nil) && (outdated == 0 || pgsql.Fresh(ctx, conn, outdated))
+	}
+	for left := m.db.Stats().OpenConnections; left > 0 && err == nil && !good(); left-- {
 		_ = conn.Close()
 		conn, err = m.db.Conn(ctx)
 	}
@@ -161,6 +172,12 @@ func (r *root) doom(err error) {
 	if r.doomed == nil {
 		r.doomed = err
 	}
+}
+
+func (r *root) doomedBy() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.doomed
 }
 
 // seal ends the unit, so that nothing is added any more that nobody would emit, and returns what it holds.

@@ -124,6 +124,9 @@ func (r *root) save(ctx context.Context, writes []*write) (missed *write, err er
 }
 
 func (r *root) saveByBun(ctx context.Context, writes []*write) (missed *write, err error) {
+	if err := r.ended(); err != nil {
+		return nil, err
+	}
 	for _, w := range writes {
 		stored, err := w.byBun(ctx, r.tx)
 		if err != nil {

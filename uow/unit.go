@@ -62,8 +62,8 @@ type entry struct {
 func (u *Unit) DB() bun.Tx { return u.root.tx }
 
 // SQL returns the transaction as one of database/sql: for plain SQL, for the code that sqlc generates for database/sql, and for GORM, ent
-// and sqlx. Leave COMMIT and ROLLBACK to the unit: a unit whose function has ended the transaction fails, because its events were not
-// in it. Once the unit has ended, statements return [sql.ErrTxDone].
+// and sqlx. Leave COMMIT and ROLLBACK to the unit, also as statements: a unit whose function has ended the transaction fails with
+// [ErrTransactionEnded], because its events were not in it. Once the unit has ended, statements return [sql.ErrTxDone].
 func (u *Unit) SQL() *sql.Tx { return u.root.tx.Tx }
 
 // Track makes the unit emit what the aggregates have recorded by the time it ends. An aggregate that is tracked twice
@@ -135,6 +135,14 @@ func (u *level) give(entries []entry, hook func(context.Context)) error {
 // OpenIn is for the guard of the pool, see config.Config.RefusePool.
 func (u *inside) OpenIn(pool *sql.DB) bool {
 	return (*level)(u).nearest(func(l *level) bool { return l.root.manager.db.DB == pool }) != nil
+}
+
+// Ended is for oncebox's own statements on a pool of config.UseDB.
+func (u *inside) Ended(tx *sql.Tx) error {
+	if l := (*level)(u).nearest(func(l *level) bool { return l.root.tx.Tx == tx }); l != nil && !l.root.exact {
+		return l.root.ended()
+	}
+	return nil
 }
 
 // Outside returns a context without the units that ctx carries. What is done with it is no part of them: [Manager.DB] is the pool, and a unit

@@ -62,7 +62,8 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if err := c.refuseTx(ctx); err != nil {
 		return nil, err
 	}
-	c.tx = &tx{ctx: ctx}
+	c.tx = &tx{ctx: ctx, ending: c.ending}
+	c.ending.follow(isLater(ctx))
 	if isLater(ctx) && !opts.ReadOnly {
 		switch sql.IsolationLevel(opts.Isolation) {
 		case sql.LevelDefault:
@@ -75,6 +76,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	}
 	var err error
 	if c.tx.begun, err = c.beneath.BeginTx(ctx, opts); err != nil {
+		c.ending.leave("")
 		return nil, err
 	}
 	return c.tx, nil
@@ -148,18 +150,20 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // tx is a transaction that may not have begun yet, or have ended already with its last statement.
 type tx struct {
 	ctx     context.Context //nolint:containedctx // that of BeginTx, as in pgx/stdlib
-	options pgx.TxOptions   // of a BEGIN that was put off
-	begun   driver.Tx       // nil: BEGIN has not been sent
+	ending  *ending
+	options pgx.TxOptions // of a BEGIN that was put off
+	begun   driver.Tx     // nil: BEGIN has not been sent
 	ended   bool
 }
 
 // Commit sends COMMIT, if there is anything to commit.
-func (t *tx) Commit() error { return t.end(driver.Tx.Commit) }
+func (t *tx) Commit() error { return t.end(EndedByCommit, driver.Tx.Commit) }
 
 // Rollback sends ROLLBACK, if there is anything to roll back.
-func (t *tx) Rollback() error { return t.end(driver.Tx.Rollback) }
+func (t *tx) Rollback() error { return t.end(EndedByRollback, driver.Tx.Rollback) }
 
-func (t *tx) end(how func(driver.Tx) error) error {
+func (t *tx) end(name string, how func(driver.Tx) error) error {
+	t.ending.leave(name)
 	if t.ended || t.begun == nil {
 		t.ended = true
 		return nil

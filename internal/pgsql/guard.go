@@ -26,6 +26,9 @@ var (
 type Unit interface {
 	// OpenIn tells whether a transaction of the pool is open, of this unit or of one around it.
 	OpenIn(pool *sql.DB) bool
+	// Ended returns [ErrEnded] if tx is the transaction of this unit, or of one around it, and is known to have ended. On connections of
+	// [NewConnector] and [Watched] it returns nil: they refuse by themselves.
+	Ended(tx *sql.Tx) error
 }
 
 type (
@@ -96,17 +99,24 @@ func (g *guard) refuse(ctx context.Context) error {
 	return nil
 }
 
-// refuse tells why a statement must not be sent. One that says how it is to be sent is a [Runner]'s, which was given the pool on purpose.
+// refuse tells why a statement must not be sent.
 func (c *watchedConn) refuse(ctx context.Context, args []driver.NamedValue) error {
-	if c.guard == nil || c.Conn().PgConn().TxStatus() != 'I' {
+	if err := c.ending.refusal(ours(args)); err != nil {
+		return err
+	}
+	if c.guard == nil || c.Conn().PgConn().TxStatus() != 'I' || ours(args) {
 		return nil
 	}
-	if len(args) > 0 {
-		if _, ours := args[0].Value.(pgx.QueryExecMode); ours {
-			return nil
-		}
-	}
 	return c.guard.refuse(ctx)
+}
+
+// ours tells whether a statement says how it is to be sent: then it is a [Runner]'s, which was given the pool on purpose.
+func ours(args []driver.NamedValue) bool {
+	if len(args) == 0 {
+		return false
+	}
+	_, is := args[0].Value.(pgx.QueryExecMode)
+	return is
 }
 
 // refuseTx tells why a transaction must not begin. One of [BeginLater] is a unit's.
@@ -119,15 +129,15 @@ func (c *watchedConn) refuseTx(ctx context.Context) error {
 
 // refuse lets pass what is sent in a transaction, also before its BEGIN has been sent.
 func (c *conn) refuse(ctx context.Context, args []driver.NamedValue) error {
-	if c.guard == nil || c.tx != nil && !c.tx.ended {
-		return nil
+	if c.tx != nil && !c.tx.ended {
+		return c.ending.refusal(ours(args))
 	}
 	return c.watchedConn.refuse(ctx, args)
 }
 
 // guardStmt returns a statement that is looked at each time it is sent: database/sql keeps those that were prepared on a pool.
 func (c *watchedConn) guardStmt(s driver.Stmt, refuse func(context.Context, []driver.NamedValue) error) driver.Stmt {
-	if prepared, ok := s.(*stdlib.Stmt); ok && c.guard != nil {
+	if prepared, ok := s.(*stdlib.Stmt); ok {
 		return guardedStmt{prepared, refuse}
 	}
 	return s

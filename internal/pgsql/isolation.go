@@ -51,7 +51,7 @@ func (r *Runner) begin(ctx context.Context, db bun.IDB) (Conn, *sql.Tx, error) {
 	}
 	pool, ok := db.(*bun.DB)
 	if !ok {
-		return conn, nil, nil
+		return conn, nil, ended(ctx, conn)
 	}
 	stricter, err := r.isolation.isStricter(ctx, pool)
 	if err != nil || !stricter {
@@ -59,6 +59,16 @@ func (r *Runner) begin(ctx context.Context, db bun.IDB) (Conn, *sql.Tx, error) {
 	}
 	tx, err := pool.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	return tx, tx, err
+}
+
+// ended is why a statement must not be sent to the transaction of a unit: outside of it, it would be committed by itself.
+func ended(ctx context.Context, conn Conn) error {
+	if tx, ok := conn.(*sql.Tx); ok {
+		if u := UnitOf(ctx); u != nil {
+			return u.Ended(tx)
+		}
+	}
+	return nil
 }
 
 // end ends the transaction of a statement.

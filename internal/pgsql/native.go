@@ -32,10 +32,13 @@ func Native(ctx context.Context, db bun.IDB, fn func(*pgx.Conn) error) (ok bool,
 	}
 }
 
+// native is a connection of a driver with one of pgx beneath it.
+type native interface{ Conn() *pgx.Conn }
+
 // NativeConn is [Native] for a connection. Units of work call it several times each: a bun.Conn as a bun.IDB is one object more.
 func NativeConn(conn bun.Conn, fn func(*pgx.Conn) error) (ok bool, err error) {
 	err = conn.Raw(func(driver any) error {
-		beneath, is := driver.(interface{ Conn() *pgx.Conn })
+		beneath, is := driver.(native)
 		if !is {
 			return nil
 		}
@@ -46,11 +49,11 @@ func NativeConn(conn bun.Conn, fn func(*pgx.Conn) error) (ok bool, err error) {
 }
 
 // WithinTx is [NativeConn] for statements of callers in the transaction of database/sql that is open on c: a BEGIN that was put off is
-// sent first. The error is [ErrNoTx] if none is open. mode is what such a statement has to be sent with. pgx must know the types
+// sent first. The error is [ErrEnded] if none is open, or another one. mode is what such a statement has to be sent with. pgx must know the types
 // of its parameters, or it takes []byte for bytea; bun's own statements have none, so the mode of the connection does without.
 func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) error) (ok bool, err error) {
 	rawErr := c.Raw(func(driver any) error {
-		var native *pgx.Conn
+		var beneath *pgx.Conn
 		var mode []any
 		switch v := driver.(type) {
 		case *conn:
@@ -58,19 +61,19 @@ func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) 
 				ok = true
 				return nil //nolint:nilerr // as below
 			}
-			native, mode = v.Conn(), []any{pgx.QueryExecModeCacheStatement}
+			beneath, mode = v.Conn(), []any{pgx.QueryExecModeCacheStatement}
 		case *watchedConn: // behind a pooler
-			native, mode = v.Conn(), []any{pgx.QueryExecModeDescribeExec}
-		case interface{ Conn() *pgx.Conn }:
-			native = v.Conn()
+			beneath, mode = v.Conn(), []any{pgx.QueryExecModeDescribeExec}
+		case native:
+			beneath = v.Conn()
 		default:
 			return nil
 		}
 		ok = true
-		if !native.IsClosed() && native.PgConn().TxStatus() == 'I' {
-			err = ErrNoTx
+		if how, _ := EndedTx(driver); how != "" {
+			err = &EndedError{How: how}
 		} else {
-			err = fn(native, slices.Clip(mode))
+			err = fn(beneath, slices.Clip(mode))
 		}
 		return nil // an error could make database/sql close the connection
 	})

@@ -182,6 +182,7 @@ const (
 	CodeInsufficientPrivilege = "42501"
 	codeDuplicateStatement    = "42P05"
 	CodeInFailedTransaction   = "25P02"
+	CodeNoSavepoint           = "3B001"
 )
 
 // Code returns the SQLSTATE of a server error, "" for any other error.

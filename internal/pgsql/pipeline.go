@@ -2,7 +2,6 @@ package pgsql
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -29,9 +28,6 @@ const (
 	commitText             = "commit"
 )
 
-// ErrNoTx means that the transaction was ended behind the back of its owner.
-var ErrNoTx = errors.New("there is no open transaction on the connection")
-
 // Send is described at [Pipeline].
 func (c *conn) Send(ctx context.Context, b *pgx.Batch) error {
 	_, err := c.send(ctx, b, false)
@@ -46,7 +42,10 @@ func (c *conn) SendCommit(ctx context.Context, b *pgx.Batch) (open bool, err err
 func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, err error) {
 	t := c.tx
 	if t == nil || t.ended {
-		return false, ErrNoTx
+		return false, ErrEnded
+	}
+	if err := c.ending.refusal(true); err != nil {
+		return true, err
 	}
 	if err := c.prepare(ctx, b); err != nil {
 		return c.open(), err
@@ -75,7 +74,9 @@ func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, 
 	if begun := results.Tx(); begun != nil && open {
 		t.begun = pgxTx{t.ctx, begun}
 	}
-	t.ended = commit && !open
+	if t.ended = commit && !open; t.ended {
+		c.ending.leave(EndedByCommit)
+	}
 	return open, err
 }
 

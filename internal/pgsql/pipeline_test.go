@@ -164,7 +164,7 @@ func TestSendWithoutATransaction(t *testing.T) {
 	_, conn, tx := pipelined(t)
 	require.NoError(t, tx.Commit(), "nothing was sent")
 	_, err := send(t, conn, false, "SELECT 1")
-	require.ErrorContains(t, err, "no open transaction")
+	require.ErrorIs(t, err, pgsql.ErrEnded)
 }
 
 // written counts what a connection writes, packet by packet: a round trip is one.

@@ -21,7 +21,8 @@ type Trouble struct {
 	// Used by goroutines of pgx as well.
 	cancelled, committing atomic.Bool
 
-	plain pgx.ConnConfig
+	ending ending
+	plain  pgx.ConnConfig
 }
 
 const troubleKey = "github.com/oncebox/oncebox/internal/pgsql.Trouble"
@@ -45,6 +46,7 @@ func NoteTrouble(cfg *pgx.ConnConfig) {
 		c.CustomData()[troubleKey] = t
 		return t
 	}
+	cfg.BuildFrontend = t.ending.readAlong(cfg.BuildFrontend)
 	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if t.committing.Load() {
 			return nil, errCommitting
@@ -80,7 +82,7 @@ func (t *Trouble) note(status byte, err *pgconn.PgError) {
 	if status != 'E' {
 		t.failure = err
 	}
-	if IsVictim(err) {
+	if IsVictim(err) || IsOutdated(err) {
 		t.victim = err
 	}
 }
@@ -99,7 +101,7 @@ func (t *Trouble) Failure(c *pgx.Conn) error {
 	return t.failure
 }
 
-// Victim returns the latest deadlock or serialization failure, also an error that was rolled back to a savepoint.
+// Victim returns the latest deadlock, serialization failure or error of an outdated statement, also one that was rolled back to a savepoint.
 func (t *Trouble) Victim() error {
 	if t == nil || t.victim == nil {
 		return nil

@@ -47,7 +47,8 @@ func (c watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConn{beneath: opened.(*stdlib.Conn), patience: c.patience}, nil //nolint:forcetypeassert // GetConnector's
+	beneath := opened.(*stdlib.Conn) //nolint:forcetypeassert // GetConnector's
+	return &watchedConn{beneath: beneath, patience: c.patience, ending: &TroubleOf(beneath.Conn()).ending}, nil
 }
 
 // beneath has another name than Conn, or the field would hide the method Conn, by which [Native] finds pgx.
@@ -58,15 +59,25 @@ type watchedConn struct {
 	*beneath
 
 	patience time.Duration
+	ending   *ending
 	guard    *guard // nil: nothing is refused
 }
+
+// EndedTx is for the function of that name.
+func (c *watchedConn) EndedTx() string { return c.ending.how }
 
 // BeginTx begins a transaction.
 func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if err := c.refuseTx(ctx); err != nil {
 		return nil, err
 	}
-	return c.beneath.BeginTx(ctx, opts)
+	c.ending.follow(isLater(ctx))
+	begun, err := c.beneath.BeginTx(ctx, opts)
+	if err != nil {
+		c.ending.leave("")
+		return nil, err
+	}
+	return followed{begun, c.ending}, nil
 }
 
 // ExecContext runs a statement.

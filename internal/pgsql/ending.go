@@ -1,0 +1,266 @@
+package pgsql
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"errors"
+)
+
+// ErrEnded means that a transaction was ended by a statement that was sent in it, or behind the back of its owner in another way.
+var ErrEnded = errors.New("uow: the function has ended the transaction itself, and what it wrote before may be committed without its events: " +
+	"leave COMMIT and ROLLBACK to the unit. To undo a part of it use a Do within the unit, and for what has to stay a unit of its own, with the " +
+	"context of uow.Outside(ctx)")
+
+// EndedError matches [ErrEnded], and says of which transaction.
+type EndedError struct {
+	// How it ended, as [EndedTx] has it.
+	How string
+	// XID is its id, "" if that is not known.
+	XID string
+	// Err is what its owner would have failed with otherwise. nil: it would have succeeded.
+	Err error
+}
+
+func (e *EndedError) Error() string {
+	text := ErrEnded.Error() + " (it was ended by " + e.How + ")"
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is makes errors.Is(err, [ErrEnded]) true.
+func (e *EndedError) Is(target error) bool { return target == ErrEnded }
+
+// Unwrap returns Err.
+func (e *EndedError) Unwrap() error { return e.Err }
+
+// UncertainError is the error of a failed transaction that may be another one than its owner began: the connection does not tell.
+type UncertainError struct {
+	XID string // of the transaction that its owner began
+	Err error
+}
+
+func (e *UncertainError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *UncertainError) Unwrap() error { return e.Err }
+
+// MayHaveCommitted returns the id of a transaction of which somebody may have committed a part behind the back of its owner, who has failed
+// with err. "": that has not happened, or the id is not known.
+func MayHaveCommitted(err error) string {
+	if ended, ok := errors.AsType[*EndedError](err); ok {
+		return ended.XID
+	}
+	if uncertain, ok := errors.AsType[*UncertainError](err); ok {
+		return uncertain.XID
+	}
+	return ""
+}
+
+// How a transaction ended by the methods of database/sql.
+const (
+	EndedByCommit   = "Commit"
+	EndedByRollback = "Rollback"
+)
+
+// ending notes how the transaction on a connection ended. It reads along what goes over the connection (see wire.go), so it knows whatever
+// handle the statement came through, and at no cost for the server: each command is answered with its name, and each answer ends with
+// whether a transaction is open. Like the connection, it is not safe for concurrent use.
+type ending struct {
+	// follows: a transaction of database/sql is open on the connection; begun: its BEGIN was answered.
+	follows, begun bool
+	// unit: it is that of a unit of work.
+	unit bool
+	// how it ended. "": it has not.
+	how string
+
+	// ends says that one of the statements whose answers are awaited may end a transaction, by its text.
+	ends    bool
+	awaited int
+	// named are the prepared statements that end a transaction.
+	named map[string]struct{}
+}
+
+// follow begins with a transaction whose BEGIN has not been sent.
+func (e *ending) follow(unit bool) { e.follows, e.begun, e.unit, e.how = true, false, unit, "" }
+
+// leave ends with a transaction that its owner ends.
+func (e *ending) leave(how string) {
+	if e.follows = false; e.how == "" {
+		e.how = how
+	}
+}
+
+// refusal is why nothing may be sent any more: not in a unit, and not by this module, in a transaction that somebody has ended.
+func (e *ending) refusal(ours bool) error {
+	if e == nil || !e.follows || e.how == "" || !e.unit && !ours {
+		return nil
+	}
+	return &EndedError{How: e.how}
+}
+
+// asked takes a message of this side. What ends a transaction is known by its name in the answer, but for ROLLBACK, which is also the name of
+// ROLLBACK TO SAVEPOINT, and what a COMMIT of a failed transaction is answered with.
+func (e *ending) asked(kind byte, body []byte) {
+	switch kind {
+	case 'Q': // a script
+		e.awaited++
+		e.ends = e.ends || endsTx(body)
+	case 'P':
+		name, text, _ := bytes.Cut(body, []byte{0})
+		if endsTx(text) {
+			if e.named == nil {
+				e.named = map[string]struct{}{}
+			}
+			e.named[string(name)] = struct{}{}
+		} else if e.named != nil {
+			delete(e.named, string(name))
+		}
+	case 'B':
+		if e.named == nil {
+			return
+		}
+		_, body, _ = bytes.Cut(body, []byte{0}) // the portal
+		name, _, _ := bytes.Cut(body, []byte{0})
+		if _, is := e.named[string(name)]; is {
+			e.ends = true
+		}
+	case 'S', 'F':
+		e.awaited++
+	}
+}
+
+// answered takes a message of the server.
+func (e *ending) answered(kind byte, body []byte) {
+	switch kind {
+	case 'C':
+		tag, _, _ := bytes.Cut(body, []byte{0})
+		switch string(tag) {
+		case "BEGIN", "START TRANSACTION":
+			e.begun = true
+		case "COMMIT", "PREPARE TRANSACTION":
+			e.note(string(tag))
+		case "ROLLBACK":
+			if e.ends || e.awaited == 0 { // pgx sends batches that are not prepared without the writer that is read along
+				e.note("ROLLBACK")
+			}
+		}
+	case 'Z':
+		if bytes.Equal(body, []byte{'I'}) {
+			e.note("ROLLBACK")
+		}
+		if e.awaited--; e.awaited <= 0 {
+			e.awaited, e.ends = 0, false
+		}
+	}
+}
+
+func (e *ending) note(how string) {
+	if e.follows && e.begun && e.how == "" {
+		e.how = how
+	}
+}
+
+// endsTx tells whether a text has a statement that ends a transaction. Each statement begins at the start or behind a semicolon. A
+// semicolon within a literal may have it take for a statement what is none, never the other way round.
+func endsTx(text []byte) bool {
+	for more := true; more; _, text, more = bytes.Cut(text, []byte{';'}) {
+		word, rest := firstWord(text)
+		second, rest := firstWord(rest)
+		switch {
+		case is(word, "commit"), is(word, "end"), is(word, "abort"), is(word, "prepare") && is(second, "transaction"):
+			return true
+		case !is(word, "rollback"):
+			continue
+		case is(second, "work"), is(second, "transaction"):
+			second, _ = firstWord(rest)
+		}
+		if !is(second, "to") {
+			return true
+		}
+	}
+	return false
+}
+
+func is(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
+
+// firstWord returns the letters that a text begins with, behind blanks and comments.
+func firstWord(text []byte) (word, rest []byte) {
+	text = withoutComments(text)
+	n := 0
+	for n < len(text) && (text[n]|0x20 >= 'a' && text[n]|0x20 <= 'z' || text[n] == '_') {
+		n++
+	}
+	return text[:n], text[n:]
+}
+
+// withoutComments returns a text from its first character on that is neither a blank nor part of a comment. Comments can be nested.
+func withoutComments(text []byte) []byte {
+	for {
+		text = bytes.TrimLeft(text, " \t\r\n\f\v")
+		switch {
+		case bytes.HasPrefix(text, []byte("--")):
+			_, text, _ = bytes.Cut(text, []byte{'\n'})
+		case bytes.HasPrefix(text, []byte("/*")):
+			text = withoutComment(text)
+		default:
+			return text
+		}
+	}
+}
+
+// withoutComment returns what is behind the comment that a text begins with.
+func withoutComment(text []byte) []byte {
+	depth := 0
+	for len(text) > 0 {
+		switch {
+		case bytes.HasPrefix(text, []byte("/*")):
+			depth, text = depth+1, text[2:]
+		case bytes.HasPrefix(text, []byte("*/")):
+			if depth, text = depth-1, text[2:]; depth == 0 {
+				return text
+			}
+		default:
+			text = text[1:]
+		}
+	}
+	return nil
+}
+
+// endedTx is a connection that knows what became of its transaction.
+type endedTx interface{ EndedTx() (how string) }
+
+// EndedTx tells how the transaction on a driver's connection ended that its owner has not ended yet: the name of a command, [EndedByCommit],
+// [EndedByRollback], or "" if it is open, also if its BEGIN has been put off. exact says that nothing escapes it. Otherwise a transaction that
+// was ended and followed by another one passes for open.
+func EndedTx(driverConn any) (how string, exact bool) {
+	switch v := driverConn.(type) {
+	case endedTx:
+		return v.EndedTx(), true
+	case native:
+		if c := v.Conn(); !c.IsClosed() && c.PgConn().TxStatus() == 'I' {
+			return "COMMIT or ROLLBACK", false
+		}
+	}
+	return "", false
+}
+
+// followed is a transaction of database/sql.
+type followed struct {
+	driver.Tx
+
+	ending *ending
+}
+
+// Commit sends COMMIT.
+func (f followed) Commit() error {
+	f.ending.leave(EndedByCommit)
+	return f.Tx.Commit()
+}
+
+// Rollback sends ROLLBACK.
+func (f followed) Rollback() error {
+	f.ending.leave(EndedByRollback)
+	return f.Tx.Rollback()
+}
