@@ -1,0 +1,77 @@
+package devenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// Programs is the folder of initdb, postgres and what else this PostgreSQL came with. "": it was found running.
+func (p *PostgresServer) Programs() string { return p.programs }
+
+// CopyFiles copies the files of a server that was started here to a folder, which may not exist yet. They are those of a server that was closed
+// cleanly if it was ended before, with os.Interrupt, and what a snapshot of the volume has if its processes stand still.
+func (p *PostgresServer) CopyFiles(to string) error {
+	if p.dog == nil {
+		return ErrNotStartedHere
+	}
+	if err := os.CopyFS(to, os.DirFS(p.data)); err != nil {
+		return fmt.Errorf("devenv: copy the files of %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Clone starts another server with the same user on files that fill puts into a folder, which does not exist yet. The caller stops it.
+func (p *PostgresServer) Clone(ctx context.Context, fill func(to string) error) (*PostgresServer, error) {
+	if p.dog == nil {
+		return nil, ErrNotStartedHere
+	}
+	c := &PostgresServer{server: server{name: p.name, as: p.as, timeout: p.timeout}, settings: p.settings, programs: p.programs}
+	if err := c.prepare("QUIT"); err != nil {
+		return nil, err
+	}
+	if err := c.startOn(ctx, p.URL, fill); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (p *PostgresServer) startOn(ctx context.Context, like string, fill func(to string) error) error {
+	port, err := p.takePort()
+	if err != nil {
+		return err
+	}
+	p.port, p.data = port, filepath.Join(p.folder, "data")
+	at, err := url.Parse(like)
+	if err != nil {
+		return fmt.Errorf("devenv: the URL of a server: %w", err)
+	}
+	if err := errors.Join(fill(p.data), p.settle()); err != nil {
+		return err
+	}
+	p.listen(at.User)
+	return p.start(ctx)
+}
+
+// settle makes files that were copied those of a server at rest.
+func (p *PostgresServer) settle() error {
+	err := os.Remove(filepath.Join(p.data, "postmaster.pid"))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, os.Chmod(p.data, 0o700), p.as.own(p.data)) // PostgreSQL refuses a folder that others can read
+}
+
+// TakeFiles puts the files of another server in the place of its own. Both have to be at rest; the other one has none afterwards.
+func (p *PostgresServer) TakeFiles(other *PostgresServer) error {
+	if p.dog == nil || other.dog == nil {
+		return ErrNotStartedHere
+	}
+	if err := errors.Join(os.RemoveAll(p.data), os.CopyFS(p.data, os.DirFS(other.data)), os.RemoveAll(other.data)); err != nil {
+		return fmt.Errorf("devenv: put files in the place of those of %s: %w", p.name, err)
+	}
+	return p.settle()
+}
