@@ -43,8 +43,8 @@ const (
 	// heartbeat tells the others that this projector is alive, and counts those that are.
 	heartbeat = `
 WITH me AS (
-	INSERT INTO {schema}.outbox_projector (owner, grp, deployment, seen_until) VALUES ($1, $2, $4, clock_timestamp() + $3::interval)
-	ON CONFLICT (owner) DO UPDATE SET grp = excluded.grp, deployment = excluded.deployment, seen_until = excluded.seen_until)
+	INSERT INTO {schema}.outbox_projector (owner, grp, deployment, seen_until, lease) VALUES ($1, $2, $4, clock_timestamp() + $3::interval, $3)
+	ON CONFLICT (owner) DO UPDATE SET grp = excluded.grp, deployment = excluded.deployment, seen_until = excluded.seen_until, lease = excluded.lease)
 SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1 AND seen_until > clock_timestamp()),
 	(SELECT count(*) FROM {schema}.outbox_lane WHERE grp = $2),
 	coalesce((SELECT string_agg(DISTINCT l.grp::text, ',' ORDER BY l.grp::text) FROM {schema}.outbox_lane l WHERE l.grp <> $2
@@ -52,7 +52,9 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 	coalesce((SELECT extract(epoch FROM min(until) - clock_timestamp()) FROM (
 		SELECT lease_until AS until FROM {schema}.outbox_lane WHERE grp = $2 AND owner <> $1
 		UNION ALL SELECT seen_until FROM {schema}.outbox_projector WHERE grp = $2 AND owner <> $1) x
-		WHERE until > clock_timestamp()), 0)::float8`
+		WHERE until > clock_timestamp()), 0)::float8,
+	EXISTS (SELECT FROM {schema}.outbox_lane WHERE owner <> $1 AND lease_until > ` + latestEnd + `)
+		OR EXISTS (SELECT FROM {schema}.outbox_projector WHERE owner <> $1 AND seen_until > ` + latestEnd + `)`
 	// unregister also deletes the heartbeats of projectors that vanished more than a day ago.
 	unregister = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
@@ -64,7 +66,7 @@ WITH free AS MATERIALIZED (
 	SELECT lane, owner AS prev FROM {schema}.outbox_lane
 	WHERE grp = $1 AND lease_until < clock_timestamp()
 	ORDER BY lease_until, lane LIMIT $4 FOR UPDATE SKIP LOCKED)
-UPDATE {schema}.outbox_lane l SET owner = $2, epoch = l.epoch + 1, lease_until = clock_timestamp() + $3::interval
+UPDATE {schema}.outbox_lane l SET owner = $2, epoch = l.epoch + 1, lease_until = clock_timestamp() + $3::interval, lease = $3
 FROM free LEFT JOIN LATERAL (
 	SELECT x.upto, x.picked FROM {schema}.outbox_claim x WHERE x.lane = free.lane ORDER BY x.n DESC LIMIT 1) taken ON true
 WHERE l.lane = free.lane
@@ -82,7 +84,7 @@ WITH mine AS MATERIALIZED (
 	WHERE l.owner = $1 ORDER BY l.lane FOR NO KEY UPDATE OF l),
 old AS (
 	DELETE FROM {schema}.outbox_claim c USING mine WHERE c.lane = mine.lane AND c.n >= mine.taken_from AND c.n < mine.latest)
-UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, passed_to = mine.passed_to, open_to = mine.open_to,
+UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + $4::interval, lease = $4, passed_to = mine.passed_to, open_to = mine.open_to,
 	taken_from = coalesce(mine.latest, mine.taken_from)
 FROM mine WHERE l.lane = mine.lane
 RETURNING l.lane, l.change`
@@ -104,6 +106,8 @@ type Membership struct {
 	// NextFree is how long it is until the lease or the heartbeat of another projector ends, unless it is renewed. Then there may
 	// be lanes to claim. 0: there are no other projectors.
 	NextFree time.Duration
+	// FarAhead says that leases or heartbeats of others end so late that the clock of the database must have gone back, see [Relay.CutLeases].
+	FarAhead bool
 }
 
 // Heartbeat says that owner, which serves the group, is alive for the next ttl, by the clock of the database. It returns how many
@@ -112,7 +116,7 @@ func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl tim
 	var a Membership
 	var unserved string
 	var free float64
-	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl, s.cfg.Deployment}, &a.Alive, &a.Lanes, &unserved, &free); err != nil {
+	if err := s.sql.QueryRow(ctx, s.db, heartbeat, []any{owner, group, ttl, s.cfg.Deployment}, &a.Alive, &a.Lanes, &unserved, &free, &a.FarAhead); err != nil {
 		return a, fmt.Errorf("outbox: heartbeat: %w", pgsql.Explain(err))
 	}
 	a.Unserved, a.NextFree = parseInts(unserved), time.Duration(free*float64(time.Second))

@@ -84,3 +84,37 @@ func (f *fixture) requireLeasesByTheDatabase(r outbox.Relay, shift string) {
 	ends("a renewal")
 	require.NoError(f.t, r.Release(f.t.Context(), leases))
 }
+
+// The clock of the database goes back by an hour, as in a failover to a server whose clock is behind, and a projector dies before it has renewed anything. Its
+// lanes and its share are another one's when a lease has ended, and not an hour later. One that lives loses nothing.
+func TestLeasesOfAClockThatWentBackAreCut(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	relay := f.store.Relay()
+	const lease = 3 * time.Minute
+	held, err := relay.Claim(t.Context(), "dead", 0, 40, lease)
+	require.NoError(t, err)
+	require.Len(t, held, 40)
+	alive, err := relay.Claim(t.Context(), "alive", 0, 24, time.Hour)
+	require.NoError(t, err)
+	for name, ttl := range map[string]time.Duration{"dead": lease, "alive": time.Hour} {
+		_, err := relay.Heartbeat(t.Context(), name, 0, ttl)
+		require.NoError(t, err)
+	}
+	_, err = f.db.Exec("UPDATE outbox_projector SET seen_until = seen_until + interval '1 hour' WHERE owner = 'dead'")
+	require.NoError(t, err)
+	require.NoError(t, f.changeLanes("lease_until = l.lease_until + CASE l.owner WHEN 'dead' THEN interval '1 hour' ELSE '0' END"))
+
+	cfg := quick()
+	cfg.Name, cfg.Lease, cfg.PublishTimeout = "third", 10*time.Second, time.Second
+	f.run(f.relay(f.pub, cfg, f.another()))
+	f.eventually("what is too far ahead is cut", func() bool {
+		return f.rows("outbox_lane WHERE owner = 'dead' AND lease_until > clock_timestamp() + interval '190 seconds'")+
+			f.rows("outbox_projector WHERE owner = 'dead' AND seen_until > clock_timestamp() + interval '190 seconds'") == 0
+	})
+	require.Equal(t, 40, f.rows("outbox_lane WHERE owner = 'dead' AND lease_until > clock_timestamp() + interval '60 seconds'"), "it may be alive after all")
+	require.Equal(t, 24, f.rows("outbox_lane WHERE owner = 'alive' AND lease_until > clock_timestamp() + interval '50 minutes'"), "its leases are long")
+	renewed, err := relay.Renew(t.Context(), alive, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, renewed, 24)
+}

@@ -3,9 +3,11 @@ package projector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -58,11 +60,17 @@ func (r *relay) coordinate(ctx context.Context) error {
 	if err := r.answered(ctx, r.store.CheckOwner); err != nil {
 		return errors.Join(err, r.leave(ctx, err))
 	}
+	if err := r.rehearse(ctx); err != nil {
+		return errors.Join(err, r.leave(ctx, err))
+	}
 	all, err := r.heartbeat(ctx)
 	if err != nil {
 		return err
 	}
 	r.nextFree = all.NextFree
+	if all.FarAhead {
+		r.cutLeases(ctx)
+	}
 	r.reportUnserved(ctx, all.Unserved)
 	if err := r.readPauses(ctx); err != nil {
 		return err
@@ -97,10 +105,42 @@ func (r *relay) heartbeat(ctx context.Context) (all outbox.Membership, err error
 	return all, err
 }
 
-// leave gives all lanes back because the database belongs to another deployment. It also deletes the heartbeat, so that the
-// others share the lanes among themselves.
+// errCannotServe is why a projector leaves the lanes to others.
+var errCannotServe = errors.New("projector: this process cannot serve lanes and leaves them to others: run `oncebox doctor` with its build and its role")
+
+// rehearse finds out whether this process can serve lanes: at first, and again when something has failed.
+func (r *relay) rehearse(ctx context.Context) error {
+	if r.rehearsed.Swap(true) {
+		return nil
+	}
+	err := r.answered(ctx, func(ctx context.Context) error {
+		return r.store.Rehearse(ctx, r.p.cfg.Name, r.p.cfg.Group, r.p.cfg.Lease)
+	})
+	if err != nil {
+		r.rehearsed.Store(false)
+	}
+	if pgsql.IsMisfit(err) { // not: the database is away, or its disk is full. Then others can do no more.
+		return fmt.Errorf("%w: %w", errCannotServe, err)
+	}
+	return nil
+}
+
+// cutLeases ends what the clock of the database would make last. It is tried again at the next beat.
+func (r *relay) cutLeases(ctx context.Context) {
+	var cut int64
+	err := r.answered(ctx, func(ctx context.Context) (err error) {
+		cut, err = r.store.CutLeases(ctx, r.p.cfg.Lease)
+		return err
+	})
+	if err != nil || cut > 0 {
+		r.p.log.WarnContext(ctx, "oncebox: the clock of the database has gone back, leases that would have lasted for longer are cut", "leases", cut, "error", err)
+	}
+}
+
+// leave gives all lanes back because the database belongs to another deployment, or because this process cannot serve them. It also deletes the
+// heartbeat, so that the others share the lanes among themselves.
 func (r *relay) leave(ctx context.Context, why error) error {
-	if !errors.Is(why, outbox.ErrForeignDatabase) {
+	if !errors.Is(why, outbox.ErrForeignDatabase) && !errors.Is(why, errCannotServe) {
 		return nil
 	}
 	for _, w := range r.workers {

@@ -140,3 +140,23 @@ func TestNothingIsFetchedWhileALookIsUnanswered(t *testing.T) {
 	close(answer)
 	f.eventually("it goes on", f.published("a2"))
 }
+
+// Somebody empties the table of the positions. A projector that lives goes on; another one publishes once more what is kept, in order.
+func TestPositionsThatAreGone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	stop := f.run(f.projector(quick()))
+	addMany(f, 0, 3)
+	f.eventually("all are sent", func() bool { return f.pub.total() == 3*keys && f.allSent() })
+	_, err := f.db.Exec("TRUNCATE outbox_progress")
+	require.NoError(t, err)
+	addMany(f, 3, 3)
+	f.eventually("it goes on", func() bool { return f.pub.total() >= 6*keys })
+	stop()
+	require.Equal(t, 6*keys, f.pub.total())
+	_, err = f.db.Exec("TRUNCATE outbox_progress")
+	require.NoError(t, err)
+	require.NoError(t, f.projector(quick()).RunOnce(t.Context()))
+	require.Equal(t, 12*keys, f.pub.total())
+	f.pub.requireOrder(t, f.ids())
+}

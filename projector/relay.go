@@ -32,8 +32,11 @@ type relay struct {
 	state   *leader.Reader[outbox.Stats] // for the metrics
 	freed   chan struct{}                // lanes were handed back: beat now
 	hears   atomic.Bool                  // of commits: of those in this process and, by NOTIFY, of others
-	alone   sync.Mutex                   // held while rows are sent that may kill the process
-	seed    maphash.Seed
+	// Whether the statements that serve lanes went well before, and nothing has failed since.
+	rehearsed atomic.Bool
+
+	alone sync.Mutex // held while rows are sent that may kill the process
+	seed  maphash.Seed
 
 	lateScan sync.Mutex // held while one worker looks for what a shortcut has left behind
 	latest   lateRows   // what was found last
@@ -176,6 +179,7 @@ func (r *relay) supervise(ctx context.Context, name string, every time.Duration,
 		pause := every
 		if err := guard(ctx, step); err != nil && ctx.Err() == nil {
 			failures++
+			r.rehearsed.Store(false)
 			pause = backoff.Jitter(r.p.pauses.loop.after(failures))
 			r.p.log.WarnContext(ctx, "oncebox: projector "+name+" failed, trying again", "error", err, "pause", pause, "failures", failures)
 		} else {

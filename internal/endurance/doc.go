@@ -14,5 +14,5 @@
 //
 // The tests of crashes run examples/orders on a PostgreSQL of their own that they kill, and hold what clients were told against the
 // tables. TestProjectorsAndServerAreKilled kills projectors, each in a process of its own, and their server, and holds what was published
-// against what was committed.
+// against what was committed. TestDatabaseIsRestoredUnderProjectors puts their database back to what it was, in five ways; ENDURANCE_RESTORES is how often.
 package endurance

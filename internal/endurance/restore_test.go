@@ -51,6 +51,24 @@ func TestPageOnRestoresHasTheCommands(t *testing.T) {
 	for _, command := range []string{dumpShop, restoreShop, copyShop, closeShop, reopenShop, swapShop, forgetShop, backUp} {
 		require.Contains(t, string(page), command)
 	}
+
+	_, query, found := strings.Cut(string(page), "```sql\n")
+	require.True(t, found)
+	query, _, _ = strings.Cut(query, "```")
+	db := pgtest.Migrated(t)
+	_, err = db.Exec(`CREATE TABLE kept AS SELECT gen_random_uuid() AS id FROM generate_series(1, 2);
+		INSERT INTO inbox (message_key, consumer, tenant_id, source) SELECT id, 'billing', 'default', 'shop' FROM kept
+		UNION ALL SELECT gen_random_uuid(), 'billing', 'default', 'shop'`)
+	require.NoError(t, err)
+	rows, err := db.Query(strings.Replace(query, "'2026-11-26 12:00'", "now() - interval '1 hour'", 1))
+	require.NoError(t, err)
+	defer rows.Close()
+	gone := 0
+	for rows.Next() {
+		gone++
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, 1, gone)
 }
 
 // A database is put back to what it was, in five ways, again and again, while events are committed and three projectors live on. What it has afterwards

@@ -30,13 +30,15 @@ const readWithin = 5 * time.Second
 const resignWithin = 2 * time.Second
 
 const (
-	// lead takes or renews the lease. What would be refused anyway is left out before the INSERT, which would lock the row.
+	// lead takes or renews the lease. What would be refused anyway is left out before the INSERT, which would lock the row. A lease that ends
+	// later than any that is given is of a clock that went back since: it is taken, and what two may show for a moment is the same.
 	lead = `
 INSERT INTO {schema}.oncebox_leader AS l (name, owner, lease_until)
 SELECT $1::text, $2::uuid, clock_timestamp() + $3::interval
-WHERE NOT EXISTS (SELECT FROM {schema}.oncebox_leader o WHERE o.name = $1::text AND o.owner <> $2::uuid AND o.lease_until >= clock_timestamp())
+WHERE NOT EXISTS (SELECT FROM {schema}.oncebox_leader o WHERE o.name = $1::text AND o.owner <> $2::uuid
+	AND o.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + 5 * $3::interval)
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
-WHERE l.owner = excluded.owner OR l.lease_until < clock_timestamp()`
+WHERE l.owner = excluded.owner OR l.lease_until NOT BETWEEN clock_timestamp() AND clock_timestamp() + 5 * $3::interval`
 
 	resign = `UPDATE {schema}.oncebox_leader SET lease_until = '-infinity' WHERE name = $1 AND owner = $2`
 )

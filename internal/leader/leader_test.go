@@ -133,3 +133,15 @@ func TestStatementOfALeaderThatIsNotNeeded(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, led, "nobody resigns for another one")
 }
+
+// A lease that a clock gave which went back since keeps nobody from leading.
+func TestLeaseOfAClockThatWentBackIsTaken(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Migrated(t)
+	_, err := db.Exec(`INSERT INTO oncebox_leader (name, owner, lease_until) VALUES ('test', gen_random_uuid(), clock_timestamp() + interval '1 day')`)
+	require.NoError(t, err)
+	r, _ := reader(t, db.DB, 50*time.Millisecond)
+	r.lease, r.within = time.Minute, time.Hour
+	run(t, r)
+	await.True(t, func() bool { return shows(r) }, "another one to lead")
+}

@@ -71,6 +71,8 @@ CREATE TABLE outbox_lane (
     owner       text,
     epoch       bigint      NOT NULL DEFAULT 0,           -- counts owners; part of every fence
     lease_until timestamptz NOT NULL DEFAULT '-infinity',
+    -- For how long the owner leases. One that ends much later is of a clock that went back since.
+    lease       interval    NOT NULL DEFAULT '0',
     change      bigint      NOT NULL DEFAULT 0,           -- counts what operators did; the owner then reloads its blocks
     -- Up to it all that is unsent is of tenants that are paused. Nothing is published by it: it is for the statistics alone, which would
     -- have to look for the first row of another tenant.
@@ -124,7 +126,8 @@ CREATE TABLE outbox_projector (
     owner      text        PRIMARY KEY,
     grp        smallint    NOT NULL DEFAULT 0,
     deployment text        NOT NULL DEFAULT '', -- as in outbox.Config.Deployment; '': none
-    seen_until timestamptz NOT NULL
+    seen_until timestamptz NOT NULL,
+    lease      interval    NOT NULL DEFAULT '0' -- for how long it says each time that it is alive
 ) WITH (fillfactor = 50);
 
 -- One row, which is gone when the server has crashed and when a standby takes over: both empty all unlogged tables. What the server
@@ -210,7 +213,8 @@ CREATE TABLE outbox_retention (
 );
 
 -- The tenants that have committed an event, entered in the same transaction, until there are 1000: a reader sees the tenants of all
--- rows that it could have seen before, or that there are many. And which group of lanes, and so of projectors, serves a tenant.
+-- rows that it could have seen before, or that there are many. Of two transactions that want to enter one, the second does not wait for the first: if that is
+-- rolled back, the tenant is entered within a minute of its next events. And which group of lanes, and so of projectors, serves a tenant.
 CREATE TABLE outbox_tenant (
     tenant_id text        PRIMARY KEY,
     grp       smallint    NOT NULL DEFAULT 0 CHECK (grp >= 0),
@@ -474,7 +478,7 @@ BEGIN
     hash := {schema}.outbox_hash(coalesce(ordering, v_id::text));
     lane := hash.low & (layout.lanes - 1);
     IF ordering IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock(layout.lock_space, (hash.high % 1024)::integer);
+        PERFORM pg_advisory_xact_lock(layout.lock_space, (hash.high % 4096)::integer);
     END IF;
     IF pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL THEN
         lane := lane + {schema}.outbox_first_lane(v_tenant);
@@ -493,6 +497,7 @@ BEGIN
     INSERT INTO {schema}.outbox_tenant (tenant_id)
     SELECT v_tenant WHERE NOT EXISTS (SELECT FROM {schema}.outbox_tenant t WHERE t.tenant_id = v_tenant)
         AND (SELECT count(*) < 1000 FROM (SELECT FROM {schema}.outbox_tenant LIMIT 1000) entered)
+        AND pg_try_advisory_xact_lock(layout.lock_space # 1, hashtext(v_tenant) & 255) -- or it would wait for another that enters it
     ON CONFLICT DO NOTHING;
     RETURN v_id;
 END $f$;
