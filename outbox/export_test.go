@@ -45,6 +45,9 @@ func Statistics(front int) string { return fmt.Sprintf(statistics, front) }
 // Text returns a statement with the store's schema in it.
 func (s *Store) Text(constant string) string { return s.sql.Text(constant) }
 
+// LockBuckets is how many locks the ordering keys share.
+const LockBuckets = lockBuckets
+
 // LaneHash is the frozen hash.
 func LaneHash(key string) uint64 { return laneHash(key) }
 

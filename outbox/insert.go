@@ -106,11 +106,13 @@ func alike(rows []insertRow) bool {
 	return len(rows) > 1
 }
 
-// enterTenants is in the order of the names, so that no two flushes wait for each other.
+// enterTenants is in the order of the names, so that no two flushes wait for each other. Nor does a flush wait for one that has entered the tenant and is
+// still open: it leaves that to it. A lock of a tenant is one of 256.
 const enterTenants = `,
 t AS (
-	INSERT INTO {schema}.outbox_tenant (tenant_id) SELECT DISTINCT tenant_id FROM i WHERE NOT ` + tenantsFull + `
-	ORDER BY tenant_id ON CONFLICT DO NOTHING)`
+	INSERT INTO {schema}.outbox_tenant (tenant_id)
+	SELECT n.tenant_id FROM (SELECT DISTINCT tenant_id FROM i WHERE NOT ` + tenantsFull + ` ORDER BY tenant_id) n
+	WHERE pg_try_advisory_xact_lock($1::int # 1, hashtext(n.tenant_id) & 255) ON CONFLICT DO NOTHING)`
 
 // makeInserts makes statements that take the locks of the ordering keys, then draw the numbers.
 //

@@ -146,12 +146,15 @@ func (s Relay) OtherTenants(ctx context.Context, tenants []string) (bool, error)
 	return others, wrap("look for other tenants", err)
 }
 
-// knownTenants are those that need not be entered in outbox_tenant, because a transaction that did so, or found it full, was
-// committed.
+// knownTenants are those that need not be entered in outbox_tenant for a while, because a transaction that tried to, or found it full, was committed. It may
+// have left that to another one, which was rolled back, and the table may be that of a backup.
 type knownTenants struct {
 	mu    sync.RWMutex
-	names map[string]struct{}
+	names map[string]time.Time // until when
 }
+
+// knownFor is for how long. Until then a tenant that is not entered may wait behind the backlog of others.
+const knownFor = time.Minute
 
 // maxKnownTenants bounds the memory; the flushes of others cost a look at the table.
 const maxKnownTenants = 100_000
@@ -159,8 +162,9 @@ const maxKnownTenants = 100_000
 func (k *knownTenants) have(evs []event.Envelope) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
+	now := time.Now()
 	for i := range evs {
-		if _, ok := k.names[evs[i].TenantID]; !ok {
+		if !now.Before(k.names[evs[i].TenantID]) {
 			return false
 		}
 	}
@@ -174,11 +178,12 @@ func (k *knownTenants) committed(evs []event.Envelope) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.names == nil {
-		k.names = map[string]struct{}{}
+		k.names = map[string]time.Time{}
 	}
+	until := time.Now().Add(knownFor)
 	for i := range evs {
-		if len(k.names) < maxKnownTenants {
-			k.names[evs[i].TenantID] = struct{}{}
+		if _, known := k.names[evs[i].TenantID]; known || len(k.names) < maxKnownTenants {
+			k.names[evs[i].TenantID] = until
 		}
 	}
 }

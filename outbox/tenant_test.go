@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -156,7 +157,7 @@ func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
 	tx, err := f.db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM outbox_layout, generate_series(0, 1023) b")
+	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM outbox_layout, generate_series(0, ?) b", outbox.LockBuckets-1)
 	require.NoError(t, err)
 	flushed := make(chan struct{})
 	go func() {
@@ -295,4 +296,58 @@ func TestFurtherTenantsAreNotEntered(t *testing.T) {
 	require.True(t, others, "it is not known which they are")
 	require.NoError(t, f.MoveTenant(t.Context(), "moved", 1, outbox.By{Actor: "test"}), "it has a row whatever their number")
 	require.Equal(t, 1001, entered())
+}
+
+// The first transaction of a tenant stays open. Those of its other keys wait for nothing, in whatever language they are written.
+func TestFirstTransactionOfATenantHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	first, err := f.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = first.Rollback() }()
+	_, err = f.Add(event.WithTenant(t.Context(), "new"), first, "order", []byte("x"), event.WithAggregate("order", "first", 1), event.WithType("e"))
+	require.NoError(t, err)
+
+	another := outbox.NewStore(f.db.Another(t), &outbox.Config{Source: "test"})
+	for name, add := range map[string]func(ctx context.Context, tx bun.Tx) error{
+		"flush": func(ctx context.Context, tx bun.Tx) error {
+			_, err := another.Add(event.WithTenant(ctx, "new"), tx, "order", []byte("x"), event.WithAggregate("order", "second", 1), event.WithType("e"))
+			return err
+		},
+		"function": func(ctx context.Context, tx bun.Tx) error {
+			_, err := tx.ExecContext(ctx, `SELECT oncebox_add('order', '{}', 'e', aggregate_type => 'order', aggregate_id => 'third', tenant_id => 'new',
+				source => 'test')`)
+			return err
+		},
+	} {
+		err := f.db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+			if _, err := tx.ExecContext(ctx, "SET LOCAL lock_timeout = '100 ms'"); err != nil {
+				return err
+			}
+			return add(ctx, tx)
+		})
+		require.NoError(t, err, name)
+	}
+	require.NoError(t, first.Rollback())
+	require.Zero(t, f.count("outbox_tenant WHERE tenant_id = 'new'"), "they left it to the first one")
+	_, err = pgtest.Add(event.WithTenant(t.Context(), "new"), f.db.DB, outbox.NewStore(f.db.DB, &outbox.Config{Source: "test"}), "order", []byte("x"),
+		event.WithAggregate("order", "fourth", 1), event.WithType("e"))
+	require.NoError(t, err)
+	require.Equal(t, 1, f.count("outbox_tenant WHERE tenant_id = 'new'"), "the next one enters it")
+}
+
+// Some keys have to share a lock. Of 400 others few wait for a transaction that has 100.
+func TestFewKeysWaitForAnOpenTransactionOfOthers(t *testing.T) {
+	t.Parallel()
+	held := map[uint64]bool{}
+	for n := range 100 {
+		held[outbox.LaneHash(fmt.Sprintf("default|order|held%d", n))>>32%outbox.LockBuckets] = true
+	}
+	waiting := 0
+	for n := range 400 {
+		if held[outbox.LaneHash(fmt.Sprintf("default|order|other%d", n))>>32%outbox.LockBuckets] {
+			waiting++
+		}
+	}
+	require.Less(t, waiting, 20)
 }
