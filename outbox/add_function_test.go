@@ -95,7 +95,8 @@ func TestFunctionAndGoWriteOneKeyInOrder(t *testing.T) {
 				_, err = f.Add(t.Context(), tx, "order", []byte("x"), event.WithAggregate("order", "hot", 1), event.WithType(name))
 			}
 			require.NoError(t, err)
-			require.Equal(t, []int64{int64(outbox.LaneHash("default|order|hot") >> 32 % outbox.LockBuckets)}, f.lockedBuckets(), "others of the key wait for COMMIT")
+			require.Equal(t, []int64{int64(outbox.LaneHash("default|order|hot") >> 32 % outbox.LockBuckets)}, f.lockedBuckets(),
+				"others of the key wait for COMMIT")
 		})
 	}
 	var got []string

@@ -133,7 +133,8 @@ func (r *relay) cutLeases(ctx context.Context) {
 		return err
 	})
 	if err != nil || cut > 0 {
-		r.p.log.WarnContext(ctx, "oncebox: the clock of the database has gone back, leases that would have lasted for longer are cut", "leases", cut, "error", err)
+		r.p.log.WarnContext(ctx, "oncebox: the clock of the database has gone back, leases that would have lasted for longer are cut",
+			"leases", cut, "error", err)
 	}
 }
 

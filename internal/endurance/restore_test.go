@@ -37,11 +37,12 @@ const (
 	dumpShop    = `pg_dump -Fc -f shop.dump shop`
 	restoreShop = `createdb shop_new && pg_restore -d shop_new shop.dump`
 	copyShop    = `createdb -T shop shop_new`
-	closeShop   = `psql -d postgres -c "ALTER DATABASE shop ALLOW_CONNECTIONS false" -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'shop'"`
-	reopenShop   = `psql -d postgres -c "ALTER DATABASE shop ALLOW_CONNECTIONS true"`
-	swapShop    = `psql -d postgres -c "ALTER DATABASE shop RENAME TO shop_old" -c "ALTER DATABASE shop_new RENAME TO shop"`
-	forgetShop  = `dropdb shop_old`
-	backUp      = `pg_basebackup -D backup -c fast`
+	closeShop   = `psql -d postgres -c "ALTER DATABASE shop ALLOW_CONNECTIONS false"` +
+		` -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'shop'"`
+	reopenShop = `psql -d postgres -c "ALTER DATABASE shop ALLOW_CONNECTIONS true"`
+	swapShop   = `psql -d postgres -c "ALTER DATABASE shop RENAME TO shop_old" -c "ALTER DATABASE shop_new RENAME TO shop"`
+	forgetShop = `dropdb shop_old`
+	backUp     = `pg_basebackup -D backup -c fast`
 )
 
 // What docs/restore.md says to type is what is typed here.
