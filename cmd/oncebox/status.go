@@ -43,7 +43,11 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
 		if watched {
 			return s.watch(cmd.Context(), filter, interval)
 		}
-		st, err := s.view().Status(cmd.Context(), filter)
+		view, err := s.viewOfBroker()
+		if err != nil {
+			return err
+		}
+		st, err := view.Status(cmd.Context(), filter)
 		if err != nil {
 			return err
 		}
