@@ -121,6 +121,9 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	return append(list, failing(view.Causes, now)...)
 }
 
+// maxCause is how much of a cause a line has, in characters.
+const maxCause = 140
+
 // mostFailing is how many causes of what fails the first page names.
 const mostFailing = 5
 
@@ -141,7 +144,7 @@ func failing(causes []ops.Cause, now time.Time) (list []finding) {
 			others++
 			continue
 		}
-		text := where + ": " + what + ", “" + ops.CauseOf(c.Error) + "”"
+		text := where + ": " + what + ", “" + shorten(maxCause, c.Text) + "”"
 		if !c.Next.IsZero() {
 			text += ", next try " + ago(now, c.Next)
 		}

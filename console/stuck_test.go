@@ -75,6 +75,8 @@ func TestAnOutcomeIsWrittenDown(t *testing.T) {
 		s.unknownStep(key)
 	}
 	list := b.page("keys")
+	require.Contains(t, list.text(), "POST /orders", "whose step it is")
+	require.Contains(t, b.page("stuck?").text()+b.page("stuck?each=1&kind=step+unknown&cause=").text(), "POST /orders")
 	form := list.form()
 	for outcome, result := range map[string]string{"": "1", "done": "ch_42"} {
 		form.Set("outcome", outcome)

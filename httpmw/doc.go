@@ -189,7 +189,7 @@
 //	transaction-ended               500  the handler has sent COMMIT or ROLLBACK itself: a part may have been done
 //	transaction-failed              503  what was executed was rolled back; see Retry-After        retryable
 //	commit-unknown                  503  executed or not: a retry with the same key finds out      retryable
-//	idempotency-key-unknown         503  lease mode: a step may have been done or not; nothing runs retryable
+//	idempotency-key-unknown         503  lease mode: a step may have been done or not; nothing runs retryable with LeaseConfig.Recover
 //	answer-not-stored               503  lease mode: executed; a retry with the same key goes on    retryable
 //	answer-not-held                 500  the handler's answer cannot be held, or there is none; without a lease, it was rolled back
 //	request-body-too-large          413  larger than MaxBody

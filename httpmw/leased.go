@@ -176,7 +176,10 @@ func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency
 	case errors.Is(err, idempotency.ErrLeaseLost):
 		p, outcome = inProgress(), outcomeLost
 	case errors.Is(err, idempotency.ErrStepUnknown):
-		p, outcome = keyUnknown(), outcomeUnknown
+		p, outcome = keyUnknown(k.findsOut()), outcomeUnknown
 	}
 	return p.answer(e.w, k.cfg.ProblemBase, k.retryAfter), outcome
 }
+
+// findsOut reports whether a retry may find out what became of a step.
+func (k *keyed) findsOut() bool { return k.cfg.Lease != nil && k.cfg.Lease.Recover != nil }

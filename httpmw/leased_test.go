@@ -386,8 +386,8 @@ func TestUnknownStepWithoutARecoverHook(t *testing.T) {
 		got := s.post("k", "{}")
 		require.Equal(t, "idempotency-key-unknown", s.kind(got, http.StatusServiceUnavailable))
 		_, retryable := got.problem(t)
-		require.True(t, retryable)
-		require.Equal(t, "1", got.header.Get("Retry-After"))
+		require.False(t, retryable, "it waits for a person")
+		require.Empty(t, got.header.Get("Retry-After"))
 	}
 	require.EqualValues(t, 1, s.runs.Load(), "nothing runs")
 	require.EqualValues(t, 2, s.counter("oncebox.idempotency.requests")["unknown"])

@@ -215,7 +215,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	case errors.Is(err, idempotency.ErrStepUnknown): // also of a route that had a lease before
 		k.log.WarnContext(ctx, "oncebox: a key is stuck, because it is unknown whether a step was done: find out, and say so with the command "+
 			"oncebox keys resolve, or on the console", "key", key.String(), "method", e.r.Method, "route", e.r.Pattern)
-		return refuse(keyUnknown(), outcomeUnknown)
+		return refuse(keyUnknown(k.findsOut()), outcomeUnknown)
 	}
 	k.log.ErrorContext(ctx, "oncebox: a request with an idempotency key failed", "key", key.String(),
 		"method", e.r.Method, "route", e.r.Pattern, "handler_ran", last.rec != nil, "error", err)

@@ -30,6 +30,11 @@ func (p *policy) kinds(all bool) []kind {
 		notHeld = answerNotHeld(workFailed)
 	}
 	again := "Send the same request again, with the same key, after the time in Retry-After."
+	finds := lease && p.cfg.Lease.Recover != nil
+	unknown := "Do not send it again by itself: ask the operators of the service, and send it with the same key when they have found out."
+	if finds {
+		unknown = again + " If it stays like this, ask the operators of the service."
+	}
 	report := "This is a mistake in the service, not in the request. Report it."
 	list := []kind{
 		{keyMissing(), "Send an Idempotency-Key.", p.cfg.Required},
@@ -48,7 +53,7 @@ func (p *policy) kinds(all bool) []kind {
 		{storeUnavailable(), again, true},
 		{transactionFailed(), again, !lease},
 		{commitUnknown(), again, !lease},
-		{keyUnknown(), again + " If it stays like this, ask the operators of the service.", lease},
+		{keyUnknown(finds), unknown, lease},
 		{answerNotStored(), again, lease},
 	}
 	list = slices.DeleteFunc(list, func(k kind) bool { return !all && !k.when })

@@ -104,10 +104,16 @@ func commitUnknown() problem {
 		Detail: "Retry with the same Idempotency-Key: the answer tells, and the work is done at most once.", Retryable: true}
 }
 
-func keyUnknown() problem {
-	return problem{Type: "idempotency-key-unknown", Status: http.StatusServiceUnavailable,
+// keyUnknown is what waits for a person, unless the service finds out by itself: LeaseConfig.Recover is asked again by each retry.
+func keyUnknown(finds bool) problem {
+	p := problem{Type: "idempotency-key-unknown", Status: http.StatusServiceUnavailable,
 		Title:  "It is unknown what became of an earlier request with this Idempotency-Key",
-		Detail: "Nothing was executed now, and nothing will be before that is found out. Retry later with the same key.", Retryable: true}
+		Detail: "Nothing was executed now, and nothing will be before that is found out. Retry later with the same key.", Retryable: finds}
+	if !finds {
+		p.Detail = "Nothing was executed now, and nothing will be before the operators of the service have found that out. " +
+			"Ask them, and send the request again with the same key then."
+	}
+	return p
 }
 
 func answerNotStored() problem {

@@ -114,8 +114,11 @@ func TestSecretsGoNowhere(t *testing.T) {
 			}
 			for _, table := range []string{"idempotency_keys", "idempotency_step"} {
 				// Bytes are there in hexadecimal.
-				require.Zero(t, s.count(fmt.Sprintf(`SELECT count(*) FROM %s t WHERE row_to_json(t)::text ~ '%s|%x'`, table, secret, secret)))
+				require.Zero(t, s.count(fmt.Sprintf(`SELECT count(*) FROM %s t WHERE (to_jsonb(t) - 'request')::text ~ '%s|%x'`, table, secret, secret)))
 			}
+			// Whoever has to find out what became of a step is shown the path, and it is there for no longer.
+			require.Zero(t, s.count(`SELECT count(*) FROM idempotency_keys k WHERE request IS NOT NULL AND (request <> 'POST /planted-path'
+				OR NOT EXISTS (SELECT FROM idempotency_step s WHERE s.key_hash = k.key_hash AND s.result IS NULL))`))
 			require.NotZero(t, s.stored())
 		})
 	}

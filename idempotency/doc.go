@@ -35,7 +35,8 @@
 // nor a reason why cannot exist.
 //
 // Scopes never meet: the row is found by a hash over tenant, principal, method, path and key, each with its length. Only
-// the tenant is stored in clear, for operators. Keys and principals are neither stored nor logged except as hashes. The one of tenant
+// the tenant is stored in clear, for operators, and method and path of a request
+// while the outcome of a [StepOnce] is open: somebody may have to find it out. Keys and principals are neither stored nor logged except as hashes. The one of tenant
 // and principal is there for [Store.Erase].
 //
 // # Claims
@@ -87,6 +88,6 @@
 //
 //   - oncebox.idempotency.purged: expired keys that were removed
 //
-// and, shown by one process of all that run [Store.Observe], as an App's cleaner does: the gauges oncebox.idempotency.keys (an estimate),
+// and, shown by one process of all that run [Store.Observe], as an App's cleaner does: the gauges oncebox.idempotency.keys (beyond 10,000 an estimate),
 // claimed, unknown, oldest_unknown in seconds, and expired, see [Stats].
 package idempotency

@@ -21,7 +21,7 @@ func newGauges(m metric.Meter) *gauges {
 	all := otelx.NewGauges(m)
 	return &gauges{
 		all:     all,
-		keys:    all.Count("oncebox.idempotency.keys", "Keys that are remembered; an estimate"),
+		keys:    all.Count("oncebox.idempotency.keys", "Keys that are remembered; beyond 10,000 an estimate"),
 		claimed: all.Count("oncebox.idempotency.claimed", "Keys of requests that are worked on under a lease, or were abandoned"),
 		unknown: all.Count("oncebox.idempotency.unknown", "Steps whose outcome nobody knows"),
 		expired: all.Count("oncebox.idempotency.expired", "Expired keys that were not removed yet"),

@@ -17,7 +17,7 @@ const openClaims = `
 SELECT encode(k.key_hash, 'hex'), k.tenant_id, k.state = 'unknown', k.epoch, k.created_at, CASE WHEN k.owner IS NOT NULL THEN k.locked_until END,
 	k.owner IS NOT NULL AND k.locked_until > clock_timestamp(),
 	coalesce((SELECT json_agg(s.name ORDER BY s.begun_at, s.name) FROM {schema}.idempotency_step s
-		WHERE s.key_hash = k.key_hash AND s.result IS NULL), '[]')
+		WHERE s.key_hash = k.key_hash AND s.result IS NULL), '[]'), coalesce(k.request, '')
 FROM {schema}.idempotency_keys k
 WHERE k.state <> 'completed' AND k.expires_at > clock_timestamp() AND ($1::text = '' OR k.tenant_id = $1::text)
 ORDER BY k.created_at, k.key_hash LIMIT $2`
@@ -26,8 +26,9 @@ ORDER BY k.created_at, k.key_hash LIMIT $2`
 type Open struct {
 	// Key is the hash of the scope, in hexadecimal digits.
 	Key string
-	// Tenant is whose request it was.
-	Tenant string
+	// Tenant is whose request it was, and Request its method and path, at most 255 bytes of it. They are known while the
+	// outcome of a [StepOnce] is open.
+	Tenant, Request string
 	// Unknown says that the outcome of a step is unknown, and that requests with the key are refused until somebody says what became of it.
 	Unknown bool
 	// Epoch counts the requests that had it.
@@ -53,7 +54,7 @@ func (s *Store) Open(ctx context.Context, db bun.IDB, tenant string, limit int) 
 		var o Open
 		var until sql.NullTime
 		var steps []byte
-		if err := rows.Scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps); err != nil {
+		if err := rows.Scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps, &o.Request); err != nil {
 			return nil, fmt.Errorf("idempotency: list open keys: %w", err)
 		}
 		o.LeaseUntil = until.Time

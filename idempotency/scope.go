@@ -37,6 +37,7 @@ type Key struct {
 	hash      [sha256.Size]byte
 	tenant    string
 	principal principalHash
+	request   string // method and path
 }
 
 // String returns the beginning of the hash, which is safe to log.
@@ -53,7 +54,7 @@ func (s *Store) Key(scope Scope) (Key, error) {
 	if err := scope.validate(); err != nil {
 		return Key{}, err
 	}
-	return Key{hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal)}, nil
+	return Key{hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal), request: scope.request()}, nil
 }
 
 func (s *Scope) validate() error {
@@ -78,6 +79,24 @@ func (s *Scope) validate() error {
 		}
 	}
 	return nil
+}
+
+// maxRequest is how much of method and path is kept of a key while the outcome of a step is open, in bytes.
+const maxRequest = 255
+
+// request names the work for people: its method and path, without what a table or a terminal does not take.
+func (s *Scope) request() string {
+	if s.Method == "" && s.Path == "" {
+		return ""
+	}
+	text := strings.TrimSpace(s.Method + " " + s.Path)
+	text = text[:min(len(text), maxRequest)]
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 // hash must never change: the rows that are stored are found by it.

@@ -10,9 +10,9 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Stats is what an operator looks at first. Each count goes up to 10,000, except Keys.
+// Stats is what an operator looks at first. Each count goes up to 10,000, but for Keys.
 type Stats struct {
-	// Keys is about how many keys are remembered. It is always an estimate.
+	// Keys is how many keys are remembered; beyond 10,000 it is an estimate.
 	Keys int64
 	// Claimed keys belong to a request that is being worked on under a lease, see [Store.Claim], or to one whose process died and that nobody
 	// has repeated.
@@ -26,7 +26,9 @@ type Stats struct {
 }
 
 const statistics = `
-SELECT (SELECT greatest(pg_stat_get_live_tuples(c.oid), c.reltuples::bigint, 0) FROM pg_class c WHERE c.oid = '{schema}.idempotency_keys'::regclass),
+SELECT (SELECT CASE WHEN x.n <= 10000 THEN x.n ELSE (
+		SELECT greatest(pg_stat_get_live_tuples(c.oid), c.reltuples::bigint, x.n) FROM pg_class c WHERE c.oid = '{schema}.idempotency_keys'::regclass) END
+		FROM (SELECT count(*) AS n FROM (SELECT FROM {schema}.idempotency_keys ORDER BY expires_at LIMIT 10001) few) x),
 	(SELECT count(*) FROM (SELECT FROM {schema}.idempotency_keys WHERE state = 'claimed' AND expires_at > now() LIMIT 10000) x),
 	u.steps, coalesce(extract(epoch FROM clock_timestamp() - u.oldest), 0)::float8,
 	(SELECT count(*) FROM (SELECT FROM {schema}.idempotency_keys WHERE expires_at <= now() LIMIT 10000) x)

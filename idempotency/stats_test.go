@@ -30,9 +30,7 @@ func TestStats(t *testing.T) {
 	_, err = d.db.Exec(`INSERT INTO idempotency_keys (key_hash, tenant_id, state, fingerprint_tag, fingerprint, expires_at, locked_until)
 		SELECT decode(md5(i::text), 'hex'), 't', 'claimed', 'f', '', now() + i * interval '1 hour', now() FROM generate_series(-2, 3) i`)
 	require.NoError(t, err)
-	_, err = d.db.Exec("ANALYZE idempotency_keys")
-	require.NoError(t, err)
-	st := read()
+	st := read() // of a table that nobody has analyzed
 	require.InDelta(t, time.Hour, st.OldestUnknown, float64(time.Minute))
 	st.OldestUnknown = 0
 	require.Equal(t, idempotency.Stats{Keys: 7, Claimed: 4, Unknown: 1, Expired: 3}, st, "the unknown one is claimed until somebody repeats its request")

@@ -22,7 +22,7 @@ var (
 // beginOnce commits that a step is about to be done. From here on the key does not expire. The same owner may say it again: it does
 // not know whether it did. It waits for a lock on the key for 3 s, no longer: the condition is looked at before the row is locked.
 const beginOnce = `WITH held AS (
-    UPDATE {schema}.idempotency_keys SET expires_at = 'infinity'
+    UPDATE {schema}.idempotency_keys SET expires_at = 'infinity', request = nullif($5::text, '')
     WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed' AND set_config('lock_timeout', '3s', true) <> ''
     RETURNING key_hash, epoch
 )
@@ -65,7 +65,7 @@ func StepOnce[T any](ctx context.Context, name string, fn func(ctx context.Conte
 }
 
 func (c *Claim) beginOnce(ctx context.Context, name string) error {
-	n, err := c.store.confirmed.Exec(ctx, c.db, beginOnce, append(c.fence(), name)...)
+	n, err := c.store.confirmed.Exec(ctx, c.db, beginOnce, append(c.fence(), name, c.key.request)...)
 	switch {
 	case pgsql.Code(err) == pgsql.CodeLockNotAvailable:
 		return fmt.Errorf("idempotency: begin step %q: the key is locked by a transaction that has not ended: "+

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	openSteps = `SELECT encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at
+	openSteps = `SELECT encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at, coalesce(k.request, '')
 FROM {schema}.idempotency_step s JOIN {schema}.idempotency_keys k ON k.key_hash = s.key_hash
 WHERE s.result IS NULL AND s.key_hash = $1 ORDER BY s.begun_at, s.name`
 
-	unknownSteps = `SELECT encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at
+	unknownSteps = `SELECT encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at, coalesce(k.request, '')
 FROM {schema}.idempotency_step s JOIN {schema}.idempotency_keys k ON k.key_hash = s.key_hash
 WHERE s.result IS NULL AND (k.state = 'unknown' OR k.locked_until <= clock_timestamp()) AND ($1::text = '' OR k.tenant_id = $1::text)
 ORDER BY s.begun_at, s.key_hash, s.name LIMIT $2`
@@ -49,8 +49,8 @@ type By struct {
 type Unknown struct {
 	// Key is the hash of the scope, in hexadecimal digits.
 	Key string
-	// Tenant is whose request it was.
-	Tenant string
+	// Tenant is whose request it was, and Request its method and path, at most 255 bytes of it. "": the scope had none.
+	Tenant, Request string
 	// Step is the name that [StepOnce] was given.
 	Step string
 	// Epoch tells this beginning of the step from others.
@@ -143,7 +143,7 @@ func (s *Store) listUnknown(ctx context.Context, db bun.IDB, query string, args 
 	defer rows.Close()
 	for rows.Next() {
 		var u Unknown
-		if err := rows.Scan(&u.Key, &u.Tenant, &u.Step, &u.Epoch, &u.BegunAt); err != nil {
+		if err := rows.Scan(&u.Key, &u.Tenant, &u.Step, &u.Epoch, &u.BegunAt, &u.Request); err != nil {
 			return nil, fmt.Errorf("idempotency: list unknown steps: %w", err)
 		}
 		list = append(list, u)

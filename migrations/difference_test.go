@@ -75,7 +75,8 @@ var differences = []struct {
 		[]string{"trigger mine on inbox is not ours"}},
 	{"CREATE OR REPLACE VIEW outbox_messages AS SELECT id, tenant_id, aggregate_id, aggregate_type, aggregate_version, event_type, topic, occurred_at, " +
 		"payload, event_metadata::json, routing_key, schema_id, schema_version, 'NEW' AS status, retry_count::integer, NULL::timestamptz AS retry_after, " +
-		"NULL::text AS error_message, created_at, NULL::timestamptz AS sent_at, seq AS sequence, source, false AS paused FROM outbox",
+		"NULL::text AS error_message, created_at, NULL::timestamptz AS sent_at, seq AS sequence, source, false AS paused, " +
+		"NULL::timestamptz AS died_at, max_attempts::integer AS max_attempts FROM outbox",
 		[]string{"view outbox_messages reads aggregate_id, aggregate_type"}},
 	{"DROP VIEW outbox_messages; CREATE VIEW outbox_messages AS SELECT 1 AS one",
 		[]string{"view outbox_messages reads nothing of outbox, should read aggregate_id"}},

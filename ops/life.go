@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,8 @@ type Life struct {
 	Consumers []inbox.Located
 	// History is all of it in the order of time. A consumer may have an event before the outbox has recorded that it was published.
 	History []Moment
+	// Elsewhere says that another service, Source, has recorded it: the outbox of that service has its life before it came here.
+	Elsewhere bool
 	// Gone says what may be missing and why, in a sentence for people. "": nothing is missing.
 	Gone string
 }
@@ -131,6 +134,13 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	if len(found.list) == 0 {
 		return nil, fmt.Errorf("ops: %s: %w; %s", id, ErrUnknown, v.retention(kept))
 	}
+	own, err := v.ownSources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range found.list {
+		l.Elsewhere = len(l.Outbox) == 0 && l.Source != "" && len(own) > 0 && !slices.Contains(own, l.Source) && !l.deleted()
+	}
 	return v.finish(found, kept), nil
 }
 
@@ -181,6 +191,18 @@ func (v *View) decisions(ctx context.Context, found *lives) error {
 	return nil
 }
 
+// ownSources are the names of the services that use this database: that of the outbox, as far as it is configured, and those that its consumers belong to.
+func (v *View) ownSources(ctx context.Context) (own []string, err error) {
+	if v.outbox != nil && v.outbox.Source() != "" {
+		own = append(own, v.outbox.Source())
+	}
+	if v.inbox == nil {
+		return own, nil
+	}
+	owners, err := v.inbox.Owners(ctx)
+	return slices.AppendSeq(own, maps.Values(owners)), err
+}
+
 // finish sorts what was found, and says what may be missing.
 func (v *View) finish(found *lives, kept time.Duration) []Life {
 	list := make([]Life, len(found.list))
@@ -192,6 +214,7 @@ func (v *View) finish(found *lives, kept time.Duration) []Life {
 			return a.At.Compare(b.At)
 		})
 		switch {
+		case l.Elsewhere:
 		case len(l.Outbox) == 0 && l.deleted():
 			l.Gone = "It was deleted before it was published"
 		case len(l.Outbox) == 0:

@@ -111,8 +111,8 @@ type Stuck struct {
 	Key string
 	// Holds says that the later events or messages of the key wait behind this one.
 	Holds bool
-	// Step is the name of a step.
-	Step string
+	// Step is the name of a step, and Request the method and path of the request whose step it is.
+	Step, Request string
 	// Attempts counts the tries.
 	Attempts int
 	// Next is when it is tried again. Zero: not before somebody decides.
@@ -295,7 +295,7 @@ func (v *View) unknownSteps(ctx context.Context, filter Filter, limit int) ([]St
 	page, err := v.keys.Unknown(ctx, v.db, filter.Tenant, limit)
 	list := make([]Stuck, len(page))
 	for n, u := range page {
-		list[n] = Stuck{Kind: StepUnknown, Since: u.BegunAt, ID: u.Key, Tenant: u.Tenant, Step: u.Step, Attempts: u.Epoch}
+		list[n] = Stuck{Kind: StepUnknown, Since: u.BegunAt, ID: u.Key, Tenant: u.Tenant, Step: u.Step, Request: u.Request, Attempts: u.Epoch}
 	}
 	return list, err
 }

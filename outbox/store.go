@@ -44,6 +44,9 @@ type Store struct {
 	wakers []*func(LaneSet)
 }
 
+// Source is the name of the service, see [Config.Source]. "": none is configured.
+func (s *Store) Source() string { return s.cfg.Source }
+
 // NewStore returns the store of db.
 func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.WithDefaults()

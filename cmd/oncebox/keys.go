@@ -76,9 +76,13 @@ func (s *session) resolve(cmd *cobra.Command, key, step, result string, outcome 
 	if err != nil {
 		return err
 	}
-	question := fmt.Sprintf("resolve the step %s of tenant %s, begun at %s, as not done?", step, u.Tenant, moment(u.BegunAt))
+	which := fmt.Sprintf("the step %s of tenant %s, begun at %s", step, u.Tenant, moment(u.BegunAt))
+	if u.Request != "" {
+		which += ", of " + printable(u.Request)
+	}
+	question := "resolve " + which + ", as not done?"
 	if result != "" {
-		question = fmt.Sprintf("resolve the step %s of tenant %s, begun at %s, as done with the result %s?", step, u.Tenant, moment(u.BegunAt), result)
+		question = "resolve " + which + ", as done with the result " + result + "?"
 	}
 	if err := s.confirm(yes, question); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 type keyItem struct {
 	Key        string     `json:"key"`
 	Tenant     string     `json:"tenant"`
+	Request    string     `json:"request,omitempty"`
 	State      string     `json:"state"`
 	Since      time.Time  `json:"since"`
 	Epoch      int        `json:"epoch"`
@@ -82,7 +83,7 @@ func keyOf(o *idempotency.Open) keyItem {
 	case o.Unknown || len(o.Steps) > 0:
 		state = keyUnknown
 	}
-	return keyItem{o.Key, o.Tenant, state, o.CreatedAt, o.Epoch, timeOf(o.LeaseUntil), o.Steps}
+	return keyItem{o.Key, o.Tenant, o.Request, state, o.CreatedAt, o.Epoch, timeOf(o.LeaseUntil), o.Steps}
 }
 
 func (s *session) printKeys(list []keyItem) error {
@@ -96,7 +97,7 @@ func (s *session) printKeys(list []keyItem) error {
 	rows := make([][]string, len(list))
 	for n := range list {
 		k := &list[n]
-		rows[n] = []string{moment(k.Since), k.State, k.Tenant, strings.Join(k.Steps, ", "), at(k.LeaseUntil), k.Key}
+		rows[n] = []string{moment(k.Since), k.State, k.Tenant, short(k.Request, 60), strings.Join(k.Steps, ", "), at(k.LeaseUntil), k.Key}
 	}
-	return s.table([]string{"SINCE", "STATE", "TENANT", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}, rows)
+	return s.table([]string{"SINCE", "STATE", "TENANT", "REQUEST", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}, rows)
 }

@@ -28,6 +28,8 @@ type lifeItem struct {
 	Metadata         map[string]string `json:"metadata,omitempty"`
 	History          []momentItem      `json:"history"`
 	Gone             string            `json:"gone,omitempty"`
+	// Elsewhere says that another service, Source, has recorded it.
+	Elsewhere bool `json:"recorded_elsewhere,omitempty"`
 }
 
 type momentItem struct {
@@ -92,7 +94,7 @@ func lifeOf(l *ops.Life) lifeItem {
 	item := lifeItem{
 		ID: l.ID, MessageKey: l.MessageKey, Type: l.Type, Topic: l.Topic, Tenant: l.Tenant, Source: l.Source, AggregateType: l.AggregateType,
 		AggregateID: l.AggregateID, AggregateVersion: l.AggregateVersion, Sequence: l.Sequence, Key: l.Key, TraceID: l.TraceID, Metadata: l.Metadata,
-		Gone: l.Gone, History: make([]momentItem, len(l.History)),
+		Gone: l.Gone, Elsewhere: l.Elsewhere, History: make([]momentItem, len(l.History)),
 	}
 	for n, m := range l.History {
 		item.History[n] = momentItem{
@@ -112,8 +114,12 @@ func (s *session) printLife(l *lifeItem) error {
 	if l.Sequence > 0 {
 		sequence = strconv.FormatInt(l.Sequence, 10)
 	}
+	elsewhere := ""
+	if l.Elsewhere {
+		elsewhere = "recorded elsewhere (source " + l.Source + ")"
+	}
 	err := s.pairs("id", l.ID, "message key", key, "type", l.Type, "topic", l.Topic, "tenant", l.Tenant, "source", l.Source,
-		"aggregate", join(l.AggregateType, l.AggregateID), "key", l.Key, "sequence", sequence, "trace", l.TraceID, "gone", l.Gone)
+		"aggregate", join(l.AggregateType, l.AggregateID), "key", l.Key, "sequence", sequence, "trace", l.TraceID, "outbox", elsewhere, "gone", l.Gone)
 	if err != nil || len(l.History) == 0 {
 		return err
 	}

@@ -67,3 +67,15 @@ func TestStuckIsFiltered(t *testing.T) {
 		require.ElementsMatch(t, kinds, got, flag)
 	}
 }
+
+func TestShowSaysWhatWasRecordedElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	const id = "01a217bb-14b2-7c25-a634-cd7951718e92"
+	s.exec("INSERT INTO inbox_owner (consumer, source) VALUES ('billing', 'shop') ON CONFLICT DO NOTHING")
+	s.exec("INSERT INTO inbox (message_key, consumer, tenant_id, source) VALUES (?, 'billing', 'default', 'tickets')", id)
+	a := s.oncebox("show", id)
+	require.Zero(t, a.code, a.errs)
+	require.Contains(t, a.out, "recorded elsewhere (source tickets)")
+	require.NotContains(t, a.out, "gone")
+}

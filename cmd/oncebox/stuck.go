@@ -23,6 +23,7 @@ type stuckItem struct {
 	Key        string     `json:"key,omitempty"`
 	Holds      bool       `json:"holds"`
 	Step       string     `json:"step,omitempty"`
+	Request    string     `json:"request,omitempty"`
 	Attempts   int        `json:"attempts,omitempty"`
 	Next       *time.Time `json:"next,omitempty"`
 	Error      string     `json:"error,omitempty"`
@@ -91,7 +92,8 @@ func itemOf(f *ops.Stuck) stuckItem {
 	return stuckItem{
 		Backlog: backlog,
 		Kind:    f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
-		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error,
+		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Request: f.Request,
+		Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error,
 		Cause: ops.CauseOf(f.Error), Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(f), Or: other(f),
 	}
 }

@@ -191,7 +191,7 @@ func brokenFlights() map[string][]broken {
 		},
 		"a step without a known outcome": {
 			{"is executed again", requests(func(r *http.Request) { setKey(r, newKey()) }), "the status of the refusal"},
-			{"is not to be retried", promising("key-unknown", false), "whether the problem is retryable"},
+			{"is to be retried", promising("key-unknown", true), "whether the problem is retryable"},
 			{"is a failure like others", problems("key-unknown", func(a *httptest.ResponseRecorder) {
 				rewrite(a, "idempotency-key-unknown", "transaction-failed")
 			}), "the problem's type"},

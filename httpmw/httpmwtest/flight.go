@@ -285,7 +285,7 @@ func testUnknown(s *session) {
 	require.GreaterOrEqual(s.t, first.status, http.StatusInternalServerError, "Unknown says otherwise: %s", first.body)
 	before := s.effects()
 	for range 2 {
-		s.refused(s.send(*s.target.Unknown, key), http.StatusServiceUnavailable, "idempotency-key-unknown", true, key)
+		s.refused(s.send(*s.target.Unknown, key), http.StatusServiceUnavailable, "idempotency-key-unknown", false, key)
 	}
 	s.committed(0, before, "retries, while the outcome is unknown")
 }

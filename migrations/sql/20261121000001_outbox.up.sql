@@ -291,7 +291,7 @@ SELECT s.tableoid, s.ctid, s.sent_at, s.seq, s.id, s.occurred_at, s.created_at, 
     s.event_type, s.source, s.routing_key, s.schema_id, s.content_type, s.dedup_key, s.event_metadata::json, s.payload, s.sent_at
 FROM outbox_sent s;
 
--- All of it as one table, for people and for tools. Names of columns and states are promised.
+-- All of it as one table, for people and for tools. Names of columns and states are promised. max_attempts is NULL where the configuration decides.
 -- PUBLISHING is an approximation: the row is one that the owner of a live lease has fetched.
 -- The published rows of outbox are a part of its own with a constant status: a query for the others, as operators write it, does not read them.
 CREATE VIEW outbox_messages AS
@@ -300,30 +300,31 @@ SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version,
        CASE WHEN t.upto IS NOT NULL THEN 'PUBLISHING' ELSE 'NEW' END AS status,
        o.retry_count::integer AS retry_count, NULL::timestamptz AS retry_after, NULL::text AS error_message, o.created_at,
        NULL::timestamptz AS sent_at, o.seq AS sequence, o.source,
-       EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = o.tenant_id AND p.resumed_at IS NULL) AS paused
+       EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = o.tenant_id AND p.resumed_at IS NULL) AS paused,
+       NULL::timestamptz AS died_at, o.max_attempts::integer AS max_attempts
 FROM outbox_unsent o LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
 UNION ALL
 SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
        o.payload, o.event_metadata::json, o.routing_key, o.schema_id, o.schema_version,
        'SENT', o.retry_count, NULL, NULL, o.created_at,
-       (SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1), o.seq, o.source, false
+       (SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1), o.seq, o.source, false, NULL, o.max_attempts
 FROM outbox o JOIN outbox_cursor c ON c.lane = o.lane WHERE o.seq <= c.sent OR o.seq <@ c.ahead
 UNION ALL
 SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
        h.payload, h.event_metadata::json, h.routing_key, h.schema_id, h.schema_version,
        CASE WHEN h.retry_count > 0 THEN 'FAILED' ELSE 'NEW' END,
        h.retry_count, NULLIF(h.retry_after, 'infinity'), h.error_message, h.created_at, NULL, h.seq, h.source,
-       EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = h.tenant_id AND p.resumed_at IS NULL)
+       EXISTS (SELECT FROM outbox_pause p WHERE p.tenant_id = h.tenant_id AND p.resumed_at IS NULL), NULL, h.max_attempts
 FROM outbox_held h
 UNION ALL
 SELECT d.id, d.tenant_id, d.aggregate_id, d.aggregate_type, d.aggregate_version, d.event_type, d.topic, d.occurred_at,
        d.payload, d.event_metadata::json, d.routing_key, d.schema_id, d.schema_version,
-       'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq, d.source, false
+       'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq, d.source, false, d.died_at, d.max_attempts
 FROM outbox_dead d
 UNION ALL
 SELECT s.id, s.tenant_id, s.aggregate_id, s.aggregate_type, s.aggregate_version, s.event_type, s.topic, s.occurred_at,
        s.payload, s.event_metadata::json, s.routing_key, s.schema_id, s.schema_version,
-       'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq, s.source, false
+       'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq, s.source, false, NULL, s.max_attempts
 FROM outbox_sent s;
 
 SELECT oncebox_create($text$

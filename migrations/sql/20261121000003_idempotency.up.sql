@@ -24,6 +24,7 @@ CREATE TABLE idempotency_keys (
     headers         json,
     omitted         text,                           -- why the body was not kept; the answer is a tombstone then
     body            bytea,
+    request         text,                           -- method and path, for who has to find out what became of a step; only while its outcome is open
     CONSTRAINT idempotency_keys_answer_or_lease CHECK (
         (status IS NOT NULL AND headers IS NOT NULL AND (body IS NULL) = (omitted IS NOT NULL)) = (locked_until IS NULL)
         AND (locked_until IS NULL) = (state = 'completed'))
@@ -140,7 +141,7 @@ BEGIN
         RETURN false;
     END IF;
     IF NOT EXISTS (SELECT FROM {schema}.idempotency_step s WHERE s.key_hash = p_hash AND s.result IS NULL) THEN
-        UPDATE {schema}.idempotency_keys k SET state = 'claimed', expires_at = CASE WHEN p_ttl < 0 THEN 'infinity'
+        UPDATE {schema}.idempotency_keys k SET state = 'claimed', request = NULL, expires_at = CASE WHEN p_ttl < 0 THEN 'infinity'
             ELSE greatest(clock_timestamp() + make_interval(secs => p_ttl), k.locked_until) END
         WHERE k.key_hash = p_hash AND k.state <> 'completed';
     END IF;

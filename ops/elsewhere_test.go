@@ -1,0 +1,32 @@
+package ops_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/inbox"
+)
+
+// A message of another service is not called gone: its outbox is elsewhere. One of this service, whose row is away, is.
+func TestLifeOfWhatWasRecordedElsewhere(t *testing.T) {
+	s := newService(t)
+	s.place("own")
+	s.Drain() // so that the consumers have their owner
+	_, err := s.DB.ExecContext(t.Context(), "INSERT INTO inbox_owner (consumer, source) SELECT 'billing', source FROM outbox LIMIT 1 ON CONFLICT DO NOTHING")
+	require.NoError(t, err)
+	foreign, own := uuid.Must(uuid.NewV7()).String(), uuid.Must(uuid.NewV7()).String()
+	for id, source := range map[string]string{foreign: "'tickets'", own: "(SELECT source FROM outbox LIMIT 1)"} {
+		_, err := s.DB.ExecContext(t.Context(), "INSERT INTO inbox (message_key, consumer, tenant_id, source) VALUES (?, 'billing', 'default', "+source+")", id)
+		require.NoError(t, err)
+	}
+	l := s.life(foreign)
+	require.True(t, l.Elsewhere)
+	require.Equal(t, "tickets", l.Source)
+	require.Empty(t, l.Gone)
+	require.Equal(t, inbox.PlaceSettled, l.Consumers[0].Place)
+	l = s.life(own)
+	require.False(t, l.Elsewhere)
+	require.Contains(t, l.Gone, "does not have the event any more")
+}
