@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// The media types of JSON, plain and as of RFC 9457.
+// The media types of JSON, plain and as of RFC 9457, and of forms.
 const (
+	mediaForm    = "application/x-www-form-urlencoded"
 	mediaJSON    = "application/json"
 	mediaProblem = "application/problem+json"
 )

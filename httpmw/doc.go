@@ -151,9 +151,11 @@
 // # What is one request
 //
 // A key belongs to tenant, principal, method and path. Under it, a request is the same if query, content type, body and
-// preconditions are. JSON is the same in any spelling, without what IdempotencyConfig.Exclude names. Other bodies are compared byte
-// for byte, so that a form with files (multipart/form-data), for which most clients make a new boundary each time, has to be sent
-// again as it was. Preconditions are If-Match, If-None-Match and If-Unmodified-Since (RFC 9110, section 13.1). If
+// preconditions are. Bodies are compared by what they mean. JSON is the same in any spelling, without what IdempotencyConfig.Exclude names; of a
+// form the order of different fields makes no difference; a form with files is the same if its parts are, with their names, file names, types and bytes,
+// in their order, whatever the boundary; a gzip or deflate body is what is in it, up to MaxBody. Media types are the same in any case, and with
+// charset=utf-8 where that is the default. Other bodies, and what cannot be read as what it says it is, are compared byte for byte.
+// IdempotencyConfig.Fingerprint decides otherwise for a service. Preconditions are If-Match, If-None-Match and If-Unmodified-Since (RFC 9110, section 13.1). If
 // IdempotencyConfig.APIVersion is set, the version has to be the same, too. A deployment that changes this configuration does not
 // refuse the retries of what was done before it.
 //

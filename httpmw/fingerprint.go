@@ -3,7 +3,6 @@ package httpmw
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,24 +12,27 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// fingerprintTag changes with whatever follows in this file and in canonical_json.go.
-const fingerprintTag = "http-1"
+// fingerprintTag changes with whatever follows in this file, in content.go and in canonical_json.go.
+const fingerprintTag = "http-2"
 
 // fingerprinter tells requests apart that are not retries of each other: by method, path, query, content type, body and
 // preconditions.
 // What clients and proxies write in different ways for the same thing makes no difference: the order of query
-// parameters and of JSON members, white space in JSON, the case of a media type.
+// parameters, of the fields of a form and of JSON members, white space in JSON, the boundary between parts, compression, the case of a media type.
 type fingerprinter struct {
 	tag     string
 	exclude pointers                   // members that make no difference either
 	version func(*http.Request) string // makes a difference as well; may be nil
+	own     FingerprintFunc            // what is compared in place of the body; may be nil
+	limit   int64                      // of a body, in bytes; negative: none
 }
 
 // newFingerprinter gives each configuration a tag of its own: a deployment that changes it must not refuse the retries
 // of requests that came before.
-func newFingerprinter(exclude []string, version func(*http.Request) string) (*fingerprinter, error) {
-	f := &fingerprinter{tag: fingerprintTag, version: version}
-	if len(exclude) == 0 && version == nil {
+func newFingerprinter(c *IdempotencyConfig) (*fingerprinter, error) {
+	exclude := c.Exclude
+	f := &fingerprinter{tag: fingerprintTag, version: c.APIVersion, own: c.Fingerprint, limit: c.MaxBody}
+	if len(exclude) == 0 && f.version == nil && f.own == nil {
 		return f, nil
 	}
 	tree, err := parsePointers(exclude)
@@ -39,26 +41,30 @@ func newFingerprinter(exclude []string, version func(*http.Request) string) (*fi
 	}
 	f.exclude = tree
 	exclude = slices.Compact(slices.Sorted(slices.Values(exclude)))
-	sum := sha256.Sum256([]byte(strconv.FormatBool(version != nil) + strings.Join(exclude, "\n")))
+	sum := sha256.Sum256([]byte(strconv.FormatBool(f.version != nil) + strconv.FormatBool(f.own != nil) + strings.Join(exclude, "\n")))
 	f.tag += "-" + hex.EncodeToString(sum[:4])
 	return f, nil
 }
 
-func (f *fingerprinter) of(r *http.Request, body []byte) idempotency.Fingerprint {
-	contentType, isJSON := media(r.Header.Get("Content-Type"))
-	form := "raw"
-	if isJSON {
-		if canonical, ok := canonicalJSON(body, f.exclude); ok {
-			body, form = canonical, "json"
+// of returns the fingerprint, and the error of the service's own function. r has a body of its own.
+func (f *fingerprinter) of(r *http.Request, body []byte) (idempotency.Fingerprint, error) {
+	var c content
+	if f.own == nil {
+		c = f.meaning(r.Header, body)
+	} else {
+		compared, err := f.own(r, body)
+		if err != nil {
+			return idempotency.Fingerprint{}, err
 		}
+		c = content{form: "own", body: compared}
 	}
 	parts := [][]byte{
-		[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(query(r.URL)), []byte(contentType), []byte(form), body,
+		[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(query(r.URL)), []byte(c.media), []byte(c.form), c.body,
 	}
 	if f.version != nil {
 		parts = append(parts, []byte(f.version(r)))
 	}
-	return idempotency.NewFingerprint(f.tag, append(parts, preconditions(r.Header)...)...)
+	return idempotency.NewFingerprint(f.tag, append(parts, preconditions(r.Header)...)...), nil
 }
 
 // preconditionHeaders are those of RFC 9110, section 13.1, that count for methods which change something. The other two,
@@ -87,16 +93,4 @@ func query(u *url.URL) string {
 		return u.RawQuery
 	}
 	return values.Encode()
-}
-
-// media returns the one form of a content type, and whether it is JSON's.
-func media(contentType string) (_ string, isJSON bool) {
-	if contentType == mediaJSON {
-		return contentType, true // as nearly all are written
-	}
-	kind, params, err := mime.ParseMediaType(contentType)
-	if err == nil {
-		contentType = mime.FormatMediaType(kind, params)
-	}
-	return contentType, kind == mediaJSON || strings.HasSuffix(kind, "+json")
 }

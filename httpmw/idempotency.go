@@ -47,7 +47,13 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if c.Logger == nil {
 		c.Logger = m.Logger()
 	}
-	prints, err := newFingerprinter(c.Exclude, c.APIVersion)
+	if c.TracerProvider == nil {
+		c.TracerProvider = m.TracerProvider()
+	}
+	if c.MeterProvider == nil {
+		c.MeterProvider = m.MeterProvider()
+	}
+	prints, err := newFingerprinter(&c)
 	if err != nil {
 		panic(err) // Validate has parsed the same
 	}

@@ -96,6 +96,12 @@ type IdempotencyConfig struct {
 	// Exclude are members of JSON bodies, as JSON pointers ("/sent_at", "/client/trace_id"), that differ between retries.
 	// Requests that differ in nothing else are the same. Default: none.
 	Exclude []string
+	// Fingerprint returns what is compared of a request in place of its body, content type and content encoding, where a service knows better what makes
+	// two requests the same. The bytes are the body as it came and must not be changed; the request's Body can be read as well. Method, path, query,
+	// preconditions and APIVersion are compared beside it. An error is answered 400, request-body-unreadable. What it returns for one request must stay
+	// the same for idempotency.Config.TTL, or retries of what was done before a deployment are refused. With it Exclude has no effect. Default: nil,
+	// bodies are compared by what they mean.
+	Fingerprint FingerprintFunc
 	// APIVersion returns the version of the interface that a request is for, where neither path, query nor content type
 	// tell it: a key that was used for one version is not valid for another one. Default: nil, there is none.
 	APIVersion func(*http.Request) string
@@ -126,11 +132,14 @@ type IdempotencyConfig struct {
 
 	// Logger gets what clients are not told. Default: that of the manager, see [uow.Manager.Logger].
 	Logger *slog.Logger
-	// TracerProvider makes a span for each request with a key. Default: the global one.
+	// TracerProvider makes a span for each request with a key. Default: that of the manager, see [uow.Manager.TracerProvider].
 	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
+	// MeterProvider takes the metrics. Default: that of the manager, see [uow.Manager.MeterProvider].
 	MeterProvider metric.MeterProvider
 }
+
+// FingerprintFunc returns what makes a request the same as another one, see IdempotencyConfig.Fingerprint.
+type FingerprintFunc func(r *http.Request, body []byte) ([]byte, error)
 
 // Validate names every field that cannot be used.
 func (c *IdempotencyConfig) Validate() error {

@@ -44,7 +44,16 @@ type run struct {
 
 // once is the life of one request with a key. It holds no connection before it begins and none when it returns.
 func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*answer, string) {
-	fp := k.prints.of(e.r, e.body)
+	r := e.r
+	if k.cfg.Fingerprint != nil {
+		r = e.request(ctx) // with a body that can be read
+	}
+	fp, err := k.prints.of(r, e.body)
+	if err != nil {
+		k.log.WarnContext(ctx, "oncebox: IdempotencyConfig.Fingerprint returned an error", "key", key.String(), "method", e.r.Method,
+			"route", e.r.Pattern, "type", fmt.Sprintf("%T", err)) // the text may quote the request
+		return bodyUnreadable().answer(e.w, k.cfg.ProblemBase, k.retryAfter), outcomeRefused
+	}
 	// A key that was seen lately is a retry most likely. Completed rows never change, so a plain look-up is enough to
 	// answer it, without a transaction. All others begin one at once and look within, or claim the key, which finds out as well
 	// whether a lease has ended.
@@ -63,7 +72,7 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 		opts = append(opts, uow.WithoutRetry())
 	}
 	var last run
-	err := k.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+	err = k.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		return k.transact(ctx, u, e, key, fp, &last)
 	}, opts...)
 	if refused, ok := errors.AsType[*refusedError](err); ok && refused.final && !errors.Is(err, uow.ErrTransactionEnded) {

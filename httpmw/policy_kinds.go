@@ -105,7 +105,11 @@ func (p *policy) keyRules() string {
 
 func (p *policy) sameness() string {
 	text := "A retry has the same query, content type, body and preconditions: " + list(preconditionHeaders()) +
-		". In JSON, white space and the order of members make no difference."
+		". In JSON, white space and the order of members make no difference, in forms the order of different fields and the boundary between parts. " +
+		"A body may be compressed by gzip or deflate at one time and not at another."
+	if p.cfg.Fingerprint != nil {
+		text = "A retry has the same query and preconditions: " + list(preconditionHeaders()) + ". What else makes it the same the service decides."
+	}
 	if len(p.cfg.Exclude) > 0 {
 		text += " Neither do " + list(p.cfg.Exclude) + "."
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/envelope"
@@ -58,6 +59,12 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 
 // Logger returns the logger of [Config.Logger]. What wraps units and has no logger of its own, a middleware for example, logs there.
 func (m *Manager) Logger() *slog.Logger { return m.log }
+
+// TracerProvider returns [Config.TracerProvider], nil for the global one, for what wraps units, as Logger does.
+func (m *Manager) TracerProvider() trace.TracerProvider { return m.cfg.TracerProvider }
+
+// MeterProvider returns [Config.MeterProvider], nil for the global one, for what wraps units, as Logger does.
+func (m *Manager) MeterProvider() metric.MeterProvider { return m.cfg.MeterProvider }
 
 // Do runs fn in a transaction and commits it with the events of what was tracked. An error or a panic of fn rolls back.
 // Within the function of another unit of this manager it is a savepoint; the options of the transaction then have no

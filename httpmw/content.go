@@ -1,0 +1,178 @@
+package httpmw
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"crypto/sha256"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// maxInflated bounds what a compressed body is taken for where IdempotencyConfig.MaxBody is -1.
+const maxInflated = 64 << 20
+
+// content is what a body means: its media type, in one form, the way in which the rest is to be read, and that.
+type content struct {
+	media, form string
+	body        []byte
+}
+
+// meaning returns what is compared of a body: the same for all that clients and proxies write for one thing. What is not what it
+// says is compared byte for byte.
+func (f *fingerprinter) meaning(h http.Header, body []byte) content {
+	encoding, body := f.decoded(h, body)
+	kind, params, err := parseMedia(h.Get("Content-Type"))
+	c := content{media: h.Get("Content-Type"), form: "raw" + encoding, body: body}
+	if err == nil {
+		c.media = mediaType(kind, params)
+	}
+	if encoding != "" {
+		return c // nobody can tell what is in it
+	}
+	switch {
+	case kind == mediaJSON, strings.HasSuffix(kind, "+json"):
+		if canonical, ok := canonicalJSON(body, f.exclude); ok {
+			c.form, c.body = "json", canonical
+		}
+	case kind == mediaForm:
+		if fields, err := url.ParseQuery(string(body)); err == nil {
+			c.form, c.body = "form", []byte(fields.Encode())
+		}
+	case strings.HasPrefix(kind, "multipart/") && params["boundary"] != "":
+		if parts, err := multipartDigest(body, kind, params["boundary"]); err == nil {
+			delete(params, "boundary")
+			c.media, c.form, c.body = mediaType(kind, params), "parts", parts
+		}
+	}
+	return c
+}
+
+func parseMedia(text string) (kind string, params map[string]string, err error) {
+	if text == mediaJSON { // as nearly all are written
+		return text, nil, nil
+	}
+	return mime.ParseMediaType(text)
+}
+
+// mediaType returns the one form of a media type: names and character sets in lower case, and no character set where it is the default, which is UTF-8
+// for JSON and for forms.
+func mediaType(kind string, params map[string]string) string {
+	if set, ok := params["charset"]; ok {
+		set = strings.ToLower(set)
+		params["charset"] = set
+		form := kind == mediaForm || kind == "multipart/form-data"
+		if set == "utf-8" && (form || kind == mediaJSON || strings.HasSuffix(kind, "+json")) {
+			delete(params, "charset")
+		}
+	}
+	return mime.FormatMediaType(kind, params)
+}
+
+// multipartDigest returns the parts, each as a hash of what it says of itself and of its bytes. The boundary is another one each time that a client
+// makes the body. Of a form only name, file name, type and transfer encoding count (RFC 7578, section 4.8).
+func multipartDigest(body []byte, kind, boundary string) ([]byte, error) {
+	var all []byte
+	for r := multipart.NewReader(bytes.NewReader(body), boundary); ; {
+		part, err := r.NextRawPart()
+		if err == io.EOF { // alone: where it is wrapped the last boundary is missing
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.New()
+		if _, err := io.Copy(sum, part); err != nil {
+			return nil, err
+		}
+		head := sha256.New()
+		for _, name := range partHeaders(part.Header, kind) {
+			for _, value := range part.Header[name] {
+				_, _ = head.Write([]byte(name + "\x00" + partValue(name, value) + "\x00"))
+			}
+		}
+		all = append(head.Sum(all), sum.Sum(nil)...)
+	}
+}
+
+func partHeaders(h textproto.MIMEHeader, kind string) (names []string) {
+	for name := range h {
+		switch name {
+		case "Content-Disposition", "Content-Type", "Content-Transfer-Encoding":
+		case "Content-Length":
+			continue
+		default:
+			if kind == "multipart/form-data" {
+				continue
+			}
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func partValue(name, value string) string {
+	if name == "Content-Transfer-Encoding" {
+		return strings.ToLower(value)
+	}
+	kind, params, err := mime.ParseMediaType(value)
+	if err != nil {
+		return value
+	}
+	if one := mediaType(kind, params); one != "" {
+		return one
+	}
+	return value
+}
+
+// decoded returns the content of a compressed body. What is left of the encodings is unknown, malformed, or larger
+// than the limit, and the bytes are as they came.
+func (f *fingerprinter) decoded(h http.Header, body []byte) (left string, _ []byte) {
+	lines := h.Values("Content-Encoding")
+	if len(lines) == 0 {
+		return "", body
+	}
+	all := strings.ToLower(strings.Join(lines, ","))
+	plain := body
+	for _, name := range slices.Backward(strings.Split(all, ",")) {
+		var ok bool
+		if plain, ok = f.inflated(strings.TrimSpace(name), plain); !ok {
+			return " " + all, body
+		}
+	}
+	return "", plain
+}
+
+func (f *fingerprinter) inflated(encoding string, body []byte) ([]byte, bool) {
+	var from io.Reader
+	var err error
+	switch encoding {
+	case "", "identity":
+		return body, true
+	case "gzip", "x-gzip":
+		from, err = gzip.NewReader(bytes.NewReader(body))
+	case "deflate":
+		if from, err = zlib.NewReader(bytes.NewReader(body)); err != nil { // some send it without its frame
+			from, err = flate.NewReader(bytes.NewReader(body)), nil
+		}
+	default:
+		return nil, false
+	}
+	if err != nil {
+		return nil, false
+	}
+	limit := f.limit
+	if limit < 0 {
+		limit = maxInflated
+	}
+	plain, err := io.ReadAll(io.LimitReader(from, limit+1))
+	return plain, err == nil && int64(len(plain)) <= limit
+}
