@@ -12,13 +12,12 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// A projector whose role lacks a right, or whose build does not fit the tables, can claim no lanes, or publish nothing of those that it has. It has no share
+// A projector whose role lacks a right, or whose build does not fit the tables, can claim no lanes, or cannot keep them. It has no share
 // of them: whatever it lacks, the other one serves them all. Its log says why.
 func TestProjectorThatCannotServeLanesHasNoShareOfThem(t *testing.T) {
 	t.Parallel()
 	for _, lacks := range []string{
-		"SELECT ON outbox_claim", "INSERT ON outbox_claim", "DELETE ON outbox_claim", "UPDATE ON outbox_lane", "INSERT ON outbox_progress",
-		"SELECT ON outbox", "SELECT ON outbox_block", "INSERT ON outbox_sent",
+		"SELECT ON outbox_claim", "DELETE ON outbox_claim", "UPDATE ON outbox_lane",
 	} {
 		t.Run(lacks, func(t *testing.T) {
 			t.Parallel()
