@@ -49,7 +49,12 @@ func TestSchemaOfAnyName(t *testing.T) {
 	for range 2 {
 		require.NoError(t, app.Migrate(t.Context()))
 	}
+	everything(t, app)
+}
 
+// everything has each package do what it does with its tables.
+func everything(t *testing.T, app *oncebox.App) {
+	t.Helper()
 	first := func(err error) messaging.HandlerFunc {
 		var n atomic.Int32
 		return func(context.Context, *messaging.Message) error {

@@ -26,7 +26,7 @@ type Config struct {
 	DatabaseURL string `env:"DATABASE_URL"`
 	// PulsarURL is where Pulsar is, for programs that choose their broker by it. Default: none.
 	PulsarURL string `env:"PULSAR_URL"`
-	// Schema holds the tables. Default: the first one of the connection's search_path.
+	// Schema holds the tables. Default: the first one of the search_path that connections begin with.
 	Schema string `env:"SCHEMA"`
 	// Pooler says that a transaction-mode pooler stands before the database. Default: false.
 	Pooler bool `env:"POOLER"`

@@ -150,8 +150,12 @@ func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exch
 }
 
 func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint) (*idempotency.Response, error) {
+	store, err := k.store.In(ctx, u.DB())
+	if err != nil {
+		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
+	}
 	b := &pgx.Batch{}
-	begun := k.store.QueueBegin(b, key, fp, k.idle...)
+	begun := store.QueueBegin(b, key, fp, k.idle...)
 	switch ok, err := unit.Of(ctx).Send(ctx, b); {
 	case !ok:
 		return k.store.Begin(ctx, u.DB(), key, fp, k.idle...)
@@ -165,7 +169,11 @@ func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp 
 func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, fp idempotency.Fingerprint, rec *recorder) error {
 	b := &pgx.Batch{}
 	resp := k.response(ctx, rec)
-	if err := k.store.QueueComplete(b, key, fp, resp); err != nil {
+	store, err := k.store.In(ctx, u.DB())
+	if err != nil {
+		return fmt.Errorf("httpmw: complete key %s: %w", key, err)
+	}
+	if err := store.QueueComplete(b, key, fp, resp); err != nil {
 		return err
 	}
 	unit.Of(ctx).ProvedBy(func(ctx context.Context, db bun.IDB, xid string) (bool, error) {

@@ -22,7 +22,7 @@ const (
 // Config configures a [Store]. Stores with different configurations may share a table: one with a longer TTL for
 // payments, for example.
 type Config struct {
-	// Schema holds the table. Default: the first one of the connection's search_path.
+	// Schema holds the table. Default: the first one of the search_path that connections begin with.
 	Schema string
 	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
 	Pooler bool

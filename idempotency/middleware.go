@@ -13,10 +13,21 @@ import (
 
 // Middleware is what package httpmw does with a [Store] beside what all do: statements that share a round trip with BEGIN and COMMIT, a
 // proof of the outcome of a COMMIT, and a hint that spares a transaction. An application needs it only if it writes a middleware of its own.
-type Middleware struct{ *Store }
+type Middleware struct {
+	*Store
+
+	place *pgsql.Place // where the table is
+}
 
 // Middleware returns the store as a middleware uses it.
-func (s *Store) Middleware() Middleware { return Middleware{s} }
+func (s *Store) Middleware() Middleware { return Middleware{Store: s} }
+
+func (m Middleware) text(constant string) string {
+	if m.place == nil {
+		return m.run.Text(constant)
+	}
+	return m.place.Text(constant)
+}
 
 var errNotSent = errors.New("idempotency: begin: the statements were not sent")
 
@@ -30,13 +41,21 @@ type Begun struct {
 	Err error
 }
 
+// In returns the middleware for a transaction. Without Config.Schema it has to be called before [Middleware.QueueBegin] and
+// [Middleware.QueueComplete], which have no connection to ask where the table is.
+func (m Middleware) In(ctx context.Context, tx bun.Tx) (Middleware, error) {
+	var err error
+	m.place, err = m.run.In(ctx, tx)
+	return m, err
+}
+
 // QueueBegin is [Store.Begin] as a part of b: it can share a round trip with BEGIN. The result is there when b was sent, and
 // only then; an error of sending counts more.
 func (m Middleware) QueueBegin(b *pgx.Batch, key Key, fp Fingerprint, opts ...BeginOption) *Begun {
 	result := &Begun{Err: errNotSent}
 	var locked bool
-	b.Queue(m.run.Text(lock), lockArgs(key, opts)...).QueryRow(func(row pgx.Row) error { return row.Scan(&locked, nil) })
-	b.Queue(m.run.Text(lookupNew), key.hash[:]).Query(func(rows pgx.Rows) error {
+	b.Queue(m.text(lock), lockArgs(key, opts)...).QueryRow(func(row pgx.Row) error { return row.Scan(&locked, nil) })
+	b.Queue(m.text(lookupNew), key.hash[:]).Query(func(rows pgx.Rows) error {
 		var found record
 		for rows.Next() {
 			if row := rows.RawValues(); row[0] == nil { // a new key: to read a row of NULLs costs as much as one of values
@@ -63,7 +82,7 @@ func (m Middleware) QueueComplete(b *pgx.Batch, key Key, fp Fingerprint, resp Re
 	if err != nil {
 		return err
 	}
-	b.Queue(m.run.Text(complete), args...)
+	b.Queue(m.text(complete), args...)
 	return nil
 }
 

@@ -53,7 +53,7 @@ func TestAwait(t *testing.T) {
 		cfg, err := pgx.ParseConfig(w.db.DSN)
 		require.NoError(t, err)
 		cfg.Tracer = looking(func(string) {
-			if looks++; looks > 2 {
+			if looks++; looks > 3 { // the first one looks for the schema
 				cancel()
 			}
 		})

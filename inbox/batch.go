@@ -164,8 +164,12 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 	}
 	entering := makeEntering(b.ids)
 	args := []any{entering.keys, w.consumer, entering.tenants, entering.sources, entering.locks, w.lockTimeout()}
+	place, err := w.sql.In(ctx, u.DB())
+	if err != nil {
+		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.keys), w.consumer, err)
+	}
 	queued := &pgx.Batch{}
-	queued.Queue(w.sql.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.read(rows, b.became) })
+	queued.Queue(place.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.read(rows, b.became) })
 	bounded, cancel := w.bounded(ctx)
 	defer cancel()
 	ok, err := unit.Of(ctx).Send(bounded, queued)

@@ -26,7 +26,7 @@ const (
 
 // Config configures an [Inbox]. The zero value is ready.
 type Config struct {
-	// Schema holds the tables. Default: the first one of the connection's search_path.
+	// Schema holds the tables. Default: the first one of the search_path that connections begin with.
 	Schema string
 	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
 	Pooler bool

@@ -90,6 +90,10 @@ SELECT pg_current_xact_id()::text FROM {schema}.inbox_enter($1::uuid, $2::text, 
 // countRows sends a statement whose rows are the id of the transaction, and returns how many they are.
 func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, args ...any) (n int64, err error) {
 	var xid string
+	place, err := i.sql.In(ctx, u.DB())
+	if err != nil {
+		return 0, err
+	}
 	count := func(rows rowScanner) error {
 		for rows.Next() {
 			if err := rows.Scan(&xid); err != nil {
@@ -100,7 +104,7 @@ func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, ar
 		return rows.Err()
 	}
 	b := &pgx.Batch{}
-	b.Queue(i.sql.Text(statement), args...).Query(func(rows pgx.Rows) error { return count(rows) })
+	b.Queue(place.Text(statement), args...).Query(func(rows pgx.Rows) error { return count(rows) })
 	bounded, cancel := i.bounded(ctx)
 	defer cancel()
 	ok, err := unit.Of(ctx).Send(bounded, b)

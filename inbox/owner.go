@@ -83,9 +83,13 @@ func (i *Inbox) checkOwners(ctx context.Context) error {
 	}
 	for _, s := range all {
 		if owner := known[s.Name]; owner != "" && owner != s.Source {
+			mend, err := i.sql.TextFor(ctx, i.units.DB(ctx), reassign)
+			if err != nil {
+				return err
+			}
 			return &messaging.SourceError{
 				Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source,
-				Mend: i.sql.Text(reassign) + literal(s.Source) + " WHERE consumer = " + literal(s.Name),
+				Mend: mend + literal(s.Source) + " WHERE consumer = " + literal(s.Name),
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -166,7 +167,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they do nothing but wait
 			w := newWorld(t)
-			line := &line{until: c.statement}
+			line := &line{until: strings.Replace(c.statement, " inbox_", ` "`+w.db.Schema+`".inbox_`, 1)}
 			units := uow.New(line.pool(t, w.db), &uow.Config{Source: "test", Logger: quiet()})
 			box := newBox(units, &inbox.Config{
 				Retry:        inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond, Tries: 1},

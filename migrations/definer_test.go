@@ -25,6 +25,7 @@ func TestFunctionsWithTheOwnersRightsSearchPgCatalogOnly(t *testing.T) {
 			"inbox_empty_partition search_path=pg_catalog, pg_temp",
 			"inbox_make_partition search_path=pg_catalog, pg_temp",
 			"oncebox_add search_path=pg_catalog, pg_temp",
+			"outbox_claimed search_path=pg_catalog, pg_temp",
 			"outbox_drop_partition search_path=pg_catalog, pg_temp",
 			"outbox_first_lane search_path=pg_catalog, pg_temp",
 			"outbox_make_partition search_path=pg_catalog, pg_temp",

@@ -83,6 +83,7 @@ func rightsOf(d Duty) []rights {
 			schema,
 			{[]string{mayRead}, "", slices.Concat(named(viewFact), []string{migrationsTable}, tables)},
 			{[]string{mayRead}, onSequence, sequences},
+			{[]string{mayExecute}, onFunction, []string{"outbox_claimed"}}, // the views call it
 		}
 	default:
 		return nil

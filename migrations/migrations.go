@@ -29,7 +29,7 @@ func FS() fs.FS {
 
 // Config says where the tables are.
 type Config struct {
-	// Schema holds the tables; it is created if need be. Default: the first one of the connection's search_path.
+	// Schema holds the tables; it is created if need be. Default: the first one of the search_path that connections begin with.
 	Schema string
 	// Logger gets one line per file that is applied, and the warning of [Verify]. Default: slog.Default().
 	Logger *slog.Logger

@@ -3,12 +3,13 @@ package migrations
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // MissingError means that files were not applied.
@@ -118,7 +119,6 @@ type querier interface {
 }
 
 const (
-	resolveSchema = `SELECT coalesce(nullif($1, ''), current_schema())`
 	// Not to_regclass, which answers from what the session remembers, and that may be older than a lock that was waited for.
 	// A table of somebody else's may have the name, and no such column.
 	tableExists = `
@@ -133,18 +133,14 @@ func resolve(ctx context.Context, db querier, cfg *Config) (string, error) {
 	if err := cfg.Validate(); err != nil {
 		return "", err
 	}
-	configured := ""
-	if cfg != nil {
-		configured = cfg.Schema
+	if cfg != nil && cfg.Schema != "" {
+		return cfg.Schema, nil
 	}
-	var schema sql.NullString
-	if err := db.QueryRowContext(ctx, resolveSchema, configured).Scan(&schema); err != nil {
-		return "", fmt.Errorf("migrations: ask the database for its schema: %w", err)
+	schema, err := pgsql.FindSchema(ctx, db)
+	if err != nil {
+		return "", fmt.Errorf("migrations: %w", err)
 	}
-	if !schema.Valid {
-		return "", errors.New("migrations: the search_path names no existing schema: create one, or set Config.Schema")
-	}
-	return schema.String, nil
+	return schema, nil
 }
 
 // look asks which files were applied.

@@ -17,7 +17,7 @@ import (
 
 // Config configures a [Store].
 type Config struct {
-	// Schema holds the tables. Default: the first one of the connection's search_path.
+	// Schema holds the tables. Default: the first one of the search_path that connections begin with.
 	Schema string
 	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
 	Pooler bool

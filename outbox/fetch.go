@@ -123,13 +123,17 @@ func (s *Store) rows(ctx context.Context, most int, bytes int64, t *taking, stat
 }
 
 func (s *Store) read(ctx context.Context, most int, t *taking, statement string, args ...any) (out []Row, err error) {
+	text, err := s.sql.TextFor(ctx, s.db, statement)
+	if err != nil {
+		return nil, err
+	}
 	native, err := s.sql.MayBeNative(ctx, s.db)
 	if err != nil {
 		return nil, err
 	}
 	if native && !s.cfg.Pooler { // the values come as text then
 		native, err := pgsql.Native(ctx, s.db, func(conn *pgx.Conn) error {
-			rows, err := s.sql.QueryNative(ctx, conn, statement, args...)
+			rows, err := s.sql.QueryNative(ctx, conn, text, args...)
 			if err == nil {
 				out, err = decodeRows(rows, most, t)
 			}

@@ -28,7 +28,11 @@ func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []
 	if err != nil || n == 0 {
 		return err
 	}
-	b.Queue(s.sql.Text(statement), args...).QueryRow(func(row pgx.Row) error {
+	text, err := s.sql.TextFor(ctx, tx, statement)
+	if err != nil {
+		return err
+	}
+	b.Queue(text, args...).QueryRow(func(row pgx.Row) error {
 		var xid, stored string
 		if err := row.Scan(&xid, &stored); err != nil {
 			return fmt.Errorf("outbox: insert %d events: %w", n, err)

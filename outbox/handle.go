@@ -49,7 +49,7 @@ type pgxHandle struct {
 }
 
 func (h pgxHandle) queryRow(ctx context.Context, constant string, args []any, dest ...any) error {
-	return h.run.QueryRowPgx(ctx, h.tx, constant, args...).Scan(dest...)
+	return h.run.QueryRowPgx(ctx, h.tx, constant, args, dest...)
 }
 
 func (h pgxHandle) query(ctx context.Context, constant string, args []any, each func(scan func(dest ...any) error) error) error {

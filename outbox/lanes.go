@@ -22,7 +22,7 @@ type LaneState struct {
 	LeaseUntil time.Time
 	Leased     bool
 	// New events wait for their first try, those that wait for their time included until the owner has seen them. Claimed is how many of them may be on their
-	// way to the broker.
+	// way to the broker; 0 on a standby, which does not know it.
 	New, Claimed int64
 	// Held events were refused and wait for their next try, or wait behind such an event or a dead letter.
 	Held int64
@@ -44,8 +44,7 @@ SELECT l.lane, l.grp, coalesce(l.owner, ''), l.epoch, CASE WHEN l.owner IS NOT N
 	fresh.n, fresh.claimed, held.n, least(fresh.since, held.since),
 	coalesce(extract(epoch FROM (SELECT clock_timestamp()) - least(fresh.since, held.since)), 0)::float8
 FROM lanes JOIN {schema}.outbox_lane l ON l.lane = lanes.lane
-LEFT JOIN LATERAL (
-	SELECT x.upto, x.picked FROM {schema}.outbox_claim x WHERE x.lane = l.lane AND l.owner IS NOT NULL ORDER BY x.n DESC LIMIT 1) taken ON true
+LEFT JOIN {schema}.outbox_claimed() taken ON taken.lane = l.lane
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n, count(*) FILTER (WHERE o.seq <= taken.upto OR o.seq = ANY (taken.picked)) AS claimed,
 		min(greatest(o.created_at, o.not_before)) FILTER (WHERE (o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp()))

@@ -96,19 +96,27 @@ func (r *Runner) MayBeNative(ctx context.Context, db *bun.DB) (bool, error) {
 	return !stricter, err
 }
 
-// QueryNative runs a statement that returns rows, prepared. Their raw values are in PostgreSQL's binary format.
-func (r *Runner) QueryNative(ctx context.Context, conn *pgx.Conn, constant string, args ...any) (pgx.Rows, error) {
-	return conn.Query(ctx, r.Text(constant), append([]any{pgx.QueryExecModeCacheStatement, binary}, args...)...)
+// QueryNative runs a text of [Runner.TextFor] that returns rows, prepared. Their raw values are in PostgreSQL's binary format.
+func (r *Runner) QueryNative(ctx context.Context, conn *pgx.Conn, text string, args ...any) (pgx.Rows, error) {
+	return conn.Query(ctx, text, append([]any{pgx.QueryExecModeCacheStatement, binary}, args...)...)
 }
 
 // QueryPgx runs a statement that returns rows in a transaction of pgx.
 func (r *Runner) QueryPgx(ctx context.Context, tx pgx.Tx, constant string, args ...any) (pgx.Rows, error) {
-	return tx.Query(ctx, r.Text(constant), r.withPgxMode(args)...)
+	p, err := r.inPgx(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Query(ctx, p.Text(constant), r.withPgxMode(args)...)
 }
 
-// QueryRowPgx runs a statement that returns one row in a transaction of pgx.
-func (r *Runner) QueryRowPgx(ctx context.Context, tx pgx.Tx, constant string, args ...any) pgx.Row {
-	return tx.QueryRow(ctx, r.Text(constant), r.withPgxMode(args)...)
+// QueryRowPgx runs a statement that returns one row in a transaction of pgx, and scans it into dest.
+func (r *Runner) QueryRowPgx(ctx context.Context, tx pgx.Tx, constant string, args []any, dest ...any) error {
+	p, err := r.inPgx(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return tx.QueryRow(ctx, p.Text(constant), r.withPgxMode(args)...).Scan(dest...)
 }
 
 // withPgxMode leaves it to a connection that is not ours how a statement is sent: its pool may stand behind a pooler that it knows of, or

@@ -16,7 +16,6 @@ import (
 	"net"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,22 +49,19 @@ func Unwrap(db bun.IDB) (Conn, error) {
 // Runner runs statement constants in one schema. Outside of a transaction a statement is READ COMMITTED, whatever the default of
 // the database, the role and the session is.
 type Runner struct {
-	prefix    string // the schema and a dot, as an identifier
-	literal   string // the same within a literal
+	places    *places
 	mode      pgx.QueryExecMode
 	limit     time.Duration // 0: none
 	confirmed bool          // see Confirmed
-	texts     *sync.Map     // constant -> text with the schema in it
 	isolation *isolation
 }
 
-// New returns a runner. schema "" leaves names to the search_path. pooler says that a transaction-mode pooler stands
+// New returns a runner. The schema "" is found by the first statement of each pool, see [FindSchema]. pooler says that a transaction-mode pooler stands
 // before the database, where a prepared statement may be unknown to the next connection.
-func New(schema string, pooler bool) *Runner {
-	r := &Runner{mode: pgx.QueryExecModeCacheStatement, texts: &sync.Map{}, isolation: &isolation{}}
-	if schema != "" {
-		r.prefix = pgx.Identifier{schema}.Sanitize() + "."
-		r.literal = strings.ReplaceAll(r.prefix, "'", "''")
+func New(name string, pooler bool) *Runner {
+	r := &Runner{mode: pgx.QueryExecModeCacheStatement, places: &places{}, isolation: &isolation{}}
+	if name != "" {
+		r.places.configured = newPlace(name)
 	}
 	if pooler {
 		r.mode = pgx.QueryExecModeExec
@@ -103,23 +99,17 @@ func (r *Runner) bounded(ctx context.Context) (bounded context.Context, done fun
 	}
 }
 
-// Text replaces every "{schema}." in a statement. One within a literal has to be its beginning: '{schema}.t'.
-func (r *Runner) Text(constant string) string {
-	if text, ok := r.texts.Load(constant); ok {
-		return text.(string) //nolint:forcetypeassert // only strings are stored
-	}
-	text := strings.NewReplacer("'{schema}.", "'"+r.literal, "{schema}.", r.prefix).Replace(constant)
-	r.texts.Store(constant, text)
-	return text
-}
-
 // Query runs a statement that returns rows.
 func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ...any) (*Rows, error) {
+	text, err := r.TextFor(ctx, db, constant)
+	if err != nil {
+		return nil, err
+	}
 	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := conn.QueryContext(ctx, r.Text(constant), r.withMode(args)...) //nolint:rowserrcheck // they are the caller's
+	rows, err := conn.QueryContext(ctx, text, r.withMode(args)...) //nolint:rowserrcheck // they are the caller's
 	if err != nil {
 		return nil, end(tx, err)
 	}
@@ -128,15 +118,15 @@ func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ..
 
 // QueryRow runs a statement that returns one row, and scans it into dest.
 func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
-	return r.run(ctx, db, func(ctx context.Context, conn Conn) error {
-		return conn.QueryRowContext(ctx, r.Text(constant), r.withMode(args)...).Scan(dest...)
+	return r.run(ctx, db, constant, func(ctx context.Context, conn Conn, text string) error {
+		return conn.QueryRowContext(ctx, text, r.withMode(args)...).Scan(dest...)
 	})
 }
 
 // Exec runs a statement and returns how many rows it touched.
 func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...any) (n int64, err error) {
-	err = r.run(ctx, db, func(ctx context.Context, conn Conn) error {
-		res, err := conn.ExecContext(ctx, r.Text(constant), r.withMode(args)...)
+	err = r.run(ctx, db, constant, func(ctx context.Context, conn Conn, text string) error {
+		res, err := conn.ExecContext(ctx, text, r.withMode(args)...)
 		if err == nil {
 			n, err = res.RowsAffected()
 		}
@@ -149,16 +139,20 @@ func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...
 }
 
 // run calls fn with what a statement is sent to, and commits it where it is a transaction of its own.
-func (r *Runner) run(ctx context.Context, db bun.IDB, fn func(context.Context, Conn) error) error {
+func (r *Runner) run(ctx context.Context, db bun.IDB, constant string, fn func(ctx context.Context, conn Conn, text string) error) error {
 	ctx, done := r.bounded(ctx)
+	text, err := r.TextFor(ctx, db, constant)
+	if err != nil {
+		return done(err)
+	}
 	if pool, ok := db.(*bun.DB); ok && r.confirmed {
-		return done(r.alone(ctx, pool, func(conn Conn) error { return fn(ctx, conn) }))
+		return done(r.alone(ctx, pool, func(conn Conn) error { return fn(ctx, conn, text) }))
 	}
 	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
 		return done(err)
 	}
-	return done(end(tx, fn(ctx, conn)))
+	return done(end(tx, fn(ctx, conn, text)))
 }
 
 // withMode tells pgx how to send this one statement, whatever the default of the connection is.
@@ -183,6 +177,7 @@ const (
 	codeDuplicateStatement    = "42P05"
 	CodeInFailedTransaction   = "25P02"
 	CodeNoSavepoint           = "3B001"
+	codeReadOnly              = "25006"
 )
 
 // Code returns the SQLSTATE of a server error, "" for any other error.
@@ -237,6 +232,9 @@ func explain(err error) error {
 	switch Code(err) {
 	case CodeUndefinedTable, CodeUndefinedFunction:
 		return fmt.Errorf("%w: oncebox's tables are missing: call migrations.Up (App.Migrate) first, or set the schema they are in", err)
+	case codeReadOnly:
+		return fmt.Errorf("%w: it needs a server that takes writes, and this is a standby or was set to read-only: "+
+			"correct the host of the database's URL, or add target_session_attrs=read-write", err)
 	case CodeInvalidStatementName, codeDuplicateStatement:
 		return fmt.Errorf("%w: %w", err, ErrPooler)
 	case CodeInsufficientPrivilege:

@@ -2,10 +2,12 @@ package pgtest
 
 import (
 	"context"
+	"net/url"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/devenv"
@@ -90,4 +92,12 @@ func (s *Own) await(t testing.TB, question string) {
 		return conn.QueryRow(t.Context(), question).Scan(&is) == nil && is
 	}, "%s", question)
 	require.NoError(t, conn.Close(t.Context()))
+}
+
+// Reader opens a pool to what a standby has of a schema.
+func (s *Own) Reader(t testing.TB, db *DB) *bun.DB {
+	t.Helper()
+	dsn, err := withParams(s.URL, url.Values{"search_path": {db.Schema}, "default_query_exec_mode": {"exec"}})
+	require.NoError(t, err)
+	return (&DB{Schema: db.Schema, DSN: dsn}).Another(t)
 }

@@ -263,12 +263,25 @@ CREATE TABLE outbox_audit (
 CREATE INDEX outbox_audit_event ON outbox_audit (event_id, id) WHERE event_id IS NOT NULL;
 CREATE INDEX outbox_audit_age ON outbox_audit (at);
 
+SELECT oncebox_create($text$
+-- What the owners of lanes have taken. None on a standby, which has no rows of unlogged tables and refuses each statement that names one: the plans of
+-- a function are made when its statements are come to. It has the rights of the owner, as a view has.
+CREATE FUNCTION outbox_claimed() RETURNS TABLE (lane smallint, upto bigint, picked bigint[])
+LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 64 SET search_path = pg_catalog, pg_temp AS $f$
+BEGIN
+    IF NOT pg_is_in_recovery() THEN
+        RETURN QUERY SELECT l.lane, c.upto, c.picked
+        FROM {schema}.outbox_lane l CROSS JOIN LATERAL (
+            SELECT x.upto, x.picked FROM {schema}.outbox_claim x WHERE x.lane = l.lane ORDER BY x.n DESC LIMIT 1) c
+        WHERE l.owner IS NOT NULL;
+    END IF;
+END $f$;
+$text$);
+REVOKE ALL ON FUNCTION outbox_claimed() FROM PUBLIC;
+
 -- What the owners of live leases have taken.
 CREATE VIEW outbox_taken AS
-SELECT l.lane, c.upto, c.picked
-FROM outbox_lane l CROSS JOIN LATERAL (
-    SELECT x.upto, x.picked FROM outbox_claim x WHERE x.lane = l.lane ORDER BY x.n DESC LIMIT 1) c
-WHERE l.owner IS NOT NULL AND l.lease_until > clock_timestamp();
+SELECT l.lane, c.upto, c.picked FROM outbox_claimed() c JOIN outbox_lane l ON l.lane = c.lane WHERE l.lease_until > clock_timestamp();
 
 -- The rows of outbox that are not published. OFFSET keeps the planner to one lane after the other: it would read the whole history.
 CREATE VIEW outbox_unsent AS
@@ -292,7 +305,7 @@ SELECT s.tableoid, s.ctid, s.sent_at, s.seq, s.id, s.occurred_at, s.created_at, 
 FROM outbox_sent s;
 
 -- All of it as one table, for people and for tools. Names of columns and states are promised. max_attempts is NULL where the configuration decides.
--- PUBLISHING is an approximation: the row is one that the owner of a live lease has fetched.
+-- PUBLISHING is an approximation: the row is one that the owner of a live lease has fetched. On a standby such a row is NEW.
 -- The published rows of outbox are a part of its own with a constant status: a query for the others, as operators write it, does not read them.
 CREATE VIEW outbox_messages AS
 SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,

@@ -1,0 +1,165 @@
+package pgsql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/uptrace/bun"
+)
+
+// findSchema reads the first schema of the search_path that sessions begin with: that of the connection string, the role or the database.
+// What a session or a transaction has set since does not count, nor does its role: services set both for a tenant. They are as before when
+// the statement has ended. Each part reads the one before it, so they are executed in this order.
+const findSchema = `
+WITH was AS MATERIALIZED (SELECT current_setting('search_path') AS path, current_setting('role') AS role),
+reset AS MATERIALIZED (SELECT path, role, set_config('role', NULL, true), set_config('search_path', NULL, true) FROM was),
+found AS MATERIALIZED (SELECT path, role, current_schema()::text AS name FROM reset),
+back AS MATERIALIZED (SELECT name, set_config('search_path', path, true), set_config('role', role, true) FROM found)
+SELECT name FROM back`
+
+// ErrNoSchema means that there is no schema in which the tables could be.
+var ErrNoSchema = errors.New("the search_path names no existing schema: create one, or set Config.Schema")
+
+// FindSchema returns the schema of the tables where none is configured: the first one of the search_path that the sessions of db begin with.
+func FindSchema(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (string, error) {
+	return readSchema(db.QueryRowContext(ctx, findSchema, pgx.QueryExecModeExec))
+}
+
+func readSchema(row interface{ Scan(dest ...any) error }) (string, error) {
+	var name sql.NullString
+	if err := row.Scan(&name); err != nil {
+		return "", fmt.Errorf("ask the database for its schema: %w", err)
+	}
+	if !name.Valid {
+		return "", ErrNoSchema
+	}
+	return name.String, nil
+}
+
+// pgxHandles stands for the pool of transactions of pgx, bareHandles for that of transactions of database/sql that bun has not begun.
+const (
+	pgxHandles  = "pgx"
+	bareHandles = "database/sql"
+)
+
+// places are where the tables are: in the schema that is configured, or in one for each pool, found by the first statement that is sent to it.
+// A statement that fails leaves it to the next. A store may be given several pools, and a dialect of bun belongs to one of them.
+type places struct {
+	configured *Place
+	found      sync.Map // pool -> *Place
+	named      sync.Map // schema -> *Place
+	first      atomic.Pointer[Place]
+}
+
+// Place is a schema.
+type Place struct {
+	prefix  string   // the schema and a dot, as an identifier
+	literal string   // the same within a literal
+	texts   sync.Map // constant -> text with the schema in it
+}
+
+func newPlace(schema string) *Place {
+	prefix := pgx.Identifier{schema}.Sanitize() + "."
+	return &Place{prefix: prefix, literal: strings.ReplaceAll(prefix, "'", "''")}
+}
+
+// Text replaces every "{schema}." in a statement. One within a literal has to be its beginning: '{schema}.t'.
+func (p *Place) Text(constant string) string {
+	if text, ok := p.texts.Load(constant); ok {
+		return text.(string) //nolint:forcetypeassert // only strings are stored
+	}
+	text := strings.NewReplacer("'{schema}.", "'"+p.literal, "{schema}.", p.prefix).Replace(constant)
+	p.texts.Store(constant, text)
+	return text
+}
+
+func (s *places) of(pool any, ask func() (string, error)) (*Place, error) {
+	if s.configured != nil {
+		return s.configured, nil
+	}
+	if p, ok := s.found.Load(pool); ok {
+		return p.(*Place), nil //nolint:forcetypeassert // only places are stored
+	}
+	name, err := ask()
+	if err != nil {
+		return nil, err
+	}
+	named, _ := s.named.LoadOrStore(name, newPlace(name))
+	p := named.(*Place) //nolint:forcetypeassert // only places are stored
+	s.found.Store(pool, p)
+	s.first.CompareAndSwap(nil, p)
+	return p, nil
+}
+
+// In returns where the tables are for a transaction, for those that put a statement into a batch. It takes no bun.IDB: to make one of a
+// bun.Tx costs an object, and this is called for each message.
+func (r *Runner) In(ctx context.Context, tx bun.Tx) (*Place, error) {
+	return r.places.of(poolOf(tx), func() (string, error) { return FindSchema(ctx, tx.Tx) })
+}
+
+// Text returns the text of a statement in the schema that is configured, or that was found first. While there is none, it is returned as it
+// is, and no server takes it.
+func (r *Runner) Text(constant string) string {
+	p := r.places.configured
+	if p == nil {
+		p = r.places.first.Load()
+	}
+	if p == nil {
+		return constant
+	}
+	return p.Text(constant)
+}
+
+// TextFor returns the text of a statement for a handle.
+func (r *Runner) TextFor(ctx context.Context, db bun.IDB, constant string) (string, error) {
+	p, err := r.in(ctx, db)
+	if err != nil {
+		return "", err
+	}
+	return p.Text(constant), nil
+}
+
+func (r *Runner) in(ctx context.Context, db bun.IDB) (*Place, error) {
+	var pool any = bareHandles
+	switch v := db.(type) {
+	case *bun.DB:
+		pool = v.Dialect()
+	case bun.Conn:
+		pool = v.Dialect()
+	case bun.Tx:
+		pool = poolOf(v)
+	case *bun.Tx:
+		pool = poolOf(*v)
+	}
+	return r.places.of(pool, func() (string, error) {
+		conn, err := Unwrap(db)
+		if err != nil {
+			return "", err
+		}
+		return FindSchema(ctx, conn)
+	})
+}
+
+func (r *Runner) inPgx(ctx context.Context, tx pgx.Tx) (*Place, error) {
+	return r.places.of(pgxHandles, func() (string, error) { return readSchema(tx.QueryRow(ctx, findSchema, pgx.QueryExecModeExec)) })
+}
+
+// poolOf returns what stands for the pool of a transaction. One that was made of a transaction of database/sql knows of none, and panics when it
+// is asked.
+func poolOf(tx bun.Tx) (pool any) {
+	defer func() {
+		if recover() != nil {
+			pool = bareHandles
+		}
+	}()
+	return tx.Dialect()
+}
