@@ -93,12 +93,13 @@ func (w *wrapped) portion(msgs []*messaging.Message) int {
 // batch returns the messages as one batch. ok is false if there is only one message, or if one of them has to be handled alone:
 // it is invalid, or its try must be counted before it is made.
 func (w *wrapped) batch(ctx context.Context, msgs []*messaging.Message) (b *batch, ok bool) {
-	b = &batch{msgs: msgs, ids: make([]identity, len(msgs)), became: make([]entry, len(msgs))}
+	b = &batch{msgs: slices.Clone(msgs), ids: make([]identity, len(msgs)), became: make([]entry, len(msgs))}
 	for n, m := range msgs {
 		if m.ID == "" || w.mustCount(ctx, m) || validate(m) != nil || messaging.Unreadable(m) != nil {
 			return nil, false
 		}
-		b.ids[n] = w.ordered(identify(w.consumer, m))
+		b.msgs[n] = w.asStored(m)
+		b.ids[n] = w.ordered(identify(w.consumer, b.msgs[n]))
 	}
 	return b, len(msgs) > 1
 }

@@ -4,11 +4,9 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -42,7 +40,7 @@ func messageArgs(id identity, m *messaging.Message, attempts int, reason string)
 		id.key.String(), id.consumer, id.tenant, id.source,
 		identifier(m.ID), identifier(m.Type), identifier(m.Topic), readable(id.ordering),
 		identifier(m.AggregateType), identifier(m.AggregateID), m.AggregateVersion, m.Sequence, identifier(m.SchemaID),
-		min(max(m.SchemaVersion, 1), math.MaxInt32), identifier(m.RoutingKey), identifier(m.ContentType), storable(m.OccurredAt), string(metadata), payload,
+		storedVersion(m.SchemaVersion), readable(m.RoutingKey), readable(m.ContentType), storable(m.OccurredAt), string(metadata), payload,
 		id.keyLock(), attempts, reason,
 	}, nil
 }
@@ -91,6 +89,6 @@ func scanEnvelope(scan func(...any) error, more ...any) (k MessageRef, e event.E
 		return k, e, err
 	}
 	e.TenantID, e.Source, e.OccurredAt = k.TenantID, k.Source, occurred.Time.UTC()
-	e.Delivery.OrderingKey = envelope.ExplicitKey(ordering)
+	e.Delivery.OrderingKey = givenKey(ordering, &e)
 	return k, e, json.Unmarshal(metadata, &e.Metadata)
 }

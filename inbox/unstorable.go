@@ -49,5 +49,6 @@ func storable(t time.Time) *time.Time {
 	if year := t.UTC().Year(); t.IsZero() || year < 0 || year > 9999 {
 		return nil
 	}
+	t = t.UTC().Truncate(time.Microsecond)
 	return &t
 }

@@ -47,6 +47,9 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 	if err := validate(m); err != nil {
 		return w.giveUp(ctx, identifyInvalid(w.consumer, m), m, m.Attempt, err)
 	}
+	if stored := w.asStored(m); stored != m {
+		m, ctx = stored, messaging.WithMessage(ctx, stored)
+	}
 	id := w.ordered(identify(w.consumer, m))
 	err := w.handle(ctx, id, m)
 	if isUnstorable(err) && !messaging.IsLeft(err) {

@@ -48,6 +48,16 @@ func NewContext(ctx context.Context, m *Message) context.Context {
 	return ctx
 }
 
+// WithMessage returns a context that carries m in the place of another form of the same message. All else of ctx stays as it is; only a tenant that
+// it lacks is m's.
+func WithMessage(ctx context.Context, m *Message) context.Context {
+	ctx = context.WithValue(ctx, messageKey{}, m)
+	if event.TenantFrom(ctx) == "" && m.TenantID != "" {
+		ctx = event.WithTenant(ctx, m.TenantID)
+	}
+	return ctx
+}
+
 // newContext is NewContext for a message whose trace context has been read. It also returns the keys that were left out.
 func newContext(ctx context.Context, m *Message, sender trace.SpanContext) (_ context.Context, left []string) {
 	ctx = context.WithValue(ctx, messageKey{}, m)

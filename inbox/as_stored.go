@@ -1,0 +1,83 @@
+package inbox
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// asStored returns m as a parked message of the consumer is read again, so that a handler sees the same on each try: m itself if it is like that,
+// as what oncebox sends is, else a copy. A message of another program may have no tenant, names that cannot be stored and nanoseconds.
+func (w *wrapped) asStored(m *messaging.Message) *messaging.Message {
+	e := m.Envelope
+	if e.TenantID == "" {
+		e.TenantID = DefaultTenant
+	}
+	e.RoutingKey, e.ContentType = readable(e.RoutingKey), readable(e.ContentType)
+	e.SchemaVersion = storedVersion(e.SchemaVersion)
+	e.OccurredAt = time.Time{}
+	if t := storable(m.OccurredAt); t != nil {
+		e.OccurredAt = *t
+	}
+	if e.Payload == nil {
+		e.Payload = []byte{}
+	}
+	stored := *m
+	stored.Envelope = e
+	e.Delivery = event.Delivery{OrderingKey: givenKey(w.keyOf(&stored), &e)}
+	if e.Metadata == nil || !isText(e.Metadata) {
+		e.Metadata = throughJSON(e.Metadata)
+	}
+	if isSame(&e, &m.Envelope) {
+		return m
+	}
+	stored.Envelope = e
+	return &stored
+}
+
+// isSame compares what asStored changes.
+func isSame(a, b *event.Envelope) bool {
+	return a.TenantID == b.TenantID && a.RoutingKey == b.RoutingKey && a.ContentType == b.ContentType && a.SchemaVersion == b.SchemaVersion &&
+		a.OccurredAt.Equal(b.OccurredAt) && a.OccurredAt.Location() == b.OccurredAt.Location() && a.Delivery == b.Delivery &&
+		(b.Payload == nil) == (a.Payload == nil) && b.Metadata != nil && isText(b.Metadata)
+}
+
+// storedVersion is the schema version as the tables have it.
+func storedVersion(v int) int { return min(max(v, 1), math.MaxInt32) }
+
+// givenKey returns the ordering key that a message was given, of the key that it is stored with: "" without order. A routing key counts as one where there
+// is no aggregate.
+func givenKey(stored string, e *event.Envelope) string {
+	switch {
+	case stored != "":
+		return envelope.ExplicitKey(stored)
+	case e.AggregateID == "":
+		return e.RoutingKey
+	default:
+		return ""
+	}
+}
+
+// isText tells whether JSON keeps keys and values as they are.
+func isText(md event.Metadata) bool {
+	for key, value := range md {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// throughJSON returns md as JSON has it, in which it is stored.
+func throughJSON(md event.Metadata) event.Metadata {
+	out := event.Metadata{}
+	if text, err := json.Marshal(md.Clone()); err == nil {
+		_ = json.Unmarshal(text, &out) // JSON that was just made
+	}
+	return out
+}
