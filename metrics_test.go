@@ -41,6 +41,9 @@ import (
 func TestMetricsAreThoseOfARunningService(t *testing.T) {
 	shown := scrape(t)
 	require.ElementsMatch(t, documented(t), slices.Collect(maps.Keys(shown)))
+	for name, is := range shown {
+		requireFineBounds(t, name, is)
+	}
 	dashboard := ""
 	for path, exprs := range expressions(t) {
 		require.NotEmpty(t, exprs, path)
@@ -61,6 +64,21 @@ func TestMetricsAreThoseOfARunningService(t *testing.T) {
 type family struct {
 	series, labels map[string]bool
 	counted        float64 // by a counter or a histogram, over all labels
+}
+
+// requireFineBounds: a p95 is read between two bounds of a histogram. The default ones of OpenTelemetry begin at 0, 5 and 10, and are meant for
+// milliseconds: a handler that takes 9 ms is shown with 4.75 s.
+func requireFineBounds(t *testing.T, name string, is family) {
+	t.Helper()
+	switch {
+	case is.series[name+"_seconds_bucket"]:
+		for _, bound := range []string{"0.005", "0.01", "0.1", "1", "10", "30"} {
+			require.Contains(t, is.labels, "le="+bound, name)
+		}
+	case is.series[name+"_bucket"]:
+		require.Contains(t, is.labels, "le=2", name)
+		require.NotContains(t, is.labels, "le=10000", name)
+	}
 }
 
 // documented returns the metrics of docs/metrics.md with underscores for dots.

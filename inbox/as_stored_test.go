@@ -160,7 +160,7 @@ func TestMessageOfABatchIsWhatItIsAlone(t *testing.T) {
 		msgs = append(msgs, messaging.NewMessage(e, 1, nil))
 	}
 	require.Error(t, h.HandleBatch(t.Context(), msgs))
-	settle := func(m *messaging.Message) { settleLater(t, h.(messaging.Handler), m) } //nolint:forcetypeassert // it is one
+	settle := func(m *messaging.Message) { settleLater(t, h.(messaging.Handler), m) }
 	for _, m := range msgs {
 		settle(m)
 	}

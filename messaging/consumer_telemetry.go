@@ -36,11 +36,6 @@ func newTelemetry(c *ConsumerConfig) *telemetry {
 	if err != nil {
 		otel.Handle(err)
 	}
-	duration, err := meter.Float64Histogram("oncebox.consumer.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long one try of a handler took, by outcome"))
-	if err != nil {
-		otel.Handle(err)
-	}
 	backlog, err := meter.Int64Gauge("oncebox.consumer.backlog", metric.WithDescription("Messages that wait at the broker"))
 	if err != nil {
 		otel.Handle(err)
@@ -51,8 +46,9 @@ func newTelemetry(c *ConsumerConfig) *telemetry {
 		tracer:   otelx.Tracer(c.TracerProvider, "messaging"),
 		handled:  otelx.Counter(meter, "oncebox.consumer.handled", "Tries of handlers, by outcome"),
 		running:  running,
-		duration: duration,
-		backlog:  backlog,
+		duration: otelx.Histogram(meter, "oncebox.consumer.duration", "How long one try of a handler took, by outcome",
+			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
+		backlog: backlog,
 	}
 }
 

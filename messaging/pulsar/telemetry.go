@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
@@ -26,17 +25,13 @@ type telemetry struct {
 
 func newTelemetry(c *Config) *telemetry {
 	meter := otelx.Meter(c.MeterProvider, "messaging/pulsar")
-	duration, err := meter.Float64Histogram("oncebox.broker.publish.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long a call of Publish took"))
-	if err != nil {
-		otel.Handle(err)
-	}
 	return &telemetry{
 		tracer:    otelx.Tracer(c.TracerProvider, "messaging/pulsar"),
 		published: otelx.Counter(meter, "oncebox.broker.published", "Messages handed to the broker, by outcome"),
 		unwatchedTopics: otelx.Counter(meter, "oncebox.broker.unwatched_topics",
 			"Topics published to whose declared subscription is gone, or that have neither a subscription nor retention"),
-		duration: duration,
+		duration: otelx.Histogram(meter, "oncebox.broker.publish.duration", "How long a call of Publish took",
+			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
 	}
 }
 
