@@ -19,7 +19,7 @@ func ExampleLeaseConfig_unknown() {
 	db, done := exampleDB("SELECT 1")
 	defer done()
 	ctx := context.Background()
-	report := func(_ time.Time, tenant, _, step string) { fmt.Println("unknown:", tenant, step) }
+	report := func(_ time.Time, tenant, _, _, step string) { fmt.Println("unknown:", tenant, step) }
 
 	keys := idempotency.NewStore(nil)
 	once := httpmw.Idempotency(uow.New(db, nil), keys, func(*http.Request) (idempotency.Scope, error) {
@@ -47,7 +47,7 @@ func ExampleLeaseConfig_unknown() {
 
 	list, err := keys.Unknown(ctx, db, "", 100) // tenant "": all
 	for _, u := range list {
-		report(u.BegunAt, u.Tenant, u.Key, u.Step)
+		report(u.BegunAt, u.Tenant, u.Request, u.Key, u.Step)
 	}
 	if err != nil || len(list) != 1 {
 		fmt.Println(len(list), err)
