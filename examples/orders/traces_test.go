@@ -68,7 +68,7 @@ func TestOneRequestIsOneTraceOverProcesses(t *testing.T) {
 	}
 
 	story := storyOf(spans, traceID)
-	require.Equal(t, []string{"api: POST /orders", "api:   create order", "consumer-0:     process order"}, story)
+	require.Equal(t, []string{"api: POST /orders", "api:   httpmw.Idempotency", "api:     create order", "consumer-0:       process order"}, story)
 	require.True(t, slices.ContainsFunc(spans, func(s aSpan) bool {
 		return s.process == "projector-0" && s.Name == "send order" && s.Links[0].SpanContext.TraceID == traceID
 	}), "what sends it, beside others, is linked to it")
