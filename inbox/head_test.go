@@ -139,7 +139,7 @@ func TestGiveUpOfAMessageWhoseHandlerFails(t *testing.T) {
 	runParked(t, box)
 	waits := func() bool {
 		return column[int](t, w.db.DB, "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) "+
-			"WHERE NOT l.granted AND a.query LIKE '%inbox_parked p JOIN inbox_key%FOR UPDATE OF p%'")[0] > 0
+			"WHERE NOT l.granted AND a.query LIKE '%inbox_parked p JOIN %inbox_key%FOR UPDATE OF p%'")[0] > 0
 	}
 	for n := range rounds {
 		m := ordered(fmt.Sprint(n), fmt.Sprint("o", n))
