@@ -79,6 +79,8 @@ func (r *replicas) everyTable() {
 		"outbox_projector VALUES ('me', 0, '', now())",
 		"outbox_block VALUES (0, 'k', 1, 'dead')",
 		"inbox_subscription VALUES ('order', 'c', false)",
+		"inbox_process (consumer, topic, process, name, state, since, unsettled, seen_until) " +
+			"VALUES ('c', 'order', gen_random_uuid(), 'n', 'AWAY', now(), 0, now())",
 		"inbox_lease VALUES ('c', 1, gen_random_uuid(), 't', 's', gen_random_uuid(), now())",
 		"inbox_attempt VALUES (gen_random_uuid(), 'c', 't', 's', 1)",
 		"inbox_step VALUES (gen_random_uuid(), 'c', 't', 's', 'pay', '{\"a\": 1}')",

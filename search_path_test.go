@@ -103,7 +103,7 @@ func TestSessionsWithOtherTablesOfOurNames(t *testing.T) {
 			everything(t, app)
 			serve(t, app, "k", nil)
 			s.requireUntouched()
-			require.Greater(t, len(texts.texts), 50)
+			require.Greater(t, texts.count(), 50)
 			require.Empty(t, texts.bare(s.names))
 		})
 	}
@@ -207,6 +207,12 @@ func (s *statements) note(text string) {
 		s.texts = map[string]bool{}
 	}
 	s.texts[text] = true
+}
+
+func (s *statements) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.texts)
 }
 
 // bare returns the statements that name one of our tables without its schema, and nothing else where a table can stand.

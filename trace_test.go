@@ -105,20 +105,20 @@ func TestTraceFromRequestToTheLastHandler(t *testing.T) {
 	stop()
 	chainOf := tellChain(t, spans.GetSpans())
 	require.Equal(t, []string{
-		"POST /orders", "create order", "send order", "process order", "create bill", "send bill", "process bill",
+		"POST /orders", "httpmw.Idempotency", "create order", "send order", "process order", "create bill", "send bill", "process bill",
 	}, chainOf.names())
 
-	request, processed := chainOf[0], chainOf[3]
+	request, within, processed := chainOf[0], chainOf[1], chainOf[4]
 	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", request.SpanContext.TraceID().String(), "the caller's trace")
-	require.Contains(t, request.Attributes, attribute.String("shop.order", "o-1"))
+	require.Contains(t, within.Attributes, attribute.String("shop.order", "o-1"), "the span that is current in the handler")
 	require.Contains(t, processed.Attributes, attribute.String("shop.bill", "b-1"))
 	for i, kind := range []trace.SpanKind{
-		trace.SpanKindServer, trace.SpanKindProducer, trace.SpanKindClient, trace.SpanKindConsumer,
+		trace.SpanKindServer, trace.SpanKindInternal, trace.SpanKindProducer, trace.SpanKindClient, trace.SpanKindConsumer,
 	} {
 		require.Equal(t, kind, chainOf[i].SpanKind)
 	}
-	for i, operation := range []string{"", "create", "send", "process"} {
-		if i > 0 {
+	for i, operation := range []string{"", "", "create", "send", "process"} {
+		if operation != "" {
 			require.Contains(t, chainOf[i].Attributes, attribute.String("messaging.operation.name", operation))
 			require.Contains(t, chainOf[i].Attributes, attribute.String("messaging.operation.type", operation))
 			require.Contains(t, chainOf[i].Attributes, attribute.String("messaging.destination.name", "order"))
@@ -230,6 +230,7 @@ func tellChain(t *testing.T, spans tracetest.SpanStubs) story {
 		return found[0]
 	}
 	told := story{only("POST", func(tracetest.SpanStub) bool { return true })}
+	told = append(told, only("httpmw", func(s tracetest.SpanStub) bool { return s.Parent.SpanID() == told[0].SpanContext.SpanID() }))
 	for range 2 {
 		before := told[len(told)-1].SpanContext
 		created := only("create", func(s tracetest.SpanStub) bool { return s.Parent.SpanID() == before.SpanID() })
