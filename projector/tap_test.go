@@ -3,6 +3,7 @@ package projector_test
 import (
 	"context"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,7 @@ import (
 )
 
 // tap shows a test the statements of a pool before they are sent. prepared says that the connection has run the statement
-// before: what is sent next is the statement itself. ended, if there is one, comes after the answer.
+// before: what is sent next is the statement itself. ended, if there is one, comes after the answer. The schema is left out of the statements.
 type tap struct {
 	on    func(statement string, prepared bool)
 	sent  func(statement string, args []any)
@@ -30,7 +31,11 @@ type tap struct {
 	seen map[*pgx.Conn]map[string]bool
 }
 
+// schemas are those of tests, as they stand before a name.
+var schemas = regexp.MustCompile(`"test_[a-z0-9]+"\.`)
+
 func (t *tap) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	data.SQL = schemas.ReplaceAllString(data.SQL, "")
 	t.mu.Lock()
 	if t.seen == nil {
 		t.seen = map[*pgx.Conn]map[string]bool{}
