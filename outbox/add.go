@@ -21,8 +21,8 @@ import (
 // [Store.AddSQL] and [Store.AddPgx] are Add for the transactions of database/sql and of pgx. A pool cannot be passed to
 // any of them: what is stored through a pool is committed by itself, whether the data is or not.
 //
-// Add once per transaction, or with one ordering key only: the locks of several calls are not sorted as those of one
-// flush are, so that two transactions could deadlock. PostgreSQL then fails one of them with the code 40P01: run it again.
+// Several events of a transaction are for [Store.AddAll], which sorts the locks of their ordering keys. Those of several calls of Add are not
+// sorted, so that two transactions could deadlock. PostgreSQL then fails one of them with the code 40P01: run it again.
 func (s *Store) Add(ctx context.Context, tx bun.Tx, topic string, payload any, opts ...event.AddOption) (id string, err error) {
 	h, err := s.within(tx)
 	if err != nil {
