@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -47,7 +48,9 @@ type shop struct {
 	broken  atomic.Bool
 	failing atomic.Bool // the handler fails, and its messages are tried again
 	billed  atomic.Int64
-	orders  []string // that were billed
+
+	mu     sync.Mutex
+	orders []string // that were billed
 }
 
 func newShop(t *testing.T) *shop {
@@ -69,6 +72,8 @@ func newShop(t *testing.T) *shop {
 			s.billed.Add(1)
 			var placed orderPlaced
 			err := json.Unmarshal(m.Payload, &placed)
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.orders = append(s.orders, placed.Order)
 			return err
 		}))
