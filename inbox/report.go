@@ -18,6 +18,8 @@ const (
 	reportLooks    = time.Second
 	// reportLife is for how long it is believed.
 	reportLife = 3 * reportInterval
+	// reportWithin bounds the statement with which a process says what it does.
+	reportWithin = 5 * time.Second
 	// stopWithin bounds the statement with which a process says that it ends, so that a database that hangs does not hold up the end.
 	stopWithin = 2 * time.Second
 )
@@ -195,7 +197,11 @@ func alike(a, b []reported) bool {
 	return true
 }
 
+// write stores it, also when the process is told to end meanwhile: of a statement that is given up here nobody knows when the server is through with
+// it, and stop has to remove what it writes.
 func (r *reporter) write(ctx context.Context, list []reported) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportWithin)
+	defer cancel()
 	n := len(list)
 	consumers, topics, states, errs := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	ages, progress, unsettled := make([]int64, n), make([]int64, n), make([]int64, n)
