@@ -34,10 +34,9 @@
 // database, whether or not it was purged by then; a key that has expired is a new key. A row that is completed and has neither an answer
 // nor a reason why cannot exist.
 //
-// Scopes never meet: the row is found by a hash over tenant, principal, method, path and key, each with its length. Only
-// the tenant is stored in clear, for operators, and method and path of a request
-// while the outcome of a [StepOnce] is open: somebody may have to find it out. Keys and principals are neither stored nor logged except as hashes. The one of tenant
-// and principal is there for [Store.Erase].
+// Scopes never meet: the row is found by a hash over tenant, principal, method, path and key, each with its length. The tenant is stored in
+// clear, for operators; so are method and path of a request while the outcome of a [StepOnce] is open, because somebody may have to find it out.
+// Keys and principals are stored and logged as hashes only. The hash of tenant and principal is there for [Store.Erase].
 //
 // # Claims
 //

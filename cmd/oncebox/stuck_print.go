@@ -193,6 +193,7 @@ func (s *session) printOne(i *stuckItem) error {
 	if relay != "" && i.Kind == ops.RelayMissing {
 		relay += " had the lanes, and vanished"
 	}
-	return s.pairs(string(i.Kind), what, "since", at(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant, "request", i.Request, "step", i.Step,
-		"behind it", behind, "tries", tries, "next try", at(i.Next), "error", short(i.Error, 200), "to do", i.Do, "or", i.Or)
+	return s.pairs(string(i.Kind), what, "since", at(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant,
+		"request", i.Request, "step", i.Step, "behind it", behind,
+		"tries", tries, "next try", at(i.Next), "error", short(i.Error, 200), "to do", i.Do, "or", i.Or)
 }
