@@ -53,9 +53,9 @@ func (e *ender) warm(n int) {
 	done.Wait()
 }
 
-// A statement that was prepared before its table was changed fails nobody: not a unit, a request or a message. Each is run at most once more.
-func TestOutdatedStatementsAreRunAgain(t *testing.T) {
-	const connections = 4
+// wherePrepared runs a test on each kind of pool whose connections keep what was prepared.
+func wherePrepared(t *testing.T, fn func(t *testing.T, pool string, e *ender)) {
+	t.Helper()
 	for name, open := range pools {
 		if name == "OpenDB, pooler" {
 			continue // nothing is prepared
@@ -65,111 +65,101 @@ func TestOutdatedStatementsAreRunAgain(t *testing.T) {
 			_, err := db.Exec("CREATE TABLE things (n int, total bigint); INSERT INTO things VALUES (1, 1)")
 			require.NoError(t, err)
 			e := newEnder(t, db, open, false)
-			n := 0
-			for change, text := range outdating {
-				for kind, run := range kinds {
-					cell := kind + ", " + change
-					// Begin runs nothing again, and a handler of HTTP keeps the error to itself, which only connections of OpenDB notice.
-					if kind == "begun unit" || strings.Contains(kind, "request") || strings.Contains(kind, "httpmw") && strings.HasPrefix(name, "Use") {
-						continue
-					}
-					n++
-					e.warm(connections)
-					_, err := db.Exec(text(n))
-					require.NoError(t, err)
-					runs := 0
-					e.function = func(ctx context.Context) error {
-						runs++
-						u, _ := uow.FromContext(ctx)
-						if err := read(ctx, u); err != nil {
-							return err
-						}
-						return u.Add("orders", []byte("x"))
-					}
-					require.NoError(t, run(e), cell)
-					require.LessOrEqual(t, runs, 4, cell) // two messages, each once more
-				}
-			}
-			var failures int
-			require.NoError(t, db.NewRaw("SELECT count(*) FROM inbox_attempt").Scan(t.Context(), &failures))
-			require.Zero(t, failures, "no try was spent")
+			fn(t, name, e)
 		})
 	}
 }
 
-// Twenty connections are outdated and sixty units run at once: each is run at most once more, and then none.
-func TestAllConnectionsAreOutdated(t *testing.T) {
-	const connections = 20
-	for name, open := range pools {
-		if name == "OpenDB, pooler" {
-			continue // nothing is prepared
-		}
-		t.Run(name, func(t *testing.T) {
-			db := pgtest.Migrated(t)
-			_, err := db.Exec("CREATE TABLE things (n int, total bigint); INSERT INTO things VALUES (1, 1)")
-			require.NoError(t, err)
-			e := newEnder(t, db, open, false)
-			e.warm(12)
-			_, err = db.Exec("ALTER TABLE things ADD COLUMN extra text")
-			require.NoError(t, err)
-			var most, total atomic.Int64
-			var units sync.WaitGroup
-			for range 3 * connections {
-				units.Go(func() {
-					runs := int64(0)
-					if err := e.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-						runs++
-						total.Add(1)
-						return read(ctx, u)
-					}); err != nil {
-						t.Error(err)
+// A statement that was prepared before its table was changed fails nobody: not a unit, a request or a message. Each is run at most once more.
+func TestOutdatedStatementsAreRunAgain(t *testing.T) {
+	const connections = 4
+	wherePrepared(t, func(t *testing.T, name string, e *ender) {
+		n := 0
+		for change, text := range outdating {
+			for kind, run := range kinds {
+				cell := kind + ", " + change
+				// Begin runs nothing again, and a handler of HTTP keeps the error to itself, which only connections of OpenDB notice.
+				if kind == "begun unit" || strings.Contains(kind, "request") || strings.Contains(kind, "httpmw") && strings.HasPrefix(name, "Use") {
+					continue
+				}
+				n++
+				e.warm(connections)
+				_, err := e.db.Exec(text(n))
+				require.NoError(t, err)
+				runs := 0
+				e.function = func(ctx context.Context) error {
+					runs++
+					u, _ := uow.FromContext(ctx)
+					if err := read(ctx, u); err != nil {
+						return err
 					}
-					for before := most.Load(); runs > before && !most.CompareAndSwap(before, runs); before = most.Load() {
-					}
-				})
+					return u.Add("orders", []byte("x"))
+				}
+				require.NoError(t, run(e), cell)
+				require.LessOrEqual(t, runs, 4, cell) // two messages, each once more
 			}
-			units.Wait()
-			require.LessOrEqual(t, most.Load(), int64(2))
-			require.LessOrEqual(t, total.Load(), int64(4*connections))
-		})
-	}
+		}
+		var failures int
+		require.NoError(t, e.db.NewRaw("SELECT count(*) FROM inbox_attempt").Scan(t.Context(), &failures))
+		require.Zero(t, failures, "no try was spent")
+	})
+}
+
+// Twelve connections are outdated, and sixty units run at once: each is run at most once more, and then none.
+func TestAllConnectionsAreOutdated(t *testing.T) {
+	const atOnce, atMost = 60, 80
+	wherePrepared(t, func(t *testing.T, _ string, e *ender) {
+		e.warm(12)
+		_, err := e.db.Exec("ALTER TABLE things ADD COLUMN extra text")
+		require.NoError(t, err)
+		var most, total atomic.Int64
+		var units sync.WaitGroup
+		for range atOnce {
+			units.Go(func() {
+				runs := int64(0)
+				if err := e.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+					runs++
+					total.Add(1)
+					return read(ctx, u)
+				}); err != nil {
+					t.Error(err)
+				}
+				for before := most.Load(); runs > before && !most.CompareAndSwap(before, runs); before = most.Load() {
+				}
+			})
+		}
+		units.Wait()
+		require.LessOrEqual(t, most.Load(), int64(2))
+		require.LessOrEqual(t, total.Load(), int64(atMost))
+	})
 }
 
 // What the session has forgotten, because somebody has sent DEALLOCATE ALL, is prepared anew; a function that does so itself is not run for ever.
 func TestForgottenStatementsAreRunAgain(t *testing.T) {
-	for name, open := range pools {
-		if name == "OpenDB, pooler" {
-			continue // nothing is prepared
+	wherePrepared(t, func(t *testing.T, _ string, e *ender) {
+		forget := func(ctx context.Context, u *uow.Unit) error {
+			_, err := u.DB().ExecContext(ctx, "DEALLOCATE ALL")
+			return err
 		}
-		t.Run(name, func(t *testing.T) {
-			db := pgtest.Migrated(t)
-			_, err := db.Exec("CREATE TABLE things (n int)")
-			require.NoError(t, err)
-			e := newEnder(t, db, open, false)
-			forget := func(ctx context.Context, u *uow.Unit) error {
-				_, err := u.DB().ExecContext(ctx, "DEALLOCATE ALL")
+		e.warm(1)
+		require.NoError(t, e.UoW.Do(t.Context(), forget))
+		runs := 0
+		require.NoError(t, e.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			runs++
+			return read(ctx, u)
+		}))
+		require.LessOrEqual(t, runs, 2)
+		runs = 0
+		_ = e.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
+			runs++
+			if err := read(ctx, u); err != nil {
 				return err
 			}
-			e.warm(1)
-			require.NoError(t, e.UoW.Do(t.Context(), forget))
-			runs := 0
-			require.NoError(t, e.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-				runs++
-				return read(ctx, u)
-			}))
-			require.LessOrEqual(t, runs, 2)
-			runs = 0
-			_ = e.UoW.Do(t.Context(), func(ctx context.Context, u *uow.Unit) error {
-				runs++
-				if err := read(ctx, u); err != nil {
-					return err
-				}
-				if err := forget(ctx, u); err != nil {
-					return err
-				}
-				return read(ctx, u)
-			})
-			require.LessOrEqual(t, runs, 9)
+			if err := forget(ctx, u); err != nil {
+				return err
+			}
+			return read(ctx, u)
 		})
-	}
+		require.LessOrEqual(t, runs, 9)
+	})
 }

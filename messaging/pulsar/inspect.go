@@ -61,16 +61,21 @@ type Reader struct{ admin *admin }
 
 // NewReader returns a reader with the admin API of cfg.
 func NewReader(cfg *Config) (*Reader, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	c := cfg.WithDefaults()
-	a, err := newAdmin(&c)
+	a, err := adminOf(cfg)
 	if err != nil {
 		return nil, err
 	}
 	a.http.Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // newAdmin made it
 	return &Reader{a}, nil
+}
+
+// adminOf returns the admin API of a configuration as users write it.
+func adminOf(cfg *Config) (*admin, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := cfg.WithDefaults()
+	return newAdmin(&c)
 }
 
 // Topics returns the names of all topics of the namespace that last.
@@ -87,11 +92,7 @@ const maxInspected = 1000
 // Inspect asks the admin API of cfg about topics, or about all topics of the namespace if none is named, up to 1,000. It changes nothing,
 // and needs no connection to the broker itself.
 func Inspect(ctx context.Context, cfg *Config, topics ...string) (*Inspection, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	c := cfg.WithDefaults()
-	a, err := newAdmin(&c)
+	a, err := adminOf(cfg)
 	if err != nil {
 		return nil, err
 	}
