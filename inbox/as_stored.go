@@ -14,6 +14,13 @@ import (
 // asStored returns m as a parked message of the consumer is read again, so that a handler sees the same on each try: m itself if it is like that,
 // as what oncebox sends is, else a copy. A message of another program may have no tenant, names that cannot be stored and nanoseconds.
 func (w *wrapped) asStored(m *messaging.Message) *messaging.Message {
+	if w.isAsStored(&m.Envelope) {
+		return m
+	}
+	return w.stored(m)
+}
+
+func (w *wrapped) stored(m *messaging.Message) *messaging.Message {
 	e := m.Envelope
 	if e.TenantID == "" {
 		e.TenantID = DefaultTenant
@@ -33,18 +40,19 @@ func (w *wrapped) asStored(m *messaging.Message) *messaging.Message {
 	if e.Metadata == nil || !isText(e.Metadata) {
 		e.Metadata = throughJSON(e.Metadata)
 	}
-	if isSame(&e, &m.Envelope) {
-		return m
-	}
 	stored.Envelope = e
 	return &stored
 }
 
-// isSame compares what asStored changes.
-func isSame(a, b *event.Envelope) bool {
-	return a.TenantID == b.TenantID && a.RoutingKey == b.RoutingKey && a.ContentType == b.ContentType && a.SchemaVersion == b.SchemaVersion &&
-		a.OccurredAt.Equal(b.OccurredAt) && a.OccurredAt.Location() == b.OccurredAt.Location() && a.Delivery == b.Delivery &&
-		(b.Payload == nil) == (a.Payload == nil) && b.Metadata != nil && isText(b.Metadata)
+// isAsStored says that asStored has nothing to change. It is asked for each message, so it makes nothing.
+func (w *wrapped) isAsStored(e *event.Envelope) bool {
+	given := event.Delivery{OrderingKey: e.Delivery.OrderingKey}
+	if w.unordered {
+		given = event.Delivery{}
+	}
+	return e.TenantID != "" && (e.AggregateID != "" || e.RoutingKey == "") && e.Delivery == given &&
+		isReadable(e.RoutingKey) && isReadable(e.ContentType) && e.SchemaVersion == storedVersion(e.SchemaVersion) &&
+		isStorable(e.OccurredAt) && e.Payload != nil && e.Metadata != nil && isText(e.Metadata)
 }
 
 // storedVersion is the schema version as the tables have it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -121,6 +122,11 @@ func identifyInvalid(consumer string, m *messaging.Message) identity {
 
 // identifier turns any bytes into something that PostgreSQL takes and that people can read.
 func identifier(s string) string { return cut(readable(s), event.MaxIdentifier) }
+
+// isReadable says that readable keeps s.
+func isReadable(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
+}
 
 func readable(s string) string {
 	return strings.Map(func(r rune) rune {

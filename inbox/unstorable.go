@@ -52,3 +52,8 @@ func storable(t time.Time) *time.Time {
 	t = t.UTC().Truncate(time.Microsecond)
 	return &t
 }
+
+// isStorable says that the table keeps a time as it is.
+func isStorable(t time.Time) bool {
+	return t.Location() == time.UTC && t.Nanosecond()%int(time.Microsecond) == 0 && t.Year() >= 0 && t.Year() <= 9999
+}
