@@ -12,24 +12,20 @@ type answer struct {
 	status int
 	header http.Header // all of them: it replaces what other middlewares have set, which it started from
 	body   []byte
-	// problem says that the body is one of this package, and JSON of the media type that the client asks for.
-	problem bool
+	// problem is set for a refusal, whose body is made when it is sent.
+	problem *Problem
+	// silent says that the handler has written nothing, as far as it was seen.
+	silent bool
 	// past says that there is no answer to be sent, because another one is on its way.
 	past bool
 }
 
 // write sends it. Nobody can be told any more if that fails.
-func (a *answer) write(w http.ResponseWriter, r *http.Request) {
-	if a.past {
-		cut(w)
-	}
+func (a *answer) write(w http.ResponseWriter) {
 	header := w.Header()
 	encoded := encodedOutside(w, a.header)
 	clear(header)
 	maps.Copy(header, a.header)
-	if a.problem && wantsJSON(r.Header.Values("Accept")) {
-		header.Set("Content-Type", mediaJSON)
-	}
 	switch {
 	case encoded:
 		header.Del("Content-Length")

@@ -69,7 +69,7 @@
 // answer-not-held, its work is dropped and its key is free, unless IdempotencyConfig.EmptyAnswer or [WithEmptyAnswer] says that silence is meant.
 // w.WriteHeader(http.StatusNoContent) is an answer; 1xx is none. What is written when the handler has returned reaches nobody, and is an error in the log,
 // once a minute for each route. What it writes past the middleware, to a writer of somebody further out that lets one see that, drops the
-// work and cuts the connection, because that answer is on its way.
+// work and cuts the connection, because that answer is on its way. What is only flushed there is seen when the handler has written nothing else.
 //
 // With IdempotencyConfig.TokenHeader an answer below 400 has the uow.Token of what the request announced. It is made before the answer is
 // stored, in the same transaction: the first answer and each replay have the same one.
@@ -178,7 +178,8 @@
 //
 // Refusals are application/problem+json (RFC 9457), or application/json if the client takes nothing else, with a stable
 // type, relative to IdempotencyConfig.ProblemBase, and the member retryable, which says whether the same request with the
-// same key may succeed. A [Policy] has a page for each type.
+// same key may succeed. A [Policy] has a page for each type. A service whose errors have a format of their own gives
+// IdempotencyConfig.Refuse, [WithRefuse] and [WithTenantRefuse] a function that writes them.
 //
 //	idempotency-key-missing         400  no key although it is required
 //	idempotency-key-invalid         400  malformed, empty, too long or too short, or several header lines

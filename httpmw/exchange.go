@@ -25,6 +25,7 @@ type exchange struct {
 	body []byte
 	base string // of the keys of outgoing requests; "": the context of the run has it, if they get any
 
+	begun bool   // the handler has panicked when it had begun an answer, and Echo takes that for sent
 	empty bool   // a handler that writes nothing means 200
 	late  func() // is called for what is written to an answer after the handler's end
 
@@ -36,7 +37,7 @@ type exchange struct {
 }
 
 // read reads the body. It is called before a connection to the database is taken: clients may be slow.
-func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64) (*exchange, *problem) {
+func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64) (*exchange, *Problem) {
 	e := &exchange{next: next, w: w, r: r, outer: chi.RouteContext(r.Context())}
 	if e.outer != nil {
 		e.route = e.outer.Clone()
@@ -101,16 +102,21 @@ func (e *exchange) run(ctx context.Context, limit int) (*recorder, error) {
 	r := e.request(ctx)
 	defer e.label(r)
 	rec, past := newRecorder(e.w, limit), watchPast(e.w)
-	e.serve(rec, r)
+	e.serve(rec, r, past)
 	if past() {
 		return rec, errPast
 	}
 	return rec, rec.finish(e.empty)
 }
 
-func (e *exchange) serve(rec *recorder, r *http.Request) {
+func (e *exchange) serve(rec *recorder, r *http.Request, past func() bool) {
 	by := panicked // also if it ends its goroutine
-	defer func() { rec.end(by, e.late) }()
+	defer func() {
+		e.begun = rec.end(by, e.late) && ofEcho(e.w)
+		if by == panicked && past() {
+			mute(e.w) // the panic goes on
+		}
+	}()
 	e.next.ServeHTTP(rec, r)
 	by = returned
 }

@@ -70,12 +70,14 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 		units: m, store: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
 		retryAfter: seconds(c.RetryAfter),
 		log:        c.Logger,
+		sender:     sender{base: c.ProblemBase, own: c.Refuse, log: c.Logger},
 		tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
 		requests: otelx.Started(otelx.Meter(c.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
 			"Requests with an idempotency key, by outcome", counted),
 		outcomes: counted,
 	}
 	return func(next http.Handler) http.Handler {
+		next = markGoesOn(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { k.serve(next, w, r) })
 	}
 }
@@ -92,6 +94,7 @@ type keyed struct {
 	idle       []idempotency.BeginOption // bounds what a process that has vanished leaves locked
 
 	log      *slog.Logger
+	sender   sender
 	tracer   trace.Tracer
 	requests metric.Int64Counter
 	outcomes map[string][]metric.AddOption
@@ -131,14 +134,12 @@ func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 	if outcome = o; o != outcomeReplayed {
 		a.header.Del("Idempotent-Replayed") // the handler has passed it on from another service
 	}
-	a.write(w, r)
+	k.sender.send(a, w, r)
 }
 
 // handle checks what can be checked without the database, and reads the body, before a connection is taken.
 func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWriter, r *http.Request, lines []string) (*answer, string) {
-	refuse := func(p problem) (*answer, string) {
-		return p.answer(w, k.cfg.ProblemBase, k.retryAfter), outcomeRefused
-	}
+	refuse := func(p Problem) (*answer, string) { return p.answer(w, k.retryAfter), outcomeRefused }
 	if _, within := uow.FromContext(ctx); within {
 		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency is mounted within a transaction: mount it outside UnitOfWork, "+
 			"its answers are sent after its own COMMIT")
@@ -178,6 +179,11 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 		return refuse(*p)
 	}
 	e.empty, e.late = k.cfg.EmptyAnswer, func() { k.late.tell(k.log, e) }
+	defer func() {
+		if e.begun { // or nobody answers the panic, which net/http takes for 200
+			k.sender.send(answerNotHeld(k.undone()).answer(w, k.retryAfter), w, r)
+		}
+	}()
 	if !e.whole() {
 		k.log.ErrorContext(ctx, "oncebox: httpmw.Idempotency got a body that somebody else has read: mount it outside of what reads "+
 			"bodies, or have that put them back, and what puts others in their place set ContentLength", "bytes", len(e.body),

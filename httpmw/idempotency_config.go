@@ -129,6 +129,9 @@ type IdempotencyConfig struct {
 	Lease *LeaseConfig
 	// ProblemBase is what the types of problems begin with: a path, or the URL of a page about them. Default: "/problems/".
 	ProblemBase string
+	// Refuse answers what the middleware refuses in the format of the service's own errors; answers of handlers do not pass it. Give the same function to
+	// [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
+	Refuse RefuseFunc
 
 	// Logger gets what clients are not told. Default: that of the manager, see [uow.Manager.Logger].
 	Logger *slog.Logger

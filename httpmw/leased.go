@@ -77,7 +77,7 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 	if errors.Is(err, errSilent) || errors.Is(err, errPast) { // whether it was done only the handler knows: its steps do when it runs again
 		return k.concludeLeased(ctx, e, key, err)
 	}
-	if rec.status >= http.StatusBadRequest && !k.keeps(e, rec.status) {
+	if rec.drops() && !k.keeps(e, rec) {
 		if err != nil {
 			return k.concludeLeased(ctx, e, key, err)
 		}
@@ -172,13 +172,23 @@ func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency
 	case errors.Is(err, errPast):
 		return &answer{past: true}, outcome
 	case errors.Is(err, errNotHeld):
-		p = answerNotHeld(workFailed)
+		p = answerNotHeld(k.undone())
 	case errors.Is(err, idempotency.ErrLeaseLost):
 		p, outcome = inProgress(), outcomeLost
 	case errors.Is(err, idempotency.ErrStepUnknown):
 		p, outcome = keyUnknown(k.findsOut()), outcomeUnknown
 	}
-	return p.answer(e.w, k.cfg.ProblemBase, k.retryAfter), outcome
+	a := p.answer(e.w, k.retryAfter)
+	a.silent = errors.Is(err, errSilent)
+	return a, outcome
+}
+
+// undone says what has become of the work of a handler whose answer cannot be sent.
+func (k *keyed) undone() string {
+	if k.cfg.Lease != nil {
+		return workFailed
+	}
+	return workUndone
 }
 
 // findsOut reports whether a retry may find out what became of a step.

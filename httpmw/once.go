@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -52,7 +51,7 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	if err != nil {
 		k.log.WarnContext(ctx, "oncebox: IdempotencyConfig.Fingerprint returned an error", "key", key.String(), "method", e.r.Method,
 			"route", e.r.Pattern, "type", fmt.Sprintf("%T", err)) // the text may quote the request
-		return bodyUnreadable().answer(e.w, k.cfg.ProblemBase, k.retryAfter), outcomeRefused
+		return bodyUnreadable().answer(e.w, k.retryAfter), outcomeRefused
 	}
 	// A key that was seen lately is a retry most likely. Completed rows never change, so a plain look-up is enough to
 	// answer it, without a transaction. All others begin one at once and look within, or claim the key, which finds out as well
@@ -96,10 +95,10 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 	if err != nil {
 		return silence(err, u)
 	}
-	if now.rec.status >= http.StatusBadRequest {
+	if now.rec.drops() {
 		// The handler may have made this answer of a deadlock that it lost. It is not the request's fault then.
 		cause := u.Retryable()
-		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec.status)}
+		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec)}
 	}
 	if !k.cfg.WithoutUnit && !unit.Of(ctx).Used() {
 		tellUnused(ctx, k.log, &k.unused, e, now.rec.status, "or set IdempotencyConfig.WithoutUnit")
@@ -213,9 +212,7 @@ func (k *keyed) storeRefusal(ctx context.Context, key idempotency.Key, fp idempo
 
 // conclude turns the end of the last try into the answer for the client.
 func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempotency.Key, err error) (*answer, string) {
-	refuse := func(p problem, outcome string) (*answer, string) {
-		return p.answer(e.w, k.cfg.ProblemBase, k.retryAfter), outcome
-	}
+	refuse := func(p Problem, outcome string) (*answer, string) { return p.answer(e.w, k.retryAfter), outcome }
 	var refused *refusedError
 	switch {
 	case last.found != nil:
@@ -226,7 +223,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	case errors.As(err, &refused) && !errors.Is(err, uow.ErrTransactionEnded):
 		return last.rec.answer(), outcomeReleased
 	case errors.Is(err, idempotency.ErrInProgress), k.store.IsTaken(err):
-		return inProgress().answer(e.w, k.cfg.ProblemBase, k.patience(err)), outcomeInProgress
+		return inProgress().answer(e.w, k.patience(err)), outcomeInProgress
 	case errors.Is(err, idempotency.ErrMismatch):
 		return refuse(keyReused(k.cfg.ReusedStatus), outcomeMismatch)
 	case errors.Is(err, idempotency.ErrStepUnknown): // also of a route that had a lease before
@@ -239,11 +236,13 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	if errors.Is(err, errPast) {
 		return &answer{past: true}, outcomeFailed
 	}
-	return refuse(failure(err, last.rec != nil), outcomeFailed)
+	a := failure(err, last.rec != nil).answer(e.w, k.retryAfter)
+	a.silent = errors.Is(err, errSilent)
+	return a, outcomeFailed
 }
 
 // failure is what clients are told of a transaction that ended with err. ran: the handler was run.
-func failure(err error, ran bool) problem {
+func failure(err error, ran bool) Problem {
 	switch {
 	case errors.Is(err, errNotHeld):
 		return answerNotHeld(workUndone)
@@ -295,7 +294,7 @@ func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 
 // tombstone tells of an answer that was not kept.
 func (k *keyed) tombstone(e *exchange, found *idempotency.Response) *answer {
-	a := notReplayable(found.Status).answer(e.w, k.cfg.ProblemBase, k.retryAfter)
+	a := notReplayable(found.Status).answer(e.w, k.retryAfter)
 	if location := found.Header["Location"]; location != nil {
 		a.header["Location"] = location
 	}

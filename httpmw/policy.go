@@ -24,6 +24,8 @@ const policyOpenAPI = "openapi.json"
 //   - at openapi.json a fragment of OpenAPI 3.1 with the parameter, the headers, the answers by status and the schema of
 //     problems, to be referred to by the description of the interface, and with the rules as x-idempotency
 //
+// With IdempotencyConfig.Refuse the fragment has no schema of an error, and statuses are those that this function is given.
+//
 // Routes with configurations of their own have policies, and ProblemBases, of their own. It panics if s is nil or cfg is invalid.
 func Policy(s *idempotency.Store, cfg *IdempotencyConfig) http.Handler {
 	if s == nil {

@@ -16,7 +16,7 @@ type policy struct {
 
 // kind is a type of problem.
 type kind struct {
-	problem
+	Problem
 
 	Advice string // what a client does about it
 	when   bool   // it can happen as configured

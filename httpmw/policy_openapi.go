@@ -34,7 +34,7 @@ func (p *policy) openAPI() []byte {
 				"RetryAfter":      object{"description": "Seconds to wait.", "schema": object{"type": "integer", "minimum": 0}},
 			},
 			"responses": p.responses(),
-			"schemas":   object{"IdempotencyProblem": p.schema()},
+			"schemas":   p.schemas(),
 		},
 		"x-idempotency": p.extension(),
 	}, "", "  ")
@@ -75,11 +75,11 @@ func (p *policy) responses() object {
 				headers["Retry-After"] = ref("headers/RetryAfter")
 			}
 		}
-		response := object{
-			"description": text.String(),
-			"content": object{mediaProblem: object{"schema": object{
+		response := object{"description": text.String()}
+		if p.cfg.Refuse == nil {
+			response["content"] = object{mediaProblem: object{"schema": object{
 				"allOf": []any{ref("schemas/IdempotencyProblem"), object{"properties": object{"type": object{"enum": types}}}},
-			}}},
+			}}}
 		}
 		if status == http.StatusUnauthorized {
 			headers["WWW-Authenticate"] = ref("headers/WWWAuthenticate")
@@ -90,6 +90,14 @@ func (p *policy) responses() object {
 		responses[fmt.Sprintf("Idempotency%d", status)] = response
 	}
 	return responses
+}
+
+// schemas has none if the service has a format of its own, which it describes itself.
+func (p *policy) schemas() object {
+	if p.cfg.Refuse != nil {
+		return object{}
+	}
+	return object{"IdempotencyProblem": p.schema()}
 }
 
 func (p *policy) schema() object {

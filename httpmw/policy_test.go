@@ -193,3 +193,12 @@ func TestPageOfAnAnswerThatIsNotHeld(t *testing.T) {
 	require.NotContains(t, leased, "rolled back")
 	require.Contains(t, leased, "The request was executed and failed.")
 }
+
+// The format of errors that a service writes itself is described by the service.
+func TestPolicyDoesNotDescribeTheFormatOfTheService(t *testing.T) {
+	cfg := &httpmw.IdempotencyConfig{Refuse: func(http.ResponseWriter, *http.Request, httpmw.Problem) {}}
+	w := get(t, httpmw.Policy(idempotency.NewStore(nil), cfg), "/problems/openapi.json")
+	require.NotContains(t, w.Body.String(), "problem+json")
+	require.NotContains(t, w.Body.String(), "IdempotencyProblem")
+	require.Contains(t, w.Body.String(), "Idempotency409")
+}

@@ -1,21 +1,22 @@
 package httpmw
 
-import (
-	"encoding/json"
-	"net/http"
-)
+import "net/http"
 
 // DefaultProblemBase is what the types of problems begin with.
 const DefaultProblemBase = "/problems/"
 
-// problem is a refusal as of RFC 9457.
-type problem struct {
-	Type      string `json:"type"`
-	Title     string `json:"title"`
-	Status    int    `json:"status"`
-	Detail    string `json:"detail,omitempty"`
-	Retryable bool   `json:"retryable"`
-	// ExecutedStatus is the status of an answer that was not kept.
+// Problem is a refusal as of RFC 9457: what a middleware of this package answers in place of the handler.
+type Problem struct {
+	// Type is one of those that the documentation of the package lists. In JSON it stands behind IdempotencyConfig.ProblemBase.
+	Type string `json:"type"`
+	// Title is the same for all problems of a type.
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	// Detail says what has become of the request, and what to do; it may be empty.
+	Detail string `json:"detail,omitempty"`
+	// Retryable says whether the same request with the same key may succeed.
+	Retryable bool `json:"retryable"`
+	// ExecutedStatus is the status of an answer that was not kept, else 0.
 	ExecutedStatus int `json:"executed_status,omitempty"`
 }
 
@@ -27,86 +28,86 @@ const (
 )
 
 // The kinds of problems, in the order of their status.
-func keyMissing() problem {
-	return problem{Type: "idempotency-key-missing", Status: http.StatusBadRequest, Title: "Idempotency-Key is missing",
+func keyMissing() Problem {
+	return Problem{Type: "idempotency-key-missing", Status: http.StatusBadRequest, Title: "Idempotency-Key is missing",
 		Detail: "This request needs an Idempotency-Key header: choose a new key for each operation, and send the same one with every retry of it."}
 }
 
-func keyInvalid(reason string) problem {
-	return problem{Type: "idempotency-key-invalid", Status: http.StatusBadRequest, Title: "Idempotency-Key is invalid", Detail: reason}
+func keyInvalid(reason string) Problem {
+	return Problem{Type: "idempotency-key-invalid", Status: http.StatusBadRequest, Title: "Idempotency-Key is invalid", Detail: reason}
 }
 
-func scopeInvalid() problem {
-	return problem{Type: "idempotency-scope-invalid", Status: http.StatusBadRequest, Title: "The request does not tell whose key it is",
+func scopeInvalid() Problem {
+	return Problem{Type: "idempotency-scope-invalid", Status: http.StatusBadRequest, Title: "The request does not tell whose key it is",
 		Detail: "Tenant or principal of the request are missing or invalid."}
 }
 
-func tenantInvalid() problem {
-	return problem{Type: "tenant-invalid", Status: http.StatusBadRequest, Title: "The request does not name a valid tenant"}
+func tenantInvalid() Problem {
+	return Problem{Type: "tenant-invalid", Status: http.StatusBadRequest, Title: "The request does not name a valid tenant"}
 }
 
-func bodyUnreadable() problem {
-	return problem{Type: "request-body-unreadable", Status: http.StatusBadRequest, Title: "The request body could not be read",
+func bodyUnreadable() Problem {
+	return Problem{Type: "request-body-unreadable", Status: http.StatusBadRequest, Title: "The request body could not be read",
 		Detail: "The body ended early or is malformed. Nothing was executed.", Retryable: true}
 }
 
-func principalMissing() problem {
-	return problem{Type: "idempotency-principal-missing", Status: http.StatusUnauthorized, Title: "An Idempotency-Key needs an authenticated caller",
+func principalMissing() Problem {
+	return Problem{Type: "idempotency-principal-missing", Status: http.StatusUnauthorized, Title: "An Idempotency-Key needs an authenticated caller",
 		Detail: nothingDone}
 }
 
-func inProgress() problem {
-	return problem{Type: "idempotency-key-in-progress", Status: http.StatusConflict, Title: "A request with this Idempotency-Key is in progress",
+func inProgress() Problem {
+	return Problem{Type: "idempotency-key-in-progress", Status: http.StatusConflict, Title: "A request with this Idempotency-Key is in progress",
 		Detail: "Retry with the same key after the time in Retry-After to get its answer.", Retryable: true}
 }
 
-func notReplayable(executed int) problem {
-	return problem{Type: "idempotency-key-not-replayable", Status: http.StatusGone, Title: "The answer to this Idempotency-Key was not kept",
+func notReplayable(executed int) Problem {
+	return Problem{Type: "idempotency-key-not-replayable", Status: http.StatusGone, Title: "The answer to this Idempotency-Key was not kept",
 		Detail:         "The request was executed and is not executed again, but its answer could not be kept. Read the resource instead.",
 		ExecutedStatus: executed}
 }
 
-func bodyTooLarge() problem {
-	return problem{Type: "request-body-too-large", Status: http.StatusRequestEntityTooLarge, Title: "The request body is too large",
+func bodyTooLarge() Problem {
+	return Problem{Type: "request-body-too-large", Status: http.StatusRequestEntityTooLarge, Title: "The request body is too large",
 		Detail: nothingDone}
 }
 
-func keyReused(status int) problem {
-	return problem{Type: "idempotency-key-reused", Status: status, Title: "This Idempotency-Key was used with another request",
+func keyReused(status int) Problem {
+	return Problem{Type: "idempotency-key-reused", Status: status, Title: "This Idempotency-Key was used with another request",
 		Detail: "A key stands for one operation with one content. Choose a new key for another operation."}
 }
 
-func answerNotHeld(work string) problem {
-	return problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "There is no answer that can be sent", Detail: work}
+func answerNotHeld(work string) Problem {
+	return Problem{Type: "answer-not-held", Status: http.StatusInternalServerError, Title: "There is no answer that can be sent", Detail: work}
 }
 
-func transactionEnded() problem {
-	return problem{Type: "transaction-ended", Status: http.StatusInternalServerError, Title: "The work could not be committed",
+func transactionEnded() Problem {
+	return Problem{Type: "transaction-ended", Status: http.StatusInternalServerError, Title: "The work could not be committed",
 		Detail: "The service has ended the transaction on its own: a part of the work may have been done. Read the resource to find out."}
 }
 
-func misplaced() problem {
-	return problem{Type: "middleware-misplaced", Status: http.StatusInternalServerError, Title: "The service is misconfigured", Detail: nothingDone}
+func misplaced() Problem {
+	return Problem{Type: "middleware-misplaced", Status: http.StatusInternalServerError, Title: "The service is misconfigured", Detail: nothingDone}
 }
 
-func storeUnavailable() problem {
-	return problem{Type: "idempotency-store-unavailable", Status: http.StatusServiceUnavailable, Title: "The service cannot store this request now",
+func storeUnavailable() Problem {
+	return Problem{Type: "idempotency-store-unavailable", Status: http.StatusServiceUnavailable, Title: "The service cannot store this request now",
 		Detail: "Nothing was executed. Retry with the same key.", Retryable: true}
 }
 
-func transactionFailed() problem {
-	return problem{Type: "transaction-failed", Status: http.StatusServiceUnavailable, Title: "The work could not be committed",
+func transactionFailed() Problem {
+	return Problem{Type: "transaction-failed", Status: http.StatusServiceUnavailable, Title: "The work could not be committed",
 		Detail: workUndone, Retryable: true}
 }
 
-func commitUnknown() problem {
-	return problem{Type: "commit-unknown", Status: http.StatusServiceUnavailable, Title: "It is unknown whether the work was committed",
+func commitUnknown() Problem {
+	return Problem{Type: "commit-unknown", Status: http.StatusServiceUnavailable, Title: "It is unknown whether the work was committed",
 		Detail: "Retry with the same Idempotency-Key: the answer tells, and the work is done at most once.", Retryable: true}
 }
 
 // keyUnknown is what waits for a person, unless the service finds out by itself: LeaseConfig.Recover is asked again by each retry.
-func keyUnknown(finds bool) problem {
-	p := problem{Type: "idempotency-key-unknown", Status: http.StatusServiceUnavailable,
+func keyUnknown(finds bool) Problem {
+	p := Problem{Type: "idempotency-key-unknown", Status: http.StatusServiceUnavailable,
 		Title:  "It is unknown what became of an earlier request with this Idempotency-Key",
 		Detail: "Nothing was executed now, and nothing will be before that is found out. Retry later with the same key.", Retryable: finds}
 	if !finds {
@@ -116,26 +117,20 @@ func keyUnknown(finds bool) problem {
 	return p
 }
 
-func answerNotStored() problem {
-	return problem{Type: "answer-not-stored", Status: http.StatusServiceUnavailable, Title: "The answer could not be stored",
+func answerNotStored() Problem {
+	return Problem{Type: "answer-not-stored", Status: http.StatusServiceUnavailable, Title: "The answer could not be stored",
 		Detail: "The request was executed. Retry with the same Idempotency-Key: it goes on where it ended.", Retryable: true}
 }
 
 // waits tells whether waiting helps.
-func (p problem) waits() bool { return p.Retryable && p.Status >= http.StatusConflict }
+func (p Problem) waits() bool { return p.Retryable && p.Status >= http.StatusConflict }
 
 // answer makes the problem an answer on top of the headers that other middlewares have set. retryAfter is in seconds
 // and is told where waiting helps.
-func (p problem) answer(w http.ResponseWriter, base, retryAfter string) *answer {
+func (p Problem) answer(w http.ResponseWriter, retryAfter string) *answer {
 	header := w.Header().Clone()
-	header.Set("Content-Type", mediaProblem)
 	if p.waits() {
 		header.Set("Retry-After", retryAfter)
 	}
-	p.Type = base + p.Type
-	body, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // strings and numbers only
-	}
-	return &answer{status: p.Status, header: header, body: body, problem: true}
+	return &answer{status: p.Status, header: header, problem: &p}
 }

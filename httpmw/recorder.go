@@ -35,17 +35,19 @@ var errOver = errors.New("httpmw: the handler has returned, and its answer takes
 //
 // It has no Unwrap, or http.ResponseController would find the real writer behind it, and with it Flush and Hijack.
 type recorder struct {
-	outer  http.ResponseWriter // for deadlines, and to see what middlewares further out have set
-	limit  int                 // bytes of body; negative: none
-	header http.Header
+	outer   http.ResponseWriter // for deadlines, and to see what middlewares further out have set
+	limit   int                 // bytes of body; negative: none
+	header  http.Header
+	implied int // the status of a body without one
 
-	mu     sync.Mutex  // a goroutine that the handler has left behind may still write
-	sent   http.Header // header as it was at WriteHeader; what is set afterwards is not sent
-	status int         // 0: nothing was written yet
-	body   bytes.Buffer
-	err    error
-	phase  phase
-	late   func() // is called for what is written after the end
+	mu      sync.Mutex  // a goroutine that the handler has left behind may still write
+	sent    http.Header // header as it was at WriteHeader; what is set afterwards is not sent
+	status  int         // 0: nothing was written yet
+	body    bytes.Buffer
+	err     error
+	phase   phase
+	late    func() // is called for what is written after the end
+	refused bool   // what is written is no answer of the handler, but the refusal of a middleware within
 }
 
 // phase is how far a handler has come.
@@ -58,7 +60,7 @@ const (
 )
 
 func newRecorder(w http.ResponseWriter, limit int) *recorder {
-	return &recorder{outer: w, limit: limit, header: w.Header().Clone()}
+	return &recorder{outer: w, limit: limit, header: w.Header().Clone(), implied: http.StatusOK}
 }
 
 // Header returns the headers of the answer, with what middlewares further out have set already.
@@ -110,7 +112,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 }
 
 func (r *recorder) write(p []byte) (int, error) {
-	r.writeHeader(http.StatusOK)
+	r.writeHeader(r.implied)
 	if !bodyAllowed(r.status) {
 		return 0, http.ErrBodyNotAllowed
 	}
@@ -122,6 +124,16 @@ func (r *recorder) write(p []byte) (int, error) {
 	}
 	return r.body.Write(p)
 }
+
+// markRefused is called before a middleware within writes its refusal.
+func (r *recorder) markRefused() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = r.refused || r.phase == running && r.status == 0
+}
+
+// drops tells, after the end, whether the work is not to be committed.
+func (r *recorder) drops() bool { return r.refused || r.status >= http.StatusBadRequest }
 
 // SetReadDeadline sets the deadline of the connection.
 func (r *recorder) SetReadDeadline(t time.Time) error {
@@ -136,11 +148,13 @@ func (r *recorder) SetWriteDeadline(t time.Time) error {
 // EnableFullDuplex succeeds: the request was read before the handler began.
 func (r *recorder) EnableFullDuplex() error { return nil }
 
-// end is called when the handler has returned, or panics: then by is panicked. late is called for each write that comes afterwards.
-func (r *recorder) end(by phase, late func()) {
+// end is called when the handler has returned, or panics: then by is panicked. late is called for each write that comes afterwards. begun says of
+// a panic that an answer had begun before it.
+func (r *recorder) end(by phase, late func()) (begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.phase, r.late = by, late
+	return by == panicked && r.status != 0
 }
 
 // finish says what the recording came to, after its end. An error means that the answer is not what the handler wanted to send. empty: a handler that

@@ -19,9 +19,13 @@ import (
 // answered with 500, and the log says why.
 //
 // It panics if find is nil.
-func Tenant(find func(*http.Request) (string, error)) func(http.Handler) http.Handler {
+func Tenant(find func(*http.Request) (string, error), opts ...TenantOption) func(http.Handler) http.Handler {
 	if find == nil {
 		panic("httpmw: Tenant: the function is nil: pass a function that finds the tenant of a request")
+	}
+	var t tenant
+	for _, opt := range opts {
+		opt(&t)
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,18 +35,32 @@ func Tenant(find func(*http.Request) (string, error)) func(http.Handler) http.Ha
 			}
 			if err := errors.Join(err, event.ValidateIdentifier("tenant", id)); err != nil {
 				slog.Default().WarnContext(r.Context(), "oncebox: a request without a valid tenant", "error", err)
-				tenantInvalid().answer(w, DefaultProblemBase, "").write(w, r)
+				t.refuse(tenantInvalid(), w, r)
 				return
 			}
 			if p, within := r.Context().Value(passedKey{}).(passed); within && p.tenantFromContext && p.key.Tenant() != id {
 				slog.Default().ErrorContext(r.Context(), "oncebox: httpmw.Tenant is mounted inside httpmw.Idempotency, and the key is not that of "+
 					"its tenant: mount Tenant outside of Idempotency", "key", p.key.String(), "tenant_of_key", p.key.Tenant(), "tenant", id)
-				misplaced().answer(w, DefaultProblemBase, "").write(w, r)
+				t.refuse(misplaced(), w, r)
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(event.WithTenant(r.Context(), id)))
 		})
 	}
+}
+
+// TenantOption changes what [Tenant] does.
+type TenantOption func(*tenant)
+
+// WithTenantRefuse has the middleware answer what it refuses in the format of the service. Default: application/problem+json.
+func WithTenantRefuse(refuse RefuseFunc) TenantOption { return func(t *tenant) { t.own = refuse } }
+
+// tenant is what the requests of one [Tenant] share.
+type tenant struct{ own RefuseFunc }
+
+func (t *tenant) refuse(p Problem, w http.ResponseWriter, r *http.Request) {
+	s := sender{base: DefaultProblemBase, own: t.own, log: slog.Default()}
+	s.send(p.answer(w, retryAfter), w, r)
 }
 
 var errNoTenant = errors.New("httpmw: Tenant: the function returned no tenant: have it return one for requests that name none, if they may")

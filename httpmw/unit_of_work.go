@@ -26,25 +26,13 @@ func UnitOfWork(m *uow.Manager, opts ...UnitOfWorkOption) func(http.Handler) htt
 	if m == nil {
 		panic("httpmw: UnitOfWork: the manager is nil: pass uow.New(db, ...)")
 	}
-	shared := &unitOfWork{units: m}
+	shared := &unitOfWork{units: m, sender: sender{base: DefaultProblemBase, log: m.Logger()}}
 	for _, opt := range opts {
 		opt(shared)
 	}
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if goesOn(next) {
-				tellGoesOn(r, m.Logger(), "UnitOfWork")
-				misplaced().answer(w, DefaultProblemBase, "").write(w, r)
-				return
-			}
-			e, p := read(next, w, r, DefaultMaxBody)
-			if p != nil {
-				p.answer(w, DefaultProblemBase, "1").write(w, r)
-				return
-			}
-			e.empty, e.late = shared.empty, func() { shared.late.tell(m.Logger(), e) }
-			shared.answer(e).write(w, r)
-		})
+		next = markGoesOn(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { shared.sender.send(shared.handle(next, w, r), w, r) })
 	}
 }
 
@@ -64,13 +52,40 @@ func WithTokenHeader(name string) UnitOfWorkOption {
 // handler is answered 500 and nothing is committed, because a failure whose error is rendered further out looks the same.
 func WithEmptyAnswer() UnitOfWorkOption { return func(w *unitOfWork) { w.empty = true } }
 
+// WithRefuse has the middleware answer what it refuses in the format of the service. Default: application/problem+json.
+func WithRefuse(refuse RefuseFunc) UnitOfWorkOption {
+	return func(w *unitOfWork) { w.sender.own = refuse }
+}
+
 // unitOfWork is what the requests of one [UnitOfWork] share.
 type unitOfWork struct {
 	units       *uow.Manager
 	tokenHeader string
 	empty       bool // a handler that writes nothing means 200
+	sender      sender
 	late        late
 	unused      sync.Map // the routes for which it is logged
+}
+
+// retryAfter is a second: nothing is known of how long it takes.
+const retryAfter = "1"
+
+func (w *unitOfWork) handle(next http.Handler, to http.ResponseWriter, r *http.Request) *answer {
+	if goesOn(next) {
+		tellGoesOn(r, w.units.Logger(), "UnitOfWork")
+		return misplaced().answer(to, retryAfter)
+	}
+	e, p := read(next, to, r, DefaultMaxBody)
+	if p != nil {
+		return p.answer(to, retryAfter)
+	}
+	e.empty, e.late = w.empty, func() { w.late.tell(w.units.Logger(), e) }
+	defer func() {
+		if e.begun { // see Idempotency
+			w.sender.send(answerNotHeld(workUndone).answer(to, retryAfter), to, r)
+		}
+	}()
+	return w.answer(e)
 }
 
 func (w *unitOfWork) answer(e *exchange) *answer {
@@ -78,7 +93,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 	var token uow.Token
 	err := w.units.Do(e.r.Context(), func(ctx context.Context, u *uow.Unit) error {
 		var err error
-		if rec, err = e.run(ctx, DefaultMaxHeld); err == nil && rec.status >= http.StatusBadRequest {
+		if rec, err = e.run(ctx, DefaultMaxHeld); err == nil && rec.drops() {
 			return &refusedError{cause: u.Retryable()}
 		}
 		if err == nil && !unit.Of(ctx).Used() && !safe(e.r.Method) {
@@ -102,5 +117,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 	if errors.Is(err, uow.ErrCommitUnknown) {
 		p.Retryable, p.Detail = false, "Read the resource to find out. A request with an Idempotency-Key could be repeated safely."
 	}
-	return p.answer(e.w, DefaultProblemBase, "1")
+	a := p.answer(e.w, retryAfter)
+	a.silent = errors.Is(err, errSilent)
+	return a
 }

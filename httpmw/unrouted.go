@@ -7,8 +7,10 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// keeps tells whether an answer of 400 or more is the same for each retry.
-func (k *keyed) keeps(e *exchange, status int) bool { return k.cfg.Keep(status) && !e.unrouted(status) }
+// keeps tells whether an answer that drops the work is the same for each retry.
+func (k *keyed) keeps(e *exchange, rec *recorder) bool {
+	return !rec.refused && k.cfg.Keep(rec.status) && !e.unrouted(rec.status)
+}
 
 // unrouted tells whether the answer is that of a router behind the middleware which knows no such route, as far as they let one
 // see: those of chi, and a http.ServeMux that is wrapped directly. The next version of the service may have the route.

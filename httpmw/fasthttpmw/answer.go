@@ -66,21 +66,22 @@ func (a *answer) send(to *fasthttp.Response) {
 	to.SetBody(a.body.Bytes())
 }
 
-// copyTo writes what a handler has answered. One that has set neither a status nor a body has answered nothing.
-func copyTo(w http.ResponseWriter, from *fasthttp.Response) {
+// copyTo writes what a handler has answered, and returns its status. One that has set neither a status nor a body has answered nothing: 0.
+func copyTo(w http.ResponseWriter, from *fasthttp.Response) (status int) {
 	body := from.Body()
 	clear(w.Header())
 	maps.Copy(w.Header(), headersOf(from))
 	if len(body) == 0 {
 		w.Header().Del("Content-Type")
 		if from.StatusCode() == http.StatusOK {
-			return
+			return 0
 		}
 	}
 	w.WriteHeader(from.StatusCode())
 	if len(body) > 0 {
 		_, _ = io.Copy(w, bytes.NewReader(body)) // what cannot be held the middleware knows itself
 	}
+	return from.StatusCode()
 }
 
 func headersOf(from *fasthttp.Response) http.Header {

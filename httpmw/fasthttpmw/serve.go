@@ -29,6 +29,8 @@ type Render func(err error) error
 // route is the pattern that logs show. What call answers is taken from ctx.Response; an error of it is rendered there before, so that the middleware sees
 // the answer to it. A handler that has set neither a status other than 200 nor a body has answered nothing. A panic goes on.
 //
+// An answer from 400 on that the middleware has put in place of the handler's is sent as it is, whatever code further out makes of ctx.Response afterwards.
+//
 // If the middleware lets the request pass, as httpmw.Idempotency does without a key, the answer stays as the handler has made it, a stream too.
 // An error is returned of a request that cannot be read, or whose error could not be rendered.
 func Serve(
@@ -51,6 +53,9 @@ func Serve(
 	if !b.passed {
 		b.reset()
 		b.outer.send(&ctx.Response)
+		if b.outer.status >= http.StatusBadRequest && b.outer.status != b.answered {
+			ctx.TimeoutErrorWithResponse(&ctx.Response) // no other way to have fasthttp send this one
+		}
 	}
 	return b.err
 }
@@ -65,6 +70,8 @@ type bridge struct {
 	passed bool              // the middleware keeps out of it
 	done   bool
 	err    error
+
+	answered int // the status of the latest run; 0: it was silent
 }
 
 func (b *bridge) reset() { b.before.CopyTo(&b.ctx.Response) }
@@ -79,6 +86,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b.reset()
+	b.answered = 0
 	err := b.call(r.Context())
 	switch {
 	case err != nil:
@@ -90,7 +98,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = ErrStreamed
 	}
 	if err == nil {
-		copyTo(w, &b.ctx.Response)
+		b.answered = copyTo(w, &b.ctx.Response)
 		return
 	}
 	b.reset()
@@ -98,5 +106,5 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.reset()
 		b.ctx.Response.SetStatusCode(http.StatusInternalServerError)
 	}
-	copyTo(w, &b.ctx.Response)
+	b.answered = copyTo(w, &b.ctx.Response)
 }

@@ -18,6 +18,13 @@ import (
 // ask sends a request to a handler behind the middleware. The answer may be read until the test ends.
 func ask(t *testing.T, middleware func(http.Handler) http.Handler, handle func(*fasthttp.RequestCtx) error) *fasthttp.Response {
 	t.Helper()
+	return askAnd(t, middleware, handle, func(*fasthttp.RequestCtx) {})
+}
+
+// askAnd has code further out do something afterwards.
+func askAnd(t *testing.T, middleware func(http.Handler) http.Handler, handle func(*fasthttp.RequestCtx) error, later func(*fasthttp.RequestCtx),
+) *fasthttp.Response {
+	t.Helper()
 	server := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
 		ctx.Response.Header.Set("X-Outer", "yes")
 		render := func(err error) error {
@@ -27,6 +34,7 @@ func ask(t *testing.T, middleware func(http.Handler) http.Handler, handle func(*
 		if err := fasthttpmw.Serve(context.Background(), ctx, "/pay", middleware, func(context.Context) error { return handle(ctx) }, render); err != nil {
 			t.Error(err)
 		}
+		later(ctx)
 	}}
 	listener := fasthttputil.NewInmemoryListener()
 	ended := make(chan error, 1)
@@ -142,6 +150,49 @@ func TestWhatIsNoAnswer(t *testing.T) {
 				expect(t, c.body, string(last.body), "body")
 				last.status = max(last.status, http.StatusOK) // or fasthttp would say so itself
 			}), c.handle)
+		})
+	}
+}
+
+// What the middleware refuses stays refused, though there is one answer of a request in fasthttp, which anybody may change. What the handler answered may be
+// changed.
+func TestRefusalStaysWhatItIs(t *testing.T) {
+	refusing := func(status int) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(&held{header: http.Header{}}, r)
+				w.Header().Set("X-Refused", "yes")
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte("refused"))
+			})
+		}
+	}
+	passing := holding(1, func(*http.Request, *held) {})
+	silent := func(*fasthttp.RequestCtx) error { return nil }
+	failing := func(*fasthttp.RequestCtx) error { return errors.New("no") }
+	creating := func(ctx *fasthttp.RequestCtx) error {
+		ctx.SetStatusCode(http.StatusCreated)
+		return nil
+	}
+	for name, c := range map[string]struct {
+		middleware func(http.Handler) http.Handler
+		handle     func(*fasthttp.RequestCtx) error
+		status     int
+		body       string
+	}{
+		"silent":            {refusing(http.StatusInternalServerError), silent, http.StatusInternalServerError, "refused"},
+		"answered":          {refusing(http.StatusConflict), creating, http.StatusConflict, "refused"},
+		"an error":          {refusing(http.StatusServiceUnavailable), failing, http.StatusServiceUnavailable, "refused"},
+		"the handler's own": {passing, failing, http.StatusOK, "late"},
+		"a success":         {passing, creating, http.StatusOK, "late"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := askAnd(t, c.middleware, c.handle, func(ctx *fasthttp.RequestCtx) {
+				ctx.Response.Reset()
+				ctx.SetBodyString("late")
+			})
+			expect(t, c.status, got.StatusCode(), "status")
+			expect(t, c.body, string(got.Body()), "body")
 		})
 	}
 }

@@ -14,44 +14,71 @@ import (
 	recover3 "github.com/gofiber/fiber/v3/middleware/recover"
 )
 
-// fibers are both versions of Fiber. There is one answer of a request there, which code further out changes as it likes: nothing is written late.
+// fibers are both versions of Fiber. There is one answer of a request there, which code further out could change.
 func fibers() []framework {
-	late := []string{"written late"}
 	return []framework{
-		{name: "fiber 2", never: late, serve: func(t *testing.T, _ *service, m Middleware, behave func(native) error) string {
-			app := newFiber()
+		{name: "fiber 2", serve: func(t *testing.T, s *service, m Middleware, behave func(native) error) string {
+			app := newFiber(s)
 			app.Post("/pay", Fiber(m, fiberHandler(behave)))
 			return listen(t, app.Listener)
 		}},
-		{name: "fiber 2, its adaptor", refused: "httpmw/fasthttpmw", never: late, serve: func(t *testing.T, _ *service, m Middleware,
-			behave func(native) error) string {
-			app := newFiber()
+		{name: "fiber 2, its adaptor", refused: []string{adapted}, serve: func(t *testing.T, s *service, m Middleware, behave func(native) error) string {
+			app := newFiber(s)
 			app.Post("/pay", adaptor.HTTPMiddleware(m), fiberHandler(behave))
 			return listen(t, app.Listener)
 		}},
-		{name: "fiber 2, net/http behind its adaptor", never: []string{"streamed", "hijacked", "written late"},
-			serve: func(t *testing.T, _ *service, m Middleware, behave func(native) error) string {
-				app := newFiber()
-				app.Post("/pay", adaptor.HTTPHandler(m(plain(behave))))
-				return listen(t, app.Listener)
-			}},
-		{name: "fiber 3", never: late, serve: func(t *testing.T, _ *service, m Middleware, behave func(native) error) string {
-			app := newFiber3()
+		{name: "fiber 2, its adaptor, between others", refused: []string{adapted}, serve: func(t *testing.T, s *service, m Middleware,
+			behave func(native) error) string {
+			app := newFiber(s)
+			app.Post("/pay", adaptor.HTTPMiddleware(between(m)), fiberHandler(behave))
+			return listen(t, app.Listener)
+		}},
+		{name: "fiber 2, net/http behind its adaptor", serve: func(t *testing.T, s *service, m Middleware, behave func(native) error) string {
+			app := newFiber(s)
+			app.Post("/pay", adaptor.HTTPHandler(m(plain(behave))))
+			return listen(t, app.Listener)
+		}},
+		{name: "fiber 3", serve: func(t *testing.T, s *service, m Middleware, behave func(native) error) string {
+			app := newFiber3(s)
 			app.Post("/pay", Fiber3(m, fiber3Handler(behave)))
 			return listen(t, quietly(app))
 		}},
-		{name: "fiber 3, its adaptor", refused: "httpmw/fasthttpmw", never: late, serve: func(t *testing.T, _ *service, m Middleware,
-			behave func(native) error) string {
-			app := newFiber3()
+		{name: "fiber 3, its adaptor", refused: []string{adapted}, serve: func(t *testing.T, s *service, m Middleware, behave func(native) error) string {
+			app := newFiber3(s)
 			app.Post("/pay", adaptor3.HTTPMiddleware(m), fiber3Handler(behave))
+			return listen(t, quietly(app))
+		}},
+		{name: "fiber 3, its adaptor, between others", refused: []string{adapted}, serve: func(t *testing.T, s *service, m Middleware,
+			behave func(native) error) string {
+			app := newFiber3(s)
+			app.Post("/pay", adaptor3.HTTPMiddleware(between(m)), fiber3Handler(behave))
+			return listen(t, quietly(app))
+		}},
+		{name: "fiber 3, net/http behind its adaptor", serve: func(t *testing.T, s *service, m Middleware, behave func(native) error) string {
+			app := newFiber3(s)
+			app.Post("/pay", adaptor3.HTTPHandler(m(plain(behave))))
 			return listen(t, quietly(app))
 		}},
 	}
 }
 
-func newFiber() *fiber.App {
+// adapted is the way that the log names.
+const adapted = "httpmw/fasthttpmw"
+
+// between puts a middleware between others.
+func between(m Middleware) Middleware {
+	other := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, r) })
+	}
+	return func(next http.Handler) http.Handler { return other(m(other(next))) }
+}
+
+func newFiber(s *service) *fiber.App {
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})
-	app.Use(recover2.New())
+	app.Use(func(c *fiber.Ctx) error {
+		defer s.runLate()
+		return c.Next()
+	}, recover2.New())
 	return app
 }
 
@@ -77,9 +104,12 @@ func fiberHandler(behave func(native) error) fiber.Handler {
 	}
 }
 
-func newFiber3() *fiber3.App {
+func newFiber3(s *service) *fiber3.App {
 	app := fiber3.New()
-	app.Use(recover3.New())
+	app.Use(func(c fiber3.Ctx) error {
+		defer s.runLate()
+		return c.Next()
+	}, recover3.New())
 	return app
 }
 

@@ -1,0 +1,98 @@
+package httpmw
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+)
+
+// RefuseFunc answers a request that a middleware refuses, in the format of the service's own errors, in place of application/problem+json. It is called
+// once for each refusal that is sent, when the transaction has ended. What it writes is sent to this client and never stored.
+//
+// w has the headers of the refusal: Retry-After where waiting helps, WWW-Authenticate of a 401, Link, Location, and what middlewares further out have set.
+// The function sets Content-Type. The status is p.Status unless it writes another one. The body of r has been read.
+//
+// What it writes is held until it returns. If that is neither a status nor a body, or cannot be sent, the problem is sent as application/problem+json, and the
+// log has an error. A panic goes on, and nothing that was written before it is sent.
+type RefuseFunc func(w http.ResponseWriter, r *http.Request, p Problem)
+
+// errNothingWritten is of a RefuseFunc.
+var errNothingWritten = errors.New("httpmw: it has written neither a status nor a body")
+
+// sender sends what one middleware answers.
+type sender struct {
+	base string     // of the types of problems
+	own  RefuseFunc // nil: application/problem+json
+	log  *slog.Logger
+}
+
+// send sends an answer. Nobody can be told any more if that fails.
+func (s *sender) send(a *answer, w http.ResponseWriter, r *http.Request) {
+	if a.past {
+		cut(w)
+	}
+	if a.problem == nil {
+		a.write(w)
+		return
+	}
+	whole := s.refusal(a, w, r)
+	if whole == nil {
+		return
+	}
+	markRefused(w)
+	doubt := a.silent && ofNetHTTP(w)
+	if doubt && r.ProtoMajor == 1 {
+		whole.header.Set("Connection", "close") // which hadBegun costs
+	}
+	whole.write(w)
+	if doubt && hadBegun(w) {
+		s.log.ErrorContext(r.Context(), "oncebox: an answer was on its way before its handler had returned", "method", r.Method, "route", r.Pattern,
+			"error", errPast)
+		cut(w)
+	}
+}
+
+// refusal makes the answer whole. It returns nil if the service's function has sent one itself.
+func (s *sender) refusal(a *answer, w http.ResponseWriter, r *http.Request) *answer {
+	if s.own != nil {
+		rec, past := newRecorder(w, -1), watchPast(w)
+		rec.header, rec.implied = a.header.Clone(), a.status
+		s.own(rec, r, *a.problem)
+		rec.end(returned, func() {})
+		if past() {
+			return nil
+		}
+		err := errNothingWritten
+		if rec.status != 0 {
+			err = rec.finish(false)
+		}
+		if err == nil {
+			return rec.answer()
+		}
+		s.log.ErrorContext(r.Context(), "oncebox: a refusal is sent as application/problem+json, because the function that was to write it has not",
+			"type", a.problem.Type, "method", r.Method, "route", r.Pattern, "error", err)
+	}
+	p := *a.problem
+	p.Type = s.base + p.Type
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	header := a.header.Clone()
+	header.Set("Content-Type", mediaProblem)
+	if wantsJSON(r.Header.Values("Accept")) {
+		header.Set("Content-Type", mediaJSON)
+	}
+	return &answer{status: p.Status, header: header, body: body}
+}
+
+// markRefused tells the recorder of a middleware further out, if w is its writer, that what comes is no answer of its handler, whatever its status: it is
+// not stored, and nothing is committed with it.
+func markRefused(w http.ResponseWriter) {
+	for w := range layers(w) {
+		if rec, ok := w.(*recorder); ok {
+			rec.markRefused()
+		}
+	}
+}
