@@ -30,6 +30,7 @@ func TestOneCauseIsOneRow(t *testing.T) {
 	stuck := b.page("stuck")
 	require.Contains(t, stuck.text(), "60 things are stuck, for 1 reason.")
 	require.Contains(t, stuck.text(), "60 keys fail")
+	require.Contains(t, stuck.text(), "for example: not now "+hostile, "a cause leaves out what is quoted")
 	require.Empty(t, stuck.links("decide?"))
 	each := b.page(stuck.links("stuck?")[len(stuck.links("stuck?"))-1])
 	require.Len(t, each.links("decide?action=retry"), 50)

@@ -155,6 +155,11 @@ func (v *visit) serve() error {
 			return err
 		}
 	}
+	if method == http.MethodGet && (v.name == "" || v.name == pageStuck) {
+		within, cancel := v.bounded()
+		defer cancel()
+		return rt.serve(within)
+	}
 	return rt.serve(v)
 }
 

@@ -40,6 +40,8 @@ func (r *consumerRow) Word() string {
 	switch found := r.Troubles(); {
 	case r.Stopped:
 		return "stopped"
+	case r.vanished():
+		return "not heard of"
 	case !r.Runs:
 		return "does not run"
 	case len(found) > 0:
@@ -79,6 +81,26 @@ func (r *consumerRow) AtBroker() string {
 	}
 	return group(n)
 }
+
+// Asked is when the broker said so, nil if there is none or nobody knows.
+func (r *consumerRow) Asked() *time.Time {
+	var oldest time.Time
+	for _, t := range r.Topics {
+		if !t.Waiting.Known || t.Waiting.At.IsZero() {
+			return nil
+		}
+		if oldest.IsZero() || t.Waiting.At.Before(oldest) {
+			oldest = t.Waiting.At
+		}
+	}
+	if oldest.IsZero() {
+		return nil
+	}
+	return &oldest
+}
+
+// vanished reports whether its processes are silent and have not ended in order: they may live without the database.
+func (r *consumerRow) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenAt.IsZero() }
 
 // readConsumers joins the consumers that run, or did, with what waits for them.
 func (c *Console) readConsumers(ctx context.Context) (list []consumerRow, err error) {
@@ -125,6 +147,9 @@ func unknown(rows []consumerRow) (names []string) {
 func (r *consumerRow) downs(now time.Time) (list []string) {
 	name := r.Stats.Consumer
 	if !r.Runs && r.Parked > 0 {
+		if r.vanished() {
+			return []string{"Nothing is heard of the processes of " + name + ", and messages wait for it."}
+		}
 		return []string{"No process runs " + name + ", and messages wait for it."}
 	}
 	for _, t := range r.Troubles() {
@@ -138,9 +163,13 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 			if waits == "" {
 				waits = ", and nobody knows what waits for it at the broker"
 			}
-			list = append(list, "No process has run "+name+" for "+ago+waits+".")
+			if r.vanished() {
+				list = append(list, "Nothing has been heard of the processes of "+name+" for "+ago+waits+".")
+			} else {
+				list = append(list, "No process has run "+name+" for "+ago+waits+".")
+			}
 		case inbox.TroubleAway:
-			list = append(list, name+" has had no connection to the broker for "+ago+waits+": "+shorten(100, t.Error)+".")
+			list = append(list, name+" has had no connection to the broker for "+ago+waits+": "+shorten(maxCause, t.Error))
 		case inbox.TroubleLate:
 			list = append(list, name+" has settled nothing for "+ago+waits+".")
 		case inbox.TroublePaused:

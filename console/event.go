@@ -100,7 +100,7 @@ func momentOf(l *ops.Life, m *ops.Moment) momentView {
 	switch m.What {
 	case ops.Dead:
 		view.State = stateBad
-	case ops.Refused, ops.Failing, ops.Tried:
+	case ops.Refused, ops.Failing, ops.Tried, ops.Paused:
 		view.State = stateWarn
 	case ops.Published, ops.Entered, ops.StepDone:
 		view.State = stateGood

@@ -118,6 +118,10 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 		add(stateWarn, counted(int64(o.TenantsPaused), "tenant is paused", "tenants are paused")+", and "+
 			counted(o.Paused, "event waits", "events wait")+" for that.", pageTenants)
 	}
+	if o := view.Outbox; o != nil && o.SnapshotAge > ops.LongTransaction {
+		add(stateWarn, "A transaction has been open for "+short(o.SnapshotAge)+", and the outbox becomes slower. The command oncebox doctor names it.",
+			pageStuck)
+	}
 	return append(list, failing(view.Causes, now)...)
 }
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox"
 )
 
 // States of rows, and classes of buttons, as the stylesheet has them.
@@ -31,6 +33,8 @@ type stuckView struct {
 	First, Next string
 	Each        bool     // of one cause
 	Unknown     []string // of which consumers nobody knows what waits at the broker
+	Pauses      []outbox.Pause
+	Transaction time.Duration // for how long the oldest is open, if that is too long
 }
 
 // stuckRow is a cause, and what can be done about it.
@@ -39,6 +43,7 @@ type stuckRow struct {
 
 	State, Does string
 	Many        string // what they are, if there are several
+	Example     string // the error of one of them, whole
 	Why         string // of what has no error
 	Event       string // address of the page of its life
 	Acts        []link
@@ -56,6 +61,18 @@ func (c *Console) stuck(v *visit) error {
 	}
 	if view.Unknown, err = c.view().Unknown(v.Context(), view.Filter); err != nil {
 		return err
+	}
+	if view.Pauses, err = c.view().Pauses(v.Context(), view.Filter); err != nil {
+		return err
+	}
+	if c.cfg.Outbox != nil {
+		st, err := c.cfg.Outbox.Stats(v.Context())
+		if err != nil {
+			return err
+		}
+		if st.SnapshotAge > ops.LongTransaction {
+			view.Transaction = st.SnapshotAge
+		}
 	}
 	list := ops.Group(found)
 	if view.Each {
@@ -113,6 +130,9 @@ func (c *Console) stuckRow(v *visit, cause *ops.Cause) stuckRow {
 	}
 	if cause.Count > 1 {
 		row.Many, row.Acts = manyOf(cause), actsOnMany(v, cause)
+		if s.Error != cause.Text {
+			row.Example = s.Error
+		}
 		return row
 	}
 	row.Acts = actsOn(v, s)
@@ -193,6 +213,8 @@ func why(s *ops.Stuck) string {
 		return "Events wait, and no relay publishes them."
 	case s.Kind == ops.RelayLate:
 		return "Events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up."
+	case s.Kind == ops.ConsumerMissing && s.Vanished:
+		return "Messages wait, and nothing is heard of the processes of their consumer."
 	case s.Kind == ops.ConsumerMissing && s.Topic != "":
 		return "Messages of the topic wait, and no process that runs their consumer handles it."
 	case s.Kind == ops.ConsumerMissing:
@@ -206,11 +228,19 @@ func why(s *ops.Stuck) string {
 	}
 }
 
+// ifItLives comes before what to do about processes that are missing and may not be.
+func ifItLives(s *ops.Stuck) string {
+	if s.Vanished {
+		return "Look whether its process lives. If it does, mend its way to the database; its log says what fails. If not, "
+	}
+	return ""
+}
+
 // advice is what to do about it, where no button does it.
 func advice(s *ops.Stuck) string {
 	switch s.Kind {
 	case ops.RelayMissing:
-		return "Start a process of the service that runs its relay, or run: oncebox relay"
+		return upper(ifItLives(s) + "start a process of the service that runs its relay, or run: oncebox relay")
 	case ops.RelayLate:
 		return "Read the log of the relay. The command oncebox doctor asks the broker."
 	case ops.ConsumerMissing:
@@ -218,8 +248,8 @@ func advice(s *ops.Stuck) string {
 		if s.Topic != "" {
 			where = " on the topic " + s.Topic
 		}
-		return "Start a process of the service that runs the consumer " + s.Consumer + where + ". If it is gone for good: oncebox consumers forget " +
-			s.Consumer
+		return upper(ifItLives(s)+"start a process of the service that runs the consumer "+s.Consumer+where) +
+			". If it is gone for good: oncebox consumers forget " + s.Consumer
 	case ops.ConsumerAway:
 		return "Mend the broker, or the way to it; the consumer connects again by itself. The command oncebox doctor asks the broker."
 	case ops.ConsumerLate:

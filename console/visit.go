@@ -2,12 +2,15 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Pages that others lead to.
@@ -130,12 +133,33 @@ func (v *visit) fail(err error) {
 	case !known:
 		id := rand.Text()[:10]
 		v.log.ErrorContext(v.Context(), "oncebox: the console could not answer", "page", v.name, "id", id, "error", err)
-		p = &problem{
-			http.StatusInternalServerError, "This could not be answered",
-			"The log of this process says why, under the id " + id + ". Try again when the cause is mended.",
-		}
+		p = unanswered(err, id)
 	}
 	if err := v.write(p.status, "problem", v.page(p.title, strings.TrimSpace(p.text))); err != nil {
 		v.log.ErrorContext(v.Context(), "oncebox: the console could not answer", "error", err)
 	}
+}
+
+// unanswered is the problem of a request that failed for a reason which is in the log under an id.
+func unanswered(err error, id string) *problem {
+	why := "The log of this process says why, under the id " + id + ". "
+	if pgsql.IsConnectionError(err) || errors.Is(err, context.DeadlineExceeded) {
+		return &problem{
+			http.StatusServiceUnavailable, "The database does not answer",
+			why + "Nothing can be shown before this process reaches its database again. Whether it answers elsewhere is shown there by: oncebox status",
+		}
+	}
+	return &problem{http.StatusInternalServerError, "This could not be answered", why + "Try again when the cause is mended."}
+}
+
+// lookWithin is how long the pages may take that are looked at first, where none reads more rows when more wait. A database that has vanished does not
+// say so.
+const lookWithin = 15 * time.Second
+
+// bounded is the visit with an end.
+func (v *visit) bounded() (*visit, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(v.Context(), lookWithin)
+	within := *v
+	within.Request = v.Request.WithContext(ctx)
+	return &within, cancel
 }

@@ -58,7 +58,7 @@ func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck,
 
 // missing is a consumer that nobody runs, if something waits for it, or nobody knows whether it does.
 func missing(c *inbox.ConsumerState, since time.Time, parked bool) (Stuck, bool) {
-	s := Stuck{Kind: ConsumerMissing, Consumer: c.Consumer, Since: c.SeenAt, BacklogKnown: true}
+	s := Stuck{Kind: ConsumerMissing, Consumer: c.Consumer, Since: c.SeenAt, BacklogKnown: true, Vanished: !c.Stopped && !c.SeenAt.IsZero()}
 	if parked {
 		s.Since = since
 	}
@@ -66,6 +66,7 @@ func missing(c *inbox.ConsumerState, since time.Time, parked bool) (Stuck, bool)
 	found := c.Troubles()
 	for _, t := range found {
 		s.Backlog += t.Waiting.Messages
+		s.Connections += t.Waiting.Connections
 		if !t.Waiting.Known {
 			s.BacklogKnown = false
 			whys = append(whys, unknownWaiting(t.Topic, &t.Waiting))
@@ -74,23 +75,48 @@ func missing(c *inbox.ConsumerState, since time.Time, parked bool) (Stuck, bool)
 	if len(found) == 1 {
 		s.Topic = found[0].Topic
 	}
-	switch {
-	case s.BacklogKnown && s.Backlog > 0:
-		s.Error = fmt.Sprintf("%d messages wait at the broker, and no process runs the consumer", s.Backlog)
-	case !s.BacklogKnown:
-		s.Error = "no process runs the consumer; " + strings.Join(whys, "; ")
+	if s.BacklogKnown && s.Backlog > 0 {
+		whys = append([]string{waitingAt(s.Backlog)}, whys...)
 	}
-	if c.Stopped && s.Error != "" {
-		s.Error += "; its last process ended in order"
-	}
+	s.Error = strings.Join(append(whys, fate(&s, c.Stopped)), "; ")
 	return s, parked || len(found) > 0
+}
+
+// fate says what is known of the processes that ran a consumer.
+func fate(s *Stuck, stopped bool) string {
+	switch {
+	case stopped:
+		return "no process runs the consumer; its last process ended in order"
+	case !s.Vanished:
+		return "no process runs the consumer"
+	case s.BacklogKnown && s.Connections > 0:
+		return fmt.Sprintf("its processes have not ended in order, and the broker has %d of them connected: "+
+			"they live and do not reach the database, or are frozen", s.Connections)
+	default:
+		return "its processes have not ended in order: they were killed, are frozen, or do not reach the database"
+	}
+}
+
+// waitingAt says how many messages wait at the broker.
+func waitingAt(n int64) string {
+	if n == 1 {
+		return "1 message waits at the broker"
+	}
+	return messages(n) + " wait at the broker"
+}
+
+func messages(n int64) string {
+	if n == 1 {
+		return "1 message"
+	}
+	return fmt.Sprintf("%d messages", n)
 }
 
 // unknownWaiting says that nobody knows what waits.
 func unknownWaiting(topic string, w *inbox.WaitingState) string {
 	text := "what waits at the broker in topic " + topic + " is not known"
 	if !w.At.IsZero() {
-		text += fmt.Sprintf(", it was %d messages at %s", w.Messages, w.At.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf(", it was %s at %s", messages(w.Messages), w.At.UTC().Format(time.RFC3339))
 	}
 	if w.Error != "" {
 		text += " (" + w.Error + ")"
@@ -109,9 +135,9 @@ func troubles(c *inbox.ConsumerState) (list []Stuck) {
 			Backlog: t.Waiting.Messages, BacklogKnown: t.Waiting.Known,
 		}
 		if s.Kind == ConsumerMissing {
-			s.Error = fmt.Sprintf("%d messages wait at the broker, and no process runs the consumer for this topic", s.Backlog)
+			s.Error = waitingAt(s.Backlog) + ", and no process runs the consumer for this topic"
 		} else if s.BacklogKnown && s.Backlog > 0 && t.Kind != inbox.TroubleLate {
-			s.Error = strings.TrimPrefix(fmt.Sprintf("%s; %d messages wait at the broker", s.Error, s.Backlog), "; ")
+			s.Error = strings.TrimPrefix(s.Error+"; "+waitingAt(s.Backlog), "; ")
 		}
 		list = append(list, s)
 	}

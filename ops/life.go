@@ -70,17 +70,18 @@ type What string
 
 // The values of What.
 const (
-	Recorded  What = "recorded"  // it was stored with the data that it announces
-	Waiting   What = "waiting"   // it is not published yet, or waits at a consumer
-	Delayed   What = "delayed"   // it waits for its time
-	Refused   What = "refused"   // the broker has refused it, and it is tried again
-	Published What = "published" // the broker has confirmed it
-	Dead      What = "dead"      // it was given up
-	Tried     What = "tried"     // a consumer has tried to handle it, and it is at the broker
-	Failing   What = "failing"   // a consumer fails to handle it, and tries again
-	StepDone  What = "step done" // a consumer has done a step of it
-	Entered   What = "entered"   // a consumer had it first: it was handled, or parked and handled later
-	Decided   What = "decided"   // somebody has decided: see Actor, Action and Reason
+	Recorded  What = "recorded"      // it was stored with the data that it announces
+	Waiting   What = "waiting"       // it is not published yet, or waits at a consumer
+	Delayed   What = "delayed"       // it waits for its time
+	Paused    What = "tenant paused" // it waits until somebody resumes its tenant: see Actor and Reason
+	Refused   What = "refused"       // the broker has refused it, and it is tried again
+	Published What = "published"     // the broker has confirmed it
+	Dead      What = "dead"          // it was given up
+	Tried     What = "tried"         // a consumer has tried to handle it, and it is at the broker
+	Failing   What = "failing"       // a consumer fails to handle it, and tries again
+	StepDone  What = "step done"     // a consumer has done a step of it
+	Entered   What = "entered"       // a consumer had it first: it was handled, or parked and handled later
+	Decided   What = "decided"       // somebody has decided: see Actor, Action and Reason
 )
 
 // ErrUnknown means that nothing is known of an event: it never was here, or it is forgotten. The text says which retention may have removed it.
@@ -123,6 +124,9 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 		found.message(&messages[n])
 	}
 	if err := v.decisions(ctx, found); err != nil {
+		return nil, err
+	}
+	if err := v.paused(ctx, found); err != nil {
 		return nil, err
 	}
 	kept := outbox.NoRetention

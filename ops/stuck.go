@@ -47,6 +47,10 @@ const (
 // LongPause is for how long a tenant may be paused until that is taken for a mistake.
 const LongPause = 24 * time.Hour
 
+// LongTransaction is for how long a transaction may be open until that is taken for a fault: it keeps VACUUM from removing what was published, and the
+// outbox becomes slower. See [outbox.Stats].
+const LongTransaction = 10 * time.Minute
+
 // Action is something that an operator can do: a command of the command line, a button of a page.
 type Action string
 
@@ -119,6 +123,11 @@ type Stuck struct {
 	Next time.Time
 	// Error is the last error, or what is known of a consumer that does not get on. It may be any text.
 	Error string
+	// Vanished says that the processes of a relay or consumer that is missing have not ended in order: they were killed, are frozen, or do not reach
+	// the database.
+	Vanished bool
+	// Connections is how many consumers the broker has connected for a consumer that is missing.
+	Connections int
 	// Backlog is how many messages wait for a consumer at the broker, as far as BacklogKnown, or did when that was known last.
 	Backlog      int64
 	BacklogKnown bool
@@ -187,7 +196,7 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 		if o.Relayed {
 			kind = RelayLate
 		}
-		list = append(list, Stuck{Kind: kind, Since: o.Since, Relay: o.Owner})
+		list = append(list, Stuck{Kind: kind, Since: o.Since, Relay: o.Owner, Vanished: kind == RelayMissing && o.Owner != ""})
 	}
 	topics, err := v.absentTopics(ctx, filter)
 	if err != nil {
@@ -298,18 +307,4 @@ func (v *View) unknownSteps(ctx context.Context, filter Filter, limit int) ([]St
 		list[n] = Stuck{Kind: StepUnknown, Since: u.BegunAt, ID: u.Key, Tenant: u.Tenant, Step: u.Step, Request: u.Request, Attempts: u.Epoch}
 	}
 	return list, err
-}
-
-func (v *View) longPauses(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
-	if filter.Topic != "" || filter.Consumer != "" || v.outbox == nil {
-		return nil, nil
-	}
-	paused, err := v.outbox.PausedTenants(ctx)
-	for n := range paused {
-		if p := &paused[n]; p.Age > LongPause {
-			list = append(list, Stuck{Kind: TenantPaused, Since: p.Since, Tenant: p.Tenant, Error: "paused by " + p.Actor + ": " + p.Reason})
-		}
-	}
-	slices.SortFunc(list, func(a, b Stuck) int { return a.Since.Compare(b.Since) })
-	return filter.few(list, limit), err
 }

@@ -87,7 +87,7 @@ func (c *consumerItem) runs() string {
 	case c.Stopped:
 		return "stopped " + at(c.SeenAt)
 	case !c.Runs && c.SeenAt != nil:
-		return "not since " + at(c.SeenAt)
+		return "not heard of since " + at(c.SeenAt)
 	case !c.Runs:
 		return "never"
 	}

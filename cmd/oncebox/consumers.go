@@ -18,7 +18,9 @@ func newConsumersList(s *session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the consumers with their topics, processes and connections", Args: noArgs,
 		Long: `List the consumers that have run on this database: at which topic, whether a process runs them and is connected to the broker, what waits there,
-and their last error. With ONCEBOX_PULSAR_URL set it asks the broker itself; otherwise it shows what the processes of the service have written down.`,
+and why they last had no connection; oncebox stuck has the errors of handlers.
+
+With ONCEBOX_PULSAR_URL set it asks the broker itself; otherwise it shows what the processes of the service have written down.`,
 		Example: "  oncebox consumers list\n  oncebox consumers list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.openTables(cmd.Context()); err != nil {
@@ -49,7 +51,7 @@ func (s *session) printConsumers(list []consumerItem) error {
 		_, err := fmt.Fprintln(s.out, "No consumer has run on this database.")
 		return err
 	}
-	rows := [][]string{{"CONSUMER", "TOPIC", "PROCESS", "STATE", "SINCE", "IN HAND", "AT BROKER", "LAST ERROR"}}
+	rows := [][]string{{"CONSUMER", "TOPIC", "PROCESS", "STATE", "SINCE", "IN HAND", "AT BROKER", "LAST ERROR OF THE CONNECTION"}}
 	for n := range list {
 		c := &list[n]
 		if len(c.Topics) == 0 {
@@ -65,7 +67,7 @@ func (s *session) printConsumers(list []consumerItem) error {
 func (c *consumerItem) rowsOf(t *topicItem) (rows [][]string) {
 	waits := (&consumerItem{Topics: []topicItem{*t}}).backlog()
 	if len(t.Processes) == 0 {
-		return [][]string{{short(c.Consumer, 40), short(t.Topic, 40), "none", c.runs(), "", "", waits, short(t.BacklogError, 80)}}
+		return [][]string{{short(c.Consumer, 40), short(t.Topic, 40), "none", c.runs(), "", "", waits, short(t.BacklogError, 200)}}
 	}
 	for _, p := range t.Processes {
 		failure := p.Error
@@ -73,7 +75,7 @@ func (c *consumerItem) rowsOf(t *topicItem) (rows [][]string) {
 			failure = at(p.FailedAt) + " " + failure
 		}
 		rows = append(rows, []string{
-			short(c.Consumer, 40), short(t.Topic, 40), short(p.Name, 40), p.State, at(&p.Since), strconv.Itoa(p.Unsettled), waits, short(failure, 100),
+			short(c.Consumer, 40), short(t.Topic, 40), short(p.Name, 40), p.State, at(&p.Since), strconv.Itoa(p.Unsettled), waits, short(failure, 200),
 		})
 	}
 	return rows

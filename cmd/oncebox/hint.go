@@ -31,14 +31,14 @@ func quoted(word string) string {
 func next(f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.RelayMissing:
-		return "start a process of the service that runs its relay, or: " + typed("relay")
+		return ifItLives(f) + "start a process of the service that runs its relay, or: " + typed("relay")
 	case ops.RelayLate:
 		return "the log of the relay says what fails; the broker is asked, with the variables of the service, by: " + typed("doctor")
 	case ops.ConsumerMissing:
 		if f.Topic != "" {
-			return "start a process of the service that runs the consumer " + f.Consumer + " on the topic " + f.Topic
+			return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer + " on the topic " + f.Topic
 		}
-		return "start a process of the service that runs the consumer " + f.Consumer
+		return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer
 	case ops.ConsumerAway:
 		return "mend the broker, or the way to it; it connects again by itself; the broker is asked, with the variables of the service, by: " + typed("doctor")
 	case ops.ConsumerLate:
@@ -61,6 +61,14 @@ func next(f *ops.Stuck) string {
 	default:
 		return ""
 	}
+}
+
+// ifItLives comes before what an operator does about processes that are missing and may not be: a second one does not mend the first.
+func ifItLives(f *ops.Stuck) string {
+	if !f.Vanished {
+		return ""
+	}
+	return "look whether its process lives; if it does, mend its way to the database, its log says what fails; if not, "
 }
 
 // other is what an operator does instead, where that is another command.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,7 +56,14 @@ one line each time, or one JSON document on a line. --tenant and --topic select 
 		if s.json {
 			return s.document(item)
 		}
-		return item.print(s.out)
+		if err := item.print(s.out); err != nil {
+			return err
+		}
+		unused, err := s.unused(cmd.Context())
+		if unused != "" {
+			fmt.Fprint(s.out, "\n"+unused)
+		}
+		return err
 	}
 	return cmd
 }

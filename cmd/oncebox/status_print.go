@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -58,13 +59,16 @@ func (i *statusItem) numbers() [][]string {
 	_, dead := i.totals()
 	add("dead messages", count(int64(dead)))
 	add("unknown steps", count(int64(i.UnknownSteps)))
-	add("lanes", fmt.Sprintf("%d: in %d events wait, %d have no relay", o.Lanes, o.BusyLanes, o.FreeLanes))
+	add("lanes", fmt.Sprintf("%d: events wait in %d, %d have no relay", o.Lanes, o.BusyLanes, o.FreeLanes))
 	add("relays", i.relays())
 	if o.PartitionsMissing > 0 {
 		add("days without a partition", strconv.Itoa(o.PartitionsMissing))
 	}
-	if o.SnapshotAgeSeconds > 60 {
-		add("oldest transaction", age(o.SnapshotAgeSeconds))
+	switch long := o.SnapshotAgeSeconds; {
+	case long > ops.LongTransaction.Seconds():
+		add("oldest transaction", age(long)+": the outbox becomes slower; what it is, and what ends it: "+typed("doctor"))
+	case long > 60:
+		add("oldest transaction", age(long))
 	}
 	return rows
 }

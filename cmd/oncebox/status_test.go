@@ -49,7 +49,7 @@ func TestStatusIsOneScreen(t *testing.T) {
 	require.Zero(t, text.code, text.errs)
 	squeezed := strings.Join(strings.Fields(text.out), " ")
 	for _, part := range []string{
-		"events waiting 1: 1 new, 0 held", "dead events 1", "dead messages 1", "unknown steps 1", "lanes 64: in 1 events wait, ",
+		"events waiting 1: 1 new, 0 held", "dead events 1", "dead messages 1", "unknown steps 1", "lanes 64: events wait in 1, ",
 		"relays relay-1 (0 lanes); vanished: relay-2", "TOPIC TENANT NEW HELD DEAD order default 1 0 1", "billing yes 1 ",
 	} {
 		require.Contains(t, squeezed, part)

@@ -31,6 +31,10 @@ type stuckItem struct {
 	Cause string `json:"cause,omitempty"`
 	// Backlog is how many messages wait for a consumer at the broker. null: it is not known, or this is no consumer.
 	Backlog *int64 `json:"backlog,omitempty"`
+	// Vanished says that the processes of a relay or consumer that is missing have not ended in order. Connections is how many consumers the broker has
+	// connected for it.
+	Vanished    bool `json:"vanished,omitempty"`
+	Connections int  `json:"connections,omitempty"`
 	// Actions are what can be done about it, Do is what to type next, or to do.
 	Actions []ops.Action `json:"actions"`
 	Do      string       `json:"do"`
@@ -75,11 +79,11 @@ Exit code 0: nothing is stuck. 3: something is.`,
 		if err != nil {
 			return err
 		}
-		unknown, err := view.Unknown(cmd.Context(), filter)
+		notes, err := s.readNotes(cmd.Context(), view, filter)
 		if err != nil {
 			return err
 		}
-		return s.printStuck(found, unknown, limit, each)
+		return s.printStuck(found, notes, limit, each)
 	}
 	return cmd
 }
@@ -90,8 +94,8 @@ func itemOf(f *ops.Stuck) stuckItem {
 		backlog = &f.Backlog
 	}
 	return stuckItem{
-		Backlog: backlog,
-		Kind:    f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
+		Backlog: backlog, Vanished: f.Vanished, Connections: f.Connections,
+		Kind: f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
 		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Request: f.Request,
 		Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error,
 		Cause: ops.CauseOf(f.Error), Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(f), Or: other(f),

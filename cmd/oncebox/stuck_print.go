@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/ops"
 )
 
 // printStuck prints what is stuck by its causes, or each thing, and ends with how many things that are, however many of them were shown.
-// unknown is what could not be looked at.
-func (s *session) printStuck(found []ops.Stuck, unknown []string, limit int, each bool) error {
+func (s *session) printStuck(found []ops.Stuck, notes stuckNotes, limit int, each bool) error {
 	causes := ops.Group(found)
 	total, more := ops.Total(causes)
 	shown, of := min(len(causes), limit), len(causes)
@@ -27,7 +25,7 @@ func (s *session) printStuck(found []ops.Stuck, unknown []string, limit int, eac
 	if err != nil {
 		return err
 	}
-	if err := s.printUnknown(total, unknown); err != nil || total == 0 {
+	if err := s.printNotes(total, notes); err != nil || total == 0 {
 		return err
 	}
 	if shown < of {
@@ -41,33 +39,6 @@ func (s *session) printStuck(found []ops.Stuck, unknown []string, limit int, eac
 		text += ", for " + several(len(causes), "reason", "reasons")
 	}
 	return &exitError{exitFindings, errors.New(text)}
-}
-
-// printUnknown says what could not be looked at, and that nothing is stuck where that is known. JSON goes undisturbed.
-func (s *session) printUnknown(total int, unknown []string) error {
-	to := s.out
-	if s.json {
-		to = s.errs
-	}
-	var text strings.Builder
-	switch {
-	case s.json || total > 0:
-	case len(unknown) > 0:
-		text.WriteString("Nothing is stuck in the database.\n")
-	default:
-		text.WriteString("Nothing is stuck.\n")
-	}
-	if len(unknown) > 0 {
-		text.WriteString("Not known is what waits at the broker, so messages may be stuck there:\n")
-		for _, u := range unknown {
-			text.WriteString("  " + printable(u) + "\n")
-		}
-		if s.cfg.PulsarURL == "" {
-			text.WriteString("With the variables of the service (ONCEBOX_PULSAR_URL, ONCEBOX_PULSAR_ADMIN_URL) this command asks the broker itself.\n")
-		}
-	}
-	_, err := fmt.Fprint(to, text.String())
-	return err
 }
 
 // firstOfEachKind are the first of the list, at most so many of each kind.
@@ -113,7 +84,12 @@ func (s *session) printCauses(causes []ops.Cause) error {
 		if c.Holds {
 			behind = "what comes under their keys waits behind them"
 		}
-		if err := s.pairs(string(c.Kind), causeLine(c, time.Now()), "behind it", behind, "to do", nextOfMany(c)); err != nil {
+		example := short(c.Error, 200)
+		if example == c.Text {
+			example = ""
+		}
+		err := s.pairs(string(c.Kind), causeLine(c, time.Now()), "for example", example, "behind it", behind, "to do", nextOfMany(c))
+		if err != nil {
 			return err
 		}
 	}
@@ -166,6 +142,8 @@ func (s *session) printOne(i *stuckItem) error {
 		what = "events wait, and no process publishes them"
 	case i.Kind == ops.RelayLate:
 		what = "events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up"
+	case i.Kind == ops.ConsumerMissing && i.Vanished:
+		what = "nothing is heard of the processes that run " + i.Consumer
 	case i.Kind == ops.ConsumerMissing:
 		what = "no process runs " + i.Consumer
 	case i.Kind == ops.ConsumerAway:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -81,6 +82,8 @@ func (s *shop) delayed() {
 func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
+	s.place("good")
+	s.Drain()
 	require.Equal(t, answer{out: "Nothing is stuck.\n"}, s.oncebox("stuck"))
 	s.killed()
 	s.failing.Store(true)
@@ -132,7 +135,7 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 
 	s.Advance(time.Hour) // the refused event is tried again by itself
 	s.Drain()
-	require.EqualValues(t, 5, s.billed.Load())
+	require.EqualValues(t, 6, s.billed.Load())
 	require.Empty(t, s.stuck())
 	status := document[statusItem](t, s.oncebox("status", "--json"))
 	require.Equal(t, []int64{0, 0, 0}, []int64{status.Outbox.Backlog, status.Outbox.Delayed, status.Outbox.Dead})
@@ -160,6 +163,16 @@ func TestStuckTellsWhatDoesNotRun(t *testing.T) {
 	require.Contains(t, text, "message failing")
 	require.Less(t, strings.Index(text, "relay missing"), strings.Index(text, "message failing"))
 	require.Contains(t, text, "start a process of the service that runs the consumer billing")
+	require.True(t, found[ops.ConsumerMissing].Vanished)
+	require.Contains(t, text, "nothing is heard of the processes that run billing")
+	require.Contains(t, text, "they were killed, are frozen, or do not reach the database")
+	require.Contains(t, text, "look whether its process lives; if it does, mend its way to the database")
+	require.Contains(t, s.oncebox("status").out, "not heard of since")
+	s.exec("UPDATE inbox_consumer SET stopped_at = clock_timestamp()")
+	text = s.oncebox("stuck").out
+	require.Contains(t, text, "no process runs billing")
+	require.Contains(t, text, "its last process ended in order")
+	require.NotContains(t, text, "look whether its process lives")
 
 	// A relay that has the lanes and publishes nothing: the broker is away, for example.
 	_, err := s.DB.ExecContext(t.Context(), "UPDATE outbox_lane SET owner = 'relay-1', lease_until = now() + interval '1 hour'")
@@ -199,4 +212,34 @@ func TestResolveSaysOneThing(t *testing.T) {
 	refused := s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--done", "ch_42")
 	require.Contains(t, refused.errs, `--done ch_42 is not JSON: a text is quoted twice, --done '"ch_42"'`)
 	require.Equal(t, exitNothing, s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
+}
+
+// A database that no service has used may be the wrong one: all is well there.
+func TestUnusedDatabaseIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	const said = "No relay and no consumer is known to the database"
+	require.Contains(t, s.oncebox("status").out, said)
+	empty := s.oncebox("stuck")
+	require.Zero(t, empty.code)
+	require.Contains(t, empty.out, said)
+	require.Empty(t, list[stuckItem](t, s.oncebox("stuck", "--json")))
+	s.place("an order")
+	require.NotContains(t, s.oncebox("status").out, said)
+	require.NotContains(t, s.oncebox("stuck").out, said)
+}
+
+// Causes leave out what differs. One of the errors is printed whole: it names the address that is away.
+func TestCauseHasAnExample(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.refuse = func(*messaging.Message) error {
+		return errors.New(`Post "http://127.0.0.1:9009/charge": connection refused`)
+	}
+	s.place("a")
+	s.place("b")
+	s.DrainFailing()
+	text := s.oncebox("stuck").out
+	require.Contains(t, text, `billing: 2 keys fail, "Post …: connection refused"`)
+	require.Regexp(t, `for example +Post "http://127.0.0.1:9009/charge": connection refused\n`, text)
 }

@@ -32,6 +32,16 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	require.Equal(t, []int64{0, 1, 1}, []int64{item.Outbox.Backlog, item.Outbox.Paused, int64(item.Outbox.TenantsPaused)})
 
 	require.Empty(t, list[stuckItem](t, s.oncebox("stuck", "--json")))
+	for _, filter := range [][]string{nil, {"--tenant", "acme"}, {"--topic", "order"}} {
+		noted := s.oncebox(append([]string{"stuck"}, filter...)...)
+		require.Zero(t, noted.code)
+		require.Regexp(t, `Nothing is stuck.\nPaused on purpose, so that their events wait:\n  tenant acme since \S+Z by ann: their system is down; `+
+			`when its events may leave: oncebox tenants resume acme --by "\$USER"\n$`, noted.out)
+	}
+	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck", "--tenant", "small").out)
+	var waiting string
+	require.NoError(t, s.DB.QueryRowContext(t.Context(), "SELECT id FROM outbox_unsent").Scan(&waiting))
+	require.Regexp(t, `now +outbox +tenant paused +by ann because their system is down`, s.oncebox("show", waiting).out)
 	s.exec("UPDATE outbox_pause SET since = clock_timestamp() - interval '25 hours'")
 	stuck := list[stuckItem](t, s.oncebox("stuck", "--json"))
 	require.Len(t, stuck, 1)
@@ -43,6 +53,8 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	require.Equal(t, exitNothing, s.oncebox(resume...).code)
 	s.Drain()
 	require.EqualValues(t, 2, s.billed.Load())
+	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck").out)
+	require.NotContains(t, s.oncebox("show", waiting).out, "paused")
 	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"bob", "ann"}, []string{entries[0].Actor, entries[1].Actor})

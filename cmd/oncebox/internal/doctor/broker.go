@@ -22,18 +22,8 @@ const dialTimeout = 3 * time.Second
 
 // connection dials the hosts of the broker's own address, which the admin API does not use. One that answers is enough.
 func (e *examination) connection(ctx context.Context) ([]Finding, error) {
-	scheme, hosts, _ := strings.Cut(e.Pulsar.URL, "://")
-	hosts, _, _ = strings.Cut(hosts, "/")
-	hosts = hosts[strings.LastIndex(hosts, "@")+1:]
-	port := "6650"
-	if scheme == "pulsar+ssl" {
-		port = "6651"
-	}
 	var failures []error
-	for host := range strings.SplitSeq(hosts, ",") {
-		if _, _, err := net.SplitHostPort(host); err != nil {
-			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
-		}
+	for _, host := range e.hosts() {
 		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", host)
 		if err == nil {
 			_ = conn.Close() // it takes connections
@@ -45,6 +35,24 @@ func (e *examination) connection(ctx context.Context) ([]Finding, error) {
 		"no host of the broker takes a connection: %v", errors.Join(failures...))}, nil
 }
 
+// hosts are those of the broker's own address, with their ports.
+func (e *examination) hosts() (list []string) {
+	scheme, hosts, _ := strings.Cut(e.Pulsar.URL, "://")
+	hosts, _, _ = strings.Cut(hosts, "/")
+	hosts = hosts[strings.LastIndex(hosts, "@")+1:]
+	port := "6650"
+	if scheme == "pulsar+ssl" {
+		port = "6651"
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		list = append(list, host)
+	}
+	return list
+}
+
 // probeTimeout is how long the broker may take to be connected to, asked for a topic and read from.
 const probeTimeout = 15 * time.Second
 
@@ -54,7 +62,7 @@ func (e *examination) probe(ctx context.Context) ([]Finding, error) {
 	defer cancel()
 	if err := pulsar.Probe(ctx, e.Pulsar, e.someTopic(ctx)); err != nil {
 		return []Finding{finding("connection", Problem, "mend what the error says: the broker, the network between, the credentials, or ONCEBOX_PULSAR_URL",
-			"the service could not connect to the broker at ONCEBOX_PULSAR_URL: %v", err)}, nil
+			"the service could not connect to the broker at ONCEBOX_PULSAR_URL (%s): %v", strings.Join(e.hosts(), ", "), err)}, nil
 	}
 	return nil, nil
 }
@@ -83,10 +91,17 @@ func (e *examination) broker(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []Finding
+	found, cut, err := e.cutOff(ctx)
+	if err != nil {
+		return found, err
+	}
+	late, err := e.relays(ctx)
+	if found = append(found, late...); err != nil {
+		return found, err
+	}
 	for n := range inspection.Topics {
 		t := &inspection.Topics[n]
-		found = append(found, e.topic(inspection.Namespace, t, owners)...)
+		found = append(found, e.topic(inspection.Namespace, t, owners, cut)...)
 		others, err := e.installations(ctx, t)
 		if err != nil {
 			return found, err
@@ -120,13 +135,13 @@ func (e *examination) installations(ctx context.Context, t *pulsar.TopicInspecti
 		}
 		found = append(found, finding("broker", Problem, "correct ONCEBOX_DATABASE_URL and ONCEBOX_SCHEMA of one of the two, "+
 			"or give one another ONCEBOX_SOURCE; if this database has taken the place of the other one for good: "+takeOver,
-			"topic %s: the service %s with another database (installation %s) %s: each of the two has a part of the events",
+			"topic %s: the service %s with another database (installation %s) %s: of two that run, each has a part of the events",
 			t.Name, e.Config.UoW.Source, other, seen[other]))
 	}
 	return found, nil
 }
 
-func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners map[string]string) (found []Finding) {
+func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners map[string]string, cut map[subscription]bool) (found []Finding) {
 	full := "persistent://" + namespace + "/" + t.Name
 	add := func(severity Severity, mend, format string, args ...any) {
 		found = append(found, finding("broker", severity, mend, "topic "+t.Name+": "+format, args...))
@@ -153,10 +168,10 @@ func (e *examination) topic(namespace string, t *pulsar.TopicInspection, owners 
 			length(t.Retained), length(e.remembered()))
 	}
 	for _, s := range t.Subscriptions {
-		if s.Unattended > 0 {
-			add(Problem, "start a process of the service that runs the consumer; if it is gone for good: "+
+		if s.Unattended > 0 && !cut[subscription{t.Name, s.Name}] {
+			add(Problem, "start a process of the service that runs the consumer; if it is gone for good, and its messages with it: "+
 				fmt.Sprintf("pulsar-admin topics unsubscribe -s %s %s", s.Name, full),
-				"the subscription %s%s has %d messages that wait, and no consumer %s", s.Name, ofService(s.Source), s.Backlog, where(&s))
+				"the subscription %s%s has %s, and no consumer %s", s.Name, ofService(s.Source), waiting(s.Backlog), where(&s))
 		}
 		if s.Type == "Shared" {
 			add(Warning, "use Failover (the default) or KeyShared for consumers that need the order",
@@ -176,6 +191,13 @@ func ofService(source string) string {
 		return ""
 	}
 	return " of the service " + source
+}
+
+func waiting(n int64) string {
+	if n == 1 {
+		return "1 message that waits"
+	}
+	return fmt.Sprintf("%d messages that wait", n)
 }
 
 // where says whether the subscription has a consumer elsewhere.

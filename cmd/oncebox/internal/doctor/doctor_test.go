@@ -1,12 +1,14 @@
 package doctor_test
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
@@ -187,6 +189,20 @@ var plants = map[string]plant{
 		change: func(_ *setUp, t *doctor.Target) { t.LongTransaction = time.Nanosecond },
 		check:  "snapshots", says: "ROLLBACK PREPARED 'forgotten'",
 	},
+	"a transaction of another database": {
+		fault: func(s *setUp) {
+			s.exec("CREATE DATABASE elsewhere")
+			conn := s.elsewhere()
+			_, err := conn.Exec(s.t.Context(), "BEGIN; CREATE TABLE written ()")
+			require.NoError(s.t, err)
+			s.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		},
+		mend: func(s *setUp) {
+			s.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'elsewhere'", "DROP DATABASE elsewhere WITH (FORCE)")
+		},
+		change: func(_ *setUp, t *doctor.Target) { t.LongTransaction = time.Nanosecond },
+		check:  "snapshots", says: "database elsewhere) is 00:00:0",
+	},
 	"a pooler of transactions": {
 		change: func(s *setUp, t *doctor.Target) { t.DB = s.db.Pooled(s.t).DB },
 		check:  "pooler", says: "set ONCEBOX_POOLER=true",
@@ -279,7 +295,29 @@ var plants = map[string]plant{
 	"messages that nobody receives": {
 		fault: func(s *setUp) { s.publish("") },
 		mend:  (*setUp).skip,
-		check: "broker", says: "the subscription billing of the service shop has 1 messages that wait, and no consumer is connected: start a process",
+		check: "broker", says: "the subscription billing of the service shop has 1 message that waits, and no consumer is connected: start a process",
+	},
+	"processes that are cut off from the broker": {
+		fault: func(s *setUp) {
+			s.publish("")
+			s.exec("INSERT INTO inbox_consumer (consumer) VALUES ('billing')",
+				"INSERT INTO inbox_process (process, name, consumer, topic, state, since, unsettled, error, seen_until) VALUES (gen_random_uuid(), 'host-1', "+
+					"'billing', 'order', 'AWAY', '2026-11-26 10:00Z', 0, 'refused', now() + interval '1 hour')")
+		},
+		mend:  func(s *setUp) { s.skip(); s.exec("DELETE FROM inbox_process", "DELETE FROM inbox_consumer") },
+		check: "broker", says: "the processes that run the consumer billing (host-1) have not had all of their connections to it since 2026-11-26T10:00:00Z: " +
+			"refused: mend the way from these processes to the broker",
+	},
+	"a relay that does not get on": {
+		fault: func(s *setUp) {
+			s.exec("UPDATE outbox_lane SET owner = 'host-1', lease_until = now() + interval '1 hour'")
+			s.record()
+			s.exec("UPDATE outbox SET created_at = created_at - interval '5 minutes'")
+		},
+		mend: func(s *setUp) {
+			s.exec("UPDATE outbox_lane SET owner = NULL, lease_until = '-infinity'", "TRUNCATE outbox CASCADE")
+		},
+		check: "broker", says: "although the relay host-1 has their lanes: read the log of that process",
 	},
 	"a second database has the subscription": {
 		fault: func(s *setUp) {
@@ -299,6 +337,34 @@ var plants = map[string]plant{
 		change: func(_ *setUp, t *doctor.Target) { t.Pulsar.AdminURL = "http://127.0.0.1:1" },
 		check:  "broker", says: "ONCEBOX_PULSAR_ADMIN_URL",
 	},
+}
+
+type orderPlaced struct{}
+
+func (orderPlaced) EventType() string { return "order.placed" }
+
+// elsewhere is a session in another database of the server.
+func (s *setUp) elsewhere() *pgx.Conn {
+	s.t.Helper()
+	cfg, err := pgx.ParseConfig(s.server.URL)
+	require.NoError(s.t, err)
+	cfg.Database = "elsewhere"
+	conn, err := pgx.ConnectConfig(s.t.Context(), cfg)
+	require.NoError(s.t, err)
+	return conn
+}
+
+// record stores an event.
+func (s *setUp) record() {
+	s.t.Helper()
+	cfg := s.config()
+	cfg.Outbox.Registry = event.NewRegistry()
+	event.Register[orderPlaced](cfg.Outbox.Registry)
+	err := s.db.RunInTx(s.t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+		_, err := outbox.NewStore(s.db.DB, &cfg.Outbox).Add(ctx, tx, "order", orderPlaced{})
+		return err
+	})
+	require.NoError(s.t, err)
 }
 
 // with opens a pool whose sessions have a setting.

@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
+	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -52,7 +53,7 @@ func Examine(ctx context.Context, t Target, done func(name string, n, of int)) [
 		t.Duty = migrations.Service
 	}
 	if t.LongTransaction == 0 {
-		t.LongTransaction = 10 * time.Minute
+		t.LongTransaction = ops.LongTransaction
 	}
 	if t.Now == nil {
 		t.Now = time.Now

@@ -30,15 +30,19 @@ const (
 	now        = `SELECT clock_timestamp()`
 
 	// oldest lists what keeps rows alive that nobody needs any more: transactions, prepared ones, and replication slots.
+	// oldest are those that outbox.Stats.SnapshotAge counts: one that has written keeps the relay of every database from skipping what it has
+	// published, one that only reads keeps VACUUM in its own database.
 	oldest = `
-SELECT 'a transaction of ' || coalesce(nullif(application_name, ''), 'process') || ' (' || coalesce(usename, '?') || ', ' || coalesce(state, '?') || ')',
-	(clock_timestamp() - xact_start)::text, 'SELECT pg_terminate_backend(' || pid || ')'
+SELECT 'a transaction of ' || coalesce(nullif(application_name, ''), 'process') || ' (' || coalesce(usename, '?') || ', ' || coalesce(state, '?') ||
+	', database ' || coalesce(datname, '?') || ')',
+	date_trunc('second', clock_timestamp() - xact_start)::text, 'SELECT pg_terminate_backend(' || pid || ')'
 FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - make_interval(secs => $1)
-	AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type = 'client backend'
+WHERE pid <> pg_backend_pid() AND xact_start < clock_timestamp() - make_interval(secs => $1) AND backend_type = 'client backend'
+	AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL AND datname = current_database())
 UNION ALL
-SELECT 'the prepared transaction ' || gid, (clock_timestamp() - prepared)::text, 'ROLLBACK PREPARED ' || quote_literal(gid)
-FROM pg_prepared_xacts WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1)
+SELECT 'the prepared transaction ' || gid || ' (database ' || database || ')', date_trunc('second', clock_timestamp() - prepared)::text,
+	'ROLLBACK PREPARED ' || quote_literal(gid)
+FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - make_interval(secs => $1)
 UNION ALL
 SELECT 'the replication slot ' || slot_name, age(coalesce(xmin, catalog_xmin)) || ' transactions',
 	'SELECT pg_drop_replication_slot(' || quote_literal(slot_name) || ')'

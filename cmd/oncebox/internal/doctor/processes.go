@@ -1,0 +1,65 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/inbox"
+)
+
+// subscription is a consumer at a topic.
+type subscription struct{ topic, name string }
+
+// cutOff finds what the processes of the service have written down of their connections, after the broker has answered here: so the fault lies
+// between them and it. It returns the consumers of which no process is connected; to start another one would not mend them.
+func (e *examination) cutOff(ctx context.Context) (found []Finding, of map[subscription]bool, err error) {
+	states, err := e.inbox.Consumers(ctx)
+	of = map[subscription]bool{}
+	for n := range states {
+		for _, t := range states[n].Topics {
+			since, names, why := unconnected(t.Processes)
+			if names == "" || len(e.Topics) > 0 && !slices.Contains(e.Topics, t.Topic) {
+				continue
+			}
+			of[subscription{t.Topic, states[n].Consumer}] = true
+			found = append(found, finding("broker", Problem,
+				"mend the way from these processes to the broker: the network, the names of hosts, the credentials, and their ONCEBOX_PULSAR_URL; "+
+					"they connect again by themselves",
+				"topic %s: the broker answers here, and the processes that run the consumer %s (%s) have not had all of their connections to it since %s: %s",
+				t.Topic, states[n].Consumer, names, since.UTC().Format(time.RFC3339), why))
+		}
+	}
+	return found, of, err
+}
+
+// unconnected are the processes of a consumer, if none of them has all of its connections, since when, and why.
+func unconnected(all []inbox.ProcessState) (since time.Time, names, why string) {
+	list := make([]string, len(all))
+	for n, p := range all {
+		if p.State != "away" && p.State != "partly" {
+			return time.Time{}, "", ""
+		}
+		if p.Since.After(since) {
+			since, why = p.Since, p.Error
+		}
+		list[n] = p.Name
+	}
+	return since, strings.Join(list, ", "), why
+}
+
+// relays finds relays whose events do not leave, although the broker answers here.
+func (e *examination) relays(ctx context.Context) (found []Finding, err error) {
+	overdue, err := e.store.Overdue(ctx)
+	for _, o := range overdue {
+		if !o.Relayed {
+			continue
+		}
+		found = append(found, finding("broker", Problem,
+			"read the log of that process, and mend what it says: its way to the broker and its ONCEBOX_PULSAR_URL, or a topic; if it does not keep up, "+
+				"start more processes with the relay",
+			"the broker answers here, and events have waited since %s although the relay %s has their lanes", o.Since.UTC().Format(time.RFC3339), o.Owner))
+	}
+	return found, err
+}

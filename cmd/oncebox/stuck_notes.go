@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// mostPauses is how many paused tenants a screen has room for.
+const mostPauses = 5
+
+// stuckNotes is what stands below the list of what is stuck: why something may not be in it.
+type stuckNotes struct {
+	// unknown is what could not be looked at.
+	unknown []string
+	// pauses are tenants whose events wait on purpose.
+	pauses []outbox.Pause
+	// transaction is for how long the oldest one is open that keeps what was published from being removed, if that is too long. 0: it is not.
+	transaction time.Duration
+	// unused says that this may be another database than that of the service. "": it is used.
+	unused string
+}
+
+func (s *session) readNotes(ctx context.Context, view *ops.View, filter ops.Filter) (notes stuckNotes, err error) {
+	if notes.unknown, err = view.Unknown(ctx, filter); err != nil {
+		return notes, err
+	}
+	if notes.pauses, err = view.Pauses(ctx, filter); err != nil {
+		return notes, err
+	}
+	st, err := s.outbox().Stats(ctx)
+	if err != nil {
+		return notes, err
+	}
+	if st.SnapshotAge > ops.LongTransaction {
+		notes.transaction = st.SnapshotAge
+	}
+	notes.unused, err = s.unused(ctx)
+	return notes, err
+}
+
+// printNotes says that nothing is stuck, where that is known, and the notes. JSON goes undisturbed.
+func (s *session) printNotes(total int, notes stuckNotes) error {
+	to := s.out
+	if s.json {
+		to = s.errs
+	}
+	var text strings.Builder
+	switch {
+	case s.json || total > 0:
+	case len(notes.unknown) > 0:
+		text.WriteString("Nothing is stuck in the database.\n")
+	default:
+		text.WriteString("Nothing is stuck.\n")
+	}
+	text.WriteString(pausedOnPurpose(notes.pauses))
+	if len(notes.unknown) > 0 {
+		text.WriteString("Not known is what waits at the broker, so messages may be stuck there:\n")
+		for _, u := range notes.unknown {
+			text.WriteString("  " + printable(u) + "\n")
+		}
+		if s.cfg.PulsarURL == "" {
+			text.WriteString("With the variables of the service (ONCEBOX_PULSAR_URL, ONCEBOX_PULSAR_ADMIN_URL) this command asks the broker itself.\n")
+		}
+	}
+	if notes.transaction > 0 {
+		fmt.Fprintf(&text, "A transaction has been open for %s, so that nothing that was published since can be removed and the outbox becomes slower. "+
+			"What it is, and what ends it: %s\n", age(notes.transaction.Seconds()), typed("doctor"))
+	}
+	if total == 0 {
+		text.WriteString(notes.unused)
+	}
+	_, err := fmt.Fprint(to, text.String())
+	return err
+}
+
+// pausedOnPurpose says which tenants are paused, and how each goes on.
+func pausedOnPurpose(pauses []outbox.Pause) string {
+	if len(pauses) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	text.WriteString("Paused on purpose, so that their events wait:\n")
+	for n := range pauses {
+		if n == mostPauses {
+			fmt.Fprintf(&text, "  and %s: %s\n", several(len(pauses)-n, "other tenant", "other tenants"), typed("tenants", "list"))
+			break
+		}
+		p := &pauses[n]
+		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; when its events may leave: %s\n", short(p.Tenant, 40), moment(p.Since), short(p.Actor, 40),
+			short(p.Reason, 80), typed("tenants", "resume", p.Tenant)+byUser)
+	}
+	return text.String()
+}

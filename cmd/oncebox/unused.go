@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// unused says that no relay and no consumer is known to this database, and nothing was recorded in it: it may be another one than that of the service,
+// where all is well. "": something is known.
+func (s *session) unused(ctx context.Context) (string, error) {
+	relays, err := s.outbox().Projectors(ctx)
+	if err != nil || len(relays) > 0 {
+		return "", err
+	}
+	consumers, err := s.inbox().Consumers(ctx)
+	if err != nil || len(consumers) > 0 {
+		return "", err
+	}
+	traffic, err := s.outbox().Traffic(ctx)
+	if err != nil || traffic.Recorded > 0 {
+		return "", err
+	}
+	address, err := pgx.ParseConfig(s.cfg.DatabaseURL)
+	if err != nil {
+		return "", fmt.Errorf("read ONCEBOX_DATABASE_URL: %w", err)
+	}
+	return fmt.Sprintf("No relay and no consumer is known to the database %q at %s:%d, and no event: is it that of the service? "+
+		"ONCEBOX_DATABASE_URL and ONCEBOX_SCHEMA name it; with the variables of the service, the broker is asked by: %s\n",
+		address.Database, address.Host, address.Port, typed("doctor")), nil
+}
