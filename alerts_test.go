@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/oncebox/oncebox/internal/metricstest"
 	"github.com/oncebox/oncebox/projector"
 )
 
@@ -141,16 +142,16 @@ func exprsOf(node any, found []string) []string {
 var given = []string{"job", "instance", "le"}
 
 // requireShown checks that the metrics of a query are shown, and that each label that it names is one of theirs.
-func requireShown(t *testing.T, shown map[string]family, path, expr string) {
+func requireShown(t *testing.T, shown map[string]metricstest.Family, path, expr string) {
 	t.Helper()
 	labels := map[string]bool{}
 	for _, label := range given {
 		labels[label] = true
 	}
 	for _, name := range regexp.MustCompile(`\boncebox_\w+`).FindAllString(expr, -1) {
-		metric := shown[bare(name)]
-		require.Contains(t, metric.series, name, "%s: %s", path, expr)
-		maps.Copy(labels, metric.labels)
+		metric := shown[metricstest.Bare(name)]
+		require.Contains(t, metric.Series, name, "%s: %s", path, expr)
+		maps.Copy(labels, metric.Labels)
 	}
 	for _, by := range regexp.MustCompile(`by \(([^)]+)\)`).FindAllStringSubmatch(expr, -1) {
 		for label := range strings.SplitSeq(by[1], ",") {

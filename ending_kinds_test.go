@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
@@ -34,6 +35,8 @@ type ender struct {
 	mux  map[string]http.Handler
 	keys int
 
+	metrics *metric.ManualReader
+
 	// function is what the functions of the units do.
 	function func(ctx context.Context) error
 }
@@ -45,11 +48,13 @@ func newEnder(t *testing.T, db *pgtest.DB, open func(*testing.T, *pgtest.DB) *bu
 	cfg := quickConfig()
 	cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay = 1, time.Hour // a parked message stays at its first error
 	cfg.Pooler = pooled
+	metrics := metric.NewManualReader()
+	cfg.MeterProvider = metric.NewMeterProvider(metric.WithReader(metrics))
 	app, err := oncebox.New(open(t, db), nil, cfg)
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)
 	event.Register[ending](app.Registry)
-	e := &ender{T: t, App: app, db: db, mux: map[string]http.Handler{}}
+	e := &ender{T: t, App: app, db: db, mux: map[string]http.Handler{}, metrics: metrics}
 	uow.On(app.UoW, func(ctx context.Context, _ *uow.Unit, _ ending) error { return e.call(ctx) })
 	scope := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("acme"), nil }
 	for name, cfg := range map[string]httpmw.IdempotencyConfig{

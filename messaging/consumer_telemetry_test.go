@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/metricstest"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -177,4 +178,36 @@ func measured(t *testing.T, reader *metric.ManualReader) map[string]int64 {
 		}
 	}
 	return got
+}
+
+// What the metric shows of a handler that takes 9 ms lies between the bounds that are next to it, alone and in a batch.
+func TestDurationIsThatOfTheHandler(t *testing.T) {
+	for name, start := range map[string]func(*testing.T, messaging.Receiver, *messaging.ConsumerConfig) (*messaging.Consumer, func() error){
+		"one by one": func(t *testing.T, r messaging.Receiver, cfg *messaging.ConsumerConfig) (*messaging.Consumer, func() error) {
+			return start(t, r, newScript(func(context.Context, *messaging.Message) error {
+				time.Sleep(9 * time.Millisecond)
+				return nil
+			}), cfg)
+		},
+		"batches": func(t *testing.T, r messaging.Receiver, cfg *messaging.ConsumerConfig) (*messaging.Consumer, func() error) {
+			cfg.BatchSize = 10
+			return start(t, r, newBatchScript(func(context.Context, []*messaging.Message) error {
+				time.Sleep(9 * time.Millisecond)
+				return nil
+			}, never), cfg)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reader := metric.NewManualReader()
+				_, stop := start(t, newFakeReceiver(msg("a", 1), msg("b", 1), msg("c", 1)), &messaging.ConsumerConfig{
+					Name: "billing", MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+				})
+				time.Sleep(time.Minute)
+				require.NoError(t, stop())
+				low, high := metricstest.Bucket(t, reader, "oncebox.consumer.duration")
+				require.Equal(t, [2]float64{.005, .01}, [2]float64{low, high})
+			})
+		})
+	}
 }

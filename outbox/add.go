@@ -52,8 +52,10 @@ func (s *Store) add(ctx context.Context, h handle, topic string, payload any, op
 		return "", fmt.Errorf("outbox: Add: %w", err)
 	}
 	evs := []event.Envelope{env}
-	if _, err := s.flush(ctx, h, evs); err != nil {
+	xid, err := s.flush(ctx, h, evs)
+	if err != nil {
 		return "", err
 	}
+	s.recorded.added(xid, evs)
 	return evs[0].ID, nil
 }

@@ -55,9 +55,11 @@ func (s *Store) addAll(ctx context.Context, h handle, drafts []Draft) ([]string,
 			return nil, fmt.Errorf("outbox: AddAll: draft %d: %w", i, err)
 		}
 	}
-	if _, err := s.flush(ctx, h, evs); err != nil {
+	xid, err := s.flush(ctx, h, evs)
+	if err != nil {
 		return nil, err
 	}
+	s.recorded.added(xid, evs)
 	ids := make([]string, len(evs))
 	for i := range evs {
 		ids[i] = evs[i].ID

@@ -28,6 +28,8 @@ type Store struct {
 	known  knownTenants
 	silent metric.Int64Counter // hooks that failed
 
+	recorded *recorded
+
 	partitionsKept metric.Int64Counter
 	kept           atomic.Pointer[policy]
 	turn           atomic.Uint64 // of the lanes whose payloads have to be shared out, see bounded
@@ -61,6 +63,7 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 			Tracer:        otelx.Tracer(c.TracerProvider, "outbox"),
 		},
 	}
+	s.recorded = newRecorded(&c, s.fates)
 	s.notifier = notifier{log: s.log, send: func(ctx context.Context, lanes LaneSet) error {
 		return s.notify(ctx, s.id+" "+lanes.String())
 	}}
@@ -71,6 +74,7 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 // other ones, and the next flush of these tenants is a little cheaper. It is the CommitSink of package uow.
 func (s *Store) Committed(_ context.Context, evs []event.Envelope) {
 	s.known.committed(evs)
+	s.recorded.committed(evs)
 	s.wake(s.lanesOf(evs))
 }
 

@@ -1,0 +1,2 @@
+// Package metricstest reads metrics in tests, and gives histograms a load that is known.
+package metricstest

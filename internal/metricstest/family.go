@@ -1,0 +1,55 @@
+package metricstest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+// Family is a metric as Prometheus sees it.
+type Family struct {
+	// Series are the names of its series, and Labels its labels, each alone and with each of its values.
+	Series, Labels map[string]bool
+	// Counted is what a counter or a histogram has counted, over all labels.
+	Counted float64
+}
+
+// Gather returns the metrics of oncebox by their bare names.
+func Gather(t testing.TB, from prometheus.Gatherer) map[string]Family {
+	t.Helper()
+	families, err := from.Gather()
+	require.NoError(t, err)
+	shown := map[string]Family{}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "oncebox_") {
+			continue
+		}
+		is := Family{Series: map[string]bool{f.GetName(): true}, Labels: map[string]bool{}}
+		for _, m := range f.GetMetric() {
+			is.Counted += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			for _, b := range m.GetHistogram().GetBucket() {
+				is.Labels[fmt.Sprint("le=", b.GetUpperBound())] = true
+			}
+			if m.GetHistogram() != nil {
+				is.Series = map[string]bool{f.GetName() + "_bucket": true, f.GetName() + "_count": true, f.GetName() + "_sum": true}
+			}
+			for _, l := range m.GetLabel() {
+				is.Labels[l.GetName()+"="+l.GetValue()], is.Labels[l.GetName()] = true, true
+			}
+		}
+		require.NotContains(t, shown, Bare(f.GetName()))
+		shown[Bare(f.GetName())] = is
+	}
+	return shown
+}
+
+// Bare is the name without what Prometheus adds to it.
+func Bare(name string) string {
+	for _, suffix := range []string{"_bucket", "_count", "_sum", "_total", "_seconds"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return name
+}

@@ -1,0 +1,178 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"go.opentelemetry.io/otel"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/metricstest"
+	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// Service is a service on Pulsar whose metrics are collected.
+type Service struct {
+	*oncebox.App
+	*metricstest.Histograms
+
+	// Registry has all that it shows.
+	Registry *prometheus.Registry
+
+	t  testing.TB
+	db *bun.DB
+}
+
+// Run runs a service until the test ends. Each thing happens once that a metric counts, and all of names have been shown when it returns.
+func Run(t testing.TB, names []string) *Service {
+	t.Helper()
+	s := start(t)
+	// One after the other: the faults of one batch would hide each other.
+	for _, fault := range []struct{ topic, kind, shown string }{
+		{"order", "unknown", "oncebox_router_skipped"},
+		{"nobody", "unwatched", "oncebox_broker_unwatched_topics"},
+		{"order", "refused", "oncebox_outbox_attempts"},
+		{"order", "unconfirmed", "oncebox_outbox_unconfirmed"},
+		{"order", "fenced", "oncebox_outbox_fenced"},
+	} {
+		s.Emit(fault.topic, fault.kind)
+		s.awaitCount(fault.shown, 1)
+	}
+	again := false
+	require.NoError(t, s.UoW.Do(t.Context(), func(context.Context, *uow.Unit) error {
+		if !again {
+			again = true
+			return uow.ErrConflict
+		}
+		return nil
+	}))
+	s.disorder()
+	s.request()
+	for _, name := range names {
+		await.True(t, func() bool { return metricstest.Gather(t, s.Registry)[name].Series != nil }, "%s is shown", name)
+	}
+	return s
+}
+
+func start(t testing.TB) *Service {
+	t.Helper()
+	s := &Service{Registry: prometheus.NewRegistry(), t: t}
+	reader, err := exporter.New(exporter.WithRegisterer(s.Registry))
+	require.NoError(t, err)
+	s.Histograms = metricstest.NewHistograms(metric.NewMeterProvider(metric.WithReader(reader)))
+	before := otel.GetMeterProvider()
+	otel.SetMeterProvider(s.Histograms) // for the router
+	t.Cleanup(func() { otel.SetMeterProvider(before) })
+
+	db, namespace := pgtest.Migrated(t), pulsartest.Open(t)
+	s.db = db.DB
+	cfg := s.config()
+	tenant, name, _ := strings.Cut(namespace.Name, "/")
+	client, err := pulsar.Connect(t.Context(), &pulsar.Config{
+		URL: namespace.URL, AdminURL: namespace.AdminURL, Tenant: tenant, Namespace: name, Logger: cfg.Logger, MeterProvider: s.Histograms,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	s.App, err = oncebox.New(s.db, &faulty{Broker: client, db: s.db}, cfg)
+	require.NoError(t, err)
+	s.Consume("order", "billing", messaging.NewRouter(s.App.Registry))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.App.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return s
+}
+
+// config is quick, and has each hook fail.
+func (s *Service) config() config.Config {
+	var cfg config.Config
+	cfg.UoW.Source = "test"
+	cfg.Logger, cfg.MeterProvider = slog.New(slog.DiscardHandler), s.Histograms
+	cfg.Projector.RetryDelay, cfg.Projector.MaxRetryDelay = time.Millisecond, time.Millisecond
+	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
+	cfg.Projector.CleanInterval = -1 // disorder cleans
+	cfg.Consumer.RetryDelay = time.Millisecond
+	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return errors.New("nobody to tell") }
+	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return errors.New("nobody to tell") }
+	cfg.Outbox.BeforeDrop = func(context.Context, outbox.Partition) error { return errors.New("the archive is full") }
+	return cfg
+}
+
+// Emit commits a unit with one event.
+func (s *Service) Emit(topic, kind string) {
+	s.t.Helper()
+	require.NoError(s.t, s.UoW.Do(s.t.Context(), func(_ context.Context, u *uow.Unit) error {
+		return u.Add(topic, []byte(kind), event.WithType(kind), event.WithOrderingKey(kind))
+	}))
+}
+
+// Work has the consumer handle one more message.
+func (s *Service) Work() {
+	s.t.Helper()
+	handled := metricstest.Gather(s.t, s.Registry)["oncebox_inbox_messages"].Counted
+	s.Emit("order", "unknown")
+	s.awaitCount("oncebox_inbox_messages", handled+1)
+}
+
+func (s *Service) awaitCount(name string, n float64) {
+	s.t.Helper()
+	await.True(s.t, func() bool { return metricstest.Gather(s.t, s.Registry)[name].Counted >= n }, "%s shows %v", name, n)
+}
+
+// disorder has a reconciliation and a cleaner find something.
+func (s *Service) disorder() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	_, err := s.db.ExecContext(ctx, "DELETE FROM outbox_lane WHERE lane = 63")
+	require.NoError(s.t, err)
+	found, err := s.Outbox.Reconcile(ctx)
+	require.NoError(s.t, err)
+	require.NotZero(s.t, found.Total())
+	_, err = s.db.ExecContext(ctx, `INSERT INTO outbox_sent (seq, id, occurred_at, created_at, aggregate_version, schema_version, lane, retry_count, crashes,
+		tenant_id, topic, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, sent_at)
+		VALUES (nextval('outbox_seq'), gen_random_uuid(), now(), now(), 0, 1, 0, 0, 0, 't', 'order', '', '', 'e', 's', 'text/plain', '{}', '', '2020-01-02')`)
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.Outbox.Clean(ctx))
+	_, err = s.Idempotency.Purge(ctx, s.db)
+	require.NoError(s.t, err)
+}
+
+// request answers a request with a key.
+func (s *Service) request() {
+	s.t.Helper()
+	scope := func(*http.Request) (idempotency.Scope, error) {
+		return idempotency.Scope{Tenant: "t", Principal: "ann"}, nil
+	}
+	handler := httpmw.Idempotency(s.UoW, s.Idempotency, scope, &httpmw.IdempotencyConfig{MeterProvider: s.Histograms})(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "/", nil)
+	r.Header.Set("Idempotency-Key", "k")
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, r)
+	require.Equal(s.t, http.StatusNoContent, answer.Code)
+}

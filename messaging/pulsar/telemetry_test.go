@@ -1,0 +1,30 @@
+package pulsar
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/metricstest"
+)
+
+// What the metric shows of a call that takes 9 ms lies between the bounds that are next to it.
+func TestDurationIsThatOfTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := metric.NewManualReader()
+		tel := newTelemetry(&Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
+		for range 20 {
+			tel.publish(t.Context(), []event.Envelope{{Topic: "order"}}, func(context.Context) map[int]error {
+				time.Sleep(9 * time.Millisecond)
+				return nil
+			})
+		}
+		low, high := metricstest.Bucket(t, reader, "oncebox.broker.publish.duration")
+		require.Equal(t, [2]float64{.005, .01}, [2]float64{low, high})
+	})
+}

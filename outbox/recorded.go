@@ -1,0 +1,160 @@
+package outbox
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+const (
+	// fatesOf tells what became of transactions. NULL, which the server says of one that it has forgotten, is "".
+	fatesOf = `SELECT x, coalesce(pg_xact_status(x::xid8), '') FROM unnest($1::text[]) x`
+
+	// codeFutureXID is the answer of a server that has not given out an id yet: another server than the transaction's.
+	codeFutureXID = "22023"
+
+	// manyOpen is after how many transactions the server is asked though nobody collects metrics.
+	manyOpen = 1000
+
+	// fatesTimeout is how long a collection of metrics waits for the answer.
+	fatesTimeout = time.Second
+)
+
+// recorded counts the events of transactions that have committed (ADR 0062). Of units of work [Store.Committed] says so. Nobody says so of a
+// transaction in which somebody has called [Store.Add]: its id is kept, and when metrics are collected the server is asked what became of it.
+type recorded struct {
+	totals otelx.TenantTotals
+	fates  func(ctx context.Context, xids []string) (map[string]string, error)
+
+	mu     sync.Mutex
+	open   map[string]tally // by the id of the transaction
+	asking bool
+}
+
+// tally is how many events there are of a topic and a tenant.
+type tally map[[2]string]int64
+
+func (t tally) add(n int64, topic, tenant string) { t[[2]string{topic, tenant}] += n }
+
+// count calls add with how many of evs there are that count: once for neighbours of one topic and one tenant, as those of a unit mostly are.
+func count(evs []event.Envelope, counts func(*event.Envelope) bool, add func(n int64, topic, tenant string)) {
+	for i := 0; i < len(evs); {
+		first, n := &evs[i], int64(0)
+		for ; i < len(evs) && evs[i].Topic == first.Topic && evs[i].TenantID == first.TenantID; i++ {
+			if counts(&evs[i]) {
+				n++
+			}
+		}
+		if n > 0 {
+			add(n, first.Topic, first.TenantID)
+		}
+	}
+}
+
+func newRecorded(c *Config, fates func(context.Context, []string) (map[string]string, error)) *recorded {
+	r := &recorded{fates: fates, open: map[string]tally{}}
+	r.totals.Show(otelx.Meter(c.MeterProvider, "outbox"), "oncebox.outbox.recorded",
+		"Events of transactions that have committed, by topic and tenant; the 50 first, and other", r.collected)
+	return r
+}
+
+// committed counts what a unit of work has committed. An event that repeats another one has no number; where the answer to COMMIT was lost, none has,
+// and those that could be repetitions are left out.
+func (r *recorded) committed(evs []event.Envelope) {
+	count(evs, func(e *event.Envelope) bool { return e.Sequence > 0 || e.Delivery.DedupKey == "" }, r.totals.Add)
+}
+
+// added keeps what was stored in a transaction that is not ours.
+func (r *recorded) added(xid string, evs []event.Envelope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.open[xid]
+	if of == nil {
+		of = tally{}
+	}
+	count(evs, func(e *event.Envelope) bool { return e.Sequence > 0 }, of.add)
+	if len(of) > 0 {
+		r.open[xid] = of
+	}
+	if len(r.open) >= manyOpen && !r.asking {
+		r.asking = true
+		go r.settleNow()
+	}
+}
+
+// settleNow is settle where nobody collects metrics.
+func (r *recorded) settleNow() {
+	ctx, cancel := context.WithTimeout(context.Background(), fatesTimeout)
+	defer cancel()
+	r.settle(ctx, r.waiting())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asking = false
+}
+
+// waiting are the transactions of which it is not known what became of them.
+func (r *recorded) waiting() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.open))
+}
+
+// collected settles what can be settled before metrics are read. It waits for no longer than it says: the provider holds its lock meanwhile, and what
+// runs with a statement, a hook of the pool for example, may want that lock.
+func (r *recorded) collected(ctx context.Context) {
+	xids := r.waiting()
+	if len(xids) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, fatesTimeout)
+	go func() {
+		defer cancel()
+		r.settle(ctx, xids)
+	}()
+	<-ctx.Done()
+}
+
+// settle counts the transactions that have committed since, and forgets those that have ended. If the server does not answer, it is asked again,
+// unless it never can, or so many wait that memory is at stake.
+func (r *recorded) settle(ctx context.Context, xids []string) {
+	fates, err := r.fates(ctx, xids)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil && (pgsql.Code(err) == codeFutureXID || len(r.open) >= manyOpen) {
+		clear(r.open)
+	}
+	for xid, fate := range fates {
+		if fate == "committed" {
+			for pair, n := range r.open[xid] {
+				r.totals.Add(n, pair[0], pair[1])
+			}
+		}
+		if fate != "in progress" {
+			delete(r.open, xid)
+		}
+	}
+}
+
+// fates asks the server.
+func (s *Store) fates(ctx context.Context, xids []string) (map[string]string, error) {
+	rows, err := s.sql.Query(ctx, s.db, fatesOf, xids)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	fates := make(map[string]string, len(xids))
+	for rows.Next() {
+		var xid, fate string
+		if err := rows.Scan(&xid, &fate); err != nil {
+			return nil, err
+		}
+		fates[xid] = fate
+	}
+	return fates, rows.Err()
+}
