@@ -15,6 +15,7 @@ require (
 	github.com/oncebox/oncebox v0.0.0
 	github.com/oncebox/oncebox/httpmw/fasthttpmw v0.0.0
 	github.com/stretchr/testify v1.12.1
+	github.com/stripe/stripe-go/v82 v82.5.1
 	github.com/uptrace/bun v1.3.0
 	github.com/uptrace/bunrouter v1.0.23
 	go.uber.org/goleak v1.3.0
