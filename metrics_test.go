@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,9 +30,10 @@ import (
 // What docs/metrics.md lists is what a running service shows to Prometheus, nothing more and nothing less. Rules and dashboard ask for nothing
 // else, and by no label that is not there; and the dashboard shows all of it. Each histogram shows a load as it was.
 func TestMetricsAreThoseOfARunningService(t *testing.T) {
-	running := service.Run(t, documented(t))
+	documented := metricstest.Documented(t, "docs/metrics.md")
+	running := service.Run(t, documented)
 	shown := metricstest.Gather(t, running.Registry)
-	require.ElementsMatch(t, documented(t), slices.Collect(maps.Keys(shown)))
+	require.ElementsMatch(t, documented, slices.Collect(maps.Keys(shown)))
 	dashboard := ""
 	for path, exprs := range expressions(t) {
 		require.NotEmpty(t, exprs, path)
@@ -73,18 +73,6 @@ func requireFineBounds(t *testing.T, running *service.Service, shown map[string]
 			read(name, float64(value), 2)
 		}
 	}
-}
-
-// documented returns the metrics of docs/metrics.md with underscores for dots.
-func documented(t *testing.T) (names []string) {
-	t.Helper()
-	page, err := os.ReadFile("docs/metrics.md")
-	require.NoError(t, err)
-	for _, row := range regexp.MustCompile("(?m)^\\| `(oncebox\\.[a-z._]+)`").FindAllStringSubmatch(string(page), -1) {
-		names = append(names, strings.ReplaceAll(row[1], ".", "_"))
-	}
-	require.NotEmpty(t, names)
-	return names
 }
 
 // A counter shows 0 before the first time, with each label whose values are known: increase() does not see a first time that is the first value.

@@ -2,6 +2,8 @@ package metricstest
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -44,6 +46,18 @@ func Gather(t testing.TB, from prometheus.Gatherer) map[string]Family {
 		shown[Bare(f.GetName())] = is
 	}
 	return shown
+}
+
+// Documented returns the bare names of the metrics of docs/metrics.md.
+func Documented(t testing.TB, page string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, row := range regexp.MustCompile("(?m)^\\| `(oncebox\\.[a-z._]+)`").FindAllStringSubmatch(string(text), -1) {
+		names = append(names, strings.ReplaceAll(row[1], ".", "_"))
+	}
+	require.NotEmpty(t, names)
+	return names
 }
 
 // Bare is the name without what Prometheus adds to it.
