@@ -46,6 +46,8 @@ func (r *consumerRow) Word() string {
 		return "does not run"
 	case len(found) > 0:
 		return words[found[0].Kind]
+	case r.isPaused():
+		return words[inbox.TroublePaused]
 	case !r.isConnected():
 		return "runs in part"
 	case r.Failed > 0:
@@ -56,10 +58,16 @@ func (r *consumerRow) Word() string {
 }
 
 // isConnected reports whether all its processes are connected, and none is paused.
-func (r *consumerRow) isConnected() bool {
+func (r *consumerRow) isConnected() bool { return r.all("connected", "stored") }
+
+// isPaused reports whether all its processes are paused.
+func (r *consumerRow) isPaused() bool { return !r.isConnected() && r.all("paused") }
+
+// all reports whether each of its processes is in one of the states.
+func (r *consumerRow) all(states ...string) bool {
 	for _, t := range r.Topics {
 		for _, p := range t.Processes {
-			if p.State != "connected" && p.State != "stored" {
+			if !slices.Contains(states, p.State) {
 				return false
 			}
 		}
@@ -69,17 +77,19 @@ func (r *consumerRow) isConnected() bool {
 
 // AtBroker is how many messages wait at the broker, in all its topics. "": there is none, or nothing is known of it.
 func (r *consumerRow) AtBroker() string {
-	n := int64(0)
+	n, known := int64(0), len(r.Topics) > 0
 	for _, t := range r.Topics {
-		if !t.Waiting.Known {
-			return "?"
-		}
+		known = known && t.Waiting.Known
 		n += t.Waiting.Messages
 	}
-	if len(r.Topics) == 0 {
+	switch {
+	case known:
+		return group(n)
+	case len(r.Unknown()) > 0:
+		return "?"
+	default:
 		return ""
 	}
-	return group(n)
 }
 
 // Asked is when the broker said so, nil if there is none or nobody knows.
@@ -169,7 +179,11 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 				list = append(list, "No process has run "+name+" for "+ago+waits+".")
 			}
 		case inbox.TroubleAway:
-			list = append(list, name+" has had no connection to the broker for "+ago+waits+": "+shorten(maxCause, t.Error))
+			why := "."
+			if t.Error != "" {
+				why = ": " + shorten(maxCause, t.Error)
+			}
+			list = append(list, name+" has had no connection to the broker for "+ago+waits+why)
 		case inbox.TroubleLate:
 			list = append(list, name+" has settled nothing for "+ago+waits+".")
 		case inbox.TroublePaused:

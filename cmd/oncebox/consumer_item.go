@@ -121,19 +121,22 @@ func (c *consumerItem) runs() string {
 
 // backlog is how many messages wait at the broker for all its topics, "?" if that is not known, "-" if there is no broker.
 func (c *consumerItem) backlog() string {
-	sum, stored := int64(0), len(c.Topics) > 0
+	sum, stored, known := int64(0), true, true
 	for _, t := range c.Topics {
+		stored = stored && len(t.Processes) > 0
 		for _, p := range t.Processes {
 			stored = stored && p.State == "stored"
 		}
-		stored = stored && len(t.Processes) > 0
-		if t.Backlog == nil {
-			return "?"
+		if known = known && t.Backlog != nil; known {
+			sum += *t.Backlog
 		}
-		sum += *t.Backlog
 	}
-	if stored || len(c.Topics) == 0 {
+	switch {
+	case stored:
 		return "-"
+	case known:
+		return strconv.FormatInt(sum, 10)
+	default:
+		return "?"
 	}
-	return strconv.FormatInt(sum, 10)
 }

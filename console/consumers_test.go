@@ -1,0 +1,58 @@
+package console_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// consumersOfEachState are consumers as their processes and the broker have written them down.
+const consumersOfEachState = `
+INSERT INTO inbox_consumer (consumer, beat_at, stopped_at) VALUES
+	('mailer', now(), NULL), ('mute', now(), NULL), ('resting', now(), NULL), ('partly', now(), NULL), ('printer', now(), NULL),
+	('paused', now(), NULL), ('slow', now(), NULL), ('unknown', now(), NULL),
+	('stored', now(), NULL), ('ended', now() - interval '1 day', now() - interval '1 day'), ('killed', now() - interval '1 day', NULL);
+INSERT INTO inbox_subscription (topic, consumer, projection, backlog, settled, connections, unattended, asked_at, stands_since) VALUES
+	('order', 'mailer', false, 7, 0, 1, 0, now(), NULL), ('parcel', 'mailer', false, 30, 0, 1, 0, now(), NULL),
+	('order', 'partly', false, 0, 0, 1, 0, now(), NULL),
+	('order', 'printer', false, 8, 0, 0, 0, now(), now() - interval '1 hour'), ('order', 'paused', false, 2, 0, 1, 0, now(), NULL),
+	('order', 'mute', false, 0, 0, 0, 0, now(), NULL), ('order', 'resting', false, 2, 0, 1, 0, now(), NULL),
+	('order', 'slow', false, 5, 0, 1, 0, now(), now() - interval '1 hour'), ('order', 'unknown', false, NULL, NULL, NULL, NULL, NULL, NULL),
+	('order', 'stored', false, NULL, NULL, NULL, NULL, NULL, NULL), ('order', 'ended', false, 9, 0, 0, 0, now(), now() - interval '1 day'),
+	('order', 'killed', false, 10, 0, 0, 0, now(), now() - interval '1 day');
+INSERT INTO inbox_process (consumer, topic, process, name, state, since, unsettled, progress_at, error, failed_at, seen_until)
+SELECT consumer, topic, gen_random_uuid(), 'host:1', state, now() - age, unsettled, now() - age, error, now(), now() + interval '1 hour' FROM (VALUES
+	('mailer', 'order', 'CONNECTED', interval '0', 2, ''), ('mailer', 'parcel', 'CONNECTED', '0', 3, ''), ('partly', 'order', 'PARTLY', '1 second', 0, ''),
+	('mute', 'order', 'AWAY', '1 hour', 0, ''), ('printer', 'order', 'AWAY', '1 hour', 0, 'connection refused'), ('paused', 'order', 'PAUSED', '1 hour', 0, ''),
+	('resting', 'order', 'PAUSED', '2 days', 0, ''), ('slow', 'order', 'CONNECTED', '1 hour', 4, ''), ('unknown', 'order', 'CONNECTED', '1 hour', 0, ''),
+	('stored', 'order', 'STORED', '1 hour', 0, '')) p(consumer, topic, state, age, unsettled, error)`
+
+// The overview says of each consumer in a word how it is, and what waits for it at the broker; what is wrong with it stands above.
+func TestConsumersOfEachStateAreShown(t *testing.T) {
+	s := newShop(t)
+	for _, table := range []string{"inbox_process", "inbox_subscription", "inbox_consumer"} {
+		_, err := s.DB.ExecContext(t.Context(), "DELETE FROM "+table)
+		require.NoError(t, err)
+	}
+	_, err := s.DB.ExecContext(t.Context(), consumersOfEachState)
+	require.NoError(t, err)
+	b := s.serve(s.config())
+	text := b.page("").text()
+	for _, row := range []string{
+		"mailer runs 37", "partly runs in part 0", "printer no connection 8", "paused paused 2", "resting paused 2", "mute no connection 0",
+		"slow does not get on 5", "unknown runs ?", "stored runs –",
+		"ended stopped 9", "killed not heard of 10",
+	} {
+		require.Contains(t, text, row)
+	}
+	for _, finding := range []string{
+		"printer has had no connection to the broker for 1 h, and 8 messages wait at the broker: connection refused",
+		"mute has had no connection to the broker for 1 h. ",
+		"resting has been paused by its program for 2 d, and 2 messages wait at the broker.",
+		"slow has settled nothing for 1 h, and 5 messages wait at the broker.",
+		"No process has run ended for 1 d, and 9 messages wait at the broker.",
+		"Nothing has been heard of the processes of killed for 1 d, and 10 messages wait at the broker.",
+	} {
+		require.Contains(t, text, finding)
+	}
+}
