@@ -2,16 +2,12 @@ package ops
 
 import (
 	"context"
-	"regexp"
-	"strings"
-	"unicode"
+
+	"github.com/oncebox/oncebox/internal/cause"
 )
 
 // Looked is how many of each kind [View.Causes] puts together, the oldest of them if there are more.
 const Looked = 10_000
-
-// causeLength is how long a cause is, in characters.
-const causeLength = 140
 
 // Cause is what is stuck for one reason: of one kind, at one place, with errors that say the same apart from numbers, ids and what is quoted.
 type Cause struct {
@@ -83,34 +79,12 @@ func keyOf(s *Stuck) causeKey {
 	return k
 }
 
-// variable matches what differs between errors with one cause.
-var variable = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[^"]*"|'[^']*'|0x[0-9a-fA-F]+|\d+(?:[.:]\d+)*`)
-
 // CauseOf is the text that errors with one cause share.
-func CauseOf(text string) string {
-	runes := []rune(strings.Join(strings.Fields(variable.ReplaceAllString(text, "…")), " "))
-	if len(runes) > causeLength {
-		return string(runes[:causeLength-1]) + "…"
-	}
-	return string(runes)
-}
+func CauseOf(text string) string { return cause.Of(text) }
 
 // CommonPart is the longest part of an error that does not differ within its cause and can be typed: what a filter for errors looks for. "": there is
 // none.
-func CommonPart(text string) string {
-	longest := ""
-	for _, part := range variable.Split(text, -1) {
-		for _, typed := range strings.FieldsFunc(part, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-			if typed = strings.TrimSpace(typed); len(typed) > len(longest) {
-				longest = typed
-			}
-		}
-	}
-	if runes := []rune(longest); len(runes) >= causeLength {
-		return string(runes[:causeLength-1])
-	}
-	return longest
-}
+func CommonPart(text string) string { return cause.Common(text) }
 
 // Has reports whether something that is stuck has this cause.
 func (c *Cause) Has(s *Stuck) bool { return keyOf(&c.Stuck) == keyOf(s) }
