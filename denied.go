@@ -32,6 +32,9 @@ type told struct {
 
 func newDeniedLog(h slog.Handler) deniedLog { return deniedLog{h, &told{at: map[string]time.Time{}}} }
 
+// Unwrap returns the handler behind.
+func (d deniedLog) Unwrap() slog.Handler { return d.Handler }
+
 // Handle logs a record, unless it is of a right that was told of already.
 func (d deniedLog) Handle(ctx context.Context, r slog.Record) error {
 	var missing error

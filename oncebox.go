@@ -38,7 +38,6 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
@@ -86,7 +85,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 	if db == nil {
 		return nil, errors.New("oncebox: New: db is nil: open it with config.OpenDB")
 	}
-	cfg.Logger = slog.New(newDeniedLog(otelx.Logger(cfg.Logger).Handler()))
+	cfg.Logger = slog.New(newDeniedLog(config.Quiet(cfg.Logger, cfg.LogInterval).Handler()))
 	cfg = cfg.Shared()
 	if cfg.UoW.Source == "" {
 		return nil, errors.New("oncebox: New: the source is empty: set Config.UoW.Source (ONCEBOX_SOURCE) " +

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/migrations"
 )
@@ -47,6 +48,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 			return fmt.Errorf("oncebox: Run: there is no part %d", part)
 		}
 	}
+	defer quietlog.Flush(a.log)
 	if err := a.verify(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("oncebox: Run: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
@@ -66,6 +67,9 @@ type Config struct {
 
 	// Logger is given to every package that has none of its own. Default: slog.Default().
 	Logger *slog.Logger
+	// LogInterval is how often the log has a line of what fails again and again, with how often it did: see [Quiet]. It is for the Logger of each package
+	// that is none of Quiet's already. At least 1s; -1: every failure is a line. Default: 1m.
+	LogInterval time.Duration `env:"LOG_INTERVAL"`
 	// TracerProvider is given to every package that has none of its own. Default: the global one.
 	TracerProvider trace.TracerProvider
 	// MeterProvider is given to every package that has none of its own. Default: the global one.
@@ -75,7 +79,7 @@ type Config struct {
 // Validate names every field of every package that cannot be used.
 func (c *Config) Validate() error {
 	return errors.Join(
-		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(),
+		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(), c.validateLog(),
 		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
 		c.Idempotency.Validate(),
 	)
@@ -102,6 +106,7 @@ func (c *Config) WithDefaults() Config {
 	out := c.Shared()
 	out.IdleInTransaction = cmp.Or(out.IdleInTransaction, idleInTransaction)
 	out.TCPUserTimeout = cmp.Or(out.TCPUserTimeout, silence)
+	out.LogInterval = cmp.Or(out.LogInterval, quietlog.Interval)
 	out.Consumer, out.Idempotency = out.Consumer.WithDefaults(), out.Idempotency.WithDefaults()
 	out.UoW, out.Outbox, out.Projector, out.Inbox = out.UoW.WithDefaults(), out.Outbox.WithDefaults(), out.Projector.WithDefaults(), out.Inbox.WithDefaults()
 	return out
@@ -130,10 +135,15 @@ func (c *Config) share() {
 	for _, pooler := range []*bool{&c.Outbox.Pooler, &c.Inbox.Pooler, &c.Idempotency.Pooler} {
 		fill(pooler, c.Pooler)
 	}
+	if c.Logger != nil || c.LogInterval != 0 {
+		c.Logger = Quiet(c.Logger, c.LogInterval) // before it is shared: what has one cause is counted by all packages together
+	}
 	for _, logger := range []**slog.Logger{
 		&c.UoW.Logger, &c.Outbox.Logger, &c.Projector.Logger, &c.Inbox.Logger, &c.Consumer.Logger, &c.Idempotency.Logger,
 	} {
-		fill(logger, c.Logger)
+		if fill(logger, c.Logger); *logger != nil {
+			*logger = Quiet(*logger, c.LogInterval)
+		}
 	}
 	for _, tp := range []*trace.TracerProvider{
 		&c.UoW.TracerProvider, &c.Outbox.TracerProvider, &c.Projector.TracerProvider, &c.Inbox.TracerProvider,

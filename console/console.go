@@ -15,7 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
 // maxBody is how long a form may be, in bytes: the largest payload, escaped.
@@ -57,7 +57,7 @@ func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 	if err := errors.Join(append(errs, cfg.Validate())...); err != nil {
 		return nil, fmt.Errorf("console: New: %w", err)
 	}
-	c := &Console{db: db, cfg: cfg.WithDefaults(), authorize: authorize, origin: http.NewCrossOriginProtection(), log: otelx.Logger(cfg.Logger)}
+	c := &Console{db: db, cfg: cfg.WithDefaults(), authorize: authorize, origin: http.NewCrossOriginProtection(), log: quietlog.Every(cfg.Logger)}
 	secret := c.cfg.Secret
 	if len(secret) == 0 {
 		secret = []byte(rand.Text() + rand.Text())

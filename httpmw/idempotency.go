@@ -47,6 +47,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if c.Logger == nil {
 		c.Logger = m.Logger()
 	}
+	c.Logger = otelx.Logger(c.Logger)
 	if c.TracerProvider == nil {
 		c.TracerProvider = m.TracerProvider()
 	}
@@ -101,7 +102,6 @@ type keyed struct {
 
 	unprotected sync.Once // to log it
 	unused      sync.Map  // the routes for which it is logged
-	late        late
 }
 
 // serve answers after COMMIT.
@@ -178,7 +178,7 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 	if p != nil {
 		return refuse(*p)
 	}
-	e.empty, e.late = k.cfg.EmptyAnswer, func() { k.late.tell(k.log, e) }
+	e.empty, e.late = k.cfg.EmptyAnswer, func() { tellLate(k.log, e) }
 	defer func() {
 		if e.begun { // or nobody answers the panic, which net/http takes for 200
 			k.sender.send(answerNotHeld(k.undone()).answer(w, k.retryAfter), w, r)

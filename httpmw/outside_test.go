@@ -2,6 +2,7 @@ package httpmw_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -144,7 +145,8 @@ func TestLateWritesAreLoggedAtABoundedRate(t *testing.T) {
 	}
 	mux.HandleFunc("POST /payments", h)
 	mux.HandleFunc("POST /others", h)
-	s.serve(httpmw.UnitOfWork(s.units)(mux))
+	units := uow.New(s.db.DB, &uow.Config{Source: "test", Logger: slog.New(slog.NewTextHandler(s.log, nil))}, s.sink)
+	s.serve(httpmw.UnitOfWork(units)(mux))
 	for range 2 {
 		require.Equal(t, http.StatusCreated, s.post("", "{}").status)
 		require.Equal(t, http.StatusCreated, s.post("", "{}", at("/others")).status)

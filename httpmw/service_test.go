@@ -29,6 +29,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -120,7 +121,7 @@ func newService(t *testing.T) *service {
 func newServiceOn(t *testing.T, db *pgtest.DB) *service {
 	t.Helper()
 	s := &service{t: t, db: db, sink: &sink{}, log: &safeBuffer{}, reader: sdkmetric.NewManualReader()}
-	logger := slog.New(slog.NewTextHandler(s.log, nil))
+	logger := quietlog.Every(slog.New(slog.NewTextHandler(s.log, nil)))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader))
 	_, err := s.db.ExecContext(t.Context(), `CREATE TABLE IF NOT EXISTS payments (id bigserial PRIMARY KEY, note text);
 		CREATE TABLE IF NOT EXISTS emitted (id text PRIMARY KEY);

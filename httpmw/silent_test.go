@@ -100,7 +100,7 @@ func TestSilenceIsNoSuccess(t *testing.T) {
 				require.Equal(t, 2, strings.Count(s.log.String(), noAnswer), s.log)
 				require.Contains(t, s.log.String(), "w.WriteHeader(http.StatusNoContent)")
 				require.Contains(t, s.log.String(), "docs/other-routers.md")
-				require.Equal(t, 1, strings.Count(s.log.String(), tooLate), "once for the route: %s", s.log)
+				require.Contains(t, s.log.String(), tooLate)
 			})
 		}
 	}

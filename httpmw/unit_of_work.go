@@ -63,7 +63,6 @@ type unitOfWork struct {
 	tokenHeader string
 	empty       bool // a handler that writes nothing means 200
 	sender      sender
-	late        late
 	unused      sync.Map // the routes for which it is logged
 }
 
@@ -79,7 +78,7 @@ func (w *unitOfWork) handle(next http.Handler, to http.ResponseWriter, r *http.R
 	if p != nil {
 		return p.answer(to, retryAfter)
 	}
-	e.empty, e.late = w.empty, func() { w.late.tell(w.units.Logger(), e) }
+	e.empty, e.late = w.empty, func() { tellLate(w.units.Logger(), e) }
 	defer func() {
 		if e.begun { // see Idempotency
 			w.sender.send(answerNotHeld(workUndone).answer(to, retryAfter), to, r)

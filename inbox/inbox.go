@@ -112,7 +112,7 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	w.Inbox, w.consumer = i, consumer
 	w.next = named{family(consumer), w.next}
 	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{
-		Name: family(consumer), Logger: i.cfg.Logger, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
+		Name: family(consumer), Logger: i.log, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
 	})
 	guarded := i.cfg.CrashGuard
 	leased := w.leased

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -73,13 +74,13 @@ func newAlarmed(t *testing.T, timeout time.Duration, hook func(ctx context.Conte
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
 		Retry:         inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond, MaxAttempts: 4},
 		PollInterval:  20 * time.Millisecond, OnDeadTimeout: timeout, LockTimeout: time.Minute,
-		Logger: slog.New(hearing(func(message string) {
+		Logger: quietlog.Every(slog.New(hearing(func(message string) { // the tests wait for each line
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			if strings.Contains(message, "OnDead") {
 				a.failed = append(a.failed, message)
 			}
-		})),
+		}))),
 		OnDead: func(ctx context.Context, u *uow.Unit, d inbox.DeadLetter) error {
 			a.mu.Lock()
 			a.told[d.Envelope.ID] = d

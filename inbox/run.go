@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -18,6 +19,7 @@ import (
 // It returns an error at once when the subscriptions are refused; a broker that is away is waited for. Any number of processes may run the same
 // consumers. Handlers do not see ctx being cancelled: they get ConsumerConfig.DrainTimeout and [Config.DrainTimeout] to end.
 func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
+	defer quietlog.Flush(i.log)
 	if err := i.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
 		i.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
 	}

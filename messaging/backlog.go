@@ -6,6 +6,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
 // Backlog is what waits at the broker for one receiver.
@@ -64,9 +66,9 @@ func (s *standstill) lasted() time.Duration {
 
 // watch looks at the backlog again and again until ctx is done.
 func (c *Consumer) watch(ctx context.Context, r BacklogReceiver) {
+	away := quietlog.Away(ctx, quietlog.Broker)
 	ticker := time.NewTicker(c.cfg.BacklogInterval)
 	defer ticker.Stop()
-	failed := false
 	for {
 		b, err := c.ask(ctx, r)
 		switch {
@@ -74,11 +76,10 @@ func (c *Consumer) watch(ctx context.Context, r BacklogReceiver) {
 			return
 		case err == nil:
 			c.telemetry.waiting(ctx, b)
-		case !failed:
-			c.telemetry.log.WarnContext(ctx, "oncebox: the broker does not tell what waits; a subscription that it stops to deliver would look idle",
+		default:
+			c.telemetry.log.WarnContext(away, "oncebox: the broker does not tell what waits; a subscription that it stops to deliver would look idle",
 				"consumer", c.cfg.Name, "error", err)
 		}
-		failed = err != nil
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

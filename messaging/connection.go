@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
 // Connection says whether messages can come to a consumer.
@@ -34,6 +36,8 @@ const (
 	briefly = 10 * time.Second
 	// looksAtConnection is how often a loop looks at its connection.
 	looksAtConnection = 2 * time.Second
+	// sayAgain is how often it says that it is missing.
+	sayAgain = time.Minute
 )
 
 // Connection returns whether messages can come to the consumer. Before [Loop.Run], and while it is not subscribed, none can.
@@ -49,15 +53,23 @@ func (l *Loop) Connection() Connection {
 	return Connection{Parts: 1, Since: l.changed}
 }
 
-// tellConnection logs when the connection has been missing for more than a moment, and when it is back, until ctx is done.
+// said is what the log knows of a connection.
+type said struct {
+	missing bool // anything
+	all     bool // of it
+	since   time.Time
+	at      time.Time // when it was said last
+}
+
+// tellConnection logs when the connection has been missing for more than a moment, once a minute while it is, and when it is back, until ctx is done.
 func (l *Loop) tellConnection(ctx context.Context) {
+	ctx, looked := quietlog.Away(ctx, quietlog.Broker), said{}
 	ticker := time.NewTicker(looksAtConnection)
 	defer ticker.Stop()
-	var told Connection // what is missing as far as the log knows; zero: nothing
 	for {
 		select {
 		case <-ticker.C:
-			told = l.tell(ctx, told, l.Connection())
+			looked = l.tell(ctx, looked, l.Connection())
 		case <-ctx.Done():
 			return
 		}
@@ -65,24 +77,26 @@ func (l *Loop) tellConnection(ctx context.Context) {
 }
 
 // tell compares the connection with what the log says of it, and returns what it says now.
-func (l *Loop) tell(ctx context.Context, told, now Connection) Connection {
+func (l *Loop) tell(ctx context.Context, before said, now Connection) said {
 	attrs := []slog.Attr{slog.String("consumer", l.cfg.Name), slog.String("topic", l.subscription.Topic)}
 	switch {
-	case now.Away == 0 && told.Away > 0:
+	case now.Away == 0 && before.missing:
 		l.log.LogAttrs(ctx, slog.LevelInfo, "oncebox: a consumer is connected again",
-			append(attrs, slog.Duration("away", time.Since(told.Since).Round(time.Second)))...)
-		return Connection{}
-	case now.Away == 0 || time.Since(now.Since) < briefly || told.Away > 0 && told.IsAway() == now.IsAway():
-		return told
-	case now.IsAway():
-		l.log.LogAttrs(ctx, slog.LevelWarn, "oncebox: a consumer has no connection to the broker, and receives nothing; it connects again by itself",
-			append(attrs, slog.Time("since", now.Since), slog.Any("error", now.Err))...)
-	default:
-		l.log.LogAttrs(ctx, slog.LevelWarn, "oncebox: a consumer has no connection to some partitions; it connects again by itself",
-			append(attrs, slog.Time("since", now.Since), slog.Int("partitions", now.Away), slog.Any("error", now.Err))...)
+			append(attrs, slog.Duration("away", time.Since(before.since).Round(time.Second)))...)
+		return said{}
+	case now.Away == 0 || time.Since(now.Since) < briefly,
+		before.missing && before.all == now.IsAway() && time.Since(before.at) < sayAgain:
+		return before
 	}
-	if told.Away > 0 {
-		now.Since = told.Since // of the whole outage
+	if !before.missing {
+		before.since = now.Since // of the whole outage, whose parts may come and go
 	}
-	return now
+	attrs = append(attrs, slog.Time("since", before.since))
+	text := "oncebox: a consumer has no connection to the broker, and receives nothing; it connects again by itself"
+	if !now.IsAway() {
+		text = "oncebox: a consumer has no connection to some partitions; it connects again by itself"
+		attrs = append(attrs, slog.Int("partitions", now.Away))
+	}
+	l.log.LogAttrs(ctx, slog.LevelWarn, text, append(attrs, slog.Any("error", now.Err))...)
+	return said{missing: true, all: now.IsAway(), since: before.since, at: time.Now()}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
 // Subscriber is the receiving side of a broker.
@@ -24,6 +25,7 @@ func Consume(ctx context.Context, b Subscriber, s Subscription, h Handler, cfg *
 	if err != nil {
 		return err
 	}
+	defer quietlog.Flush(l.log)
 	return l.Run(ctx)
 }
 
@@ -72,7 +74,6 @@ func (l *Loop) Run(ctx context.Context) error {
 	telling.Go(func() { l.tellConnection(looking) })
 	defer telling.Wait()
 	defer stop()
-	var said stopped
 	for failures := 1; ; failures++ {
 		started := time.Now()
 		err := l.consume(ctx)
@@ -90,33 +91,12 @@ func (l *Loop) Run(ctx context.Context) error {
 			failures = 1
 		}
 		pause := backoff.Jitter(backoff.Exponential(failures, 200*time.Millisecond, 30*time.Second))
-		if again, is := said.again(err); is {
-			l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
-				"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "times", again, "error", err)
-		}
+		l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
+			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
 		if backoff.Wait(ctx, pause) != nil {
 			return nil // told to stop, which is no failure
 		}
 	}
-}
-
-// stopped keeps a consumer that stops again and again for one reason to a line in a minute.
-type stopped struct {
-	why   string
-	at    time.Time
-	times int
-}
-
-// again returns how often it has stopped since it was last said, and whether it is to be said now.
-func (s *stopped) again(err error) (times int, say bool) {
-	s.times++
-	why := fmt.Sprint(err)
-	if why == s.why && time.Since(s.at) < time.Minute {
-		return 0, false
-	}
-	times = s.times
-	*s = stopped{why: why, at: time.Now()}
-	return times, true
 }
 
 // consume subscribes, and consumes for as long as that lasts.

@@ -6,18 +6,27 @@ import (
 	"fmt"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
 var (
 	// ErrBrokerDown means that the broker cannot be reached: nothing was sent, and nothing will be until it is back.
 	// No attempt of any message is spent.
-	ErrBrokerDown = errors.New("messaging: the broker cannot be reached")
+	ErrBrokerDown error = awayError("messaging: the broker cannot be reached")
 	// ErrUnknown means that no receipt came in time: the message may have been stored, or may be stored yet. It must be
 	// sent again, with the same id, and no attempt is spent.
-	ErrUnknown = errors.New("messaging: no receipt from the broker, the message may have been sent")
+	ErrUnknown error = awayError("messaging: no receipt from the broker, the message may have been sent")
 	// ErrBehind means that the message was not handed over because an earlier one of its key was not stored.
 	ErrBehind = errors.New("messaging: held back behind an earlier message of its key")
 )
+
+// awayError is an error of the broker, and not of what is sent.
+type awayError string
+
+func (e awayError) Error() string { return string(e) }
+
+// Away says for the log what all that use it fail by.
+func (awayError) Away() string { return quietlog.Broker }
 
 // Publisher sends messages to a broker.
 type Publisher interface {

@@ -145,8 +145,9 @@ const pause = time.Hour
 // defaults is the configuration of a service in a test. What tests have on and production may have off is turned on here.
 func defaults(schema string, log io.Writer) config.Config {
 	c := config.Config{
-		Schema: schema,
-		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Schema:      schema,
+		Logger:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		LogInterval: -1, // who reads it looks for one failure
 	}
 	c.UoW.Source = "test"
 	c.Projector.RetryDelay = pause

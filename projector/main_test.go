@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
@@ -115,6 +116,7 @@ func (f *fixture) relay(pub messaging.Publisher, cfg projector.Config, stores ..
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(f.t.Output(), nil))
 	}
+	cfg.Logger = quietlog.Every(cfg.Logger) // tests wait for lines
 	p, err := projector.New(pub, &cfg, stores...)
 	require.NoError(f.t, err)
 	projector.Hasten(p)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -34,13 +35,13 @@ func (f *fixture) alarmed(db *bun.DB, timeout time.Duration, hook func(ctx conte
 	store = outbox.NewStore(db, &outbox.Config{
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
 		Source:        "test", OnDeadTimeout: timeout,
-		Logger: slog.New(mender(func(message string) {
+		Logger: quietlog.Every(slog.New(mender(func(message string) { // the tests wait for each line
 			mu.Lock()
 			defer mu.Unlock()
 			if strings.Contains(message, "OnDead") {
 				said = append(said, message)
 			}
-		})),
+		}))),
 		OnDead: func(ctx context.Context, tx bun.Tx, d outbox.DeadLetter) error {
 			if _, err := store.Add(ctx, tx, "alarms", []byte(d.ID), event.WithType("alarm")); err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -76,6 +77,7 @@ func (p *Projector) Wake() {
 // Run relays until ctx is done, finishes the batches under way, hands its lanes back and returns nil. Call it once at
 // a time.
 func (p *Projector) Run(ctx context.Context) error {
+	defer quietlog.Flush(p.log)
 	relays, err := p.start(ctx)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -86,7 +87,7 @@ func (s *service) manager(cfg *uow.Config, pool *bun.DB, sinks ...uow.Sink) *uow
 		c.Registry = event.NewRegistry()
 		event.Register[changed](c.Registry)
 	}
-	c.Source, c.Logger = "test", slog.New(s.logs)
+	c.Source, c.Logger = "test", quietlog.Every(slog.New(s.logs)) // tests wait for lines
 	return uow.New(pool, &c, sinks...)
 }
 

@@ -52,7 +52,7 @@ type Reader[T any] struct {
 	DB  bun.IDB
 	// Read is called by the leader every interval. It has until the next one, and 5 seconds at most.
 	Read func(ctx context.Context) (T, error)
-	// Log gets a warning when reading begins to fail, and when it works again.
+	// Log gets a warning for each reading that fails.
 	Log *slog.Logger
 
 	// Interval is how often the leader reads, and how often the others look whether there is one. 0: 15 seconds.
@@ -80,23 +80,16 @@ func (r *Reader[T]) Latest() (T, bool) {
 func (r *Reader[T]) Run(ctx context.Context) {
 	every := cmp.Or(r.Interval, interval)
 	owner := uuid.NewString()
-	failing := false
 	for {
 		err := r.round(ctx, owner, every)
 		if ctx.Err() != nil {
 			break
 		}
-		switch {
-		case err != nil && !failing:
-			r.Log.WarnContext(ctx, "oncebox: statistics for the metrics could not be read, it is tried again", "task", r.Name, "pause", 2*every, "error", err)
-		case err == nil && failing:
-			r.Log.InfoContext(ctx, "oncebox: statistics for the metrics are read again", "task", r.Name)
-		}
-		failing = err != nil
 		pause := every
-		if failing { // another process may be able to
-			r.resign(ctx, owner)
+		if err != nil { // another process may be able to
 			pause = 2 * every
+			r.Log.WarnContext(ctx, "oncebox: statistics for the metrics could not be read, it is tried again", "task", r.Name, "pause", pause, "error", err)
+			r.resign(ctx, owner)
 		}
 		if backoff.Wait(ctx, pause) != nil {
 			break

@@ -11,16 +11,15 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
 const module = "github.com/oncebox/oncebox/"
 
-// Logger returns l, or the program's default.
+// Logger returns l, or the program's default, with what fails again and again kept to a line a minute unless l says otherwise: see quietlog.
 func Logger(l *slog.Logger) *slog.Logger {
-	if l == nil {
-		return slog.Default()
-	}
-	return l
+	return quietlog.New(l, quietlog.Interval)
 }
 
 // Tracer returns the tracer of one of our packages, from the global provider if p is nil.

@@ -7,13 +7,12 @@ import (
 	"maps"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 	pulsarlog "github.com/apache/pulsar-client-go/pulsar/log"
 
-	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -72,7 +71,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	}
 	c := cfg.WithDefaults()
 	b := &Broker{
-		cfg: c, log: otelx.Logger(c.Logger), telemetry: newTelemetry(&c), presence: presence{patience: adminPatience},
+		cfg: c, log: quietlog.New(c.Logger, c.LogInterval), telemetry: newTelemetry(&c), presence: presence{patience: adminPatience},
 		start:  start{done: make(chan struct{})},
 		topics: map[string]*topic{}, declared: map[messaging.Subscription]bool{}, receivers: map[*receiver]bool{},
 	}
@@ -95,7 +94,7 @@ func (b *Broker) connect(ctx context.Context) error {
 			return fmt.Errorf("pulsar: Config.TokenFile (ONCEBOX_PULSAR_TOKEN_FILE): %w", err)
 		}
 	}
-	log := discreet{b.log.Handler(), b.start.isUnder, b.start.isRefused, new(atomic.Int64)}
+	log := discreet{Handler: b.log.Handler(), waiting: b.start.isUnder, refused: b.start.isRefused, users: b.users}
 	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, log)); err != nil {
 		return fmt.Errorf("pulsar: connect: %w", err)
 	}
@@ -148,6 +147,7 @@ func (b *Broker) Close() error {
 	}
 	b.closed = true
 	b.mu.Unlock()
+	defer quietlog.Flush(b.log)
 
 	if b.start.isUnder() {
 		b.end() // the calls under way wait for the start, and have sent nothing

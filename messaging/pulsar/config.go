@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -98,10 +99,12 @@ type Config struct {
 	// TLSAllowInsecure trusts any certificate. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
-	// Logger gets the client's warnings and errors as they are, what it says at info level as debug, and warnings of our own. Payloads and
-	// properties are never logged.
-	// Default: slog.Default().
+	// Logger gets the client's warnings and errors, which begin with "Pulsar's client: " and name the component that uses it, what it says at info level
+	// as debug, and warnings of our own. Payloads and properties are never logged. Default: slog.Default().
 	Logger *slog.Logger
+	// LogInterval is how often the log has a line of what fails again and again, with how often it did, as config.Quiet does. -1: every failure is a
+	// line, which are hundreds a minute while the broker is away. Default: 1m.
+	LogInterval time.Duration `env:"LOG_INTERVAL"`
 	// TracerProvider makes one span per call of Publish. Default: the global one.
 	TracerProvider trace.TracerProvider
 	// MeterProvider takes the metrics. Default: the global one.
@@ -131,6 +134,9 @@ func (c *Config) Validate() error {
 	}
 	if d.ProducerIdle < -1 {
 		errs = append(errs, errors.New("pulsar: Config.ProducerIdle is negative: give a duration, or -1 for ever"))
+	}
+	if d.LogInterval != -1 && d.LogInterval < time.Second {
+		errs = append(errs, fmt.Errorf("pulsar: Config.LogInterval is %s: give 1s or more, or -1 for every failure", d.LogInterval))
 	}
 	if d.AudienceInterval < -1 {
 		errs = append(errs, errors.New("pulsar: Config.AudienceInterval is negative: give a duration, or -1 for never"))
@@ -195,7 +201,7 @@ func (c *Config) WithDefaults() Config {
 	for field, value := range map[*time.Duration]time.Duration{
 		&out.ConnectTimeout: 30 * time.Second, &out.ConnectionTimeout: 5 * time.Second, &out.OperationTimeout: 10 * time.Second,
 		&out.KeepAliveInterval: 10 * time.Second, &out.PublishTimeout: 30 * time.Second, &out.CloseTimeout: 10 * time.Second, &out.ProducerIdle: time.Minute,
-		&out.AudienceInterval: time.Minute,
+		&out.AudienceInterval: time.Minute, &out.LogInterval: quietlog.Interval,
 	} {
 		if *field == 0 {
 			*field = value

@@ -3,39 +3,41 @@ package pulsar
 import (
 	"context"
 	"log/slog"
+	"path"
+	"regexp"
+	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
-// discreet passes the client's log on. What the client has to say at info level, some fifty lines for each start, is debug for a
-// program that uses it. What is none of the log's business is left out: at debug level the client prints whole messages, and
-// with some errors all their properties. While the broker is waited for, each attempt that fails is debug too: [Broker] says that it waits, and why.
-// Later, while it is away, each producer and consumer of each partition tries by itself: one line in a minute says so.
+// clientSays is how what the client says begins.
+const clientSays = "Pulsar's client: "
+
+// discreet passes the client's log on, with the component of ours for which the client speaks. What the client has to say at info level, some fifty
+// lines for each start, is debug for a program that uses it. What is none of the log's business is left out: at debug level the client prints whole
+// messages, and with some errors all their properties. While the broker is waited for, each attempt that fails is debug too: [Broker] says that it
+// waits, and why.
+//
+// Later, while it is away, each producer and consumer of each partition tries by itself, and says so in some ten ways. All of it is about one thing for
+// the log.
 type discreet struct {
 	slog.Handler
 
-	waiting func() bool
-	refused func(reason string) // told of a broker that refuses a connection: the client says it to its log alone
-	away    *atomic.Int64       // when the last line of the kind unreachable was passed on, in Unix nanoseconds
-}
-
-// unreachable is what the client's log says of each attempt to connect that fails.
-const unreachable = "Failed to connect to broker."
-
-// again is whether r says what another line has said within the minute.
-func (d discreet) again(r *slog.Record) bool {
-	if r.Message != unreachable {
-		return false
-	}
-	last, now := d.away.Load(), r.Time.UnixNano()
-	return now-last < int64(time.Minute) || !d.away.CompareAndSwap(last, now)
+	waiting   func() bool
+	refused   func(reason string) // told of a broker that refuses a connection: the client says it to its log alone
+	users     func() string       // the components, which share the connections
+	component string              // "" of a connection
+	cut       bool                // an attribute says that there is no connection
 }
 
 // refusal is how the client's log begins to say so.
 const refusal = "Failed to establish connection with broker: "
+
+// unconnected matches what the client says where there is no connection.
+var unconnected = regexp.MustCompile(`(?i)connect|handshake|\beof\b|timed? ?out|refused|reset by peer|broken pipe|no such host|unreachable|service ?not ?ready`)
 
 // level is that under which the log gets what the client says at this one.
 func (d discreet) level(client slog.Level) slog.Level {
@@ -53,37 +55,100 @@ func (d discreet) Handle(ctx context.Context, r slog.Record) error {
 	if reason, ok := strings.CutPrefix(r.Message, refusal); ok {
 		d.refused(strings.Trim(reason, "'"))
 	}
-	if !d.Handler.Enabled(ctx, d.level(r.Level)) {
+	level := d.level(r.Level)
+	if !d.Handler.Enabled(ctx, level) {
 		return nil
 	}
-	if level := d.level(r.Level); level >= slog.LevelWarn && d.again(&r) {
-		return nil
-	}
-	clean := slog.NewRecord(r.Time, d.level(r.Level), r.Message, r.PC)
+	clean := slog.NewRecord(r.Time, level, clientSays+r.Message, r.PC)
+	isCut := d.cut || unconnected.MatchString(r.Message)
 	r.Attrs(func(a slog.Attr) bool {
 		if !private(a) {
 			clean.AddAttrs(a)
+			isCut = isCut || saysCut(a)
 		}
 		return true
 	})
+	if level >= slog.LevelWarn {
+		component := d.component
+		if component == "" {
+			component = d.users()
+		}
+		clean.AddAttrs(slog.String("component", component))
+		if isCut {
+			ctx = quietlog.Away(ctx, quietlog.Broker+" for its client")
+		}
+	}
 	return d.Handler.Handle(ctx, clean)
 }
 
 func (d discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
-	var clean []slog.Attr
-	for _, a := range attrs {
-		if !private(a) {
-			clean = append(clean, a)
-		}
+	clean := slices.DeleteFunc(slices.Clone(attrs), private)
+	with := d
+	with.Handler, with.cut = d.Handler.WithAttrs(clean), d.cut || slices.ContainsFunc(clean, saysCut)
+	if of := componentOf(clean); of != "" {
+		with.component = of
 	}
-	return discreet{d.Handler.WithAttrs(clean), d.waiting, d.refused, d.away}
+	return with
 }
 
 func (d discreet) WithGroup(name string) slog.Handler {
-	return discreet{d.Handler.WithGroup(name), d.waiting, d.refused, d.away}
+	d.Handler = d.Handler.WithGroup(name)
+	return d
 }
 
 func private(a slog.Attr) bool { return a.Key == "properties" }
+
+func saysCut(a slog.Attr) bool { return a.Key == "error" && unconnected.MatchString(a.Value.String()) }
+
+// componentOf returns whom the client works for, as far as the attributes of its log say so.
+func componentOf(attrs []slog.Attr) string {
+	topic, subscription := "", ""
+	for _, a := range attrs {
+		switch a.Key {
+		case "topic":
+			topic = shortName(a.Value.String())
+		case "subscription":
+			subscription = a.Value.String()
+		}
+	}
+	switch {
+	case subscription != "":
+		return "consumer " + subscription + " of " + topic
+	case topic != "":
+		return "publisher of " + topic
+	default:
+		return ""
+	}
+}
+
+// ofPartition matches the end of a partition's name.
+var ofPartition = regexp.MustCompile(`-partition-\d+$`)
+
+// shortName returns the name that a topic has for the program, whichever its partition.
+func shortName(full string) string { return ofPartition.ReplaceAllString(path.Base(full), "") }
+
+// users returns the components that are connected, for what the client says of connections, which they share.
+func (b *Broker) users() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []string
+	for name := range b.topics {
+		all = append(all, "publisher of "+name)
+	}
+	for r := range b.receivers {
+		all = append(all, "consumer "+r.subscription.Name+" of "+r.subscription.Topic)
+	}
+	if len(all) == 0 {
+		return "none yet"
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	const most = 10
+	if len(all) > most {
+		all = append(all[:most], "and others")
+	}
+	return strings.Join(all, ", ")
+}
 
 // nowhere is a registerer that keeps the client's own metrics out of the program's registry.
 type nowhere struct{}

@@ -55,6 +55,7 @@ const hang = 5 * time.Minute
 // takes: what a test expects of the first look must not depend on the machine.
 func connect(t *testing.T, cfg *Config) *Broker {
 	t.Helper()
+	cfg.LogInterval = -1 // tests wait for lines
 	b, err := Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })

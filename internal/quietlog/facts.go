@@ -1,0 +1,103 @@
+package quietlog
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/cause"
+)
+
+// facts are what the attributes of a record say to us.
+type facts struct {
+	failed   bool // there is an error
+	reason   string
+	away     string
+	consumer string
+	user     string        // who is hit, for the list of those: the consumer, or the component
+	place    []string      // what else names a place, as name=value
+	kinds    []string      // of events, which have one reason to fail
+	wait     time.Duration // until it is tried again
+}
+
+// many are attributes with as many values as there are events, messages, requests or connections, and those that say the same in other words.
+//
+//nolint:gochecknoglobals // a constant list
+var many = []string{
+	"id", "key", "message_key", "ordering_key", "tenant", "tenants", "aggregate_id", "events", "ref", "xid", "stack", "mend", "name", "producer_name", "cnx",
+	"local_addr", "remote_addr",
+}
+
+// waits are the attributes that say when it is tried again.
+//
+//nolint:gochecknoglobals // a constant list
+var waits = []string{"wait", "pause"}
+
+func (f *facts) add(a slog.Attr) {
+	value := a.Value.Resolve()
+	switch {
+	case a.Key == "error":
+		f.fail(value)
+	case value.Kind() == slog.KindDuration && slices.Contains(waits, a.Key):
+		f.wait = max(f.wait, value.Duration())
+	case value.Kind() != slog.KindString || slices.Contains(many, a.Key):
+	case a.Key == "consumer":
+		f.consumer, f.user = value.String(), value.String()
+	case a.Key == "component":
+		f.user = value.String()
+	case a.Key == "type" || a.Key == "aggregate_type":
+		f.kinds = append(f.kinds, value.String())
+	default:
+		f.place = append(f.place, a.Key+"="+cause.Of(value.String()))
+	}
+}
+
+func (f *facts) fail(value slog.Value) {
+	err, is := value.Any().(error)
+	switch {
+	case value.Any() == nil:
+		return
+	case is:
+		f.away = awayBy(err)
+	}
+	f.failed = true
+	if f.away == "" {
+		f.reason = cause.Of(value.String())
+	}
+}
+
+// clone returns a copy that can be added to.
+func (f *facts) clone() facts {
+	out := *f
+	out.place, out.kinds = slices.Clip(f.place), slices.Clip(f.kinds)
+	return out
+}
+
+// key names a group.
+type key struct {
+	level   slog.Level
+	away    string
+	message string
+	reason  string
+	place   string
+}
+
+// keyOf returns the group of a record. The message has no numbers.
+func keyOf(level slog.Level, message string, f *facts) key {
+	switch {
+	case f.away != "" && level < slog.LevelWarn:
+		return key{level: level, away: f.away, message: message}
+	case f.away != "":
+		return key{level: level, away: f.away}
+	case f.failed && f.consumer != "" && level < slog.LevelError:
+		return key{level: level, reason: f.reason, place: f.consumer}
+	case f.failed && f.consumer != "":
+		return key{level: level, message: message, reason: f.reason, place: f.consumer}
+	}
+	place := append(slices.Clip(f.place), f.consumer)
+	if !f.failed {
+		place = append(place, f.kinds...)
+	}
+	return key{level: level, message: message, reason: f.reason, place: strings.Join(place, "\n")}
+}

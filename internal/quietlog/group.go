@@ -1,0 +1,152 @@
+package quietlog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// mostAmong is how many sorts of lines are counted apart within a group, and mostListed how many of them a line lists.
+	mostAmong  = 20
+	mostListed = 5
+)
+
+// group is what has been said about one thing that goes on.
+type group struct {
+	key    key
+	family key           // its message and consumer
+	hold   time.Duration // for how long nothing must come until it is over
+	looked int           // the latest timer
+
+	first     *entry
+	began     time.Time
+	last      time.Time // the latest record
+	until     time.Time // before this moment none need come: it said that it waits
+	written   time.Time // the latest line
+	latest    *entry
+	total     int
+	unwritten int
+	among     map[string]int // the unwritten by what they say and about whom
+	all       map[string]int // and all of them
+}
+
+func (g *group) begin(e *entry, now time.Time) {
+	g.began, g.written, g.among, g.all = now, now, map[string]int{}, map[string]int{}
+	g.add(e, now)
+	g.first = g.latest
+}
+
+// count takes a record that is not written, at first.
+func (g *group) count(e *entry, now time.Time) {
+	g.add(e, now)
+	g.unwritten++
+	tally(g.among, label(e))
+}
+
+func (g *group) add(e *entry, now time.Time) {
+	kept := *e
+	kept.ctx, kept.record = context.WithoutCancel(e.ctx), e.record.Clone()
+	g.latest, g.last = &kept, now
+	if until := now.Add(e.facts.wait); until.After(g.until) {
+		g.until = until
+	}
+	g.total++
+	tally(g.all, label(e))
+}
+
+// quiet is when the group is over if nothing comes.
+func (g *group) quiet() time.Time {
+	if g.until.After(g.last) {
+		return g.until.Add(g.hold)
+	}
+	return g.last.Add(g.hold)
+}
+
+// line is the latest record, with what it stands for.
+func (g *group) line(now time.Time) *entry {
+	out := g.repeat(g.latest, now, g.key.level, g.latest.record.Message, g.among, slog.Int("lines", g.unwritten))
+	g.written, g.unwritten = now, 0
+	clear(g.among)
+	return out
+}
+
+// end is the first record once more, when nothing has come for long enough. One line that nothing followed needs no other one, and what says that something is
+// back has no end.
+func (g *group) end(now time.Time) *entry {
+	if g.total == 1 || g.key.level < slog.LevelWarn {
+		return nil
+	}
+	return g.repeat(g.first, now, slog.LevelInfo, notSeen(g.first.record.Message), g.all, slog.Duration("quiet", now.Sub(g.last).Round(time.Millisecond)))
+}
+
+// repeat returns a record of the group, with how often there was one.
+func (g *group) repeat(e *entry, now time.Time, level slog.Level, message string, among map[string]int, more slog.Attr) *entry {
+	out := *e
+	out.record = slog.NewRecord(now, level, message, e.record.PC)
+	e.record.Attrs(func(a slog.Attr) bool {
+		out.record.AddAttrs(a)
+		return true
+	})
+	about := []any{more, slog.Int("total", g.total), slog.Time("since", g.began), slog.Time("last", g.last)}
+	if len(among) > 1 {
+		about = append(about, slog.String("among", list(among)))
+	}
+	out.record.AddAttrs(slog.Group("repeated", about...))
+	return &out
+}
+
+// notSeen is what a line says of a message that has not come for a while.
+func notSeen(message string) string {
+	who, what := speaker(message)
+	return who + "not seen for a while: " + what
+}
+
+// speaker separates the word with which all lines of a program begin from what a line says.
+func speaker(message string) (who, what string) {
+	who, what, found := strings.Cut(message, ": ")
+	if !found || len(who) > len("Pulsar's client") {
+		return "", message
+	}
+	return who + ": ", what
+}
+
+// label is what a record says, in short, and about whom.
+func label(e *entry) string {
+	_, text := speaker(e.record.Message)
+	if end := strings.IndexAny(text, ",:;."); end > 0 {
+		text = text[:end]
+	}
+	if e.facts.user == "" {
+		return text
+	}
+	return text + " (" + e.facts.user + ")"
+}
+
+// tally counts one more, in a map that has an end.
+func tally(counts map[string]int, what string) {
+	if _, known := counts[what]; !known && len(counts) >= mostAmong {
+		what = "others"
+	}
+	counts[what]++
+}
+
+// list has the most frequent first.
+func list(counts map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	})
+	var out []string
+	for _, name := range names[:min(len(names), mostListed)] {
+		out = append(out, fmt.Sprintf("%d × %s", counts[name], name))
+	}
+	if more := len(names) - mostListed; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(out, ", ")
+}
