@@ -39,6 +39,9 @@ type task struct {
 	Topic    string `json:"topic"`
 	AckFirst bool   `json:"ack_first"`
 	Relay    bool   `json:"relay"`
+
+	Serves     bool   `json:"serves"`
+	Dependency string `json:"dependency"`
 }
 
 // beProcess is the life of a process: the exit code is that of the program.
@@ -55,7 +58,10 @@ func beProcess(text string) int {
 		os.Exit(3)
 	}()
 	live := t.consume
-	if t.Relay {
+	switch {
+	case t.Serves:
+		live = t.serve
+	case t.Relay:
 		live = t.relay
 	}
 	if err := live(ctx); err != nil {

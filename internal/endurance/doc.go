@@ -15,4 +15,6 @@
 // The tests of crashes run examples/orders on a PostgreSQL of their own that they kill, and hold what clients were told against the
 // tables. TestProjectorsAndServerAreKilled kills projectors, each in a process of its own, and their server, and holds what was published
 // against what was committed. TestDatabaseIsRestoredUnderProjectors puts their database back to what it was, in five ways; ENDURANCE_RESTORES is how often.
+//
+// TestOutageOfAHundredSecondsIsTenLines takes broker, database and what a handler needs away from two services under load, and counts the lines of their logs.
 package endurance

@@ -41,8 +41,8 @@ func start(t *testing.T, do task) *process {
 	return p
 }
 
-// startTo is start for a process whose standard output goes elsewhere.
-func startTo(t *testing.T, do task, out io.Writer) *process {
+// startTo is start for a process whose standard output goes elsewhere, and its log too.
+func startTo(t *testing.T, do task, out io.Writer, logs ...io.Writer) *process {
 	t.Helper()
 	text, err := json.Marshal(do)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func startTo(t *testing.T, do task, out io.Writer) *process {
 	require.NoError(t, err)
 	p := &process{t: t, name: do.Name, cmd: exec.Command(self), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), taskVariable+"="+string(text))
-	p.cmd.Stdout, p.cmd.Stderr = out, &p.log
+	p.cmd.Stdout, p.cmd.Stderr = out, io.MultiWriter(append(logs, &p.log)...)
 	p.alive, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
