@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/quietlog"
 )
 
 const (
@@ -38,6 +40,7 @@ func (s *starved) due(now time.Time) bool {
 func (m *Manager) watch(ctx context.Context) (stop func() bool) {
 	return time.AfterFunc(m.starved.after, func() {
 		if most, all := m.allInUse(); all && m.starved.due(time.Now()) {
+			ctx := quietlog.Away(ctx, quietlog.Database)
 			m.log.WarnContext(ctx, "oncebox: a unit of work waits for a connection to the database, and all of the pool are in use. "+starvedAdvice,
 				"connections", most, "waited", m.starved.after)
 		}

@@ -3,6 +3,7 @@ package quietlog
 import (
 	"context"
 	"errors"
+	"net/url"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
@@ -24,6 +25,12 @@ func Away(ctx context.Context, what string) context.Context {
 func awayIn(ctx context.Context) string {
 	what, _ := ctx.Value(awayKey{}).(string)
 	return what
+}
+
+// isLate reports whether an error says that time was over, and not whose. An HTTP client's says whose.
+func isLate(err error) bool {
+	_, foreign := errors.AsType[*url.Error](err)
+	return !foreign && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
 // awayBy returns what an error says is away, "" for other errors.

@@ -14,6 +14,8 @@ type facts struct {
 	failed   bool // there is an error
 	reason   string
 	away     string
+	late     bool // nobody answered in time; the error does not say who
+	route    bool // it is of a request
 	consumer string
 	user     string        // who is hit, for the list of those: the consumer, or the component
 	place    []string      // what else names a place, as name=value
@@ -49,6 +51,7 @@ func (f *facts) add(a slog.Attr) {
 	case a.Key == "type" || a.Key == "aggregate_type":
 		f.kinds = append(f.kinds, value.String())
 	default:
+		f.route = f.route || a.Key == "route"
 		f.place = append(f.place, a.Key+"="+cause.Of(value.String()))
 	}
 }
@@ -59,7 +62,7 @@ func (f *facts) fail(value slog.Value) {
 	case value.Any() == nil:
 		return
 	case is:
-		f.away = awayBy(err)
+		f.away, f.late = awayBy(err), isLate(err)
 	}
 	f.failed = true
 	if f.away == "" {

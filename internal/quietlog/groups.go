@@ -77,6 +77,9 @@ func (s *groups) note(e *entry) *entry {
 
 // groupOf returns the group of a record, a new one if need be.
 func (s *groups) groupOf(e *entry, now time.Time) *group {
+	if e.facts.late && e.facts.away == "" && s.isOfDatabase(&e.facts) {
+		e.facts.away = Database
+	}
 	message := cause.Of(e.record.Message)
 	k, family := keyOf(e.record.Level, message, &e.facts), key{level: e.record.Level, message: message, place: e.facts.consumer}
 	if s.live[k] == nil && k.away == "" && s.reasons[family] >= mostReasons {
@@ -95,6 +98,13 @@ func (s *groups) groupOf(e *entry, now time.Time) *group {
 	s.live[k] = g
 	s.reasons[family]++
 	return g
+}
+
+// isOfDatabase reports whether what was late is the database. Our own parts wait for nothing else without saying so. A handler may, and a request; while
+// the database is away they hardly do.
+func (s *groups) isOfDatabase(f *facts) bool {
+	part := f.consumer == "" && !f.route
+	return part || s.live[key{level: slog.LevelWarn, away: Database}] != nil || s.live[key{level: slog.LevelError, away: Database}] != nil
 }
 
 // holdOf is for how long nothing of a group must come for it to be over. One that comes again soon after its end has longer pauses.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -181,6 +182,28 @@ func TestWhatIsAwayIsOneGroup(t *testing.T) {
 		const back = "1 × connected again (mailer), 1 × connected again (search), 1 × connected again (seats)"
 		require.Contains(t, b.Book.String(), `repeated.among="`+back+`"`, "what is back has one more line, and no end")
 		require.Zero(t, b.Count("not seen for a while: connected"))
+	})
+}
+
+// A database that is silent shows in errors that say no more than that time was over. A handler's own deadline is another matter.
+func TestDatabaseThatIsSilent(t *testing.T) {
+	late := fmt.Errorf("leader: take the lease: %w", context.DeadlineExceeded)
+	inBubble(t, func(t *testing.T) {
+		b := newBook(0)
+		b.Warn(failed, "consumer", "billing", "error", late)
+		b.Error("oncebox: a request failed", "route", "/a", "error", late)
+		b.Error("oncebox: a request failed", "route", "/b", "error", fmt.Errorf("ask: %w", context.Canceled))
+		require.Len(t, b.lines(), 3, "each may have waited for something of its own")
+		b.Warn("oncebox: statistics could not be read", "task", "a", "error", late)
+		b.Warn("oncebox: statistics could not be read", "task", "b", "error", late)
+		require.Len(t, b.lines(), 4)
+		b.Warn(failed, "consumer", "mailer", "error", late)
+		require.Len(t, b.lines(), 4, "the database is away")
+		b.Error("oncebox: a request failed", "route", "/c", "error", late)
+		b.Error("oncebox: a request failed", "route", "/d", "error", late)
+		require.Len(t, b.lines(), 5)
+		b.Warn("oncebox: not asked", "error", &url.Error{Op: "Get", URL: "http://admin", Err: context.DeadlineExceeded})
+		require.Len(t, b.lines(), 6, "it says whose")
 	})
 }
 
