@@ -143,6 +143,7 @@ func keep(t *testing.T, conn *sql.Conn, ident string) (rows func() []string) {
 
 // Each difference is named, and what is printed below it puts it right. The name of the schema may be any.
 func TestEachDifferenceIsNamedWithItsMend(t *testing.T) {
+	t.Parallel()
 	opened := pgtest.Open(t)
 	cfg := &migrations.Config{Schema: opened.Schema + ` Ünï'; -- "x" $1 $$ %s\`, Logger: quiet().Logger}
 	ident := `"` + strings.ReplaceAll(cfg.Schema, `"`, `""`) + `"`
@@ -228,6 +229,7 @@ func TestWhatNoStatementMends(t *testing.T) {
 			"ALTER TABLE {schema}.outbox_moves RENAME TO outbox_moves_other; then: " + lost},
 	} {
 		t.Run(c.change, func(t *testing.T) {
+			t.Parallel()
 			opened := pgtest.Migrated(t)
 			exec(t, opened, c.change)
 			var found *migrations.DifferenceError
@@ -264,6 +266,7 @@ func TestHarmlessAdditionsAreNoDifference(t *testing.T) {
 
 // Settings of a session change how PostgreSQL prints definitions.
 func TestSettingsOfTheSessionAreNoDifference(t *testing.T) {
+	t.Parallel()
 	opened := pgtest.Migrated(t)
 	other := opened.Schema + "_other"
 	exec(t, opened, "CREATE SCHEMA "+other)

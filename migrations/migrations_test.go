@@ -97,6 +97,7 @@ func TestUpTwice(t *testing.T) {
 		{"simple protocol", "yes", "simple_protocol"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			opened := pgtest.Open(t)
 			db, log := pool(t, opened, map[string]string{"default_query_exec_mode": c.mode}), newApplied()
 			cfg := &migrations.Config{Logger: slog.New(log)}

@@ -79,7 +79,8 @@ func forBoth(t *testing.T, test func(*testing.T, *pgtest.DB, partitioned)) {
 	t.Helper()
 	for _, p := range bothTables() {
 		t.Run(p.table, func(t *testing.T) {
-			db := pgtest.Migrated(t)
+			t.Parallel()
+			db := pgtest.Migrated(t, pgtest.Family(p.prefix()))
 			withoutDays(t, db)
 			test(t, db, p)
 		})

@@ -101,6 +101,7 @@ func TestRoleWithoutRightsIsToldTheGrant(t *testing.T) {
 
 // The grants are enough for what the duties do, and no more than that.
 func TestGrants(t *testing.T) {
+	t.Parallel()
 	opened := pgtest.Migrated(t)
 	cfg := &migrations.Config{Schema: opened.Schema}
 	exec(t, opened, "CREATE TABLE salaries (n int)")
