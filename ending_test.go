@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -168,9 +169,11 @@ func possible(pool, handle, text string) bool {
 
 // Whatever ends a transaction: the unit fails, and nothing of it is stored that is oncebox's own.
 func TestNobodyEndsTheTransactionOfAUnit(t *testing.T) {
-	cells := 0
+	var cells atomic.Int64
+	t.Cleanup(func() { t.Log(cells.Load(), "cells") })
 	for name, open := range pools {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			db := pgtest.Migrated(t)
 			e := newEnder(t, db, open, name == "OpenDB, pooler")
 			turn := 0
@@ -182,7 +185,7 @@ func TestNobodyEndsTheTransactionOfAUnit(t *testing.T) {
 							continue
 						}
 						if nightly.On || kind == "unit" || (n+m+turn)%len(handles) == 0 {
-							cells++
+							cells.Add(1)
 							e.requireFailure(kind, handle, text, run)
 						}
 					}
@@ -191,7 +194,6 @@ func TestNobodyEndsTheTransactionOfAUnit(t *testing.T) {
 			}
 		})
 	}
-	t.Log(cells, "cells")
 }
 
 func (e *ender) requireFailure(kind, handle, text string, run func(*ender) error) {
@@ -221,6 +223,7 @@ func (e *ender) requireFailure(kind, handle, text string, run func(*ender) error
 func TestWhatOnlyLooksLikeAnEnd(t *testing.T) {
 	for name, open := range pools {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			db := pgtest.Migrated(t)
 			e := newEnder(t, db, open, name == "OpenDB, pooler")
 			for _, text := range harmless {
