@@ -87,9 +87,12 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	down := func(text string) { list = append(list, finding{stateBad, text, pageStuck, "down"}) }
 	for _, o := range view.Overdue {
 		waits := "Events have waited for " + short(now.Sub(o.Since))
-		if o.Relayed {
+		switch {
+		case o.Relayed && o.Error != "":
+			down(waits + ", although a relay has their lanes: " + shorten(maxCause, o.Error))
+		case o.Relayed:
 			down(waits + ", although a relay has their lanes.")
-		} else {
+		default:
 			down(waits + ", and no relay publishes them.")
 		}
 	}

@@ -115,7 +115,8 @@ func (c *ConsumerState) standing(t *TopicState) (since time.Time, why string) {
 	}
 	for _, p := range t.Processes {
 		if p.Unsettled > 0 && c.now.Sub(p.Progress) > lateLimit {
-			return p.Progress, "process " + p.Name + " has messages in hand, and has settled none: a handler hangs, or fails and is tried again"
+			return p.Progress, "process " + p.Name + " has messages in hand, and has settled none: a handler hangs, or fails and is tried again, " +
+				"or has waited for the database"
 		}
 	}
 	return time.Time{}, ""

@@ -98,18 +98,19 @@ func (i *Inbox) ConsumersAt(ctx context.Context, broker messaging.SubscriptionRe
 	if err != nil {
 		return nil, err
 	}
-	silent := error(nil)
+	silent := false
 	for n := range list {
 		c := &list[n]
 		for m := range c.Topics {
 			t := &c.Topics[m]
-			said := messaging.SubscriptionState{}
-			if silent == nil {
+			said, err := messaging.SubscriptionState{}, errSilent
+			if !silent {
 				asking, cancel := context.WithTimeout(ctx, askWithin)
-				said, silent = broker.ReadSubscription(asking, t.Topic, c.Consumer)
+				said, err = broker.ReadSubscription(asking, t.Topic, c.Consumer)
 				cancel()
 			}
-			t.Waiting = t.Waiting.now(c.now, said, silent)
+			silent = silent || err != nil
+			t.Waiting = t.Waiting.now(c.now, said, err)
 		}
 	}
 	return list, nil

@@ -164,6 +164,9 @@ func (l *Loop) Health(limit time.Duration) error {
 	case is.Away > 0 && time.Since(is.Since) > limit: // what waits may be unknown: producers may be cut off as well
 		return fmt.Errorf("messaging: consumer %s of %s has had no connection to the broker (%d of %d) since %s: %w",
 			l.cfg.Name, l.subscription.Topic, is.Away, is.Parts, is.Since.UTC().Format(time.RFC3339), is.Err)
+	case p.Standstill > limit && time.Since(p.Last) <= limit: // it has begun to get on since the broker was asked
+		return fmt.Errorf("messaging: consumer %s of %s: of %d messages at the broker none had been settled for %s when it was asked last",
+			l.cfg.Name, l.subscription.Topic, p.Backlog, p.Standstill.Round(time.Second))
 	case p.Stalled(limit):
 		return fmt.Errorf("messaging: consumer %s of %s does not get on: %d messages unsettled here, %d at the broker, last progress %s",
 			l.cfg.Name, l.subscription.Topic, p.Unsettled, p.Backlog, ago(p.Last))

@@ -153,6 +153,30 @@ func TestLoopHealthNamesWhatStands(t *testing.T) {
 	})
 }
 
+// What the broker said is of its last question. A consumer that has begun to get on since then is not said to stand.
+func TestLoopHealthSaysWhenTheBrokerWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &informed{fakeReceiver: newFakeReceiver()}
+		r.messages.Store(3)
+		l, err := messaging.NewLoop(one{r}, order, newScript(fine), &messaging.ConsumerConfig{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		time.Sleep(101 * time.Second) // looks every 20 s
+		require.ErrorContains(t, l.Health(time.Minute), "0 messages unsettled here, 3 at the broker, last progress")
+		r.incoming <- msg("a", 1)
+		synctest.Wait()
+		require.EqualError(t, l.Health(time.Minute),
+			"messaging: consumer billing of thing: of 3 messages at the broker none had been settled for 1m40s when it was asked last")
+		r.settled.Add(1)
+		time.Sleep(20 * time.Second)
+		require.NoError(t, l.Health(time.Minute))
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
 func TestConsume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := receiverOf(msg("a", 1))

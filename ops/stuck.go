@@ -196,7 +196,7 @@ func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuc
 		if o.Relayed {
 			kind = RelayLate
 		}
-		list = append(list, Stuck{Kind: kind, Since: o.Since, Relay: o.Owner, Vanished: kind == RelayMissing && o.Owner != ""})
+		list = append(list, Stuck{Kind: kind, Since: o.Since, Relay: o.Owner, Error: o.Error, Vanished: kind == RelayMissing && o.Owner != ""})
 	}
 	topics, err := v.absentTopics(ctx, filter)
 	if err != nil {

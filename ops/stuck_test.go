@@ -136,6 +136,18 @@ func TestEventsThatShouldHaveLeft(t *testing.T) {
 	require.Equal(t, []ops.Stuck{{Kind: ops.RelayMissing, Relay: "vanished"}}, parts())
 	exec("UPDATE outbox_lane SET owner = 'slow', lease_until = now() + interval '1 hour'")
 	require.Equal(t, []ops.Stuck{{Kind: ops.RelayLate, Relay: "slow"}}, parts())
+	relay := s.App.Outbox.Relay()
+	_, err := relay.Heartbeat(t.Context(), "slow", 0, time.Hour)
+	require.NoError(t, err)
+	why := func(ago time.Duration) string {
+		t.Helper()
+		require.NoError(t, relay.NoteFailure(t.Context(), "slow", "refused\x00", ago))
+		all, err := s.Stuck(t.Context(), ops.Filter{}, 0)
+		require.NoError(t, err)
+		return all[0].Error
+	}
+	require.Equal(t, "refused\uFFFD", why(time.Minute))
+	require.Empty(t, why(10*time.Minute), "an outage that was over before")
 	exec("UPDATE outbox SET created_at = now() WHERE not_before IS NULL")
 	require.Empty(t, parts())
 	exec(`WITH due AS (DELETE FROM outbox WHERE not_before IS NOT NULL RETURNING *) INSERT INTO outbox_held SELECT *, now() - interval '5 minutes' FROM due`)

@@ -58,6 +58,8 @@ SELECT 1 + (SELECT count(*) FROM {schema}.outbox_projector WHERE grp = $2 AND ow
 	// unregister also deletes the heartbeats of projectors that vanished more than a day ago.
 	unregister = `DELETE FROM {schema}.outbox_projector WHERE owner = $1 OR seen_until < clock_timestamp() - interval '1 day'`
 
+	noteFailure = `UPDATE {schema}.outbox_projector SET error = $2, failed_at = clock_timestamp() - $3::interval WHERE owner = $1`
+
 	// claim takes free lanes. The claim is committed first, then the blocks are loaded, then the first fetch begins. A former
 	// owner that still writes to a lane holds the lane's row meanwhile. So what it holds is either seen by the load, or
 	// refused because of the epoch.
@@ -121,6 +123,14 @@ func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl tim
 	}
 	a.Unserved, a.NextFree = parseInts(unserved), time.Duration(free*float64(time.Second))
 	return a, nil
+}
+
+// NoteFailure writes down why the broker, or a topic, took nothing from owner, and how long ago that was, for who asks why its events do not leave.
+func (s Relay) NoteFailure(ctx context.Context, owner, reason string, ago time.Duration) error {
+	if _, err := s.sql.Exec(ctx, s.db, noteFailure, owner, cleanText(reason), ago); err != nil {
+		return fmt.Errorf("outbox: note a failure: %w", pgsql.Explain(err))
+	}
+	return nil
 }
 
 // Unregister takes the heartbeat of owner back: others take over its share at once.

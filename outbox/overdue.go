@@ -10,7 +10,7 @@ import (
 // longest.
 const oldestOverdue = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `
-SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since FROM (
+SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at FROM (
 	SELECT l.owner, l.free, least(fresh.since, due.since) AS since
 	FROM lanes l
 	LEFT JOIN LATERAL (
@@ -23,6 +23,7 @@ SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since FROM (
 			SELECT h.retry_after, h.tenant_id FROM {schema}.outbox_held h
 			WHERE h.lane = l.lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 100) h LEFT JOIN pauses p USING (tenant_id)
 		WHERE p.paused IS NOT TRUE) due ON true) x
+LEFT JOIN {schema}.outbox_projector r ON r.owner = x.owner AND r.failed_at >= x.since
 WHERE x.since < clock_timestamp() - interval '1 minute' ORDER BY x.free DESC, x.since`
 
 // Overdue is an event that should have left more than a minute ago, and the relay of its lane.
@@ -34,6 +35,9 @@ type Overdue struct {
 	Relayed bool
 	// Owner is the relay that has the lane, or the relay that had it and vanished. "" if the lane was given back, or never had a relay.
 	Owner string
+	// Error is why the broker, or a topic, last took nothing from that relay, if that was so since then, and FailedAt when that was.
+	Error    string
+	FailedAt time.Time
 }
 
 // Overdue returns the oldest event that should have left, of the lanes without a relay, and then that of the lanes with one. Events of the last
@@ -47,8 +51,12 @@ func (s *Store) Overdue(ctx context.Context) ([]Overdue, error) {
 	var list []Overdue
 	for rows.Next() {
 		var o Overdue
-		if err := rows.Scan(&o.Relayed, &o.Owner, &o.Since); err != nil {
+		var failed *time.Time
+		if err := rows.Scan(&o.Relayed, &o.Owner, &o.Since, &o.Error, &failed); err != nil {
 			return nil, wrap("look for events that should have left", err)
+		}
+		if failed != nil {
+			o.FailedAt = *failed
 		}
 		list = append(list, o)
 	}

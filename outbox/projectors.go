@@ -7,7 +7,7 @@ import (
 
 // listProjectors are those that have not said that they end, of the last day.
 const listProjectors = `
-SELECT p.owner, p.grp, p.deployment, p.seen_until > clock_timestamp(), p.seen_until,
+SELECT p.owner, p.grp, p.deployment, p.seen_until > clock_timestamp(), p.seen_until, p.error, p.failed_at,
 	(SELECT count(*) FROM {schema}.outbox_lane l WHERE l.owner = p.owner AND l.lease_until > clock_timestamp())
 FROM {schema}.outbox_projector p WHERE p.seen_until > clock_timestamp() - interval '1 day' ORDER BY p.grp, p.owner`
 
@@ -23,6 +23,9 @@ type ProjectorState struct {
 	SeenUntil time.Time
 	// Lanes is how many lanes it has.
 	Lanes int
+	// Error is why the broker, or a topic, last took nothing from it, and FailedAt when that was. Zero: it never was so.
+	Error    string
+	FailedAt time.Time
 }
 
 // Projectors lists the processes that publish, and those that vanished within a day.
@@ -35,8 +38,12 @@ func (s *Store) Projectors(ctx context.Context) ([]ProjectorState, error) {
 	var list []ProjectorState
 	for rows.Next() {
 		var p ProjectorState
-		if err := rows.Scan(&p.Owner, &p.Group, &p.Deployment, &p.Alive, &p.SeenUntil, &p.Lanes); err != nil {
+		var failed *time.Time
+		if err := rows.Scan(&p.Owner, &p.Group, &p.Deployment, &p.Alive, &p.SeenUntil, &p.Error, &failed, &p.Lanes); err != nil {
 			return nil, wrap("list projectors", err)
+		}
+		if failed != nil {
+			p.FailedAt = *failed
 		}
 		list = append(list, p)
 	}

@@ -68,6 +68,9 @@ func (r *relay) coordinate(ctx context.Context) error {
 		return err
 	}
 	r.nextFree = all.NextFree
+	if err := r.noteFailure(ctx); err != nil {
+		return err
+	}
 	if all.FarAhead {
 		r.cutLeases(ctx)
 	}
@@ -103,6 +106,19 @@ func (r *relay) heartbeat(ctx context.Context) (all outbox.Membership, err error
 		return err
 	})
 	return all, err
+}
+
+// noteFailure writes down what has failed since the last time: it is looked for where the broker is away for this process alone.
+func (r *relay) noteFailure(ctx context.Context) error {
+	reason, at, ok := r.failure.since(r.noted)
+	if !ok {
+		return nil
+	}
+	err := r.answered(ctx, func(ctx context.Context) error { return r.store.NoteFailure(ctx, r.p.cfg.Name, reason, time.Since(at)) })
+	if err == nil {
+		r.noted = at
+	}
+	return err
 }
 
 // errCannotServe is why a projector leaves the lanes to others.

@@ -35,6 +35,7 @@ func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*out
 	errs := w.handOver(ctx, rows)
 	w.r.p.telemetry.took(ctx, rows, errs, began, w.r.tenants.due)
 	w.reportTopics(ctx, rows, errs, began)
+	w.r.failure.note(errs)
 	return errs
 }
 

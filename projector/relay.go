@@ -29,6 +29,7 @@ type relay struct {
 	topics  pausedTopics
 	tenants pausedTenants
 	kept    pulse
+	failure failure
 	state   *leader.Reader[outbox.Stats] // for the metrics
 	freed   chan struct{}                // lanes were handed back: beat now
 	hears   atomic.Bool                  // of commits: of those in this process and, by NOTIFY, of others
@@ -44,6 +45,7 @@ type relay struct {
 	// These belong to the coordinator.
 	unserved      []int64
 	unservedBeats int
+	noted         time.Time     // when what failed was written down last
 	short         bool          // others have lanes of this relay's share
 	nextFree      time.Duration // until a lane of somebody else may be free, as of the last beat
 }

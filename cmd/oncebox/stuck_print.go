@@ -140,6 +140,8 @@ func (s *session) printOne(i *stuckItem) error {
 	switch {
 	case i.Kind == ops.RelayMissing:
 		what = "events wait, and no process publishes them"
+	case i.Kind == ops.RelayLate && i.Error != "":
+		what = "events wait, although a relay has their lanes: broker or topic took nothing"
 	case i.Kind == ops.RelayLate:
 		what = "events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up"
 	case i.Kind == ops.ConsumerMissing && i.Vanished:

@@ -127,7 +127,9 @@ CREATE TABLE outbox_projector (
     grp        smallint    NOT NULL DEFAULT 0,
     deployment text        NOT NULL DEFAULT '', -- as in outbox.Config.Deployment; '': none
     seen_until timestamptz NOT NULL,
-    lease      interval    NOT NULL DEFAULT '0' -- for how long it says each time that it is alive
+    lease      interval    NOT NULL DEFAULT '0', -- for how long it says each time that it is alive
+    error      text        NOT NULL DEFAULT '', -- why broker or topic last took nothing
+    failed_at  timestamptz                      -- when that was; NULL: never
 ) WITH (fillfactor = 50);
 
 -- One row, which is gone when the server has crashed and when a standby takes over: both empty all unlogged tables. What the server

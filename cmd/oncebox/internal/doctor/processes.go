@@ -56,10 +56,15 @@ func (e *examination) relays(ctx context.Context) (found []Finding, err error) {
 		if !o.Relayed {
 			continue
 		}
+		why := ""
+		if o.Error != "" {
+			why = ": " + o.Error
+		}
 		found = append(found, finding("broker", Problem,
 			"read the log of that process, and mend what it says: its way to the broker and its ONCEBOX_PULSAR_URL, or a topic; if it does not keep up, "+
 				"start more processes with the relay",
-			"the broker answers here, and events have waited since %s although the relay %s has their lanes", o.Since.UTC().Format(time.RFC3339), o.Owner))
+			"the broker answers here, and events have waited since %s although the relay %s has their lanes%s",
+			o.Since.UTC().Format(time.RFC3339), o.Owner, why))
 	}
 	return found, err
 }
