@@ -40,7 +40,7 @@ func (a *App) declare(ctx context.Context) error {
 	if err := a.Inbox.Identify(ctx); err != nil {
 		return err
 	}
-	if err := a.introduce(ctx); err != nil {
+	if err := a.waiting().Until(ctx, func() error { return a.introduce(ctx) }); err != nil {
 		return err
 	}
 	subscriptions := a.Inbox.Subscriptions()

@@ -23,7 +23,7 @@
 // # Errors
 //
 // [New] reports everything that is wrong with the configuration at once. [App.Run] returns when its context is done, or
-// when a part can never work. At its start the database has to answer; later failures of it, and any of the broker, are waited out.
+// when a part can never work. Database and broker may be away, at its start and later: both are waited for, see config.Config.DatabaseWait.
 package oncebox
 
 import (
@@ -38,6 +38,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
@@ -115,10 +116,15 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 	return a, nil
 }
 
-// Migrate creates or updates the tables. It is safe in any number of processes at once.
+// Migrate creates or updates the tables. It is safe in any number of processes at once. A database that is away is waited for, see
+// config.Config.DatabaseWait.
 func (a *App) Migrate(ctx context.Context) error {
-	return migrations.Up(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.cfg.Logger})
+	return a.waiting().Until(ctx, func() error {
+		return migrations.Up(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.cfg.Logger})
+	})
 }
+
+func (a *App) waiting() arrival.Wait { return arrival.Wait{Limit: a.cfg.DatabaseWait, Log: a.log} }
 
 // obey has events recorded by the broker's rule for names, unless the service has given one.
 func obey(rule *func(topic string) error, broker messaging.Naming) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/migrations"
 )
 
@@ -47,7 +48,11 @@ func (a *App) Ready(ctx context.Context, parts ...Part) error {
 // readiness probe of a process that takes requests: what they store waits in the outbox while the broker is away.
 func (a *App) ReadyToWrite(ctx context.Context) error {
 	// Run has logged how the tables differ.
-	if err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema}); err != nil {
+	err := migrations.Applied(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema})
+	switch {
+	case pgsql.IsAway(err):
+		return fmt.Errorf("oncebox: not ready: the database is away: %w", err)
+	case err != nil:
 		return fmt.Errorf("oncebox: not ready: %w", err)
 	}
 	return a.writable.check(ctx, a.db)

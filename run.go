@@ -36,6 +36,8 @@ const (
 // as it has come the subscriptions are made, and only then relay and consumers begin, so that no event is published that a
 // subscription would miss.
 //
+// A database that is away at the start is waited for, see config.Config.DatabaseWait: nothing begins before it has come.
+//
 // It returns an error at once when the tables are missing, a part is unknown, or a pooler that Config.Pooler does not know of loses
 // prepared statements, and when the broker refuses to make a subscription. It logs how the tables differ from what Migrate makes, each
 // difference with the statement that mends it, and goes on; to refuse such tables, call [migrations.Verify] before.
@@ -49,18 +51,8 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 		}
 	}
 	defer quietlog.Flush(a.log)
-	if err := a.verify(ctx); err != nil && ctx.Err() == nil {
+	if err := a.waiting().Until(ctx, func() error { return a.prepare(ctx) }); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("oncebox: Run: %w", err)
-	}
-	if !a.cfg.Outbox.Pooler || !a.cfg.Inbox.Pooler || !a.cfg.Idempotency.Pooler {
-		if err := pgsql.CheckSession(ctx, a.db); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("oncebox: Run: %w", err)
-		}
-	}
-	if a.broker == nil {
-		if err := a.declare(ctx); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("oncebox: Run: declare subscriptions: %w", err)
-		}
 	}
 	if len(a.Inbox.Subscriptions()) > 0 {
 		if err := a.Inbox.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
@@ -80,6 +72,24 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("oncebox: Run: %w", err)
+	}
+	return nil
+}
+
+// prepare is what a start asks of the database before anything begins.
+func (a *App) prepare(ctx context.Context) error {
+	if err := a.verify(ctx); err != nil {
+		return err
+	}
+	if !a.cfg.Outbox.Pooler || !a.cfg.Inbox.Pooler || !a.cfg.Idempotency.Pooler {
+		if err := pgsql.CheckSession(ctx, a.db); err != nil {
+			return err
+		}
+	}
+	if a.broker == nil {
+		if err := a.declare(ctx); err != nil {
+			return fmt.Errorf("declare subscriptions: %w", err)
+		}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
@@ -44,6 +45,13 @@ type Config struct {
 	// long: a host that lives answers for it. A proxy that lives answers for a host that does not. At least 1s; -1: what the
 	// system does. Default: 20s.
 	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
+
+	// DatabaseWait is for how long a process that starts waits for a database that is away: nobody answers, the name of its host is unknown,
+	// it recovers or shuts down, it has no connection left, or, with target_session_attrs, no server takes writes yet. It bounds each of
+	// [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run, which log that they wait. What waiting does not mend is
+	// an error at once: a wrong password, certificate or name of a database, and tables that are missing. -1: a database that is away is an
+	// error at once, too. Default: 0, for as long as the context lasts.
+	DatabaseWait time.Duration `env:"DATABASE_WAIT"`
 
 	// RefusePool has the pool refuse a statement that is sent to it where a unit of work is meant, with [uow.ErrPool]: its context carries an open
 	// unit of this pool, or is that of a handler that runs under a lease (inbox.Leased). Such a statement is committed by itself,
@@ -79,7 +87,7 @@ type Config struct {
 // Validate names every field of every package that cannot be used.
 func (c *Config) Validate() error {
 	return errors.Join(
-		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(), c.validateLog(),
+		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(), c.validateWait(), c.validateLog(),
 		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
 		c.Idempotency.Validate(),
 	)
@@ -97,6 +105,13 @@ func (c *Config) validateSilence() error {
 		return nil
 	}
 	return fmt.Errorf("config: Config.TCPUserTimeout is %s: give 1s or more, or -1 for what the system does", c.TCPUserTimeout)
+}
+
+func (c *Config) validateWait() error {
+	if c.DatabaseWait == 0 || c.DatabaseWait == arrival.Off || c.DatabaseWait >= time.Millisecond {
+		return nil
+	}
+	return fmt.Errorf("config: Config.DatabaseWait is %s: give 1ms or more, or -1 for an error at once", c.DatabaseWait)
 }
 
 // WithDefaults returns the configuration that is in effect: a copy of [Config.Shared] in which the fields that say nothing have their
@@ -134,6 +149,9 @@ func (c *Config) share() {
 	}
 	for _, pooler := range []*bool{&c.Outbox.Pooler, &c.Inbox.Pooler, &c.Idempotency.Pooler} {
 		fill(pooler, c.Pooler)
+	}
+	for _, wait := range []*time.Duration{&c.Projector.DatabaseWait, &c.Inbox.DatabaseWait} {
+		fill(wait, c.DatabaseWait)
 	}
 	if c.Logger != nil || c.LogInterval != 0 {
 		c.Logger = Quiet(c.Logger, c.LogInterval) // before it is shared: what has one cause is counted by all packages together

@@ -112,7 +112,9 @@ func durationFields(of reflect.Type, prefix string, path []int) map[string][]int
 func TestOpenDBSaysWhatToDo(t *testing.T) {
 	_, err := config.OpenDB(t.Context(), config.Config{})
 	require.ErrorContains(t, err, "set ONCEBOX_DATABASE_URL")
-	_, err = config.OpenDB(t.Context(), config.Config{DatabaseURL: "postgres://user:secret@127.0.0.1:1/app?connect_timeout=2"})
+	_, err = config.OpenDB(t.Context(), config.Config{
+		DatabaseURL: "postgres://user:secret@127.0.0.1:1/app?connect_timeout=2", DatabaseWait: -1,
+	})
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	require.ErrorContains(t, err, "does not answer")
 	require.NotContains(t, err.Error(), "secret")

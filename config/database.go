@@ -19,6 +19,8 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
+	"github.com/oncebox/oncebox/internal/arrival"
+	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -45,7 +47,8 @@ func checkParams(params map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// OpenDB opens the database and checks that it answers, and that it keeps prepared statements unless cfg.Pooler.
+// OpenDB opens the database and checks that it answers, and that it keeps prepared statements unless cfg.Pooler. A database that is away is waited
+// for, see Config.DatabaseWait.
 //
 // The driver is pgx, because it cancels statements on the server and tells when COMMIT was answered with a rollback.
 // bun writes arguments into the text of its statements, so that each is new to the server: preparing them would only
@@ -98,13 +101,29 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	pool.SetMaxIdleConns(max(20, 4*runtime.GOMAXPROCS(0)))
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	db := bun.NewDB(pool, pgdialect.New())
-	if err := db.PingContext(ctx); err != nil {
-		return nil, errors.Join(refused(pc, err), db.Close())
-	}
-	if !cfg.Pooler {
-		if err := pgsql.CheckSession(ctx, db); err != nil {
-			return nil, errors.Join(fmt.Errorf("config: OpenDB: %w", err), db.Close())
+	err = waiting(cfg).Until(ctx, func() error {
+		if err := db.PingContext(ctx); err != nil {
+			return refused(pc, err)
 		}
+		if cfg.Pooler {
+			return nil
+		}
+		return called("OpenDB", pgsql.CheckSession(ctx, db))
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+func waiting(cfg Config) arrival.Wait {
+	return arrival.Wait{Limit: cfg.DatabaseWait, Log: otelx.Logger(cfg.Logger)}
+}
+
+// called names the call that failed.
+func called(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("config: %s: %w", call, err)
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // UseDB returns what the constructors of all packages take as their database, on a pool that the caller has opened and closes. Its driver
-// has to be pgx (github.com/jackc/pgx/v5/stdlib). It checks what [OpenDB] checks: that the database answers, and that it keeps
-// prepared statements unless cfg.Pooler.
+// has to be pgx (github.com/jackc/pgx/v5/stdlib). It checks what [OpenDB] checks: that the database answers, for which it waits as [OpenDB] does, and
+// that it keeps prepared statements unless cfg.Pooler.
 //
 // The pool stays as the caller has set it up. So cfg.IdleInTransaction, cfg.TCPUserTimeout and, as search_path, cfg.Schema have no effect on
 // its connections, a unit of work needs two to four round trips more, and it is not run again after an error that its function swallowed.
@@ -50,22 +50,29 @@ func use(ctx context.Context, call string, pool *sql.DB, cfg Config) (*bun.DB, e
 			"call OpenDB, or leave it false and have the analyzer unitpool look (oncebox-vet)", call)
 	}
 	db := bun.NewDB(pool, pgdialect.New())
-	conn, err := db.Conn(ctx)
+	native := false
+	err := waiting(cfg).Until(ctx, func() (err error) {
+		native, err = answers(ctx, db)
+		if err != nil || !native || cfg.Pooler {
+			return called(call, err)
+		}
+		return called(call, pgsql.CheckSession(ctx, db))
+	})
 	if err != nil {
-		return nil, fmt.Errorf("config: %s: %w", call, err)
-	}
-	native, err := pgsql.NativeConn(conn, func(*pgx.Conn) error { return nil })
-	if err = errors.Join(err, conn.PingContext(ctx), conn.Close()); err != nil {
-		return nil, fmt.Errorf("config: %s: %w", call, err)
+		return nil, err
 	}
 	if !native {
 		return nil, fmt.Errorf("config: %s: the driver is %T, which is not pgx: open the pool with sql.Open(\"pgx\", url)", call, pool.Driver())
 	}
-	if cfg.Pooler {
-		return db, nil
-	}
-	if err := pgsql.CheckSession(ctx, db); err != nil {
-		return nil, fmt.Errorf("config: %s: %w", call, err)
-	}
 	return db, nil
+}
+
+// answers asks the database for an answer, and reports whether the driver is pgx.
+func answers(ctx context.Context, db *bun.DB) (native bool, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	native, err = pgsql.NativeConn(conn, func(*pgx.Conn) error { return nil })
+	return native, errors.Join(err, conn.PingContext(ctx), conn.Close())
 }

@@ -14,7 +14,11 @@ import (
 // refused says what to do about a connection that could not be opened.
 func refused(pc *pgx.ConnConfig, err error) error {
 	what := "does not answer: start it, or correct ONCEBOX_DATABASE_URL"
-	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case ok && pgsql.IsAway(err):
+		what = "takes no connections at present"
+	case ok:
 		what = advice(answer.Code, pc)
 	}
 	return fmt.Errorf("config: OpenDB: PostgreSQL at %s:%d, database %q, %s: %w", pc.Host, pc.Port, pc.Database, what, err)

@@ -47,7 +47,7 @@ func TestOpenDBGivesUpAHostThatSaysNothing(t *testing.T) {
 	for _, mode := range []string{"disable", "require"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // reached only if it is not given up
 		_, err := config.OpenDB(ctx, config.Config{
-			DatabaseURL: "postgres://u:p@" + listener.Addr().String() + "/d?sslmode=" + mode, TCPUserTimeout: time.Second,
+			DatabaseURL: "postgres://u:p@" + listener.Addr().String() + "/d?sslmode=" + mode, TCPUserTimeout: time.Second, DatabaseWait: -1,
 		})
 		require.ErrorContains(t, err, "does not answer")
 		require.NoError(t, ctx.Err(), "the caller waits in vain: sslmode %s", mode)

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -82,6 +83,9 @@ type Config struct {
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
 	// PollInterval is how often a process looks for keys that others parked. Default: 1s.
 	PollInterval time.Duration `env:"POLL_INTERVAL"`
+	// DatabaseWait is for how long [Inbox.Run] waits at its start for a database that is away, where there is no broker; -1: that is an error at
+	// once. Default: 0, for as long as the context lasts.
+	DatabaseWait time.Duration
 	// MaxPayload is the largest payload that [Inbox.ReplayEdited] takes, in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int
 
@@ -124,6 +128,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxPayload < -1 {
 		errs = append(errs, fmt.Errorf("inbox: Config.MaxPayload is %d: give bytes, or -1 for no limit", c.MaxPayload))
+	}
+	if c.DatabaseWait < arrival.Off {
+		errs = append(errs, fmt.Errorf("inbox: Config.DatabaseWait is %s: give a duration, or -1 for an error at once", c.DatabaseWait))
 	}
 	if c.PollInterval < 0 {
 		errs = append(errs, fmt.Errorf("inbox: Config.PollInterval is %s: give a duration", c.PollInterval))

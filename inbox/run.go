@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -16,7 +17,7 @@ import (
 // what was parked, and cleans. broker nil: there is none, a relay stores their messages ([Inbox.Publisher]) and they are handled from the
 // database.
 //
-// It returns an error at once when the subscriptions are refused; a broker that is away is waited for. Any number of processes may run the same
+// It returns an error at once when the subscriptions are refused; a broker or a database that is away is waited for. Any number of processes may run the same
 // consumers. Handlers do not see ctx being cancelled: they get ConsumerConfig.DrainTimeout and [Config.DrainTimeout] to end.
 func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 	defer quietlog.Flush(i.log)
@@ -24,7 +25,8 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 		i.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
 	}
 	if broker == nil {
-		if err := i.SubscribeAll(ctx); err != nil && ctx.Err() == nil {
+		err := arrival.Wait{Limit: i.cfg.DatabaseWait, Log: i.log}.Until(ctx, func() error { return i.SubscribeAll(ctx) })
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

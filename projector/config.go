@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/arrival"
 )
 
 // settleMargin is what is left for the settle between the end of a publication and the end of the lease.
@@ -64,6 +65,9 @@ type Config struct {
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
 	// CleanInterval is how often partitions are made and dropped, and the outbox is reconciled; -1: never. Default: 1h.
 	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
+	// DatabaseWait is for how long [Projector.Run] waits at its start for a database that is away; -1: that is an error at once. Of several
+	// databases it waits for the first that answers. Default: 0, for as long as the context lasts.
+	DatabaseWait time.Duration
 
 	// Logger gets warnings. Default: slog.Default().
 	Logger *slog.Logger
@@ -100,6 +104,9 @@ func (c *Config) Validate() error {
 	}
 	if d.CleanInterval < -1 {
 		errs = append(errs, fmt.Errorf("projector: Config.CleanInterval is %s: give a duration, or -1 for never", d.CleanInterval))
+	}
+	if d.DatabaseWait < arrival.Off {
+		errs = append(errs, fmt.Errorf("projector: Config.DatabaseWait is %s: give a duration, or -1 for an error at once", d.DatabaseWait))
 	}
 	if d.Group < 0 {
 		errs = append(errs, fmt.Errorf("projector: Config.Group is %d: give the number of a group", d.Group))

@@ -27,8 +27,8 @@
 // # Errors
 //
 // [Projector.Run] goes on through failures of database and broker, logs them and backs off. It returns an error only at
-// its start: the database does not answer (of several: none of them does), the tables are missing, or this build is too old
-// for them.
+// its start: the tables are missing, this build is too old for them, or the database does not answer (of several: none of them does) for
+// longer than [Config.DatabaseWait] allows.
 //
 // # Metrics
 //

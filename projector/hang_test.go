@@ -102,6 +102,7 @@ func TestAStartDoesNotWaitForEver(t *testing.T) {
 	store := f.through(func(string, bool) { wire.hush() }, func(u *url.URL) { u.Host = wire.Listen })
 	cfg := quick()
 	cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1500*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
+	cfg.DatabaseWait = -1
 	p := f.relay(f.pub, cfg, store)
 	for _, run := range []func(context.Context) error{p.Run, p.RunOnce} {
 		err := run(t.Context())

@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
@@ -31,7 +33,8 @@ type Projector struct {
 	telemetry *telemetry
 
 	mu     sync.Mutex
-	relays []*relay // of the Run that is under way
+	begun  bool     // Run or RunOnce is under way
+	relays []*relay // its relays, once a database has answered
 	forget []func() // end the stores' calls of Wake
 }
 
@@ -75,10 +78,13 @@ func (p *Projector) Wake() {
 }
 
 // Run relays until ctx is done, finishes the batches under way, hands its lanes back and returns nil. Call it once at
-// a time.
+// a time. At its start it waits for the database, see [Config.DatabaseWait].
 func (p *Projector) Run(ctx context.Context) error {
 	defer quietlog.Flush(p.log)
-	relays, err := p.start(ctx)
+	relays, err := p.start(ctx, p.cfg.DatabaseWait)
+	if ctx.Err() != nil && err != nil {
+		return nil // told to stop before it began
+	}
 	if err != nil {
 		return err
 	}
@@ -95,9 +101,9 @@ func (p *Projector) Run(ctx context.Context) error {
 }
 
 // RunOnce publishes what can be published now and returns. Rows that wait for their time stay, and so do the lanes of
-// other projectors. It is for tests, and for programs that relay by a timer of their own.
+// other projectors. It is for tests, and for programs that relay by a timer of their own. A database that is away is an error.
 func (p *Projector) RunOnce(ctx context.Context) error {
-	relays, err := p.start(ctx)
+	relays, err := p.start(ctx, arrival.Off)
 	if err != nil {
 		return err
 	}
@@ -109,28 +115,21 @@ func (p *Projector) RunOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (p *Projector) start(ctx context.Context) ([]*relay, error) {
+func (p *Projector) start(ctx context.Context, wait time.Duration) ([]*relay, error) {
+	if err := p.begin(); err != nil {
+		return nil, err
+	}
+	relays := make([]*relay, len(p.stores))
+	for i, s := range p.stores {
+		relays[i] = newRelay(p, s)
+	}
+	// Without the mutex: Progress is asked meanwhile.
+	err := arrival.Wait{Limit: wait, Log: p.log}.Until(ctx, func() error { return p.reach(ctx, relays) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.relays != nil {
-		return nil, errors.New("projector: it is running already")
-	}
-	var relays []*relay
-	var absent []error
-	for _, s := range p.stores {
-		r := newRelay(p, s)
-		if err := r.ping(ctx); away(err) {
-			absent = append(absent, err)
-		} else if err != nil {
-			return nil, err
-		}
-		relays = append(relays, r)
-	}
-	if len(absent) == len(relays) {
-		return nil, errors.Join(absent...)
-	}
-	for _, err := range absent {
-		p.log.WarnContext(ctx, "oncebox: one of several databases does not answer, it is relayed when it does", "error", err)
+	if err != nil {
+		p.begun = false
+		return nil, err
 	}
 	for i, s := range p.stores {
 		p.forget = append(p.forget, s.Relay().OnWake(relays[i].hear))
@@ -139,11 +138,40 @@ func (p *Projector) start(ctx context.Context) ([]*relay, error) {
 	return relays, nil
 }
 
+func (p *Projector) begin() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun {
+		return errors.New("projector: it is running already")
+	}
+	p.begun = true
+	return nil
+}
+
+// reach returns nil if one of the databases answers and none of them can never be relayed.
+func (p *Projector) reach(ctx context.Context, relays []*relay) error {
+	var absent []error
+	for _, r := range relays {
+		if err := r.ping(ctx); away(err) {
+			absent = append(absent, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(absent) == len(relays) {
+		return errors.Join(absent...)
+	}
+	for _, err := range absent {
+		p.log.WarnContext(ctx, "oncebox: one of several databases does not answer, it is relayed when it does", "error", err)
+	}
+	return nil
+}
+
 func (p *Projector) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, forget := range p.forget {
 		forget()
 	}
-	p.relays, p.forget = nil, nil
+	p.begun, p.relays, p.forget = false, nil, nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +33,8 @@ func newRelay(s *session) *cobra.Command {
 		Long: `Publish the outbox to Pulsar, until the process is told to stop (SIGTERM). It is for services in other languages, which add events by the SQL
 function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
 
-It needs ONCEBOX_PULSAR_URL, and takes the variables of docs/config.md. With --listen it answers /healthz, /readyz and /metrics (Prometheus).`,
+It needs ONCEBOX_PULSAR_URL, and takes the variables of docs/config.md. A database or a broker that is away is waited for. With --listen it
+answers /healthz, /readyz and /metrics (Prometheus).`,
 		Example: `  oncebox relay --listen :8081`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return s.relay(cmd.Context(), listen) },
 	}
@@ -40,8 +42,8 @@ It needs ONCEBOX_PULSAR_URL, and takes the variables of docs/config.md. With --l
 	return cmd
 }
 
-func (s *session) relay(ctx context.Context, listen string) (err error) {
-	s.level = slog.LevelInfo
+func (s *session) relay(ctx context.Context, listen string) error {
+	s.level, s.waits = slog.LevelInfo, true
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
@@ -49,7 +51,26 @@ func (s *session) relay(ctx context.Context, listen string) (err error) {
 		return fmt.Errorf("make the metrics exporter: %w", err)
 	}
 	s.meters = sdk.NewMeterProvider(sdk.WithReader(reader))
+	var app atomic.Pointer[oncebox.App]
+	group, ctx := errgroup.WithContext(ctx)
+	if listen != "" {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+		if err != nil {
+			return fmt.Errorf("--listen: choose another address: %w", err)
+		}
+		s.logger().InfoContext(ctx, "oncebox: the relay answers probes", "addr", listener.Addr().String())
+		serve(ctx, group, listener, probes(&app, registry, s.logger()))
+	}
+	group.Go(func() error { return s.publish(ctx, &app) })
+	return group.Wait()
+}
+
+// publish runs the relay, and shows it to the probes once the database has come.
+func (s *session) publish(ctx context.Context, shown *atomic.Pointer[oncebox.App]) (err error) {
 	if err := s.openTables(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it began
+		}
 		return err
 	}
 	broker, err := s.connect(ctx)
@@ -64,17 +85,8 @@ func (s *session) relay(ctx context.Context, listen string) (err error) {
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return app.Run(ctx, oncebox.Relay) })
-	if listen != "" {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
-		if err != nil {
-			return fmt.Errorf("--listen: choose another address: %w", err)
-		}
-		s.cfg.Logger.InfoContext(ctx, "oncebox: the relay answers probes", "addr", listener.Addr().String())
-		serve(ctx, group, listener, probes(app, registry, s.cfg.Logger))
-	}
-	return group.Wait()
+	shown.Store(app)
+	return app.Run(ctx, oncebox.Relay)
 }
 
 // connect connects to Pulsar.
@@ -105,10 +117,15 @@ func (s *session) pulsarConfig() (*pulsar.Config, error) {
 	return cfg, nil
 }
 
-func probes(app *oncebox.App, registry *prometheus.Registry, log *slog.Logger) http.Handler {
+func probes(shown *atomic.Pointer[oncebox.App], registry *prometheus.Registry, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		app := shown.Load()
+		if app == nil {
+			http.Error(w, "not ready: it waits for the database", http.StatusServiceUnavailable)
+			return
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 		defer cancel()
 		if err := app.Ready(ctx, oncebox.Relay); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/ops"
@@ -31,6 +32,7 @@ type session struct {
 
 	level  slog.Level // from which on the log is shown
 	meters metric.MeterProvider
+	waits  bool // for a database that is away, as a service does
 
 	db  *bun.DB
 	cfg config.Config
@@ -48,11 +50,18 @@ func (s *session) open(ctx context.Context) error {
 	if s.schema != "" {
 		cfg.Schema = s.schema
 	}
-	cfg.Logger = slog.New(slog.NewTextHandler(s.errs, &slog.HandlerOptions{Level: s.level}))
+	cfg.Logger = s.logger()
 	cfg.MeterProvider = s.meters
+	if !s.waits { // somebody waits for the answer
+		cfg.DatabaseWait = arrival.Off
+	}
 	s.cfg = cfg.Shared()
 	s.db, err = config.OpenDB(ctx, s.cfg)
 	return err
+}
+
+func (s *session) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(s.errs, &slog.HandlerOptions{Level: s.level}))
 }
 
 // openTables opens the database, and makes sure that it has the tables.
@@ -60,7 +69,8 @@ func (s *session) openTables(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	err := migrations.Applied(ctx, s.db, s.migrations())
+	wait := arrival.Wait{Limit: s.cfg.DatabaseWait, Log: s.cfg.Logger}
+	err := wait.Until(ctx, func() error { return migrations.Applied(ctx, s.db, s.migrations()) })
 	if missing := (*migrations.MissingError)(nil); errors.As(err, &missing) {
 		return fmt.Errorf("%w; here: oncebox migrate up", err)
 	}

@@ -31,11 +31,13 @@ func TestStartUpErrors(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		"an unknown role":         {[]string{"-role", "boss"}, nil, []string{"boss", "projector"}},
-		"a role without Pulsar":   {[]string{"-role", "api"}, nil, []string{"role api needs Pulsar", "ONCEBOX_PULSAR_URL"}},
-		"no database":             {nil, map[string]string{"DATABASE_URL": ""}, []string{"set ONCEBOX_DATABASE_URL"}},
-		"a database that is down": {nil, map[string]string{"DATABASE_URL": "postgres://u@127.0.0.1:1/d"}, []string{"127.0.0.1:1", "start it"}},
-		"a setting that is none":  {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "soon"}, []string{`ONCEBOX_OUTBOX_LEASE is "soon"`}},
+		"an unknown role":       {[]string{"-role", "boss"}, nil, []string{"boss", "projector"}},
+		"a role without Pulsar": {[]string{"-role", "api"}, nil, []string{"role api needs Pulsar", "ONCEBOX_PULSAR_URL"}},
+		"no database":           {nil, map[string]string{"DATABASE_URL": ""}, []string{"set ONCEBOX_DATABASE_URL"}},
+		"a database that is down": {nil, map[string]string{
+			"DATABASE_URL": "postgres://u@127.0.0.1:1/d", "ONCEBOX_DATABASE_WAIT": "-1",
+		}, []string{"127.0.0.1:1", "start it"}},
+		"a setting that is none": {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "soon"}, []string{`ONCEBOX_OUTBOX_LEASE is "soon"`}},
 		"settings that conflict": {nil, map[string]string{"ONCEBOX_OUTBOX_LEASE": "1s"},
 			[]string{"ONCEBOX_OUTBOX_PUBLISH_TIMEOUT (5s)", "ONCEBOX_OUTBOX_LEASE"}},
 		"a Pulsar that is down": {

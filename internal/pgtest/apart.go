@@ -49,6 +49,8 @@ func (a *Apart) Leave(t testing.TB) {
 func (a *Apart) Return(t testing.TB) {
 	t.Helper()
 	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS true")
+	a.SetMaxIdleConns(-1) // those that the server has ended
+	a.SetMaxIdleConns(maxConns)
 }
 
 // ReadOnly ends all sessions of the database, and has new ones refuse to write, as a standby does and a server that its operators

@@ -2,10 +2,14 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"net/url"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
@@ -74,6 +78,43 @@ func (s *Own) Promote(t testing.TB) {
 	t.Helper()
 	s.exec(t, "SELECT pg_promote()")
 	s.await(t, "SELECT NOT pg_is_in_recovery()")
+}
+
+// Recover restarts the server, which recovers until done is called and lets nobody in meanwhile. done returns when it answers.
+func (s *Own) Recover(t testing.TB) (done func()) {
+	t.Helper()
+	conn := s.connect(t)
+	var data string
+	require.NoError(t, conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&data))
+	hold := filepath.Join(data, "hold")
+	for _, statement := range []string{
+		"ALTER SYSTEM SET restore_command = 'while [ -e hold ]; do sleep 0.05; done; false'", // in the folder of the data
+		"COPY (SELECT 1) TO '" + hold + "'", "COPY (SELECT 1) TO '" + filepath.Join(data, "recovery.signal") + "'",
+	} {
+		_, err := conn.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	require.NoError(t, conn.Close(t.Context()))
+	require.NoError(t, s.End(os.Interrupt))
+	t.Cleanup(func() { _ = os.Remove(hold) })
+	started := make(chan error, 1)
+	go func() { started <- s.Restart(context.WithoutCancel(t.Context())) }()
+	await.True(t, func() bool {
+		_, err := pgx.Connect(t.Context(), s.URL)
+		answer, ok := errors.AsType[*pgconn.PgError](err)
+		return ok && answer.Code == "57P03"
+	}, "the server recovers")
+	return func() {
+		require.NoError(t, os.Remove(hold))
+		require.NoError(t, await.Receive(t, started, "the server has recovered"))
+	}
+}
+
+// Vanish ends the server. comes starts it again, and returns when it answers.
+func (s *Own) Vanish(t testing.TB) (comes func()) {
+	t.Helper()
+	require.NoError(t, s.End(os.Interrupt))
+	return func() { require.NoError(t, s.Restart(t.Context())) }
 }
 
 func (s *Own) exec(t testing.TB, statement string) {

@@ -1,0 +1,84 @@
+// Package arrival has a process that starts wait for a database that is away.
+package arrival
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/quietlog"
+)
+
+// Off is the limit with which nothing is waited for.
+const Off time.Duration = -1
+
+const (
+	firstPause   = 200 * time.Millisecond
+	longestPause = 5 * time.Second
+
+	// firstWord is when it is said for the second time that the database is waited for. Each further time takes twice as long, up to lastWord.
+	firstWord = 10 * time.Second
+	lastWord  = 10 * time.Minute
+)
+
+// Wait is how a process waits.
+type Wait struct {
+	// Limit is for how long. 0: for as long as the context lasts. [Off]: not at all.
+	Limit time.Duration
+	// Log gets a warning at once, another one from time to time, and a line when the database has come.
+	Log *slog.Logger
+}
+
+// Until calls fn again until its error is another one than that the database is away, and returns it. fn must be safe to repeat. When ctx
+// ends, or the limit is reached, the error has the last cause.
+func (w Wait) Until(ctx context.Context, fn func() error) error {
+	began := time.Now()
+	said, words := began, 0
+	var last error
+	for attempt := 1; ; attempt++ {
+		err := fn()
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return ended(ctx, began, last, err)
+		case w.Limit == Off || !pgsql.IsAway(err):
+			if err == nil && attempt > 1 {
+				w.Log.InfoContext(quietlog.Away(ctx, quietlog.Database), "oncebox: the database has come", "waited", since(began))
+			}
+			return err
+		}
+		last = err
+		left := w.Limit - time.Since(began)
+		if w.Limit > 0 && left <= 0 {
+			return fmt.Errorf("%w; it was waited for for %s: Config.DatabaseWait (ONCEBOX_DATABASE_WAIT) sets for how long", err, since(began))
+		}
+		switch {
+		case words == 0:
+			w.Log.WarnContext(ctx, "oncebox: the database is away and is waited for; start it, or correct ONCEBOX_DATABASE_URL", "error", err)
+			said, words = time.Now(), 1
+		case time.Since(said) >= backoff.Exponential(words, firstWord, lastWord):
+			w.Log.WarnContext(ctx, "oncebox: the database is still waited for", "waited", since(began), "error", err)
+			said, words = time.Now(), words+1
+		}
+		pause := backoff.Jitter(backoff.Exponential(attempt, firstPause, longestPause))
+		if w.Limit > 0 {
+			pause = min(pause, left)
+		}
+		if backoff.Wait(ctx, pause) != nil {
+			return ended(ctx, began, last, last)
+		}
+	}
+}
+
+// ended is the error of a wait that the end of ctx has ended. What is made of that end says nothing about the database, so the cause before it is
+// named if there is one.
+func ended(ctx context.Context, began time.Time, last, err error) error {
+	if last == nil {
+		return err
+	}
+	return fmt.Errorf("%w; the database was waited for for %s, last: %w", context.Cause(ctx), since(began), last)
+}
+
+func since(began time.Time) time.Duration { return time.Since(began).Round(time.Millisecond) }
