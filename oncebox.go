@@ -99,6 +99,9 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 		obey(&cfg.UoW.ValidateTopic, broker)
 		obey(&cfg.Outbox.ValidateTopic, broker)
 	}
+	if broker, ok := broker.(messaging.Observed); ok {
+		broker.Observe(messaging.Telemetry{Logger: cfg.Logger, TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider})
+	}
 	a := &App{db: db, broker: broker, cfg: cfg, log: cfg.Logger, Registry: cfg.UoW.Registry}
 	a.Outbox = outbox.NewStore(db, &cfg.Outbox)
 	a.UoW = uow.New(db, &cfg.UoW, append([]uow.Sink{a.Outbox}, sinks...)...)

@@ -38,7 +38,8 @@ type Config struct {
 	// Secret signs the tokens of the forms, at least 32 bytes. Processes that serve the page under one address need the same
 	// one. Default: a random one, so a form that another process made is refused.
 	Secret []byte
-	// Logger gets an error for what could not be shown or done, and a line for each change. Default: slog.Default().
+	// Logger gets an error for what could not be shown or done, and a line for each change. Default: that of Outbox, else of Inbox, else of
+	// Idempotency.
 	Logger *slog.Logger
 }
 
@@ -70,4 +71,18 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// logger returns where the console logs. One of the stores is there.
+func (c *Config) logger() *slog.Logger {
+	switch {
+	case c.Logger != nil:
+		return c.Logger
+	case c.Outbox != nil:
+		return c.Outbox.Logger()
+	case c.Inbox != nil:
+		return c.Inbox.Logger()
+	default:
+		return c.Idempotency.Logger()
+	}
 }

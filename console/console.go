@@ -57,7 +57,7 @@ func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 	if err := errors.Join(append(errs, cfg.Validate())...); err != nil {
 		return nil, fmt.Errorf("console: New: %w", err)
 	}
-	c := &Console{db: db, cfg: cfg.WithDefaults(), authorize: authorize, origin: http.NewCrossOriginProtection(), log: quietlog.Every(cfg.Logger)}
+	c := &Console{db: db, cfg: cfg.WithDefaults(), authorize: authorize, origin: http.NewCrossOriginProtection(), log: quietlog.Every(cfg.logger())}
 	secret := c.cfg.Secret
 	if len(secret) == 0 {
 		secret = []byte(rand.Text() + rand.Text())

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/otelx"
 )
 
 // Tenant returns a middleware that puts the request's tenant into its context, where events and handlers find it with
@@ -13,7 +14,7 @@ import (
 //
 // A request without a tenant is refused: its data would be those of the default tenant. Where a request may leave it out, find
 // returns the name of a tenant for it. An error, an empty tenant and an invalid identifier are answered with 400 and
-// logged by slog.Default().
+// logged by slog.Default(), or where [WithTenantLogger] says.
 //
 // Mount it outside of Idempotency. Within, it comes too late for the key: a request whose tenant is not that of its key is
 // answered with 500, and the log says why.
@@ -34,12 +35,12 @@ func Tenant(find func(*http.Request) (string, error), opts ...TenantOption) func
 				err = errNoTenant
 			}
 			if err := errors.Join(err, event.ValidateIdentifier("tenant", id)); err != nil {
-				slog.Default().WarnContext(r.Context(), "oncebox: a request without a valid tenant", "error", err)
+				t.logger().WarnContext(r.Context(), "oncebox: a request without a valid tenant", "error", err)
 				t.refuse(tenantInvalid(), w, r)
 				return
 			}
 			if p, within := r.Context().Value(passedKey{}).(passed); within && p.tenantFromContext && p.key.Tenant() != id {
-				slog.Default().ErrorContext(r.Context(), "oncebox: httpmw.Tenant is mounted inside httpmw.Idempotency, and the key is not that of "+
+				t.logger().ErrorContext(r.Context(), "oncebox: httpmw.Tenant is mounted inside httpmw.Idempotency, and the key is not that of "+
 					"its tenant: mount Tenant outside of Idempotency", "key", p.key.String(), "tenant_of_key", p.key.Tenant(), "tenant", id)
 				t.refuse(misplaced(), w, r)
 				return
@@ -55,11 +56,19 @@ type TenantOption func(*tenant)
 // WithTenantRefuse has the middleware answer what it refuses in the format of the service. Default: application/problem+json.
 func WithTenantRefuse(refuse RefuseFunc) TenantOption { return func(t *tenant) { t.own = refuse } }
 
+// WithTenantLogger has the middleware log there, for example to uow.Manager.Logger. Default: slog.Default().
+func WithTenantLogger(log *slog.Logger) TenantOption { return func(t *tenant) { t.log = log } }
+
 // tenant is what the requests of one [Tenant] share.
-type tenant struct{ own RefuseFunc }
+type tenant struct {
+	own RefuseFunc
+	log *slog.Logger
+}
+
+func (t *tenant) logger() *slog.Logger { return otelx.Logger(t.log) }
 
 func (t *tenant) refuse(p Problem, w http.ResponseWriter, r *http.Request) {
-	s := sender{base: DefaultProblemBase, own: t.own, log: slog.Default()}
+	s := sender{base: DefaultProblemBase, own: t.own, log: t.logger()}
 	s.send(p.answer(w, retryAfter), w, r)
 }
 

@@ -93,6 +93,9 @@ func NewStore(cfg *Config) *Store {
 	}
 }
 
+// Logger returns the logger of [Config.Logger]. What shows the store and has no logger of its own, the console for example, logs there.
+func (s *Store) Logger() *slog.Logger { return s.log }
+
 // TTL returns how long answers are kept; [KeepForever] if they do not expire.
 func (s *Store) TTL() time.Duration { return s.cfg.TTL }
 

@@ -89,12 +89,12 @@ type Config struct {
 	// MaxPayload is the largest payload that [Inbox.ReplayEdited] takes, in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int
 
-	// Logger gets an error for every dead letter. Default: slog.Default().
+	// Logger gets an error for every dead letter. Default: that of the manager, see [uow.Manager.Logger].
 	Logger *slog.Logger
-	// TracerProvider is where trace contexts come from: the outcome is noted on the consumer's span. Default: the
-	// global one.
+	// TracerProvider is where trace contexts come from: the outcome is noted on the consumer's span. Default: that
+	// of the manager.
 	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
+	// MeterProvider takes the metrics. Default: that of the manager.
 	MeterProvider metric.MeterProvider
 }
 

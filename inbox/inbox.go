@@ -69,6 +69,13 @@ func (k handlerKey) compare(other handlerKey) int {
 // New returns an inbox whose entries are made in the units of m.
 func New(m *uow.Manager, cfg *Config) *Inbox {
 	c := cfg.WithDefaults()
+	c.Logger = cmp.Or(c.Logger, m.Logger())
+	if c.TracerProvider == nil {
+		c.TracerProvider = m.TracerProvider()
+	}
+	if c.MeterProvider == nil {
+		c.MeterProvider = m.MeterProvider()
+	}
 	meter := otelx.Meter(c.MeterProvider, "inbox")
 	i := &Inbox{
 		units: m, cfg: c, patient: pgsql.New(c.Schema, c.Pooler), answer: answerTimeout,
@@ -83,6 +90,9 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	i.sql = i.patient.Within(i.patience())
 	return i
 }
+
+// Logger returns the logger of [Config.Logger]. What shows the inbox and has no logger of its own, the console for example, logs there.
+func (i *Inbox) Logger() *slog.Logger { return i.log }
 
 // Wrap returns a handler that has next handle each message once; see the package documentation. The name of the
 // consumer is part of the key: it must stay the same over releases, and different consumers must have different ones.

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -112,6 +113,14 @@ func (i *Inbox) settings(opts []Option) settings {
 	s := settings{timeout: i.cfg.HandlerTimeout, retry: i.cfg.Retry, continueAfterDead: i.cfg.ContinueAfterDead}
 	for _, opt := range opts {
 		opt(&s)
+	}
+	// What a consumer does is seen where the inbox is seen, unless Receiving says otherwise.
+	s.receive.Logger = cmp.Or(s.receive.Logger, i.cfg.Logger)
+	if s.receive.TracerProvider == nil {
+		s.receive.TracerProvider = i.cfg.TracerProvider
+	}
+	if s.receive.MeterProvider == nil {
+		s.receive.MeterProvider = i.cfg.MeterProvider
 	}
 	return s
 }

@@ -37,7 +37,7 @@ func (t *telemetry) handleBatch(ctx context.Context, h BatchHandler, batch []key
 	t.running.Add(ctx, 1, running)
 	defer t.running.Add(ctx, -1, running)
 	start := time.Now()
-	err := callBatch(ctx, h, copies(batch))
+	err := callBatch(context.WithValue(ctx, telemetryKey{}, t), h, copies(batch))
 	took := time.Since(start).Seconds()
 
 	failed := failures(batch, err)

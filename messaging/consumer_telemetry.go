@@ -25,6 +25,7 @@ type telemetry struct {
 	running  metric.Int64UpDownCounter
 	duration metric.Float64Histogram
 	backlog  metric.Int64Gauge
+	skipped  metric.Int64Counter // of routers
 
 	leftOut    sync.Once
 	attributes sync.Map // topic and outcome -> metric.MeasurementOption
@@ -49,8 +50,12 @@ func newTelemetry(c *ConsumerConfig) *telemetry {
 		duration: otelx.Histogram(meter, "oncebox.consumer.duration", "How long one try of a handler took, by outcome",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
 		backlog: backlog,
+		skipped: otelx.Counter(meter, "oncebox.router.skipped", "Messages that were settled because their type has no handler"),
 	}
 }
+
+// telemetryKey is that of the consumer's telemetry in the context of its handlers.
+type telemetryKey struct{}
 
 // measured returns the attributes of a measurement, made once: they would be sorted and copied for each message.
 func (t *telemetry) measured(topic, outcome string) metric.MeasurementOption {
@@ -108,7 +113,7 @@ func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 				"topic", m.Topic, "type", m.Type, "id", m.ID, "keys", left)
 		})
 	}
-	err := call(inner, h, m)
+	err := call(context.WithValue(inner, telemetryKey{}, t), h, m)
 	took := time.Since(start).Seconds()
 
 	what := t.measured(m.Topic, outcome(err))

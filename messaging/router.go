@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
+	"sync"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/unread"
@@ -32,15 +32,26 @@ type Router struct {
 	erased   HandlerFunc
 	ignored  map[string]bool
 	strict   bool
-	skipped  *skipped
+	skipped  skipped
+	alone    func() *telemetry // for messages that no consumer brings: the global one
 }
 
 // NewRouter returns a router that decodes with r.
 func NewRouter(r *event.Registry) *Router {
-	return &Router{
-		registry: r, handlers: map[string]func(context.Context, event.Event) error{}, erased: passOver, ignored: map[string]bool{},
-		skipped: newSkipped(),
+	router := &Router{
+		registry: r, handlers: map[string]func(context.Context, event.Event) error{}, ignored: map[string]bool{},
+		skipped: skipped{types: map[string]struct{}{}}, alone: sync.OnceValue(func() *telemetry { return newTelemetry(&ConsumerConfig{}) }),
 	}
+	router.erased = router.passOver
+	return router
+}
+
+// telemetry is that of the consumer that handles the message.
+func (r *Router) telemetry(ctx context.Context) *telemetry {
+	if t, ok := ctx.Value(telemetryKey{}).(*telemetry); ok {
+		return t
+	}
+	return r.alone()
 }
 
 // Handle makes fn the handler of T's event type. T must be registered before. It panics if it is not, or has a handler
@@ -81,12 +92,12 @@ func (r *Router) Ignore(types ...string) {
 func (r *Router) Strict() { r.strict = true }
 
 // Erased has fn handle the messages whose handler would not understand them any more, because the key of their payload was
-// erased. m is as it came, sealed. Default: a line in slog.Default(), and the message is settled.
+// erased. m is as it came, sealed. Default: a line in the log of the consumer, and the message is settled.
 func (r *Router) Erased(fn HandlerFunc) { r.erased = fn }
 
-func passOver(ctx context.Context, m *Message) error {
+func (r *Router) passOver(ctx context.Context, m *Message) error {
 	unread.Set(ctx)
-	slog.InfoContext(ctx, "oncebox: message settled unread, the key of its payload was erased",
+	r.telemetry(ctx).log.InfoContext(ctx, "oncebox: message settled unread, the key of its payload was erased",
 		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "key", m.Metadata[event.SealedKey])
 	return nil
 }
@@ -124,7 +135,7 @@ func (r *Router) unhandled(ctx context.Context, name string, m *Message) error {
 		return fmt.Errorf("%w: %q on topic %s: register one, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic)
 	}
 	unread.Set(ctx)
-	r.skipped.note(ctx, m)
+	r.skipped.note(ctx, r.telemetry(ctx), m)
 	return nil
 }
 

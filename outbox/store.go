@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
@@ -48,6 +49,15 @@ type Store struct {
 
 // Source is the name of the service, see [Config.Source]. "": none is configured.
 func (s *Store) Source() string { return s.cfg.Source }
+
+// Logger returns the logger of [Config.Logger]. What works on the store and has no logger of its own logs there: a projector, the console.
+func (s *Store) Logger() *slog.Logger { return s.log }
+
+// TracerProvider returns [Config.TracerProvider], nil for the global one, for what works on the store, as Logger does.
+func (s *Store) TracerProvider() trace.TracerProvider { return s.cfg.TracerProvider }
+
+// MeterProvider returns [Config.MeterProvider], nil for the global one, for what works on the store, as Logger does.
+func (s *Store) MeterProvider() metric.MeterProvider { return s.cfg.MeterProvider }
 
 // NewStore returns the store of db.
 func NewStore(db *bun.DB, cfg *Config) *Store {

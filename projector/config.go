@@ -69,11 +69,11 @@ type Config struct {
 	// databases it waits for the first that answers. Default: 0, for as long as the context lasts.
 	DatabaseWait time.Duration
 
-	// Logger gets warnings. Default: slog.Default().
+	// Logger gets warnings. Default: that of the first store.
 	Logger *slog.Logger
-	// TracerProvider takes the spans of publications. Default: the global one.
+	// TracerProvider takes the spans of publications. Default: that of the first store.
 	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
+	// MeterProvider takes the metrics. Default: that of the first store.
 	MeterProvider metric.MeterProvider
 }
 

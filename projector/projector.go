@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,13 @@ func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projec
 	c := cfg.WithDefaults()
 	if c.Name == "" {
 		c.Name = uniqueName()
+	}
+	c.Logger = cmp.Or(c.Logger, stores[0].Logger())
+	if c.TracerProvider == nil {
+		c.TracerProvider = stores[0].TracerProvider()
+	}
+	if c.MeterProvider == nil {
+		c.MeterProvider = stores[0].MeterProvider()
 	}
 	p := &Projector{
 		pub: pub, cfg: c, pauses: defaultPauses(), stores: stores,

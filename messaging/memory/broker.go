@@ -21,8 +21,7 @@ import (
 type Broker struct {
 	cfg       Config
 	log       *slog.Logger
-	tracer    trace.Tracer
-	published metric.Int64Counter
+	telemetry *otelx.Later[telemetry]
 
 	mu      sync.Mutex // guards all below, and all state of topics, subscriptions and receivers
 	topics  map[string]*topic
@@ -36,20 +35,33 @@ func New(cfg *Config) *Broker {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	c := cfg.WithDefaults()
-	return &Broker{
-		cfg:    c,
-		log:    otelx.Logger(c.Logger),
-		tracer: otelx.Tracer(c.TracerProvider, "messaging/memory"),
-		published: otelx.Counter(otelx.Meter(c.MeterProvider, "messaging/memory"),
+	b := &Broker{cfg: cfg.WithDefaults(), topics: map[string]*topic{}}
+	own := otelx.Place{Logger: b.cfg.Logger, TracerProvider: b.cfg.TracerProvider, MeterProvider: b.cfg.MeterProvider}
+	b.telemetry = otelx.NewLater(own, newTelemetry)
+	b.log = otelx.Logger(b.telemetry.Logger())
+	return b
+}
+
+// telemetry is what a broker traces and measures.
+type telemetry struct {
+	tracer    trace.Tracer
+	published metric.Int64Counter
+}
+
+func newTelemetry(to otelx.Place) *telemetry {
+	return &telemetry{
+		tracer: otelx.Tracer(to.TracerProvider, "messaging/memory"),
+		published: otelx.Counter(otelx.Meter(to.MeterProvider, "messaging/memory"),
 			"oncebox.broker.published", "Messages handed to the broker, by outcome"),
-		topics: map[string]*topic{},
 	}
 }
 
+// Observe implements [messaging.Observed].
+func (b *Broker) Observe(t messaging.Telemetry) { b.telemetry.Use(otelx.Place(t)) }
+
 // Publish implements [messaging.Publisher].
 func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
-	ctx, span := b.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
+	ctx, span := b.telemetry.Instruments().tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attribute.String("messaging.system", "memory"), attribute.Int("messaging.batch.message_count", len(msgs))))
 	defer span.End()
 
@@ -120,7 +132,7 @@ func (b *Broker) count(ctx context.Context, topic string, err error) {
 	if err != nil {
 		outcome = "failed"
 	}
-	b.published.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", topic), attribute.String("outcome", outcome)))
+	b.telemetry.Instruments().published.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", topic), attribute.String("outcome", outcome)))
 }
 
 // Subscribe implements the other half of a broker. The subscription is made if it is not there, at the earliest message

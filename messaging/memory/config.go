@@ -20,11 +20,12 @@ type Config struct {
 	// settled them. A subscription that is made after that misses them. Default: 0, all messages.
 	Retain int `env:"RETAIN"`
 
-	// Logger gets a warning when messages are dropped that no subscription ever saw. Default: slog.Default().
+	// Logger gets a warning when messages are dropped that no subscription ever saw. Default: that of the application, see
+	// [messaging.Observed], else slog.Default().
 	Logger *slog.Logger
-	// TracerProvider makes one span per call of Publish. Default: the global one.
+	// TracerProvider makes one span per call of Publish. Default: that of the application, else the global one.
 	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
+	// MeterProvider takes the metrics. Default: that of the application, else the global one.
 	MeterProvider metric.MeterProvider
 }
 

@@ -116,7 +116,7 @@ func (t *topic) look(ctx context.Context) error {
 		b.log.WarnContext(ctx, "oncebox: subscriptions of a topic are gone, it was deleted or somebody unsubscribed; its messages are not kept for them; "+
 			"declare them again (Broker.Declare), and replay what was sent meanwhile", "topic", b.fullName(t.name), "subscriptions", missing)
 	}
-	b.telemetry.unwatched(ctx, t.name)
+	b.telemetry.Instruments().unwatched(ctx, t.name)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 	pulsarlog "github.com/apache/pulsar-client-go/pulsar/log"
 
+	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -20,7 +21,7 @@ import (
 type Broker struct {
 	cfg       Config
 	log       *slog.Logger
-	telemetry *telemetry
+	telemetry *otelx.Later[telemetry]
 	client    pulsarclient.Client
 	admin     *admin
 	presence  presence
@@ -71,10 +72,13 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	}
 	c := cfg.WithDefaults()
 	b := &Broker{
-		cfg: c, log: quietlog.New(c.Logger, c.LogInterval), telemetry: newTelemetry(&c), presence: presence{patience: adminPatience},
+		cfg: c, presence: presence{patience: adminPatience},
 		start:  start{done: make(chan struct{})},
 		topics: map[string]*topic{}, declared: map[messaging.Subscription]bool{}, receivers: map[*receiver]bool{},
 	}
+	own := otelx.Place{Logger: c.Logger, TracerProvider: c.TracerProvider, MeterProvider: c.MeterProvider}
+	b.telemetry = otelx.NewLater(own, newTelemetry)
+	b.log = quietlog.New(b.telemetry.Logger(), c.LogInterval)
 	b.open, b.end = context.WithCancel(context.Background())
 	if err := b.connect(ctx); err != nil {
 		// Not waited for: a request that the broker does not answer takes its time to end.

@@ -100,14 +100,15 @@ type Config struct {
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
 	// Logger gets the client's warnings and errors, which begin with "Pulsar's client: " and name the component that uses it, what it says at info level
-	// as debug, and warnings of our own. Payloads and properties are never logged. Default: slog.Default().
+	// as debug, and warnings of our own. Payloads and properties are never logged. Default: that of the
+	// application, see [messaging.Observed], else slog.Default().
 	Logger *slog.Logger
 	// LogInterval is how often the log has a line of what fails again and again, with how often it did, as config.Quiet does. -1: every failure is a
 	// line, which are hundreds a minute while the broker is away. Default: 1m.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
-	// TracerProvider makes one span per call of Publish. Default: the global one.
+	// TracerProvider makes one span per call of Publish. Default: that of the application, else the global one.
 	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
+	// MeterProvider takes the metrics. Default: that of the application, else the global one.
 	MeterProvider metric.MeterProvider
 }
 

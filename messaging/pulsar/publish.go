@@ -25,7 +25,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 	defer cancel()
 	defer context.AfterFunc(b.open, cancel)()
 
-	failed := b.telemetry.publish(ctx, msgs, func(ctx context.Context) map[int]error { return b.publish(ctx, msgs) })
+	failed := b.telemetry.Instruments().publish(ctx, msgs, func(ctx context.Context) map[int]error { return b.publish(ctx, msgs) })
 	if len(failed) > 0 {
 		return &messaging.PublishError{Failed: failed}
 	}

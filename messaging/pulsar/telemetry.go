@@ -23,10 +23,10 @@ type telemetry struct {
 	duration        metric.Float64Histogram
 }
 
-func newTelemetry(c *Config) *telemetry {
-	meter := otelx.Meter(c.MeterProvider, "messaging/pulsar")
+func newTelemetry(to otelx.Place) *telemetry {
+	meter := otelx.Meter(to.MeterProvider, "messaging/pulsar")
 	return &telemetry{
-		tracer:    otelx.Tracer(c.TracerProvider, "messaging/pulsar"),
+		tracer:    otelx.Tracer(to.TracerProvider, "messaging/pulsar"),
 		published: otelx.Counter(meter, "oncebox.broker.published", "Messages handed to the broker, by outcome"),
 		unwatchedTopics: otelx.Counter(meter, "oncebox.broker.unwatched_topics",
 			"Topics published to whose declared subscription is gone, or that have neither a subscription nor retention"),
@@ -34,6 +34,9 @@ func newTelemetry(c *Config) *telemetry {
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
 	}
 }
+
+// Observe implements [messaging.Observed].
+func (b *Broker) Observe(t messaging.Telemetry) { b.telemetry.Use(otelx.Place(t)) }
 
 // publish runs one call of Publish in a span and counts what became of its messages.
 func (t *telemetry) publish(ctx context.Context, msgs []event.Envelope, send func(context.Context) map[int]error) map[int]error {

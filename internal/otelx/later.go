@@ -1,0 +1,111 @@
+package otelx
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Place is where a part of a program logs, traces and measures. What is nil is the global one.
+type Place struct {
+	Logger         *slog.Logger
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+}
+
+// Later is the telemetry of a part that may be made before it is known where it goes, such as a broker that is connected before its application
+// is made. T has the instruments, which are made when they are needed first: a global provider keeps what was ever made with it.
+type Later[T any] struct {
+	with func(Place) *T
+	made atomic.Pointer[T]
+	log  atomic.Pointer[slog.Handler] // nil: that of slog.Default
+
+	mu    sync.Mutex
+	place Place
+}
+
+// NewLater returns telemetry that goes to own, as far as that says where, and has its instruments made by with.
+func NewLater[T any](own Place, with func(Place) *T) *Later[T] {
+	l := &Later[T]{with: with}
+	l.Use(own)
+	return l
+}
+
+// Use says where telemetry goes of which nobody has said so before.
+func (l *Later[T]) Use(p Place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.place.Logger = cmp.Or(l.place.Logger, p.Logger)
+	if l.place.TracerProvider == nil {
+		l.place.TracerProvider = p.TracerProvider
+	}
+	if l.place.MeterProvider == nil {
+		l.place.MeterProvider = p.MeterProvider
+	}
+	if l.place.Logger != nil {
+		h := l.place.Logger.Handler()
+		l.log.Store(&h)
+	}
+	l.made.Store(nil)
+}
+
+// Instruments returns the instruments.
+func (l *Later[T]) Instruments() *T {
+	if made := l.made.Load(); made != nil {
+		return made
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	made := l.made.Load()
+	if made == nil {
+		made = l.with(l.place)
+		l.made.Store(made)
+	}
+	return made
+}
+
+// Logger returns a logger that follows [Later.Use], as those do that are made of it.
+func (l *Later[T]) Logger() *slog.Logger { return slog.New(following{to: &l.log}) }
+
+// following is a handler that asks for each record where it goes.
+type following struct {
+	to   *atomic.Pointer[slog.Handler]
+	with []func(slog.Handler) slog.Handler
+}
+
+func (f following) handler() slog.Handler {
+	h := slog.Default().Handler()
+	if to := f.to.Load(); to != nil {
+		h = *to
+	}
+	for _, with := range f.with {
+		h = with(h)
+	}
+	return h
+}
+
+func (f following) Enabled(ctx context.Context, level slog.Level) bool {
+	return f.handler().Enabled(ctx, level)
+}
+
+func (f following) Handle(ctx context.Context, r slog.Record) error {
+	return f.handler().Handle(ctx, r)
+}
+
+func (f following) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return f.and(func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) })
+}
+
+func (f following) WithGroup(name string) slog.Handler {
+	return f.and(func(h slog.Handler) slog.Handler { return h.WithGroup(name) })
+}
+
+func (f following) and(with func(slog.Handler) slog.Handler) slog.Handler {
+	return following{f.to, append(slices.Clip(f.with), with)}
+}

@@ -1,0 +1,47 @@
+package otelx_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/oncebox/oncebox/internal/logbook"
+	"github.com/oncebox/oncebox/internal/otelx"
+)
+
+func TestLaterFollowsWhoSaysWhereItGoes(t *testing.T) {
+	type instruments struct{ meters metric.MeterProvider }
+	made := 0
+	later := func(own otelx.Place) *otelx.Later[instruments] {
+		return otelx.NewLater(own, func(to otelx.Place) *instruments {
+			made++
+			return &instruments{to.MeterProvider}
+		})
+	}
+	var first, second logbook.Book
+	own, other := noop.NewMeterProvider(), noop.NewMeterProvider()
+
+	l := later(otelx.Place{})
+	derived := l.Logger().With("part", "broker").WithGroup("g")
+	require.Zero(t, made)
+	require.Nil(t, l.Instruments().meters)
+	l.Use(otelx.Place{Logger: first.Logger(), MeterProvider: own})
+	derived.Info("hello", "a", 1)
+	require.Contains(t, first.String(), "msg=hello part=broker g.a=1")
+	require.Equal(t, own, l.Instruments().meters)
+	require.Same(t, l.Instruments(), l.Instruments())
+	require.Equal(t, 2, made)
+
+	l.Use(otelx.Place{Logger: second.Logger(), MeterProvider: other})
+	l.Logger().Info("again")
+	require.Contains(t, first.String(), "again", "it was said before")
+	require.Empty(t, second.String())
+
+	l = later(otelx.Place{Logger: second.Logger()})
+	l.Use(otelx.Place{Logger: first.Logger(), MeterProvider: other})
+	l.Logger().Info("mine")
+	require.Contains(t, second.String(), "mine")
+	require.Equal(t, other, l.Instruments().meters)
+}
