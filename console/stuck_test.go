@@ -80,8 +80,11 @@ func TestAnOutcomeIsWrittenDown(t *testing.T) {
 		s.unknownStep(key)
 	}
 	list := b.page("keys")
-	require.Contains(t, list.text(), "POST /orders", "whose step it is")
-	require.Contains(t, b.page("stuck?").text()+b.page("stuck?each=1&kind=step+unknown&cause=").text(), "POST /orders")
+	stuck := b.page("stuck?").text() + b.page("stuck?each=1&kind=step+unknown&cause=").text()
+	for _, part := range []string{"order o-7", "POST /orders", "ann"} {
+		require.Contains(t, list.text(), part, "whose step it is")
+		require.Contains(t, stuck, part)
+	}
 	form := list.form()
 	for outcome, result := range map[string]string{"": "1", "done": "ch_42"} {
 		form.Set("outcome", outcome)

@@ -136,7 +136,8 @@
 // claimed. An answer that cannot be held is replaced by a 410, for the first client as well, because the handler is not to run again.
 //
 // When the outcome of a StepOnce is unknown, the key is answered 503, idempotency-key-unknown, and nothing runs, until
-// LeaseConfig.Recover or an operator (idempotency.Store.Resolve) tells what became of it.
+// LeaseConfig.Recover or an operator (idempotency.Store.Resolve) tells what became of it. An operator sees method and path, and what the service
+// says of the step ([idempotency.WithLabel]) and of who asked (idempotency.Scope.Caller).
 //
 // A handler is not run again after a deadlock or a conflict: its units are. The lease is renewed over a connection of the pool, so
 // that pool must have room for more than the handlers take.

@@ -147,7 +147,7 @@ const (
 	// written. $9 is for how long it waits for a lock at the key, "" in the transaction of somebody else.
 	completeClaim = `WITH done AS (
     UPDATE {schema}.idempotency_keys SET state = 'completed', status = $4, headers = $5::json, body = $6, omitted = $7,
-        completed_at = t.now, locked_until = NULL, request = NULL,
+        completed_at = t.now, locked_until = NULL, request = NULL, caller = NULL,
         expires_at = CASE WHEN $8::float8 < 0 THEN 'infinity' ELSE t.now + make_interval(secs => $8::float8) END
     FROM (SELECT clock_timestamp() AS now) t
     WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed'

@@ -35,7 +35,8 @@
 // nor a reason why cannot exist.
 //
 // Scopes never meet: the row is found by a hash over tenant, principal, method, path and key, each with its length. The tenant is stored in
-// clear, for operators; so are method and path of a request while the outcome of a [StepOnce] is open, because somebody may have to find it out.
+// clear, for operators. While the outcome of a [StepOnce] is open, because somebody may have to find it out, so are method and path of its request,
+// and what the service says for that purpose: [Scope.Caller] and [WithLabel].
 // Keys and principals are stored and logged as hashes only. The hash of tenant and principal is there for [Store.Erase].
 //
 // # Claims

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +18,10 @@ const openClaims = `
 SELECT encode(k.key_hash, 'hex'), k.tenant_id, k.state = 'unknown', k.epoch, k.created_at, CASE WHEN k.owner IS NOT NULL THEN k.locked_until END,
 	k.owner IS NOT NULL AND k.locked_until > clock_timestamp(),
 	coalesce((SELECT json_agg(s.name ORDER BY s.begun_at, s.name) FROM {schema}.idempotency_step s
-		WHERE s.key_hash = k.key_hash AND s.result IS NULL), '[]'), coalesce(k.request, '')
+		WHERE s.key_hash = k.key_hash AND s.result IS NULL), '[]'),
+	coalesce((SELECT json_agg(coalesce(s.label, '') ORDER BY s.begun_at, s.name) FROM {schema}.idempotency_step s
+		WHERE s.key_hash = k.key_hash AND s.result IS NULL), '[]'),
+	coalesce(k.request, ''), ` + principalShown + `, coalesce(k.caller, '')
 FROM {schema}.idempotency_keys k
 WHERE k.state <> 'completed' AND k.expires_at > clock_timestamp() AND ($1::text = '' OR k.tenant_id = $1::text)
 ORDER BY k.created_at, k.key_hash LIMIT $2`
@@ -29,6 +33,9 @@ type Open struct {
 	// Tenant is whose request it was, and Request its method and path, at most 255 bytes of it. They are known while the
 	// outcome of a [StepOnce] is open.
 	Tenant, Request string
+	// Principal is the beginning of the hash of who asked, the same for all requests of one principal of a tenant; "" for an anonymous one.
+	// Caller is [Scope.Caller], known as long as Request.
+	Principal, Caller string
 	// Unknown says that the outcome of a step is unknown, and that requests with the key are refused until somebody says what became of it.
 	Unknown bool
 	// Epoch counts the requests that had it.
@@ -40,6 +47,8 @@ type Open struct {
 	Leased     bool
 	// Steps are those that were begun and have no outcome: they are under way while it is leased.
 	Steps []string
+	// Labels are theirs, in the same order, see [WithLabel]. "": a step has none.
+	Labels []string
 }
 
 // Open lists the keys without an answer that have not expired, the oldest first: of one tenant, or of all if tenant is "". They are those of requests
@@ -53,12 +62,12 @@ func (s *Store) Open(ctx context.Context, db bun.IDB, tenant string, limit int) 
 	for rows.Next() {
 		var o Open
 		var until sql.NullTime
-		var steps []byte
-		if err := rows.Scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps, &o.Request); err != nil {
+		var steps, labels []byte
+		if err := rows.Scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps, &labels, &o.Request, &o.Principal, &o.Caller); err != nil {
 			return nil, fmt.Errorf("idempotency: list open keys: %w", err)
 		}
 		o.LeaseUntil = until.Time
-		if err := json.Unmarshal(steps, &o.Steps); err != nil {
+		if err := errors.Join(json.Unmarshal(steps, &o.Steps), json.Unmarshal(labels, &o.Labels)); err != nil {
 			return nil, fmt.Errorf("idempotency: list open keys: the names of the steps: %w", err)
 		}
 		list = append(list, o)

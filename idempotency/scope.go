@@ -22,6 +22,10 @@ type Scope struct {
 	Principal string
 	// Anonymous says that every client that has the key may see its answer.
 	Anonymous bool
+	// Caller names the principal to operators: the number of a customer, a login. It is stored in clear while the outcome of a [StepOnce] is
+	// open, so it should be no secret, and at no other time. The principal itself is stored as a hash only: it may be a token, and is personal.
+	// It is no part of the key. Default: none.
+	Caller string
 	// Method and Path are what is asked for. Package httpmw fills each in from the request if it is empty.
 	Method, Path string
 	// Key is what the client chose, 1 to 255 bytes without control characters. Package httpmw fills it in.
@@ -38,6 +42,7 @@ type Key struct {
 	tenant    string
 	principal principalHash
 	request   string // method and path
+	caller    string
 }
 
 // String returns the beginning of the hash, which is safe to log.
@@ -54,7 +59,7 @@ func (s *Store) Key(scope Scope) (Key, error) {
 	if err := scope.validate(); err != nil {
 		return Key{}, err
 	}
-	return Key{hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal), request: scope.request()}, nil
+	return Key{hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal), request: scope.request(), caller: shown(scope.Caller)}, nil
 }
 
 func (s *Scope) validate() error {
@@ -81,22 +86,22 @@ func (s *Scope) validate() error {
 	return nil
 }
 
-// maxRequest is how much of method and path is kept of a key while the outcome of a step is open, in bytes.
-const maxRequest = 255
+// maxShown is how long a text is, in bytes, that is kept for people while the outcome of a step is open.
+const maxShown = 255
 
 // request names the work for people: its method and path, without what a table or a terminal does not take.
 func (s *Scope) request() string {
-	if s.Method == "" && s.Path == "" {
-		return ""
-	}
-	text := strings.TrimSpace(s.Method + " " + s.Path)
-	text = text[:min(len(text), maxRequest)]
+	return shown(strings.TrimSpace(s.Method + " " + s.Path))
+}
+
+// shown is as much of a text as is kept for people.
+func shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
+	}, strings.ToValidUTF8(text[:min(len(text), maxShown)], "\uFFFD"))
 }
 
 // hash must never change: the rows that are stored are found by it.

@@ -22,11 +22,11 @@ var (
 // beginOnce commits that a step is about to be done. From here on the key does not expire. The same owner may say it again: it does
 // not know whether it did. It waits for a lock on the key for 3 s, no longer: the condition is looked at before the row is locked.
 const beginOnce = `WITH held AS (
-    UPDATE {schema}.idempotency_keys SET expires_at = 'infinity', request = nullif($5::text, '')
+    UPDATE {schema}.idempotency_keys SET expires_at = 'infinity', request = nullif($5::text, ''), caller = nullif($6::text, '')
     WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed' AND set_config('lock_timeout', '3s', true) <> ''
     RETURNING key_hash, epoch
 )
-INSERT INTO {schema}.idempotency_step AS s (key_hash, name, epoch) SELECT key_hash, $4, epoch FROM held
+INSERT INTO {schema}.idempotency_step AS s (key_hash, name, epoch, label) SELECT key_hash, $4, epoch, nullif($7::text, '') FROM held
 ON CONFLICT (key_hash, name) DO UPDATE SET epoch = excluded.epoch WHERE s.result IS NULL AND s.epoch = excluded.epoch`
 
 // StepOnce is [Step] for other sides that know no keys, where a second call would be a second deed. That it begins is committed
@@ -35,6 +35,8 @@ ON CONFLICT (key_hash, name) DO UPDATE SET epoch = excluded.epoch WHERE s.result
 // An error of fn is an unknown outcome too, as a call that was not answered may have been heard, unless it wraps [ErrNotDone]. The
 // error that is returned then wraps both fn's and [ErrStepUnknown]; the key can be neither completed nor worked on until it is
 // resolved.
+//
+// [WithLabel] says what the step is about, for who has to find out what became of it.
 //
 // It must not be called within the transaction of a [StepTx], which keeps the key locked until it ends: that is an error, and fn is
 // not called.
@@ -64,8 +66,22 @@ func StepOnce[T any](ctx context.Context, name string, fn func(ctx context.Conte
 	return result, c.settleOnce(ctx, name, string(encoded))
 }
 
+type labelKey struct{}
+
+// WithLabel returns a context in which a [StepOnce] has a label: the id of the order that is paid, for example. It is what an operator looks for
+// at the other side, and is stored in clear while the outcome of the step is open, so it should be no secret. Of more than 255 bytes the
+// beginning is kept.
+func WithLabel(ctx context.Context, label string) context.Context {
+	return context.WithValue(ctx, labelKey{}, shown(label))
+}
+
+func labelOf(ctx context.Context) string {
+	label, _ := ctx.Value(labelKey{}).(string)
+	return label
+}
+
 func (c *Claim) beginOnce(ctx context.Context, name string) error {
-	n, err := c.store.confirmed.Exec(ctx, c.db, beginOnce, append(c.fence(), name, c.key.request)...)
+	n, err := c.store.confirmed.Exec(ctx, c.db, beginOnce, append(c.fence(), name, c.key.request, c.key.caller, labelOf(ctx))...)
 	switch {
 	case pgsql.Code(err) == pgsql.CodeLockNotAvailable:
 		return fmt.Errorf("idempotency: begin step %q: the key is locked by a transaction that has not ended: "+

@@ -14,11 +14,17 @@ import (
 )
 
 const (
-	openSteps = `SELECT encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at, coalesce(k.request, '')
+	unknownColumns = `encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at, coalesce(k.request, ''), ` + principalShown + `,
+	coalesce(k.caller, ''), coalesce(s.label, '')`
+
+	// principalShown is enough of the hash to see which requests are of one principal.
+	principalShown = `coalesce(left(encode(k.principal_hash, 'hex'), 16), '')`
+
+	openSteps = `SELECT ` + unknownColumns + `
 FROM {schema}.idempotency_step s JOIN {schema}.idempotency_keys k ON k.key_hash = s.key_hash
 WHERE s.result IS NULL AND s.key_hash = $1 ORDER BY s.begun_at, s.name`
 
-	unknownSteps = `SELECT encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at, coalesce(k.request, '')
+	unknownSteps = `SELECT ` + unknownColumns + `
 FROM {schema}.idempotency_step s JOIN {schema}.idempotency_keys k ON k.key_hash = s.key_hash
 WHERE s.result IS NULL AND (k.state = 'unknown' OR k.locked_until <= clock_timestamp()) AND ($1::text = '' OR k.tenant_id = $1::text)
 ORDER BY s.begun_at, s.key_hash, s.name LIMIT $2`
@@ -51,8 +57,11 @@ type Unknown struct {
 	Key string
 	// Tenant is whose request it was, and Request its method and path, at most 255 bytes of it. "": the scope had none.
 	Tenant, Request string
-	// Step is the name that [StepOnce] was given.
-	Step string
+	// Principal is the beginning of the hash of who asked, the same for all requests of one principal of a tenant, and Caller is [Scope.Caller].
+	// "": the scope was anonymous, or named nobody.
+	Principal, Caller string
+	// Step is the name that [StepOnce] was given, and Label that of [WithLabel].
+	Step, Label string
 	// Epoch tells this beginning of the step from others.
 	Epoch int
 	// BegunAt is when it was begun, by the clock of the database. A call that was made then may still be on its way.
@@ -143,7 +152,7 @@ func (s *Store) listUnknown(ctx context.Context, db bun.IDB, query string, args 
 	defer rows.Close()
 	for rows.Next() {
 		var u Unknown
-		if err := rows.Scan(&u.Key, &u.Tenant, &u.Step, &u.Epoch, &u.BegunAt, &u.Request); err != nil {
+		if err := rows.Scan(&u.Key, &u.Tenant, &u.Step, &u.Epoch, &u.BegunAt, &u.Request, &u.Principal, &u.Caller, &u.Label); err != nil {
 			return nil, fmt.Errorf("idempotency: list unknown steps: %w", err)
 		}
 		list = append(list, u)

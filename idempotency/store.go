@@ -53,7 +53,7 @@ ON CONFLICT (key_hash) DO UPDATE SET
     tenant_id = excluded.tenant_id, principal_hash = excluded.principal_hash, fingerprint_tag = excluded.fingerprint_tag,
     fingerprint = excluded.fingerprint, status = excluded.status, headers = excluded.headers, body = excluded.body,
     omitted = excluded.omitted, created_at = excluded.created_at, completed_at = excluded.completed_at,
-    expires_at = excluded.expires_at, locked_until = NULL, owner = NULL, request = NULL, epoch = k.epoch + 1`
+    expires_at = excluded.expires_at, locked_until = NULL, owner = NULL, request = NULL, caller = NULL, epoch = k.epoch + 1`
 
 	completeProbe = complete + `
 RETURNING pg_current_xact_id()::text`

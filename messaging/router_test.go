@@ -111,12 +111,15 @@ func TestRouterSkipsWhatItHasNoHandlerFor(t *testing.T) {
 	require.Contains(t, log.String(), "type=never.heard.of")
 
 	log.Reset()
+	var of bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		_, stop := start(t, newFakeReceiver(typed("order.returned", "{}")), r, &messaging.ConsumerConfig{Name: "billing"})
+		cfg := &messaging.ConsumerConfig{Name: "billing", Logger: slog.New(slog.NewTextHandler(&of, nil))}
+		_, stop := start(t, newFakeReceiver(typed("order.returned", "{}")), r, cfg)
 		synctest.Wait()
 		require.NoError(t, stop())
 	})
-	require.Contains(t, log.String(), "consumer=billing")
+	require.Contains(t, of.String(), "consumer=billing", "in the log of the consumer")
+	require.Empty(t, log.String())
 }
 
 func TestRouterIgnoresWhatItIsTold(t *testing.T) {

@@ -115,8 +115,9 @@ type Stuck struct {
 	Key string
 	// Holds says that the later events or messages of the key wait behind this one.
 	Holds bool
-	// Step is the name of a step, and Request the method and path of the request whose step it is.
-	Step, Request string
+	// Step is the name of a step, Label what it is about, and Request the method and path of the request whose step it is. Caller is who sent that, as
+	// the service names him, and Principal the beginning of his hash.
+	Step, Label, Request, Caller, Principal string
 	// Attempts counts the tries.
 	Attempts int
 	// Next is when it is tried again. Zero: not before somebody decides.
@@ -304,7 +305,8 @@ func (v *View) unknownSteps(ctx context.Context, filter Filter, limit int) ([]St
 	page, err := v.keys.Unknown(ctx, v.db, filter.Tenant, limit)
 	list := make([]Stuck, len(page))
 	for n, u := range page {
-		list[n] = Stuck{Kind: StepUnknown, Since: u.BegunAt, ID: u.Key, Tenant: u.Tenant, Step: u.Step, Request: u.Request, Attempts: u.Epoch}
+		list[n] = Stuck{Kind: StepUnknown, Since: u.BegunAt, ID: u.Key, Tenant: u.Tenant, Attempts: u.Epoch}
+		list[n].Step, list[n].Label, list[n].Request, list[n].Caller, list[n].Principal = u.Step, u.Label, u.Request, u.Caller, u.Principal
 	}
 	return list, err
 }

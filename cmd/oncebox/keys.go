@@ -77,8 +77,10 @@ func (s *session) resolve(cmd *cobra.Command, key, step, result string, outcome 
 		return err
 	}
 	which := fmt.Sprintf("the step %s of tenant %s, begun at %s", step, u.Tenant, moment(u.BegunAt))
-	if u.Request != "" {
-		which += ", of " + printable(u.Request)
+	for _, detail := range []struct{ name, text string }{{"about", u.Label}, {"of", u.Request}, {"asked by", askedBy(u.Caller, u.Principal)}} {
+		if detail.text != "" {
+			which += ", " + detail.name + " " + printable(detail.text)
+		}
 	}
 	question := "resolve " + which + ", as not done?"
 	if result != "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,11 +17,15 @@ type keyItem struct {
 	Key        string     `json:"key"`
 	Tenant     string     `json:"tenant"`
 	Request    string     `json:"request,omitempty"`
+	Caller     string     `json:"caller,omitempty"`
+	Principal  string     `json:"principal,omitempty"`
 	State      string     `json:"state"`
 	Since      time.Time  `json:"since"`
 	Epoch      int        `json:"epoch"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 	Steps      []string   `json:"steps"`
+	// Labels are those of the steps, "" where one has none.
+	Labels []string `json:"labels"`
 }
 
 // The states of a key without an answer.
@@ -83,7 +88,10 @@ func keyOf(o *idempotency.Open) keyItem {
 	case o.Unknown || len(o.Steps) > 0:
 		state = keyUnknown
 	}
-	return keyItem{o.Key, o.Tenant, o.Request, state, o.CreatedAt, o.Epoch, timeOf(o.LeaseUntil), o.Steps}
+	return keyItem{
+		Key: o.Key, Tenant: o.Tenant, Request: o.Request, Caller: o.Caller, Principal: o.Principal, State: state, Since: o.CreatedAt, Epoch: o.Epoch,
+		LeaseUntil: timeOf(o.LeaseUntil), Steps: o.Steps, Labels: o.Labels,
+	}
 }
 
 func (s *session) printKeys(list []keyItem) error {
@@ -97,7 +105,21 @@ func (s *session) printKeys(list []keyItem) error {
 	rows := make([][]string, len(list))
 	for n := range list {
 		k := &list[n]
-		rows[n] = []string{moment(k.Since), k.State, k.Tenant, short(k.Request, 60), strings.Join(k.Steps, ", "), at(k.LeaseUntil), k.Key}
+		rows[n] = []string{
+			moment(k.Since), k.State, k.Tenant, short(k.Request, 60), short(cmp.Or(k.Caller, k.Principal), 30), k.steps(), at(k.LeaseUntil), k.Key,
+		}
 	}
-	return s.table([]string{"SINCE", "STATE", "TENANT", "REQUEST", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}, rows)
+	return s.table([]string{"SINCE", "STATE", "TENANT", "REQUEST", "ASKED BY", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}, rows)
+}
+
+// steps lists the steps with what they are about.
+func (k *keyItem) steps() string {
+	list := make([]string, len(k.Steps))
+	for n, step := range k.Steps {
+		list[n] = step
+		if label := k.Labels[n]; label != "" {
+			list[n] += " (" + short(label, 60) + ")"
+		}
+	}
+	return strings.Join(list, ", ")
 }

@@ -23,7 +23,10 @@ type stuckItem struct {
 	Key        string     `json:"key,omitempty"`
 	Holds      bool       `json:"holds"`
 	Step       string     `json:"step,omitempty"`
+	Label      string     `json:"label,omitempty"`
 	Request    string     `json:"request,omitempty"`
+	Caller     string     `json:"caller,omitempty"`
+	Principal  string     `json:"principal,omitempty"`
 	Attempts   int        `json:"attempts,omitempty"`
 	Next       *time.Time `json:"next,omitempty"`
 	Error      string     `json:"error,omitempty"`
@@ -96,7 +99,8 @@ func itemOf(f *ops.Stuck) stuckItem {
 	return stuckItem{
 		Backlog: backlog, Vanished: f.Vanished, Connections: f.Connections,
 		Kind: f.Kind, Since: timeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
-		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds, Step: f.Step, Request: f.Request,
+		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds,
+		Step: f.Step, Label: f.Label, Request: f.Request, Caller: f.Caller, Principal: f.Principal,
 		Attempts: f.Attempts, Next: timeOf(f.Next), Error: f.Error,
 		Cause: ops.CauseOf(f.Error), Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(f), Or: other(f),
 	}

@@ -174,6 +174,14 @@ func (s *session) printOne(i *stuckItem) error {
 		relay += " had the lanes, and vanished"
 	}
 	return s.pairs(string(i.Kind), what, "since", at(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant,
-		"request", i.Request, "step", i.Step, "behind it", behind,
+		"request", i.Request, "asked by", askedBy(i.Caller, i.Principal), "step", i.Step, "about", i.Label, "behind it", behind,
 		"tries", tries, "next try", at(i.Next), "error", short(i.Error, 200), "to do", i.Do, "or", i.Or)
+}
+
+// askedBy names who sent a request, by what the service calls him and by the beginning of his hash.
+func askedBy(caller, principal string) string {
+	if principal != "" {
+		principal = "principal " + principal
+	}
+	return join(caller, principal)
 }

@@ -56,14 +56,14 @@ func words(t *testing.T, line string) []string {
 // unknownStep has a request fail in a call to somebody else, so that nobody knows whether it was done.
 func (s *shop) unknownStep() {
 	s.t.Helper()
-	scope := idempotency.Anonymous("default")
+	scope := idempotency.Scope{Tenant: "default", Principal: "u-17", Caller: "ann"}
 	scope.Method, scope.Path, scope.Key = "POST", "/orders", "k"
 	key, err := s.App.Idempotency.Key(scope)
 	require.NoError(s.t, err)
 	claim, _, err := s.App.Idempotency.Claim(s.t.Context(), s.DB, key, idempotency.NewFingerprint("v1"))
 	require.NoError(s.t, err)
 	require.ErrorIs(s.t, claim.Run(s.t.Context(), func(ctx context.Context) error {
-		_, err := idempotency.StepOnce(ctx, "charge", func(context.Context) (string, error) { return "", errors.New("no answer") })
+		_, err := idempotency.StepOnce(idempotency.WithLabel(ctx, "order o-7"), "charge", func(context.Context) (string, error) { return "", errors.New("no answer") })
 		return err
 	}), idempotency.ErrStepUnknown)
 	require.NoError(s.t, claim.Release(s.t.Context()))

@@ -25,6 +25,7 @@ CREATE TABLE idempotency_keys (
     omitted         text,                           -- why the body was not kept; the answer is a tombstone then
     body            bytea,
     request         text,                           -- method and path, for who has to find out what became of a step; only while its outcome is open
+    caller          text,                           -- who asked, as the service names him to operators; as long as request
     CONSTRAINT idempotency_keys_answer_or_lease CHECK (
         (status IS NOT NULL AND headers IS NOT NULL AND (body IS NULL) = (omitted IS NOT NULL)) = (locked_until IS NULL)
         AND (locked_until IS NULL) = (state = 'completed'))
@@ -42,6 +43,7 @@ CREATE TABLE idempotency_step (
     epoch    integer     NOT NULL, -- of the claim under which it was begun
     result   json,                 -- NULL: it was begun, and nobody knows what became of it
     begun_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    label    text,                 -- what it is about, for who has to find out what became of it; only while its outcome is open
     PRIMARY KEY (key_hash, name)
 );
 -- For operators, who look for what is open.
@@ -134,14 +136,14 @@ BEGIN
     IF p_result IS NULL THEN
         DELETE FROM {schema}.idempotency_step s WHERE s.key_hash = p_hash AND s.name = p_name AND s.epoch = p_epoch AND s.result IS NULL;
     ELSE
-        UPDATE {schema}.idempotency_step s SET result = p_result
+        UPDATE {schema}.idempotency_step s SET result = p_result, label = NULL
         WHERE s.key_hash = p_hash AND s.name = p_name AND s.epoch = p_epoch AND s.result IS NULL;
     END IF;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     IF NOT EXISTS (SELECT FROM {schema}.idempotency_step s WHERE s.key_hash = p_hash AND s.result IS NULL) THEN
-        UPDATE {schema}.idempotency_keys k SET state = 'claimed', request = NULL, expires_at = CASE WHEN p_ttl < 0 THEN 'infinity'
+        UPDATE {schema}.idempotency_keys k SET state = 'claimed', request = NULL, caller = NULL, expires_at = CASE WHEN p_ttl < 0 THEN 'infinity'
             ELSE greatest(clock_timestamp() + make_interval(secs => p_ttl), k.locked_until) END
         WHERE k.key_hash = p_hash AND k.state <> 'completed';
     END IF;
