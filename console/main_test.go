@@ -136,7 +136,8 @@ func (s *shop) unknownStep(key string) {
 	claim, _, err := s.App.Idempotency.Claim(s.t.Context(), s.DB, hash, idempotency.NewFingerprint("v1"))
 	require.NoError(s.t, err)
 	require.ErrorIs(s.t, claim.Run(s.t.Context(), func(ctx context.Context) error {
-		_, err := idempotency.StepOnce(idempotency.WithLabel(ctx, "order o-7"), "charge", func(context.Context) (string, error) { return "", errors.New("no answer") })
+		ctx = idempotency.WithLabel(ctx, "order o-7")
+		_, err := idempotency.StepOnce(ctx, "charge", func(context.Context) (string, error) { return "", errors.New("no answer") })
 		return err
 	}), idempotency.ErrStepUnknown)
 	require.NoError(s.t, claim.Release(s.t.Context()))

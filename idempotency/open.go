@@ -63,7 +63,8 @@ func (s *Store) Open(ctx context.Context, db bun.IDB, tenant string, limit int) 
 		var o Open
 		var until sql.NullTime
 		var steps, labels []byte
-		if err := rows.Scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps, &labels, &o.Request, &o.Principal, &o.Caller); err != nil {
+		err := rows.Scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps, &labels, &o.Request, &o.Principal, &o.Caller)
+		if err != nil {
 			return nil, fmt.Errorf("idempotency: list open keys: %w", err)
 		}
 		o.LeaseUntil = until.Time

@@ -59,7 +59,10 @@ func (s *Store) Key(scope Scope) (Key, error) {
 	if err := scope.validate(); err != nil {
 		return Key{}, err
 	}
-	return Key{hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal), request: scope.request(), caller: shown(scope.Caller)}, nil
+	return Key{
+		hash: scope.hash(), tenant: scope.Tenant, principal: hashPrincipal(scope.Tenant, scope.Principal),
+		request: scope.request(), caller: shown(scope.Caller),
+	}, nil
 }
 
 func (s *Scope) validate() error {

@@ -76,12 +76,13 @@ func (s *session) resolve(cmd *cobra.Command, key, step, result string, outcome 
 	if err != nil {
 		return err
 	}
-	which := fmt.Sprintf("the step %s of tenant %s, begun at %s", step, u.Tenant, moment(u.BegunAt))
+	said := []string{fmt.Sprintf("the step %s of tenant %s, begun at %s", step, u.Tenant, moment(u.BegunAt))}
 	for _, detail := range []struct{ name, text string }{{"about", u.Label}, {"of", u.Request}, {"asked by", askedBy(u.Caller, u.Principal)}} {
 		if detail.text != "" {
-			which += ", " + detail.name + " " + printable(detail.text)
+			said = append(said, detail.name+" "+printable(detail.text))
 		}
 	}
+	which := strings.Join(said, ", ")
 	question := "resolve " + which + ", as not done?"
 	if result != "" {
 		question = "resolve " + which + ", as done with the result " + result + "?"

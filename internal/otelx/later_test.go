@@ -31,8 +31,8 @@ func TestLaterFollowsWhoSaysWhereItGoes(t *testing.T) {
 	derived.Info("hello", "a", 1)
 	require.Contains(t, first.String(), "msg=hello part=broker g.a=1")
 	require.Equal(t, own, l.Instruments().meters)
-	require.Same(t, l.Instruments(), l.Instruments())
-	require.Equal(t, 2, made)
+	l.Instruments()
+	require.Equal(t, 2, made, "they are kept")
 
 	l.Use(otelx.Place{Logger: second.Logger(), MeterProvider: other})
 	l.Logger().Info("again")
