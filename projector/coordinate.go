@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -135,7 +134,7 @@ func (r *relay) rehearse(ctx context.Context) error {
 	if err != nil {
 		r.rehearsed.Store(false)
 	}
-	if pgsql.IsMisfit(err) { // not: the database is away, or its disk is full. Then others can do no more.
+	if outbox.IsMisfit(err) { // not: the database is away, or its disk is full. Then others can do no more.
 		return fmt.Errorf("%w: %w", errCannotServe, err)
 	}
 	return nil

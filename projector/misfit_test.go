@@ -17,7 +17,8 @@ import (
 func TestProjectorThatCannotServeLanesHasNoShareOfThem(t *testing.T) {
 	t.Parallel()
 	for _, lacks := range []string{
-		"SELECT ON outbox_claim", "DELETE ON outbox_claim", "UPDATE ON outbox_lane",
+		"SELECT ON outbox_claim", "DELETE ON outbox_claim", "UPDATE ON outbox_lane", // claim and keep
+		"SELECT ON outbox", "INSERT ON outbox_claim", "INSERT ON outbox_progress", "INSERT ON outbox_held", // read, take, record
 	} {
 		t.Run(lacks, func(t *testing.T) {
 			t.Parallel()
