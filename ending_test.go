@@ -32,11 +32,13 @@ var endings = []string{
 	"BEGIN; INSERT INTO notes VALUES ('script'); COMMIT", "INSERT INTO notes VALUES ('script'); COMMIT; BEGIN; INSERT INTO notes VALUES ('more')",
 	"SAVEPOINT a; ROLLBACK AND CHAIN", "SAVEPOINT a; ROLLBACK TO a; ROLLBACK; BEGIN; SAVEPOINT a", "SAVEPOINT a; COMMIT; BEGIN; SAVEPOINT a",
 	"SELECT 'ROLLBACK TO a; '; ROLLBACK; BEGIN", "COMMIT; SET TRANSACTION READ ONLY; BEGIN",
+	"-- a\rROLLBACK AND CHAIN",
 }
 
 // harmless are texts that look like those.
 var harmless = []string{
 	"SAVEPOINT a; ROLLBACK TO SAVEPOINT a", "SAVEPOINT a; rollback /* and chain */ work -- ;\n to a; RELEASE a", "BEGIN",
+	"SAVEPOINT a; -- ;\rROLLBACK -- AND CHAIN\rTO a -- b",
 	"SELECT 'ROLLBACK AND CHAIN', $$; COMMIT; $$", "PREPARE commit_ AS SELECT 1; EXECUTE commit_; DEALLOCATE commit_",
 	"SELECT CASE WHEN true THEN 1 END; SAVEPOINT a; ROLLBACK TO a", "LISTEN oncebox_ending; NOTIFY oncebox_ending", "SET CONSTRAINTS ALL IMMEDIATE",
 	"DO $$ BEGIN BEGIN RAISE division_by_zero; EXCEPTION WHEN others THEN NULL; END; END $$", "SET LOCAL ROLE NONE; SET SESSION AUTHORIZATION DEFAULT",

@@ -201,7 +201,11 @@ func withoutComments(text []byte) []byte {
 		text = bytes.TrimLeft(text, " \t\r\n\f\v")
 		switch {
 		case bytes.HasPrefix(text, []byte("--")):
-			_, text, _ = bytes.Cut(text, []byte{'\n'})
+			end := bytes.IndexAny(text, "\r\n") // each of them ends it
+			if end < 0 {
+				return nil
+			}
+			text = text[end:]
 		case bytes.HasPrefix(text, []byte("/*")):
 			text = withoutComment(text)
 		default:
