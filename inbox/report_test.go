@@ -228,8 +228,12 @@ func TestTroublesOfAConsumer(t *testing.T) {
 		"a handler hangs":      {[]string{process(1, "CONNECTED", "1 hour", "3, now() - interval '5 minutes', '', NULL")}, inbox.TroubleLate},
 		"a handler works":      {[]string{process(1, "CONNECTED", "1 hour", "3, now() - interval '5 seconds', '', NULL")}, ""},
 		"nothing is delivered": {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, inbox.TroubleLate},
-		"paused":               {[]string{process(1, "PAUSED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, ""},
-		"forgotten":            {[]string{process(1, "PAUSED", "25 hours", idle), fresh("7", "now() - interval '5 minutes'")}, inbox.TroublePaused},
+		"it has just begun":    {[]string{process(1, "CONNECTED", "3 seconds", idle), fresh("7", "now() - interval '2 hours'")}, ""},
+		"killed again and again": {[]string{
+			process(1, "CONNECTED", "45 seconds", idle), process(2, "CONNECTED", "3 seconds", idle), fresh("7", "now() - interval '5 minutes'"),
+		}, inbox.TroubleLate},
+		"paused":    {[]string{process(1, "PAUSED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, ""},
+		"forgotten": {[]string{process(1, "PAUSED", "25 hours", idle), fresh("7", "now() - interval '5 minutes'")}, inbox.TroublePaused},
 		"the topic is gone": {[]string{
 			process(1, "CONNECTED", "1 hour", idle), fresh("0", "NULL"), "UPDATE inbox_subscription SET missing = true",
 		}, inbox.TroubleAway},

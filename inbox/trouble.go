@@ -25,6 +25,9 @@ const (
 	awayLimit   = 30 * time.Second
 	lateLimit   = time.Minute
 	pausedLimit = 24 * time.Hour
+	// warmUp is for how long a consumer that has begun, or goes on after a pause, may not have been seen to settle anything: the broker is asked
+	// from time to time.
+	warmUp = 30 * time.Second
 )
 
 // Trouble is a consumer that does not get on at a topic.
@@ -110,7 +113,7 @@ func (c *ConsumerState) standing(t *TopicState) (since time.Time, why string) {
 	if !allPaused(t).IsZero() {
 		return time.Time{}, ""
 	}
-	if w := t.Waiting; w.Known && !w.Stands.IsZero() && c.now.Sub(w.Stands) > lateLimit {
+	if w := t.Waiting; w.Known && !w.Stands.IsZero() && c.now.Sub(w.Stands) > lateLimit && c.now.Sub(receiving(t)) > warmUp {
 		return w.Stands, "messages wait at the broker, and none is settled"
 	}
 	for _, p := range t.Processes {
@@ -120,6 +123,17 @@ func (c *ConsumerState) standing(t *TopicState) (since time.Time, why string) {
 		}
 	}
 	return time.Time{}, ""
+}
+
+// receiving is since when a process has had all of its connections. Those that were killed count for the minute in which they are believed: a consumer whose
+// processes are killed again and again does not get on either.
+func receiving(t *TopicState) (since time.Time) {
+	for _, p := range t.Processes {
+		if p.State == "connected" && (since.IsZero() || p.Since.Before(since)) {
+			since = p.Since
+		}
+	}
+	return since
 }
 
 // allPaused is since when all processes are paused. Zero: one is not.
