@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -134,6 +136,20 @@ func TestInvalidIdentifiersMakeDeadLettersUnderReadableNames(t *testing.T) {
 	require.Equal(t, "s\uFFFD", dead[2].Key.Source)
 	require.Equal(t, long[:255], dead[4].Envelope.ID)
 	require.Equal(t, []byte(`{"a":1}`), dead[8].Envelope.Payload)
+}
+
+// A handler's own connection may break as the one to the database does. Nobody must look for its dead letters behind a line about something else.
+func TestDeadLettersAreNoOutageOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	w, book := newWorld(t), &logbook.Book{}
+	box := inbox.New(w.units, &inbox.Config{Logger: book.Logger()})
+	for _, consumer := range []string{"billing", "shipping"} {
+		h := box.Wrap(consumer, messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
+			return messaging.Permanent(fmt.Errorf("decode: %w", io.ErrUnexpectedEOF))
+		}))
+		require.NoError(t, h.Handle(t.Context(), unordered(newID(t))))
+	}
+	require.Equal(t, 2, book.Count("message given up"), book.String())
 }
 
 // Between the handler that gave up and its dead letter, another process handles the message.
