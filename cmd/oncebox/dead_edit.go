@@ -146,7 +146,7 @@ func (d *editable) check(payload []byte) error {
 	case len(payload) == 0:
 		return errors.New("the payload is empty")
 	case bytes.Equal(payload, d.payload):
-		return errors.New("the payload is as it was; to replay it so: " + typed("dead", "replay", d.ID) + byUser)
+		return errors.New("the payload is as it was; to replay it so: " + decided("dead", "replay", d.ID))
 	default:
 		return nil
 	}

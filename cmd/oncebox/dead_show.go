@@ -123,7 +123,7 @@ func (s *session) printLetter(l *letter, id string) error {
 		if l.Consumer != "" {
 			words = []string{"dead", name, id, "--consumer", l.Consumer}
 		}
-		return typed(append(words, more...)...) + byUser
+		return decided(append(words, more...)...)
 	}
 	pairs := []string{
 		"id", l.ID, "dead", l.of() + ", since " + moment(l.DiedAt), "error", l.Error, "tries", strconv.Itoa(l.Attempts), "behind it", behind,

@@ -1,20 +1,43 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/oncebox/oncebox/ops"
 )
 
-// byUser says who decides, in a command that is printed to be typed: the shell knows.
-const byUser = ` --by "$USER"`
-
 // typed is a command as an operator types it. Words that a shell would change are quoted.
-func typed(words ...string) string {
+func typed(words ...string) string { return line(words, "") }
+
+// decided is a command that asks who decides: the shell knows.
+func decided(words ...string) string { return line(words, ` --by "$USER"`) }
+
+// line has an id that begins with a dash, as one in 64 of base64 does, and what follows it up to the next flag, at its end, where it is no flag.
+func line(words []string, more string) string {
+	begin := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
+	if begin < 0 || isFlag(words[begin]) {
+		return "oncebox " + joined(words) + more
+	}
+	end := begin + 1
+	for end < len(words) && !isFlag(words[end]) {
+		end++
+	}
+	return "oncebox " + joined(words[:begin], words[end:]) + more + " -- " + joined(words[begin:end])
+}
+
+// isFlag tells a flag of ours from an id.
+func isFlag(word string) bool {
+	name, is := strings.CutPrefix(word, "--")
+	return is && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-") == ""
+}
+
+func joined(parts ...[]string) string {
+	words := slices.Concat(parts...)
 	for n, word := range words {
 		words[n] = quoted(word)
 	}
-	return "oncebox " + strings.Join(words, " ")
+	return strings.Join(words, " ")
 }
 
 func quoted(word string) string {
@@ -52,12 +75,12 @@ func next(f *ops.Stuck) string {
 	case ops.EventFailing:
 		return "mend the cause; it is tried again by itself"
 	case ops.MessageFailing:
-		return "mend the cause; it is tried again by itself, or at once with: " + typed("parked", "retry", f.MessageKey, "--consumer", f.Consumer) + byUser
+		return "mend the cause; it is tried again by itself, or at once with: " + decided("parked", "retry", f.MessageKey, "--consumer", f.Consumer)
 	case ops.StepUnknown:
 		return "find out whether the step was done. If it was not: " +
-			typed("keys", "resolve", f.ID, f.Step, "--not-done", "--why", "the other side has no such call") + byUser
+			decided("keys", "resolve", f.ID, f.Step, "--not-done", "--why", "the other side has no such call")
 	case ops.TenantPaused:
-		return "when its events may leave: " + typed("tenants", "resume", f.Tenant) + byUser
+		return "when its events may leave: " + decided("tenants", "resume", f.Tenant)
 	default:
 		return ""
 	}
@@ -76,7 +99,7 @@ func other(f *ops.Stuck) string {
 	switch f.Kind {
 	case ops.StepUnknown:
 		return "if it was, with what it returned as JSON: " +
-			typed("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it") + byUser
+			decided("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it")
 	case ops.ConsumerMissing:
 		return "if the consumer is gone for good: " + typed("consumers", "forget", f.Consumer)
 	default:
@@ -92,14 +115,14 @@ func nextOfMany(c *ops.Cause) string {
 	}
 	switch c.Kind {
 	case ops.EventDead:
-		return "mend the cause, then: " + typed(append([]string{"dead", "replay", "--outbox", "--topic", c.Topic}, alike...)...) + byUser
+		return "mend the cause, then: " + decided(append([]string{"dead", "replay", "--outbox", "--topic", c.Topic}, alike...)...)
 	case ops.MessageDead:
-		return "mend the cause, then: " + typed(append([]string{"dead", "replay", "--consumer", c.Consumer}, alike...)...) + byUser
+		return "mend the cause, then: " + decided(append([]string{"dead", "replay", "--consumer", c.Consumer}, alike...)...)
 	case ops.EventFailing:
 		return "mend the cause; they are tried again by themselves"
 	case ops.MessageFailing:
 		return "mend the cause; they are tried again by themselves, or at once with: " +
-			typed(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...) + byUser
+			decided(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...)
 	default:
 		return "each has a command of its own: " + typed("stuck", "--each")
 	}

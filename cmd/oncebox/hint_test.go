@@ -42,7 +42,9 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 	s.DrainFailing()
 	s.broken.Store(false)
 	s.unknownStep()
-	require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), "a tenant's", outbox.By{Actor: "ann", Reason: "they are away"}))
+	for _, tenant := range []string{"a tenant's", "-t1"} {
+		require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), tenant, outbox.By{Actor: "ann", Reason: "they are away"}))
+	}
 	s.exec("UPDATE outbox_pause SET since = since - interval '2 days'")
 
 	seen := map[string]answer{}
@@ -57,6 +59,7 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 				seen[hint] = s.asked("n\n", line...) // all of them are seen before one is done
 				require.Contains(t, []int{exitRefused, exitUsage}, seen[hint].code, "%s: %s", hint, seen[hint].errs)
 				require.NotContains(t, seen[hint].errs, "missing", hint)
+				require.NotContains(t, seen[hint].errs, "unknown", hint)
 				continue
 			}
 			seen[hint] = s.asked("", line...)
@@ -70,13 +73,30 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 		require.Contains(t, fmt.Sprint(seen), part)
 	}
 	for hint := range seen {
-		if strings.Contains(hint, "parked retry") || strings.Contains(hint, "dead replay --") || strings.Contains(hint, "--not-done") {
+		if strings.Contains(hint, "parked retry") || strings.Contains(hint, "dead replay --") || strings.Contains(hint, "--not-done") ||
+			strings.HasSuffix(hint, " -- -t1") {
 			a := s.typed(hint)
 			require.Contains(t, []int{exitDone, exitNothing}, a.code, "%s: %s", hint, a.errs)
 		}
 	}
 	s.Drain()
 	require.NotContains(t, s.stuck(), "message failing")
+}
+
+// An id may begin with a dash, as one of nanoid does. It is no flag then, wherever it comes from.
+func TestHintsNameIDsThatBeginWithADash(t *testing.T) {
+	for want, hint := range map[string]string{
+		`oncebox dead show --consumer billing -- -V1StGXR8_Z5`:                 typed("dead", "show", "-V1StGXR8_Z5", "--consumer", "billing"),
+		`oncebox parked retry --consumer billing --by "$USER" -- -V1StGXR8_Z5`: decided("parked", "retry", "-V1StGXR8_Z5", "--consumer", "billing"),
+		`oncebox keys resolve --not-done --why x --by "$USER" -- --V1 a-step`:  decided("keys", "resolve", "--V1", "a-step", "--not-done", "--why", "x"),
+		`oncebox keys resolve 17 --done null --by "$USER" -- '-a step'`:        decided("keys", "resolve", "17", "-a step", "--done", "null"),
+		`oncebox tenants resume --by "$USER" -- -acme`:                         decided("tenants", "resume", "-acme"),
+		`oncebox parked retry m-17 --consumer -b --by "$USER"`:                 decided("parked", "retry", "m-17", "--consumer", "-b"),
+		`oncebox dead replay --consumer billing --error -ERR --by "$USER"`:     decided("dead", "replay", "--consumer", "billing", "--error", "-ERR"),
+		`oncebox doctor`: typed("doctor"),
+	} {
+		require.Equal(t, want, hint)
+	}
 }
 
 // The examples and the commands within the help of each command can be typed: no flag of them is missing, wrong or unknown.

@@ -92,7 +92,7 @@ func pausedOnPurpose(pauses []outbox.Pause) string {
 		}
 		p := &pauses[n]
 		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; when its events may leave: %s\n", short(p.Tenant, 40), moment(p.Since), short(p.Actor, 40),
-			short(p.Reason, 80), typed("tenants", "resume", p.Tenant)+byUser)
+			short(p.Reason, 80), decided("tenants", "resume", p.Tenant))
 	}
 	return text.String()
 }
