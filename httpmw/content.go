@@ -19,6 +19,9 @@ import (
 // maxInflated bounds what a compressed body is taken for where IdempotencyConfig.MaxBody is -1.
 const maxInflated = 64 << 20
 
+// mostNested is how deep parts within parts are looked at. Clients have one level: files of one field, or the requests of a batch.
+const mostNested = 3
+
 // content is what a body means: its media type, in one form, the way in which the rest is to be read, and that.
 type content struct {
 	media, form string
@@ -47,7 +50,7 @@ func (f *fingerprinter) meaning(h http.Header, body []byte) content {
 			c.form, c.body = "form", []byte(fields.Encode())
 		}
 	case strings.HasPrefix(kind, "multipart/") && params["boundary"] != "":
-		if parts, err := multipartDigest(body, kind, params["boundary"]); err == nil {
+		if parts, err := multipartDigest(body, kind, params["boundary"], mostNested); err == nil {
 			delete(params, "boundary")
 			c.media, c.form, c.body = mediaType(kind, params), "parts", parts
 		}
@@ -76,9 +79,9 @@ func mediaType(kind string, params map[string]string) string {
 	return mime.FormatMediaType(kind, params)
 }
 
-// multipartDigest returns the parts, each as a hash of what it says of itself and of its bytes. The boundary is another one each time that a client
-// makes the body. Of a form only name, file name, type and transfer encoding count (RFC 7578, section 4.8).
-func multipartDigest(body []byte, kind, boundary string) ([]byte, error) {
+// multipartDigest returns the parts, each as a hash of what it says of itself and of its bytes, or of the parts that it has itself. The boundary is another
+// one each time that a client makes the body. Of a form only name, file name, type and transfer encoding count (RFC 7578, section 4.8).
+func multipartDigest(body []byte, kind, boundary string, nested int) ([]byte, error) {
 	var all []byte
 	for r := multipart.NewReader(bytes.NewReader(body), boundary); ; {
 		part, err := r.NextRawPart()
@@ -88,11 +91,16 @@ func multipartDigest(body []byte, kind, boundary string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.New()
-		if _, err := io.Copy(sum, part); err != nil {
+		head, sum := sha256.New(), sha256.New()
+		inner, params, noType := mime.ParseMediaType(part.Header.Get("Content-Type"))
+		if noType == nil && nested > 0 && strings.HasPrefix(inner, "multipart/") && params["boundary"] != "" {
+			if err := nestedDigest(part, sum, inner, params, nested-1); err != nil {
+				return nil, err
+			}
+			_, _ = head.Write([]byte("parts\x00"))
+		} else if _, err := io.Copy(sum, part); err != nil {
 			return nil, err
 		}
-		head := sha256.New()
 		for _, name := range partHeaders(part.Header, kind) {
 			for _, value := range part.Header[name] {
 				_, _ = head.Write([]byte(name + "\x00" + partValue(name, value) + "\x00"))
@@ -100,6 +108,21 @@ func multipartDigest(body []byte, kind, boundary string) ([]byte, error) {
 		}
 		all = append(head.Sum(all), sum.Sum(nil)...)
 	}
+}
+
+// nestedDigest writes the parts of a part to sum, and takes the boundary from what it says of itself. Bytes that are no parts stay what they are.
+func nestedDigest(part *multipart.Part, sum io.Writer, kind string, params map[string]string, nested int) error {
+	body, err := io.ReadAll(part)
+	if err != nil {
+		return err
+	}
+	if parts, err := multipartDigest(body, kind, params["boundary"], nested); err == nil {
+		delete(params, "boundary")
+		part.Header.Set("Content-Type", mediaType(kind, params))
+		body = parts
+	}
+	_, _ = sum.Write(body) // a hash takes all
+	return nil
 }
 
 func partHeaders(h textproto.MIMEHeader, kind string) (names []string) {

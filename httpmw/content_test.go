@@ -56,6 +56,9 @@ func TestBodiesAreComparedByMeaning(t *testing.T) {
 		amount = `{"amount": 1}`
 	)
 	multi := func(b string) string { return "multipart/form-data; boundary=" + b }
+	batch := func(b string, list ...string) string {
+		return "Content-Type: multipart/mixed; boundary=" + b + "|" + parts(b, list...)
+	}
 	type sent struct{ media, encoding, body string }
 	db := pgtest.Migrated(t)
 	for name, c := range map[string]struct {
@@ -75,6 +78,11 @@ func TestBodiesAreComparedByMeaning(t *testing.T) {
 		"other bytes":              {sent{multi("a"), "", parts("a", file)}, sent{multi("b"), "", parts("b", file+"!")}, false},
 		"a part more":              {sent{multi("a"), "", parts("a", file)}, sent{multi("b"), "", parts("b", file, field)}, false},
 		"a part that is cut off":   {sent{multi("a"), "", parts("a", file)}, sent{multi("a"), "", strings.TrimSuffix(parts("a", file), "--\r\n")}, false},
+		"parts within a part":      {sent{multi("a"), "", parts("a", batch("c", file, field))}, sent{multi("b"), "", parts("b", batch("d", file, field))}, true},
+		"within parts of a part":   {sent{multi("a"), "", parts("a", batch("c", batch("e", file)))}, sent{multi("b"), "", parts("b", batch("d", batch("f", file)))}, true},
+		"a part more within one":   {sent{multi("a"), "", parts("a", batch("c", file))}, sent{multi("b"), "", parts("b", batch("d", file, field))}, false},
+		"another byte within one":  {sent{multi("a"), "", parts("a", batch("c", file))}, sent{multi("b"), "", parts("b", batch("d", file+"!"))}, false},
+		"parts in its name only":   {sent{multi("a"), "", parts("a", "Content-Type: multipart/mixed; boundary=c|x")}, sent{multi("a"), "", parts("a", "Content-Type: multipart/mixed; boundary=d|x")}, false},
 		"related, another id":      {sent{"multipart/related; boundary=a", "", parts("a", "Content-Id: 1|x")}, sent{"multipart/related; boundary=b", "", parts("b", "Content-Id: 2|x")}, false},
 		"JSON with its charset":    {sent{json, "", amount}, sent{`Application/JSON; Charset="UTF-8"`, "", amount}, true},
 		"JSON in latin 1":          {sent{json, "", amount}, sent{json + "; charset=iso-8859-1", "", amount}, false},
