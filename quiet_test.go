@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
+	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
@@ -31,7 +32,8 @@ import (
 // What a handler needs is away: however many keys fail, and however often, it is a few lines for each consumer. Every failure is a line where that is
 // wanted.
 func TestManyFailingKeysAreAFewLines(t *testing.T) {
-	const keys, tries = 400, 3
+	const tries = 3
+	keys := nightly.N(60, 400)
 	for name, c := range map[string]struct {
 		broker   func() oncebox.Broker
 		interval time.Duration
