@@ -241,12 +241,11 @@ func (w *town) load(ctx context.Context) {
 	var ordering sync.WaitGroup
 	for range clients {
 		ordering.Go(func() {
-			for {
+			for ctx.Err() == nil {
 				select {
 				case <-pace.C:
-					w.order()
+					w.order(ctx)
 				case <-ctx.Done():
-					return
 				}
 			}
 		})
@@ -254,12 +253,12 @@ func (w *town) load(ctx context.Context) {
 	ordering.Wait()
 }
 
-func (w *town) order() {
+func (w *town) order(ctx context.Context) {
 	n, path := w.asked.Add(1), "/plain"
 	if n%2 == 0 {
 		path = "/orders"
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s%s?key=k%d", w.url, path, n%manyKeys), nil)
 	require.NoError(w.t, err)
@@ -289,7 +288,7 @@ func (w *town) drained() {
 func TestOutageOfAHundredSecondsIsTenLines(t *testing.T) {
 	w := newTown(t)
 	for range manyKeys {
-		w.order()
+		w.order(t.Context())
 	}
 	w.drained()
 	for _, c := range []struct {
