@@ -85,6 +85,25 @@ func TestDatabaseThatComesLate(t *testing.T) {
 	}
 }
 
+// A server that recovers may be read before it takes writes.
+func TestTablesAreMadeWhenTheDatabaseTakesWrites(t *testing.T) {
+	t.Parallel()
+	db := pgtest.OpenApart(t)
+	_, err := db.ExecContext(t.Context(), "CREATE SCHEMA late")
+	require.NoError(t, err)
+	db.ReadOnly(t)
+	var log logbook.Book
+	cfg := quickConfig()
+	cfg.Logger, cfg.Schema = log.Logger(), "late"
+	app, err := oncebox.New(db.DB.DB, nil, cfg)
+	require.NoError(t, err)
+	migrated := make(chan error, 1)
+	go func() { migrated <- app.Migrate(t.Context()) }()
+	await.True(t, func() bool { return log.Count("the database is away and is waited for") > 0 }, "it waits")
+	db.Writable(t)
+	require.NoError(t, await.Receive(t, migrated, "the tables are made"))
+}
+
 // Told to stop, a process that waits ends: Run as always, and what did not do its work with the reason.
 func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()

@@ -32,8 +32,8 @@ type Wait struct {
 	Log *slog.Logger
 }
 
-// Until calls fn again until its error is another one than that the database is away, and returns it. fn must be safe to repeat. When ctx
-// ends, or the limit is reached, the error has the last cause.
+// Until calls fn again until its error is another one than that the database is away or takes no writes yet, and returns it. fn must be safe to
+// repeat. When ctx ends, or the limit is reached, the error has the last cause.
 func (w Wait) Until(ctx context.Context, fn func() error) error {
 	began := time.Now()
 	said, words := began, 0
@@ -43,7 +43,7 @@ func (w Wait) Until(ctx context.Context, fn func() error) error {
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return ended(ctx, began, last, err)
-		case w.Limit == Off || !pgsql.IsAway(err):
+		case w.Limit == Off || !pgsql.IsAway(err) && !pgsql.TakesNoWrites(err):
 			if err == nil && attempt > 1 {
 				w.Log.InfoContext(quietlog.Away(ctx, quietlog.Database), "oncebox: the database has come", "waited", since(began))
 			}

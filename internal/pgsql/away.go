@@ -39,6 +39,10 @@ func IsAway(err error) bool {
 	return away && !other
 }
 
+// TakesNoWrites reports whether err says that the server, or the session, is read-only: a standby, a server that recovers and may be read meanwhile
+// (hot_standby, PostgreSQL 26.4), or one that operators have set so.
+func TakesNoWrites(err error) bool { return Code(err) == codeReadOnly }
+
 // noTLS is what pgx says where a server, or one that starts, does without TLS.
 const noTLS = "server refused TLS connection"
 
