@@ -46,7 +46,7 @@ func behaviours() []behaviour {
 		{"answered, then a panic", func(_ *service, n native) error { panic(n.answer(http.StatusCreated)) }, []int{0, http.StatusInternalServerError}},
 		{"nothing written", func(*service, native) error { return nil }, failed},
 		{"written late", func(s *service, n native) error {
-			s.late = func() { _ = n.answer(http.StatusCreated) }
+			s.late.Store(new(func() { _ = n.answer(http.StatusCreated) }))
 			return nil
 		}, failed},
 		{"streamed", func(_ *service, n native) error { return n.stream() }, []int{0, http.StatusOK, http.StatusInternalServerError}},

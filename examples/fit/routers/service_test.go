@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -33,7 +35,7 @@ type service struct {
 	units *uow.Manager
 	keys  *idempotency.Store
 	log   *lines
-	late  func() // is written when the middleware has returned
+	late  atomic.Pointer[func()] // is written when the middleware has returned
 }
 
 // lines are what was logged since they were emptied.
@@ -61,7 +63,7 @@ func newService(t *testing.T) *service {
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE payments (cell text)")
 	require.NoError(t, err)
 	s := &service{db: db, log: &lines{}}
-	s.units = uow.New(db.DB, &uow.Config{Logger: slog.New(slog.NewTextHandler(s.log, nil))})
+	s.units = uow.New(db.DB, &uow.Config{Logger: quietlog.Every(slog.New(slog.NewTextHandler(s.log, nil)))})
 	s.keys = idempotency.NewStore(&idempotency.Config{Schema: db.Schema})
 	return s
 }
@@ -83,9 +85,8 @@ func (s *service) rows(t *testing.T, cell string) (n int) {
 
 // runLate writes what was put off, as code further out does.
 func (s *service) runLate() {
-	if late := s.late; late != nil {
-		s.late = nil
-		late()
+	if late := s.late.Swap(nil); late != nil {
+		(*late)()
 	}
 }
 
