@@ -27,11 +27,13 @@ func watchPast(w http.ResponseWriter) func() bool {
 
 // hadBegun tells, when an answer with a Content-Length was written to w, whether another one had begun there before, as by a Flush that watchPast cannot see.
 // net/http takes no byte beyond the Content-Length that it has sent, and has sent none then. HTTP/1 closes the connection after that.
-func hadBegun(w http.ResponseWriter) bool {
+func hadBegun(w http.ResponseWriter, r *http.Request) bool {
 	if w.Header().Get("Content-Length") == "" {
 		return false
 	}
-	_ = http.NewResponseController(w).Flush() // HTTP/2 compares with what it has sent
+	if r.ProtoMajor > 1 {
+		_ = http.NewResponseController(w).Flush() // HTTP/2 compares with what it has sent
+	}
 	_, err := w.Write([]byte{'\n'})
 	return err == nil
 }

@@ -46,7 +46,7 @@ func (s *sender) send(a *answer, w http.ResponseWriter, r *http.Request) {
 		whole.header.Set("Connection", "close") // which hadBegun costs
 	}
 	whole.write(w)
-	if doubt && hadBegun(w) {
+	if doubt && hadBegun(w, r) {
 		s.log.ErrorContext(r.Context(), "oncebox: an answer was on its way before its handler had returned", "method", r.Method, "route", r.Pattern,
 			"error", errPast)
 		cut(w)
