@@ -129,7 +129,8 @@ func TestAllConnectionsAreOutdated(t *testing.T) {
 			})
 		}
 		units.Wait()
-		require.LessOrEqual(t, most.Load(), int64(2))
+		// One more than of a unit alone: it may begin again before the first failure of all is known, and meet another old connection.
+		require.LessOrEqual(t, most.Load(), int64(3))
 		require.LessOrEqual(t, total.Load(), int64(atMost))
 	})
 }

@@ -37,7 +37,8 @@ func (s Relay) Rehearse(ctx context.Context, owner string, group int16, ttl time
 // mayDraw asks for what EXPLAIN does not look at: a default is not evaluated, and to look at a sequence without the right to is an error in some
 // versions and NULL in others. One of the rights in a list is enough.
 const mayDraw = `SELECT has_sequence_privilege('{schema}.outbox_claim_n', 'USAGE, UPDATE')
-	AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, UPDATE') AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, SELECT') AND has_sequence_privilege('{schema}.outbox_seq', 'USAGE, SELECT')`
+	AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, UPDATE') AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, SELECT')
+	AND has_sequence_privilege('{schema}.outbox_seq', 'USAGE, SELECT')`
 
 var errNumbers = errors.New("outbox: rehearse what serves lanes: this role may not use the sequences outbox_claim_n, outbox_progress_n and outbox_seq: " +
 	"have the owner of the tables run GRANT USAGE, SELECT ON SEQUENCE for them; the command oncebox grants prints all that a role needs")

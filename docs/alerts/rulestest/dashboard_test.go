@@ -124,8 +124,10 @@ func panels(t *testing.T) (exprs []string) {
 	require.NoError(t, err)
 	var dashboard struct {
 		Panels []struct {
-			Targets []struct{ Expr string }
-		}
+			Targets []struct {
+				Expr string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
 	}
 	require.NoError(t, json.Unmarshal(text, &dashboard))
 	for _, panel := range dashboard.Panels {
