@@ -37,6 +37,7 @@ func (e *entry) write() error {
 // groups are those of one logger and of what was made of it.
 type groups struct {
 	interval time.Duration
+	writing  sync.RWMutex // held by timers while they write, so that flush can wait for them; taken before mu
 
 	mu      sync.Mutex
 	live    map[key]*group
@@ -123,6 +124,8 @@ func (s *groups) look(g *group, at time.Time) {
 	g.looked++
 	n := g.looked
 	time.AfterFunc(time.Until(at), func() {
+		s.writing.RLock()
+		defer s.writing.RUnlock()
 		if line := s.looked(g, n); line != nil {
 			_ = line.write() // nobody is there to be told
 		}
@@ -168,8 +171,10 @@ func (s *groups) remember(g *group) {
 	s.past[g.key] = past{last: g.last, hold: g.hold}
 }
 
-// flush ends all groups.
+// flush ends all groups. A timer may have taken a line already: it is written, too, before flush returns, because a process ends next.
 func (s *groups) flush() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	for _, line := range s.drain() {
 		_ = line.write() // as a timer would
 	}

@@ -42,7 +42,7 @@ func Every(l *slog.Logger) *slog.Logger {
 }
 
 // Flush writes what was counted and is not written yet, and begins anew. It is for the end of a process, or of a part of it: a group that is under way
-// would have its next line in a minute.
+// would have its next line in a minute. Lines of before are written when Flush returns.
 func Flush(l *slog.Logger) {
 	if h := find(l.Handler()); h != nil && h.groups != nil {
 		h.groups.flush()

@@ -332,6 +332,40 @@ func TestFlushWritesWhatWasCounted(t *testing.T) {
 	quietlog.Flush(slog.Default()) // that of others is left alone
 }
 
+// stuck is a handler whose first line by a timer takes until Flush has returned, or a little while if it waits.
+type stuck struct {
+	slog.Handler
+	writing, flushed chan struct{}
+	lost             chan bool
+}
+
+func (s stuck) Handle(ctx context.Context, r slog.Record) error {
+	if r.NumAttrs() > 1 { // repeated.lines and so on
+		close(s.writing)
+		select {
+		case <-s.flushed:
+			s.lost <- true
+		case <-time.After(50 * time.Millisecond):
+			s.lost <- false
+		}
+	}
+	return s.Handler.Handle(ctx, r)
+}
+
+// A process that ends does not lose a line that a timer is writing.
+func TestFlushWaitsForALineThatIsBeingWritten(t *testing.T) {
+	var b logbook.Book
+	h := stuck{slog.NewTextHandler(&b, nil), make(chan struct{}), make(chan struct{}), make(chan bool, 1)}
+	l := quietlog.New(slog.New(h), time.Millisecond)
+	for range 2 {
+		l.Warn(failed, "error", errAway)
+	}
+	<-h.writing
+	quietlog.Flush(l)
+	close(h.flushed)
+	require.False(t, <-h.lost)
+}
+
 // wrapping is a handler of a program's, which says what is behind it.
 type wrapping struct{ slog.Handler }
 
