@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// span is a run of lines in a file.
+type span struct {
+	file        *file
+	first, last int
+}
+
+// twins are two runs of lines that are the same, or of the same shape.
+type twins struct {
+	a, b  span
+	lines int // that count: no blank line, comment, import or lone punctuation
+	same  bool
+}
+
+// explanation is a pair of declarations in which lines may stand twice. A declaration is written "outbox/store.go Store.Add".
+type explanation struct{ a, b, reason string }
+
+// row is a line of code that counts.
+type row struct {
+	file *file
+	line int
+}
+
+// findTwins returns the longest runs of at least minRepeatedRun lines that stand twice in product code. First runs of the same lines,
+// then runs that are the same when names, strings and numbers are blanked, if there are enough different lines in them.
+func findTwins(t *tree) []twins {
+	var rows []row
+	var texts, shapes []int
+	ids := map[string]int{}
+	border := 0 // below zero: a number of its own between two files
+	number := func(text string) int {
+		if ids[text] == 0 {
+			ids[text] = len(ids) + 1
+		}
+		return ids[text]
+	}
+	for _, p := range t.sorted() {
+		for _, f := range p.files {
+			for line := f.line(endOfImports(f)); line < len(f.tokens); line++ {
+				text, shape := normal(f.tokens[line])
+				if text == "" {
+					continue
+				}
+				rows = append(rows, row{f, line + 1})
+				texts, shapes = append(texts, number(text)), append(shapes, number("shape "+shape))
+			}
+			border--
+			rows, texts, shapes = append(rows, row{}), append(texts, border), append(shapes, border)
+		}
+	}
+	exact := pairs(texts)
+	found := make([]twins, 0, len(exact))
+	covered := map[int][]match{} // by the distance of the two
+	for _, r := range exact {
+		found = append(found, r.twins(rows, true))
+		covered[r.b-r.a] = append(covered[r.b-r.a], r)
+	}
+	for _, r := range pairs(shapes) {
+		overlaps := func(o match) bool { return o.a < r.a+r.n && r.a < o.a+o.n }
+		if !slices.ContainsFunc(covered[r.b-r.a], overlaps) && isVaried(shapes[r.a:r.a+r.n]) {
+			found = append(found, r.twins(rows, false))
+		}
+	}
+	return found
+}
+
+// isVaried reports whether a run says more than a list does, whose lines are of one or two shapes.
+func isVaried(shapes []int) bool {
+	different := slices.Clone(shapes)
+	slices.Sort(different)
+	return len(slices.Compact(different)) >= minRepeatedRun*3/4
+}
+
+// normal returns what counts of a line: its text, and its shape. "": nothing does.
+func normal(words []word) (text, shape string) {
+	var t, s strings.Builder
+	counts := false
+	for _, w := range words {
+		t.WriteString(w.text + " ")
+		switch w.kind {
+		case token.IDENT:
+			counts = true
+			s.WriteString("a ")
+		case token.INT, token.FLOAT, token.IMAG, token.CHAR, token.STRING:
+			counts = true
+			s.WriteString("1 ")
+		default:
+			counts = counts || w.kind.IsKeyword()
+			s.WriteString(w.text + " ")
+		}
+	}
+	if !counts {
+		return "", ""
+	}
+	return t.String(), s.String()
+}
+
+// match is n rows from a on, which are equal to those from b on.
+type match struct{ a, b, n int }
+
+// pairs returns all runs that cannot be made longer.
+func pairs(ids []int) (all []match) {
+	starts := map[string][]int{}
+	key := make([]byte, 0, 8*minRepeatedRun)
+	for i := 0; i+minRepeatedRun <= len(ids); i++ {
+		key = key[:0]
+		for _, id := range ids[i : i+minRepeatedRun] {
+			key = binary.AppendVarint(key, int64(id))
+		}
+		starts[string(key)] = append(starts[string(key)], i)
+	}
+	for _, at := range starts {
+		for i, a := range at {
+			for _, b := range at[i+1:] {
+				if b-a < minRepeatedRun || a > 0 && ids[a-1] == ids[b-1] {
+					continue // overlaps itself, or is a part of a longer one
+				}
+				n := minRepeatedRun
+				for b+n < len(ids) && a+n < b && ids[a+n] == ids[b+n] {
+					n++
+				}
+				all = append(all, match{a, b, n})
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y match) int { return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b)) })
+	return all
+}
+
+func (r match) twins(rows []row, same bool) twins {
+	of := func(at int) span { return span{rows[at].file, rows[at].line, rows[at+r.n-1].line} }
+	a, b := of(r.a), of(r.b)
+	if b.file.path < a.file.path {
+		a, b = b, a
+	}
+	return twins{a, b, r.n, same}
+}
+
+func endOfImports(f *file) token.Pos {
+	end := f.syntax.Name.End()
+	for _, d := range f.syntax.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
+			end = g.End()
+		}
+	}
+	return end
+}
+
+// declaration names the file and the declaration in which the span begins.
+func (s span) declaration() string {
+	for _, d := range s.file.syntax.Decls {
+		if s.file.line(d.End()) < s.first {
+			continue
+		}
+		return s.file.path + " " + declarationName(d)
+	}
+	return s.file.path
+}
+
+func declarationName(d ast.Decl) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil {
+			return receiver(d) + "." + d.Name.Name
+		}
+		return d.Name.Name
+	case *ast.GenDecl:
+		switch s := d.Specs[0].(type) {
+		case *ast.TypeSpec:
+			return s.Name.Name
+		case *ast.ValueSpec:
+			return s.Names[0].Name
+		}
+	}
+	return ""
+}
+
+func (s span) String() string { return fmt.Sprintf("%s:%d-%d", s.file.path, s.first, s.last) }
+
+// repeated returns one finding with all runs that stand twice: it does not change when code moves to another package.
+func repeated(t *tree, explained []explanation) []finding {
+	f := finding{rule: ruleRepeated, where: "product"}
+	var text strings.Builder
+	for _, w := range findTwins(t) {
+		if slices.ContainsFunc(explained, w.isExplained) {
+			continue
+		}
+		f.figure++
+		what := "of one shape"
+		if w.same {
+			what = "the same"
+		}
+		fmt.Fprintf(&text, "\n\t%d lines, %s: %s and %s (%q, %q)", w.lines, what, w.a, w.b, w.a.declaration(), w.b.declaration())
+	}
+	if f.figure == 0 {
+		return nil
+	}
+	f.text = fmt.Sprintf("%s: %d%s", f.rule, f.figure, text.String())
+	return []finding{f}
+}
+
+func (w twins) isExplained(e explanation) bool {
+	a, b := w.a.declaration(), w.b.declaration()
+	return e.a == a && e.b == b || e.a == b && e.b == a
+}

@@ -1,0 +1,3 @@
+package a
+
+func (s *Store) M7() {}

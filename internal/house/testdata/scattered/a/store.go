@@ -1,0 +1,7 @@
+package a
+
+type Store struct{}
+
+type Small struct{}
+
+func (Small) M1() {}
