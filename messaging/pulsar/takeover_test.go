@@ -3,6 +3,8 @@ package pulsar
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -111,7 +113,7 @@ func TestRollingRestartOfKeyShared(t *testing.T) {
 	e := newEffects(t, cfg, n)
 	const keys, perKey = 30, 150
 	var mu sync.Mutex
-	next, early := map[string]int64{}, []string{}
+	next, early, tries := map[string]int64{}, []string{}, map[string][]string{}
 	handle := e.handler
 	e.handler = messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		mu.Lock()
@@ -120,7 +122,21 @@ func TestRollingRestartOfKeyShared(t *testing.T) {
 		}
 		next[m.RoutingKey] = max(next[m.RoutingKey], m.Sequence)
 		mu.Unlock()
-		return handle.Handle(ctx, m)
+		err := handle.Handle(ctx, m)
+		mu.Lock()
+		defer mu.Unlock()
+		tries[m.RoutingKey] = append(tries[m.RoutingKey], fmt.Sprintf("%d %v", m.Sequence, err))
+		return err
+	})
+	t.Cleanup(func() {
+		for _, key := range slices.Sorted(maps.Keys(tries)) {
+			if t.Failed() {
+				t.Log(key, tries[key])
+			}
+		}
+		if t.Failed() {
+			t.Log(early)
+		}
 	})
 	start := func(i int) (stop func()) {
 		b, err := Connect(t.Context(), config(n))
