@@ -76,19 +76,11 @@ func (s *Store) Audit(ctx context.Context, db bun.IDB, filter AuditFilter, befor
 		limit = defaultPage
 	}
 	bound := w.Arg(limit)
-	rows, err := s.run.AdHoc().Query(ctx, db, fmt.Sprintf(listAudit, w, bound), w.Args...)
+	rows := s.run.AdHoc().Query(ctx, db, fmt.Sprintf(listAudit, w, bound), w.Args...)
+	list, err = pgsql.Collect(rows, func(scan pgsql.Scan, e *AuditEntry) error {
+		return scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Reason, &e.Key, &e.Tenant, &e.Step, &e.Epoch)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: list the audit: %w", pgsql.Explain(err))
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e AuditEntry
-		if err := rows.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Reason, &e.Key, &e.Tenant, &e.Step, &e.Epoch); err != nil {
-			return nil, fmt.Errorf("idempotency: list the audit: %w", err)
-		}
-		list = append(list, e)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("idempotency: list the audit: %w", pgsql.Explain(err))
 	}
 	return list, nil

@@ -54,26 +54,20 @@ type Open struct {
 // Open lists the keys without an answer that have not expired, the oldest first: of one tenant, or of all if tenant is "". They are those of requests
 // that are handled under a lease; in atomic mode the key and its answer are committed together.
 func (s *Store) Open(ctx context.Context, db bun.IDB, tenant string, limit int) (list []Open, err error) {
-	rows, err := s.run.Query(ctx, db, openClaims, tenant, limit)
-	if err != nil {
-		return nil, fmt.Errorf("idempotency: list open keys: %w", pgsql.Explain(err))
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var o Open
+	list, err = pgsql.Collect(s.run.Query(ctx, db, openClaims, tenant, limit), func(scan pgsql.Scan, o *Open) error {
 		var until sql.NullTime
 		var steps, labels []byte
-		err := rows.Scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps, &labels, &o.Request, &o.Principal, &o.Caller)
+		err := scan(&o.Key, &o.Tenant, &o.Unknown, &o.Epoch, &o.CreatedAt, &until, &o.Leased, &steps, &labels, &o.Request, &o.Principal, &o.Caller)
 		if err != nil {
-			return nil, fmt.Errorf("idempotency: list open keys: %w", err)
+			return err
 		}
 		o.LeaseUntil = until.Time
 		if err := errors.Join(json.Unmarshal(steps, &o.Steps), json.Unmarshal(labels, &o.Labels)); err != nil {
-			return nil, fmt.Errorf("idempotency: list open keys: the names of the steps: %w", err)
+			return fmt.Errorf("the names of the steps: %w", err)
 		}
-		list = append(list, o)
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("idempotency: list open keys: %w", pgsql.Explain(err))
 	}
 	return list, nil

@@ -172,20 +172,16 @@ func (c *Claim) loadSteps(ctx context.Context) error {
 		return nil
 	}
 	done := map[string][]byte{}
-	rows, err := c.store.run.Query(ctx, c.db, loadSteps, c.key.hash[:])
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err := pgsql.Each(c.store.run.Query(ctx, c.db, loadSteps, c.key.hash[:]), func(scan pgsql.Scan) error {
 		var name string
 		var result []byte
-		if err := rows.Scan(&name, &result); err != nil {
+		if err := scan(&name, &result); err != nil {
 			return err
 		}
 		done[name] = result
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	c.steps.loaded, c.steps.done = true, done

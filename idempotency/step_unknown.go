@@ -145,19 +145,10 @@ func (s *Store) open(ctx context.Context, db bun.IDB, key Key) ([]Unknown, error
 }
 
 func (s *Store) listUnknown(ctx context.Context, db bun.IDB, query string, args ...any) (list []Unknown, err error) {
-	rows, err := s.run.Query(ctx, db, query, args...)
+	list, err = pgsql.Collect(s.run.Query(ctx, db, query, args...), func(scan pgsql.Scan, u *Unknown) error {
+		return scan(&u.Key, &u.Tenant, &u.Step, &u.Epoch, &u.BegunAt, &u.Request, &u.Principal, &u.Caller, &u.Label)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("idempotency: list unknown steps: %w", pgsql.Explain(err))
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var u Unknown
-		if err := rows.Scan(&u.Key, &u.Tenant, &u.Step, &u.Epoch, &u.BegunAt, &u.Request, &u.Principal, &u.Caller, &u.Label); err != nil {
-			return nil, fmt.Errorf("idempotency: list unknown steps: %w", err)
-		}
-		list = append(list, u)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("idempotency: list unknown steps: %w", pgsql.Explain(err))
 	}
 	return list, nil

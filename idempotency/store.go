@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -188,16 +187,11 @@ func (s *Store) Lookup(ctx context.Context, db bun.IDB, key Key, fp Fingerprint)
 }
 
 func (s *Store) look(ctx context.Context, db bun.IDB, key Key) (*record, error) {
-	rows, err := s.run.Query(ctx, db, lookup, key.hash[:])
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	row := &record{}
-	if rows.Next() {
-		err = rows.Scan(append(row.dest(), &row.lasts)...)
-	}
-	return row, errors.Join(err, rows.Err())
+	_, err := pgsql.One(s.run.Query(ctx, db, lookup, key.hash[:]), func(scan pgsql.Scan) error {
+		return scan(append(row.dest(), &row.lasts)...)
+	})
+	return row, err
 }
 
 func (s *Store) found(row *record, key Key, fp Fingerprint) (*Response, error) {

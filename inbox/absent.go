@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // absentConsumers finds the consumers with parked messages that no process runs: one that says once a minute that it does has been silent, or the last
@@ -19,19 +21,15 @@ ORDER BY c.beat_at, c.consumer`
 // the database. A consumer is absent as soon as its last process has ended in order, a minute after that was
 // killed, and after three minutes if it only handles what is parked.
 func (i *Inbox) Absent(ctx context.Context) (map[string]time.Time, error) {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), absentConsumers)
-	if err != nil {
-		return nil, wrapErr("look for absent consumers", err)
-	}
-	defer rows.Close()
 	list := map[string]time.Time{}
-	for rows.Next() {
+	err := pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), absentConsumers), func(scan pgsql.Scan) error {
 		var consumer string
 		var seen time.Time
-		if err := rows.Scan(&consumer, &seen); err != nil {
-			return nil, wrapErr("look for absent consumers", err)
+		if err := scan(&consumer, &seen); err != nil {
+			return err
 		}
 		list[consumer] = seen
-	}
-	return list, wrapErr("look for absent consumers", rows.Err())
+		return nil
+	})
+	return list, wrapErr("look for absent consumers", err)
 }

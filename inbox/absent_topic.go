@@ -49,19 +49,10 @@ func (i *Inbox) AbsentTopics(ctx context.Context) ([]AbsentTopic, error) {
 }
 
 func (i *Inbox) absentTopics(ctx context.Context, consumers []string) (list []AbsentTopic, err error) {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), absentTopics, consumers)
-	if err != nil {
-		return nil, wrapErr("look for topics that no process handles", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var a AbsentTopic
-		if err := rows.Scan(&a.Consumer, &a.Topic, &a.Since); err != nil {
-			return nil, wrapErr("look for topics that no process handles", err)
-		}
-		list = append(list, a)
-	}
-	return list, wrapErr("look for topics that no process handles", rows.Err())
+	list, err = pgsql.Collect(i.patient.Query(ctx, i.units.DB(ctx), absentTopics, consumers), func(scan pgsql.Scan, a *AbsentTopic) error {
+		return scan(&a.Consumer, &a.Topic, &a.Since)
+	})
+	return list, wrapErr("look for topics that no process handles", err)
 }
 
 // beat notes, once a minute, that this process runs its consumers and handles their topics, and looks for topics that no process handles.

@@ -116,21 +116,12 @@ func (i *Inbox) Audit(ctx context.Context, filter AuditFilter, before *AuditEntr
 		limit = defaultPage
 	}
 	bound := w.Arg(limit)
-	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), fmt.Sprintf(listAudit, w, bound), w.Args...)
-	if err != nil {
-		return nil, wrapErr("list the audit", err)
-	}
-	defer rows.Close()
-	var list []AuditEntry
-	for rows.Next() {
-		var e AuditEntry
-		if err := rows.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Reason, &e.Key.Consumer, &e.Key.MessageKey, &e.Key.TenantID, &e.Key.Source,
-			&e.Messages, &e.MessageID, &e.Topic, &e.Type); err != nil {
-			return nil, wrapErr("list the audit", err)
-		}
-		list = append(list, e)
-	}
-	return list, wrapErr("list the audit", rows.Err())
+	rows := i.adHoc().Query(ctx, i.units.DB(ctx), fmt.Sprintf(listAudit, w, bound), w.Args...)
+	list, err := pgsql.Collect(rows, func(scan pgsql.Scan, e *AuditEntry) error {
+		return scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Reason, &e.Key.Consumer, &e.Key.MessageKey, &e.Key.TenantID, &e.Key.Source,
+			&e.Messages, &e.MessageID, &e.Topic, &e.Type)
+	})
+	return list, wrapErr("list the audit", err)
 }
 
 func (i *Inbox) expireAudit(ctx context.Context) error {

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -195,15 +196,8 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 
 // queryAll is for connections that cannot send several statements at once.
 func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *entering, became []entry) error {
-	rows, err := w.sql.Query(ctx, tx, enterAll, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	if err := e.read(rows, became); err != nil {
-		return err
-	}
-	return rows.Err()
+	rows := w.sql.Query(ctx, tx, enterAll, args...)
+	return errors.Join(e.read(rows, became), rows.Close())
 }
 
 // outcomes are the failures of a batch.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -93,52 +95,37 @@ func (i *Inbox) Consumers(ctx context.Context) ([]ConsumerState, error) {
 }
 
 func (i *Inbox) readBeats(ctx context.Context, all *states) error {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), listConsumers)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), listConsumers), func(scan pgsql.Scan) error {
 		var name string
 		var beat time.Time
 		var stopped *time.Time
-		if err := rows.Scan(&name, &beat, &stopped, &all.now); err != nil {
+		if err := scan(&name, &beat, &stopped, &all.now); err != nil {
 			return err
 		}
 		all.beats = append(all.beats, beaten{name, beat, zero(stopped)})
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 func (i *Inbox) readProcesses(ctx context.Context, all *states) error {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), listProcesses)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), listProcesses), func(scan pgsql.Scan) error {
 		var p process
 		var progress, failed *time.Time
-		err := rows.Scan(&p.consumer, &p.topic, &p.Name, &p.State, &p.Since, &p.Unsettled, &progress, &p.Error, &failed, &p.seen, &p.alive, &all.now)
+		err := scan(&p.consumer, &p.topic, &p.Name, &p.State, &p.Since, &p.Unsettled, &progress, &p.Error, &failed, &p.seen, &p.alive, &all.now)
 		if err != nil {
 			return err
 		}
 		p.Progress, p.FailedAt = zero(progress), zero(failed)
 		all.processes = append(all.processes, p)
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 func (i *Inbox) readSubscriptions(ctx context.Context, all *states) error {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), listSubscriptions)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
 		var s subscriptionRow
 		var at, stands, failed *time.Time
-		err := rows.Scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &s.Error, &failed, &all.now)
+		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &s.Error, &failed, &all.now)
 		if err != nil {
 			return err
 		}
@@ -147,8 +134,8 @@ func (i *Inbox) readSubscriptions(ctx context.Context, all *states) error {
 			s.Error = "" // it has answered since
 		}
 		all.subscriptions = append(all.subscriptions, s)
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 // zero is the time, or the zero one.

@@ -117,20 +117,8 @@ func (i *Inbox) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, 
 		return nil, err
 	}
 	statement, args := deadPage(filter, after, limit)
-	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), statement, args...)
-	if err != nil {
-		return nil, wrapErr("list dead letters", err)
-	}
-	defer rows.Close()
-	var list []DeadLetter
-	for rows.Next() {
-		d, err := scanDead(rows.Scan)
-		if err != nil {
-			return nil, wrapErr("list dead letters", err)
-		}
-		list = append(list, d)
-	}
-	return list, wrapErr("list dead letters", rows.Err())
+	list, err := pgsql.Collect(i.adHoc().Query(ctx, i.units.DB(ctx), statement, args...), scanDead)
+	return list, wrapErr("list dead letters", err)
 }
 
 func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string, args []any) {
@@ -156,15 +144,10 @@ func (i *Inbox) deadLetter(ctx context.Context, db bun.IDB, key MessageRef) (d D
 	if err != nil {
 		return d, fmt.Errorf("inbox: show a dead letter: %w", err)
 	}
-	rows, err := i.sql.Query(ctx, db, showDead, args...)
-	if err != nil {
-		return d, wrapErr("show a dead letter", err)
+	found, err := pgsql.One(i.sql.Query(ctx, db, showDead, args...), func(scan pgsql.Scan) error { return scanDead(scan, &d) })
+	if err == nil && !found {
+		return d, wrapErr("show "+key.MessageKey+" of consumer "+key.Consumer, ErrNotDead)
 	}
-	defer rows.Close()
-	if !rows.Next() {
-		return d, wrapErr("show "+key.MessageKey+" of consumer "+key.Consumer, errors.Join(rows.Err(), ErrNotDead))
-	}
-	d, err = scanDead(rows.Scan)
 	return d, wrapErr("show a dead letter", err)
 }
 
@@ -179,9 +162,9 @@ func (i *Inbox) CountDead(ctx context.Context, filter DeadFilter) (int64, error)
 	return n, wrapErr("count dead letters", err)
 }
 
-func scanDead(scan func(...any) error) (d DeadLetter, err error) {
+func scanDead(scan pgsql.Scan, d *DeadLetter) (err error) {
 	d.Key, d.Envelope, err = scanEnvelope(scan, &d.Attempts, &d.Error, &d.DiedAt, &d.Holds)
-	return d, err
+	return err
 }
 
 // adHoc runs what operators ask for: planned anew each time, because the best index depends on which consumer or tenant it

@@ -233,19 +233,15 @@ func (i *Inbox) act(ctx context.Context, d deed, w *pgsql.Where, n int) (b picke
 }
 
 func (i *Inbox) pick(ctx context.Context, tx bun.IDB, statement string, args []any) (b picked, err error) {
-	rows, err := i.adHoc().Query(ctx, tx, statement, args...)
-	if err != nil {
-		return b, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = pgsql.Each(i.adHoc().Query(ctx, tx, statement, args...), func(scan pgsql.Scan) error {
 		var k MessageRef
-		if err := rows.Scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &b.last.lock, &b.last.seq); err != nil {
-			return b, err
+		if err := scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &b.last.lock, &b.last.seq); err != nil {
+			return err
 		}
 		b.add(k, b.last.lock)
-	}
-	return b, rows.Err()
+		return nil
+	})
+	return b, err
 }
 
 func (b *picked) add(k MessageRef, lock int64) {

@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // DeadError is why one dead letter was given up.
@@ -25,18 +27,8 @@ func (i *Inbox) DeadErrors(ctx context.Context, limit int) ([]DeadError, error) 
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), listDeadErrors, limit)
-	if err != nil {
-		return nil, wrapErr("list the errors of dead letters", err)
-	}
-	defer rows.Close()
-	var list []DeadError
-	for rows.Next() {
-		var d DeadError
-		if err := rows.Scan(&d.DiedAt, &d.Consumer, &d.TenantID, &d.Topic, &d.Type, &d.Error); err != nil {
-			return nil, wrapErr("list the errors of dead letters", err)
-		}
-		list = append(list, d)
-	}
-	return list, wrapErr("list the errors of dead letters", rows.Err())
+	list, err := pgsql.Collect(i.adHoc().Query(ctx, i.units.DB(ctx), listDeadErrors, limit), func(scan pgsql.Scan, d *DeadError) error {
+		return scan(&d.DiedAt, &d.Consumer, &d.TenantID, &d.Topic, &d.Type, &d.Error)
+	})
+	return list, wrapErr("list the errors of dead letters", err)
 }

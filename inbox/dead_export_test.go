@@ -71,18 +71,7 @@ func (i *Inbox) ExplainStats(ctx context.Context, consumer string) (string, erro
 }
 
 func (i *Inbox) explain(ctx context.Context, statement string, args []any) (string, error) {
-	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), "EXPLAIN "+statement, args...)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	var plan strings.Builder
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return "", err
-		}
-		plan.WriteString(line + "\n")
-	}
-	return plan.String(), rows.Err()
+	rows := i.adHoc().Query(ctx, i.units.DB(ctx), "EXPLAIN "+statement, args...)
+	plan, err := pgsql.Collect(rows, func(scan pgsql.Scan, line *string) error { return scan(line) })
+	return strings.Join(plan, "\n"), err
 }

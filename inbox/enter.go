@@ -94,7 +94,7 @@ func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, ar
 	if err != nil {
 		return 0, err
 	}
-	count := func(rows rowScanner) error {
+	count := func(rows rowScanner) error { // not by pgsql.Each, which would be two objects more per message
 		for rows.Next() {
 			if err := rows.Scan(&xid); err != nil {
 				return err
@@ -109,10 +109,8 @@ func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, ar
 	defer cancel()
 	ok, err := unit.Of(ctx).Send(bounded, b)
 	if !ok {
-		var rows *pgsql.Rows
-		if rows, err = i.sql.Query(bounded, u.DB(), statement, args...); err == nil {
-			err = errors.Join(count(rows), rows.Close())
-		}
+		rows := i.sql.Query(bounded, u.DB(), statement, args...)
+		err = errors.Join(count(rows), rows.Close())
 	}
 	if err == nil && xid != "" {
 		unit.Of(ctx).Identified(xid)

@@ -76,7 +76,7 @@ type rowScanner interface {
 	Err() error
 }
 
-// read reads the answer.
+// read reads the answer. The variables are those of all rows, and without a function for each: it is the way of every message.
 func (e *entering) read(rows rowScanner, became []entry) error {
 	var (
 		key                 pgtype.UUID

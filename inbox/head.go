@@ -229,18 +229,16 @@ func (h head) try(counted count) int {
 func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, err error) {
 	ctx, cancel := i.bounded(ctx)
 	defer cancel()
-	rows, err := i.sql.Query(ctx, tx, takeHead, k.consumer, k.lock, i.owner)
-	if err != nil {
-		return h, err
+	found, err := pgsql.One(i.sql.Query(ctx, tx, takeHead, k.consumer, k.lock, i.owner), func(scan pgsql.Scan) (err error) {
+		var unknown, failing float64
+		h.key, h.envelope, err = scanEnvelope(scan, &h.attempts, &h.seq, &h.parked, &unknown, &failing)
+		h.unknown, h.failing = seconds(unknown), seconds(failing)
+		return err
+	})
+	if !found {
+		err = errors.Join(errOthers, err)
 	}
-	defer rows.Close()
-	if !rows.Next() {
-		return h, errors.Join(errOthers, rows.Err())
-	}
-	var unknown, failing float64
-	h.key, h.envelope, err = scanEnvelope(rows.Scan, &h.attempts, &h.seq, &h.parked, &unknown, &failing)
-	h.unknown, h.failing = seconds(unknown), seconds(failing)
-	return h, errors.Join(err, rows.Close())
+	return h, err
 }
 
 // removeHead takes the lock of the key and removes its first message. more says that something is behind it.

@@ -97,19 +97,15 @@ FROM rest WHERE k.consumer = $1::text AND k.key_lock = $2::bigint`
 func (i *Inbox) claimKeys(ctx context.Context, consumer string, n int) (keys []parkedKey, err error) {
 	ctx, cancel := i.bounded(ctx)
 	defer cancel()
-	rows, err := i.sql.Query(ctx, i.units.DB(ctx), claimKeys, []string{consumer}, n, i.owner, i.cfg.ParkedLease, i.topicsOf(consumer))
+	rows := i.sql.Query(ctx, i.units.DB(ctx), claimKeys, []string{consumer}, n, i.owner, i.cfg.ParkedLease, i.topicsOf(consumer))
+	keys, err = pgsql.Collect(rows, func(scan pgsql.Scan, k *parkedKey) error {
+		k.consumer = consumer
+		return scan(&k.lock, &k.doubtful)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("inbox: take keys of consumer %s: %w", consumer, pgsql.Explain(err))
 	}
-	defer rows.Close()
-	for rows.Next() {
-		k := parkedKey{consumer: consumer}
-		if err := rows.Scan(&k.lock, &k.doubtful); err != nil {
-			return nil, fmt.Errorf("inbox: take keys of consumer %s: %w", consumer, err)
-		}
-		keys = append(keys, k)
-	}
-	return keys, rows.Err()
+	return keys, nil
 }
 
 // nextDue returns how long to wait for the next key, at most limit.

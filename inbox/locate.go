@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Place is where a message is at one consumer.
@@ -105,30 +106,26 @@ func (i *Inbox) Locate(ctx context.Context, messageKeys ...string) ([]Located, e
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("inbox: locate: %w", err)
 	}
-	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), locateMessages, keys)
-	if err != nil {
-		return nil, wrapErr("locate a message", err)
-	}
-	defer rows.Close()
 	var list []Located
-	for rows.Next() {
-		l, err := scanLocated(rows.Scan)
+	err := pgsql.Each(i.adHoc().Query(ctx, i.units.DB(ctx), locateMessages, keys), func(scan pgsql.Scan) error {
+		l, err := scanLocated(scan)
 		if err != nil {
-			return nil, wrapErr("locate a message", err)
+			return err
 		}
 		if last := len(list) - 1; last >= 0 && list[last].Key == l.Key {
 			list[last] = list[last].with(l)
 		} else {
 			list = append(list, l)
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, wrapErr("locate a message", err)
 	}
 	return list, wrapErr("locate the steps of a message", i.addSteps(ctx, list, keys))
 }
 
-func scanLocated(scan func(...any) error) (l Located, err error) {
+func scanLocated(scan pgsql.Scan) (l Located, err error) {
 	var failing, due sql.NullTime
 	var behind sql.NullString
 	l.Key, l.Envelope, err = scanEnvelope(scan, &l.Place, &l.At, &l.Attempts, &l.Error, &failing, &due, &l.Holds, &behind)
@@ -146,15 +143,10 @@ func (l Located) with(other Located) Located {
 }
 
 func (i *Inbox) addSteps(ctx context.Context, list []Located, keys []string) error {
-	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), locateSteps, keys)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return pgsql.Each(i.adHoc().Query(ctx, i.units.DB(ctx), locateSteps, keys), func(scan pgsql.Scan) error {
 		var k MessageRef
 		var step DoneStep
-		if err := rows.Scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &step.Name, &step.At); err != nil {
+		if err := scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &step.Name, &step.At); err != nil {
 			return err
 		}
 		for n := range list {
@@ -162,6 +154,6 @@ func (i *Inbox) addSteps(ctx context.Context, list []Located, keys []string) err
 				list[n].Steps = append(list[n].Steps, step)
 			}
 		}
-	}
-	return rows.Err()
+		return nil
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -74,7 +75,7 @@ func column[T any](rows [][]any, c int) []T {
 }
 
 // scanEnvelope reads the envelopeColumns, and what follows them into more.
-func scanEnvelope(scan func(...any) error, more ...any) (k MessageRef, e event.Envelope, err error) {
+func scanEnvelope(scan pgsql.Scan, more ...any) (k MessageRef, e event.Envelope, err error) {
 	var (
 		occurred sql.NullTime
 		metadata []byte

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -28,20 +29,16 @@ ON CONFLICT (consumer) DO UPDATE SET source = o.source`
 
 // Owners returns the services that the consumers of this database belong to, by the names of the consumers, see [OwnedBy].
 func (i *Inbox) Owners(ctx context.Context) (map[string]string, error) {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), owners)
-	if err != nil {
-		return nil, wrapErr("read the owners of the consumers", err)
-	}
-	defer rows.Close()
 	list := map[string]string{}
-	for rows.Next() {
+	err := pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), owners), func(scan pgsql.Scan) error {
 		var consumer, source string
-		if err := rows.Scan(&consumer, &source); err != nil {
-			return nil, wrapErr("read the owners of the consumers", err)
+		if err := scan(&consumer, &source); err != nil {
+			return err
 		}
 		list[consumer] = source
-	}
-	return list, wrapErr("read the owners of the consumers", rows.Err())
+		return nil
+	})
+	return list, wrapErr("read the owners of the consumers", err)
 }
 
 // own makes the consumers of this process its service's, see [OwnedBy]. Two services in one database that use one name by mistake

@@ -126,24 +126,15 @@ func (i *Inbox) Parked(ctx context.Context, filter ParkedFilter, after *Parked, 
 		return nil, err
 	}
 	statement, args := parkedPage(filter, after, limit)
-	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), statement, args...)
-	if err != nil {
-		return nil, wrapErr("list parked messages", err)
-	}
-	defer rows.Close()
-	var list []Parked
-	for rows.Next() {
-		var p Parked
+	list, err := pgsql.Collect(i.adHoc().Query(ctx, i.units.DB(ctx), statement, args...), func(scan pgsql.Scan, p *Parked) error {
 		var due sql.NullTime
-		p.Key, p.Envelope, err = scanEnvelope(rows.Scan,
+		var err error
+		p.Key, p.Envelope, err = scanEnvelope(scan,
 			&p.Attempts, &p.Error, &p.ParkedAt, &p.KeyLock, &p.Seq, &p.OrderingKey, &p.State, &due, &p.First)
-		if err != nil {
-			return nil, wrapErr("list parked messages", err)
-		}
 		p.DueAt = due.Time
-		list = append(list, p)
-	}
-	return list, wrapErr("list parked messages", rows.Err())
+		return err
+	})
+	return list, wrapErr("list parked messages", err)
 }
 
 func parkedPage(f ParkedFilter, after *Parked, limit int) (statement string, args []any) {

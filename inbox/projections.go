@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"database/sql"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // listProjections counts what waits up to 10,000, by the index of the parked messages.
@@ -16,21 +18,14 @@ FROM {schema}.inbox_projection p ORDER BY p.name`
 // Projections tells how all projections of this database are, by their names, also in a process that has none of their handlers. Waiting goes up to
 // 10,000.
 func (i *Inbox) Projections(ctx context.Context) ([]ProjectionStatus, error) {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), listProjections)
-	if err != nil {
-		return nil, wrapErr("list projections", err)
-	}
-	defer rows.Close()
-	var list []ProjectionStatus
-	for rows.Next() {
-		var s ProjectionStatus
+	list, err := pgsql.Collect(i.patient.Query(ctx, i.units.DB(ctx), listProjections), func(scan pgsql.Scan, s *ProjectionStatus) error {
 		var started sql.NullTime
-		err := rows.Scan(&s.Name, &s.Generation, &s.Consumer, &s.Rebuilding, &s.Running, &s.Checkpoint, &s.Events, &s.Waiting, &started, &s.UpdatedAt)
+		err := scan(&s.Name, &s.Generation, &s.Consumer, &s.Rebuilding, &s.Running, &s.Checkpoint, &s.Events, &s.Waiting, &started, &s.UpdatedAt)
 		if err != nil {
-			return nil, wrapErr("list projections", err)
+			return err
 		}
 		s.StartedAt = started.Time
-		list = append(list, s)
-	}
-	return list, wrapErr("list projections", rows.Err())
+		return nil
+	})
+	return list, wrapErr("list projections", err)
 }

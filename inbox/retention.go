@@ -158,20 +158,9 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 }
 
 // expired returns the days of the children that may be dropped.
-func (i *Inbox) expired(ctx context.Context) (days []string, err error) {
-	rows, err := i.patient.Query(ctx, i.units.DB(ctx), expired, i.cfg.Retention)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var day string
-		if err := rows.Scan(&day); err != nil {
-			return nil, err
-		}
-		days = append(days, day)
-	}
-	return days, rows.Err()
+func (i *Inbox) expired(ctx context.Context) ([]string, error) {
+	rows := i.patient.Query(ctx, i.units.DB(ctx), expired, i.cfg.Retention)
+	return pgsql.Collect(rows, func(scan pgsql.Scan, day *string) error { return scan(day) })
 }
 
 // Forget says that a consumer will never run again. What it has handled is kept for as long after its last run as it was

@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Stats is what an operator looks at first, of one consumer. Each count goes up to Counted.
@@ -74,18 +76,7 @@ func (i *Inbox) Stats(ctx context.Context) ([]Stats, error) {
 	return list, nil
 }
 
-func (i *Inbox) troubled(ctx context.Context) (consumers []string, err error) {
-	rows, err := i.adHoc().Query(ctx, i.units.DB(ctx), troubled)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var consumer string
-		if err := rows.Scan(&consumer); err != nil {
-			return nil, err
-		}
-		consumers = append(consumers, consumer)
-	}
-	return consumers, rows.Err()
+func (i *Inbox) troubled(ctx context.Context) ([]string, error) {
+	rows := i.adHoc().Query(ctx, i.units.DB(ctx), troubled)
+	return pgsql.Collect(rows, func(scan pgsql.Scan, consumer *string) error { return scan(consumer) })
 }

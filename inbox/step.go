@@ -163,20 +163,16 @@ func (l *lease) loadSteps(ctx context.Context) error {
 	done := map[string][]byte{}
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
-	rows, err := l.sql.Query(ctx, l.units.DB(ctx), loadSteps, l.id.args()...)
-	if err != nil {
-		return pgsql.Explain(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err := pgsql.Each(l.sql.Query(ctx, l.units.DB(ctx), loadSteps, l.id.args()...), func(scan pgsql.Scan) error {
 		var name string
 		var result []byte
-		if err := rows.Scan(&name, &result); err != nil {
+		if err := scan(&name, &result); err != nil {
 			return err
 		}
 		done[name] = result
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	l.steps.loaded, l.steps.done, l.steps.used = true, done, map[string]struct{}{}

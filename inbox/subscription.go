@@ -64,20 +64,11 @@ func (i *Inbox) subscribers(ctx context.Context, topic string) ([]Subscription, 
 	asked := time.Now()
 	ctx, cancel := i.bounded(ctx)
 	defer cancel()
-	rows, err := i.sql.Query(ctx, i.units.DB(ctx), subscribers, topic)
+	all, err := pgsql.Collect(i.sql.Query(ctx, i.units.DB(ctx), subscribers, topic), func(scan pgsql.Scan, s *Subscription) error {
+		s.Topic = topic
+		return scan(&s.Consumer, &s.Projection)
+	})
 	if err != nil {
-		return nil, wrapErr("look for the consumers of topic "+topic, err)
-	}
-	defer rows.Close()
-	var all []Subscription
-	for rows.Next() {
-		s := Subscription{Topic: topic}
-		if err := rows.Scan(&s.Consumer, &s.Projection); err != nil {
-			return nil, wrapErr("look for the consumers of topic "+topic, err)
-		}
-		all = append(all, s)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, wrapErr("look for the consumers of topic "+topic, err)
 	}
 	i.mu.Lock()

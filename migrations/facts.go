@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // tables is what a database has after [Up]: one fact a line, "kind name: definition", sorted. {schema} stands for the schema.
@@ -216,17 +218,7 @@ func read(ctx context.Context, db *bun.DB, schema string, relations, functions [
 	if err := tx.QueryRowContext(ctx, settle, schema).Scan(&p.ident); err != nil {
 		return p, nil, wrap("set the search_path", err)
 	}
-	rows, err := tx.QueryContext(ctx, listFacts, schema, relations, functions)
-	if err != nil {
-		return p, nil, wrap("read the catalog", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var f fact
-		if err := rows.Scan(&f.kind, &f.name, &f.definition); err != nil {
-			return p, nil, wrap("read the catalog", err)
-		}
-		list = append(list, f)
-	}
-	return p, list, wrap("read the catalog", rows.Err())
+	rows := pgsql.RowsOf(tx.QueryContext(ctx, listFacts, schema, relations, functions))
+	list, err = pgsql.Collect(rows, func(scan pgsql.Scan, f *fact) error { return scan(&f.kind, &f.name, &f.definition) })
+	return p, list, wrap("read the catalog", err)
 }

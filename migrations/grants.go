@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Duty is what a role of the database does with the tables. The owner needs no grants.
@@ -175,20 +177,17 @@ func (r rights) lacked(ctx context.Context, db *sql.DB, schema string) (map[stri
 	if r.kind == onSchema {
 		objects = []string{schema}
 	}
-	rows, err := db.QueryContext(ctx, lacked, objects, r.privileges, r.kind, schema)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	missing := map[string][]string{}
-	for rows.Next() {
+	rows := pgsql.RowsOf(db.QueryContext(ctx, lacked, objects, r.privileges, r.kind, schema))
+	err := pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var privilege, object string
-		if err := rows.Scan(&privilege, &object); err != nil {
-			return nil, err
+		if err := scan(&privilege, &object); err != nil {
+			return err
 		}
 		missing[privilege] = append(missing[privilege], object)
-	}
-	return missing, rows.Err()
+		return nil
+	})
+	return missing, err
 }
 
 // grant is the statement.

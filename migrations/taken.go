@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // relationKind is what the relation c of pg_class is called.
@@ -33,23 +35,20 @@ func free(ctx context.Context, db querier, s *state) error {
 			}
 		}
 	}
-	rows, err := db.QueryContext(ctx, listTaken, s.schema, relations, functions)
-	if err != nil {
-		return wrap("look for names that are taken", err)
-	}
-	defer rows.Close()
 	var taken []string
 	var rename string
-	for rows.Next() {
+	rows := pgsql.RowsOf(db.QueryContext(ctx, listTaken, s.schema, relations, functions))
+	err := pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var kind, name, whole string
-		if err := rows.Scan(&kind, &name, &whole); err != nil {
-			return wrap("look for names that are taken", err)
+		if err := scan(&kind, &name, &whole); err != nil {
+			return err
 		}
 		if taken = append(taken, kind+" "+name); len(taken) == 1 {
 			rename = strings.ToUpper(strings.Replace(kind, functionFact, "routine", 1)) + " " + whole
 		}
-	}
-	if err := rows.Err(); err != nil || len(taken) == 0 {
+		return nil
+	})
+	if err != nil || len(taken) == 0 {
 		return wrap("look for names that are taken", err)
 	}
 	return fmt.Errorf("migrations: names that oncebox needs in schema %q are taken by what migrations.Up did not make: %s. Nothing was changed. "+

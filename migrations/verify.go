@@ -154,16 +154,12 @@ func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
 	if err := db.QueryRowContext(ctx, tableExists, s.schema).Scan(&s.database, &exists); err != nil || !exists {
 		return s, wrap("look for oncebox_migrations", err)
 	}
-	rows, err := db.QueryContext(ctx, fmt.Sprintf(listApplied, quote(s.schema)))
+	rows := pgsql.RowsOf(db.QueryContext(ctx, fmt.Sprintf(listApplied, quote(s.schema))))
+	applied, err := pgsql.Collect(rows, func(scan pgsql.Scan, name *string) error { return scan(name) })
 	if err != nil {
 		return nil, wrap("read oncebox_migrations", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, wrap("read oncebox_migrations", err)
-		}
+	for _, name := range applied {
 		if n := slices.Index(s.missing, name); n >= 0 {
 			s.missing = slices.Delete(s.missing, n, n+1)
 		} else {
@@ -171,5 +167,5 @@ func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
 		}
 	}
 	slices.Sort(s.unknown)
-	return s, wrap("read oncebox_migrations", rows.Err())
+	return s, nil
 }

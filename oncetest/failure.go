@@ -3,7 +3,10 @@ package oncetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Failure is an event that the broker refused, or a message that a consumer could not handle.
@@ -51,22 +54,16 @@ UNION ALL SELECT '', id::text, event_type, topic, retry_count, coalesce(error_me
 
 // failures returns what failed and was not returned before.
 func (k *Kit) failures(ctx context.Context) ([]Failure, error) {
-	rows, err := k.DB.QueryContext(ctx, listFailures)
+	all, err := pgsql.Collect(pgsql.RowsOf(k.DB.QueryContext(ctx, listFailures)), func(scan pgsql.Scan, f *Failure) error {
+		return scan(&f.Consumer, &f.EventID, &f.Type, &f.Topic, &f.Attempts, &f.Error, &f.Dead)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list failures: %w", err)
 	}
-	defer rows.Close()
-	var failures []Failure
-	for rows.Next() {
-		var f Failure
-		if err := rows.Scan(&f.Consumer, &f.EventID, &f.Type, &f.Topic, &f.Attempts, &f.Error, &f.Dead); err != nil {
-			return nil, fmt.Errorf("list failures: %w", err)
-		}
+	return slices.DeleteFunc(all, func(f Failure) bool {
 		key := fmt.Sprintf("%s %s %d %t", f.Consumer, f.EventID, f.Attempts, f.Dead)
-		if !k.reported[key] {
-			k.reported[key] = true
-			failures = append(failures, f)
-		}
-	}
-	return failures, rows.Err()
+		known := k.reported[key]
+		k.reported[key] = true
+		return known
+	}), nil
 }

@@ -110,18 +110,8 @@ func (s *Store) Audit(ctx context.Context, filter AuditFilter, before *AuditEntr
 		limit = defaultPage
 	}
 	bound := w.Arg(limit)
-	rows, err := s.adHoc().Query(ctx, s.db, fmt.Sprintf(listAudit, w, bound), w.Args...)
-	if err != nil {
-		return nil, wrap("list the audit", err)
-	}
-	defer rows.Close()
-	var out []AuditEntry
-	for rows.Next() {
-		var e AuditEntry
-		if err := rows.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Reason, &e.EventID, &e.Events, &e.TenantID, &e.Topic, &e.Type); err != nil {
-			return nil, wrap("list the audit", err)
-		}
-		out = append(out, e)
-	}
-	return out, wrap("list the audit", rows.Err())
+	out, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, fmt.Sprintf(listAudit, w, bound), w.Args...), func(scan pgsql.Scan, e *AuditEntry) error {
+		return scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Reason, &e.EventID, &e.Events, &e.TenantID, &e.Topic, &e.Type)
+	})
+	return out, wrap("list the audit", err)
 }

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"math"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // The columns of a bounded read are rowColumns, but of a payload that is large its size alone. Between the two parts stands the argument that
@@ -114,19 +116,15 @@ func (s *Store) payloads(ctx context.Context, ids []RowID) (map[RowID][]byte, er
 		return nil, nil //nolint:nilnil // none
 	}
 	lanes, seqs := splitIDs(ids)
-	rows, err := s.sql.Query(ctx, s.db, readPayloads, lanes, seqs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	out := make(map[RowID][]byte, len(ids))
-	for rows.Next() {
+	err := pgsql.Each(s.sql.Query(ctx, s.db, readPayloads, lanes, seqs), func(scan pgsql.Scan) error {
 		var id RowID
 		var payload []byte
-		if err := rows.Scan(&id.Lane, &id.Seq, &payload); err != nil {
-			return nil, err
+		if err := scan(&id.Lane, &id.Seq, &payload); err != nil {
+			return err
 		}
 		out[id] = payload
-	}
-	return out, rows.Err()
+		return nil
+	})
+	return out, err
 }

@@ -59,20 +59,8 @@ func (s *Store) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, 
 		return nil, err
 	}
 	statement, args := deadPage(filter, after, limit)
-	rows, err := s.adHoc().Query(ctx, s.db, statement, args...)
-	if err != nil {
-		return nil, wrap("list dead letters", err)
-	}
-	defer rows.Close()
-	var out []DeadLetter
-	for rows.Next() {
-		var d DeadLetter
-		if d.Row, err = scanRow(rows, &d.DiedAt, &d.Error, &d.Holds); err != nil {
-			return nil, wrap("list dead letters", err)
-		}
-		out = append(out, d)
-	}
-	return out, wrap("list dead letters", rows.Err())
+	out, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, statement, args...), scanDead)
+	return out, wrap("list dead letters", err)
 }
 
 func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string, args []any) {
@@ -96,21 +84,20 @@ func (s *Store) DeadLetter(ctx context.Context, id string, opts ...DeadOption) (
 		return d, fmt.Errorf("outbox: show %q: %w", id, ErrNotDead)
 	}
 	w := deadWithID(parsed, opts)
-	rows, err := s.adHoc().Query(ctx, s.db, fmt.Sprintf(showDead, w), w.Args...)
-	if err != nil {
+	letters, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, fmt.Sprintf(showDead, w), w.Args...), scanDead)
+	switch {
+	case err != nil:
 		return d, wrap("show a dead letter", err)
-	}
-	defer rows.Close()
-	if !rows.Next() {
-		if err := rows.Err(); err != nil {
-			return d, wrap("show a dead letter", err)
-		}
+	case len(letters) == 0:
 		return d, fmt.Errorf("outbox: show %s: %w", id, ErrNotDead)
+	case len(letters) > 1:
+		return d, fmt.Errorf("outbox: show %s: %w", id, ErrSeveralDead)
 	}
-	if d.Row, err = scanRow(rows, &d.DiedAt, &d.Error, &d.Holds); err == nil && rows.Next() {
-		return DeadLetter{}, fmt.Errorf("outbox: show %s: %w", id, ErrSeveralDead)
-	}
-	return d, wrap("show a dead letter", err)
+	return letters[0], nil
+}
+
+func scanDead(scan pgsql.Scan, d *DeadLetter) error {
+	return scanRow(scan, &d.Row, &d.DiedAt, &d.Error, &d.Holds)
 }
 
 // CountDead counts the dead letters that the filter selects.

@@ -260,17 +260,13 @@ func (s *Store) act(ctx context.Context, d deed, w *pgsql.Where, n int) (b batch
 
 func (s *Store) pick(ctx context.Context, tx bun.Tx, w *pgsql.Where, n int) (b batch, err error) {
 	bound := w.Arg(n)
-	rows, err := s.adHoc().Query(ctx, tx, fmt.Sprintf(pickDead, w, bound), w.Args...)
-	if err != nil {
-		return b, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = pgsql.Each(s.adHoc().Query(ctx, tx, fmt.Sprintf(pickDead, w, bound), w.Args...), func(scan pgsql.Scan) error {
 		var key string
-		if err := rows.Scan(&b.last.Lane, &b.last.Seq, &key); err != nil {
-			return b, err
+		if err := scan(&b.last.Lane, &b.last.Seq, &key); err != nil {
+			return err
 		}
 		b.lanes, b.seqs, b.keys = append(b.lanes, b.last.Lane), append(b.seqs, b.last.Seq), append(b.keys, key)
-	}
-	return b, rows.Err()
+		return nil
+	})
+	return b, err
 }

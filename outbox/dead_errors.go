@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // DeadError is why one dead letter was given up.
@@ -25,18 +27,8 @@ func (s *Store) DeadErrors(ctx context.Context, limit int) ([]DeadError, error) 
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	rows, err := s.adHoc().Query(ctx, s.db, listDeadErrors, limit)
-	if err != nil {
-		return nil, wrap("list the errors of dead letters", err)
-	}
-	defer rows.Close()
-	var list []DeadError
-	for rows.Next() {
-		var d DeadError
-		if err := rows.Scan(&d.DiedAt, &d.TenantID, &d.Topic, &d.Type, &d.Error); err != nil {
-			return nil, wrap("list the errors of dead letters", err)
-		}
-		list = append(list, d)
-	}
-	return list, wrap("list the errors of dead letters", rows.Err())
+	list, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, listDeadErrors, limit), func(scan pgsql.Scan, d *DeadError) error {
+		return scan(&d.DiedAt, &d.TenantID, &d.Topic, &d.Type, &d.Error)
+	})
+	return list, wrap("list the errors of dead letters", err)
 }

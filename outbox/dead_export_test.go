@@ -45,18 +45,6 @@ func (s *Store) ExplainMove(ctx context.Context, lanes []int16, seqs []int64, ke
 }
 
 func (s *Store) explain(ctx context.Context, statement string, args []any) (string, error) {
-	rows, err := s.adHoc().Query(ctx, s.db, "EXPLAIN "+statement, args...)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	var plan strings.Builder
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return "", err
-		}
-		plan.WriteString(line + "\n")
-	}
-	return plan.String(), rows.Err()
+	plan, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, "EXPLAIN "+statement, args...), func(scan pgsql.Scan, line *string) error { return scan(line) })
+	return strings.Join(plan, "\n"), err
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -49,7 +50,7 @@ func (s *Store) dedupe(ctx context.Context, h handle, evs []event.Envelope) (kep
 	}
 	repeated := map[dedupKey]bool{}
 	// Each row is the first event of a key, and whether it was there already.
-	err = h.query(ctx, takeKeys, []any{tenants, keys, ids}, func(scan func(...any) error) error {
+	err = h.query(ctx, takeKeys, []any{tenants, keys, ids}, func(scan pgsql.Scan) error {
 		var key dedupKey
 		var id string
 		var again bool

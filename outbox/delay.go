@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"slices"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // A delayed event may be cancelled or moved in a transaction that stays open for any time, while projectors read. These rules
@@ -43,22 +45,19 @@ func (r *Row) IsTimed() bool { return r.Key == "" && !r.Delivery.NotBefore.IsZer
 func (s Relay) Delay(ctx context.Context, leases []Lease, ids []RowID) (delayed []RowID, held map[int16]bool, err error) {
 	owner, lanes, epochs := split(leases)
 	rowLanes, seqs := splitIDs(ids)
-	rows, err := s.sql.Query(ctx, s.db, delayRows, owner, lanes, epochs, rowLanes, seqs, incarnationOf(leases))
-	if err != nil {
-		return nil, nil, wrap("delay rows", err)
-	}
-	defer rows.Close()
 	held = map[int16]bool{}
-	for rows.Next() {
+	rows := s.sql.Query(ctx, s.db, delayRows, owner, lanes, epochs, rowLanes, seqs, incarnationOf(leases))
+	err = pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var id RowID
-		if err := rows.Scan(&id.Lane, &id.Seq); err != nil {
-			return nil, nil, wrap("delay rows", err)
+		if err := scan(&id.Lane, &id.Seq); err != nil {
+			return err
 		}
 		if held[id.Lane] = true; id.Seq > 0 {
 			delayed = append(delayed, id)
 		}
-	}
-	return delayed, held, wrap("delay rows", rows.Err())
+		return nil
+	})
+	return delayed, held, wrap("delay rows", err)
 }
 
 // uncancelled leaves out the timed rows that a transaction is about to cancel or move, or has since they were read.
@@ -73,18 +72,14 @@ func (s *Store) uncancelled(ctx context.Context, due []Held) ([]Held, error) {
 		return due, nil
 	}
 	lanes, seqs := splitIDs(ids)
-	rows, err := s.sql.Query(ctx, s.db, unlockedRows, lanes, seqs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	free := map[RowID]bool{}
-	for rows.Next() {
+	err := pgsql.Each(s.sql.Query(ctx, s.db, unlockedRows, lanes, seqs), func(scan pgsql.Scan) error {
 		var id RowID
-		if err := rows.Scan(&id.Lane, &id.Seq); err != nil {
-			return nil, err
+		if err := scan(&id.Lane, &id.Seq); err != nil {
+			return err
 		}
 		free[id] = true
-	}
-	return slices.DeleteFunc(due, func(h Held) bool { return h.IsTimed() && !free[RowID{h.Lane, h.Sequence}] }), rows.Err()
+		return nil
+	})
+	return slices.DeleteFunc(due, func(h Held) bool { return h.IsTimed() && !free[RowID{h.Lane, h.Sequence}] }), err
 }

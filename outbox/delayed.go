@@ -150,10 +150,6 @@ func (s *Store) Delayed(ctx context.Context, db bun.IDB, filter DelayedFilter, a
 		w.Add("(d.not_before, d.seq) > (%s::timestamptz, %s::bigint)", after.Delivery.NotBefore, after.Sequence)
 	}
 	bound := w.Arg(limit)
-	rows, err := s.adHoc().Query(ctx, db, fmt.Sprintf(listDelayed, w, bound), w.Args...)
-	if err != nil {
-		return nil, wrap("list delayed events", err)
-	}
-	out, err := scanRows(rows)
+	out, err := scanRows(s.adHoc().Query(ctx, db, fmt.Sprintf(listDelayed, w, bound), w.Args...))
 	return out, wrap("list delayed events", err)
 }

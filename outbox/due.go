@@ -3,10 +3,11 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // dueRows finds held rows whose time has come. Followers wait at infinity, so that a long queue behind a refused head
@@ -53,19 +54,9 @@ func (s *Store) heldRows(ctx context.Context, what, statement string, bytes int6
 	if bytes <= 0 {
 		bytes = math.MaxInt64
 	}
-	rows, err := s.sql.Query(ctx, s.db, statement, append([]any{bytes}, args...)...)
+	rows := s.sql.Query(ctx, s.db, statement, append([]any{bytes}, args...)...)
+	out, err = pgsql.Collect(rows, func(scan pgsql.Scan, h *Held) error { return scanRow(scan, &h.Row, &h.RetryAfter, &found) })
 	if err != nil {
-		return nil, 0, wrap(what, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var h Held
-		if h.Row, err = scanRow(rows, &h.RetryAfter, &found); err != nil {
-			return nil, 0, wrap(what, err)
-		}
-		out = append(out, h)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return nil, 0, wrap(what, err)
 	}
 	out, err = s.uncancelled(ctx, out)
@@ -98,23 +89,13 @@ func (s Relay) ScanDue(ctx context.Context, after []DueInfo) ([]DueInfo, error) 
 	for i, a := range after {
 		lanes[i], times[i], seqs[i] = a.Lane, a.RetryAfter, a.Seq
 	}
-	rows, err := s.sql.Query(ctx, s.db, lookDue, lanes, times, seqs)
-	if err != nil {
-		return nil, wrap("look for due rows", err)
-	}
-	defer rows.Close()
-	var out []DueInfo
-	for rows.Next() {
-		var g DueInfo
-		if err := rows.Scan(&g.Lane, &g.Seq, &g.RetryAfter, &g.Topic, &g.Tenant); err != nil {
-			return nil, wrap("look for due rows", err)
-		}
-		out = append(out, g)
-	}
+	out, err := pgsql.Collect(s.sql.Query(ctx, s.db, lookDue, lanes, times, seqs), func(scan pgsql.Scan, g *DueInfo) error {
+		return scan(&g.Lane, &g.Seq, &g.RetryAfter, &g.Topic, &g.Tenant)
+	})
 	slices.SortFunc(out, func(a, b DueInfo) int {
 		return cmp.Or(a.RetryAfter.Compare(b.RetryAfter), cmp.Compare(a.Seq, b.Seq))
 	})
-	return out, wrap("look for due rows", rows.Err())
+	return out, wrap("look for due rows", err)
 }
 
 const pickDue = withinStart + `

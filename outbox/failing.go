@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Failing is an event that was refused, waits for its next try, and is the first of its key. Its payload is not read.
@@ -38,18 +40,8 @@ func (s *Store) Failing(ctx context.Context, limit int) ([]Failing, error) {
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	rows, err := s.adHoc().Query(ctx, s.db, failingRows, limit)
-	if err != nil {
-		return nil, wrap("list failing events", err)
-	}
-	defer rows.Close()
-	var list []Failing
-	for rows.Next() {
-		var f Failing
-		if f.Row, err = scanRow(rows, &f.RetryAfter, &f.Error); err != nil {
-			return nil, wrap("list failing events", err)
-		}
-		list = append(list, f)
-	}
-	return list, wrap("list failing events", rows.Err())
+	list, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, failingRows, limit), func(scan pgsql.Scan, f *Failing) error {
+		return scanRow(scan, &f.Row, &f.RetryAfter, &f.Error)
+	})
+	return list, wrap("list failing events", err)
 }

@@ -143,9 +143,5 @@ func (s *Store) read(ctx context.Context, most int, t *taking, statement string,
 			return out, err
 		}
 	}
-	rows, err := s.sql.Query(ctx, s.db, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	return scanBounded(rows, t)
+	return scanBounded(s.sql.Query(ctx, s.db, statement, args...), t)
 }

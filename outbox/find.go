@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -54,20 +55,16 @@ func (s *Store) Find(ctx context.Context, db bun.IDB, evs []event.Envelope) (boo
 
 // finding returns findRow with the tables of published rows as they are now.
 func (s *Store) finding(ctx context.Context, db bun.IDB) (string, error) {
-	rows, err := s.adHoc().Query(ctx, db, findSent)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = rows.Close() }()
 	var statement strings.Builder
 	statement.WriteString(findRow)
-	for rows.Next() {
+	err := pgsql.Each(s.adHoc().Query(ctx, db, findSent), func(scan pgsql.Scan) error {
 		var child string
 		var page int64
-		if err := rows.Scan(&child, &page); err != nil {
-			return "", err
+		if err := scan(&child, &page); err != nil {
+			return err
 		}
 		fmt.Fprintf(&statement, findInPages, child, page)
-	}
-	return statement.String(), rows.Err()
+		return nil
+	})
+	return statement.String(), err
 }

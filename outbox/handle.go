@@ -15,7 +15,7 @@ import (
 type handle interface {
 	queryRow(ctx context.Context, constant string, args []any, dest ...any) error
 	// query calls each for every row.
-	query(ctx context.Context, constant string, args []any, each func(scan func(dest ...any) error) error) error
+	query(ctx context.Context, constant string, args []any, each func(pgsql.Scan) error) error
 }
 
 // bunHandle sends statements to a pool or to a transaction of database/sql.
@@ -28,18 +28,8 @@ func (h bunHandle) queryRow(ctx context.Context, constant string, args []any, de
 	return h.run.QueryRow(ctx, h.db, constant, args, dest...)
 }
 
-func (h bunHandle) query(ctx context.Context, constant string, args []any, each func(scan func(dest ...any) error) error) error {
-	rows, err := h.run.Query(ctx, h.db, constant, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := each(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+func (h bunHandle) query(ctx context.Context, constant string, args []any, each func(pgsql.Scan) error) error {
+	return pgsql.Each(h.run.Query(ctx, h.db, constant, args...), each)
 }
 
 // pgxHandle sends statements to a transaction of pgx.
@@ -52,18 +42,13 @@ func (h pgxHandle) queryRow(ctx context.Context, constant string, args []any, de
 	return h.run.QueryRowPgx(ctx, h.tx, constant, args, dest...)
 }
 
-func (h pgxHandle) query(ctx context.Context, constant string, args []any, each func(scan func(dest ...any) error) error) error {
+func (h pgxHandle) query(ctx context.Context, constant string, args []any, each func(pgsql.Scan) error) error {
 	rows, err := h.run.QueryPgx(ctx, h.tx, constant, args...)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := each(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (none struct{}, err error) { return none, each(row.Scan) })
+	return err
 }
 
 var errNoTransaction = errors.New("outbox: the transaction is nil: begin one and pass it")

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Block is a key whose head is held or dead.
@@ -30,18 +32,13 @@ WHERE l.lane = ANY ($1::smallint[])`
 
 // Blocks loads the blocks of the lanes.
 func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks, error) {
-	rows, err := s.sql.Query(ctx, s.db, loadBlocks, lanes)
-	if err != nil {
-		return nil, wrap("load blocks", err)
-	}
-	defer rows.Close()
 	out := make(map[int16]LaneBlocks, len(lanes))
-	for rows.Next() {
+	err := pgsql.Each(s.sql.Query(ctx, s.db, loadBlocks, lanes), func(scan pgsql.Scan) error {
 		var lane int16
 		var change int64
 		var b Block
-		if err := rows.Scan(&lane, &change, &b.Key, &b.State, &b.Stalled); err != nil {
-			return nil, wrap("load blocks", err)
+		if err := scan(&lane, &change, &b.Key, &b.State, &b.Stalled); err != nil {
+			return err
 		}
 		lb := out[lane]
 		lb.Change = change
@@ -49,8 +46,9 @@ func (s *Store) Blocks(ctx context.Context, lanes []int16) (map[int16]LaneBlocks
 			lb.Blocks = append(lb.Blocks, b)
 		}
 		out[lane] = lb
-	}
-	return out, wrap("load blocks", rows.Err())
+		return nil
+	})
+	return out, wrap("load blocks", err)
 }
 
 // queueRows is written with a comparison of rows for the reason given at headOfKey: with equality, a planner that expects
@@ -72,11 +70,7 @@ func (s *Store) Queue(ctx context.Context, lane int16, key string, bytes int64) 
 	if bytes <= 0 || bytes > maxQueue {
 		bytes = maxQueue
 	}
-	rows, err := s.sql.Query(ctx, s.db, queueRows, lane, key, bytes)
-	if err != nil {
-		return nil, wrap("read the queue of a key", err)
-	}
-	out, err := scanRows(rows)
+	out, err := scanRows(s.sql.Query(ctx, s.db, queueRows, lane, key, bytes))
 	return out, wrap("read the queue of a key", err)
 }
 

@@ -91,11 +91,7 @@ func (s Relay) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []
 		rowLanes[i], seqs[i], verdicts[i], texts[i] = o.Lane, o.Seq, int16(o.Verdict), cleanText(o.Error)
 	}
 	err = s.announced(ctx, dyingHeld(outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
-		rows, err := s.sql.Query(ctx, tx, giveUpHeld, append(fencesOf(leases), rowLanes, seqs, verdicts, texts)...)
-		if err != nil {
-			return made{}, wrap("give up held rows", err)
-		}
-		gone, held, err = scanGivenUp(rows)
+		gone, held, err = scanGivenUp(s.sql.Query(ctx, tx, giveUpHeld, append(fencesOf(leases), rowLanes, seqs, verdicts, texts)...))
 		return madeOf(gone), wrap("give up held rows", err)
 	})
 	if err != nil {
@@ -105,18 +101,18 @@ func (s Relay) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []
 }
 
 func scanGivenUp(rows *pgsql.Rows) (gone []GivenUp, held map[int16]bool, err error) {
-	defer rows.Close()
 	held = map[int16]bool{}
-	for rows.Next() {
+	err = pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var g GivenUp
-		if err := rows.Scan(&g.Lane, &g.Seq, &g.Lifted); err != nil {
-			return nil, nil, err
+		if err := scan(&g.Lane, &g.Seq, &g.Lifted); err != nil {
+			return err
 		}
 		if held[g.Lane] = true; g.Seq > 0 {
 			gone = append(gone, g)
 		}
-	}
-	return gone, held, rows.Err()
+		return nil
+	})
+	return gone, held, err
 }
 
 // releaseKeys is what settleHeld does after a row has left, for many keys.
@@ -148,20 +144,16 @@ func (s Relay) ReleaseKeys(ctx context.Context, leases []LoadedLease, keys []Lan
 	for i, k := range keys {
 		keyLanes[i], names[i] = k.Lane, k.Key
 	}
-	rows, err := s.sql.Query(ctx, s.db, releaseKeys, append(fencesOf(leases), keyLanes, names)...)
-	if err != nil {
-		return nil, nil, wrap("release keys", err)
-	}
-	defer rows.Close()
 	held = map[int16]bool{}
-	for rows.Next() {
+	err = pgsql.Each(s.sql.Query(ctx, s.db, releaseKeys, append(fencesOf(leases), keyLanes, names)...), func(scan pgsql.Scan) error {
 		var k LaneKey
-		if err := rows.Scan(&k.Lane, &k.Key); err != nil {
-			return nil, nil, wrap("release keys", err)
+		if err := scan(&k.Lane, &k.Key); err != nil {
+			return err
 		}
 		if held[k.Lane] = true; k.Key != "" {
 			lifted = append(lifted, k)
 		}
-	}
-	return lifted, held, wrap("release keys", rows.Err())
+		return nil
+	})
+	return lifted, held, wrap("release keys", err)
 }

@@ -39,11 +39,11 @@ func (s *Store) EventsByAggregate(ctx context.Context, tenant, aggregateType, ag
 	if err != nil {
 		return nil, fmt.Errorf("outbox: EventsByAggregate: %w", err)
 	}
-	rows, err := s.adHoc().Query(ctx, s.db, eventsByAggregate, tenant, aggregateType, aggregateID, after, limit)
-	if err != nil {
+	rows := s.adHoc().Query(ctx, s.db, eventsByAggregate, tenant, aggregateType, aggregateID, after, limit)
+	defer func() { _ = rows.Close() }()
+	if err := rows.Err(); err != nil {
 		return nil, wrap("read the events of an aggregate", err)
 	}
-	defer rows.Close()
 	var out []Record
 	if err := s.db.ScanRows(ctx, rows.Rows, &out); err != nil {
 		return nil, wrap("read the events of an aggregate", err)

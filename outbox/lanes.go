@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // LaneCounted is up to how many rows of a lane [Store.Lanes] counts.
@@ -63,22 +65,16 @@ ORDER BY l.lane`
 // Lanes lists all lanes in the order of their numbers. It reads at most 2,000 rows of each, by an index, whatever the backlog is.
 func (s *Store) Lanes(ctx context.Context) (list []LaneState, err error) {
 	err = s.uncompiled(ctx, func(ctx context.Context, tx bun.Tx) error {
-		rows, err := s.adHoc().Query(ctx, tx, laneStates)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var l LaneState
+		list, err = pgsql.Collect(s.adHoc().Query(ctx, tx, laneStates), func(scan pgsql.Scan, l *LaneState) error {
 			var until, since sql.NullTime
 			var age float64
-			if err := rows.Scan(&l.Lane, &l.Group, &l.Owner, &l.Epoch, &until, &l.Leased, &l.New, &l.Claimed, &l.Held, &since, &age); err != nil {
+			if err := scan(&l.Lane, &l.Group, &l.Owner, &l.Epoch, &until, &l.Leased, &l.New, &l.Claimed, &l.Held, &since, &age); err != nil {
 				return err
 			}
 			l.LeaseUntil, l.Since, l.Age = until.Time, since.Time, seconds(age)
-			list = append(list, l)
-		}
-		return rows.Err()
+			return nil
+		})
+		return err
 	})
 	return list, wrap("list lanes", err)
 }

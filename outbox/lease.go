@@ -144,27 +144,21 @@ func (s Relay) Unregister(ctx context.Context, owner string) error {
 // Claim takes at most n lanes of the group that nobody holds, and returns the leases. They end after ttl, by the clock of the
 // database, unless [Relay.Renew] extends them.
 func (s Relay) Claim(ctx context.Context, owner string, group int16, n int, ttl time.Duration) ([]Lease, error) {
-	rows, err := s.sql.Query(ctx, s.db, claim, group, owner, ttl, n)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: claim lanes: %w", pgsql.Explain(err))
-	}
-	defer rows.Close()
-	var leases []Lease
-	for rows.Next() {
-		l := Lease{Owner: owner}
+	leases, err := pgsql.Collect(s.sql.Query(ctx, s.db, claim, group, owner, ttl, n), func(scan pgsql.Scan, l *Lease) error {
+		l.Owner = owner
 		var vanished bool
 		var last InFlight
 		var picked string
-		if err := rows.Scan(&l.Lane, &l.Epoch, &vanished, &last.UpTo, &picked, &last.HeldUntil, &l.Incarnation); err != nil {
-			return nil, fmt.Errorf("outbox: claim lanes: %w", err)
+		if err := scan(&l.Lane, &l.Epoch, &vanished, &last.UpTo, &picked, &last.HeldUntil, &l.Incarnation); err != nil {
+			return err
 		}
 		if vanished {
 			last.Picked = parseInts(picked)
 			l.InFlight = last
 		}
-		leases = append(leases, l)
-	}
-	return leases, wrap("claim lanes", rows.Err())
+		return nil
+	})
+	return leases, wrap("claim lanes", err)
 }
 
 // parseInts reads what array_to_string wrote.
@@ -186,21 +180,17 @@ func (s Relay) Renew(ctx context.Context, leases []Lease, ttl time.Duration) (ch
 	for i, l := range leases {
 		passed[i], open[i] = l.PassedTo, l.OpenTo
 	}
-	rows, err := s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, passed, open)
-	if err != nil {
-		return nil, fmt.Errorf("outbox: renew leases: %w", err)
-	}
-	defer rows.Close()
 	changes = make(map[int16]int64, len(leases))
-	for rows.Next() {
+	err = pgsql.Each(s.sql.Query(ctx, s.db, renew, owner, lanes, epochs, ttl, passed, open), func(scan pgsql.Scan) error {
 		var lane int16
 		var change int64
-		if err := rows.Scan(&lane, &change); err != nil {
-			return nil, fmt.Errorf("outbox: renew leases: %w", err)
+		if err := scan(&lane, &change); err != nil {
+			return err
 		}
 		changes[lane] = change
-	}
-	return changes, wrap("renew leases", rows.Err())
+		return nil
+	})
+	return changes, wrap("renew leases", err)
 }
 
 // Release hands the lanes back, so that others need not wait for the leases to expire. It tells them, see [Relay.Listen];
@@ -231,14 +221,14 @@ func wrap(what string, err error) error {
 
 // scanLanes collects a column of lane numbers.
 func scanLanes(rows *pgsql.Rows) (map[int16]bool, error) {
-	defer rows.Close()
 	lanes := map[int16]bool{}
-	for rows.Next() {
+	err := pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var lane int16
-		if err := rows.Scan(&lane); err != nil {
-			return nil, err
+		if err := scan(&lane); err != nil {
+			return err
 		}
 		lanes[lane] = true
-	}
-	return lanes, rows.Err()
+		return nil
+	})
+	return lanes, err
 }

@@ -103,27 +103,12 @@ func recordedAt(id uuid.UUID) time.Time {
 }
 
 func (s *Store) locate(ctx context.Context, statement string, args ...any) ([]Located, error) {
-	rows, err := s.adHoc().Query(ctx, s.db, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var list []Located
-	for rows.Next() {
-		l, err := scanLocated(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, l)
-	}
-	return list, rows.Err()
-}
-
-func scanLocated(rows *pgsql.Rows) (l Located, err error) {
-	var retry, sent, died sql.NullTime
-	l.Row, err = scanRow(rows, &l.Status, &l.Error, &retry, &sent, &died, &l.BehindID)
-	l.RetryAfter, l.SentAt, l.DiedAt = retry.Time, sent.Time, died.Time
-	return l, err
+	return pgsql.Collect(s.adHoc().Query(ctx, s.db, statement, args...), func(scan pgsql.Scan, l *Located) error {
+		var retry, sent, died sql.NullTime
+		err := scanRow(scan, &l.Row, &l.Status, &l.Error, &retry, &sent, &died, &l.BehindID)
+		l.RetryAfter, l.SentAt, l.DiedAt = retry.Time, sent.Time, died.Time
+		return err
+	})
 }
 
 // KeptFor returns how long published events are kept in this database, whatever this store is configured to: [NoRetention] and [KeepForever]

@@ -199,16 +199,11 @@ func (a *announcement) try(ctx context.Context, write writeDead) error {
 // read reads the letters. DiedAt is the time of the transaction, as in the table.
 func (a *announcement) read(ctx context.Context, tx bun.Tx) error {
 	lanes, seqs := splitIDs(a.ids)
-	rows, err := a.sql.Query(ctx, tx, a.statement, lanes, seqs)
-	if err != nil {
-		return wrap("read the rows that are given up", err)
-	}
-	defer rows.Close()
 	var letters []DeadLetter
-	for rows.Next() {
+	err := pgsql.Each(a.sql.Query(ctx, tx, a.statement, lanes, seqs), func(scan pgsql.Scan) error {
 		var d DeadLetter
-		if d.Row, err = scanRow(rows, &d.DiedAt); err != nil {
-			return wrap("read the rows that are given up", err)
+		if err := scanRow(scan, &d.Row, &d.DiedAt); err != nil {
+			return err
 		}
 		if a.only == nil || a.only[d.rowID()] {
 			d.RetryCount++ // as it will be in the table
@@ -216,8 +211,9 @@ func (a *announcement) read(ctx context.Context, tx bun.Tx) error {
 			d.Error, d.Holds = why.text, why.holds && d.Key != ""
 			letters = append(letters, d)
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return wrap("read the rows that are given up", err)
 	}
 	a.letters = letters

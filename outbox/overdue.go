@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // oldestOverdue looks at the first 100 unsent rows of each lane, because some of them may wait for their time or belong to a paused tenant, and at
@@ -43,22 +45,15 @@ type Overdue struct {
 // Overdue returns the oldest event that should have left, of the lanes without a relay, and then that of the lanes with one. Events of the last
 // minute do not count: lanes are between two relays at times. Nor do events that wait behind others of their key, or whose tenant is paused.
 func (s *Store) Overdue(ctx context.Context) ([]Overdue, error) {
-	rows, err := s.sql.Query(ctx, s.db, oldestOverdue)
-	if err != nil {
-		return nil, wrap("look for events that should have left", err)
-	}
-	defer rows.Close()
-	var list []Overdue
-	for rows.Next() {
-		var o Overdue
+	list, err := pgsql.Collect(s.sql.Query(ctx, s.db, oldestOverdue), func(scan pgsql.Scan, o *Overdue) error {
 		var failed *time.Time
-		if err := rows.Scan(&o.Relayed, &o.Owner, &o.Since, &o.Error, &failed); err != nil {
-			return nil, wrap("look for events that should have left", err)
+		if err := scan(&o.Relayed, &o.Owner, &o.Since, &o.Error, &failed); err != nil {
+			return err
 		}
 		if failed != nil {
 			o.FailedAt = *failed
 		}
-		list = append(list, o)
-	}
-	return list, wrap("look for events that should have left", rows.Err())
+		return nil
+	})
+	return list, wrap("look for events that should have left", err)
 }

@@ -238,20 +238,11 @@ func (s *Store) forgetProgress(ctx context.Context, retention time.Duration) err
 	return wrap("empty outbox_progress_default", err)
 }
 
-func (s *Store) expired(ctx context.Context, f family, kept time.Duration) (parts []Partition, err error) {
-	rows, err := s.sql.Query(ctx, s.db, f.in(expiredPartitions), kept)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		p := s.partition(f)
-		if err := rows.Scan(&p.Name, &p.Day); err != nil {
-			return nil, err
-		}
-		parts = append(parts, p)
-	}
-	return parts, rows.Err()
+func (s *Store) expired(ctx context.Context, f family, kept time.Duration) ([]Partition, error) {
+	return pgsql.Collect(s.sql.Query(ctx, s.db, f.in(expiredPartitions), kept), func(scan pgsql.Scan, p *Partition) error {
+		*p = s.partition(f)
+		return scan(&p.Name, &p.Day)
+	})
 }
 
 func (s *Store) partition(f family) Partition {

@@ -119,21 +119,14 @@ func (s *Store) PausedTenants(ctx context.Context) ([]Pause, error) { return s.p
 func (s Relay) Pauses(ctx context.Context) ([]Pause, error) { return s.pauses(ctx, resumedWithin) }
 
 func (s *Store) pauses(ctx context.Context, resumed time.Duration) ([]Pause, error) {
-	rows, err := s.sql.Query(ctx, s.db, listPauses, resumed)
-	if err != nil {
-		return nil, wrap("list paused tenants", err)
-	}
-	defer rows.Close()
-	var list []Pause
-	for rows.Next() {
-		var p Pause
+	list, err := pgsql.Collect(s.sql.Query(ctx, s.db, listPauses, resumed), func(scan pgsql.Scan, p *Pause) error {
 		var at sql.NullTime
 		var age float64
-		if err := rows.Scan(&p.Tenant, &p.Actor, &p.Reason, &p.Since, &at, &age); err != nil {
-			return nil, wrap("list paused tenants", err)
+		if err := scan(&p.Tenant, &p.Actor, &p.Reason, &p.Since, &at, &age); err != nil {
+			return err
 		}
 		p.ResumedAt, p.Age = at.Time, seconds(age)
-		list = append(list, p)
-	}
-	return list, wrap("list paused tenants", rows.Err())
+		return nil
+	})
+	return list, wrap("list paused tenants", err)
 }

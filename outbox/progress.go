@@ -1,6 +1,10 @@
 package outbox
 
-import "context"
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
 
 // recordRows notes how far lanes have come. Their rows stay where they are.
 const recordRows = settleFence + `
@@ -30,11 +34,7 @@ func (s Relay) Record(ctx context.Context, placed []Placed) (held map[int16]bool
 		leases[i], upto[i], sent[i], ahead[i], total[i] = p.Lease, p.Position.Upto, p.Position.Sent, p.Position.ranges(), p.Position.Total
 	}
 	owner, lanes, epochs := split(leases)
-	rows, err := s.sql.Query(ctx, s.db, recordRows, owner, lanes, epochs, upto, sent, ahead, total, incarnationOf(leases))
-	if err != nil {
-		return nil, wrap("record positions", err)
-	}
-	held, err = scanLanes(rows)
+	held, err = scanLanes(s.sql.Query(ctx, s.db, recordRows, owner, lanes, epochs, upto, sent, ahead, total, incarnationOf(leases)))
 	return held, wrap("record positions", err)
 }
 
@@ -49,27 +49,22 @@ FROM {schema}.outbox_cursor c CROSS JOIN ` + numbersSeen + ` seen WHERE c.lane =
 
 // Positions reads where lanes are, and the incarnation of the server that says so. It is to be called after [Relay.Claim] has returned.
 func (s Relay) Positions(ctx context.Context, lanes []int16) (at map[int16]Position, incarnation string, err error) {
-	rows, err := s.sql.Query(ctx, s.db, positions, lanes)
-	if err != nil {
-		return nil, "", wrap("read positions", err)
-	}
-	defer rows.Close()
 	at = make(map[int16]Position, len(lanes))
 	behind, known := false, true
-	for rows.Next() {
+	err = pgsql.Each(s.sql.Query(ctx, s.db, positions, lanes), func(scan pgsql.Scan) error {
 		var lane int16
 		var p Position
 		var ahead string
-		if err := rows.Scan(&lane, &p.Upto, &p.Sent, &p.Total, &ahead, &behind, &known, &incarnation); err != nil {
-			return nil, "", wrap("read positions", err)
+		if err := scan(&lane, &p.Upto, &p.Sent, &p.Total, &ahead, &behind, &known, &incarnation); err != nil {
+			return err
 		}
 		p.Ahead = parseInts(ahead)
 		at[lane] = p
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, "", wrap("read positions", err)
 	}
-	rows.Close()
 	if err := s.checkNumbers(ctx, behind, known); err != nil {
 		return nil, "", wrap("read positions", err)
 	}

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // listProjectors are those that have not said that they end, of the last day.
@@ -30,22 +32,15 @@ type ProjectorState struct {
 
 // Projectors lists the processes that publish, and those that vanished within a day.
 func (s *Store) Projectors(ctx context.Context) ([]ProjectorState, error) {
-	rows, err := s.adHoc().Query(ctx, s.db, listProjectors)
-	if err != nil {
-		return nil, wrap("list projectors", err)
-	}
-	defer rows.Close()
-	var list []ProjectorState
-	for rows.Next() {
-		var p ProjectorState
+	list, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, listProjectors), func(scan pgsql.Scan, p *ProjectorState) error {
 		var failed *time.Time
-		if err := rows.Scan(&p.Owner, &p.Group, &p.Deployment, &p.Alive, &p.SeenUntil, &p.Error, &failed, &p.Lanes); err != nil {
-			return nil, wrap("list projectors", err)
+		if err := scan(&p.Owner, &p.Group, &p.Deployment, &p.Alive, &p.SeenUntil, &p.Error, &failed, &p.Lanes); err != nil {
+			return err
 		}
 		if failed != nil {
 			p.FailedAt = *failed
 		}
-		list = append(list, p)
-	}
-	return list, wrap("list projectors", rows.Err())
+		return nil
+	})
+	return list, wrap("list projectors", err)
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Reconciled is what [Store.Reconcile] found and repaired. Nothing that this module does leads there, so all of it is 0
@@ -160,11 +161,7 @@ func (s *reconciler) reconcilePartitions(ctx context.Context, found *Reconciled)
 }
 
 func (s *reconciler) reconcileHeld(ctx context.Context, found *Reconciled) error {
-	rows, err := s.adHoc().Query(ctx, s.db, lanesWithHeld)
-	if err != nil {
-		return err
-	}
-	lanes, err := scanLanes(rows)
+	lanes, err := scanLanes(s.adHoc().Query(ctx, s.db, lanesWithHeld))
 	if err != nil {
 		return err
 	}
@@ -240,16 +237,11 @@ func (s *reconciler) reconcileDue(ctx context.Context, lane int16, found *Reconc
 // suspicious runs a statement that looks at a thousand things of a lane. It appends those that seem wrong to wrong, and
 // returns the last of them, the zero value if there are no more.
 func suspicious[T any](ctx context.Context, s *Store, wrong *[]T, look string, args ...any) (last T, err error) {
-	rows, err := s.adHoc().Query(ctx, s.db, look, args...)
-	if err != nil {
-		return last, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = pgsql.Each(s.adHoc().Query(ctx, s.db, look, args...), func(scan pgsql.Scan) error {
 		var id T
 		var isWrong, isLast bool
-		if err := rows.Scan(&id, &isWrong, &isLast); err != nil {
-			return last, err
+		if err := scan(&id, &isWrong, &isLast); err != nil {
+			return err
 		}
 		if isWrong {
 			*wrong = append(*wrong, id)
@@ -257,8 +249,9 @@ func suspicious[T any](ctx context.Context, s *Store, wrong *[]T, look string, a
 		if isLast {
 			last = id
 		}
-	}
-	return last, rows.Err()
+		return nil
+	})
+	return last, err
 }
 
 // repair is a statement that repairs what it finds wrong among the given keys or rows of a lane, and where to count it.

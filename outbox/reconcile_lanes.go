@@ -62,11 +62,7 @@ func (s *reconciler) reconcileLanes(ctx context.Context, found *Reconciled) erro
 }
 
 func (s *Store) missingLanes(ctx context.Context, l *layout) (missing []int16, err error) {
-	rows, err := s.adHoc().Query(ctx, s.db, knownLanes)
-	if err != nil {
-		return nil, err
-	}
-	known, err := scanLanes(rows)
+	known, err := scanLanes(s.adHoc().Query(ctx, s.db, knownLanes))
 	if err != nil {
 		return nil, err
 	}

@@ -143,18 +143,14 @@ func (r *recorded) settle(ctx context.Context, xids []string) {
 
 // fates asks the server.
 func (s *Store) fates(ctx context.Context, xids []string) (map[string]string, error) {
-	rows, err := s.sql.Query(ctx, s.db, fatesOf, xids)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
 	fates := make(map[string]string, len(xids))
-	for rows.Next() {
+	err := pgsql.Each(s.sql.Query(ctx, s.db, fatesOf, xids), func(scan pgsql.Scan) error {
 		var xid, fate string
-		if err := rows.Scan(&xid, &fate); err != nil {
-			return nil, err
+		if err := scan(&xid, &fate); err != nil {
+			return err
 		}
 		fates[xid] = fate
-	}
-	return fates, rows.Err()
+		return nil
+	})
+	return fates, err
 }

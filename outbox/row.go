@@ -39,10 +39,9 @@ const (
 	coalesce(not_before > clock_timestamp(), false), coalesce(expires_at <= clock_timestamp(), false)`
 )
 
-// scanRow reads the columns of rowColumns, and what follows them into more.
-func scanRow(rows *pgsql.Rows, more ...any) (Row, error) {
+// scanRow reads the columns of rowColumns into r, and what follows them into more.
+func scanRow(scan pgsql.Scan, r *Row, more ...any) error {
 	var (
-		r                              Row
 		notBefore, expiresAt           sql.NullTime
 		maxAttempts                    sql.NullInt16
 		key, routing, schemaID, dedupe sql.NullString
@@ -51,8 +50,8 @@ func scanRow(rows *pgsql.Rows, more ...any) (Row, error) {
 	dest := []any{&r.Sequence, &r.ID, &r.OccurredAt, &r.CreatedAt, &notBefore, &expiresAt, &r.AggregateVersion,
 		&r.SchemaVersion, &r.Lane, &maxAttempts, &r.RetryCount, &r.Crashes, &r.TenantID, &r.Topic, &key, &r.AggregateType, &r.AggregateID, &r.Type,
 		&r.Source, &routing, &schemaID, &r.ContentType, &dedupe, &metadata, &r.Payload, &r.Waits, &r.Expired}
-	if err := rows.Scan(append(dest, more...)...); err != nil {
-		return r, err
+	if err := scan(append(dest, more...)...); err != nil {
+		return err
 	}
 	r.OccurredAt, r.CreatedAt = r.OccurredAt.UTC(), r.CreatedAt.UTC()
 	r.Key, r.RoutingKey, r.SchemaID = key.String, routing.String, schemaID.String
@@ -61,39 +60,25 @@ func scanRow(rows *pgsql.Rows, more ...any) (Row, error) {
 		DedupKey:    dedupe.String, NotBefore: notBefore.Time.UTC(), ExpiresAt: expiresAt.Time.UTC(), MaxAttempts: int(maxAttempts.Int16),
 	}
 	r.Metadata = readMetadata(metadata)
-	return r, nil
+	return nil
 }
 
 func scanRows(rows *pgsql.Rows) ([]Row, error) {
-	return scanEach(rows, func() (Row, error) { return scanRow(rows) })
+	return pgsql.Collect(rows, func(scan pgsql.Scan, r *Row) error { return scanRow(scan, r) })
 }
 
 // scanBounded is scanRows for a bounded read.
 func scanBounded(rows *pgsql.Rows, t *taking) ([]Row, error) {
-	return scanEach(rows, func() (Row, error) {
-		var size int
-		more := []any{&size}
+	return pgsql.Collect(rows, func(scan pgsql.Scan, r *Row) error {
+		more := []any{&r.size}
 		var held bool
 		if t != nil {
 			more = append(more, &held, &t.mark.Seq, &t.mark.XID, &t.mark.Xmin)
 		}
-		r, err := scanRow(rows, more...)
-		if r.size = size; held {
+		err := scanRow(scan, r, more...)
+		if held {
 			t.held[r.Lane] = true
 		}
-		return r, err
+		return err
 	})
-}
-
-func scanEach(rows *pgsql.Rows, scan func() (Row, error)) ([]Row, error) {
-	defer rows.Close()
-	var out []Row
-	for rows.Next() {
-		r, err := scan()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, r)
-	}
-	return out, rows.Err()
 }

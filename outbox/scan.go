@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // ScanWindow is how many rows of a lane one scan looks at.
@@ -82,33 +84,19 @@ func from(cursors []Cursor) []any {
 	return []any{lanes, after, ahead, incarnation}
 }
 
-func (s *Store) scanTopics(ctx context.Context, cursors []Cursor, keep Filter) (out []RowInfo, err error) {
-	rows, err := s.sql.Query(ctx, s.db, lookRows, append(from(cursors), keep.Topics, notNil(keep.Tenants))...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var g RowInfo
-		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More, &g.Kept); err != nil {
-			return nil, err
-		}
-		out = append(out, g)
-	}
-	return out, rows.Err()
+func (s *Store) scanTopics(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
+	rows := s.sql.Query(ctx, s.db, lookRows, append(from(cursors), keep.Topics, notNil(keep.Tenants))...)
+	return pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
+		return scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More, &g.Kept)
+	})
 }
 
 func (s *Store) scanTenants(ctx context.Context, cursors []Cursor, tenants []string) (out []RowInfo, err error) {
-	rows, err := s.sql.Query(ctx, s.db, lookTenants, append(from(cursors), notNil(tenants))...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = pgsql.Each(s.sql.Query(ctx, s.db, lookTenants, append(from(cursors), notNil(tenants))...), func(scan pgsql.Scan) error {
 		var last RowInfo
 		var pass string
-		if err := rows.Scan(&last.Lane, &last.Seq, &last.More, &pass, &last.Kept); err != nil {
-			return nil, err
+		if err := scan(&last.Lane, &last.Seq, &last.More, &pass, &last.Kept); err != nil {
+			return err
 		}
 		for _, seq := range parseInts(pass) {
 			if seq == last.Seq {
@@ -118,8 +106,9 @@ func (s *Store) scanTenants(ctx context.Context, cursors []Cursor, tenants []str
 			}
 		}
 		out = append(out, last)
-	}
-	return out, rows.Err()
+		return nil
+	})
+	return out, err
 }
 
 func compareIDs(a, b RowID) int {

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"slices"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // FarWindow is how many rows of a lane [Relay.ScanFar] looks at.
@@ -28,19 +30,11 @@ WHERE ` + sameServer + `$4::text`
 // ordered by lane and sequence, the first hundred that the filter lets through and that are not behind a row of a paused topic
 // under their key.
 func (s Relay) ScanFar(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
-	rows, err := s.sql.Query(ctx, s.db, lookFar, append(from(cursors), notNil(keep.Topics), notNil(keep.Tenants))...)
-	if err != nil {
-		return nil, wrap("scan lanes far", err)
-	}
-	defer rows.Close()
-	var out []RowInfo
-	for rows.Next() {
-		g := RowInfo{Pass: true}
-		if err := rows.Scan(&g.Lane, &g.Seq, &g.Key); err != nil {
-			return nil, wrap("scan lanes far", err)
-		}
-		out = append(out, g)
-	}
+	rows := s.sql.Query(ctx, s.db, lookFar, append(from(cursors), notNil(keep.Topics), notNil(keep.Tenants))...)
+	out, err := pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
+		g.Pass = true
+		return scan(&g.Lane, &g.Seq, &g.Key)
+	})
 	slices.SortFunc(out, func(a, b RowInfo) int { return compareIDs(a.RowID, b.RowID) })
-	return out, wrap("scan lanes far", rows.Err())
+	return out, wrap("scan lanes far", err)
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // MaxLate is the most rows that [Relay.ScanLate] returns.
@@ -21,19 +23,10 @@ WHERE o.lane = ANY ($1::smallint[]) AND o.seq > $2::bigint AND o.seq <= $3::bigi
 // returns none.
 func (s Relay) ScanLate(ctx context.Context, lanes []int16, after, upto int64, incarnation string) (ids []RowID, all bool, err error) {
 	err = s.without(ctx, pagesOnce(), func(ctx context.Context, tx bun.Tx) error {
-		rows, err := s.adHoc().Query(ctx, tx, lookLate, lanes, after, upto, incarnation)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id RowID
-			if err := rows.Scan(&id.Lane, &id.Seq); err != nil {
-				return err
-			}
-			ids = append(ids, id)
-		}
-		return rows.Err()
+		ids, err = pgsql.Collect(s.adHoc().Query(ctx, tx, lookLate, lanes, after, upto, incarnation), func(scan pgsql.Scan, id *RowID) error {
+			return scan(&id.Lane, &id.Seq)
+		})
+		return err
 	})
 	if err != nil {
 		return nil, false, wrap("look for late rows", err)

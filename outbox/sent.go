@@ -256,19 +256,11 @@ func stillOwed(owed, numbers []int64) ([]int64, error) {
 // nextSent reads the next rows of the cursor. numbers are those that it names; rows are those of them that are where it says: CLUSTER, VACUUM FULL
 // and pg_repack give their places to others.
 func (s *Store) nextSent(ctx context.Context, conn bun.Conn, size int) (rows []Row, numbers []int64, err error) {
-	named, err := s.adHoc().Query(ctx, conn, fmt.Sprintf(fetchSent, size))
-	if err != nil {
-		return nil, nil, err
-	}
-	children, places, numbers, err := scanPlaces(named)
+	children, places, numbers, err := scanPlaces(s.adHoc().Query(ctx, conn, fmt.Sprintf(fetchSent, size)))
 	if err != nil || len(numbers) == 0 {
 		return nil, nil, err
 	}
-	found, err := s.adHoc().Query(ctx, conn, readSent, children, places)
-	if err != nil {
-		return nil, nil, err
-	}
-	if rows, err = scanRows(found); err != nil {
+	if rows, err = scanRows(s.adHoc().Query(ctx, conn, readSent, children, places)); err != nil {
 		return nil, nil, err
 	}
 	rows = slices.DeleteFunc(rows, func(r Row) bool {
@@ -280,16 +272,16 @@ func (s *Store) nextSent(ctx context.Context, conn bun.Conn, size int) (rows []R
 }
 
 func scanPlaces(rows *pgsql.Rows) (children []int64, places []string, numbers []int64, err error) {
-	defer rows.Close()
-	for rows.Next() {
+	err = pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var child, number int64
 		var place string
-		if err := rows.Scan(&child, &place, &number); err != nil {
-			return nil, nil, nil, err
+		if err := scan(&child, &place, &number); err != nil {
+			return err
 		}
 		children, places, numbers = append(children, child), append(places, place), append(numbers, number)
-	}
-	return children, places, numbers, rows.Err()
+		return nil
+	})
+	return children, places, numbers, err
 }
 
 // readdressed are the events of the rows as events of another topic, to be delivered without regard to how and when they

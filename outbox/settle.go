@@ -51,11 +51,7 @@ func (s Relay) Settle(ctx context.Context, leases []Lease, published []RowID) (h
 	if !s.keeps() {
 		statement = settleAndForget
 	}
-	rows, err := s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs, incarnationOf(leases))
-	if err != nil {
-		return nil, wrap("settle rows", err)
-	}
-	held, err = scanLanes(rows)
+	held, err = scanLanes(s.sql.Query(ctx, s.db, statement, owner, lanes, epochs, rowLanes, seqs, incarnationOf(leases)))
 	return held, wrap("settle rows", err)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/leader"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Counted is up to how many rows of a kind are counted exactly. Beyond it Stats tells an estimate, and at least Counted+1: for new events from
@@ -198,24 +199,19 @@ type counts struct {
 }
 
 func (s *Store) countShares(ctx context.Context, statement string) (c counts, err error) {
-	rows, err := s.adHoc().Query(ctx, s.db, statement)
-	if err != nil {
-		return c, err
-	}
-	defer rows.Close()
 	type pair struct{ topic, tenant string }
 	shares := map[pair]*Share{}
-	for rows.Next() {
+	err = pgsql.Each(s.adHoc().Query(ctx, s.db, statement), func(scan pgsql.Scan) error {
 		var state string
 		var p pair
 		var n int64
 		var paused bool
-		if err := rows.Scan(&state, &p.topic, &p.tenant, &n, &paused); err != nil {
-			return c, err
+		if err := scan(&state, &p.topic, &p.tenant, &n, &paused); err != nil {
+			return err
 		}
 		if state == "delayed" {
 			c.delayed += n
-			continue
+			return nil
 		}
 		share := shares[p]
 		if share == nil {
@@ -234,11 +230,12 @@ func (s *Store) countShares(ctx context.Context, statement string) (c counts, er
 		default:
 			c.dead, share.Dead = c.dead+n, n
 		}
-	}
+		return nil
+	})
 	for _, share := range shares {
 		c.shares = append(c.shares, *share)
 	}
-	return c, rows.Err()
+	return c, err
 }
 
 // divide divides what is believed to be there as what was looked at is divided.

@@ -200,18 +200,8 @@ type TenantGroup struct {
 
 // Tenants lists the tenants that have been moved to other groups than 0.
 func (s *Store) Tenants(ctx context.Context) ([]TenantGroup, error) {
-	rows, err := s.adHoc().Query(ctx, s.db, listTenants)
-	if err != nil {
-		return nil, wrap("list tenants", err)
-	}
-	defer rows.Close()
-	var out []TenantGroup
-	for rows.Next() {
-		var t TenantGroup
-		if err := rows.Scan(&t.Tenant, &t.Group, &t.Since); err != nil {
-			return nil, wrap("list tenants", err)
-		}
-		out = append(out, t)
-	}
-	return out, wrap("list tenants", rows.Err())
+	out, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, listTenants), func(scan pgsql.Scan, t *TenantGroup) error {
+		return scan(&t.Tenant, &t.Group, &t.Since)
+	})
+	return out, wrap("list tenants", err)
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Plan is a plan as EXPLAIN prints it.
@@ -67,20 +69,12 @@ func Generic(ctx context.Context, db *sql.DB, statement string) (p Plan, err err
 }
 
 func explain(ctx context.Context, conn *sql.Conn, statement string) (string, error) {
-	rows, err := conn.QueryContext(ctx, statement)
+	rows := pgsql.RowsOf(conn.QueryContext(ctx, statement))
+	lines, err := pgsql.Collect(rows, func(scan pgsql.Scan, line *string) error { return scan(line) })
 	if err != nil {
 		return "", fmt.Errorf("pgplan: explain: %w", err)
 	}
-	defer rows.Close()
-	var text strings.Builder
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return "", fmt.Errorf("pgplan: explain: %w", err)
-		}
-		text.WriteString(line + "\n")
-	}
-	return text.String(), rows.Err()
+	return strings.Join(lines, "\n"), nil
 }
 
 // Unbounded returns what in the plan takes the longer the more rows the tables have: a sequential scan of one, and a sort of

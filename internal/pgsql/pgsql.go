@@ -99,23 +99,6 @@ func (r *Runner) bounded(ctx context.Context) (bounded context.Context, done fun
 	}
 }
 
-// Query runs a statement that returns rows.
-func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ...any) (*Rows, error) {
-	text, err := r.TextFor(ctx, db, constant)
-	if err != nil {
-		return nil, err
-	}
-	conn, tx, err := r.begin(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := conn.QueryContext(ctx, text, r.withMode(args)...) //nolint:rowserrcheck // they are the caller's
-	if err != nil {
-		return nil, end(tx, err)
-	}
-	return &Rows{Rows: rows, tx: tx}, nil
-}
-
 // QueryRow runs a statement that returns one row, and scans it into dest.
 func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
 	return r.run(ctx, db, constant, func(ctx context.Context, conn Conn, text string) error {

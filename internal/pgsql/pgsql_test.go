@@ -67,16 +67,9 @@ func TestSchemaIsFoundWithoutASearchPath(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 3, n, "Exec returns how many rows it touched")
 
-	rows, err := run.Query(t.Context(), db, `SELECT x FROM {schema}.t WHERE x > $1 ORDER BY x`, 1)
+	rows := run.Query(t.Context(), db, `SELECT x FROM {schema}.t WHERE x > $1 ORDER BY x`, 1)
+	got, err := pgsql.Collect(rows, func(scan pgsql.Scan, x *int) error { return scan(x) })
 	require.NoError(t, err)
-	defer rows.Close()
-	var got []int
-	for rows.Next() {
-		var x int
-		require.NoError(t, rows.Scan(&x))
-		got = append(got, x)
-	}
-	require.NoError(t, rows.Err())
 	require.Equal(t, []int{2, 3}, got)
 }
 
@@ -107,7 +100,7 @@ func TestUnknownHandleIsRefused(t *testing.T) {
 	run, ctx := pgsql.New("", false), context.Background()
 	_, err := run.Exec(ctx, wrapped{}, "SELECT 1")
 	require.ErrorContains(t, err, "pgsql_test.wrapped is neither")
-	_, err = run.Query(ctx, wrapped{}, "SELECT 1")
+	err = pgsql.Each(run.Query(ctx, wrapped{}, "SELECT 1"), nil)
 	require.ErrorContains(t, err, "pass the handle that bun gave you")
 	require.Error(t, run.QueryRow(ctx, wrapped{}, "SELECT 1", nil))
 	_, err = run.Exec(ctx, nil, "SELECT 1")

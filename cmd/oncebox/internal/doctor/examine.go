@@ -2,13 +2,13 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/ops"
@@ -87,22 +87,13 @@ func (e *examination) scan(ctx context.Context, query string, args []any, dest .
 }
 
 // list reads rows of texts.
-func (e *examination) list(ctx context.Context, query string, columns int, args ...any) (rows [][]string, err error) {
-	found, err := e.DB.DB.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer found.Close()
-	for found.Next() {
-		row := make([]string, columns)
+func (e *examination) list(ctx context.Context, query string, columns int, args ...any) ([][]string, error) {
+	return pgsql.Collect(pgsql.RowsOf(e.DB.DB.QueryContext(ctx, query, args...)), func(scan pgsql.Scan, row *[]string) error {
+		*row = make([]string, columns)
 		dest := make([]any, columns)
-		for n := range row {
-			dest[n] = &row[n]
+		for n := range *row {
+			dest[n] = &(*row)[n]
 		}
-		if err := found.Scan(dest...); err != nil {
-			return nil, fmt.Errorf("read a row: %w", err)
-		}
-		rows = append(rows, row)
-	}
-	return rows, found.Err()
+		return scan(dest...)
+	})
 }
