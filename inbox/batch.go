@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -34,7 +35,7 @@ func (i *Inbox) WrapBatch(consumer string, next BatchFunc, opts ...Option) messa
 	alone := messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		return next(ctx, []*messaging.Message{m})
 	})
-	return i.wrap(consumer, &wrapped{next: alone, bulk: next}, opts)
+	return i.wrap(consumer, &wrapped{next: alone, bulk: &bulkWriter{write: next}}, opts)
 }
 
 // enterAll is enter for several messages of one consumer. It returns the fresh ones, and the keys that do not flow. The other
@@ -111,6 +112,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 	}
 	var (
 		todo []*messaging.Message
+		at   []int // where they are in the batch
 		wait []parking
 		flow []identity
 	)
@@ -126,7 +128,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 		case w.storesFirst:
 			wait, flow = append(wait, parking{id: b.ids[n], m: m}), append(flow, b.ids[n])
 		default:
-			todo = append(todo, m)
+			todo, at = append(todo, m), append(at, n)
 		}
 	}
 	if len(todo) > 0 && len(b.stopped) > 0 {
@@ -138,18 +140,33 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 	if len(todo) == 0 {
 		return nil
 	}
-	return w.watched(ctx, todo[0].Topic, func(ctx context.Context) error {
-		if w.bulk != nil {
-			return w.bulk(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, w.consumer)), todo)
-		}
-		for _, m := range todo {
-			limit.reset(w.timeout)
-			if err := w.next.Handle(messaging.NewContext(ctx, m), m); err != nil {
-				return err
+	_, err := w.watched(ctx, todo[0].Topic, func(ctx context.Context) error {
+		skips, err := w.handleAll(ctx, todo, limit)
+		for n, skip := range skips {
+			if skip {
+				b.became[at[n]] = passed
 			}
 		}
-		return nil
+		return err
 	})
+	return err
+}
+
+// handleAll has messages handled in one unit. skips says of each whether it was skipped.
+func (w *wrapped) handleAll(ctx context.Context, todo []*messaging.Message, limit *limit) (skips []bool, err error) {
+	if w.bulk != nil {
+		return w.bulk.call(envelope.ForSeveral(context.WithValue(ctx, consumerKey{}, w.consumer)), todo)
+	}
+	skips = make([]bool, len(todo))
+	for n, m := range todo {
+		limit.reset(w.timeout)
+		alone, mark := skipped.With(messaging.NewContext(ctx, m))
+		if err := w.next.Handle(alone, m); err != nil {
+			return nil, err
+		}
+		skips[n] = mark.IsSet()
+	}
+	return skips, nil
 }
 
 // enterAll enters the messages. A copy of a message that is in the batch already is a duplicate: it is settled with the first.

@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -44,6 +45,9 @@ type Config struct {
 
 	// Retry says how often, and for how long, a message is tried whose handler fails. The option [Retry] says otherwise for one consumer.
 	Retry RetryPolicy
+	// Middleware is around the handlers of all consumers; the first one is the outermost. The option [Use] adds to it for one consumer, within.
+	// Default: none.
+	Middleware []messaging.Middleware
 	// ContinueAfterDead says that the later messages of a key do not wait for a dead letter of it. Their handlers then see a gap,
 	// and the dead letter out of order when it is replayed. The option [ContinueAfterDead] says so for one consumer. Default: false, they
 	// wait until somebody replays or discards it.

@@ -80,7 +80,7 @@
 //
 // # Metrics
 //
-//   - oncebox.inbox.messages: messages by consumer and outcome (handled, duplicate, parked, failed, dead, interrupted, and leased or
+//   - oncebox.inbox.messages: messages by consumer and outcome (handled, skipped, duplicate, parked, failed, dead, interrupted, and leased or
 //     locked: it waits for another process that runs a message of its key)
 //   - oncebox.inbox.parked, oncebox.inbox.dead: messages that wait in the database, and dead letters, by consumer; see [Inbox.Stats]
 //   - oncebox.inbox.keys: keys that do not flow, by consumer and state (waiting, failed, dead)

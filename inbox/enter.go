@@ -26,6 +26,8 @@ const (
 	behind
 	// early: it is live, and its projection is being rebuilt.
 	early
+	// passed: it was fresh, and was settled without being handled, see messaging.Skip.
+	passed
 )
 
 // enter takes the lock of the message's key, if it has one, enters the message, and looks whether its key flows: in one

@@ -167,8 +167,12 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 			outcome = outcomeHandled
 			limit.reset(w.timeout)
 			m := messaging.NewMessage(h.envelope, h.try(counted), nil)
-			if err := w.watched(ctx, m.Topic, func(ctx context.Context) error { return w.parked.Handle(ctx, m) }); err != nil {
+			skip, err := w.watched(ctx, m.Topic, func(ctx context.Context) error { return w.parked.Handle(ctx, m) })
+			if err != nil {
 				return err
+			}
+			if skip {
+				outcome = outcomeSkipped
 			}
 		}
 		more, err = i.removeHead(ctx, u.DB(), k, h.seq)

@@ -120,14 +120,17 @@ func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
 // equip gives w what it needs besides its handler.
 func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	w.Inbox, w.consumer = i, consumer
-	w.next = named{family(consumer), w.next}
+	leased := w.leased
+	w.settings = i.settings(opts)
+	w.leased = w.leased || leased
+	if w.bulk != nil {
+		w.bulk.within = w.middleware
+	}
+	w.next = named{family(consumer), messaging.Chain(w.next, w.middleware...)}
 	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{
 		Name: family(consumer), Logger: i.log, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
 	})
 	guarded := i.cfg.CrashGuard
-	leased := w.leased
-	w.settings = i.settings(opts)
-	w.leased = w.leased || leased
 	if guarded >= 0 {
 		guarded = max(guarded, w.maxInFlight)
 	}

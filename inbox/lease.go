@@ -12,6 +12,7 @@ import (
 
 	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -62,6 +63,7 @@ type lease struct {
 	since time.Time // when it was asked for
 	freed bool
 	held  *leases.Lease // nil before the handler runs
+	skip  bool          // the message was skipped
 
 	steps steps
 }
@@ -103,7 +105,10 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 		if pool, ok := l.units.DB(ctx).(*bun.DB); ok {
 			ctx = pgsql.UnderLease(ctx, pool.DB)
 		}
-		return cmp.Or(call(ctx, h, m), tooLate(ctx))
+		ctx, mark := skipped.With(ctx)
+		err := cmp.Or(call(ctx, h, m), tooLate(ctx))
+		l.skip = err == nil && mark.IsSet()
+		return err
 	})
 	return explainLate(timed, err), lost
 }

@@ -91,6 +91,9 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried attempts
 		lost = errors.Is(err, ErrLeaseLost)
 	}
 	switch {
+	case err == nil && l.skip:
+		l.settled(ctx, passed)
+		return nil
 	case err == nil:
 		l.settled(ctx, fresh)
 		return nil

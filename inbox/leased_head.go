@@ -47,7 +47,11 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 		became, err = l.finishHead(ctx, k, h)
 		lost = errors.Is(err, ErrLeaseLost) || errors.Is(err, errOthers)
 	}
-	if err == nil {
+	switch {
+	case err == nil && l.skip:
+		w.count(ctx, k.consumer, outcomeSkipped)
+		return became, nil
+	case err == nil:
 		w.count(ctx, k.consumer, outcomeHandled)
 		return became, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/messaging"
@@ -23,6 +24,7 @@ type settings struct {
 	maxInFlight                    int           // how many messages the consumer may have
 	timeout                        time.Duration // of a try; negative: none
 	retry                          RetryPolicy
+	middleware                     []messaging.Middleware // around the handler
 	handles                        bool // an option says how messages are handled, and not only how they are received
 }
 
@@ -59,6 +61,17 @@ func HandlerTimeout(d time.Duration) Option {
 
 // Retry is [Config.Retry] for one consumer. What the policy does not say is as configured.
 func Retry(p RetryPolicy) Option { return handling(func(s *settings) { s.retry = p.or(s.retry) }) }
+
+// Use puts middleware around the handler of one consumer, within that of [Config.Middleware]. The first one is the outermost. It runs where the
+// handler runs: in the unit that enters the message, so [uow.FromContext] gives it the transaction, or under the lease ([Leased]).
+// Parked messages pass it, and so do replayed ones. Duplicates and messages that are only stored do not.
+//
+// Where several messages are handled in one unit ([Batch]), each passes it by itself. The middleware of a bulk writer ([BatchFunc]) runs for
+// each message too, around the one call: those that it skips are not in the call, each sees what the call returns and how long it
+// takes, and what it adds to the context does not reach the writer.
+func Use(middleware ...messaging.Middleware) Option {
+	return handling(func(s *settings) { s.middleware = append(s.middleware, middleware...) })
+}
 
 // ContinueAfterDead is [Config.ContinueAfterDead] for one consumer.
 func ContinueAfterDead() Option { return handling(func(s *settings) { s.continueAfterDead = true }) }
@@ -110,7 +123,9 @@ func OwnedBy(source string) Option { return func(s *settings) { s.subscription.S
 
 // settings returns what the inbox and the options say.
 func (i *Inbox) settings(opts []Option) settings {
-	s := settings{timeout: i.cfg.HandlerTimeout, retry: i.cfg.Retry, continueAfterDead: i.cfg.ContinueAfterDead}
+	s := settings{
+		timeout: i.cfg.HandlerTimeout, retry: i.cfg.Retry, continueAfterDead: i.cfg.ContinueAfterDead, middleware: slices.Clone(i.cfg.Middleware),
+	}
 	for _, opt := range opts {
 		opt(&s)
 	}

@@ -10,6 +10,7 @@ import (
 // What becomes of a message, as oncebox.inbox.messages counts it.
 const (
 	outcomeHandled     = "handled"
+	outcomeSkipped     = "skipped"
 	outcomeDuplicate   = "duplicate"
 	outcomeParked      = "parked"
 	outcomeFailed      = "failed"
@@ -22,7 +23,7 @@ const (
 // countFromZero shows the counters of a consumer before anything is counted, see otelx.Started.
 func (i *Inbox) countFromZero(consumer string) {
 	for _, outcome := range []string{
-		outcomeHandled, outcomeDuplicate, outcomeParked, outcomeFailed, outcomeDead, outcomeInterrupted, outcomeLeased, outcomeLocked,
+		outcomeHandled, outcomeSkipped, outcomeDuplicate, outcomeParked, outcomeFailed, outcomeDead, outcomeInterrupted, outcomeLeased, outcomeLocked,
 	} {
 		i.countN(context.Background(), consumer, outcome, 0)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -63,6 +64,7 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 	for became, n := range counts {
 		w.countN(ctx, w.consumer, w.outcome(became), n)
 	}
+	skipped.Add(ctx, counts[passed]) // for the metrics of the consumer
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -22,7 +23,7 @@ type wrapped struct {
 	consumer string
 	next     messaging.Handler
 	parked   messaging.Handler // next, for parked messages: no consumer traces and measures those
-	bulk     BatchFunc         // instead of next for several messages; nil: next, one after the other
+	bulk     *bulkWriter           // instead of next for several messages; nil: next, one after the other
 	of       *membership       // nil: of no projection
 
 	// unproved is how many more messages have their tries counted beforehand, see Config.CrashGuard.
@@ -124,7 +125,10 @@ func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tr
 		case became == behind, w.storesFirst:
 			err = w.store(ctx, u, parking{id: id, m: m}, became)
 		default:
-			err = w.watched(ctx, m.Topic, func(ctx context.Context) error { return w.next.Handle(ctx, m) })
+			var skip bool
+			if skip, err = w.watched(ctx, m.Topic, func(ctx context.Context) error { return w.next.Handle(ctx, m) }); skip {
+				became = passed
+			}
 		}
 		if err != nil || !tried.begun {
 			return err
@@ -172,6 +176,9 @@ func (w *wrapped) toldOfParked(ctx context.Context) {
 // settled counts a message that needs nothing more from the broker.
 func (w *wrapped) settled(ctx context.Context, became entry) {
 	w.count(ctx, w.consumer, w.outcome(became))
+	if became == passed {
+		skipped.Add(ctx, 1) // for the metrics of the consumer
+	}
 	if became != duplicate {
 		w.survived()
 	}
@@ -188,6 +195,8 @@ func (w *wrapped) outcome(became entry) string {
 	switch {
 	case became == duplicate:
 		return outcomeDuplicate
+	case became == passed:
+		return outcomeSkipped
 	case became == behind, became == early, w.storesFirst:
 		return outcomeParked
 	default:

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/skipped"
 )
 
 // handleBatch runs h in a span that is linked to the senders of all messages, and returns an error for each message that
@@ -37,20 +38,23 @@ func (t *telemetry) handleBatch(ctx context.Context, h BatchHandler, batch []key
 	t.running.Add(ctx, 1, running)
 	defer t.running.Add(ctx, -1, running)
 	start := time.Now()
-	err := callBatch(context.WithValue(ctx, telemetryKey{}, t), h, copies(batch))
+	inner, mark := skipped.With(context.WithValue(ctx, telemetryKey{}, t))
+	err := callBatch(inner, h, copies(batch))
 	took := time.Since(start).Seconds()
 
 	failed := failures(batch, err)
-	counts := map[string]int64{"ok": int64(len(batch) - len(failed))}
+	settled := int64(len(batch) - len(failed))
+	counts := map[string]int64{"skipped": min(mark.Count(), settled)}
+	counts["ok"] = settled - counts["skipped"]
 	for _, err := range failed {
-		counts[outcome(err)]++
+		counts[outcome(err, nil)]++
 	}
 	for what, n := range counts {
 		if n > 0 {
 			t.handled.Add(ctx, n, t.measured(topic, what))
 		}
 	}
-	what := outcome(err)
+	what := outcome(err, nil)
 	if len(failed) > 0 && len(failed) < len(batch) {
 		what = "partial"
 	}

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/skipped"
 )
 
 // telemetry is what a consumer logs, traces and measures.
@@ -113,22 +114,27 @@ func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
 				"topic", m.Topic, "type", m.Type, "id", m.ID, "keys", left)
 		})
 	}
-	err := call(context.WithValue(inner, telemetryKey{}, t), h, m)
+	inner, mark := skipped.With(context.WithValue(inner, telemetryKey{}, t))
+	err := call(inner, h, m)
 	took := time.Since(start).Seconds()
+	skipped.Add(ctx, mark.Count())
 
-	what := t.measured(m.Topic, outcome(err))
+	what := t.measured(m.Topic, outcome(err, mark))
 	t.handled.Add(ctx, 1, what)
 	t.duration.Record(ctx, took, what)
 	if err != nil {
 		span.RecordError(err)
-		span.SetStatus(codes.Error, outcome(err))
+		span.SetStatus(codes.Error, outcome(err, mark))
 	}
 	return err
 }
 
-func outcome(err error) string {
+// outcome is that of a call, for the metrics. A batch has none that is skipped: its messages are counted by themselves.
+func outcome(err error, mark *skipped.Mark) string {
 	var panicked *PanicError
 	switch {
+	case err == nil && mark != nil && mark.IsSet():
+		return "skipped"
 	case err == nil:
 		return "ok"
 	case errors.As(err, &panicked):
@@ -173,4 +179,12 @@ func withStack(attrs []slog.Attr, err error) []slog.Attr {
 		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
 	}
 	return attrs
+}
+
+// Instrument returns a handler that has h handle each message in a span, measured, and with panics turned into errors, as a
+// [Consumer] does: for code that hands messages to handlers itself. Of cfg it uses the name and the telemetry.
+func Instrument(h Handler, cfg *ConsumerConfig) Handler {
+	c := cfg.WithDefaults()
+	t := newTelemetry(&c)
+	return HandlerFunc(func(ctx context.Context, m *Message) error { return t.handle(ctx, h, m) })
 }

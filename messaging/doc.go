@@ -9,6 +9,9 @@
 // It learns more about the message with [FromContext]. What it returns decides what happens next: nil settles the
 // message, [Permanent] gives it up at once, [RetryAfter] asks for a pause, every other error is tried again.
 //
+// A [Middleware] is around handlers, of a [Router] ([Router.Use]) or of one consumer (inbox.Use): [MaxAge] skips what is too old, [Logging] logs
+// each message, and [Recover] decides what a panic becomes.
+//
 // Brokers live in packages of their own (messaging/pulsar, messaging/memory) and pass the suite in
 // messaging/messagingtest. [Direct] needs no broker at all.
 //
@@ -33,7 +36,7 @@
 //
 // By consumer and topic, but for the last one:
 //
-//   - oncebox.consumer.handled: tries of messages, alone or in a batch, by outcome (ok, error, permanent, panic)
+//   - oncebox.consumer.handled: tries of messages, alone or in a batch, by outcome (ok, skipped, error, permanent, panic)
 //   - oncebox.consumer.duration: how long one call of a handler took, in seconds, by outcome; for batches also partial
 //   - oncebox.consumer.running: handlers that run at present
 //   - oncebox.consumer.backlog: what waits at the broker, as [Backlog] says; add up the processes of a [Failover] subscription,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
@@ -87,4 +88,36 @@ func ExampleDirect() {
 	// handling apple-1
 	// handling pear-1
 	// messaging: 2 messages were not published, the first is #0: not now
+}
+
+// What happened long ago is skipped, and each other message is timed: the handler knows of neither. inbox.Use gives the same middleware to a
+// consumer whose handler runs in a unit of work.
+func ExampleRouter_Use() {
+	registry := event.NewRegistry()
+	event.Register[stockChanged](registry)
+	router := messaging.NewRouter(registry)
+	router.Use(messaging.MaxAge(24*time.Hour), func(next messaging.Handler) messaging.Handler {
+		return messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+			began := time.Now()
+			err := next.Handle(ctx, m)
+			fmt.Println(m.ID, "took less than a minute:", time.Since(began) < time.Minute)
+			return err
+		})
+	})
+	messaging.Handle(router, func(_ context.Context, e stockChanged) error {
+		fmt.Printf("%s: %+d\n", e.SKU, e.Delta)
+		return nil
+	})
+	for id, age := range []time.Duration{time.Minute, 48 * time.Hour} {
+		err := router.Handle(context.Background(), messaging.NewMessage(event.Envelope{
+			ID: strconv.Itoa(id), Type: "stock.changed", Topic: "stock", OccurredAt: time.Now().Add(-age),
+			ContentType: event.ContentTypeJSON, Payload: []byte(`{"sku":"apple","delta":5}`),
+		}, 1, nil))
+		if err != nil {
+			panic(err)
+		}
+	}
+	// Output:
+	// apple: +5
+	// 0 took less than a minute: true
 }

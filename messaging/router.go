@@ -7,8 +7,11 @@ import (
 	"reflect"
 	"sync"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/unread"
+	"github.com/oncebox/oncebox/internal/skipped"
 )
 
 // errWithheld takes the place of an error that may quote what was sealed: dead letters keep the text of their error.
@@ -27,22 +30,24 @@ var ErrNoHandler = errors.New("messaging: no handler for the event type")
 // Sealed events are opened first. While their keys cannot be had they are tried again. One whose key was erased is settled,
 // because nobody can ever read it: see [Router.Erased].
 type Router struct {
-	registry *event.Registry
-	handlers map[string]func(context.Context, event.Event) error
-	erased   HandlerFunc
-	ignored  map[string]bool
-	strict   bool
-	skipped  skipped
-	alone    func() *telemetry // for messages that no consumer brings: the global one
+	registry   *event.Registry
+	middleware []Middleware
+	chain      Handler // route within middleware
+	handlers   map[string]func(context.Context, event.Event) error
+	erased     HandlerFunc
+	ignored    map[string]bool
+	strict     bool
+	unhandled  unhandled
+	alone      func() *telemetry // for messages that no consumer brings: the global one
 }
 
 // NewRouter returns a router that decodes with r.
 func NewRouter(r *event.Registry) *Router {
 	router := &Router{
 		registry: r, handlers: map[string]func(context.Context, event.Event) error{}, ignored: map[string]bool{},
-		skipped: skipped{types: map[string]struct{}{}}, alone: sync.OnceValue(func() *telemetry { return newTelemetry(&ConsumerConfig{}) }),
+		unhandled: unhandled{types: map[string]struct{}{}}, alone: sync.OnceValue(func() *telemetry { return newTelemetry(&ConsumerConfig{}) }),
 	}
-	router.erased = router.passOver
+	router.erased, router.chain = router.passOver, HandlerFunc(router.route)
 	return router
 }
 
@@ -96,24 +101,35 @@ func (r *Router) Strict() { r.strict = true }
 func (r *Router) Erased(fn HandlerFunc) { r.erased = fn }
 
 func (r *Router) passOver(ctx context.Context, m *Message) error {
-	unread.Set(ctx)
+	skipped.Add(ctx, 1)
 	r.telemetry(ctx).log.InfoContext(ctx, "oncebox: message settled unread, the key of its payload was erased",
 		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "key", m.Metadata[event.SealedKey])
 	return nil
 }
 
-// Handle decodes m and calls the handler of its type.
+// Use puts middleware around the router. It sees all messages that can be read, also those of types without a handler. The first one is the
+// outermost, and a later call adds within. Call it before the first message comes.
+func (r *Router) Use(middleware ...Middleware) {
+	r.middleware = append(r.middleware, middleware...)
+	r.chain = Chain(HandlerFunc(r.route), r.middleware...)
+}
+
+// Handle passes m through the middleware, decodes it and calls the handler of its type.
 func (r *Router) Handle(ctx context.Context, m *Message) error {
 	if err := Unreadable(m); err != nil {
 		return err
 	}
+	return r.chain.Handle(ctx, m)
+}
+
+func (r *Router) route(ctx context.Context, m *Message) error {
 	name, known := r.registry.Name(m.Type)
 	if !known {
 		name = m.Type
 	}
 	h := r.handlers[name]
 	if h == nil {
-		return r.unhandled(ctx, name, m)
+		return r.skip(ctx, name, m)
 	}
 	e, err := r.decode(ctx, &m.Envelope)
 	if errors.Is(err, event.ErrErased) {
@@ -125,17 +141,17 @@ func (r *Router) Handle(ctx context.Context, m *Message) error {
 	return h(ctx, e)
 }
 
-// unhandled settles a message that has no handler, or says that it must have one.
-func (r *Router) unhandled(ctx context.Context, name string, m *Message) error {
+// skip settles a message that has no handler, or returns an error if it must have one.
+func (r *Router) skip(ctx context.Context, name string, m *Message) error {
 	switch {
 	case r.ignored[name] || r.ignored[m.Type]:
-		unread.Set(ctx)
+		skipped.Add(ctx, 1)
 		return nil
 	case r.strict:
 		return fmt.Errorf("%w: %q on topic %s: register one, or call Router.Ignore", ErrNoHandler, m.Type, m.Topic)
 	}
-	unread.Set(ctx)
-	r.skipped.note(ctx, r.telemetry(ctx), m)
+	skipped.Add(ctx, 1)
+	r.unhandled.note(ctx, r.telemetry(ctx), m)
 	return nil
 }
 
@@ -156,4 +172,27 @@ func (r *Router) decode(ctx context.Context, env *event.Envelope) (event.Event, 
 		err = Permanent(err)
 	}
 	return nil, err
+}
+
+// maxSkipped bounds what is remembered of the log: types are what senders say.
+const maxSkipped = 1000
+
+// unhandled counts the messages that a router has no handler for, and logs the first one of each type, where the consumer's telemetry goes.
+type unhandled struct {
+	mu    sync.Mutex
+	types map[string]struct{}
+}
+
+func (u *unhandled) note(ctx context.Context, t *telemetry, m *Message) {
+	t.skipped.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", m.Topic)))
+	u.mu.Lock()
+	_, noted := u.types[m.Type]
+	if !noted && len(u.types) < maxSkipped {
+		u.types[m.Type] = struct{}{}
+	}
+	u.mu.Unlock()
+	if !noted {
+		t.log.WarnContext(ctx, "oncebox: messages of this type are settled unread, because it has no handler here: register one, name the type "+
+			"in Router.Ignore, or call Router.Strict to have them wait", "consumer", m.handledBy(), "topic", m.Topic, "type", m.Type, "id", m.ID)
+	}
 }

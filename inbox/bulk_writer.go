@@ -1,0 +1,55 @@
+package inbox
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/skipped"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// bulkWriter is a bulk writer with the middleware of its consumer.
+type bulkWriter struct {
+	write  BatchFunc
+	within []messaging.Middleware
+}
+
+// call calls the writer with the messages that the middleware lets pass. skips says which it has skipped.
+//
+// The middleware of the first message is around that of the second, and so on, and the last one is around the call. So each sees the call, as if the message
+// were handled alone. The call fails if the writer fails, also if middleware makes a success of that: the messages are then handled alone, each
+// within its own middleware.
+func (b *bulkWriter) call(ctx context.Context, msgs []*messaging.Message) (skips []bool, err error) {
+	skips = make([]bool, len(msgs))
+	if len(b.within) == 0 {
+		return skips, b.write(ctx, msgs)
+	}
+	var (
+		passing []*messaging.Message
+		failed  error // of the writer
+		enter   func(n int) error
+	)
+	enter = func(n int) error {
+		if n == len(msgs) {
+			if failed = nil; len(passing) > 0 {
+				failed = b.write(ctx, passing)
+			}
+			return failed
+		}
+		before, entered := passing, false
+		last := messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
+			entered, passing = true, append(before, m)
+			return enter(n + 1)
+		})
+		alone, mark := skipped.With(messaging.NewContext(ctx, msgs[n]))
+		err := messaging.Chain(last, b.within...).Handle(alone, msgs[n])
+		if skips[n] = mark.IsSet(); err != nil || entered {
+			return err
+		}
+		passing = before
+		return enter(n + 1)
+	}
+	if err = enter(0); err == nil {
+		err = failed
+	}
+	return skips, err
+}

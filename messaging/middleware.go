@@ -1,0 +1,120 @@
+package messaging
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/skipped"
+)
+
+// Middleware wraps a handler: it returns a handler that does something before it calls next, afterwards, or instead of calling it. What it
+// returns decides what becomes of the message, as what a handler returns does. It knows nothing of the inbox: give it to
+// [Router.Use], to the option inbox.Use of one consumer, to inbox.Config.Middleware for all of them, or to [Chain].
+//
+//	func Timed(next messaging.Handler) messaging.Handler {
+//		return messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+//			defer func(began time.Time) { observe(m.Type, time.Since(began)) }(time.Now())
+//			return next.Handle(ctx, m)
+//		})
+//	}
+type Middleware func(next Handler) Handler
+
+// Chain returns h within middleware. The first one is the outermost: it is called first and returns last. The result is no [BatchHandler], also if h
+// is one.
+func Chain(h Handler, middleware ...Middleware) Handler {
+	for n := len(middleware) - 1; n >= 0; n-- {
+		h = middleware[n](h)
+	}
+	return h
+}
+
+// Skip settles the message of ctx without having it handled. It returns nil, so that a [Middleware] or a handler ends with
+//
+//	return messaging.Skip(ctx)
+//
+// The message does not come again: package inbox enters it as it enters a handled one. Metrics count it with the outcome skipped.
+func Skip(ctx context.Context) error {
+	skipped.Add(ctx, 1)
+	return nil
+}
+
+// Skipped reports whether the message of ctx was skipped, see [Skip]: for a [Middleware] whose next handler has returned nil. It is
+// false where neither a [Consumer] nor package inbox has called the handler.
+func Skipped(ctx context.Context) bool { return skipped.Is(ctx) }
+
+// MaxAge skips messages whose event occurred more than d ago, by the clock of this process: see [Skip]. Messages that carry no time are
+// handled. The age counts when a message is tried, so a message that waits for its next try, or for an operator, may be skipped then, and
+// so may a delayed event. It is not meant for a read model: a rebuild would skip what is old.
+//
+// It panics if d is not more than 0: a mistake in the program, found at its start.
+func MaxAge(d time.Duration) Middleware {
+	if d <= 0 {
+		panic(fmt.Sprintf("messaging: MaxAge(%s): give an age of more than 0", d))
+	}
+	return func(next Handler) Handler {
+		return HandlerFunc(func(ctx context.Context, m *Message) error {
+			if !m.OccurredAt.IsZero() && time.Since(m.OccurredAt) > d {
+				return Skip(ctx)
+			}
+			return next.Handle(ctx, m)
+		})
+	}
+}
+
+// Logging logs each message with the time that its handler took: at level Info if it was handled or skipped, at level Warn with its error if
+// that failed. A panic passes: the consumer logs it. nil is slog.Default().
+//
+// Without it a consumer logs only what fails.
+func Logging(logger *slog.Logger) Middleware {
+	log := otelx.Logger(logger)
+	return func(next Handler) Handler {
+		return HandlerFunc(func(ctx context.Context, m *Message) error {
+			began := time.Now()
+			within, mark := skipped.With(ctx)
+			err := next.Handle(within, m)
+			skipped.Add(ctx, mark.Count())
+			level, text := slog.LevelInfo, "oncebox: message handled"
+			attrs := []slog.Attr{
+				slog.String("topic", m.Topic), slog.String("type", m.Type), slog.String("id", m.ID), slog.String("tenant", m.TenantID),
+				slog.Int("try", m.Attempt), slog.Duration("took", time.Since(began)),
+			}
+			switch {
+			case err != nil:
+				level, text = slog.LevelWarn, "oncebox: message not handled"
+				attrs = append(attrs, slog.Any("error", err))
+			case mark.IsSet():
+				text = "oncebox: message skipped"
+			}
+			log.LogAttrs(ctx, level, text, attrs...)
+			return err
+		})
+	}
+}
+
+// Recover has fn decide what a panic of the handler becomes: for a report to a service that collects crashes, or to make a dead letter
+// of the message at once:
+//
+//	messaging.Recover(func(ctx context.Context, m *messaging.Message, p *messaging.PanicError) error {
+//		return messaging.Permanent(p)
+//	})
+//
+// What the handler has written in its unit is undone, whatever fn returns: where fn returns nil, p is the error. Without Recover a panic is a
+// [*PanicError] too.
+func Recover(fn func(ctx context.Context, m *Message, p *PanicError) error) Middleware {
+	return func(next Handler) Handler {
+		return HandlerFunc(func(ctx context.Context, m *Message) error {
+			err := call(ctx, next, m)
+			p, panicked := err.(*PanicError) //nolint:errorlint // the panic of next itself, and none that next has made an error of
+			if !panicked {
+				return err
+			}
+			if err := fn(ctx, m, p); err != nil {
+				return err
+			}
+			return p
+		})
+	}
+}
