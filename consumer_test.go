@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -88,7 +89,7 @@ func TestHandlersHoldUpNoOtherWithoutABroker(t *testing.T) {
 	const atOnce = 12
 	db := pgtest.Migrated(t)
 	cfg := quickConfig()
-	cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 1, Delay: time.Hour}
+	cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: time.Hour}}
 	app, err := oncebox.New(db.DB, nil, cfg)
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // declaration is how far the making of the subscriptions has come.
@@ -89,7 +89,7 @@ func (a *App) insistOnDeclaring(ctx context.Context) error {
 		case attempt == 1:
 			a.log.WarnContext(ctx, "oncebox: the broker is away; events are stored in the outbox, and relay and consumers begin when it has come", "error", err)
 		}
-		if err := backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 200*time.Millisecond, 5*time.Second))); err != nil {
+		if err := (retry.Policy{Delay: 200 * time.Millisecond, MaxDelay: 5 * time.Second}).Wait(ctx, attempt); err != nil {
 			return err
 		}
 	}

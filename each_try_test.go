@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // strangers are messages of programs that know nothing of oncebox.
@@ -96,7 +97,7 @@ func tryAgain(t *testing.T, broker oncebox.Broker, n int, publish func()) {
 	t.Helper()
 	db := pgtest.Migrated(t)
 	cfg := quickConfig()
-	cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 2, MaxAttempts: 4, Delay: time.Millisecond, MaxDelay: time.Millisecond}
+	cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 2, MaxAttempts: 4, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: time.Millisecond}}
 	cfg.Inbox.PollInterval = 20 * time.Millisecond
 	cfg.Consumer.Concurrency, cfg.Inbox.ParkedConcurrency = 2, 2 // a handler that is held has a connection
 	cfg.Consumer.DrainTimeout, cfg.Inbox.DrainTimeout = -1, -1

@@ -30,9 +30,9 @@ func quickConfig() config.Config {
 	var cfg config.Config
 	cfg.UoW.Source = "test"
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	cfg.Projector.RetryDelay, cfg.Projector.MaxRetryDelay = time.Millisecond, time.Millisecond
+	cfg.Projector.Retry.Delay, cfg.Projector.Retry.MaxDelay = time.Millisecond, time.Millisecond
 	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
-	cfg.Consumer.RetryDelay = time.Millisecond
+	cfg.Consumer.Retry.Delay = time.Millisecond
 	return cfg
 }
 

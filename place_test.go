@@ -121,7 +121,7 @@ func TestTelemetryGoesWhereTheConfigurationSays(t *testing.T) {
 			cfg := quickConfig()
 			cfg.Logger, cfg.MeterProvider = log.Logger(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 			cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-			cfg.Consumer.RetryDelay, cfg.Inbox.PollInterval = time.Millisecond, 10*time.Millisecond
+			cfg.Consumer.Retry.Delay, cfg.Inbox.PollInterval = time.Millisecond, 10*time.Millisecond
 			cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay = 1, time.Millisecond
 			app, err := oncebox.New(db.DB, broker(t), cfg)
 			require.NoError(t, err)

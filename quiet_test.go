@@ -27,6 +27,7 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // What a handler needs is away: however many keys fail, and however often, it is a few lines for each consumer. Every failure is a line where that is
@@ -52,7 +53,7 @@ func TestManyFailingKeysAreAFewLines(t *testing.T) {
 			var book logbook.Book
 			cfg := quickConfig()
 			cfg.Logger, cfg.LogInterval = book.Logger(), c.interval
-			cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 1, Delay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond}
+			cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond}}
 			cfg.Inbox.PollInterval = 20 * time.Millisecond
 			var broker oncebox.Broker
 			if c.broker != nil {

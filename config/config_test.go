@@ -49,7 +49,7 @@ func TestFromEnvReadsTheNamesThatOutsidersRelyOn(t *testing.T) {
 	require.Equal(t, "pulsar://c", c.PulsarURL)
 	require.Equal(t, 100, c.Projector.BatchSize)
 	require.Equal(t, 7, c.Projector.MaxRetryAttempts)
-	require.Equal(t, 30*time.Second, c.Projector.RetryDelay)
+	require.Equal(t, 30*time.Second, c.Projector.Retry.Delay)
 	require.Equal(t, 4*time.Second, c.Projector.PublishTimeout)
 	require.Equal(t, 50*time.Millisecond, c.Projector.SleepBusy)
 	require.Equal(t, time.Second, c.Projector.SleepIdle)

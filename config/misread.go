@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/oncebox/oncebox/retry"
 )
 
 // misread says of each variable that could not be read what is expected. Package env names the field alone, and fields of several
@@ -63,7 +65,7 @@ func inVariables(err error) error {
 		return errors.Join(errs...)
 	}
 	pkg, text, _ := strings.Cut(strings.TrimPrefix(err.Error(), "event: "), ": ")
-	names := variables(reflect.TypeFor[Config](), "Config", prefix)
+	names := variables(reflect.TypeFor[Config](), "config", "Config", prefix)
 	found := false
 	text = field.ReplaceAllStringFunc(text, func(name string) string {
 		variable, ok := names[pkg+": "+name]
@@ -80,19 +82,21 @@ func inVariables(err error) error {
 }
 
 // variables returns the variables of the fields of a struct and of those in it, by the names that errors give them: "uow: Config.Source".
-func variables(t reflect.Type, path, prefix string) map[string]string {
+func variables(t reflect.Type, pkg, path, prefix string) map[string]string {
 	names := map[string]string{}
-	pkg, _, _ := strings.Cut(t.String(), ".")
 	for f := range t.Fields() {
-		at := path + "." + f.Name
+		of, at := pkg, path+"."+f.Name
+		if f.Anonymous {
+			at = path
+		}
 		switch name, tagged := f.Tag.Lookup("env"); {
 		case tagged:
 			names[pkg+": "+at] = prefix + name
 		case f.Type.Kind() == reflect.Struct:
-			if f.Type.PkgPath() != t.PkgPath() {
-				at = f.Type.Name()
+			if f.Type.PkgPath() != t.PkgPath() && f.Type != reflect.TypeFor[retry.Policy]() { // a Config, which names its own fields
+				of, at = strings.TrimSuffix(f.Type.String(), "."+f.Type.Name()), f.Type.Name()
 			}
-			maps.Copy(names, variables(f.Type, at, prefix+f.Tag.Get("envPrefix")))
+			maps.Copy(names, variables(f.Type, of, at, prefix+f.Tag.Get("envPrefix")))
 		}
 	}
 	return names

@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -363,7 +364,7 @@ func TestDeadlockRunsTheHandlerAgain(t *testing.T) {
 func TestConflictThatStays(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	s.units = uow.New(s.db.DB, &uow.Config{Retry: uow.RetryConfig{MaxAttempts: 3, Delay: time.Microsecond}})
+	s.units = uow.New(s.db.DB, &uow.Config{Retry: uow.RetryConfig{MaxAttempts: 3, Policy: retry.Policy{Delay: time.Microsecond}}})
 	s.start(func(w http.ResponseWriter, r *http.Request) {
 		err := s.units.Do(r.Context(), func(context.Context, *uow.Unit) error {
 			return &uow.ConflictError{Type: "order", ID: "1", Expected: 1, Found: 2}

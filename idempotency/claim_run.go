@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // renewClaim also renews a lease that has ended, as long as nobody has taken it over. A key does not expire while it is claimed.
@@ -80,7 +80,7 @@ func (c *Claim) insist(ctx context.Context, write func(ctx context.Context) erro
 	for attempt := 1; ; attempt++ {
 		err := write(bounded)
 		if err == nil || !pgsql.IsConnectionError(err) ||
-			backoff.Wait(bounded, backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second))) != nil {
+			(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(bounded, attempt) != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -155,7 +156,7 @@ func TestWhatOnlyALaterBuildKnowsIsNoDeadLetter(t *testing.T) {
 			w := newWorld(t)
 			var log lines
 			box := inbox.New(w.units, &inbox.Config{
-				Retry: inbox.RetryPolicy{MaxAttempts: 1, Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}, PollInterval: 20 * time.Millisecond,
+				Retry: inbox.RetryPolicy{MaxAttempts: 1, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}}, PollInterval: 20 * time.Millisecond,
 				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			var calls atomic.Int64

@@ -19,7 +19,7 @@
 //   - an error: what the handler did is undone. The message is tried again where it is, its key held, [RetryPolicy.Tries] times in all;
 //     then it is parked: it waits in the table inbox_parked, and at the broker it is settled. A handler that does not end within
 //     [Config.HandlerTimeout] has its context cancelled and has failed, whatever it returns.
-//   - [messaging.RetryAfter]: the same, with a pause of its own. It is parked at once if that is longer than [RetryPolicy.Delay].
+//   - [messaging.RetryAfter]: the same, with a pause of its own. It is parked at once if that is longer than the Delay of the [RetryPolicy].
 //   - [event.ErrNewerVersion], [event.ErrUnknownType] or [messaging.ErrNoHandler]: this build of the program does not know the message.
 //     It is parked at once and tried again until a build that knows it is deployed, at most for [RetryPolicy.DeployWait]; these tries do
 //     not count. A messaging.Router skips types that it has no handler for, unless it is strict.

@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -28,7 +29,7 @@ func TestParkedMessageIsTriedWhenItIsDue(t *testing.T) {
 	w := newWorld(t)
 	var log lines
 	box := inbox.New(w.units, &inbox.Config{
-		Retry: inbox.RetryPolicy{Tries: 1, Delay: 300 * time.Millisecond}, PollInterval: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Retry: inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: 300 * time.Millisecond}}, PollInterval: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		if m.Attempt < 3 {

@@ -285,7 +285,7 @@ func (i *Inbox) leaveToOthers(ctx context.Context, k parkedKey, counted count, h
 const loud = 10
 
 func (w *wrapped) failHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
-	wait := w.retry.pause(n, cause)
+	wait := w.pause(n, cause)
 	if noted, err := w.noteFailure(ctx, k, h, n, wait, cause); err != nil || !noted {
 		return err
 	}

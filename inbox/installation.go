@@ -7,6 +7,7 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/installation"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // Installation returns the id of this database, which the first call makes. Copies and replicas have that of their origin.
@@ -41,7 +42,7 @@ func (i *Inbox) Identify(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		wait := backoff.Jitter(backoff.Exponential(failures, i.cfg.PollInterval, maxPause))
+		wait := retry.Policy{Delay: i.cfg.PollInterval, MaxDelay: maxPause}.Pause(failures)
 		i.log.WarnContext(ctx, "oncebox: the database does not say which installation it is, and consumers wait for that, trying again",
 			"pause", wait, "error", err)
 		if backoff.Wait(ctx, wait) != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -56,7 +57,7 @@ func (w *world) process(change func(*inbox.Config)) *inbox.Inbox {
 	units := uow.New(w.db.Another(w.t), &uow.Config{Source: "test", Logger: quiet()})
 	cfg := &inbox.Config{
 		LeaseTTL: time.Minute, // as long as a test needs: endLeases ends it
-		Retry:    inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}, PollInterval: 20 * time.Millisecond,
+		Retry:    inbox.RetryPolicy{Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}}, PollInterval: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(cfg)

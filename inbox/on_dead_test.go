@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -72,7 +73,7 @@ func newAlarmed(t *testing.T, timeout time.Duration, hook func(ctx context.Conte
 	t.Cleanup(func() { require.EqualValues(t, len(a.failed), counted(t, reader, "oncebox.inbox.unannounced")) })
 	cfg := inbox.Config{
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
-		Retry:         inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond, MaxAttempts: 4},
+		Retry:         inbox.RetryPolicy{MaxAttempts: 4, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}},
 		PollInterval:  20 * time.Millisecond, OnDeadTimeout: timeout, LockTimeout: time.Minute,
 		Logger: quietlog.Every(slog.New(hearing(func(message string) { // the tests wait for each line
 			a.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 const (
@@ -122,7 +123,7 @@ func (i *Inbox) insistOnOwners(ctx context.Context) error {
 		if _, refused := errors.AsType[*messaging.SourceError](err); refused || err == nil {
 			return err
 		}
-		wait := backoff.Jitter(backoff.Exponential(failures, i.cfg.PollInterval, maxPause))
+		wait := retry.Policy{Delay: i.cfg.PollInterval, MaxDelay: maxPause}.Pause(failures)
 		if ctx.Err() == nil {
 			i.log.WarnContext(ctx, "oncebox: parked messages cannot be handled yet, trying again", "pause", wait, "error", err)
 		}

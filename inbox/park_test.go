@@ -24,12 +24,13 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // hasty is an inbox whose parked messages are tried again soon.
 func (w *world) hasty(change func(*inbox.Config)) *inbox.Inbox {
-	cfg := &inbox.Config{Retry: inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}, PollInterval: 20 * time.Millisecond}
+	cfg := &inbox.Config{Retry: inbox.RetryPolicy{Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}}, PollInterval: 20 * time.Millisecond}
 	if change != nil {
 		change(cfg)
 	}
@@ -495,7 +496,7 @@ func TestFailureOfALostHeadIsNotSaid(t *testing.T) {
 			w := newWorld(t)
 			var said bytes.Buffer
 			box := inbox.New(w.units, &inbox.Config{
-				Retry: inbox.RetryPolicy{Tries: 1, Delay: time.Millisecond}, CrashGuard: -1, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+				Retry: inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: time.Millisecond}}, CrashGuard: -1, Logger: slog.New(slog.NewTextHandler(&said, nil)),
 			})
 			began, release := make(chan struct{}), make(chan struct{})
 			h := box.Wrap("billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/backoff"
 	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
@@ -258,7 +257,7 @@ func (r *rebuild) settle(ctx context.Context, m *messaging.Message) error {
 		if err == nil || ctx.Err() != nil || errors.Is(err, errGeneration) || m.Attempt > r.view.replayed.retry.Tries+3 {
 			return err
 		}
-		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(m.Attempt, quickRetry, r.view.replayed.retry.Delay))) != nil {
+		if r.view.replayed.quick().Wait(ctx, m.Attempt) != nil {
 			return err
 		}
 		m.Attempt++

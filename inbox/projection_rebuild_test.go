@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -149,14 +150,14 @@ func (b *bank) draw(n int) int {
 func (b *bank) process(batch int) *inbox.Projection {
 	b.t.Helper()
 	box := newBox(b.units, &inbox.Config{
-		Retry:        inbox.RetryPolicy{Tries: 2, Delay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, MaxAttempts: -1},
+		Retry:        inbox.RetryPolicy{Tries: 2, MaxAttempts: -1, Policy: retry.Policy{Delay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond}},
 		PollInterval: 20 * time.Millisecond, CrashGuard: -1,
 	})
 	p := box.Projection("balances", messaging.HandlerFunc(b.add))
 	receiver, err := b.broker.Subscribe(b.t.Context(), messaging.Subscription{Topic: "account", Name: "balances"})
 	require.NoError(b.t, err)
 	consumer := messaging.NewConsumer(receiver, p, &messaging.ConsumerConfig{
-		Name: "balances", BatchSize: batch, RetryDelay: time.Millisecond, Logger: quiet(),
+		Name: "balances", BatchSize: batch, Retry: retry.Policy{Delay: time.Millisecond}, Logger: quiet(),
 	})
 	b.background(consumer.Run)
 	b.background(box.RunParked)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // RetryPolicy says how often, and for how long, a message is tried whose handler fails. With the defaults that is three times at once,
@@ -19,11 +19,8 @@ type RetryPolicy struct {
 	// is parked. At least 1. The pauses between these tries are the consumer's. The message is parked earlier if the messages behind it
 	// fill the queue of the consumer ([messaging.Message.QueueFull]). Default: 3.
 	Tries int `env:"TRIES"`
-	// Delay is the pause of a parked message before it is tried again; it doubles, with jitter, up to MaxDelay.
-	// [messaging.RetryAfter] overrides it. Default: 5s.
-	Delay time.Duration `env:"RETRY_DELAY"`
-	// MaxDelay is the longest pause that grew by doubling. Default: 10m.
-	MaxDelay time.Duration `env:"RETRY_MAX_DELAY"`
+	// Policy has the pauses between the tries of a parked message. [messaging.RetryAfter] overrides them. Default: 5s, up to 10m.
+	retry.Policy `envPrefix:"PARKED_"`
 	// GiveUpAfter is how long a message is tried, from when it was parked because it failed. The try that fails later than
 	// that makes it a dead letter. -1: without end. Default: 72h.
 	GiveUpAfter time.Duration `env:"GIVE_UP_AFTER"`
@@ -55,12 +52,7 @@ func (p *RetryPolicy) validate(what string) error {
 	if p.Tries < 0 {
 		errs = append(errs, fmt.Errorf("inbox: %s.Tries is %d: give a count of at least 1", what, p.Tries))
 	}
-	for name, d := range map[string]time.Duration{"Delay": p.Delay, "MaxDelay": p.MaxDelay} {
-		if d < 0 {
-			errs = append(errs, fmt.Errorf("inbox: %s.%s is %s: give a duration", what, name, d))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.Policy.Validate("inbox: "+what))...)
 }
 
 // or returns the policy with what it does not say taken from another one.
@@ -74,34 +66,40 @@ func (p *RetryPolicy) or(other RetryPolicy) RetryPolicy {
 		}
 	}
 	for field, value := range map[*time.Duration]time.Duration{
-		&out.Delay: other.Delay, &out.MaxDelay: other.MaxDelay, &out.GiveUpAfter: other.GiveUpAfter, &out.DeployWait: other.DeployWait,
+		&out.GiveUpAfter: other.GiveUpAfter, &out.DeployWait: other.DeployWait,
 	} {
 		if *field == 0 {
 			*field = value
 		}
 	}
+	out.Policy = out.Policy.Or(other.Policy)
 	return out
 }
 
 func defaultRetry() RetryPolicy {
 	return RetryPolicy{
-		Tries: 3, Delay: 5 * time.Second, MaxDelay: 10 * time.Minute, GiveUpAfter: 72 * time.Hour, MaxAttempts: -1, MaxCrashes: 10,
+		Tries: 3, Policy: retry.Policy{Delay: 5 * time.Second, MaxDelay: 10 * time.Minute}, GiveUpAfter: 72 * time.Hour, MaxAttempts: -1, MaxCrashes: 10,
 		DeployWait: 7 * 24 * time.Hour,
 	}
 }
 
-// quickRetry is the first pause of a parked message while it has tries left of those that are meant to follow each other.
-const quickRetry = 100 * time.Millisecond
+// quick has the pauses between the first tries of a message, which are the consumer's: where the message is parked already, or replayed, no consumer
+// makes them. None is longer than the first pause of a parked message.
+func (s *settings) quick() retry.Policy {
+	p := s.receive.WithDefaults().Retry
+	p.MaxDelay = min(p.MaxDelay, s.retry.Delay)
+	return p
+}
 
 // pause is how long a message waits after its nth try.
-func (p *RetryPolicy) pause(n int, cause error) time.Duration {
+func (s *settings) pause(n int, cause error) time.Duration {
 	if wait, asked := messaging.RetryDelay(cause); asked && wait > 0 {
 		return wait
 	}
-	if n < p.Tries {
-		return backoff.Jitter(backoff.Exponential(n, quickRetry, p.Delay))
+	if n < s.retry.Tries {
+		return s.quick().Pause(n)
 	}
-	return backoff.Jitter(backoff.Exponential(n-p.Tries+1, p.Delay, p.MaxDelay))
+	return s.retry.Pause(n - s.retry.Tries + 1)
 }
 
 // longest is the pause of a message for which nothing can be done soon.
@@ -110,7 +108,7 @@ func (p *RetryPolicy) longest() time.Duration { return max(p.MaxDelay, p.Delay) 
 // buildPause is how long a message waits that has waited for so long: as long again, so that it is tried soon after a build that took long,
 // and thousands of them are not tried all the time.
 func (p *RetryPolicy) buildPause(waited time.Duration) time.Duration {
-	return backoff.Jitter(min(max(waited, p.Delay), p.longest()))
+	return retry.Policy{Delay: max(waited, p.Delay), MaxDelay: p.longest()}.Pause(1)
 }
 
 // isExhausted tells whether a message is given up that failed n times, the first time so long ago.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/backoff"
 	leases "github.com/oncebox/oncebox/internal/lease"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // maxPause is the longest pause while the database does not answer.
@@ -60,7 +61,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 		wait, err := r.round(ctx, handling)
 		if err != nil && ctx.Err() == nil {
 			failures++
-			wait = backoff.Jitter(backoff.Exponential(failures, i.cfg.PollInterval, maxPause))
+			wait = retry.Policy{Delay: i.cfg.PollInterval, MaxDelay: maxPause}.Pause(failures)
 			i.log.WarnContext(ctx, "oncebox: parked messages could not be looked for, trying again", "pause", wait, "error", err)
 		} else {
 			failures = 0

@@ -11,10 +11,10 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/calls"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -187,7 +187,7 @@ func (l *lease) insist(ctx context.Context, name string, result []byte) error {
 	for attempt := 1; ; attempt++ {
 		err := l.storeStep(bounded, l.units.DB(bounded), name, result)
 		if err == nil || !pgsql.IsConnectionError(err) ||
-			backoff.Wait(bounded, backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second))) != nil {
+			(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(bounded, attempt) != nil {
 			return err
 		}
 	}

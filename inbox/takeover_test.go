@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // Two processes get the same messages at the same time, as at a takeover that takes for ever, and handlers fail now and
@@ -76,7 +77,7 @@ func (w *world) twoConsumers(rng *rand.Rand) {
 			}
 			return nil
 		})
-		consumer := messaging.NewConsumer(receiver, counted, &messaging.ConsumerConfig{RetryDelay: 1, Logger: quiet()})
+		consumer := messaging.NewConsumer(receiver, counted, &messaging.ConsumerConfig{Retry: retry.Policy{Delay: 1}, Logger: quiet()})
 		processes.Go(func() { require.NoError(t, consumer.Run(ctx)) })
 	}
 	processes.Wait()

@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -170,7 +171,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 			line := &line{until: strings.Replace(c.statement, " inbox_", ` "`+w.db.Schema+`".inbox_`, 1)}
 			units := uow.New(line.pool(t, w.db), &uow.Config{Source: "test", Logger: quiet()})
 			box := newBox(units, &inbox.Config{
-				Retry:        inbox.RetryPolicy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond, Tries: 1},
+				Retry:        inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}},
 				PollInterval: 20 * time.Millisecond, CrashGuard: -1,
 				HandlerTimeout: time.Second, LockTimeout: 500 * time.Millisecond, ParkedLease: 2 * time.Second, LeaseTTL: 2 * time.Second,
 			})

@@ -233,7 +233,7 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 
 // give parks a message that failed, and says so.
 func (w *wrapped) give(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
-	wait := w.retry.pause(n, cause)
+	wait := w.pause(n, cause)
 	became, err := w.parkFailed(ctx, id, m, n, wait, cause)
 	if err != nil || became == duplicate || became == early {
 		return err

@@ -8,6 +8,8 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/oncebox/oncebox/retry"
 )
 
 // ConsumerConfig configures a [Consumer]. The zero value is ready.
@@ -26,11 +28,9 @@ type ConsumerConfig struct {
 	Queue int `env:"QUEUE"`
 	// Unordered lets messages of one key run at once. It is for [Shared] subscriptions. Default: false.
 	Unordered bool
-	// RetryDelay is the pause before a message is tried for the second time; it doubles, with jitter, up to
-	// RetryMaxDelay. [RetryAfter] overrides it. Default: 100ms.
-	RetryDelay time.Duration `env:"RETRY_DELAY"`
-	// RetryMaxDelay is the longest pause that grew by doubling. Default: 30s.
-	RetryMaxDelay time.Duration `env:"RETRY_MAX_DELAY"`
+	// Retry has the pauses between the tries of a message in this process, while its key is held. [RetryAfter] overrides them.
+	// Default: 100ms, up to 30s.
+	Retry retry.Policy `envPrefix:"QUICK_"`
 	// DrainTimeout is how long running handlers may take to end once the consumer stops, before their context is
 	// cancelled; -1: it is cancelled at once. Default: 30s.
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT"`
@@ -57,11 +57,7 @@ func (c *ConsumerConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.Queue is %d and ConsumerConfig.BatchSize %d: no batch would ever be full; "+
 			"let Queue be 0, or twice the batches of all handlers", c.Queue, c.BatchSize))
 	}
-	for name, d := range map[string]time.Duration{"RetryDelay": c.RetryDelay, "RetryMaxDelay": c.RetryMaxDelay} {
-		if d < 0 {
-			errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.%s is %s: give a duration", name, d))
-		}
-	}
+	errs = append(errs, c.Retry.Validate("messaging: ConsumerConfig.Retry"))
 	if c.DrainTimeout < -1 {
 		errs = append(errs, fmt.Errorf("messaging: ConsumerConfig.DrainTimeout is %s: give a duration, or -1 to cancel at once", c.DrainTimeout))
 	}
@@ -88,6 +84,7 @@ func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
 			*field = value
 		}
 	}
+	out.Retry = out.Retry.Or(retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: 30 * time.Second})
 	if out.Queue == 0 {
 		out.Queue = 64
 		if out.BatchSize > 1 {
@@ -95,7 +92,7 @@ func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
 		}
 	}
 	for field, value := range map[*time.Duration]time.Duration{
-		&out.RetryDelay: 100 * time.Millisecond, &out.RetryMaxDelay: 30 * time.Second, &out.DrainTimeout: 30 * time.Second,
+		&out.DrainTimeout: 30 * time.Second,
 		&out.BacklogInterval: 20 * time.Second,
 	} {
 		if *field == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // One failing key with more messages than the queue has places, and another key behind all of them.
@@ -35,7 +36,7 @@ func TestFailingKeyDoesNotKeepOthersOut(t *testing.T) {
 			}
 			return errNotNow
 		})
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Hour, RetryMaxDelay: time.Hour})
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Queue: 8, Retry: retry.Policy{Delay: time.Hour, MaxDelay: time.Hour}})
 		require.Contains(t, r.ackedIDs(), "b1", "no time has passed")
 		require.Positive(t, parked)
 		require.Equal(t, "a0", h.seen()[0])
@@ -46,7 +47,7 @@ func TestFailingKeyDoesNotKeepOthersOut(t *testing.T) {
 func TestFullQueueEndsFewPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newScript(func(context.Context, *messaging.Message) error { return errNotNow })
-		_, stop := start(t, fullReceiver(), h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Hour, RetryMaxDelay: time.Hour})
+		_, stop := start(t, fullReceiver(), h, &messaging.ConsumerConfig{Queue: 8, Retry: retry.Policy{Delay: time.Hour, MaxDelay: time.Hour}})
 		require.Len(t, h.seen(), 4, "one try, and three more in which nothing parked it")
 		time.Sleep(2 * time.Hour)
 		require.Greater(t, len(h.seen()), 4)
@@ -82,7 +83,7 @@ func TestPostponedMessageFillsNoQueue(t *testing.T) {
 			return nil
 		})
 		r := newFakeReceiver(msg("a", 0), msg("a", 1), msg("a", 2), msg("a", 3), msg("b", 1))
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{Queue: 8, RetryDelay: time.Millisecond, RetryMaxDelay: time.Millisecond})
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Queue: 8, Retry: retry.Policy{Delay: time.Millisecond, MaxDelay: time.Millisecond}})
 		time.Sleep(time.Minute)
 		require.ElementsMatch(t, []string{"a0", "b1"}, h.seen(), "it is not tried before its time")
 		require.False(t, queueFull.Load())

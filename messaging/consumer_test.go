@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 var errNotNow = errors.New("not now")
@@ -174,7 +175,7 @@ func TestConsumerBacksOffExponentially(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeReceiver(msg("a", 1))
 		h := newScript(func(context.Context, *messaging.Message) error { return errNotNow })
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{RetryDelay: time.Second, RetryMaxDelay: 4 * time.Second})
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Retry: retry.Policy{Delay: time.Second, MaxDelay: 4 * time.Second}})
 		time.Sleep(time.Minute)
 		require.NoError(t, stop())
 		for i, seconds := range []float64{1, 2, 4, 4, 4} {
@@ -304,8 +305,8 @@ func TestConsumerProgress(t *testing.T) {
 
 func TestConsumerConfigValidate(t *testing.T) {
 	require.NoError(t, new(messaging.ConsumerConfig).Validate())
-	bad := &messaging.ConsumerConfig{Concurrency: -1, Queue: -1, RetryDelay: -1, RetryMaxDelay: -1, DrainTimeout: -2}
-	for _, field := range []string{"Concurrency", "Queue", "RetryDelay", "RetryMaxDelay", "DrainTimeout"} {
+	bad := &messaging.ConsumerConfig{Concurrency: -1, Queue: -1, Retry: retry.Policy{Delay: -1, MaxDelay: -1}, DrainTimeout: -2}
+	for _, field := range []string{"Concurrency", "Queue", "Retry.Delay", "Retry.MaxDelay", "DrainTimeout"} {
 		require.ErrorContains(t, bad.Validate(), "ConsumerConfig."+field)
 	}
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 )
 
 // earlyTries is how many pauses of a message end early when the queue is full.
@@ -173,13 +172,13 @@ func (c *Consumer) leave() { <-c.slots }
 // pause waits before m is tried again, unless that would keep too many others out. The key is held and the slot is not.
 // false: the consumer stops.
 func (c *Consumer) pause(s *shift, key string, m *Message, n int, err error) bool {
-	d := backoff.Jitter(backoff.Exponential(n, c.cfg.RetryDelay, c.cfg.RetryMaxDelay))
+	d := c.cfg.Retry.Pause(n)
 	if after, ok := RetryDelay(err); ok && after > 0 {
 		d = after
 	}
 	if IsPermanent(err) {
 		// Nobody between here and the handler made a dead letter of it, and dropping it is not for the consumer to decide.
-		d = c.cfg.RetryMaxDelay
+		d = c.cfg.Retry.MaxDelay
 	}
 	c.telemetry.failed(s.handling, m, n, d, err)
 	var queueFull chan struct{} // never, for a message that waits for another process

@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/quietlog"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // Subscriber is the receiving side of a broker.
@@ -90,7 +91,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		if time.Since(started) > calm {
 			failures = 1
 		}
-		pause := backoff.Jitter(backoff.Exponential(failures, 200*time.Millisecond, 30*time.Second))
+		pause := retry.Policy{Delay: 200 * time.Millisecond, MaxDelay: 30 * time.Second}.Pause(failures)
 		l.log.WarnContext(ctx, "oncebox: a consumer stopped, subscribing again",
 			"topic", l.subscription.Topic, "consumer", l.cfg.Name, "pause", pause, "error", err)
 		if backoff.Wait(ctx, pause) != nil {

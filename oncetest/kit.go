@@ -150,7 +150,7 @@ func defaults(schema string, log io.Writer) config.Config {
 		LogInterval: -1, // who reads it looks for one failure
 	}
 	c.UoW.Source = "test"
-	c.Projector.RetryDelay = pause
+	c.Projector.Retry.Delay = pause
 	c.Inbox.Retry.Tries = 1
 	c.Inbox.Retry.Delay = pause
 	c.Inbox.Retry.MaxDelay = pause

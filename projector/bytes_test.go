@@ -70,7 +70,7 @@ func TestPublicationIsBoundedInBytes(t *testing.T) {
 			pub := &weighing{recorder: f.pub}
 			cfg := quick()
 			cfg.Workers, cfg.BatchBytes, cfg.MaxRetryAttempts = 1, bound, -1
-			cfg.RetryDelay, cfg.MaxRetryDelay = time.Second, time.Second
+			cfg.Retry.Delay, cfg.Retry.MaxDelay = time.Second, time.Second
 			f.run(f.relay(pub, cfg, f.store))
 			switch kind {
 			case "held":

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -56,5 +55,5 @@ func (w *worker) verdict(r *outbox.Row, err error) (wait time.Duration, dead boo
 	if d, ok := messaging.RetryDelay(err); ok {
 		return d, false
 	}
-	return backoff.Jitter(backoff.Exponential(attempts, cfg.RetryDelay, cfg.MaxRetryDelay)), false
+	return cfg.Retry.Pause(attempts), false
 }

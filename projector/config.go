@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/arrival"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // settleMargin is what is left for the settle between the end of a publication and the end of the lease.
@@ -47,10 +48,8 @@ type Config struct {
 	// BlockExpired has an event that expired before it was published block its ordering key, as every other dead row does. Else
 	// what follows it is published without it. Default: false.
 	BlockExpired bool `env:"BLOCK_EXPIRED"`
-	// RetryDelay is the pause after the first refusal; it doubles with each, with jitter. Default: 1m.
-	RetryDelay time.Duration `env:"RETRY_DELAY"`
-	// MaxRetryDelay is the longest pause. Default: 1h.
-	MaxRetryDelay time.Duration `env:"MAX_RETRY_DELAY"`
+	// Retry has the pauses after refusals of an event. Default: 1m, up to 1h.
+	Retry retry.Policy `envPrefix:"RETRY_"`
 	// PublishTimeout is how long the broker has to confirm a batch. Default: 5s.
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"`
 
@@ -82,7 +81,7 @@ func (c *Config) Validate() error {
 	d := c.WithDefaults()
 	var errs []error
 	for name, v := range map[string]time.Duration{
-		"RetryDelay": d.RetryDelay, "MaxRetryDelay": d.MaxRetryDelay, "PublishTimeout": d.PublishTimeout,
+		"Retry.Delay": d.Retry.Delay, "Retry.MaxDelay": d.Retry.MaxDelay, "PublishTimeout": d.PublishTimeout,
 		"Lease": d.Lease, "Renew": d.Renew, "SleepBusy": d.SleepBusy, "SleepIdle": d.SleepIdle,
 	} {
 		if v <= 0 {
@@ -144,8 +143,7 @@ func (c *Config) WithDefaults() Config {
 	}
 	count(&out.MaxRetryAttempts, 5)
 	count(&out.MaxCrashes, 10)
-	span(&out.RetryDelay, time.Minute)
-	span(&out.MaxRetryDelay, time.Hour)
+	out.Retry = out.Retry.Or(retry.Policy{Delay: time.Minute, MaxDelay: time.Hour})
 	span(&out.PublishTimeout, 5*time.Second)
 	span(&out.Lease, 10*time.Second)
 	span(&out.Renew, 3*time.Second)

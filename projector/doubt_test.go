@@ -34,7 +34,7 @@ func (f *fixture) refused(keys ...string) {
 	}
 	f.pub.refuse = func(event.Envelope) error { return errNotNow }
 	cfg := sleepy()
-	cfg.RetryDelay, cfg.MaxRetryDelay = time.Hour, time.Hour
+	cfg.Retry.Delay, cfg.Retry.MaxDelay = time.Hour, time.Hour
 	require.NoError(f.t, f.projector(cfg).RunOnce(f.t.Context()))
 	f.pub.refuse = nil
 }

@@ -24,7 +24,7 @@ func TestWhatIsDueIsSentBetweenPolls(t *testing.T) {
 		return nil
 	})
 	cfg := sleepy()
-	cfg.RetryDelay, cfg.MaxRetryDelay = 20*time.Millisecond, 20*time.Millisecond
+	cfg.Retry.Delay, cfg.Retry.MaxDelay = 20*time.Millisecond, 20*time.Millisecond
 	f.run(f.projector(cfg))
 	f.listener()
 
@@ -55,7 +55,7 @@ func TestRowThatBecomesDueDuringTheQuestionIsNotForgotten(t *testing.T) {
 	})
 	cfg := sleepy()
 	cfg.Workers, cfg.CleanInterval = 1, -1
-	cfg.RetryDelay, cfg.MaxRetryDelay = 300*time.Millisecond, 300*time.Millisecond
+	cfg.Retry.Delay, cfg.Retry.MaxDelay = 300*time.Millisecond, 300*time.Millisecond
 	f.run(f.relay(f.pub, cfg, store))
 	f.add("a", "e")
 	store.Wake()

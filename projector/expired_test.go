@@ -28,7 +28,7 @@ func TestExpiredEventIsSkipped(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			cfg := quick()
-			cfg.BlockExpired, cfg.RetryDelay, cfg.MaxRetryDelay = c.blocks, time.Hour, time.Hour
+			cfg.BlockExpired, cfg.Retry.Delay, cfg.Retry.MaxDelay = c.blocks, time.Hour, time.Hour
 			p := f.projector(cfg)
 			until := time.Now().Add(-time.Second)
 			if c.held {

@@ -108,7 +108,7 @@ func TestRowThatKillsItsProjectorsIsDeadAndNoOther(t *testing.T) {
 			if c.held {
 				f.pub.refuse = func(event.Envelope) error { return errors.New("not now") }
 				slow := quick()
-				slow.RetryDelay, slow.MaxRetryDelay = time.Hour, time.Hour
+				slow.Retry.Delay, slow.Retry.MaxDelay = time.Hour, time.Hour
 				require.NoError(t, f.projector(slow).RunOnce(t.Context()))
 				_, err := f.db.Exec("UPDATE outbox_held SET retry_after = now() WHERE retry_after < 'infinity'")
 				require.NoError(t, err)

@@ -48,7 +48,7 @@ func loseAnswers(t *testing.T, seed uint64) {
 	pub := newHarsh(f.pub, throws(seed, 0), 10, 0)
 	cfg := quick()
 	cfg.MaxRetryAttempts, cfg.Workers, cfg.BatchSize = -1, 1, 20
-	cfg.RetryDelay, cfg.MaxRetryDelay = 20*time.Millisecond, 50*time.Millisecond
+	cfg.Retry.Delay, cfg.Retry.MaxDelay = 20*time.Millisecond, 50*time.Millisecond
 	cfg.Logger = slog.New(mender(func(message string) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -178,7 +178,7 @@ func patient() projector.Config {
 
 func quick() projector.Config {
 	cfg := patient()
-	cfg.RetryDelay, cfg.MaxRetryDelay = time.Millisecond, time.Millisecond
+	cfg.Retry.Delay, cfg.Retry.MaxDelay = time.Millisecond, time.Millisecond
 	cfg.SleepBusy, cfg.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
 	return cfg
 }

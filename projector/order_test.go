@@ -177,7 +177,7 @@ func orderUnderTakeovers(t *testing.T, seed uint64) {
 	for _, name := range names {
 		cfg := quick()
 		cfg.Name, cfg.MaxRetryAttempts, cfg.MaxCrashes, cfg.BatchSize = name, -1, -1, 50
-		cfg.Renew, cfg.RetryDelay, cfg.MaxRetryDelay = 20*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+		cfg.Renew, cfg.Retry.Delay, cfg.Retry.MaxDelay = 20*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
 		p := f.relay(pub, cfg, f.store)
 		f.run(p)
 	}

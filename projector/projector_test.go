@@ -180,7 +180,7 @@ func TestAllFiveStatusesOfARunningRelay(t *testing.T) {
 	f.add("c", "refused")
 	f.add("c", "behind")
 	cfg := patient()
-	cfg.RetryDelay, cfg.MaxRetryDelay = time.Hour, time.Hour
+	cfg.Retry.Delay, cfg.Retry.MaxDelay = time.Hour, time.Hour
 	p := f.relay(g, cfg, f.store)
 	f.run(p)
 	t.Cleanup(g.release)

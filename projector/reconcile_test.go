@@ -26,7 +26,7 @@ func TestProjectorReconciles(t *testing.T) {
 		return nil
 	}
 	cfg := quick()
-	cfg.RetryDelay, cfg.MaxRetryDelay, cfg.CleanInterval = time.Hour, time.Hour, 50*time.Millisecond
+	cfg.Retry.Delay, cfg.Retry.MaxDelay, cfg.CleanInterval = time.Hour, time.Hour, 50*time.Millisecond
 	f.run(f.projector(cfg))
 	f.add("a", "a1")
 	f.add("a", "a2")

@@ -182,7 +182,7 @@ func (r *relay) supervise(ctx context.Context, name string, every time.Duration,
 		if err := guard(ctx, step); err != nil && ctx.Err() == nil {
 			failures++
 			r.rehearsed.Store(false)
-			pause = backoff.Jitter(r.p.pauses.loop.after(failures))
+			pause = r.p.pauses.loop.Pause(failures)
 			r.p.log.WarnContext(ctx, "oncebox: projector "+name+" failed, trying again", "error", err, "pause", pause, "failures", failures)
 		} else {
 			failures = 0

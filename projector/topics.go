@@ -8,15 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // pausedTopics are topics in trouble. All leave them alone until one row of such a topic, sent alone after a while that
 // grows with each failure, was taken: see probe.
 type pausedTopics struct {
-	pause doubling
+	pause retry.Policy
 
 	mu    sync.Mutex
 	byKey map[string]topicPause
@@ -47,7 +47,7 @@ func (t *pausedTopics) prolong(topic string, failures int) time.Duration {
 		t.byKey = map[string]topicPause{}
 	}
 	failures += t.byKey[topic].failures
-	d := backoff.Jitter(t.pause.after(failures))
+	d := t.pause.Pause(failures)
 	t.byKey[topic] = topicPause{failures: failures, until: time.Now().Add(d)}
 	return d
 }
@@ -167,10 +167,10 @@ type silence struct {
 }
 
 // unheard notes a call that may have been carried out.
-func (s *silence) unheard(pause doubling) {
+func (s *silence) unheard(pause retry.Policy) {
 	s.unknown++
 	s.others = len(s.avoided) > 0
-	s.quiet = time.Now().Add(pause.after(s.unknown))
+	s.quiet = time.Now().Add(pause.Longest(s.unknown))
 }
 
 // isQuiet tells whether nothing is to be sent now. After each call for the heads of the lanes the others have a try at once: they
@@ -192,7 +192,7 @@ func (w *worker) turn(ctx context.Context) error {
 	if s := &w.silence; len(s.topics) > 0 {
 		s.failures++
 		s.avoided, s.topics = s.topics, nil
-		s.until = time.Now().Add(backoff.Exponential(s.failures, time.Second, 4*time.Second))
+		s.until = time.Now().Add(retry.Policy{Delay: time.Second, MaxDelay: 4 * time.Second}.Longest(s.failures))
 	}
 	return w.step(ctx)
 }

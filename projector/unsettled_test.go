@@ -72,7 +72,7 @@ func TestRowsThatCannotBeSettledArePublishedOnce(t *testing.T) {
 			cfg := quick()
 			if kind == "held" {
 				f.pub.refuseWith(func(event.Envelope) error { return errNotNow })
-				cfg.MaxRetryAttempts, cfg.RetryDelay, cfg.MaxRetryDelay = -1, time.Hour, time.Hour
+				cfg.MaxRetryAttempts, cfg.Retry.Delay, cfg.Retry.MaxDelay = -1, time.Hour, time.Hour
 				cfg.Logger = slog.New(slog.DiscardHandler)
 				require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
 				_, err := f.db.Exec("UPDATE outbox_held SET retry_after = now() WHERE retry_after < 'infinity'")

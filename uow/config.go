@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // Config configures a [Manager]. The zero value is enough for units that emit no events.
@@ -37,7 +38,7 @@ type Config struct {
 	// [WithNestedChecks]; -1: no limit. Default: 1000.
 	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry says how often a function is run again.
-	Retry RetryConfig `envPrefix:"RETRY_"`
+	Retry RetryConfig `envPrefix:"UNIT_"`
 	// CommitTimeout bounds COMMIT, with the flush if they share a round trip, and then the search for what became of it.
 	// Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
@@ -56,10 +57,8 @@ type RetryConfig struct {
 	If func(error) bool
 	// MaxAttempts counts the first try as well; -1: never run again. Default: 5.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// Delay is the pause before the second try; it doubles, with jitter, up to MaxDelay. Default: 10ms.
-	Delay time.Duration `env:"DELAY"`
-	// MaxDelay is the longest pause. Default: 1s.
-	MaxDelay time.Duration `env:"MAX_DELAY"`
+	// Policy has the pauses between the tries. Default: 10ms, up to 1s.
+	retry.Policy `envPrefix:"RETRY_"`
 	// MaxElapsed is after how long, from the begin of the first try, no other one is begun; -1: however long. Default: 30s.
 	MaxElapsed time.Duration `env:"MAX_ELAPSED"`
 }
@@ -82,12 +81,7 @@ func (c *Config) Validate() error {
 	if c.Retry.MaxAttempts < -1 {
 		refuse("Retry.MaxAttempts", c.Retry.MaxAttempts, "give a count, or -1 for none")
 	}
-	if c.Retry.Delay < 0 {
-		refuse("Retry.Delay", c.Retry.Delay, "give a duration")
-	}
-	if c.Retry.MaxDelay < 0 {
-		refuse("Retry.MaxDelay", c.Retry.MaxDelay, "give a duration")
-	}
+	errs = append(errs, c.Retry.Policy.Validate("uow: Config.Retry"))
 	if c.Retry.MaxElapsed < -1 {
 		refuse("Retry.MaxElapsed", c.Retry.MaxElapsed, "give a duration, or -1 for no limit")
 	}
@@ -114,8 +108,7 @@ func (c *Config) WithDefaults() Config {
 			*d = v
 		}
 	}
-	def(&out.Retry.Delay, 10*time.Millisecond)
-	def(&out.Retry.MaxDelay, time.Second)
+	out.Retry.Policy = out.Retry.Policy.Or(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second})
 	def(&out.CommitTimeout, 30*time.Second)
 	def(&out.Retry.MaxElapsed, 30*time.Second)
 	if out.Retry.MaxElapsed < 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -17,7 +18,7 @@ func TestConfigValidate(t *testing.T) {
 
 	bad := &uow.Config{
 		Source: "a\x00", TopicPrefix: strings.Repeat("x", 256), DefaultTenant: "\xff", MaxPayload: -2, MaxHandled: -2, CommitTimeout: -1,
-		Retry: uow.RetryConfig{MaxAttempts: -2, Delay: -1, MaxDelay: -1},
+		Retry: uow.RetryConfig{MaxAttempts: -2, Policy: retry.Policy{Delay: -1, MaxDelay: -1}},
 	}
 	err := bad.Validate()
 	require.ErrorIs(t, err, event.ErrInvalid)

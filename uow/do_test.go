@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -403,7 +404,7 @@ func TestMetrics(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	s := newService(t, &uow.Config{
 		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
-		Retry:         uow.RetryConfig{Delay: time.Nanosecond, MaxAttempts: 3},
+		Retry:         uow.RetryConfig{MaxAttempts: 3, Policy: retry.Policy{Delay: time.Nanosecond}},
 	})
 	_ = s.units.Do(t.Context(), func(context.Context, *uow.Unit) error { return nil })
 	_ = s.units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {

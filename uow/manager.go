@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
@@ -105,7 +104,7 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 		// What broke it has broken others of the pool in the same moment. Each of them would cost a try.
 		o.ping = errors.Is(err, ErrConnectionLost)
 		m.retries.Add(ctx, 1)
-		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, m.cfg.Retry.Delay, m.cfg.Retry.MaxDelay))) != nil {
+		if m.cfg.Retry.Wait(ctx, attempt) != nil {
 			return errors.Join(err, interrupted(ctx))
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/unit"
+	"github.com/oncebox/oncebox/retry"
 )
 
 const (
@@ -72,7 +72,7 @@ func (r *root) resolve(ctx context.Context, lost error, p proofs) error {
 		if reason == nil || ctx.Err() == nil { // what was wrong before says more than that the time is up
 			reason = err
 		}
-		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 10*time.Millisecond, time.Second))) != nil {
+		if (retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(ctx, attempt) != nil {
 			return r.unknown(errors.Join(lost, reason))
 		}
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // quick retries without a pause worth the name.
 func quick() *uow.Config {
-	return &uow.Config{Retry: uow.RetryConfig{Delay: time.Nanosecond, MaxDelay: time.Nanosecond}}
+	return &uow.Config{Retry: uow.RetryConfig{Policy: retry.Policy{Delay: time.Nanosecond, MaxDelay: time.Nanosecond}}}
 }
 
 // accounts makes rows that transactions can fight for.
@@ -268,7 +269,7 @@ func TestInnerUnitIsRunOnce(t *testing.T) {
 }
 
 func TestCancelledBetweenTries(t *testing.T) {
-	s := newService(t, &uow.Config{Retry: uow.RetryConfig{Delay: time.Hour, MaxDelay: time.Hour}})
+	s := newService(t, &uow.Config{Retry: uow.RetryConfig{Policy: retry.Policy{Delay: time.Hour, MaxDelay: time.Hour}}})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err := s.units.Do(ctx, func(_ context.Context, u *uow.Unit) error {
 		cancel(errRefused)

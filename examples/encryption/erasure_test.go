@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -87,7 +88,7 @@ func (s *service) relay() {
 			return nil
 		}
 	})
-	p, err := projector.New(s.broker, &projector.Config{RetryDelay: time.Hour}, s.store)
+	p, err := projector.New(s.broker, &projector.Config{Retry: retry.Policy{Delay: time.Hour}}, s.store)
 	require.NoError(s.t, err)
 	require.NoError(s.t, p.RunOnce(s.t.Context()))
 }

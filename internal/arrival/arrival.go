@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/quietlog"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // Off is the limit with which nothing is waited for.
@@ -62,7 +63,7 @@ func (w Wait) Until(ctx context.Context, fn func() error) error {
 			w.Log.WarnContext(ctx, "oncebox: the database is still waited for", "waited", since(began), "error", err)
 			said, words = time.Now(), words+1
 		}
-		pause := backoff.Jitter(backoff.Exponential(attempt, firstPause, longestPause))
+		pause := retry.Policy{Delay: firstPause, MaxDelay: longestPause}.Pause(attempt)
 		if w.Limit > 0 {
 			pause = min(pause, left)
 		}

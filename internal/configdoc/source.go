@@ -34,6 +34,9 @@ func (s source) structOf(t reflect.Type) (text string, fields map[string]said, e
 	}
 	fields = map[string]said{}
 	for _, f := range spec.structure.Fields.List {
+		if embedded := types.ExprString(f.Type); len(f.Names) == 0 {
+			fields[embedded[strings.LastIndex(embedded, ".")+1:]] = said{kind: embedded, text: f.Doc.Text()}
+		}
 		for _, name := range f.Names {
 			fields[name.Name] = said{kind: types.ExprString(f.Type), text: f.Doc.Text()}
 		}

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/oncebox/oncebox/retry"
 )
 
 // Struct is a Config to describe. Those within it, by value, are described behind it.
@@ -62,6 +64,10 @@ func (w *writer) add(s Struct, v reflect.Value) {
 			continue
 		}
 		value, said := v.FieldByIndex(f.Index), fields[f.Name]
+		if isPart(f.Type) {
+			w.addPart(s, f, value, said.text)
+			continue
+		}
 		if isConfig(f.Type) {
 			fmt.Fprintf(&w.out, "| | `%s` | [`%s`](#%s) | | %s |\n", f.Name, said.kind, anchor(f.Type), prose(said.text))
 			within = append(within, func() {
@@ -78,6 +84,29 @@ func (w *writer) add(s Struct, v reflect.Value) {
 	}
 	for _, next := range within {
 		next()
+	}
+}
+
+// isPart tells of a struct that has other defaults in each Config that has it. Its fields are rows of that Config.
+func isPart(t reflect.Type) bool { return t == reflect.TypeFor[retry.Policy]() }
+
+// addPart writes the rows of such a struct. The comment of the field that has it says the defaults of all its fields.
+func (w *writer) addPart(s Struct, part reflect.StructField, v reflect.Value, text string) {
+	_, fields, err := w.source.structOf(part.Type)
+	meaning, stated := split(text)
+	w.errs = append(w.errs, err)
+	of, path := Struct{Prefix: s.Prefix + part.Tag.Get("envPrefix")}, part.Name+"."
+	if part.Anonymous {
+		path = ""
+	}
+	for f := range part.Type.Fields() {
+		value, said := v.FieldByIndex(f.Index), fields[f.Name]
+		code, agrees := compare(stated, value)
+		if !agrees {
+			w.errs = append(w.errs, fmt.Errorf("%s: the comment says %q, and the code gives %s%s %v", part.Name, stated, path, f.Name, value))
+		}
+		fmt.Fprintf(&w.out, "|%s | `%s%s` | `%s` | `%s` | %s |\n", of.variable(f), path, f.Name, said.kind, code, prose(strings.TrimSpace(meaning+" "+said.text)))
+		meaning = ""
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // The handler refuses the fifth message of every key a few times. Nothing is given back to the broker, which would bring it
@@ -69,7 +70,7 @@ func TestAttemptsOutliveBrokerAndConsumer(t *testing.T) {
 	require.NoError(t, s.publish(t.Context(), 1))
 	for round := range 3 {
 		// As a process that has just started. The first messages would be counted before the handler, and prove nothing here.
-		box := s.newBox(inbox.Config{Retry: inbox.RetryPolicy{Tries: 100, MaxAttempts: allowed, Delay: time.Hour}, CrashGuard: -1})
+		box := s.newBox(inbox.Config{Retry: inbox.RetryPolicy{Tries: 100, MaxAttempts: allowed, Policy: retry.Policy{Delay: time.Hour}}, CrashGuard: -1})
 		mu.Lock()
 		inRound = 0
 		mu.Unlock()

@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -78,9 +79,9 @@ func (t *task) consume(ctx context.Context) (err error) {
 		DatabaseURL: t.Database, Logger: log,
 		UoW:               uow.Config{Source: "endurance"},
 		IdleInTransaction: parkedLease, // or a process that is frozen holds the keys that it is at
-		Inbox: inbox.Config{Retry: inbox.RetryPolicy{Tries: 2, Delay: 200 * time.Millisecond}, ParkedLease: parkedLease,
+		Inbox: inbox.Config{Retry: inbox.RetryPolicy{Tries: 2, Policy: retry.Policy{Delay: 200 * time.Millisecond}}, ParkedLease: parkedLease,
 			PollInterval: 200 * time.Millisecond},
-		Consumer: messaging.ConsumerConfig{RetryDelay: 20 * time.Millisecond},
+		Consumer: messaging.ConsumerConfig{Retry: retry.Policy{Delay: 20 * time.Millisecond}},
 	}
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // Each message of one aggregate fails twice before it succeeds, and one of them fails until all other aggregates are through.
@@ -22,7 +23,7 @@ func TestHotAggregateFailsEachMessageTwice(t *testing.T) {
 	const hot, hottest = "k07", manyMessages / keys / 2
 	s := newSite(t, pulsartest.Server(t))
 	box := s.newBox(inbox.Config{
-		Retry: inbox.RetryPolicy{Delay: 100 * time.Millisecond, MaxDelay: time.Second, MaxAttempts: -1}, PollInterval: 100 * time.Millisecond,
+		Retry: inbox.RetryPolicy{MaxAttempts: -1, Policy: retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}}, PollInterval: 100 * time.Millisecond,
 	})
 	var through atomic.Bool
 	s.consume(box, messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {

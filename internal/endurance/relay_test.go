@@ -26,6 +26,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/retry"
 )
 
 const (
@@ -44,8 +45,7 @@ func (t *task) relay(ctx context.Context) error {
 	}
 	defer db.Close()
 	p, err := projector.New(told{}, &projector.Config{
-		Name: t.Name, Lease: 3 * time.Second, Renew: 300 * time.Millisecond, PublishTimeout: time.Second, RetryDelay: 50 * time.Millisecond,
-		MaxRetryDelay: 200 * time.Millisecond, MaxRetryAttempts: -1, MaxCrashes: -1, Logger: log,
+		Name: t.Name, Lease: 3 * time.Second, Renew: 300 * time.Millisecond, PublishTimeout: time.Second, Retry: retry.Policy{Delay: 50 * time.Millisecond, MaxDelay: 200 * time.Millisecond}, MaxRetryAttempts: -1, MaxCrashes: -1, Logger: log,
 	}, outbox.NewStore(db, &outbox.Config{Source: "endurance"}))
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // patience is how often Patiently asks for a lock.
@@ -23,7 +23,7 @@ func Patiently(ctx context.Context, fn func() error) error {
 		if attempt == patience {
 			return fmt.Errorf("the table is in use: %w", err)
 		}
-		if backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 100*time.Millisecond, time.Second))) != nil {
+		if (retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}).Wait(ctx, attempt) != nil {
 			return errors.Join(err, ctx.Err())
 		}
 	}

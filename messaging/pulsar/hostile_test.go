@@ -26,6 +26,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -205,7 +206,7 @@ func newTarget(t *testing.T, cfg *Config) *target {
 	require.NoError(t, err)
 	w.units = uow.New(w.db.DB, &uow.Config{Source: "target", Logger: quiet}, outbox.NewStore(w.db.DB, &outbox.Config{Logger: quiet}))
 	box := inbox.New(w.units, &inbox.Config{
-		Retry:        inbox.RetryPolicy{Tries: 1, MaxAttempts: 3, Delay: time.Millisecond, MaxDelay: 10 * time.Millisecond},
+		Retry:        inbox.RetryPolicy{Tries: 1, MaxAttempts: 3, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 10 * time.Millisecond}},
 		PollInterval: 50 * time.Millisecond, Logger: quiet,
 	})
 	l, err := messaging.NewLoop(w.broker, messaging.Subscription{Topic: "order", Name: "s"}, box.Wrap("s", messaging.HandlerFunc(w.handle)),

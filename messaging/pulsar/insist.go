@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // insist calls fn until it succeeds, fails for good, or ctx is done. fn is not called again before it returned.
@@ -57,5 +57,5 @@ func once[T any](ctx context.Context, background *sync.WaitGroup, fn func() (T, 
 
 // pause waits a little longer with each attempt.
 func pause(ctx context.Context, attempt int) error {
-	return backoff.Wait(ctx, backoff.Jitter(backoff.Exponential(attempt, 100*time.Millisecond, time.Second)))
+	return retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}.Wait(ctx, attempt)
 }

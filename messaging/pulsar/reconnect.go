@@ -5,12 +5,16 @@ import (
 
 	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
 
-	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // longestReconnect bounds the pause between two attempts to come back. The client's own doubles up to a minute, so that
 // after a long outage everything would stand still for another one.
 const longestReconnect = 3 * time.Second
+
+func reconnecting() retry.Policy {
+	return retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: longestReconnect}
+}
 
 // reconnect paces one producer's or consumer's attempts. The client uses each from one goroutine.
 type reconnect struct{ attempt int }
@@ -20,12 +24,12 @@ func newReconnect() clientbackoff.Policy { return &reconnect{} }
 // Next returns the pause before the next attempt.
 func (r *reconnect) Next() time.Duration {
 	r.attempt++
-	return backoff.Jitter(backoff.Exponential(r.attempt, 100*time.Millisecond, longestReconnect))
+	return reconnecting().Pause(r.attempt)
 }
 
 // IsMaxBackoffReached is for the client's metrics.
 func (r *reconnect) IsMaxBackoffReached() bool {
-	return backoff.Exponential(r.attempt, 100*time.Millisecond, longestReconnect) == longestReconnect
+	return reconnecting().Longest(r.attempt) == longestReconnect
 }
 
 // Reset is called when it is connected again.

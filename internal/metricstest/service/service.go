@@ -113,10 +113,10 @@ func (s *Service) config() config.Config {
 	var cfg config.Config
 	cfg.UoW.Source = "test"
 	cfg.Logger, cfg.MeterProvider = slog.New(slog.DiscardHandler), s.Histograms
-	cfg.Projector.RetryDelay, cfg.Projector.MaxRetryDelay = time.Millisecond, time.Millisecond
+	cfg.Projector.Retry.Delay, cfg.Projector.Retry.MaxDelay = time.Millisecond, time.Millisecond
 	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
 	cfg.Projector.CleanInterval = -1 // disorder cleans
-	cfg.Consumer.RetryDelay = time.Millisecond
+	cfg.Consumer.Retry.Delay = time.Millisecond
 	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return errors.New("nobody to tell") }
 	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return errors.New("nobody to tell") }
 	cfg.Outbox.BeforeDrop = func(context.Context, outbox.Partition) error { return errors.New("the archive is full") }

@@ -1,0 +1,57 @@
+// Package retry has the one formula for the pauses between tries: of the handlers of consumers, of the publications of the relay, of units of
+// work, and of all that oncebox does again by itself. docs/retries.md lists what is tried again, how often, and where it ends.
+package retry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/backoff"
+)
+
+// Policy says how long the pauses between tries are. How many tries there are, and what happens after the last one, is said beside it.
+//
+// The pause after the first try is Delay. It doubles with each further try, up to MaxDelay. Each pause is shortened by a random part, up to half of
+// it, so that what failed together does not come back together.
+type Policy struct {
+	// Delay is the pause between the first try and the second.
+	Delay time.Duration `env:"DELAY"`
+	// MaxDelay is the longest pause. If it is less than Delay, all pauses are MaxDelay.
+	MaxDelay time.Duration `env:"MAX_DELAY"`
+}
+
+// Pause returns the pause after the nth try, from 1.
+func (p Policy) Pause(n int) time.Duration { return backoff.Jitter(p.Longest(n)) }
+
+// Longest returns the pause after the nth try without its random part.
+func (p Policy) Longest(n int) time.Duration { return backoff.Exponential(n, p.Delay, p.MaxDelay) }
+
+// Wait waits for the pause after the nth try. It returns the cause of ctx as soon as that ends.
+func (p Policy) Wait(ctx context.Context, n int) error { return backoff.Wait(ctx, p.Pause(n)) }
+
+// Or returns the policy with the fields that are 0 taken from another one.
+func (p Policy) Or(other Policy) Policy {
+	if p.Delay == 0 {
+		p.Delay = other.Delay
+	}
+	if p.MaxDelay == 0 {
+		p.MaxDelay = other.MaxDelay
+	}
+	return p
+}
+
+// Validate names every field that cannot be used. what is the field that holds the policy, as in "uow: Config.Retry".
+func (p Policy) Validate(what string) error {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"Delay", p.Delay}, {"MaxDelay", p.MaxDelay}} {
+		if f.d < 0 {
+			errs = append(errs, fmt.Errorf("%s.%s is %s: give a duration", what, f.name, f.d))
+		}
+	}
+	return errors.Join(errs...)
+}
