@@ -20,7 +20,7 @@ type Consumer struct {
 	handler   Handler
 	cfg       ConsumerConfig
 	telemetry *telemetry
-	lanes     *lanes // nil: one by one
+	batchers  *batchers // nil: one by one
 
 	queue   chan struct{} // a token per message in this process
 	slots   chan struct{} // a token per running handler
@@ -61,7 +61,7 @@ func (p Progress) Stalled(limit time.Duration) bool {
 func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
 	c := cfg.WithDefaults()
 	return &Consumer{
-		receiver: r, handler: h, cfg: c, telemetry: newTelemetry(&c), lanes: newLanes(h, &c),
+		receiver: r, handler: h, cfg: c, telemetry: newTelemetry(&c), batchers: newBatchers(h, &c),
 		queue: make(chan struct{}, max(c.Queue, 1)), slots: make(chan struct{}, max(c.Concurrency, 1)),
 		idle: make(chan keyed), resting: make(chan struct{}, max(c.Concurrency, 1)),
 		keys: map[string][]*Message{}, blocked: newBlocked(max(c.Queue, 1)),
@@ -83,9 +83,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer abandon()
 
 	s := &shift{handling: handling, stopped: receiving.Done(), stop: stop}
-	if c.lanes != nil {
-		for _, in := range c.lanes.in {
-			c.working.Go(func() { c.runLane(s, in) })
+	if c.batchers != nil {
+		for _, in := range c.batchers.in {
+			c.working.Go(func() { c.runBatcher(s, in) })
 		}
 	}
 	var watching sync.WaitGroup

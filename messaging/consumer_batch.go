@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// lanes have a [BatchHandler] handle what was received in batches. A key is always in the same lane, and a lane has one
-// batch at a time, so no two batches share a key. What fails leaves its lane and goes the way of single messages, with
-// its key held; what comes behind it in its key follows it there, and the lane goes on with the others.
-type lanes struct {
+// batchers hand received messages to a [BatchHandler] in batches. A key belongs to one batcher, which has one batch at a time, so no two batches
+// share a key. A message that fails leaves its batcher and goes the way of single messages, with its key held. Later messages of the key follow it there,
+// and the batcher goes on with other keys.
+type batchers struct {
 	handler BatchHandler
 	seed    maphash.Seed
 	in      []chan keyed
@@ -24,36 +24,36 @@ type keyed struct {
 	m   *Message
 }
 
-// newLanes returns nil if there are no batches to be made.
-func newLanes(h Handler, cfg *ConsumerConfig) *lanes {
+// newBatchers returns nil if there are no batches to be made.
+func newBatchers(h Handler, cfg *ConsumerConfig) *batchers {
 	batches, ok := h.(BatchHandler)
 	if !ok || cfg.BatchSize < 2 {
 		return nil
 	}
 	queue := max(cfg.Queue, 1) // none is ever full: there are not more messages in the process
-	l := &lanes{handler: batches, seed: maphash.MakeSeed(), in: make([]chan keyed, max(cfg.Concurrency, 1)), any: make(chan keyed, queue)}
+	l := &batchers{handler: batches, seed: maphash.MakeSeed(), in: make([]chan keyed, max(cfg.Concurrency, 1)), any: make(chan keyed, queue)}
 	for i := range l.in {
 		l.in[i] = make(chan keyed, queue)
 	}
 	return l
 }
 
-// put gives k to its lane, without a key to whichever is free.
-func (l *lanes) put(k keyed) {
+// put gives k to the batcher of its key, and a message without a key to whichever is free.
+func (b *batchers) put(k keyed) {
 	if k.key == "" {
-		l.any <- k
+		b.any <- k
 		return
 	}
-	l.in[maphash.String(l.seed, k.key)%uint64(len(l.in))] <- k
+	b.in[maphash.String(b.seed, k.key)%uint64(len(b.in))] <- k
 }
 
-// fill adds what is there for a lane, and waits for nothing.
-func (l *lanes) fill(batch []keyed, in <-chan keyed) []keyed {
+// fill adds the messages that wait for a batcher, up to a full batch. It does not wait for more.
+func (b *batchers) fill(batch []keyed, in <-chan keyed) []keyed {
 	for len(batch) < cap(batch) {
 		select {
 		case k := <-in:
 			batch = append(batch, k)
-		case k := <-l.any:
+		case k := <-b.any:
 			batch = append(batch, k)
 		default:
 			return batch
@@ -62,21 +62,21 @@ func (l *lanes) fill(batch []keyed, in <-chan keyed) []keyed {
 	return batch
 }
 
-// runLane handles one batch after the other until the consumer stops.
-func (c *Consumer) runLane(s *shift, in <-chan keyed) {
+// runBatcher handles one batch after the other until the consumer stops.
+func (c *Consumer) runBatcher(s *shift, in <-chan keyed) {
 	room := make([]keyed, c.cfg.BatchSize)
 	for {
 		var first keyed
 		select {
 		case first = <-in:
-		case first = <-c.lanes.any:
+		case first = <-c.batchers.any:
 		case <-s.stopped:
 			return
 		}
 		if !c.tryBatch(s, in, append(room[:0], first)) {
 			return
 		}
-		clear(room) // or the lane would keep the messages until the next ones come
+		clear(room) // or the batcher would keep the messages until the next ones come
 	}
 }
 
@@ -85,12 +85,12 @@ func (c *Consumer) tryBatch(s *shift, in <-chan keyed, batch []keyed) bool {
 	if !c.enter(s) {
 		return false
 	}
-	batch = c.withoutHeld(c.lanes.fill(batch, in))
+	batch = c.withoutHeld(c.batchers.fill(batch, in))
 	if len(batch) == 0 {
 		c.leave()
 		return true
 	}
-	failed := c.telemetry.handleBatch(s.handling, c.lanes.handler, batch)
+	failed := c.telemetry.handleBatch(s.handling, c.batchers.handler, batch)
 	c.leave()
 	return c.settleBatch(s, batch, failed)
 }

@@ -112,7 +112,7 @@ func TestBatchOfOneIsNone(t *testing.T) {
 	})
 }
 
-// What failed is handled alone with its key held, while the lane goes on with the other keys.
+// What failed is handled alone with its key held, while the batcher goes on with the other keys.
 func TestBatchThatFailsInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeReceiver()

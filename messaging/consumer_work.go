@@ -25,7 +25,7 @@ func (m *Message) OrderingKey() string {
 	return keyed.OrderingKey()
 }
 
-// accept puts m into a lane, or behind its key, and gives the key a worker if it has none. The queue bounds how many there
+// accept gives m to a batcher, or puts it behind its key, and gives the key a worker if it has none. The queue bounds how many there
 // are.
 func (c *Consumer) accept(s *shift, m *Message) {
 	k := keyed{m: m}
@@ -38,8 +38,8 @@ func (c *Consumer) accept(s *shift, m *Message) {
 		c.lastProgress = time.Now()
 	}
 	c.unsettled++
-	if c.lanes != nil {
-		c.lanes.put(k)
+	if c.batchers != nil {
+		c.batchers.put(k)
 		return
 	}
 	if k.key != "" {
