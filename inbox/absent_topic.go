@@ -58,23 +58,23 @@ func (i *Inbox) absentTopics(ctx context.Context, consumers []string) (list []Ab
 // beat notes, once a minute, that this process runs its consumers and handles their topics, and looks for topics that no process handles.
 func (r *runner) beat(ctx context.Context, consumers []string) error {
 	now := time.Now()
-	consumers = slices.DeleteFunc(slices.Clone(consumers), r.isUnowned)
+	consumers = slices.DeleteFunc(slices.Clone(consumers), r.box.isUnowned)
 	if len(consumers) == 0 || now.Sub(r.active) <= time.Minute && len(consumers) == r.noted {
 		return nil
 	}
-	of, topics := r.handled()
+	of, topics := r.box.handled()
 	for _, s := range []struct {
 		statement string
 		args      []any
 	}{{beActive, []any{consumers}}, {beTopics, []any{of, topics}}} {
-		if _, err := r.sql.Exec(ctx, r.units.DB(ctx), s.statement, s.args...); err != nil {
+		if _, err := r.box.sql.Exec(ctx, r.box.units.DB(ctx), s.statement, s.args...); err != nil {
 			return wrapErr("note that consumers run", pgsql.Explain(err))
 		}
 	}
 	r.active, r.noted = now, len(consumers)
-	absent, err := r.absentTopics(ctx, consumers)
+	absent, err := r.box.absentTopics(ctx, consumers)
 	for _, a := range absent {
-		r.log.WarnContext(ctx, "oncebox: messages are parked whose topic no process handles: start one that has this consumer on it",
+		r.box.log.WarnContext(ctx, "oncebox: messages are parked whose topic no process handles: start one that has this consumer on it",
 			"consumer", a.Consumer, "topic", a.Topic, "since", a.Since)
 	}
 	return err

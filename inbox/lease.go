@@ -55,8 +55,7 @@ const freeTimeout = 5 * time.Second
 
 // lease is the right to run one message, once. The steps of the message are written under it.
 type lease struct {
-	*wrapped
-
+	w     *wrapped // whose handler it is
 	id    identity
 	lock  int64
 	token string
@@ -77,7 +76,7 @@ type asked struct {
 
 // ask asks for the lease of a message: of a parked one if seq is its place. more is 0 if the try was counted before.
 func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, more int) (*lease, asked, error) {
-	l := &lease{wrapped: w, id: id, lock: lock, token: uuid.NewString(), since: time.Now()}
+	l := &lease{w: w, id: id, lock: lock, token: uuid.NewString(), since: time.Now()}
 	var (
 		a    asked
 		rest float64
@@ -96,13 +95,13 @@ func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, 
 // run has the message handled while the lease is renewed. A panic is an error.
 func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error, lost bool) { //nolint:revive // lost explains err
 	l.held = leases.New(&leases.Terms{
-		TTL: l.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
-		Log: l.log, What: "a message", Attrs: []any{"consumer", l.consumer, "message_key", l.id.key.String()},
+		TTL: l.w.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
+		Log: l.w.log, What: "a message", Attrs: []any{"consumer", l.w.consumer, "message_key", l.id.key.String()},
 	}, l.since)
-	timed, cancel := l.timed(ctx)
+	timed, cancel := l.w.timed(ctx)
 	defer cancel()
 	lost, err = l.held.Hold(timed, func(ctx context.Context) error {
-		if pool, ok := l.units.DB(ctx).(*bun.DB); ok {
+		if pool, ok := l.w.units.DB(ctx).(*bun.DB); ok {
 			ctx = pgsql.UnderLease(ctx, pool.DB)
 		}
 		ctx, mark := skipped.With(ctx)
@@ -114,7 +113,7 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 }
 
 func (l *lease) renew(ctx context.Context) (ours bool, err error) {
-	renewed, err := l.sql.Exec(ctx, l.units.DB(ctx), renewLease, l.consumer, l.lock, l.token, l.cfg.LeaseTTL)
+	renewed, err := l.w.sql.Exec(ctx, l.w.units.DB(ctx), renewLease, l.w.consumer, l.lock, l.token, l.w.cfg.LeaseTTL)
 	return renewed > 0, err
 }
 
@@ -125,7 +124,7 @@ func (l *lease) free(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeTimeout)
 	defer cancel()
-	n, err := l.sql.Exec(ctx, l.units.DB(ctx), freeLease, l.consumer, l.lock, l.token)
+	n, err := l.w.sql.Exec(ctx, l.w.units.DB(ctx), freeLease, l.w.consumer, l.lock, l.token)
 	l.freed = err == nil && n == 1
 	return l.freed
 }

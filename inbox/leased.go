@@ -81,42 +81,42 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried attempts
 	defer l.free(ctx)
 	counted := *m
 	counted.Attempt = tried.n // the consumer has counted waiting for the lease as well
-	if l.retry.isDeadly(tried.earlier()) {
+	if l.w.retry.isDeadly(tried.earlier()) {
 		counted.Attempt--
-		return l.giveUp(ctx, l.id, &counted, tried.n-1, errDeadly)
+		return l.w.giveUp(ctx, l.id, &counted, tried.n-1, errDeadly)
 	}
-	err, lost := l.run(ctx, l.next, m)
+	err, lost := l.run(ctx, l.w.next, m)
 	if err == nil {
 		err = l.finish(ctx)
 		lost = errors.Is(err, ErrLeaseLost)
 	}
 	switch {
 	case err == nil && l.skip:
-		l.settled(ctx, passed)
+		l.w.settled(ctx, passed)
 		return nil
 	case err == nil:
-		l.settled(ctx, fresh)
+		l.w.settled(ctx, fresh)
 		return nil
 	case lost:
 		// Whatever it came to: it is another process that decides now.
-		l.count(ctx, l.consumer, outcomeInterrupted)
+		l.w.count(ctx, l.w.consumer, outcomeInterrupted)
 		return fmt.Errorf("%w (its handler ended with: %w)", ErrLeaseLost, err)
 	case ctx.Err() != nil:
-		l.takeBack(ctx, l.id, tried)
-		l.count(ctx, l.consumer, outcomeInterrupted)
+		l.w.takeBack(ctx, l.id, tried)
+		l.w.count(ctx, l.w.consumer, outcomeInterrupted)
 		return err
 	}
-	err = l.failed(ctx, l.id, &counted, tried, err)
+	err = l.w.failed(ctx, l.id, &counted, tried, err)
 	if isUnstorable(err) && !messaging.IsLeft(err) {
 		// Under the lease, or another process could handle the message meanwhile.
-		return l.giveUp(ctx, l.id, &counted, tried.n, err)
+		return l.w.giveUp(ctx, l.id, &counted, tried.n, err)
 	}
 	return err
 }
 
 // finish enters the message and frees the lease, in one transaction.
 func (l *lease) finish(ctx context.Context) error {
-	_, err := l.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, _ entry) error { return l.forgetSteps(ctx, u.DB()) })
+	_, err := l.w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, _ entry) error { return l.forgetSteps(ctx, u.DB()) })
 	if err != nil {
 		return fmt.Errorf("inbox: settle message %s, whose handler has ended: %w", l.id.key, err)
 	}
@@ -127,10 +127,10 @@ func (l *lease) finish(ctx context.Context) error {
 // does nothing.
 func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id identity) error {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
-	if !ok || l.Inbox != i || l.id != id {
+	if !ok || l.w.Inbox != i || l.id != id {
 		return nil
 	}
-	n, err := i.sql.Exec(ctx, u.DB(), freeLease, l.consumer, l.lock, l.token)
+	n, err := i.sql.Exec(ctx, u.DB(), freeLease, l.w.consumer, l.lock, l.token)
 	if err != nil {
 		return fmt.Errorf("inbox: free the lease of message %s: %w", id.key, err)
 	}

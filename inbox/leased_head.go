@@ -41,7 +41,7 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 	if w.retry.isDeadly(a.tried.earlier()) {
 		return ranFailed, w.giveUpHead(ctx, k, h, a.tried.n-1, errDeadly)
 	}
-	err, lost := l.run(ctx, l.parked, m)
+	err, lost := l.run(ctx, l.w.parked, m)
 	became := ranLast
 	if err == nil {
 		became, err = l.finishHead(ctx, k, h)
@@ -60,22 +60,22 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 
 // finishHead removes the message, unless somebody decided otherwise while it ran.
 func (l *lease) finishHead(ctx context.Context, k parkedKey, h head) (became ran, err error) {
-	err = l.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		there, err := l.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq)
+	err = l.w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		there, err := l.w.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq)
 		if err != nil {
 			return err
 		}
-		if _, err := l.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
+		if _, err := l.w.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
 			return err
 		}
-		if err := l.endLease(ctx, u, l.id); err != nil || there == 0 {
+		if err := l.w.endLease(ctx, u, l.id); err != nil || there == 0 {
 			return cmp.Or(err, errOthers)
 		}
 		var handled bool
-		if err := l.sql.QueryRow(ctx, u.DB(), enterHead, []any{k.consumer, k.lock, h.seq, h.parked}, &handled); err != nil {
+		if err := l.w.sql.QueryRow(ctx, u.DB(), enterHead, []any{k.consumer, k.lock, h.seq, h.parked}, &handled); err != nil {
 			return err
 		}
-		more, err := l.removeHead(ctx, u.DB(), k, h.seq)
+		more, err := l.w.removeHead(ctx, u.DB(), k, h.seq)
 		if became = ranLast; more {
 			became = ranMore
 		}
@@ -90,12 +90,12 @@ func (l *lease) finishHead(ctx context.Context, k parkedKey, h head) (became ran
 // failedHead decides what becomes of a parked message whose handler failed.
 func (l *lease) failedHead(ctx context.Context, k parkedKey, h head, tried count, cause error, lost bool) (ran, error) {
 	if lost || !l.free(ctx) {
-		l.count(ctx, k.consumer, outcomeInterrupted)
-		return ranNothing, errors.Join(cause, l.handBackKey(context.WithoutCancel(ctx), k, l.cfg.PollInterval))
+		l.w.count(ctx, k.consumer, outcomeInterrupted)
+		return ranNothing, errors.Join(cause, l.w.handBackKey(context.WithoutCancel(ctx), k, l.w.cfg.PollInterval))
 	}
 	if ctx.Err() != nil {
-		return ranNothing, l.giveBack(context.WithoutCancel(ctx), k, tried, 0)
+		return ranNothing, l.w.giveBack(context.WithoutCancel(ctx), k, tried, 0)
 	}
-	l.count(ctx, k.consumer, outcomeFailed)
-	return ranFailed, l.headFailed(ctx, k, h, tried, cause)
+	l.w.count(ctx, k.consumer, outcomeFailed)
+	return ranFailed, l.w.headFailed(ctx, k, h, tried, cause)
 }

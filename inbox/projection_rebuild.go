@@ -63,8 +63,7 @@ UPDATE {schema}.inbox_projection SET owner = NULL, lease_until = '-infinity' WHE
 
 // rebuild is one call of Rebuild or Resume.
 type rebuild struct {
-	*Projection
-
+	of         *Projection
 	id         string // its own, so that what another one has taken over is out of reach
 	view       *view  // the generation at work
 	progress   func(RebuildProgress)
@@ -93,7 +92,7 @@ func (p *Projection) Rebuild(
 		if err != nil {
 			return false, "", fmt.Errorf("reset: %w", err)
 		}
-		r.box.log.InfoContext(ctx, "oncebox: projection is empty and is being rebuilt", "projection", p.name, "generation", generation)
+		r.of.box.log.InfoContext(ctx, "oncebox: projection is empty and is being rebuilt", "projection", p.name, "generation", generation)
 		return true, "", r.know(ctx)
 	})
 }
@@ -103,7 +102,7 @@ func (p *Projection) Rebuild(
 func (p *Projection) Resume(ctx context.Context, history History, progress func(RebuildProgress)) error {
 	return p.run(ctx, "resume", history, progress, func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (bool, string, error) {
 		if rebuilding {
-			r.box.log.InfoContext(ctx, "oncebox: the rebuild of a projection goes on", "projection", p.name, "checkpoint", checkpoint)
+			r.of.box.log.InfoContext(ctx, "oncebox: the rebuild of a projection goes on", "projection", p.name, "checkpoint", checkpoint)
 		}
 		return rebuilding, checkpoint, nil
 	})
@@ -119,7 +118,7 @@ func (p *Projection) run(
 			err = fmt.Errorf("inbox: %s projection %s: %w", call, p.name, err)
 		}
 	}()
-	r := &rebuild{Projection: p, id: uuid.NewString(), progress: progress, began: time.Now(), reportedAt: time.Now()}
+	r := &rebuild{of: p, id: uuid.NewString(), progress: progress, began: time.Now(), reportedAt: time.Now()}
 	if err := r.know(ctx); err != nil {
 		return err
 	}
@@ -165,14 +164,14 @@ func (r *rebuild) replay(ctx context.Context, history History, from string) erro
 	if err := r.finish(ctx); err != nil {
 		return fmt.Errorf("let the live messages go: %w", err)
 	}
-	r.box.log.InfoContext(ctx, "oncebox: projection is rebuilt, and what waited is being handled", "projection", r.name,
+	r.of.box.log.InfoContext(ctx, "oncebox: projection is rebuilt, and what waited is being handled", "projection", r.of.name,
 		"generation", r.view.generation, "took", time.Since(r.began))
 	return nil
 }
 
 // know learns which generation there is.
 func (r *rebuild) know(ctx context.Context) (err error) {
-	r.view, err = r.look(ctx, true)
+	r.view, err = r.of.look(ctx, true)
 	return err
 }
 
@@ -182,12 +181,12 @@ var errRebuildLost = fmt.Errorf("%w, or may be by now: its lease was lost", ErrR
 // lease is that of the projection, which was claimed by a statement that was sent at the moment since.
 func (r *rebuild) lease(since time.Time) *leases.Lease {
 	return leases.New(&leases.Terms{
-		TTL: r.box.cfg.ParkedLease, Lost: errRebuildLost,
+		TTL: r.of.box.cfg.ParkedLease, Lost: errRebuildLost,
 		Renew: func(ctx context.Context) (ours bool, err error) {
-			n, err := r.box.sql.Exec(ctx, r.box.units.DB(ctx), renewProjection, r.name, r.id, r.box.cfg.ParkedLease)
+			n, err := r.of.box.sql.Exec(ctx, r.of.box.units.DB(ctx), renewProjection, r.of.name, r.id, r.of.box.cfg.ParkedLease)
 			return n > 0, err
 		},
-		Log: r.box.log, What: "a rebuild", Attrs: []any{"projection", r.name},
+		Log: r.of.box.log, What: "a rebuild", Attrs: []any{"projection", r.of.name},
 	}, since)
 }
 
@@ -200,8 +199,8 @@ func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint 
 		}
 	}
 	var total int64
-	err := r.box.sql.QueryRow(ctx, r.box.units.DB(ctx), saveCheckpoint,
-		[]any{r.name, r.id, r.box.cfg.ParkedLease, checkpoint, len(events)}, &total)
+	err := r.of.box.sql.QueryRow(ctx, r.of.box.units.DB(ctx), saveCheckpoint,
+		[]any{r.of.name, r.id, r.of.box.cfg.ParkedLease, checkpoint, len(events)}, &total)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrRebuilding
 	}
@@ -219,7 +218,7 @@ func (r *rebuild) report(ctx context.Context, done RebuildProgress) {
 	}
 	if time.Since(r.reportedAt) >= reportEvery {
 		r.reportedAt = time.Now()
-		r.box.log.InfoContext(ctx, "oncebox: projection is being rebuilt", "projection", r.name,
+		r.of.box.log.InfoContext(ctx, "oncebox: projection is being rebuilt", "projection", r.of.name,
 			"events", done.Events, "per_second", int(done.PerSecond), "checkpoint", done.Checkpoint)
 	}
 }

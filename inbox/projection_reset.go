@@ -98,8 +98,8 @@ WHERE name = $1::text AND owner = $2::uuid`
 // reset clears the read model and begins a generation: all of it or nothing.
 func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Unit) error) (generation int64, err error) {
 	now := r.view.live.consumer
-	err = r.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		if err := r.exec(ctx, u.DB(), closeGate, r.name); err != nil {
+	err = r.of.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		if err := r.exec(ctx, u.DB(), closeGate, r.of.name); err != nil {
 			return err
 		}
 		for _, lock := range []string{lockDead, lockParked} {
@@ -110,7 +110,7 @@ func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Un
 		if err := empty(ctx, u); err != nil {
 			return fmt.Errorf("empty the read model: %w", err)
 		}
-		next := generationName(r.name, r.view.generation+1) + aside
+		next := generationName(r.of.name, r.view.generation+1) + aside
 		if err := r.exec(ctx, u.DB(), dropEntered, now, now+aside); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Un
 		if err := r.exec(ctx, u.DB(), forgetConsumer, now); err != nil {
 			return err
 		}
-		err := r.box.patient.QueryRow(ctx, u.DB(), nextGeneration, []any{r.name, r.id, r.box.cfg.ParkedLease, r.view.generation}, &generation)
+		err := r.of.box.patient.QueryRow(ctx, u.DB(), nextGeneration, []any{r.of.name, r.id, r.of.box.cfg.ParkedLease, r.view.generation}, &generation)
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrRebuilding
 		}
@@ -134,9 +134,9 @@ func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Un
 // finish lets what waits aside go, and then the live messages.
 func (r *rebuild) finish(ctx context.Context) error {
 	for left := true; left; {
-		err := r.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		err := r.of.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 			left, err = r.finishPortion(ctx, u.DB())
-			u.AfterCommit(func(context.Context) { r.box.wake() })
+			u.AfterCommit(func(context.Context) { r.of.box.wake() })
 			return err
 		}, readCommitted())
 		if err != nil {
@@ -149,10 +149,10 @@ func (r *rebuild) finish(ctx context.Context) error {
 // finishPortion is one transaction. Each of them is short, because live messages wait for it at the gate.
 func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err error) {
 	now := r.view.live.consumer
-	if err := r.exec(ctx, tx, closeGate, r.name); err != nil {
+	if err := r.exec(ctx, tx, closeGate, r.of.name); err != nil {
 		return false, err
 	}
-	mine, err := r.box.patient.Exec(ctx, tx, stillMine, r.name, r.id, r.view.generation)
+	mine, err := r.of.box.patient.Exec(ctx, tx, stillMine, r.of.name, r.id, r.view.generation)
 	if err != nil || mine == 0 {
 		return false, errors.Join(ErrRebuilding, pgsql.Explain(err))
 	}
@@ -160,20 +160,20 @@ func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err
 		return false, err
 	}
 	var taken int
-	if err := r.box.patient.QueryRow(ctx, tx, drain, []any{now + aside, portion, now}, &taken); err != nil {
+	if err := r.of.box.patient.QueryRow(ctx, tx, drain, []any{now + aside, portion, now}, &taken); err != nil {
 		return false, pgsql.Explain(err)
 	}
 	if taken == portion {
 		return true, nil
 	}
 	// Once more: a process may not have heard of the reset at once.
-	if err := r.exec(ctx, tx, forgetConsumer, generationName(r.name, r.view.generation-1)); err != nil {
+	if err := r.exec(ctx, tx, forgetConsumer, generationName(r.of.name, r.view.generation-1)); err != nil {
 		return false, err
 	}
-	return false, r.exec(ctx, tx, goLive, r.name, r.id)
+	return false, r.exec(ctx, tx, goLive, r.of.name, r.id)
 }
 
 func (r *rebuild) exec(ctx context.Context, tx bun.IDB, statement string, args ...any) error {
-	_, err := r.box.patient.Exec(ctx, tx, statement, args...)
+	_, err := r.of.box.patient.Exec(ctx, tx, statement, args...)
 	return pgsql.Explain(err)
 }

@@ -13,9 +13,9 @@ import (
 // Publisher returns what a relay publishes to where there is no broker: it stores each message for each consumer that is subscribed to its
 // topic ([Inbox.Subscribe]), in this process or another one, and the message is published once it is stored. [Inbox.RunParked] handles what
 // is stored, as it handles what was parked: a handler that fails, or takes long, holds up no other consumer, and no other key.
-func (i *Inbox) Publisher() messaging.Publisher { return &publisher{i} }
+func (i *Inbox) Publisher() messaging.Publisher { return &publisher{box: i} }
 
-type publisher struct{ *Inbox }
+type publisher struct{ box *Inbox }
 
 // Publish stores the messages. What comes of one topic is stored with one transaction for each consumer.
 func (p *publisher) Publish(ctx context.Context, msgs []event.Envelope) error {
@@ -46,19 +46,19 @@ func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.M
 		// It may be stored: the answer to the COMMIT may be what was lost.
 		failed[n] = errors.Join(failed[n], fmt.Errorf("%w: store a message for consumer %q: %w", messaging.ErrUnknown, consumer, err))
 	}
-	all, err := p.subscribers(ctx, topic)
+	all, err := p.box.subscribers(ctx, topic)
 	if err != nil {
 		for n := range msgs {
 			fail(n, "", err)
 		}
 		return failed
 	}
-	if len(all) == 0 && p.first(logged{topic: topic, eventType: msgs[0].Type}) {
-		p.log.WarnContext(ctx, "oncebox: events of this type are sent and no consumer handles them, because none is subscribed to their topic: "+
+	if len(all) == 0 && p.box.first(logged{topic: topic, eventType: msgs[0].Type}) {
+		p.box.log.WarnContext(ctx, "oncebox: events of this type are sent and no consumer handles them, because none is subscribed to their topic: "+
 			"have a process consume it (App.Consume), which handles what is sent from then on", "topic", topic, "type", msgs[0].Type, "id", msgs[0].ID)
 	}
 	for _, s := range all {
-		err := p.storing(s).HandleBatch(ctx, msgs)
+		err := p.box.storing(s).HandleBatch(ctx, msgs)
 		if err == nil {
 			continue
 		}

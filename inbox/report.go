@@ -75,7 +75,7 @@ type reported struct {
 // [*messaging.SourceError] says that another service was faster.
 func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, waits func() error) error {
 	host, _ := os.Hostname() // without one it is a number
-	r := &reporter{Inbox: i, stored: broker == nil, waits: waits, name: fmt.Sprintf("%s-%d", host, os.Getpid()), began: time.Now()}
+	r := &reporter{box: i, stored: broker == nil, waits: waits, name: fmt.Sprintf("%s-%d", host, os.Getpid()), began: time.Now()}
 	defer r.stop(ctx)
 	failing := false
 	for ctx.Err() == nil {
@@ -98,8 +98,7 @@ func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, w
 
 // reporter is a RunReporting.
 type reporter struct {
-	*Inbox
-
+	box    *Inbox
 	stored bool
 	waits  func() error
 	name   string
@@ -113,7 +112,7 @@ type reporter struct {
 func (r *reporter) round(ctx context.Context) error {
 	now := r.now()
 	if !r.settled && allIn(now) {
-		if err := r.SubscribeAll(ctx); err != nil {
+		if err := r.box.SubscribeAll(ctx); err != nil {
 			return err
 		}
 		r.settled = true
@@ -130,10 +129,10 @@ func (r *reporter) round(ctx context.Context) error {
 
 // now returns what is to be said of the consumers.
 func (r *reporter) now() []reported {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	list := make([]reported, len(r.consuming))
-	for n, c := range r.consuming {
+	r.box.mu.Lock()
+	defer r.box.mu.Unlock()
+	list := make([]reported, len(r.box.consuming))
+	for n, c := range r.box.consuming {
 		list[n] = r.of(c)
 	}
 	return list
@@ -168,7 +167,7 @@ func (r *reporter) of(c *consumer) reported {
 			out.err = is.Err.Error()
 		}
 	}
-	if at, paused := r.pausedAt[out.consumer]; paused && out.state != stateAway {
+	if at, paused := r.box.pausedAt[out.consumer]; paused && out.state != stateAway {
 		out.state, out.since = statePaused, at
 	}
 	return out
@@ -212,7 +211,7 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 			progress[n] = time.Since(c.progress).Microseconds()
 		}
 	}
-	_, err := r.sql.Exec(ctx, r.units.DB(ctx), report, r.owner, r.name, consumers, topics, states, ages, unsettled, progress, errs, reportLife)
+	_, err := r.box.sql.Exec(ctx, r.box.units.DB(ctx), report, r.box.owner, r.name, consumers, topics, states, ages, unsettled, progress, errs, reportLife)
 	if err != nil {
 		return fmt.Errorf("inbox: write down what the consumers do: %w", pgsql.Explain(err))
 	}
@@ -223,7 +222,7 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 func (r *reporter) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if _, err := r.sql.Exec(ctx, r.units.DB(ctx), stopReporting, r.owner); err != nil {
-		r.log.WarnContext(ctx, "oncebox: it could not be written down that the consumers have ended; that is noticed in a minute", "error", err)
+	if _, err := r.box.sql.Exec(ctx, r.box.units.DB(ctx), stopReporting, r.box.owner); err != nil {
+		r.box.log.WarnContext(ctx, "oncebox: it could not be written down that the consumers have ended; that is noticed in a minute", "error", err)
 	}
 }

@@ -20,7 +20,7 @@ const turn = 100
 
 // runner works on the keys that do not flow.
 type runner struct {
-	*Inbox
+	box *Inbox
 
 	freed   chan struct{} // a token: a key is not worked on any more
 	working sync.WaitGroup
@@ -44,7 +44,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 	i.runners.Add(1)
 	defer i.runners.Add(-1)
 	r := &runner{
-		Inbox: i, freed: make(chan struct{}, 1), keys: map[parkedKey]struct{}{}, busy: map[string]int{},
+		box: i, freed: make(chan struct{}, 1), keys: map[parkedKey]struct{}{}, busy: map[string]int{},
 	}
 	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -56,7 +56,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 	}()
 	var renewing sync.WaitGroup
 	renewing.Go(func() { r.renew(handling) })
-	renewing.Go(func() { r.observe(ctx) })
+	renewing.Go(func() { r.box.observe(ctx) })
 	for failures := 0; ctx.Err() == nil; {
 		wait, err := r.round(ctx, handling)
 		if err != nil && ctx.Err() == nil {
@@ -81,7 +81,7 @@ func (r *runner) wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-r.freed:
-	case <-r.woken:
+	case <-r.box.woken:
 	case <-ctx.Done():
 	}
 }
@@ -89,25 +89,25 @@ func (r *runner) wait(ctx context.Context, d time.Duration) {
 // round takes as many keys as may be worked on, and returns how long nothing will be due. Each consumer has a number of its own, so that one whose
 // handlers hang delays no other.
 func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
-	if err := r.lookAtProjections(ctx); err != nil {
+	if err := r.box.lookAtProjections(ctx); err != nil {
 		return 0, err
 	}
-	consumers := r.consumers()
+	consumers := r.box.consumers()
 	if err := r.beat(ctx, consumers); err != nil {
 		return 0, err
 	}
 	consumers = slices.DeleteFunc(consumers, func(consumer string) bool { return r.free(consumer) == 0 })
 	if len(consumers) == 0 {
-		return r.cfg.PollInterval, nil
+		return r.box.cfg.PollInterval, nil
 	}
 	// Asked before keys are taken: a key that becomes due meanwhile is taken, and a key that becomes due afterwards is waited for.
 	asked := time.Now()
-	next, err := r.nextDue(ctx, consumers, r.cfg.PollInterval)
+	next, err := r.box.nextDue(ctx, consumers, r.box.cfg.PollInterval)
 	if err != nil {
 		return 0, err
 	}
 	for _, consumer := range consumers {
-		keys, err := r.claimKeys(ctx, consumer, r.free(consumer))
+		keys, err := r.box.claimKeys(ctx, consumer, r.free(consumer))
 		if err != nil {
 			return 0, err
 		}
@@ -122,7 +122,7 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 func (r *runner) free(consumer string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.atOnce(consumer) - r.busy[consumer]
+	return r.box.atOnce(consumer) - r.busy[consumer]
 }
 
 // atOnce is how many keys of a consumer are worked on at once: none of a paused one, and of one whose messages are all stored first as
@@ -152,7 +152,7 @@ func (r *runner) start(ctx context.Context, stop <-chan struct{}, k parkedKey) {
 	r.working.Go(func() {
 		defer r.done(plain)
 		if err := r.work(ctx, stop, k); err != nil {
-			r.log.WarnContext(ctx, "oncebox: parked messages of a key wait for another turn", "consumer", k.consumer, "error", err)
+			r.box.log.WarnContext(ctx, "oncebox: parked messages of a key wait for another turn", "consumer", k.consumer, "error", err)
 		}
 	})
 }
@@ -176,29 +176,29 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, k parkedKey) er
 	for range turn {
 		select {
 		case <-stop:
-			return r.handBackKey(ctx, k, 0)
+			return r.box.handBackKey(ctx, k, 0)
 		default:
 		}
-		if became, err := r.runHead(ctx, k); err != nil || became != ranMore {
+		if became, err := r.box.runHead(ctx, k); err != nil || became != ranMore {
 			return err
 		}
 		k.doubtful = false
 	}
-	return r.handBackKey(ctx, k, 0)
+	return r.box.handBackKey(ctx, k, 0)
 }
 
 // renew keeps the keys that are being worked on, with one statement for all of them. Nothing is cancelled when one is lost: its message
 // is handled in the transaction that removes it, and its row is locked meanwhile.
 func (r *runner) renew(ctx context.Context) {
-	leases.Repeat(ctx, time.Now(), r.cfg.ParkedLease, func(ctx context.Context) error {
+	leases.Repeat(ctx, time.Now(), r.box.cfg.ParkedLease, func(ctx context.Context) error {
 		r.mu.Lock()
 		keys := slices.Collect(maps.Keys(r.keys))
 		r.mu.Unlock()
 		if len(keys) == 0 {
 			return nil
 		}
-		return r.renewKeys(ctx, keys)
+		return r.box.renewKeys(ctx, keys)
 	}, func(err error) {
-		r.log.WarnContext(ctx, "oncebox: keys of parked messages could not be renewed, it is tried again", "error", err)
+		r.box.log.WarnContext(ctx, "oncebox: keys of parked messages could not be renewed, it is tried again", "error", err)
 	})
 }
