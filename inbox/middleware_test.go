@@ -252,7 +252,9 @@ func TestRecoverMakesADeadLetter(t *testing.T) {
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		require.NoError(t, w.effect(ctx, m))
 		panic("boom")
-	}), inbox.Use(messaging.Recover(func(_ context.Context, _ *messaging.Message, p *messaging.PanicError) error { return messaging.Permanent(p) })))
+	}), inbox.Use(messaging.Recover(func(_ context.Context, _ *messaging.Message, p *messaging.PanicError) error {
+		return messaging.Permanent(p)
+	})))
 	require.NoError(t, h.Handle(t.Context(), ordered("a", "o1")))
 	require.Empty(t, w.effects())
 	require.Contains(t, w.dead()[0].Error, "boom")

@@ -25,7 +25,7 @@ type settings struct {
 	timeout                        time.Duration // of a try; negative: none
 	retry                          RetryPolicy
 	middleware                     []messaging.Middleware // around the handler
-	handles                        bool // an option says how messages are handled, and not only how they are received
+	handles                        bool                   // an option says how messages are handled, and not only how they are received
 }
 
 // handling is an option about how messages are handled, which a [Projection] has of its own.
@@ -151,7 +151,7 @@ func (s *settings) complete(topic, name string) error {
 	if s.subscription.Queue == 0 && s.receive.BatchSize > 1 {
 		s.subscription.Queue = max(64, 2*s.receive.BatchSize) // or there would never be a full batch to take
 	}
-	s.maxInFlight = max(s.maxInFlight, s.receive.MaxInFlight())
+	s.maxInFlight = max(s.maxInFlight, s.receive.WithDefaults().Queue)
 	if err := errors.Join(s.subscription.Validate(), s.receive.Validate(), s.retry.validate("RetryPolicy")); err != nil {
 		return fmt.Errorf("inbox: Consume(%q, %q): %w", topic, name, err)
 	}

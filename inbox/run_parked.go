@@ -136,7 +136,7 @@ func (i *Inbox) atOnce(name string) int {
 	}
 	for _, c := range i.consuming {
 		if c.subscription.Name == family(name) && (c.storesFirst || i.receiving && c.loop == nil) {
-			n = max(n, c.settings.receive.Handlers())
+			n = max(n, c.settings.receive.WithDefaults().Concurrency)
 		}
 	}
 	return n

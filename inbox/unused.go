@@ -3,8 +3,8 @@ package inbox
 import (
 	"context"
 
-	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/internal/skipped"
+	"github.com/oncebox/oncebox/internal/unit"
 )
 
 // watched runs a handler within the unit that ctx carries. A handler that has succeeded and never asked for its unit is told of in the log,

@@ -23,7 +23,7 @@ type wrapped struct {
 	consumer string
 	next     messaging.Handler
 	parked   messaging.Handler // next, for parked messages: no consumer traces and measures those
-	bulk     *bulkWriter           // instead of next for several messages; nil: next, one after the other
+	bulk     *bulkWriter       // instead of next for several messages; nil: next, one after the other
 	of       *membership       // nil: of no projection
 
 	// unproved is how many more messages have their tries counted beforehand, see Config.CrashGuard.

@@ -115,13 +115,7 @@ func (c *Consumer) Progress() Progress {
 	}
 }
 
-// Pause stops the flow of messages, for as long as a service that all handlers need is away for example: what is in this
-// process is still handled, and the consumer keeps its place among the others. Waiting at the broker is no standstill then.
-func (c *Consumer) Pause() { c.setPaused(true) }
-
-// Resume starts the flow again.
-func (c *Consumer) Resume() { c.setPaused(false) }
-
+// setPaused stops the flow of messages, or starts it again: see [Loop.Pause].
 func (c *Consumer) setPaused(paused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -67,12 +67,6 @@ func (c *ConsumerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// MaxInFlight is how many messages a consumer with this configuration has at once, at most: its Queue, or the default for it.
-func (c *ConsumerConfig) MaxInFlight() int { return c.WithDefaults().Queue }
-
-// Handlers is how many handlers a consumer with this configuration runs at once: its Concurrency, or the default for it.
-func (c *ConsumerConfig) Handlers() int { return c.WithDefaults().Concurrency }
-
 // WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil one is the zero value.
 func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
 	var out ConsumerConfig
@@ -92,7 +86,7 @@ func (c *ConsumerConfig) WithDefaults() ConsumerConfig {
 		}
 	}
 	for field, value := range map[*time.Duration]time.Duration{
-		&out.DrainTimeout: 30 * time.Second,
+		&out.DrainTimeout:    30 * time.Second,
 		&out.BacklogInterval: 20 * time.Second,
 	} {
 		if *field == 0 {

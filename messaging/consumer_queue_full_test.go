@@ -94,6 +94,6 @@ func TestPostponedMessageFillsNoQueue(t *testing.T) {
 
 func TestHowManyMessagesAConsumerHas(t *testing.T) {
 	for want, cfg := range map[int]messaging.ConsumerConfig{64: {}, 7: {Queue: 7}, 1600: {BatchSize: 100}, 200: {BatchSize: 100, Concurrency: 1}} {
-		require.Equal(t, want, cfg.MaxInFlight())
+		require.Equal(t, want, cfg.WithDefaults().Queue)
 	}
 }

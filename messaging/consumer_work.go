@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
 )
 
 // earlyTries is how many pauses of a message end early when the queue is full.

@@ -119,7 +119,7 @@ func (l *Loop) enter(c *Consumer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.paused {
-		c.Pause()
+		c.setPaused(true)
 	}
 	l.current, l.changed, l.last = c, time.Now(), nil
 }
@@ -183,7 +183,9 @@ func ago(t time.Time) string {
 	return time.Since(t).Round(time.Second).String() + " ago"
 }
 
-// Pause stops the flow of messages, of later consumers too: see [Consumer.Pause].
+// Pause stops the flow of messages, for as long as a service that all handlers need is away for example. What is in this process is still
+// handled, and the loop keeps its place among the others. Messages that wait at the broker are no standstill then. It holds for later consumers of the
+// loop too.
 func (l *Loop) Pause() { l.setPaused(true) }
 
 // Resume starts the flow again.

@@ -122,8 +122,8 @@ func TestLoggingLogsWhatBecomesOfAMessage(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	for want, h := range map[string]messaging.HandlerFunc{
 		`level=INFO msg="oncebox: message handled" topic=thing type=thing.happened id=k1 tenant=t1 try=1`: func(context.Context, *messaging.Message) error { return nil },
-		`level=INFO msg="oncebox: message skipped"`:                                     func(ctx context.Context, _ *messaging.Message) error { return messaging.Skip(ctx) },
-		`level=WARN msg="oncebox: message not handled"`:                                 func(context.Context, *messaging.Message) error { return errNotNow },
+		`level=INFO msg="oncebox: message skipped"`:                                                       func(ctx context.Context, _ *messaging.Message) error { return messaging.Skip(ctx) },
+		`level=WARN msg="oncebox: message not handled"`:                                                   func(context.Context, *messaging.Message) error { return errNotNow },
 	} {
 		out.Reset()
 		err := messaging.Logging(log)(h).Handle(t.Context(), msg("k", 1))

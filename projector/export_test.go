@@ -1,10 +1,14 @@
 package projector
 
-import "time"
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/retry"
+)
 
 // Hasten makes the pauses after failures short, before p runs.
 func Hasten(p *Projector) {
-	short := doubling{10 * time.Millisecond, 50 * time.Millisecond}
+	short := retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond}
 	p.pauses = pauses{loop: short, topic: short, silent: short}
 }
 

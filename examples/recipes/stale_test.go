@@ -28,7 +28,9 @@ func TestPricesThatAreTooOldAreSkipped(t *testing.T) {
 	within(t, kit, func(_ context.Context, u *uow.Unit) error {
 		return u.Add("price", recipes.PriceSet{SKU: "pear", Cents: 30}, func(e *event.Envelope) { e.OccurredAt = time.Now().Add(-2 * time.Hour) })
 	})
-	within(t, kit, func(_ context.Context, u *uow.Unit) error { return u.Add("price", recipes.PriceSet{SKU: "apple", Cents: 20}) })
+	within(t, kit, func(_ context.Context, u *uow.Unit) error {
+		return u.Add("price", recipes.PriceSet{SKU: "apple", Cents: 20})
+	})
 	kit.Drain()
 	var skus []string
 	require.NoError(t, kit.DB.NewRaw("SELECT sku FROM price").Scan(t.Context(), &skus))

@@ -12,24 +12,25 @@ import (
 // after a long outage everything would stand still for another one.
 const longestReconnect = 3 * time.Second
 
-func reconnecting() retry.Policy {
-	return retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: longestReconnect}
+// reconnect paces one producer's or consumer's attempts. The client uses each from one goroutine.
+type reconnect struct {
+	pauses  retry.Policy
+	attempt int
 }
 
-// reconnect paces one producer's or consumer's attempts. The client uses each from one goroutine.
-type reconnect struct{ attempt int }
-
-func newReconnect() clientbackoff.Policy { return &reconnect{} }
+func newReconnect() clientbackoff.Policy {
+	return &reconnect{pauses: retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: longestReconnect}}
+}
 
 // Next returns the pause before the next attempt.
 func (r *reconnect) Next() time.Duration {
 	r.attempt++
-	return reconnecting().Pause(r.attempt)
+	return r.pauses.Pause(r.attempt)
 }
 
 // IsMaxBackoffReached is for the client's metrics.
 func (r *reconnect) IsMaxBackoffReached() bool {
-	return reconnecting().Longest(r.attempt) == longestReconnect
+	return r.pauses.Longest(r.attempt) == longestReconnect
 }
 
 // Reset is called when it is connected again.

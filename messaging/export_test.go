@@ -1,0 +1,4 @@
+package messaging
+
+// Pause stops the flow of messages to a consumer without a loop.
+func (c *Consumer) Pause() { c.setPaused(true) }
