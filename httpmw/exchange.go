@@ -74,7 +74,7 @@ func (e *exchange) whole() bool {
 		return e.r.ContentLength <= 0 || e.r.ContentLength == int64(len(e.body))
 	}
 	media, _, _ := mime.ParseMediaType(e.r.Header.Get("Content-Type"))
-	if e.r.PostForm != nil && media == mediaForm {
+	if e.r.PostForm != nil && media == "application/x-www-form-urlencoded" {
 		e.body = []byte(e.r.PostForm.Encode())
 		return true
 	}

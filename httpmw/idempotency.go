@@ -14,7 +14,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/httpmw/internal/fingerprint"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -29,7 +31,7 @@ type ScopeFunc func(*http.Request) (idempotency.Scope, error)
 const idleGrace = 5 * time.Second
 
 // Idempotency returns a middleware that executes a request with an Idempotency-Key once and answers every retry with the
-// stored answer. The package documentation says what exactly is promised and where to mount it. It panics if an argument
+// stored answer. docs/http.md says what exactly is promised and where to mount it. It panics if an argument
 // is missing or cfg is invalid.
 func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *IdempotencyConfig) func(http.Handler) http.Handler {
 	switch {
@@ -54,7 +56,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if c.MeterProvider == nil {
 		c.MeterProvider = m.MeterProvider()
 	}
-	prints, err := newFingerprinter(&c)
+	prints, err := c.fingerprints()
 	if err != nil {
 		panic(err) // Validate has parsed the same
 	}
@@ -90,7 +92,7 @@ type keyed struct {
 	scope      ScopeFunc
 	cfg        IdempotencyConfig
 	headers    headerNames // that are stored
-	prints     *fingerprinter
+	prints     *fingerprint.Printer
 	retryAfter string
 	idle       []idempotency.BeginOption // bounds what a process that has vanished leaves locked
 
@@ -239,4 +241,48 @@ func (k *keyed) identify(r *http.Request, text string) (passed, error) {
 	scope.Key = text
 	id.key, err = k.store.Key(scope)
 	return id, err
+}
+
+// How long a request waits for another one with the same key before it looks again: at first, and at most.
+const (
+	firstLook = 10 * time.Millisecond
+	slowLook  = 250 * time.Millisecond
+)
+
+// await tries until the key is not another request's any more, or until IdempotencyConfig.Wait has passed, or the client
+// has gone. Between two tries it holds the request and nothing else, least of all a connection to the database.
+func (k *keyed) await(ctx context.Context, try func() (*answer, string)) (*answer, string) {
+	end := time.Now().Add(k.cfg.Wait)
+	for n := 1; ; n++ {
+		a, outcome := try()
+		left := time.Until(end)
+		if outcome != outcomeInProgress || left <= 0 {
+			return a, outcome
+		}
+		pause := backoff.Jitter(backoff.Exponential(n, firstLook, slowLook))
+		if backoff.Wait(ctx, min(pause, left)) != nil {
+			return a, outcome
+		}
+	}
+}
+
+// What became of a request with a key, as the metric counts it.
+const (
+	outcomeExecuted   = "executed"
+	outcomeReleased   = "released"
+	outcomeReplayed   = "replayed"
+	outcomeInProgress = "in_progress"
+	outcomeMismatch   = "mismatch"
+	outcomeRefused    = "refused"
+	outcomeFailed     = "failed"
+	outcomePanicked   = "panicked"
+	outcomeUnknown    = "unknown"
+	outcomeLost       = "lease_lost"
+)
+
+func outcomes() []string {
+	return []string{
+		outcomeExecuted, outcomeReleased, outcomeReplayed, outcomeInProgress, outcomeMismatch,
+		outcomeRefused, outcomeFailed, outcomePanicked, outcomeUnknown, outcomeLost,
+	}
 }

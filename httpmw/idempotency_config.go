@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/oncebox/oncebox/httpmw/internal/fingerprint"
 	"github.com/oncebox/oncebox/idempotency"
 )
 
@@ -144,6 +145,13 @@ type IdempotencyConfig struct {
 // FingerprintFunc returns what makes a request the same as another one, see IdempotencyConfig.Fingerprint.
 type FingerprintFunc func(r *http.Request, body []byte) ([]byte, error)
 
+// PreconditionHeaders returns the headers whose values are compared: a request with another precondition is another request.
+func PreconditionHeaders() []string { return fingerprint.PreconditionHeaders() }
+
+func (c *IdempotencyConfig) fingerprints() (*fingerprint.Printer, error) {
+	return fingerprint.New(fingerprint.Config{Exclude: c.Exclude, APIVersion: c.APIVersion, Own: c.Fingerprint, MaxBody: c.MaxBody})
+}
+
 // Validate names every field that cannot be used.
 func (c *IdempotencyConfig) Validate() error {
 	var errs []error
@@ -173,7 +181,7 @@ func (c *IdempotencyConfig) Validate() error {
 	if c.ReusedStatus != 0 && (c.ReusedStatus < 400 || c.ReusedStatus > 499) {
 		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.ReusedStatus is %d: give a status of 400 to 499", c.ReusedStatus))
 	}
-	if _, err := parsePointers(c.Exclude); err != nil {
+	if _, err := c.fingerprints(); err != nil {
 		errs = append(errs, fmt.Errorf("httpmw: IdempotencyConfig.Exclude: %w", err))
 	}
 	if c.Methods != nil && len(c.Methods) == 0 {

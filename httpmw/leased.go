@@ -11,8 +11,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// LeaseConfig makes [Idempotency] hold a lease of the key instead of a transaction; see Lease mode in the documentation of the
-// package.
+// LeaseConfig makes [Idempotency] hold a lease of the key instead of a transaction; see docs/http.md, Lease mode.
 type LeaseConfig struct {
 	// TTL is how long a process may be silent before another one takes its request over, at least 1s. It is renewed every
 	// third of that. Default: 90s.

@@ -47,7 +47,7 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	if k.cfg.Fingerprint != nil {
 		r = e.request(ctx) // with a body that can be read
 	}
-	fp, err := k.prints.of(r, e.body)
+	fp, err := k.prints.Of(r, e.body)
 	if err != nil {
 		k.log.WarnContext(ctx, "oncebox: IdempotencyConfig.Fingerprint returned an error", "key", key.String(), "method", e.r.Method,
 			"route", e.r.Pattern, "type", fmt.Sprintf("%T", err)) // the text may quote the request

@@ -122,14 +122,29 @@ func answerNotStored() Problem {
 		Detail: "The request was executed. Retry with the same Idempotency-Key: it goes on where it ended.", Retryable: true}
 }
 
-// waits tells whether waiting helps.
-func (p Problem) waits() bool { return p.Retryable && p.Status >= http.StatusConflict }
+// Problems returns all problems with which [Idempotency] and [Tenant] may answer, as this configuration words them. Package policy explains
+// them to clients.
+func (c *IdempotencyConfig) Problems() []Problem {
+	lease := c.Lease != nil
+	notHeld := answerNotHeld(workUndone)
+	if lease {
+		notHeld = answerNotHeld(workFailed)
+	}
+	return []Problem{
+		keyMissing(), keyInvalid(""), scopeInvalid(), tenantInvalid(), bodyUnreadable(), principalMissing(), inProgress(), notReplayable(0), bodyTooLarge(),
+		keyReused(c.WithDefaults().ReusedStatus), notHeld, transactionEnded(), misplaced(), storeUnavailable(), transactionFailed(), commitUnknown(),
+		keyUnknown(lease && c.Lease.Recover != nil), answerNotStored(),
+	}
+}
+
+// Waits reports whether the same request may succeed later: then the refusal has a Retry-After.
+func (p Problem) Waits() bool { return p.Retryable && p.Status >= http.StatusConflict }
 
 // answer makes the problem an answer on top of the headers that other middlewares have set. retryAfter is in seconds
 // and is told where waiting helps.
 func (p Problem) answer(w http.ResponseWriter, retryAfter string) *answer {
 	header := w.Header().Clone()
-	if p.waits() {
+	if p.Waits() {
 		header.Set("Retry-After", retryAfter)
 	}
 	return &answer{status: p.Status, header: header, problem: &p}

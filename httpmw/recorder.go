@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -185,4 +186,12 @@ func (r *recorder) finish(empty bool) error {
 
 func (r *recorder) answer() *answer {
 	return &answer{status: r.status, header: r.sent, body: r.body.Bytes()}
+}
+
+// tellLate logs what is written to an answer when its handler has returned. Nobody gets it: what was to be sent was sent. It is a failure that was
+// rendered too late, most often.
+func tellLate(log *slog.Logger, e *exchange) {
+	log.Error("oncebox: something was written to an answer that was over, because its handler had returned, and nobody gets it. A framework that renders "+
+		"the errors of its handlers has to do so within the middleware, see docs/other-routers.md; a goroutine has to be waited for",
+		"method", e.r.Method, "route", e.r.Pattern)
 }

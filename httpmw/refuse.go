@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"mime"
 	"net/http"
+	"strconv"
+	"strings"
 )
 
 // RefuseFunc answers a request that a middleware refuses, in the format of the service's own errors, in place of application/problem+json. It is called
@@ -95,4 +98,28 @@ func markRefused(w http.ResponseWriter) {
 			rec.markRefused()
 		}
 	}
+}
+
+// The media types of JSON, plain and as of RFC 9457.
+const (
+	mediaJSON    = "application/json"
+	mediaProblem = "application/problem+json"
+)
+
+// wantsJSON tells whether an Accept header takes application/json and not problem+json, by its name or a wildcard.
+func wantsJSON(accept []string) bool {
+	wants := false
+	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		media, params, err := mime.ParseMediaType(item)
+		if q, qErr := strconv.ParseFloat(params["q"], 64); err != nil || qErr == nil && q == 0 {
+			continue
+		}
+		switch media {
+		case mediaProblem, "application/*", "*/*":
+			return false
+		case mediaJSON:
+			wants = true
+		}
+	}
+	return wants
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/httpmw/policy"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -39,7 +40,7 @@ func (a *api) mount(r chi.Router, app *oncebox.App, cfg config.Config) {
 	once := httpmw.Idempotency(app.UoW, app.Idempotency, func(r *http.Request) (idempotency.Scope, error) {
 		return idempotency.Anonymous(event.TenantFrom(r.Context())), nil
 	}, rules)
-	r.Mount(httpmw.DefaultProblemBase, httpmw.Policy(app.Idempotency, rules))
+	r.Mount(httpmw.DefaultProblemBase, policy.Handler(app.Idempotency, rules))
 
 	r.Group(func(r chi.Router) {
 		r.Use(traced(a.traces), bounded, tenant, httpmw.Metadata())

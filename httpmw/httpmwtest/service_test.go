@@ -25,6 +25,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/httpmw/policy"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -226,7 +227,7 @@ func (s *service) routes(t *testing.T) http.Handler {
 		c.Keep = func(int) bool { return true }
 	})).Post("/keeps", s.pay(http.StatusInternalServerError))
 	r.With(s.middleware(s.units, time.Hour, func(c *httpmw.IdempotencyConfig) { c.StrictKey = true })).Post("/strict", s.pay(http.StatusCreated))
-	r.Mount("/problems/", httpmw.Policy(idempotency.NewStore(nil), &httpmw.IdempotencyConfig{Required: true}))
+	r.Mount("/problems/", policy.Handler(idempotency.NewStore(nil), &httpmw.IdempotencyConfig{Required: true}))
 	r.With(s.middleware(nowhere, time.Hour, nil)).Post("/down", s.pay(http.StatusCreated))
 	r.With(s.middleware(s.units, time.Second, nil)).Post("/expires", s.pay(http.StatusCreated))
 	return r

@@ -1,4 +1,4 @@
-package httpmw
+package policy
 
 import (
 	"cmp"
@@ -6,59 +6,82 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/oncebox/oncebox/httpmw"
 )
 
 // policy is what a configuration means to clients.
 type policy struct {
-	cfg IdempotencyConfig
+	cfg httpmw.IdempotencyConfig
 	ttl time.Duration
 }
 
 // kind is a type of problem.
 type kind struct {
-	Problem
+	httpmw.Problem
 
 	Advice string // what a client does about it
-	when   bool   // it can happen as configured
 }
 
-// kinds returns what can happen as configured, or all there is, in the order of their status.
+// advice says what a client does about a type of problem.
+type advice struct {
+	text    string
+	happens bool // as configured
+}
+
+// kinds returns the problems that can happen as configured, or all there are, in the order of their status.
 func (p *policy) kinds(all bool) []kind {
-	lease := p.cfg.Lease != nil
-	notHeld := answerNotHeld(workUndone)
-	if lease {
-		notHeld = answerNotHeld(workFailed)
+	var kinds []kind
+	advised := p.advice()
+	for _, problem := range p.cfg.Problems() {
+		a := advised[problem.Type]
+		if problem.Type == keyInvalid {
+			problem.Detail = p.keyRules()
+		}
+		if all || a.happens {
+			kinds = append(kinds, kind{problem, a.text})
+		}
 	}
-	again := "Send the same request again, with the same key, after the time in Retry-After."
-	finds := lease && p.cfg.Lease.Recover != nil
+	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(a.Status, b.Status) })
+	return kinds
+}
+
+// keyInvalid is the type of problem whose page has the rules in place of what is wrong with one key.
+const keyInvalid = "idempotency-key-invalid"
+
+// advice returns that of each type.
+func (p *policy) advice() map[string]advice {
+	const again = "Send the same request again, with the same key, after the time in Retry-After."
+	const report = "This is a mistake in the service, not in the request. Report it."
+	lease := p.cfg.Lease != nil
 	unknown := "Do not send it again by itself: ask the operators of the service, and send it with the same key when they have found out."
-	if finds {
+	if lease && p.cfg.Lease.Recover != nil {
 		unknown = again + " If it stays like this, ask the operators of the service."
 	}
-	report := "This is a mistake in the service, not in the request. Report it."
-	list := []kind{
-		{keyMissing(), "Send an Idempotency-Key.", p.cfg.Required},
-		{keyInvalid(p.keyRules()), "Send one key of this form.", true},
-		{scopeInvalid(), "Correct what names tenant and user.", true},
-		{tenantInvalid(), "Correct what names the tenant.", true},
-		{bodyUnreadable(), "Send the request again, with the same key.", true},
-		{principalMissing(), "Authenticate, and send the request again with the same key.", true},
-		{inProgress(), again, true},
-		{notReplayable(0), "Read the resource; the Location of the answer may lead to it. Do not choose a new key: that would do the work once more.", true},
-		{bodyTooLarge(), "Send less: at most " + size(p.cfg.MaxBody) + ".", p.cfg.MaxBody >= 0},
-		{keyReused(p.cfg.ReusedStatus), "Choose a new key if this is another operation. If it was meant to be a retry, send what was sent first.", true},
-		{notHeld, report, true},
-		{transactionEnded(), report, !lease},
-		{misplaced(), report, true},
-		{storeUnavailable(), again, true},
-		{transactionFailed(), again, !lease},
-		{commitUnknown(), again, !lease},
-		{keyUnknown(finds), unknown, lease},
-		{answerNotStored(), again, lease},
+	return map[string]advice{
+		"idempotency-key-missing":       {"Send an Idempotency-Key.", p.cfg.Required},
+		keyInvalid:                      {"Send one key of this form.", true},
+		"idempotency-scope-invalid":     {"Correct what names tenant and user.", true},
+		"tenant-invalid":                {"Correct what names the tenant.", true},
+		"request-body-unreadable":       {"Send the request again, with the same key.", true},
+		"idempotency-principal-missing": {"Authenticate, and send the request again with the same key.", true},
+		"idempotency-key-in-progress":   {again, true},
+		"idempotency-key-not-replayable": {
+			"Read the resource; the Location of the answer may lead to it. Do not choose a new key: that would do the work once more.", true,
+		},
+		"request-body-too-large": {"Send less: at most " + size(p.cfg.MaxBody) + ".", p.cfg.MaxBody >= 0},
+		"idempotency-key-reused": {
+			"Choose a new key if this is another operation. If it was meant to be a retry, send what was sent first.", true,
+		},
+		"answer-not-held":               {report, true},
+		"transaction-ended":             {report, !lease},
+		"middleware-misplaced":          {report, true},
+		"idempotency-store-unavailable": {again, true},
+		"transaction-failed":            {again, !lease},
+		"commit-unknown":                {again, !lease},
+		"idempotency-key-unknown":       {unknown, lease},
+		"answer-not-stored":             {again, lease},
 	}
-	list = slices.DeleteFunc(list, func(k kind) bool { return !all && !k.when })
-	slices.SortStableFunc(list, func(a, b kind) int { return cmp.Compare(a.Status, b.Status) })
-	return list
 }
 
 // rule is a line of the policy.
@@ -79,7 +102,7 @@ func (p *policy) rules() []rule {
 		{"Sizes", p.sizes()},
 	}
 	if c.Lease != nil {
-		rules = append(rules, rule{"Failures", "If the service dies at work, the answer is 409 for up to " + duration(c.Lease.ttl()) +
+		rules = append(rules, rule{"Failures", "If the service dies at work, the answer is 409 for up to " + duration(c.Lease.WithDefaults().TTL) +
 			". The next retry goes on where it ended."})
 	} else {
 		rules = append(rules, rule{"Failures", "An answer that is not kept, and a service that dies at work, have changed nothing."})
@@ -104,11 +127,11 @@ func (p *policy) keyRules() string {
 }
 
 func (p *policy) sameness() string {
-	text := "A retry has the same query, content type, body and preconditions: " + list(preconditionHeaders()) +
+	text := "A retry has the same query, content type, body and preconditions: " + list(httpmw.PreconditionHeaders()) +
 		". In JSON, white space and the order of members make no difference, in forms the order of different fields and the boundary between parts. " +
 		"A body may be compressed by gzip or deflate at one time and not at another."
 	if p.cfg.Fingerprint != nil {
-		text = "A retry has the same query and preconditions: " + list(preconditionHeaders()) + ". What else makes it the same the service decides."
+		text = "A retry has the same query and preconditions: " + list(httpmw.PreconditionHeaders()) + ". What else makes it the same the service decides."
 	}
 	if len(p.cfg.Exclude) > 0 {
 		text += " Neither do " + list(p.cfg.Exclude) + "."
@@ -148,7 +171,7 @@ func (p *policy) kept() string {
 
 // storedHeaders are those of replays, without those that are on every answer anyway.
 func (p *policy) storedHeaders() []string {
-	names := StoredHeaders()
+	names := httpmw.StoredHeaders()
 	for _, name := range p.cfg.Headers {
 		names = append(names, http.CanonicalHeaderKey(name))
 	}

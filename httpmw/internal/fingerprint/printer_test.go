@@ -1,4 +1,4 @@
-package httpmw
+package fingerprint
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func printOf(t testing.TB, method, target, contentType, body string) idempotency
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody)
 	r.Header.Set("Content-Type", contentType)
-	sum, err := (&fingerprinter{tag: fingerprintTag, limit: DefaultMaxBody}).of(r, []byte(body))
+	sum, err := (&Printer{tag: formatTag, limit: 1 << 20}).Of(r, []byte(body))
 	require.NoError(t, err)
 	return sum
 }

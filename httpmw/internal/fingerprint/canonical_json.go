@@ -1,4 +1,4 @@
-package httpmw
+package fingerprint
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // maxJSONDepth bounds the work: what is nested within objects is moved once for each of them.
 const maxJSONDepth = 64
 
-var errNotCanonical = errors.New("httpmw: no canonical form")
+var errNotCanonical = errors.New("fingerprint: no canonical form")
 
 // canonicalJSON returns the one form that all spellings of a JSON text share: members sorted, no white space, numbers as
 // they were written, and without the values that are excluded. false: it has none, because it is no JSON, a name occurs

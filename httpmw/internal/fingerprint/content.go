@@ -1,4 +1,4 @@
-package httpmw
+package fingerprint
 
 import (
 	"bytes"
@@ -16,11 +16,16 @@ import (
 	"strings"
 )
 
-// maxInflated bounds what a compressed body is taken for where IdempotencyConfig.MaxBody is -1.
+// maxInflated bounds the size of what is in a compressed body, in bytes, where Config.MaxBody is negative.
 const maxInflated = 64 << 20
 
 // mostNested is how deep parts within parts are looked at. Clients have one level: files of one field, or the requests of a batch.
 const mostNested = 3
+
+const (
+	mediaForm = "application/x-www-form-urlencoded"
+	mediaJSON = "application/json"
+)
 
 // content is what a body means: its media type, in one form, the way in which the rest is to be read, and that.
 type content struct {
@@ -30,7 +35,7 @@ type content struct {
 
 // meaning returns what is compared of a body: the same for all that clients and proxies write for one thing. What is not what it
 // says is compared byte for byte.
-func (f *fingerprinter) meaning(h http.Header, body []byte) content {
+func (f *Printer) meaning(h http.Header, body []byte) content {
 	encoding, body := f.decoded(h, body)
 	kind, params, err := parseMedia(h.Get("Content-Type"))
 	c := content{media: h.Get("Content-Type"), form: "raw" + encoding, body: body}
@@ -158,7 +163,7 @@ func partValue(name, value string) string {
 
 // decoded returns the content of a compressed body. What is left of the encodings is unknown, malformed, or larger
 // than the limit, and the bytes are as they came.
-func (f *fingerprinter) decoded(h http.Header, body []byte) (left string, _ []byte) {
+func (f *Printer) decoded(h http.Header, body []byte) (left string, _ []byte) {
 	lines := h.Values("Content-Encoding")
 	if len(lines) == 0 {
 		return "", body
@@ -174,7 +179,7 @@ func (f *fingerprinter) decoded(h http.Header, body []byte) (left string, _ []by
 	return "", plain
 }
 
-func (f *fingerprinter) inflated(encoding string, body []byte) ([]byte, bool) {
+func (f *Printer) inflated(encoding string, body []byte) ([]byte, bool) {
 	var from io.Reader
 	var err error
 	switch encoding {

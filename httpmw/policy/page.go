@@ -1,12 +1,12 @@
-package httpmw
+package policy
 
 import (
 	"bytes"
 	"html/template"
 )
 
-// policyPage has no script and loads nothing.
-const policyPage = `<!DOCTYPE html>
+// pageText has no script and loads nothing.
+const pageText = `<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -66,7 +66,7 @@ func (p *policy) page(k kind) []byte { return pageData{Title: k.Title, Kind: &k}
 
 func (d pageData) render() []byte {
 	var b bytes.Buffer
-	if err := template.Must(template.New("policy").Parse(policyPage)).Execute(&b, d); err != nil {
+	if err := template.Must(template.New("policy").Parse(pageText)).Execute(&b, d); err != nil {
 		panic(err) // texts of this package only
 	}
 	return b.Bytes()

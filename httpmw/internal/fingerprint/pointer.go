@@ -1,4 +1,4 @@
-package httpmw
+package fingerprint
 
 import (
 	"errors"

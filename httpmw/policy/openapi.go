@@ -1,5 +1,5 @@
 //nolint:goconst // the words of OpenAPI stand where it wants them
-package httpmw
+package policy
 
 import (
 	"encoding/json"
@@ -71,13 +71,13 @@ func (p *policy) responses() object {
 		for _, k := range kinds {
 			text.WriteString("- " + k.Type + ": " + k.Title + ". " + k.Advice + "\n")
 			types = append(types, p.cfg.ProblemBase+k.Type)
-			if k.waits() {
+			if k.Waits() {
 				headers["Retry-After"] = ref("headers/RetryAfter")
 			}
 		}
 		response := object{"description": text.String()}
 		if p.cfg.Refuse == nil {
-			response["content"] = object{mediaProblem: object{"schema": object{
+			response["content"] = object{"application/problem+json": object{"schema": object{
 				"allOf": []any{ref("schemas/IdempotencyProblem"), object{"properties": object{"type": object{"enum": types}}}},
 			}}}
 		}
@@ -124,7 +124,7 @@ func (p *policy) extension() object {
 	kept := statuses(p.cfg.Keep)
 	mode, lease := "atomic", any(nil)
 	if p.cfg.Lease != nil {
-		mode, lease = "lease", p.cfg.Lease.ttl().Seconds()
+		mode, lease = "lease", p.cfg.Lease.WithDefaults().TTL.Seconds()
 	}
 	return object{
 		"methods":           p.cfg.Methods,

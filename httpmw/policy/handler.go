@@ -1,4 +1,4 @@
-package httpmw
+package policy
 
 import (
 	"net/http"
@@ -6,16 +6,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// policyOpenAPI is where a [Policy] serves its fragment, below its root.
-const policyOpenAPI = "openapi.json"
+// openAPIName is where the fragment of OpenAPI is served, below the root.
+const openAPIName = "openapi.json"
 
-// Policy returns a handler that tells clients what [Idempotency] with the same store and configuration asks of them and
+// Handler returns a handler that tells clients what [httpmw.Idempotency] with the same store and configuration asks of them and
 // promises to them. Mount it where IdempotencyConfig.ProblemBase points to, so that the types of problems lead to it:
 //
-//	r.Mount("/problems/", httpmw.Policy(keys, cfg))
+//	r.Mount("/problems/", policy.Handler(keys, cfg))
 //
 // It serves
 //
@@ -27,9 +28,9 @@ const policyOpenAPI = "openapi.json"
 // With IdempotencyConfig.Refuse the fragment has no schema of an error, and statuses are those that this function is given.
 //
 // Routes with configurations of their own have policies, and ProblemBases, of their own. It panics if s is nil or cfg is invalid.
-func Policy(s *idempotency.Store, cfg *IdempotencyConfig) http.Handler {
+func Handler(s *idempotency.Store, cfg *httpmw.IdempotencyConfig) http.Handler {
 	if s == nil {
-		panic("httpmw: Policy: the store is nil: pass the one that Idempotency has")
+		panic("policy: Handler: the store is nil: pass the store that httpmw.Idempotency has")
 	}
 	c := cfg.WithDefaults()
 	if err := c.Validate(); err != nil {
@@ -37,8 +38,8 @@ func Policy(s *idempotency.Store, cfg *IdempotencyConfig) http.Handler {
 	}
 	p := &policy{cfg: c, ttl: s.TTL()}
 	documents := map[string]document{
-		"":            {"text/html; charset=utf-8", p.index()},
-		policyOpenAPI: {mediaJSON, p.openAPI()},
+		"":          {"text/html; charset=utf-8", p.index()},
+		openAPIName: {"application/json", p.openAPI()},
 	}
 	for _, k := range p.kinds(true) {
 		documents[k.Type] = document{"text/html; charset=utf-8", p.page(k)}
