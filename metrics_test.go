@@ -93,7 +93,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	run(t, app)
 	want := map[string]string{
 		"oncebox_uow_units": "outcome=rolled_back", "oncebox_uow_retries": "", "oncebox_outbox_published": "", "oncebox_outbox_unconfirmed": "",
-		"oncebox_outbox_fenced": "", "oncebox_outbox_unannounced": "", "oncebox_outbox_reconciled": "kind=stuck", "oncebox_outbox_partitions_kept": "",
+		"oncebox_outbox_fenced": "", "oncebox_outbox_unannounced": "", "oncebox_outbox_reconciled": "kind=lanes", "oncebox_outbox_partitions_kept": "",
 		"oncebox_inbox_messages": "outcome=dead", "oncebox_inbox_unannounced": "consumer=billing", "oncebox_idempotency_purged": "",
 	}
 	for name, label := range want {

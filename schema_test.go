@@ -104,6 +104,8 @@ func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *inbo
 	require.NoError(t, app.UoW.Do(event.WithTenant(ctx, "moved"), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }))
 	_, err := app.Outbox.Reconcile(ctx)
 	require.NoError(t, err)
+	_, err = app.Outbox.Disorder(ctx)
+	require.NoError(t, err)
 	_, err = app.Outbox.Stats(ctx)
 	require.NoError(t, err)
 	require.NoError(t, app.Outbox.EnsurePartitions(ctx))

@@ -127,7 +127,7 @@ func TestHoldThatWaitedForAnOperatorSeesWhatChanged(t *testing.T) {
 	require.NoError(t, <-discarded)
 	require.NoError(t, <-held)
 	require.Equal(t, []string{"a2"}, f.due())
-	require.Zero(t, f.reconcile().Stuck)
+	require.Empty(t, f.disorder())
 }
 
 // What was refused or must wait has no time of its own while an earlier row of its key is held: an operator replayed that

@@ -23,42 +23,19 @@ SELECT coalesce(least(
 INSERT INTO {schema}.outbox_lane (lane, grp, epoch)
 SELECT lane, lane / $2::int, extract(epoch FROM clock_timestamp())::bigint FROM unnest($1::smallint[]) m(lane)
 ON CONFLICT DO NOTHING`
-
-	// cutLeases leaves an hour: a projector that holds such a lane after all renews it within seconds.
-	cutLeases = `
-WITH far AS MATERIALIZED (
-	SELECT lane FROM {schema}.outbox_lane WHERE lease_until > clock_timestamp() + interval '1 day' ORDER BY lane FOR NO KEY UPDATE)
-UPDATE {schema}.outbox_lane l SET lease_until = clock_timestamp() + interval '1 hour' FROM far WHERE l.lane = far.lane`
-
-	// forgetHeartbeats forgets projectors for which lanes would be set aside for ever. A projector that is alive is back at its
-	// next heartbeat.
-	forgetHeartbeats = `DELETE FROM {schema}.outbox_projector WHERE seen_until > clock_timestamp() + interval '1 day'`
 )
 
-// reconcileLanes enters the lanes of every group that has tenants, and those that rows are in, and ends what a wrong clock
-// would make last.
-func (s *reconciler) reconcileLanes(ctx context.Context, found *Reconciled) error {
-	l, err := s.loadLayout(ctx, bunHandle{s.sql, s.db})
+// lanes enters the lanes of every group that has tenants, and those that rows are in.
+func (r *reconciler) lanes(ctx context.Context, found *Reconciled) error {
+	l, err := r.store.loadLayout(ctx, bunHandle{r.store.sql, r.store.db})
 	if err != nil {
 		return err
 	}
-	missing, err := s.missingLanes(ctx, l)
-	if err != nil {
-		return err
+	missing, err := r.store.missingLanes(ctx, l)
+	if err == nil && len(missing) > 0 {
+		found.Lanes, err = r.exec(ctx, enterLanes, missing, l.lanes)
 	}
-	if len(missing) > 0 {
-		if found.Lanes, err = s.exec(ctx, enterLanes, missing, l.lanes); err != nil {
-			return err
-		}
-	}
-	for _, statement := range []string{cutLeases, forgetHeartbeats} {
-		n, err := s.exec(ctx, statement)
-		if err != nil {
-			return err
-		}
-		found.Leases += n
-	}
-	return nil
+	return err
 }
 
 func (s *Store) missingLanes(ctx context.Context, l *layout) (missing []int16, err error) {

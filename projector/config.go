@@ -62,7 +62,7 @@ type Config struct {
 	SleepBusy time.Duration `env:"SLEEP_BUSY"`
 	// SleepIdle is the pause that it grows to. Default: 2s.
 	SleepIdle time.Duration `env:"SLEEP_IDLE"`
-	// CleanInterval is how often partitions are made and dropped, and the outbox is reconciled; -1: never. Default: 1h.
+	// CleanInterval is how often partitions are made and dropped, and lost lanes are entered again; -1: never. Default: 1h.
 	CleanInterval time.Duration `env:"CLEAN_INTERVAL"`
 	// DatabaseWait is for how long [Projector.Run] waits at its start for a database that is away; -1: that is an error at once. Of several
 	// databases it waits for the first that answers. Default: 0, for as long as the context lasts.

@@ -108,7 +108,7 @@ func TestABeatThatHasBegunEndsBeforeTheProjectorUnregisters(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	f.eventually("a beat is under way", func() bool { // others may wait as well, such as the reconciler
+	f.eventually("a beat is under way", func() bool { // others may wait as well, such as the cleaner
 		return f.rows("pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT granted AND l.relation = 'outbox_projector'::regclass "+
 			"AND a.query LIKE '%INSERT INTO%outbox_projector%'") == 1
 	})

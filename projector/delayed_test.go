@@ -25,9 +25,9 @@ func TestDelayedEventBlocksNobody(t *testing.T) {
 	require.Equal(t, []string{"placed", "paid"}, f.pub.types())
 	require.Zero(t, f.rows("outbox_block"))
 	require.Equal(t, 1, f.rows("outbox_held"))
-	found, err := f.store.Reconcile(t.Context())
+	found, err := f.store.Disorder(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, found)
+	require.Empty(t, found)
 }
 
 // Its time has come before anybody has looked at it.

@@ -76,7 +76,7 @@ func TestACommitCostsOneFetch(t *testing.T) {
 		}
 	}, nil)
 	cfg := sleepy()
-	cfg.Workers, cfg.CleanInterval = 1, -1 // the reconciler looks at what is held as well
+	cfg.Workers, cfg.CleanInterval = 1, -1
 	p := f.relay(f.pub, cfg, store)
 	f.run(p)
 	f.listener()

@@ -55,9 +55,9 @@ func TestExpiredEventIsSkipped(t *testing.T) {
 			letter, err := f.store.DeadLetter(t.Context(), id)
 			require.NoError(t, err)
 			require.Equal(t, "expired before it was published", letter.Error)
-			found, err := f.store.Reconcile(t.Context())
+			found, err := f.store.Disorder(t.Context())
 			require.NoError(t, err)
-			require.Zero(t, found)
+			require.Empty(t, found)
 
 			// It dies again.
 			require.NoError(t, f.store.Replay(t.Context(), id, outbox.By{Actor: "ann"}))

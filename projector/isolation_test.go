@@ -50,6 +50,8 @@ func TestDefaultIsolationOfTheDatabaseIsNotTakenOver(t *testing.T) {
 			require.NoError(t, store.Clean(t.Context()))
 			_, err = store.Reconcile(t.Context())
 			require.NoError(t, err)
+			_, err = store.Disorder(t.Context())
+			require.NoError(t, err)
 			require.NoError(t, store.Discard(t.Context(), id, outbox.By{Actor: "ann", Reason: "bad"}))
 			require.NoError(t, f.relay(f.pub, quick(), store).RunOnce(t.Context()))
 			require.ElementsMatch(t, []string{"good", "behind"}, f.pub.types())

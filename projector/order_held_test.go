@@ -63,9 +63,9 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 			var state string
 			require.NoError(t, f.db.QueryRow("SELECT head_seq, state FROM outbox_block").Scan(&head, &state))
 			require.Equal(t, f.sequenceOf("later"), head, "its own block")
-			found, err := f.store.Reconcile(t.Context())
+			found, err := f.store.Disorder(t.Context())
 			require.NoError(t, err)
-			require.Zero(t, found)
+			require.Empty(t, found)
 			if state != "dead" {
 				return
 			}

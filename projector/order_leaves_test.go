@@ -160,13 +160,13 @@ func (s *scribe) add(key, name string, opts ...event.AddOption) error {
 	return nil
 }
 
-// operate decides about the dead letters of the moment, and looks whether anything needs a repair. Now and then the key of a
+// operate decides about the dead letters of the moment, and looks whether anything is in disorder. Now and then the key of a
 // letter that was discarded gets a delayed event at once.
 func (s *scribe) operate(left *departures) (discarded int, err error) {
 	store := s.f.store
-	found, err := store.Reconcile(context.Background())
-	if err != nil || found.Total() > 0 {
-		return 0, errors.Join(err, fmt.Errorf("a repair was needed: %+v", found))
+	found, err := store.Disorder(context.Background())
+	if err != nil || len(found) > 0 {
+		return 0, errors.Join(err, fmt.Errorf("disorder: %+v", found))
 	}
 	letters, err := store.Dead(context.Background(), outbox.DeadFilter{}, nil, 100)
 	for i := range letters {

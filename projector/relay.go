@@ -19,8 +19,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// relay serves one store: a coordinator that holds leases, workers that publish, a cleaner that keeps partitions,
-// a reconciler that looks for what was left behind.
+// relay serves one store: a coordinator that holds leases, workers that publish, and a cleaner that keeps the tables in order.
 type relay struct {
 	p       *Projector
 	store   outbox.Relay
@@ -83,8 +82,7 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	group.Go(func() error { return r.supervise(ctx, "listener", relistenPause, r.listen) })
 	if r.p.cfg.CleanInterval > 0 {
-		group.Go(func() error { return r.supervise(ctx, "cleaner", r.p.cfg.CleanInterval, r.store.Clean) })
-		group.Go(func() error { return r.supervise(ctx, "reconciler", r.p.cfg.CleanInterval, r.reconcile) })
+		group.Go(func() error { return r.supervise(ctx, "cleaner", r.p.cfg.CleanInterval, r.clean) })
 	}
 	err := group.Wait()
 	r.handBack(context.WithoutCancel(ctx))
@@ -140,9 +138,10 @@ func (r *relay) ensurePartitions(ctx context.Context) {
 	}
 }
 
-func (r *relay) reconcile(ctx context.Context) error {
+// clean reconciles first: to archive a day before it is dropped may take hours.
+func (r *relay) clean(ctx context.Context) error {
 	_, err := r.store.Reconcile(ctx)
-	return err
+	return errors.Join(err, r.store.Clean(ctx))
 }
 
 func (r *relay) runOnce(ctx context.Context) error {

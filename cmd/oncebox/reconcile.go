@@ -16,18 +16,16 @@ type reconcileResult struct {
 	Lanes      int64 `json:"lanes"`
 	Leases     int64 `json:"leases"`
 	Partitions int64 `json:"partitions"`
-	Blocks     int64 `json:"blocks"`
-	Stuck      int64 `json:"stuck"`
-	Early      int64 `json:"early"`
 }
 
 func newReconcile(s *session) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "reconcile", Short: "Repair what would keep events of the outbox from ever being published", Args: noArgs,
-		Long: `Repair what would keep events of the outbox from ever being published: after rows were changed by hand, a backup was restored in part, or
-the clock was wrong. Relays do so every hour. It may run at any time, deletes no event, and changes nothing in tables that nobody has touched.
-With --dry-run it says what it would repair.
+		Long: `Repair what would keep events of the outbox from ever being published: lanes that are missing after rows were changed by hand or a backup was
+restored in part, leases that end far ahead because the clock was wrong, and partitions of today and tomorrow that are missing. Relays do so every
+hour. It may run at any time, deletes no event, and changes nothing in tables that nobody has touched. With --dry-run it says what it would repair.
+Events and ordering keys that were changed by hand are found by oncebox doctor.
 
 Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a dry run.`,
 		Example: "  oncebox reconcile --dry-run\n  oncebox reconcile",
@@ -55,7 +53,7 @@ Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a
 
 func (s *session) printReconciled(r outbox.Reconciled, dryRun bool) error {
 	if s.json {
-		err := s.document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Leases, r.Partitions, r.Blocks, r.Stuck, r.Early})
+		err := s.document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Leases, r.Partitions})
 		if err != nil {
 			return err
 		}
@@ -64,9 +62,7 @@ func (s *session) printReconciled(r outbox.Reconciled, dryRun bool) error {
 		if !s.json {
 			if err := s.pairs(
 				"lanes that no relay could take", some(r.Lanes),
-				"leases and heartbeats that ended too far ahead", some(r.Leases), "days without a partition", some(r.Partitions),
-				"keys with a wrong block", some(r.Blocks), "events that nothing would have made due", some(r.Stuck),
-				"events that were due before their turn", some(r.Early)); err != nil {
+				"leases and heartbeats that ended too far ahead", some(r.Leases), "days without a partition", some(r.Partitions)); err != nil {
 				return err
 			}
 		}

@@ -249,6 +249,11 @@ var plants = map[string]plant{
 		mend:  func(s *setUp) { s.exec("UPDATE outbox_pause SET resumed_at = now()") },
 		check: "pauses", says: "ann did so: night: if that was forgotten: oncebox tenants resume acme",
 	},
+	"a dead letter that somebody has deleted": {
+		fault: func(s *setUp) { s.exec("INSERT INTO outbox_block VALUES (7, 'order|a', 1, 'dead')") },
+		mend:  func(s *setUp) { s.exec("DELETE FROM outbox_block") },
+		check: "keys", says: `such as "order|a": BEGIN; UPDATE `,
+	},
 	"an unpartitioned topic": {
 		fault: func(s *setUp) {
 			s.admin(http.MethodPut, "/persistent/{ns}/plain", "")

@@ -20,6 +20,7 @@ func tableChecks() []check {
 		{"partitions", needsTables((*examination).partitions)},
 		{"deployment", needsTables((*examination).deployment)},
 		{"pauses", needsTables((*examination).pauses)},
+		{"keys", needsTables((*examination).keys)},
 	}
 }
 
@@ -135,9 +136,24 @@ func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
 		e.Config.Outbox.Deployment)}, nil
 }
 
+// mayLook reports whether the role may read what waits and who is paused.
+func (e *examination) mayLook() bool { return e.Duty != migrations.Writer && e.Duty != migrations.Caller }
+
+// keys finds events that wait and were changed by hand, or restored in part.
+func (e *examination) keys(ctx context.Context) (found []Finding, err error) {
+	if !e.mayLook() {
+		return nil, nil
+	}
+	list, err := e.store.Disorder(ctx)
+	for _, d := range list {
+		found = append(found, finding("keys", Problem, d.Mend, "in the outbox, %s: %d, such as %q", d.Problem, d.Count, d.Example))
+	}
+	return found, err
+}
+
 func (e *examination) pauses(ctx context.Context) ([]Finding, error) {
-	if e.Duty == migrations.Writer || e.Duty == migrations.Caller {
-		return nil, nil // they may not look
+	if !e.mayLook() {
+		return nil, nil
 	}
 	paused, err := e.store.PausedTenants(ctx)
 	var found []Finding

@@ -1,0 +1,117 @@
+package outbox
+
+import (
+	"context"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Disorder is one kind of fault among the rows that wait and the blocks of keys. No transaction of this module leaves one: rows were changed by
+// hand, or a backup was restored in part.
+type Disorder struct {
+	// Problem says what is wrong.
+	Problem string
+	// Count is how many keys have the fault, or how many events if Problem speaks of events.
+	Count int64
+	// Example is the ordering key of one of them, or the id of an event without a key.
+	Example string
+	// Mend are the statements that repair it, in one transaction. The relays that own the lanes read the blocks anew when it has committed.
+	Mend string
+}
+
+// lookForDisorder reads the first waiting row of each key by the index of the keys, and all blocks. It is one snapshot, and everybody changes these
+// tables together, so what it sees is not a state between two steps. A key without held rows whose block drains is in order: the owner of the lane
+// lifts the block when it looks.
+const lookForDisorder = `
+WITH heads AS MATERIALIZED (
+	SELECT DISTINCT ON (h.lane, h.ordering_key) h.lane, h.ordering_key, h.seq, h.retry_after
+	FROM {schema}.outbox_held h WHERE h.ordering_key IS NOT NULL ORDER BY h.lane, h.ordering_key, h.seq),
+wrong AS (
+	SELECT CASE
+			WHEN b.state IS NULL THEN '` + kindUnblocked + `'
+			WHEN b.state = 'dead' AND NOT EXISTS (SELECT FROM {schema}.outbox_dead d WHERE d.lane = b.lane AND d.seq = b.head_seq) THEN '` + kindOrphaned + `'
+			WHEN b.state = 'dead' AND h.retry_after < 'infinity' THEN '` + kindEarly + `'
+			WHEN b.state <> 'dead' AND h.retry_after = 'infinity' OR b.state = 'failed' AND h.seq IS NULL THEN '` + kindStalled + `' END AS kind,
+		lane, ordering_key AS name
+	FROM heads h FULL JOIN {schema}.outbox_block b USING (lane, ordering_key)
+	UNION ALL
+	SELECT '` + kindEndless + `', h.lane, h.id::text
+	FROM {schema}.outbox_held h WHERE h.ordering_key IS NULL AND h.retry_after = 'infinity'
+	UNION ALL
+	SELECT '` + kindEarly + `', h.lane, h.ordering_key
+	FROM {schema}.outbox_held h JOIN heads f USING (lane, ordering_key)
+	WHERE h.seq > f.seq AND h.retry_after <= (SELECT clock_timestamp()))
+SELECT kind, count(*), min(name), array_to_string(array_agg(DISTINCT lane), ', ') FROM wrong WHERE kind IS NOT NULL GROUP BY kind ORDER BY kind`
+
+// Kinds of disorder.
+const (
+	kindUnblocked = "unblocked"
+	kindOrphaned  = "orphaned"
+	kindStalled   = "stalled"
+	kindEndless   = "endless"
+	kindEarly     = "early"
+)
+
+// Statements that repair disorder in the lanes that stand in the place of {lanes}.
+const (
+	// touchDisorder locks the lanes, and has their owners read the blocks anew. An owner that finds a stalled key releases it.
+	touchDisorder = `UPDATE {schema}.outbox_lane SET change = change + 1 WHERE lane IN ({lanes})`
+
+	// addBlocks blocks keys with held rows. Behind a dead letter they wait for an operator: an event that leaves too late does less harm than one
+	// that leaves too early.
+	addBlocks = `INSERT INTO {schema}.outbox_block (lane, ordering_key, head_seq, state) ` +
+		`SELECT f.lane, f.ordering_key, coalesce(min(d.seq), f.seq), CASE WHEN count(d.seq) > 0 THEN 'dead' ELSE 'draining' END ` +
+		`FROM (SELECT lane, ordering_key, min(seq) AS seq FROM {schema}.outbox_held ` +
+		`WHERE lane IN ({lanes}) AND ordering_key IS NOT NULL GROUP BY lane, ordering_key) f ` +
+		`LEFT JOIN {schema}.outbox_dead d ON d.lane = f.lane AND d.ordering_key = f.ordering_key AND d.seq < f.seq ` +
+		`GROUP BY f.lane, f.ordering_key, f.seq ON CONFLICT DO NOTHING`
+
+	freeOrphans = `UPDATE {schema}.outbox_block b SET state = 'draining' WHERE lane IN ({lanes}) AND state = 'dead' ` +
+		`AND NOT EXISTS (SELECT FROM {schema}.outbox_dead d WHERE d.lane = b.lane AND d.seq = b.head_seq)`
+
+	wakeEndless = `UPDATE {schema}.outbox_held SET retry_after = greatest(clock_timestamp(), not_before) ` +
+		`WHERE lane IN ({lanes}) AND ordering_key IS NULL AND retry_after = 'infinity'`
+
+	// calmEarly leaves the rows to the row in front of them: when that one has left, the next one is due.
+	calmEarly = `UPDATE {schema}.outbox_held h SET retry_after = 'infinity' WHERE lane IN ({lanes}) AND retry_after < 'infinity' AND (` +
+		`EXISTS (SELECT FROM {schema}.outbox_held f WHERE f.lane = h.lane AND f.ordering_key = h.ordering_key AND f.seq < h.seq) OR ` +
+		`EXISTS (SELECT FROM {schema}.outbox_block b WHERE b.lane = h.lane AND b.ordering_key = h.ordering_key AND b.state = 'dead'))`
+)
+
+// remedy is what a kind of disorder means, and the statement that repairs it after touchDisorder, "" if that is enough.
+type remedy struct{ problem, statement string }
+
+func remedies() map[string]remedy {
+	return map[string]remedy{
+		kindUnblocked: {"keys have events that wait, and no block: later events of these keys overtake them", addBlocks},
+		kindOrphaned:  {"keys wait for a dead letter that is not there, so that nobody can replay or discard it", freeOrphans},
+		kindStalled:   {"keys are blocked, and nothing of them will ever be due", ""},
+		kindEndless:   {"events without a key wait, and will never be due", wakeEndless},
+		kindEarly:     {"keys have events that are due before their turn: the relay looks at them again and again, and they delay others", calmEarly},
+	}
+}
+
+// Disorder looks for rows that wait and would never leave, or not in their turn, because somebody changed rows by hand or restored a part of a
+// backup. It only reads: the first waiting row of each key, and all waiting rows without one, which is a second per million. What it finds it
+// explains, with the statements that repair it; after these it may find more. A row that was deleted is not brought back.
+func (s *Store) Disorder(ctx context.Context) ([]Disorder, error) {
+	list, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, lookForDisorder), func(scan pgsql.Scan, d *Disorder) error {
+		var kind, lanes string
+		err := scan(&kind, &d.Count, &d.Example, &lanes)
+		r := remedies()[kind]
+		d.Problem, d.Mend = r.problem, s.mending(r.statement, lanes)
+		return err
+	})
+	return list, wrap("look for disorder", err)
+}
+
+// mending is a transaction that repairs lanes.
+func (s *Store) mending(statement, lanes string) string {
+	steps := []string{"BEGIN", touchDisorder}
+	if statement != "" {
+		steps = append(steps, statement)
+	}
+	text := strings.Join(append(steps, "COMMIT"), "; ")
+	return strings.ReplaceAll(s.sql.Text(text), "{lanes}", lanes)
+}
