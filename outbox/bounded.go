@@ -10,7 +10,7 @@ import (
 // The columns of a bounded read are rowColumns, but of a payload that is large its size alone. Between the two parts stands the argument that
 // says what is large.
 const (
-	boundedStart = rowStart + `CASE WHEN octet_length(payload) <= `
+	boundedStart = `{columns but payload}, CASE WHEN octet_length(payload) <= `
 	boundedEnd   = `::int THEN payload END` + rowEnd + `, octet_length(payload)`
 )
 

@@ -30,11 +30,6 @@ type DeadLetter struct {
 	Holds bool
 }
 
-// listedColumns are the columns of a list: all but the payloads, which may be a megabyte each.
-const listedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
-	retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, routing_key,
-	schema_id, content_type, dedup_key, event_metadata, NULL::bytea AS payload, died_at, error_message`
-
 const (
 	deadColumns = rowColumns + `, died_at, coalesce(error_message, ''), ` + holdsKey
 
@@ -43,7 +38,7 @@ const (
 		WHERE b.lane = d.lane AND b.ordering_key = d.ordering_key AND b.state = 'dead' AND b.head_seq = d.seq)`
 
 	listDead = `
-SELECT ` + deadColumns + ` FROM (SELECT ` + listedColumns + ` FROM {schema}.outbox_dead) d
+SELECT ` + deadColumns + ` FROM (SELECT {columns but payload}, NULL::bytea AS payload, died_at, error_message FROM {schema}.outbox_dead) d
 WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
 	showDead  = `SELECT ` + deadColumns + ` FROM {schema}.outbox_dead d WHERE %s`
 	countDead = `SELECT count(*) FROM {schema}.outbox_dead d WHERE %s`

@@ -108,8 +108,8 @@ behind AS (
 	WHERE f.lane = k.lane AND f.ordering_key = k.ordering_key AND f.seq > k.first AND f.retry_after < 'infinity'
 		AND h.lane = f.lane AND h.seq = f.seq),
 held AS (
-	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after)
-	SELECT ` + freshColumns + `, CASE WHEN ordering_key IS NULL THEN greatest(clock_timestamp(), not_before) ELSE 'infinity' END FROM d)
+	INSERT INTO {schema}.outbox_held ({columns}, retry_after)
+	SELECT {columns anew}, CASE WHEN ordering_key IS NULL THEN greatest(clock_timestamp(), not_before) ELSE 'infinity' END FROM d)
 SELECT count(*) FROM d`
 
 	// discardDead deletes dead letters. A key that one of them blocked drains: wakeHeads makes its next row due, and the
@@ -140,11 +140,6 @@ FROM heads f WHERE h.lane = f.lane AND h.seq = f.seq`
 	headOfKey = `
 		SELECT x.lane, x.ordering_key, x.seq, x.retry_after FROM {schema}.outbox_held x
 		WHERE (x.lane, x.ordering_key, x.seq) >= (k.lane, k.ordering_key, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1`
-
-	// freshColumns is columns with the counters back at zero.
-	freshColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
-	0, 0, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, routing_key,
-	schema_id, content_type, dedup_key, event_metadata, payload`
 )
 
 func (s *Store) actOnOne(ctx context.Context, d deed, id string, opts []DeadOption) error {

@@ -28,14 +28,15 @@ func decodeRows(rows pgx.Rows, most int, t *taking) ([]Row, error) {
 			// Most fetches bring a few rows, some bring all they may; room for all would be most of what a small one costs.
 			out = slices.Grow(out, max(min(3*len(out), most-len(out)), 16))
 		}
-		r, err := d.row(rows.RawValues())
+		out = append(out, Row{})
+		r := &out[len(out)-1]
+		err := d.row(rows.RawValues(), r)
 		if err == nil && t != nil {
 			err = t.decode(&d, r.Lane)
 		}
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, r)
 	}
 	return out, rows.Err()
 }
@@ -47,52 +48,46 @@ type decoder struct {
 	err    error
 	zeros  [16]byte
 	words  map[string]string // values that come again and again: topics, types, tenants
+	texts  []ownText         // of this row
 }
 
-func (d *decoder) row(values [][]byte) (Row, error) {
-	d.values, d.err = values, nil
-	var r Row
-	r.Sequence = d.int64()
-	r.ID = d.uuid()
-	r.OccurredAt, r.CreatedAt = d.time(), d.time()
-	r.Delivery.NotBefore, r.Delivery.ExpiresAt = d.time(), d.time()
-	r.AggregateVersion = d.int64()
-	r.SchemaVersion = int(d.int32())
-	r.Lane = d.int16()
-	r.Delivery.MaxAttempts = int(d.int16())
-	r.RetryCount, r.Crashes = int(d.int16()), int(d.int16())
-	r.TenantID, r.Topic = d.word(), d.word()
-	key := d.next()
-	r.AggregateType = d.word()
-	aggregate := d.next()
-	r.Type, r.Source = d.word(), d.word()
-	routing := d.next()
-	r.SchemaID, r.ContentType = d.word(), d.word()
-	dedupe := d.next()
-	metadata := d.next()
-	r.Payload = append([]byte{}, d.next()...)
+// ownText is a text that no other row shares.
+type ownText struct {
+	to    *string
+	bytes []byte
+}
+
+// row reads the columns of rowColumns, and the size of the payload.
+func (d *decoder) row(values [][]byte, r *Row) error {
+	d.values, d.err, d.texts = values, nil, d.texts[:0]
+	for i := range columns {
+		columns[i].decode(d, r)
+	}
 	r.Waits, r.Expired = d.bool(), d.bool()
 	r.size = int(d.int32())
 	if d.err != nil {
-		return r, fmt.Errorf("outbox: row %d: %w", r.Sequence, d.err)
+		return fmt.Errorf("outbox: row %d: %w", r.Sequence, d.err)
 	}
-
-	var text strings.Builder // one allocation for all
-	text.Grow(len(key) + len(aggregate) + len(routing) + len(dedupe))
-	for _, part := range [][]byte{key, aggregate, routing, dedupe} {
-		text.Write(part)
-	}
-	rest := text.String()
-	cut := func(n int) (s string) {
-		s, rest = rest[:n], rest[n:]
-		return s
-	}
-	r.Key, r.AggregateID = cut(len(key)), cut(len(aggregate))
-	r.RoutingKey, r.Delivery.DedupKey = cut(len(routing)), cut(len(dedupe))
+	d.keepTexts()
 	r.Delivery.OrderingKey = envelope.GivenKey(r.Key, r.AggregateID, r.ID)
+	return nil
+}
 
-	r.Metadata = readMetadata(metadata)
-	return r, nil
+// keepTexts copies the texts of the row, with one allocation for all.
+func (d *decoder) keepTexts() {
+	n := 0
+	for _, t := range d.texts {
+		n += len(t.bytes)
+	}
+	var all strings.Builder
+	all.Grow(n)
+	for _, t := range d.texts {
+		all.Write(t.bytes)
+	}
+	rest := all.String()
+	for _, t := range d.texts {
+		*t.to, rest = rest[:len(t.bytes)], rest[len(t.bytes):]
+	}
 }
 
 // readMetadata takes whatever text is there. A row that somebody else wrote must not fail the fetch of all lanes: what is
@@ -173,29 +168,37 @@ func (d *decoder) int32() int32 { return int32(binary.BigEndian.Uint32(d.fixed(4
 func (d *decoder) int16() int16 { return int16(binary.BigEndian.Uint16(d.fixed(2))) } //nolint:gosec // two's complement
 func (d *decoder) bool() bool   { return d.fixed(1)[0] != 0 }
 
-func (d *decoder) uuid() string {
+func (d *decoder) bigint(to *int64)   { *to = d.int64() }
+func (d *decoder) smallint(to *int16) { *to = d.int16() }
+func (d *decoder) integer(to *int)    { *to = int(d.int32()) }
+func (d *decoder) count(to *int)      { *to = int(d.int16()) }
+func (d *decoder) bytes(to *[]byte)   { *to = append([]byte{}, d.next()...) }
+func (d *decoder) text(to *string)    { d.texts = append(d.texts, ownText{to, d.next()}) }
+
+func (d *decoder) id(to *string) {
 	id, _ := uuid.FromBytes(d.fixed(16)) // it has 16
-	return id.String()
+	*to = id.String()
 }
 
-// time is the zero time for NULL.
-func (d *decoder) time() time.Time {
+// instant is the zero time for NULL.
+func (d *decoder) instant(to *time.Time) {
 	if len(d.values) > 0 && d.values[0] == nil {
 		d.next()
-		return time.Time{}
+		*to = time.Time{}
+		return
 	}
 	// PostgreSQL counts microseconds from 2000.
 	const epoch = 946_684_800_000_000
-	return time.UnixMicro(d.int64() + epoch).UTC()
+	*to = time.UnixMicro(d.int64() + epoch).UTC()
 }
 
-// word returns the next value as a string that all equal values share.
-func (d *decoder) word() string {
+// word reads a string that all equal values share.
+func (d *decoder) word(to *string) {
 	v := d.next()
-	if s, ok := d.words[string(v)]; ok {
-		return s
+	s, known := d.words[string(v)]
+	if !known {
+		s = string(v)
+		d.words[s] = s
 	}
-	s := string(v)
-	d.words[s] = s
-	return s
+	*to = s
 }

@@ -27,8 +27,8 @@ free AS MATERIALIZED (
 gone AS (
 	DELETE FROM {schema}.outbox o USING free f WHERE o.lane = f.lane AND o.seq = f.seq RETURNING o.*),
 held AS (
-	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after)
-	SELECT ` + columns + `, greatest(clock_timestamp(), not_before) FROM gone)
+	INSERT INTO {schema}.outbox_held ({columns}, retry_after)
+	SELECT {columns}, greatest(clock_timestamp(), not_before) FROM gone)
 SELECT lane.lane, coalesce(gone.seq, 0) FROM lane LEFT JOIN gone ON gone.lane = lane.lane WHERE ` + sameServer + `$6::text`
 
 	// unlockedRows asks again for the time: the lock of a transaction that has ended since may have hidden another one.

@@ -51,15 +51,10 @@ b AS (
 
 	listDelayed = `
 SELECT ` + rowColumns + ` FROM (
-	SELECT ` + delayedColumns + ` FROM {schema}.outbox WHERE not_before IS NOT NULL AND ordering_key IS NULL
+	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox WHERE not_before IS NOT NULL AND ordering_key IS NULL
 	UNION ALL
-	SELECT ` + delayedColumns + ` FROM {schema}.outbox_held WHERE not_before IS NOT NULL AND ordering_key IS NULL) d
+	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox_held WHERE not_before IS NOT NULL AND ordering_key IS NULL) d
 WHERE %s ORDER BY d.not_before, d.seq LIMIT %s`
-
-	// delayedColumns are columns without the payloads, which may be a megabyte each.
-	delayedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
-	retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, routing_key,
-	schema_id, content_type, dedup_key, event_metadata, NULL::bytea AS payload`
 )
 
 // Cancel deletes a delayed event whose time has not come, together with what else tx does: it is never published if tx commits, and

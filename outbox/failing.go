@@ -21,7 +21,7 @@ type Failing struct {
 //
 // The row comparison is that of headOfKey.
 const failingRows = `
-SELECT ` + rowStart + `NULL::bytea AS payload` + rowEnd + `, retry_after, coalesce(error_message, '') FROM (
+SELECT {columns but payload}, NULL::bytea AS payload` + rowEnd + `, retry_after, coalesce(error_message, '') FROM (
 	(SELECT h.* FROM (
 		SELECT b.lane, b.ordering_key FROM {schema}.outbox_block b WHERE b.state = 'failed' ORDER BY b.lane, b.ordering_key LIMIT $1) b
 	CROSS JOIN LATERAL (

@@ -53,7 +53,7 @@ SELECT ` + boundedStart + `$6` + boundedEnd + ` FROM (
 	SELECT o.* FROM unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[], $4::int[]) c(lane, after, ahead, quota)
 	CROSS JOIN LATERAL (
 		SELECT * FROM (
-			SELECT ` + columns + ` FROM {schema}.outbox o
+			SELECT {columns} FROM {schema}.outbox o
 			WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT `
 
 const fetchEnd = `) x

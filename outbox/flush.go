@@ -13,11 +13,6 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// columns names every column of an outbox row that is copied when the row moves. Always by name: the tables grow.
-const columns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
-	retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, routing_key,
-	schema_id, content_type, dedup_key, event_metadata, payload`
-
 // FlushBatch adds to b the statement of [Store.Flush]. Package uow sends it together with COMMIT where it can.
 func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
 	h, err := s.within(tx)

@@ -87,7 +87,7 @@ gone AS (
 	DELETE FROM {schema}.outbox_held h
 	WHERE h.lane = $2 AND h.seq = ANY ($5::bigint[]) AND EXISTS (SELECT FROM lane) RETURNING h.*),
 moved AS (
-	INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone WHERE $7),
+	INSERT INTO {schema}.outbox_sent ({columns}, sent_at) SELECT {columns}, now() FROM gone WHERE $7),
 next AS MATERIALIZED (
 	SELECT h.lane, h.seq, h.not_before, h.retry_after FROM {schema}.outbox_held h
 	WHERE h.lane = $2 AND h.ordering_key = $6 AND h.seq <> ALL ($5::bigint[]) AND EXISTS (SELECT FROM lane)

@@ -50,7 +50,7 @@ block AS (
 	SELECT lane, ordering_key, seq, 'dead' FROM gone WHERE ordering_key IS NOT NULL AND verdict = 3
 	ON CONFLICT (lane, ordering_key) DO UPDATE SET state = 'dead', head_seq = excluded.head_seq),
 dead AS (
-	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone),
+	INSERT INTO {schema}.outbox_dead ({columns}, error_message) SELECT {columns counted}, err FROM gone),
 next AS MATERIALIZED (
 	SELECT f.lane, f.ordering_key, f.seq, f.not_before, f.retry_after FROM gone CROSS JOIN LATERAL (
 		SELECT x.lane, x.ordering_key, x.seq, x.not_before, x.retry_after FROM {schema}.outbox_held x

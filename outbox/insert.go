@@ -5,73 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
 )
 
-// insertColumn is a column that the flush fills.
-type insertColumn struct {
-	name, typ string
-	value     func(r *insertRow) any
-	values    func(rows []insertRow) any
-	// own says that events have values of their own even if they are alike, see alike.
-	own bool
-}
-
-func own(c insertColumn) insertColumn {
-	c.own = true
-	return c
-}
-
-func column[T any](name, typ string, value func(r *insertRow) T) insertColumn {
-	return insertColumn{
-		name: name, typ: typ,
-		value: func(r *insertRow) any { return value(r) },
-		values: func(rows []insertRow) any {
-			all := make([]T, len(rows))
-			for i := range rows {
-				all[i] = value(&rows[i])
-			}
-			return all
-		},
-	}
-}
-
-// insertRow is what the columns are taken from.
-type insertRow struct {
-	*event.Envelope
-
-	metadata string
-	lane     int16
-}
-
 // insertColumns are all but those with a DEFAULT.
-var insertColumns = []insertColumn{ //nolint:gochecknoglobals // a constant
-	own(column("id", "uuid", func(r *insertRow) string { return r.ID })),
-	own(column("occurred_at", "timestamptz", func(r *insertRow) time.Time { return r.OccurredAt })),
-	own(column("aggregate_version", "bigint", func(r *insertRow) int64 { return r.AggregateVersion })),
-	own(column("schema_version", "int", func(r *insertRow) int32 { return int32(max(r.SchemaVersion, 1)) })),
-	column("lane", "smallint", func(r *insertRow) int16 { return r.lane }),
-	column("tenant_id", "text", func(r *insertRow) string { return r.TenantID }),
-	column("topic", "text", func(r *insertRow) string { return r.Topic }),
-	column("ordering_key", "text", func(r *insertRow) *string { return nullable(envelope.StoredKey(r.Envelope)) }),
-	column("aggregate_type", "text", func(r *insertRow) string { return r.AggregateType }),
-	column("aggregate_id", "text", func(r *insertRow) string { return r.AggregateID }),
-	own(column("event_type", "text", func(r *insertRow) string { return r.Type })),
-	column("source", "text", func(r *insertRow) string { return r.Source }),
-	column("routing_key", "text", func(r *insertRow) *string { return nullable(r.RoutingKey) }),
-	column("schema_id", "text", func(r *insertRow) *string { return nullable(r.SchemaID) }),
-	column("content_type", "text", func(r *insertRow) string { return r.ContentType }),
-	column("event_metadata", "text", func(r *insertRow) string { return r.metadata }),
-	own(column("payload", "bytea", func(r *insertRow) []byte { return r.payload() })),
-	column("not_before", "timestamptz", func(r *insertRow) *time.Time { return nullable(r.Delivery.NotBefore) }),
-	column("expires_at", "timestamptz", func(r *insertRow) *time.Time { return nullable(r.Delivery.ExpiresAt) }),
-	column("max_attempts", "smallint", func(r *insertRow) *int16 { return nullable(int16(min(r.Delivery.MaxAttempts, math.MaxInt16))) }),
-	column("dedup_key", "text", func(r *insertRow) *string { return nullable(r.Delivery.DedupKey) }),
-}
+var insertColumns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.value == nil }) //nolint:gochecknoglobals // a constant
 
 // maxValues is up to how many rows are parameters of their own. Server and driver spend less on them than on arrays;
 // but each number of rows is a statement to prepare.
@@ -79,7 +21,7 @@ const maxValues = 16
 
 // insertStatements store events whose values of some columns are shared.
 type insertStatements struct {
-	shared, mine []insertColumn
+	shared, mine []column
 	// texts are those for 1 to maxValues rows, and at 0 the one for any number.
 	texts [maxValues + 1]string
 }
@@ -94,13 +36,12 @@ var inserts = map[[2]bool]*insertStatements{ //nolint:gochecknoglobals // a cons
 
 // alike tells whether the rows differ only in what events have of their own. Most units announce what happened to one
 // aggregate; then a third of the parameters is enough, which is most of what more events in one unit cost.
-func alike(rows []insertRow) bool {
+func alike(rows []Row) bool {
 	for i := range rows[1:] {
-		a, b := &rows[i], &rows[i+1]
-		if a.lane != b.lane || a.TenantID != b.TenantID || a.Topic != b.Topic || a.AggregateType != b.AggregateType ||
-			a.AggregateID != b.AggregateID || a.Source != b.Source || a.RoutingKey != b.RoutingKey || a.SchemaID != b.SchemaID ||
-			a.ContentType != b.ContentType || a.metadata != b.metadata || a.Delivery != b.Delivery {
-			return false
+		for n := range insertColumns {
+			if c := &insertColumns[n]; !c.own && !c.same(&rows[i], &rows[i+1]) {
+				return false
+			}
 		}
 	}
 	return len(rows) > 1
@@ -206,17 +147,16 @@ FROM i`
 func (s *Store) insertion(l *layout, evs []event.Envelope) (statement string, args []any, err error) {
 	locks := []int32{} // not nil: NULL would be no array
 	args = make([]any, 3, 3+len(evs)*len(insertColumns))
-	rows := make([]insertRow, len(evs))
+	rows := make([]Row, len(evs))
 	for i := range evs {
 		r := &rows[i]
-		r.Envelope = &evs[i]
+		var lock int32
+		*r, lock = newRow(l, &evs[i])
 		if i > 0 && maps.Equal(r.Metadata, rows[i-1].Metadata) {
-			r.metadata = rows[i-1].metadata // as most events of a unit have the request's
-		} else if r.metadata, err = encodeMetadata(r.Metadata); err != nil {
+			r.encoded = rows[i-1].encoded // as most events of a unit have the request's
+		} else if r.encoded, err = encodeMetadata(r.Metadata); err != nil {
 			return "", nil, fmt.Errorf("outbox: encode metadata of %s %s: %w", r.Type, r.ID, err)
 		}
-		lane, lock := l.place(r.Envelope)
-		r.lane = lane
 		if lock >= 0 {
 			locks = append(locks, lock)
 		}
@@ -240,27 +180,22 @@ func (s *Store) insertion(l *layout, evs []event.Envelope) (statement string, ar
 	return insert.texts[len(evs)], args, nil
 }
 
+// newRow returns an event as it is stored, but for its metadata, and the lock of its ordering key, as place does.
+func newRow(l *layout, e *event.Envelope) (r Row, lock int32) {
+	r.Envelope, r.Key = *e, envelope.StoredKey(e)
+	r.Lane, lock = l.place(e)
+	r.SchemaVersion = max(r.SchemaVersion, 1)
+	r.Delivery.MaxAttempts = min(r.Delivery.MaxAttempts, math.MaxInt16)
+	if r.Payload == nil {
+		r.Payload = []byte{} // nil would be NULL
+	}
+	return r, lock
+}
+
 func encodeMetadata(m event.Metadata) (string, error) {
 	if len(m) == 0 {
 		return "{}", nil
 	}
 	encoded, err := json.Marshal(m)
 	return string(encoded), err
-}
-
-// payload is never nil: NULL would be no payload.
-func (r *insertRow) payload() []byte {
-	if r.Payload == nil {
-		return []byte{}
-	}
-	return r.Payload
-}
-
-// nullable maps the zero value to NULL.
-func nullable[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
 }

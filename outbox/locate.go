@@ -26,7 +26,7 @@ type Located struct {
 }
 
 const (
-	locatedColumns = rowStart + `NULL::bytea AS payload` + rowEnd + `, status, error_message, retry_after, sent_at, died_at,
+	locatedColumns = `{columns but payload}, NULL::bytea AS payload` + rowEnd + `, status, error_message, retry_after, sent_at, died_at,
 	coalesce((SELECT coalesce(
 			(SELECT h.id FROM {schema}.outbox_held h WHERE h.lane = b.lane AND h.seq = b.head_seq),
 			(SELECT d.id FROM {schema}.outbox_dead d WHERE d.lane = b.lane AND d.seq = b.head_seq))::text
@@ -37,22 +37,22 @@ const (
 	locateUnsent = `
 SELECT ` + locatedColumns + `
 FROM (
-	SELECT ` + columns + `, CASE WHEN EXISTS (SELECT FROM {schema}.outbox_taken t WHERE t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked)))
+	SELECT {columns}, CASE WHEN EXISTS (SELECT FROM {schema}.outbox_taken t WHERE t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked)))
 		THEN '` + StatusPublishing + `' ELSE '` + StatusNew + `' END AS status,
 		'' AS error_message, NULL::timestamptz AS retry_after, NULL::timestamptz AS sent_at, NULL::timestamptz AS died_at
 	FROM {schema}.outbox_unsent o WHERE id = $1::uuid
 	UNION ALL
-	SELECT ` + columns + `, CASE WHEN retry_count > 0 THEN '` + StatusFailed + `' ELSE '` + StatusNew + `' END,
+	SELECT {columns}, CASE WHEN retry_count > 0 THEN '` + StatusFailed + `' ELSE '` + StatusNew + `' END,
 		coalesce(error_message, ''), nullif(retry_after, 'infinity'), NULL, NULL
 	FROM {schema}.outbox_held WHERE id = $1::uuid
 	UNION ALL
-	SELECT ` + columns + `, '` + StatusDead + `', coalesce(error_message, ''), NULL, NULL, died_at
+	SELECT {columns}, '` + StatusDead + `', coalesce(error_message, ''), NULL, NULL, died_at
 	FROM {schema}.outbox_dead WHERE id = $1::uuid) x
 ORDER BY seq`
 
 	// locateSent reads the partitions of the time from $2 to $3: what was recorded then, and what was published out of its turn then.
 	locateSent = `
-SELECT ` + rowStart + `NULL::bytea AS payload` + rowEnd + `, '` + StatusSent + `', '', NULL::timestamptz, sent_at, NULL::timestamptz, ''
+SELECT {columns but payload}, NULL::bytea AS payload` + rowEnd + `, '` + StatusSent + `', '', NULL::timestamptz, sent_at, NULL::timestamptz, ''
 FROM {schema}.outbox_published p WHERE id = $1::uuid AND within >= $2::timestamptz AND within < $3::timestamptz ORDER BY seq`
 )
 

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"database/sql"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
@@ -25,42 +24,27 @@ type Row struct {
 	// Cut says that the row, and what follows it in its lane, did not fit into the bound of its fetch. It has no payload.
 	Cut bool
 
-	size int // of the payload
+	size    int    // of the payload
+	encoded string // the metadata of an event that is stored
 }
 
-// rowColumns are the columns that scanRow and decoder.row take, of a relation that has those of "outbox".
-const rowColumns = rowStart + `payload` + rowEnd
-
+// rowColumns are the columns that scanRow takes, of a relation that has those of "outbox". rowEnd follows the payload, or what stands in its place.
 const (
-	rowStart = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane,
-	max_attempts, retry_count, crashes, tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source,
-	routing_key, schema_id, content_type, dedup_key, event_metadata, `
-	rowEnd = `,
+	rowColumns = `{columns}` + rowEnd
+	rowEnd     = `,
 	coalesce(not_before > clock_timestamp(), false), coalesce(expires_at <= clock_timestamp(), false)`
 )
 
 // scanRow reads the columns of rowColumns into r, and what follows them into more.
 func scanRow(scan pgsql.Scan, r *Row, more ...any) error {
-	var (
-		notBefore, expiresAt           sql.NullTime
-		maxAttempts                    sql.NullInt16
-		key, routing, schemaID, dedupe sql.NullString
-		metadata                       sql.RawBytes
-	)
-	dest := []any{&r.Sequence, &r.ID, &r.OccurredAt, &r.CreatedAt, &notBefore, &expiresAt, &r.AggregateVersion,
-		&r.SchemaVersion, &r.Lane, &maxAttempts, &r.RetryCount, &r.Crashes, &r.TenantID, &r.Topic, &key, &r.AggregateType, &r.AggregateID, &r.Type,
-		&r.Source, &routing, &schemaID, &r.ContentType, &dedupe, &metadata, &r.Payload, &r.Waits, &r.Expired}
-	if err := scan(append(dest, more...)...); err != nil {
-		return err
+	dest := make([]any, 0, len(columns)+2+len(more))
+	for i := range columns {
+		dest = append(dest, columns[i].target(r))
 	}
-	r.OccurredAt, r.CreatedAt = r.OccurredAt.UTC(), r.CreatedAt.UTC()
-	r.Key, r.RoutingKey, r.SchemaID = key.String, routing.String, schemaID.String
-	r.Delivery = event.Delivery{
-		OrderingKey: envelope.GivenKey(key.String, r.AggregateID, r.ID),
-		DedupKey:    dedupe.String, NotBefore: notBefore.Time.UTC(), ExpiresAt: expiresAt.Time.UTC(), MaxAttempts: int(maxAttempts.Int16),
-	}
-	r.Metadata = readMetadata(metadata)
-	return nil
+	dest = append(append(dest, &r.Waits, &r.Expired), more...)
+	err := scan(dest...)
+	r.Delivery.OrderingKey = envelope.GivenKey(r.Key, r.AggregateID, r.ID)
+	return err
 }
 
 func scanRows(rows *pgsql.Rows) ([]Row, error) {

@@ -127,7 +127,7 @@ func notNil(s []string) []string {
 const pickRows = `
 SELECT ` + boundedStart + `$4` + boundedEnd + ` FROM (
 	SELECT o.* FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq) CROSS JOIN LATERAL (
-		SELECT ` + columns + ` FROM {schema}.outbox o WHERE o.lane = a.lane AND o.seq = a.seq ORDER BY o.seq LIMIT 1) o
+		SELECT {columns} FROM {schema}.outbox o WHERE o.lane = a.lane AND o.seq = a.seq ORDER BY o.seq LIMIT 1) o
 	WHERE ` + sameServer + `$3::text) f`
 
 // FetchRows reads rows that a scan has found, ordered by lane and sequence. Their payloads are within bytes, as those of [Relay.Fetch] are;

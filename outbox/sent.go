@@ -153,8 +153,8 @@ SELECT s.child::bigint, s.place::text, s.seq FROM {schema}.outbox_published s WH
 
 	readSent = `
 SELECT ` + rowColumns + ` FROM unnest($1::bigint[], $2::text[]) a(child, place) JOIN (
-	SELECT o.tableoid AS child, o.ctid AS at, ` + columns + ` FROM {schema}.outbox o
-	UNION ALL SELECT s.tableoid, s.ctid, ` + columns + ` FROM {schema}.outbox_sent s) r ON r.child = a.child::oid AND r.at = a.place::tid`
+	SELECT o.tableoid AS child, o.ctid AS at, {columns} FROM {schema}.outbox o
+	UNION ALL SELECT s.tableoid, s.ctid, {columns} FROM {schema}.outbox_sent s) r ON r.child = a.child::oid AND r.at = a.place::tid`
 )
 
 func (s *Store) replaySent(

@@ -18,7 +18,7 @@ const settleRows = settleFence + `,
 gone AS (
 	DELETE FROM {schema}.outbox o USING unnest($4::smallint[], $5::bigint[]) a(lane, seq), lane
 	WHERE a.lane = lane.lane AND o.lane = a.lane AND o.seq = a.seq AND ` + sameServer + `$6::text RETURNING o.*),
-moved AS (INSERT INTO {schema}.outbox_sent (` + columns + `, sent_at) SELECT ` + columns + `, now() FROM gone)
+moved AS (INSERT INTO {schema}.outbox_sent ({columns}, sent_at) SELECT {columns}, now() FROM gone)
 SELECT lane FROM lane WHERE ` + sameServer + `$6::text`
 
 // settleAndForget is settleRows for retention 0.
@@ -112,8 +112,8 @@ block AS (
 	ON CONFLICT (lane, ordering_key) DO UPDATE SET state = 'dead', head_seq = excluded.head_seq
 	WHERE excluded.state = 'dead' AND b.state <> 'dead'),
 held AS (
-	INSERT INTO {schema}.outbox_held (` + columns + `, retry_after, error_message)
-	SELECT ` + countedColumns + `, CASE
+	INSERT INTO {schema}.outbox_held ({columns}, retry_after, error_message)
+	SELECT {columns counted}, CASE
 		WHEN EXISTS (SELECT 1 FROM {schema}.outbox_block b
 				WHERE b.lane = g.lane AND b.ordering_key = g.ordering_key AND b.state = 'dead')
 			OR EXISTS (SELECT 1 FROM {schema}.outbox_held h
@@ -124,17 +124,11 @@ held AS (
 		ELSE greatest(clock_timestamp(), not_before) END, err
 	FROM gone g WHERE verdict NOT IN (3, 5)),
 dead AS (
-	INSERT INTO {schema}.outbox_dead (` + columns + `, error_message) SELECT ` + countedColumns + `, err FROM gone WHERE verdict IN (3, 5))
+	INSERT INTO {schema}.outbox_dead ({columns}, error_message) SELECT {columns counted}, err FROM gone WHERE verdict IN (3, 5))
 SELECT (SELECT count(*) FROM lane),
 	(SELECT count(*) FROM {schema}.outbox_lane WHERE lane = $2 AND owner = $1 AND epoch = $3 AND ` + sameServer + `$8::text),
 	(SELECT count(*) FROM gone),
 	(SELECT count(*) FROM gone WHERE verdict IN (3, 5))`
-
-// countedColumns is columns with one more refusal where there was one. A refusal clears the count of crashes: the projector lived to hear it.
-const countedColumns = `seq, id, occurred_at, created_at, not_before, expires_at, aggregate_version, schema_version, lane, max_attempts,
-	(retry_count + (verdict IN (1, 3, 5))::int)::smallint, CASE verdict WHEN 1 THEN 0 ELSE crashes END,
-	tenant_id, topic, ordering_key, aggregate_type, aggregate_id,
-	event_type, source, routing_key, schema_id, content_type, dedup_key, event_metadata, payload`
 
 // Hold takes rows out of their lane that were not published. It returns [ErrFenced] if the lane was lost, or if the rows were read from
 // another server.

@@ -64,7 +64,7 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.WithDefaults()
 	s := &Store{
 		ownRetention: cfg != nil && cfg.Retention != 0,
-		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler), log: otelx.Logger(c.Logger), id: uuid.NewString(),
+		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler, lists()...), log: otelx.Logger(c.Logger), id: uuid.NewString(),
 		probe: listenProbe, answer: listenTimeout,
 		silent: newSilent(&c), partitionsKept: newPartitionsKept(&c),
 		maker: envelope.Maker{

@@ -57,11 +57,12 @@ type Runner struct {
 }
 
 // New returns a runner. The schema "" is found by the first statement of each pool, see [FindSchema]. pooler says that a transaction-mode pooler stands
-// before the database, where a prepared statement may be unknown to the next connection.
-func New(name string, pooler bool) *Runner {
-	r := &Runner{mode: pgx.QueryExecModeCacheStatement, places: &places{}, isolation: &isolation{}}
+// before the database, where a prepared statement may be unknown to the next connection. words are pairs of a word in statements, as {columns}, and of
+// what it stands for.
+func New(name string, pooler bool, words ...string) *Runner {
+	r := &Runner{mode: pgx.QueryExecModeCacheStatement, places: &places{words: words}, isolation: &isolation{}}
 	if name != "" {
-		r.places.configured = newPlace(name)
+		r.places.configured = newPlace(name, words)
 	}
 	if pooler {
 		r.mode = pgx.QueryExecModeExec

@@ -54,6 +54,7 @@ const (
 // places are where the tables are: in the schema that is configured, or in one for each pool, found by the first statement that is sent to it.
 // A statement that fails leaves it to the next. A store may be given several pools, and a dialect of bun belongs to one of them.
 type places struct {
+	words      []string // what stands in the text of statements for something else, see New
 	configured *Place
 	found      sync.Map // pool -> *Place
 	named      sync.Map // schema -> *Place
@@ -62,22 +63,22 @@ type places struct {
 
 // Place is a schema.
 type Place struct {
-	prefix  string   // the schema and a dot, as an identifier
-	literal string   // the same within a literal
-	texts   sync.Map // constant -> text with the schema in it
+	words *strings.Replacer
+	texts sync.Map // constant -> text with the schema in it
 }
 
-func newPlace(schema string) *Place {
+func newPlace(schema string, words []string) *Place {
 	prefix := pgx.Identifier{schema}.Sanitize() + "."
-	return &Place{prefix: prefix, literal: strings.ReplaceAll(prefix, "'", "''")}
+	literal := strings.ReplaceAll(prefix, "'", "''")
+	return &Place{words: strings.NewReplacer(append([]string{"'{schema}.", "'" + literal, "{schema}.", prefix}, words...)...)}
 }
 
-// Text replaces every "{schema}." in a statement. One within a literal has to be its beginning: '{schema}.t'.
+// Text replaces every "{schema}." in a statement, and the words of [New]. One within a literal has to be its beginning: '{schema}.t'.
 func (p *Place) Text(constant string) string {
 	if text, ok := p.texts.Load(constant); ok {
 		return text.(string) //nolint:forcetypeassert // only strings are stored
 	}
-	text := strings.NewReplacer("'{schema}.", "'"+p.literal, "{schema}.", p.prefix).Replace(constant)
+	text := p.words.Replace(constant)
 	p.texts.Store(constant, text)
 	return text
 }
@@ -93,7 +94,7 @@ func (s *places) of(pool any, ask func() (string, error)) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	named, _ := s.named.LoadOrStore(name, newPlace(name))
+	named, _ := s.named.LoadOrStore(name, newPlace(name, s.words))
 	p := named.(*Place) //nolint:forcetypeassert // only places are stored
 	s.found.Store(pool, p)
 	s.first.CompareAndSwap(nil, p)

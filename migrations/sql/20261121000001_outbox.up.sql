@@ -287,10 +287,7 @@ SELECT l.lane, c.upto, c.picked FROM outbox_claimed() c JOIN outbox_lane l ON l.
 
 -- The rows of outbox that are not published. OFFSET keeps the planner to one lane after the other: it would read the whole history.
 CREATE VIEW outbox_unsent AS
-SELECT o.seq, o.id, o.occurred_at, o.created_at, o.not_before, o.expires_at, o.aggregate_version, o.schema_version, o.lane,
-    o.max_attempts, o.retry_count, o.crashes, o.tenant_id, o.topic, o.ordering_key, o.aggregate_type, o.aggregate_id,
-    o.event_type, o.source, o.routing_key, o.schema_id, o.content_type, o.dedup_key, o.event_metadata, o.payload
-FROM outbox_cursor c CROSS JOIN LATERAL (
+SELECT o.* FROM outbox_cursor c CROSS JOIN LATERAL (
     SELECT x.* FROM outbox x WHERE x.lane = c.lane AND x.seq > c.sent AND NOT x.seq <@ c.ahead OFFSET 0) o;
 
 -- Published rows, wherever they are. within is the column by whose days they are partitioned.
@@ -308,7 +305,7 @@ FROM outbox_sent s;
 
 -- All of it as one table, for people and for tools. Names of columns and states are promised. max_attempts is NULL where the configuration decides.
 -- PUBLISHING is an approximation: the row is one that the owner of a live lease has fetched. On a standby such a row is NEW.
--- The published rows of outbox are a part of its own with a constant status: a query for the others, as operators write it, does not read them.
+-- The published rows are a part of its own with a constant status: a query for the others, as operators write it, does not read them.
 CREATE VIEW outbox_messages AS
 SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
        o.payload, o.event_metadata::json AS event_metadata, o.routing_key, o.schema_id, o.schema_version,
@@ -319,11 +316,10 @@ SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version,
        NULL::timestamptz AS died_at, o.max_attempts::integer AS max_attempts
 FROM outbox_unsent o LEFT JOIN outbox_taken t ON t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked))
 UNION ALL
-SELECT o.id, o.tenant_id, o.aggregate_id, o.aggregate_type, o.aggregate_version, o.event_type, o.topic, o.occurred_at,
-       o.payload, o.event_metadata::json, o.routing_key, o.schema_id, o.schema_version,
-       'SENT', o.retry_count, NULL, NULL, o.created_at,
-       (SELECT p.at FROM outbox_progress p WHERE p.lane = o.lane AND p.upto >= o.seq ORDER BY p.upto, p.n LIMIT 1), o.seq, o.source, false, NULL, o.max_attempts
-FROM outbox o JOIN outbox_cursor c ON c.lane = o.lane WHERE o.seq <= c.sent OR o.seq <@ c.ahead
+SELECT p.id, p.tenant_id, p.aggregate_id, p.aggregate_type, p.aggregate_version, p.event_type, p.topic, p.occurred_at,
+       p.payload, p.event_metadata, p.routing_key, p.schema_id, p.schema_version,
+       'SENT', p.retry_count, NULL, NULL, p.created_at, p.sent_at, p.seq, p.source, false, NULL, p.max_attempts
+FROM outbox_published p
 UNION ALL
 SELECT h.id, h.tenant_id, h.aggregate_id, h.aggregate_type, h.aggregate_version, h.event_type, h.topic, h.occurred_at,
        h.payload, h.event_metadata::json, h.routing_key, h.schema_id, h.schema_version,
@@ -335,12 +331,7 @@ UNION ALL
 SELECT d.id, d.tenant_id, d.aggregate_id, d.aggregate_type, d.aggregate_version, d.event_type, d.topic, d.occurred_at,
        d.payload, d.event_metadata::json, d.routing_key, d.schema_id, d.schema_version,
        'DEAD', d.retry_count, NULL, d.error_message, d.created_at, NULL, d.seq, d.source, false, d.died_at, d.max_attempts
-FROM outbox_dead d
-UNION ALL
-SELECT s.id, s.tenant_id, s.aggregate_id, s.aggregate_type, s.aggregate_version, s.event_type, s.topic, s.occurred_at,
-       s.payload, s.event_metadata::json, s.routing_key, s.schema_id, s.schema_version,
-       'SENT', s.retry_count, NULL, NULL, s.created_at, s.sent_at, s.seq, s.source, false, NULL, s.max_attempts
-FROM outbox_sent s;
+FROM outbox_dead d;
 
 SELECT oncebox_create($text$
 -- The first lane of a tenant's group. The caller holds the locks of the ordering keys. A move of the tenant takes them as well, so no
