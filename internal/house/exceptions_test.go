@@ -3,14 +3,14 @@ package main
 // exceptions were made with the rules, and go as the code they name is mended.
 var exceptions = []exception{
 	{ruleExported, "inbox", 145},
-	{ruleExported, "internal/pgsql", 106},
-	{ruleExported, "outbox", 218},
+	{ruleExported, "internal/pgsql", 111},
+	{ruleExported, "outbox", 220},
 	{ruleFiles, "cmd/oncebox", 42},
 	{ruleFiles, "console", 28},
 	{ruleFiles, "idempotency", 23},
 	{ruleFiles, "inbox", 67},
 	{ruleFiles, "messaging/pulsar", 32},
-	{ruleFiles, "outbox", 70},
+	{ruleFiles, "outbox", 71},
 	{ruleFiles, "projector", 37},
 	{ruleFiles, "uow", 27},
 	{ruleMethodFiles, "cmd/oncebox.session", 28},
@@ -21,7 +21,7 @@ var exceptions = []exception{
 	{ruleMethodFiles, "messaging/pulsar.Broker", 13},
 	{ruleMethodFiles, "messaging/pulsar.receiver", 10},
 	{ruleMethodFiles, "outbox.Relay", 24},
-	{ruleMethodFiles, "outbox.Store", 48},
+	{ruleMethodFiles, "outbox.Store", 49},
 	{ruleMethodFiles, "projector.worker", 21},
 	{ruleMethodFiles, "uow.Manager", 7},
 	{ruleMethodFiles, "uow.root", 12},
@@ -37,9 +37,8 @@ var exceptions = []exception{
 	{ruleEmbedded, "console.visit embeds console.Console", 56},
 	{ruleEmbedded, "idempotency.Middleware embeds idempotency.Store", 26},
 	{ruleEmbedded, "inbox.wrapped embeds inbox.Inbox", 134},
-	{ruleEmbedded, "outbox.Relay embeds outbox.Store", 136},
-	{ruleEmbedded, "outbox.announcement embeds outbox.Relay", 175},
-	{ruleEmbedded, "outbox.reconciler embeds outbox.Store", 136},
+	{ruleEmbedded, "outbox.Relay embeds outbox.Store", 138},
+	{ruleEmbedded, "outbox.announcement embeds outbox.Relay", 177},
 	{ruleRepeated, "product", 32},
 }
 

@@ -137,7 +137,9 @@ func (e *examination) deployment(ctx context.Context) ([]Finding, error) {
 }
 
 // mayLook reports whether the role may read what waits and who is paused.
-func (e *examination) mayLook() bool { return e.Duty != migrations.Writer && e.Duty != migrations.Caller }
+func (e *examination) mayLook() bool {
+	return e.Duty != migrations.Writer && e.Duty != migrations.Caller
+}
 
 // keys finds events that wait and were changed by hand, or restored in part.
 func (e *examination) keys(ctx context.Context) (found []Finding, err error) {
