@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -21,10 +18,10 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 	if r.isClosed() {
 		return out, messaging.ErrClosed
 	}
-	if !b.hasAdmin(ctx) {
+	if !b.keeper.HasAdmin(ctx) {
 		return out, errNoAdmin
 	}
-	parts, err := b.admin.backlogs(ctx, topic, r.subscription.Name)
+	parts, err := b.keeper.Admin.Backlogs(ctx, topic, r.subscription.Name)
 	if err != nil {
 		return out, fmt.Errorf("pulsar: backlog of subscription %q of topic %q: %w", r.subscription.Name, topic, err)
 	}
@@ -35,85 +32,85 @@ func (r *receiver) Backlog(ctx context.Context) (messaging.Backlog, error) {
 		if r.subscription.Type == messaging.Failover && part.Active != "" && part.Active != r.name {
 			continue // another consumer's, which may be slow, or stand still itself
 		}
-		n := min(r.left.in(part.Partition), part.Backlog)
-		out.Messages += part.Backlog - n
+		n := min(r.left.in(part.Partition), part.Waiting)
+		out.Messages += part.Waiting - n
 		out.Left += n
 		out.Settled = max(out.Settled, part.LastAcked, part.LastAdvanced)
 	}
 	return out, nil
 }
 
-// ReadSubscription implements [messaging.SubscriptionReader] with the admin API. Messages counts entries: a batch is one.
-func (b *Broker) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
-	if !b.hasAdmin(ctx) {
-		return messaging.SubscriptionState{}, errNoAdmin
-	}
-	return b.admin.state(ctx, topic, name)
+// leftPatience is how often a silent receiver asks for its other partitions before it asks for one with messages that were left: more
+// than a minute. What was left comes again with what the broker may have lost.
+const leftPatience = 4
+
+// entryOf is where the broker stores a message, or the batch with the message in it.
+type entryOf struct {
+	partition     int32
+	ledger, entry int64
 }
 
-func (a *admin) state(ctx context.Context, topic, name string) (s messaging.SubscriptionState, err error) {
-	parts, err := a.backlogs(ctx, topic, name)
-	if err != nil && !isStatus(err, http.StatusNotFound) {
-		return s, fmt.Errorf("pulsar: ask the admin API for subscription %q of topic %q: %w", name, topic, err)
+// left are the messages that the consumer left at the broker, by entry and place in their batch. The broker counts entries.
+type left map[entryOf]map[int32]struct{}
+
+// entry returns where the message is stored, and its place there.
+func (rc *receipt) entry() (e entryOf, place int32) {
+	id := rc.message.ID()
+	return entryOf{id.PartitionIdx(), id.LedgerID(), id.EntryID()}, id.BatchIdx()
+}
+
+func (l left) add(rc *receipt) {
+	e, place := rc.entry()
+	if l[e] == nil {
+		l[e] = map[int32]struct{}{}
 	}
-	s.Missing = len(parts) == 0
-	connected := map[string]bool{}
-	for _, part := range parts {
-		s.Messages += part.Backlog
-		s.Settled = max(s.Settled, part.LastAcked, part.LastAdvanced)
-		if part.Backlog > 0 && len(part.Consumers) == 0 {
-			s.Unattended++
+	l[e][place] = struct{}{}
+}
+
+func (l left) remove(rc *receipt) {
+	if len(l) == 0 {
+		return
+	}
+	e, place := rc.entry()
+	delete(l[e], place)
+	if len(l[e]) == 0 {
+		delete(l, e)
+	}
+}
+
+// drop forgets a partition that is another receiver's.
+func (l left) drop(partition int32) {
+	for e := range l {
+		if e.partition == partition {
+			delete(l, e)
 		}
-		for _, c := range part.Consumers {
-			connected[c.Name] = true
+	}
+}
+
+// in counts the entries of a partition.
+func (l left) in(partition int32) (n int64) {
+	for e := range l {
+		if e.partition == partition {
+			n++
 		}
 	}
-	s.Consumers = len(connected)
-	return s, nil
+	return n
 }
 
-// backlogStats is what a partition knows about what waits for a subscription.
-type backlogStats struct {
-	Backlog      int64  `json:"msgBacklog"`                      //nolint:tagliatelle // Pulsar's
-	Active       string `json:"activeConsumerName"`              //nolint:tagliatelle // Pulsar's
-	LastAcked    int64  `json:"lastAckedTimestamp"`              //nolint:tagliatelle // Pulsar's: by one of the present consumers, in milliseconds
-	LastAdvanced int64  `json:"lastMarkDeleteAdvancedTimestamp"` //nolint:tagliatelle // Pulsar's: by any
-
-	Consumers []struct {
-		Name    string `json:"consumerName"`     //nolint:tagliatelle // Pulsar's
-		Permits int    `json:"availablePermits"` //nolint:tagliatelle // Pulsar's
-	} `json:"consumers"`
-
-	Partition int32 `json:"-"`
-}
-
-// backlogs returns those of all partitions.
-func (a *admin) backlogs(ctx context.Context, topic, subscription string) ([]backlogStats, error) {
-	type stats struct {
-		Subscriptions map[string]backlogStats `json:"subscriptions"`
-	}
-	var all struct {
-		Partitions map[string]stats `json:"partitions"`
-	}
-	// Without precision the broker adds up what was acknowledged since it has known the subscription, and may be wrong for ever.
-	const precise = "getPreciseBacklog=true&subscriptionBacklogSize=false"
-	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/partitioned-stats?perPartition=true&"+precise, "", &all)
-	if isStatus(err, http.StatusNotFound) {
-		var alone stats
-		err = a.do(ctx, http.MethodGet, a.topic(topic)+"/stats?"+precise, "", &alone)
-		all.Partitions = map[string]stats{topic: alone}
-	}
+// Leave implements [messaging.BacklogReceiver]. The message is not in hand any more, so that what looks after a partition that has
+// stopped does so again.
+func (r *receiver) Leave(m *messaging.Message) {
+	rc, err := r.receipt(m, "leave")
 	if err != nil {
-		return nil, err
+		return // it comes again
 	}
-	var out []backlogStats
-	for name, part := range all.Partitions {
-		if s, ok := part.Subscriptions[subscription]; ok {
-			_, number, _ := strings.Cut(name, partitionMark)
-			n, _ := strconv.ParseInt(number, 10, 32) // a topic without partitions is the first
-			s.Partition = int32(n)
-			out = append(out, s)
-		}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.renewing || rc.consumer != r.consumer || rc.settled {
+		return
 	}
-	return out, nil
+	rc.settled = true
+	r.left.add(rc)
+	r.silence.inHand[rc.message.ID().PartitionIdx()]--
+	r.leak(rc.message)
 }

@@ -92,7 +92,7 @@ func TestBacklogOfATopicWithoutPartitions(t *testing.T) {
 	seeing := connect(t, config(n))
 	other, err := seeing.Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "s", Type: messaging.Failover, Consumer: "z"})
 	require.NoError(t, err)
-	parts, err := seeing.admin.backlogs(patient(t), "order", "s")
+	parts, err := seeing.keeper.Admin.Backlogs(patient(t), "order", "s")
 	require.NoError(t, err)
 	require.Len(t, parts, 1)
 	require.NoError(t, other.Close())

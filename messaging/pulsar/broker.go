@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // Broker is a connection to Pulsar. All methods are safe for concurrent use.
@@ -23,9 +24,8 @@ type Broker struct {
 	log       *slog.Logger
 	telemetry *otelx.Later[telemetry]
 	client    pulsarclient.Client
-	admin     *admin
-	presence  presence
-	start     start
+	keeper    *topics.Keeper
+	start     *start
 
 	// open ends when Close has waited long enough for the calls that are under way.
 	open context.Context //nolint:containedctx // the life of the connection
@@ -37,7 +37,6 @@ type Broker struct {
 	mu        sync.Mutex
 	closed    bool
 	topics    map[string]*topic
-	declared  map[messaging.Subscription]bool
 	receivers map[*receiver]bool
 	joined    int
 	introduce map[string]string // properties of producers
@@ -50,7 +49,7 @@ type Broker struct {
 func (b *Broker) Introduce(source, installation string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.introduce = subscriptionProperties(messaging.Subscription{Source: source, Installation: installation})
+	b.introduce = topics.Properties(messaging.Subscription{Source: source, Installation: installation})
 }
 
 // introduction are the properties of a new producer.
@@ -71,15 +70,12 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 		return nil, err
 	}
 	c := cfg.WithDefaults()
-	b := &Broker{
-		cfg: c, presence: presence{patience: adminPatience},
-		start:  start{done: make(chan struct{})},
-		topics: map[string]*topic{}, declared: map[messaging.Subscription]bool{}, receivers: map[*receiver]bool{},
-	}
+	b := &Broker{cfg: c, topics: map[string]*topic{}, receivers: map[*receiver]bool{}}
 	own := otelx.Place{Logger: c.Logger, TracerProvider: c.TracerProvider, MeterProvider: c.MeterProvider}
 	b.telemetry = otelx.NewLater(own, newTelemetry)
 	b.log = quietlog.New(b.telemetry.Logger(), c.LogInterval)
 	b.open, b.end = context.WithCancel(context.Background())
+	b.start = newStart(b)
 	if err := b.connect(ctx); err != nil {
 		// Not waited for: a request that the broker does not answer takes its time to end.
 		go func() { _ = b.Close() }() // the caller has its error
@@ -89,8 +85,8 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 }
 
 func (b *Broker) connect(ctx context.Context) error {
-	var err error
-	if b.admin, err = newAdmin(&b.cfg); err != nil {
+	admin, err := topics.NewAdmin(b.cfg.keeper())
+	if err != nil {
 		return err
 	}
 	if b.cfg.TokenFile != "" { // it is read each time, and its absence would look like a broker that does not answer
@@ -102,7 +98,11 @@ func (b *Broker) connect(ctx context.Context) error {
 	if b.client, err = pulsarclient.NewClient(clientOptions(&b.cfg, log)); err != nil {
 		return fmt.Errorf("pulsar: connect: %w", err)
 	}
-	return b.begin(ctx)
+	b.keeper = topics.NewKeeper(*b.cfg.keeper(), admin, topics.Connection{
+		Client: b.client, Open: b.open, Background: &b.background, Log: b.log,
+		Unwatched: func(ctx context.Context, topic string) { b.telemetry.Instruments().unwatched(ctx, topic) },
+	})
+	return b.start.begin(ctx)
 }
 
 func clientOptions(c *Config, log slog.Handler) pulsarclient.ClientOptions {
@@ -128,6 +128,9 @@ func clientOptions(c *Config, log slog.Handler) pulsarclient.ClientOptions {
 	}
 	return o
 }
+
+// Observe implements [messaging.Observed].
+func (b *Broker) Observe(t messaging.Telemetry) { b.telemetry.Use(otelx.Place(t)) }
 
 // enter counts a call that Close has to wait for. The caller leaves by calling b.calls.Done.
 func (b *Broker) enter(call string) error {
@@ -176,8 +179,8 @@ func (b *Broker) Close() error {
 		b.background.Wait()
 	})
 	ended := waitFor(&closing, b.cfg.CloseTimeout)
-	if b.admin != nil {
-		b.admin.http.CloseIdleConnections()
+	if b.keeper != nil {
+		b.keeper.Admin.Close()
 	}
 	if !ended {
 		return fmt.Errorf("pulsar: close: %s did not confirm it within %s", b.cfg.URL, b.cfg.CloseTimeout)
@@ -193,11 +196,6 @@ func (b *Broker) openReceivers() []*receiver {
 		out = append(out, r)
 	}
 	return out
-}
-
-// fullName returns the name by which Pulsar knows a topic.
-func (b *Broker) fullName(topic string) string {
-	return "persistent://" + b.cfg.Tenant + "/" + b.cfg.Namespace + "/" + topic
 }
 
 func waitFor(group *sync.WaitGroup, limit time.Duration) bool {

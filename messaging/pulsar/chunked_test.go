@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // The client hands out the last chunk as the whole if the sender did not say how large the whole is.
@@ -23,9 +24,9 @@ func TestChunkedMessageIsWholeOrADeadLetter(t *testing.T) {
 	whole := envelope("order", "whole", 1)
 	whole.Payload = bytes.Repeat([]byte("x"), 6<<20)
 	theirs := stranger(t, cfg, pulsarclient.ProducerOptions{Topic: "order", DisableBatching: true, EnableChunking: true})
-	sendAll(t, theirs, encode(&whole))
+	sendAll(t, theirs, wire.Encode(&whole))
 	torn := envelope("order", "torn", 1)
-	newBareProducer(t, cfg, "order-partition-0").chunks(encode(&torn).Properties, "pay 1", "00 to ", "B")
+	newBareProducer(t, cfg, "order-partition-0").chunks(wire.Encode(&torn).Properties, "pay 1", "00 to ", "B")
 	require.NoError(t, e.broker.Publish(t.Context(), series("order", 10, 10)))
 	e.settled("order", "s")
 	stop()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // Config configures [Connect]. Only URL is required.
@@ -148,12 +149,12 @@ func (c *Config) Validate() error {
 		}
 	}
 	for _, topic := range d.Topics {
-		if err := ValidateTopic(topic); err != nil {
+		if err := topics.ValidateTopic(topic); err != nil {
 			errs = append(errs, fmt.Errorf("pulsar: Config.Topics: %q: %w", topic, err))
 		}
 	}
 	for _, s := range d.Subscriptions {
-		if err := validSubscription(s); err != nil {
+		if err := topics.ValidateSubscription(s); err != nil {
 			errs = append(errs, fmt.Errorf("pulsar: Config.Subscriptions: %w", err))
 		}
 	}
@@ -225,6 +226,15 @@ func (c *Config) WithDefaults() Config {
 		out.Name, _ = os.Hostname() // a name without a host is as good
 	}
 	return out
+}
+
+// keeper is what package topics needs of the configuration.
+func (c *Config) keeper() *topics.Config {
+	return &topics.Config{
+		URL: redacted(c.URL), AdminURL: c.AdminURL, AdminTimeout: c.AdminTimeout, Tenant: c.Tenant, Namespace: c.Namespace, Partitions: c.Partitions,
+		AudienceInterval: c.AudienceInterval, OperationTimeout: c.OperationTimeout, Token: c.Token, TokenFile: c.TokenFile,
+		TLSTrustCerts: c.TLSTrustCerts, TLSCert: c.TLSCert, TLSKey: c.TLSKey, TLSAllowInsecure: c.TLSAllowInsecure,
+	}
 }
 
 // adminURL guesses the address of the admin API, "" if there is nothing to guess from.

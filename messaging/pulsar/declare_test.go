@@ -1,8 +1,6 @@
 package pulsar
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -46,7 +44,7 @@ func TestDeclareByManyAtOnce(t *testing.T) {
 		require.NotNil(t, b)
 		t.Cleanup(func() { require.NoError(t, b.Close()) })
 	}
-	partitions, err := brokers[0].admin.partitions(t.Context(), "order")
+	partitions, err := brokers[0].keeper.Admin.Partitions(t.Context(), "order")
 	require.NoError(t, err)
 	require.Equal(t, 4, partitions)
 	r, err := brokers[0].Subscribe(t.Context(), messaging.Subscription{Topic: "order", Name: "billing"})
@@ -63,7 +61,7 @@ func TestDeclareUsesWhatExists(t *testing.T) {
 		cfg := declared(n, topic, "billing")
 		for range 2 {
 			b := connect(t, cfg)
-			got, err := b.admin.partitions(t.Context(), topic)
+			got, err := b.keeper.Admin.Partitions(t.Context(), topic)
 			require.NoError(t, err)
 			require.Equal(t, partitions, got, topic)
 			require.NoError(t, b.Publish(t.Context(), series(topic, 5, 1)))
@@ -84,7 +82,7 @@ func TestDeclareOddNames(t *testing.T) {
 	r, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: topic, Name: name})
 	require.NoError(t, err)
 	receiveAll(t, r, 5)
-	subscriptions, err := b.admin.subscriptions(t.Context(), topic+"-partition-0")
+	subscriptions, err := b.keeper.Admin.Subscriptions(t.Context(), topic+"-partition-0")
 	require.NoError(t, err)
 	require.Len(t, subscriptions, 1)
 }
@@ -134,7 +132,7 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 			require.NoError(t, err)
 			receiveAll(t, late, 10)
 			require.Equal(t, 1, log.Count("admin API cannot be used"))
-			require.Equal(t, 1, log.Count(`create-partitioned-topic -p 4 `+b.fullName("order")))
+			require.Equal(t, 1, log.Count(`create-partitioned-topic -p 4 `+b.keeper.FullName("order")))
 		})
 	}
 }
@@ -171,55 +169,11 @@ func TestDeclareWithoutRightsToMake(t *testing.T) {
 	cfg := declared(n, "order", "shipping")
 	cfg.AdminURL = reading.URL
 	b := connect(t, cfg)
-	have, err := b.admin.subscribed(t.Context(), "order", 4, "shipping")
+	have, err := b.keeper.Admin.Subscribed(t.Context(), "order", 4, "shipping")
 	require.NoError(t, err)
 	require.True(t, have)
 
 	cfg.Topics = []string{"missing"}
 	_, err = Connect(t.Context(), cfg)
 	require.ErrorContains(t, err, "403 Forbidden")
-}
-
-func TestAdminAuthorizes(t *testing.T) {
-	var got []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = append(got, r.Header.Get("Authorization"))
-		_, _ = w.Write([]byte(`{"partitions":3}`))
-	}))
-	t.Cleanup(server.Close)
-	for _, c := range []Config{{Token: "abc"}, {TokenFile: writeFile(t, "from-file\n")}, {}} {
-		c.AdminURL = server.URL
-		a, err := newAdmin(&c)
-		require.NoError(t, err)
-		n, err := a.partitions(t.Context(), "order")
-		require.NoError(t, err)
-		require.Equal(t, 3, n)
-		a.http.CloseIdleConnections()
-	}
-	require.Equal(t, []string{"Bearer abc", "Bearer from-file", ""}, got)
-	_, err := newAdmin(&Config{TLSTrustCerts: writeFile(t, "not a certificate")})
-	require.ErrorContains(t, err, "holds no certificate")
-	_, err = newAdmin(&Config{TLSCert: "no such", TLSKey: "file"})
-	require.ErrorContains(t, err, "Config.TLSCert")
-	a, err := newAdmin(&Config{AdminURL: server.URL, TokenFile: "no such file"})
-	require.NoError(t, err)
-	_, err = a.partitions(t.Context(), "order")
-	require.ErrorContains(t, err, "Config.TokenFile")
-}
-
-// A broker that has just started fails now and then.
-func TestDeclareInsists(t *testing.T) {
-	calls := 0
-	err := answered(t.Context(), func() error {
-		if calls++; calls < 3 {
-			return []error{errors.New("EOF"), &adminError{status: 500}}[calls-1]
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	require.Equal(t, 3, calls)
-	require.Error(t, answered(t.Context(), func() error { calls++; return &adminError{status: http.StatusNotFound} }))
-	require.Equal(t, 4, calls, "no is an answer")
-	ctx, cancel := context.WithCancel(t.Context())
-	require.ErrorContains(t, answered(ctx, func() error { cancel(); return errors.New("EOF") }), "EOF")
 }

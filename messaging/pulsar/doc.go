@@ -55,4 +55,7 @@
 //   - oncebox.broker.publish.duration: seconds per call of Publish, by outcome (ok, failed)
 //   - oncebox.broker.unwatched_topics: topics published to whose declared subscription is gone, or that
 //     have neither a subscription nor retention
+//
+// Read first: broker.go:Connect and start.go:start.begin, then publish.go:Broker.Publish and flight.go:flight.run, then receiver.go:receiver.Receive and
+// turn.go:turn. Package internal/topics makes topics and subscriptions, internal/wire has the format of messages.
 package pulsar

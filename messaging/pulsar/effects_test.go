@@ -102,13 +102,13 @@ func (e *effects) requireOnceInOrder(keys, perKey int) {
 func (e *effects) settled(topic, name string) {
 	e.t.Helper()
 	e.eventually("all is acknowledged", func() bool {
-		parts, err := e.broker.admin.backlogs(e.t.Context(), topic, name)
+		parts, err := e.broker.keeper.Admin.Backlogs(e.t.Context(), topic, name)
 		if err != nil || len(parts) == 0 {
 			return false
 		}
 		left := int64(0)
 		for _, part := range parts {
-			left += part.Backlog
+			left += part.Waiting
 		}
 		return left == 0
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // encrypting has a producer encrypt for a key that nobody here has.
@@ -41,7 +42,7 @@ func TestEncryptedMessageStopsNobody(t *testing.T) {
 	theirs := stranger(t, cfg, pulsarclient.ProducerOptions{Topic: "order", DisableBatching: true, Encryption: encrypting(t)})
 	bad := envelope("order", "theirs", 1)
 	bad.AggregateType, bad.AggregateID = "order", "theirs"
-	sendAll(t, theirs, encode(&bad))
+	sendAll(t, theirs, wire.Encode(&bad))
 	require.NoError(t, e.broker.Publish(t.Context(), series("order", 10, 100)))
 	e.settled("order", "s")
 	stop()
@@ -67,7 +68,7 @@ func TestEncryptedBatchesStopNobody(t *testing.T) {
 	for range 3 {
 		var batch []*pulsarclient.ProducerMessage
 		for _, env := range series("order", 1, 100) {
-			batch = append(batch, encode(&env))
+			batch = append(batch, wire.Encode(&env))
 		}
 		sendAll(t, theirs, batch...)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // What is known of a message that has no receipt. Neither leaves this file.
@@ -88,9 +89,9 @@ func (f *flight) run(ctx context.Context) bool {
 
 // send hands one message over. It tells whether the message may have a batch of its own; what became of it is in the account.
 func (f *flight) send(ctx context.Context, n int, env *event.Envelope) (large bool) {
-	m := encodeInto(f.producer.message(), env)
+	m := wire.Fill(f.producer.message(), env)
 	f.sent = append(f.sent, m)
-	size := sizeOnWire(m)
+	size := wire.Size(m)
 	if size > f.limit {
 		f.refuse(n, messaging.Permanent(fmt.Errorf("pulsar: the message takes up to %d bytes, at most %d are allowed "+
 			"(Config.MaxMessageBytes, ONCEBOX_PULSAR_MAX_MESSAGE_BYTES)", size, f.limit)))

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 type callback = func(pulsarclient.MessageID, *pulsarclient.ProducerMessage, error)
@@ -35,7 +36,7 @@ type fakeProducer struct {
 }
 
 func (p *fakeProducer) SendAsync(_ context.Context, m *pulsarclient.ProducerMessage, done callback) {
-	id := m.Properties[propID]
+	id := m.Properties[wire.PropID]
 	p.mu.Lock()
 	p.sent = append(p.sent, id)
 	p.mu.Unlock()

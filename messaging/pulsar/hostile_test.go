@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
@@ -76,16 +77,16 @@ func (h *hostile) properties() map[string]string {
 		name  string
 		value func() string
 	}{
-		{propSpecVersion, func() string { return pick(h, "1.0", "0.3", h.text()) }},
-		{propType, h.text}, {propSource, h.text}, {propSubject, h.text}, {propDataSchema, h.text}, {propTenantID, h.text},
-		{propAggregateType, h.text}, {propContentType, h.text}, {propTime, h.time},
-		{propAggregateVersion, h.number}, {propSequence, h.number}, {propSchemaVersion, h.number},
-		{propCorrelationID, h.text}, {propCausationID, h.text}, {event.TraceState, h.text},
+		{wire.PropSpecVersion, func() string { return pick(h, "1.0", "0.3", h.text()) }},
+		{wire.PropType, h.text}, {wire.PropSource, h.text}, {wire.PropSubject, h.text}, {wire.PropDataSchema, h.text}, {wire.PropTenantID, h.text},
+		{wire.PropAggregateType, h.text}, {wire.PropContentType, h.text}, {wire.PropTime, h.time},
+		{wire.PropAggregateVersion, h.number}, {wire.PropSequence, h.number}, {wire.PropSchemaVersion, h.number},
+		{wire.PropCorrelationID, h.text}, {wire.PropCausationID, h.text}, {event.TraceState, h.text},
 		{event.TraceParent, func() string {
 			return pick(h, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 				"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-"+h.text(), h.text())
 		}},
-		{propEarly, h.text}, {messaging.UnreadableKey, h.text}, {event.SealedKey, h.text}, {"ce_orderingkey", h.text}, {metaPrefix, h.text},
+		{propEarly, h.text}, {messaging.UnreadableKey, h.text}, {event.SealedKey, h.text}, {"ce_orderingkey", h.text}, {wire.MetaPrefix, h.text},
 	} {
 		if h.sometimes(3) {
 			props[p.name] = p.value()
@@ -96,10 +97,10 @@ func (h *hostile) properties() map[string]string {
 	}
 	if !h.sometimes(4) {
 		h.n++
-		props[propID] = strconv.Itoa(h.n) + pick(h, "", h.text())
+		props[wire.PropID] = strconv.Itoa(h.n) + pick(h, "", h.text())
 	}
 	for range pick(h, 0, 0, 1, 5, 300) {
-		props[pick(h, metaPrefix, "", "ce_")+h.text()+strconv.Itoa(h.IntN(1000))] = h.text()
+		props[pick(h, wire.MetaPrefix, "", "ce_")+h.text()+strconv.Itoa(h.IntN(1000))] = h.text()
 		if propertiesSize(props) > 1<<20 {
 			break
 		}
@@ -303,7 +304,9 @@ func sendHostileMessages(t *testing.T, seed uint64, messages int) {
 	sent, goods := 0, 0
 	for i := range 100 { // that no column takes
 		version := strconv.Itoa(math.MaxInt32 + 1 + i)
-		p.send(pb{}.properties(4, map[string]string{propID: "v" + version, propType: "x", propSource: "s", propSchemaVersion: version}), nil)
+		p.send(pb{}.properties(4, map[string]string{
+			wire.PropID: "v" + version, wire.PropType: "x", wire.PropSource: "s", wire.PropSchemaVersion: version,
+		}), nil)
 		sent++
 	}
 	h := &hostile{Rand: rand.New(rand.NewPCG(seed, 0))}

@@ -3,12 +3,12 @@ package pulsar
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // Inspection is what the admin API says about the topics of a namespace. It is for a diagnosis, and nothing else decides by it.
@@ -57,7 +57,7 @@ type SubscriptionInspection struct {
 }
 
 // Reader asks the admin API what waits for subscriptions. It needs no connection to the broker itself.
-type Reader struct{ admin *admin }
+type Reader struct{ admin *topics.Admin }
 
 // NewReader returns a reader with the admin API of cfg.
 func NewReader(cfg *Config) (*Reader, error) {
@@ -65,25 +65,25 @@ func NewReader(cfg *Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.http.Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // newAdmin made it
+	a.KeepNothingOpen()
 	return &Reader{a}, nil
 }
 
 // adminOf returns the admin API of a configuration as users write it.
-func adminOf(cfg *Config) (*admin, error) {
+func adminOf(cfg *Config) (*topics.Admin, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	c := cfg.WithDefaults()
-	return newAdmin(&c)
+	return topics.NewAdmin(c.keeper())
 }
 
 // Topics returns the names of all topics of the namespace that last.
-func (r *Reader) Topics(ctx context.Context) ([]string, error) { return r.admin.listTopics(ctx) }
+func (r *Reader) Topics(ctx context.Context) ([]string, error) { return r.admin.ListTopics(ctx) }
 
 // ReadSubscription implements [messaging.SubscriptionReader].
 func (r *Reader) ReadSubscription(ctx context.Context, topic, name string) (messaging.SubscriptionState, error) {
-	return r.admin.state(ctx, topic, name)
+	return r.admin.State(ctx, topic, name)
 }
 
 // maxInspected bounds how many topics are asked about.
@@ -91,20 +91,20 @@ const maxInspected = 1000
 
 // Inspect asks the admin API of cfg about topics, or about all topics of the namespace if none is named, up to 1,000. It changes nothing,
 // and needs no connection to the broker itself.
-func Inspect(ctx context.Context, cfg *Config, topics ...string) (*Inspection, error) {
+func Inspect(ctx context.Context, cfg *Config, names ...string) (*Inspection, error) {
 	a, err := adminOf(cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer a.http.CloseIdleConnections()
-	if len(topics) == 0 {
-		if topics, err = a.listTopics(ctx); err != nil {
+	defer a.Close()
+	if len(names) == 0 {
+		if names, err = a.ListTopics(ctx); err != nil {
 			return nil, fmt.Errorf("pulsar: Inspect: ask the admin API (Config.AdminURL, ONCEBOX_PULSAR_ADMIN_URL): %w", err)
 		}
 	}
-	found := &Inspection{Namespace: a.namespace}
-	for _, name := range topics[:min(len(topics), maxInspected)] {
-		t, err := a.inspect(ctx, name)
+	found := &Inspection{Namespace: a.Namespace()}
+	for _, name := range names[:min(len(names), maxInspected)] {
+		t, err := inspect(ctx, a, name)
 		if err != nil {
 			return nil, fmt.Errorf("pulsar: Inspect topic %s: %w", name, err)
 		}
@@ -113,80 +113,40 @@ func Inspect(ctx context.Context, cfg *Config, topics ...string) (*Inspection, e
 	return found, nil
 }
 
-// listTopics returns the names of all topics that last, without those of partitions.
-func (a *admin) listTopics(ctx context.Context) ([]string, error) {
-	var partitioned, plain []string
-	if err := a.do(ctx, http.MethodGet, "/persistent/"+a.namespace+"/partitioned", "", &partitioned); err != nil {
-		return nil, err
-	}
-	if err := a.do(ctx, http.MethodGet, "/persistent/"+a.namespace, "", &plain); err != nil {
-		return nil, err
-	}
-	prefix := "persistent://" + a.namespace + "/"
-	var names []string
-	for _, full := range append(partitioned, plain...) {
-		name, ours := strings.CutPrefix(full, prefix)
-		base, _, isPartition := strings.Cut(name, "-partition-")
-		if ours && (!isPartition || !slices.Contains(partitioned, prefix+base)) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-func (a *admin) inspect(ctx context.Context, name string) (t TopicInspection, err error) {
+func inspect(ctx context.Context, a *topics.Admin, name string) (t TopicInspection, err error) {
 	t.Name = name
-	if t.Partitions, err = a.partitions(ctx, name); err != nil {
+	if t.Partitions, err = a.Partitions(ctx, name); err != nil {
 		return t, err
 	}
-	kept, err := a.retention(ctx, name)
-	if err != nil {
+	if t.Retained, err = a.Retained(ctx, name); err != nil {
 		return t, err
 	}
-	switch {
-	case kept == nil, kept.Minutes == 0, kept.MB == 0:
-	case kept.Minutes < 0:
-		t.Retained = -1
-	default:
-		t.Retained = time.Duration(kept.Minutes) * time.Minute
-	}
-	var seconds *int
-	if err := a.policy(ctx, name, "messageTTL", &seconds); err != nil {
+	if t.Expires, err = a.Expires(ctx, name); err != nil {
 		return t, err
 	}
-	if seconds != nil {
-		t.Expires = time.Duration(*seconds) * time.Second
-	}
-	var quotas map[string]struct {
-		Policy string `json:"policy"`
-	}
-	if err := a.policy(ctx, name, "backlogQuotaMap", &quotas); err != nil {
+	if t.Evicts, err = a.Evicts(ctx, name); err != nil {
 		return t, err
 	}
-	for _, quota := range quotas {
-		t.Evicts = t.Evicts || quota.Policy == "consumer_backlog_eviction"
-	}
-	stats, err := a.stats(ctx, firstPartition(name, t.Partitions))
+	stats, err := a.Stats(ctx, topics.FirstPartition(name, t.Partitions))
 	if err != nil {
 		return t, err
 	}
 	for subscription, s := range stats.Subscriptions {
-		waits, err := a.state(ctx, name, subscription)
+		waits, err := a.State(ctx, name, subscription)
 		if err != nil {
 			return t, err
 		}
 		t.Subscriptions = append(t.Subscriptions, SubscriptionInspection{
-			Name: subscription, Type: s.Type, Source: s.Properties[sourceProperty], Installation: s.Properties[installationProperty],
+			Name: subscription, Type: s.Type, Source: s.Properties[topics.SourceProperty], Installation: s.Properties[topics.InstallationProperty],
 			Backlog: waits.Messages, Consumers: waits.Consumers, Unattended: waits.Unattended,
 		})
 	}
 	for _, p := range stats.Publishers {
-		is := PublisherInspection{p.Metadata[sourceProperty], p.Metadata[installationProperty]}
+		is := PublisherInspection{p.Metadata[topics.SourceProperty], p.Metadata[topics.InstallationProperty]}
 		if is.Source != "" && !slices.Contains(t.Publishers, is) {
 			t.Publishers = append(t.Publishers, is)
 		}
 	}
 	slices.SortFunc(t.Subscriptions, func(a, b SubscriptionInspection) int { return strings.Compare(a.Name, b.Name) })
-	return t, err
+	return t, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
 func TestInspectTellsWhatABrokerDoesWithATopic(t *testing.T) {
@@ -47,5 +48,5 @@ func TestInspectTellsWhatABrokerDoesWithATopic(t *testing.T) {
 	cfg = config(n)
 	cfg.Namespace += "-none"
 	_, err = Inspect(t.Context(), cfg)
-	require.True(t, isStatus(err, http.StatusNotFound), err)
+	require.True(t, answer.IsStatus(err, http.StatusNotFound), err)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 func installed(topic, id string) messaging.Subscription {
@@ -25,9 +27,9 @@ func TestSubscriptionOfAnotherInstallation(t *testing.T) {
 	require.NoError(t, declare(installed("order", "one")))
 	require.NoError(t, declare(installed("order", "one")), "its next process")
 	require.NoError(t, declare(owned("shop")))
-	properties, err := b.admin.properties(patient(t), "order-partition-3", "billing")
+	properties, err := b.keeper.Admin.PropertiesOf(patient(t), "order-partition-3", "billing")
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{sourceProperty: "shop", installationProperty: "one"}, properties)
+	require.Equal(t, map[string]string{topics.SourceProperty: "shop", topics.InstallationProperty: "one"}, properties)
 
 	for _, err := range []error{declare(installed("order", "two")), func() error {
 		_, err := connect(t, &b.cfg).Subscribe(patient(t), installed("order", "two"))
@@ -51,14 +53,14 @@ func TestRefusedDeclarationMakesNothing(t *testing.T) {
 		first.Topic, second.Topic = "first", "second"
 		require.Error(t, b.Declare(patient(t), nil, []messaging.Subscription{first, second, refused}))
 		for _, topic := range []string{"first", "second"} {
-			_, err := b.admin.partitions(patient(t), topic)
-			require.True(t, isStatus(err, http.StatusNotFound), "%s: %v", topic, err)
+			_, err := b.keeper.Admin.Partitions(patient(t), topic)
+			require.True(t, answer.IsStatus(err, http.StatusNotFound), "%s: %v", topic, err)
 		}
 	}
 	// What is there already is not marked either.
 	require.NoError(t, b.Declare(patient(t), nil, []messaging.Subscription{{Topic: "first", Name: "billing"}}))
 	require.Error(t, b.Declare(patient(t), nil, []messaging.Subscription{installed("first", "two"), installed("third", "two")}))
-	properties, err := b.admin.properties(patient(t), "first-partition-0", "billing")
+	properties, err := b.keeper.Admin.PropertiesOf(patient(t), "first-partition-0", "billing")
 	require.NoError(t, err)
 	require.Empty(t, properties)
 }

@@ -2,16 +2,21 @@ package pulsar
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/retry"
 )
 
 // links are the connections of a receiver: one for each partition. The client says that one was lost by asking for a policy of
-// reconnection, and that it is back by resetting the policy. The receiver's mutex guards them.
+// reconnection, and that it is back by resetting the policy.
 type links struct {
+	ask func(tell func(why error)) // asks in the background why there is no connection
+
+	mu      sync.Mutex
 	parts   int                    // how many there should be; 0: not known
 	made    int                    // how many consumers were made: what an earlier one lost is of no interest
 	lost    map[*lostLink]struct{} // those that are missing
@@ -24,87 +29,122 @@ type links struct {
 type lostLink struct {
 	clientbackoff.Policy
 
-	receiver *receiver
+	links    *links
 	consumer int
 }
 
-// whyAgain is how often a receiver that is cut off asks why.
+// whyAgain is how often it is asked why there is no connection.
 const whyAgain = 5 * time.Second
 
 // errRefused is what is known of an outage in which the address of the broker answers.
 var errRefused = errors.New("the address of the broker takes connections, and the subscription is not served: Pulsar's client logs why")
 
-// begin is called before a consumer is made, and returns its number.
-func (l *links) begin() int {
+// begin is called before a consumer of so many parts is made, and returns its number.
+func (l *links) begin(parts int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.made++
-	l.lost, l.changed, l.why = map[*lostLink]struct{}{}, time.Now(), nil
+	l.parts, l.lost, l.changed, l.why = parts, map[*lostLink]struct{}{}, time.Now(), nil
 	return l.made
 }
 
+// expect notes how many parts the topic has now.
+func (l *links) expect(parts int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parts = parts
+}
+
 // lose notes that a connection of a consumer is lost, and returns the policy by which the client gets another.
-func (r *receiver) lose(consumer int, policy clientbackoff.Policy) clientbackoff.Policy {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	lost := &lostLink{Policy: policy, receiver: r, consumer: consumer}
-	if consumer == r.links.made {
-		r.links.lost[lost] = struct{}{}
-		if n := len(r.links.lost); n == 1 || n == r.links.parts {
-			r.links.changed = time.Now()
+func (l *links) lose(consumer int, policy clientbackoff.Policy) clientbackoff.Policy {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lost := &lostLink{Policy: policy, links: l, consumer: consumer}
+	if consumer == l.made {
+		l.lost[lost] = struct{}{}
+		if n := len(l.lost); n == 1 || n == l.parts {
+			l.changed = time.Now()
 		}
 	}
 	return lost
 }
 
-// Next returns the pause before the next attempt. An attempt has failed, so the receiver asks why.
+// Next returns the pause before the next attempt. An attempt has failed, so it is asked why.
 func (l *lostLink) Next() time.Duration {
-	r := l.receiver
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.isClosed() && time.Since(r.links.asked) > whyAgain {
-		r.links.asked = time.Now()
-		r.broker.background.Go(func() {
-			_, err := r.broker.listening(r.broker.open)
-			if err == nil {
-				err = errRefused
-			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.links.why = err
-		})
+	all := l.links
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if time.Since(all.asked) > whyAgain {
+		all.asked = time.Now()
+		all.ask(all.tell)
 	}
 	return l.Policy.Next()
+}
+
+func (l *links) tell(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.why = why
 }
 
 // Reset is called when the connection is back.
 func (l *lostLink) Reset() {
 	l.Policy.Reset()
-	r := l.receiver
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.consumer != r.links.made {
+	all := l.links
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if l.consumer != all.made {
 		return
 	}
-	before := len(r.links.lost)
-	delete(r.links.lost, l)
-	if n := len(r.links.lost); n == 0 || before == r.links.parts {
-		r.links.changed = time.Now()
+	before := len(all.lost)
+	delete(all.lost, l)
+	if n := len(all.lost); n == 0 || before == all.parts {
+		all.changed = time.Now()
 	}
-	if len(r.links.lost) == 0 {
-		r.links.why = nil
+	if len(all.lost) == 0 {
+		all.why = nil
 	}
 }
 
-// Connection implements [messaging.ConnectedReceiver].
-func (r *receiver) Connection() messaging.Connection {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	away := len(r.links.lost)
-	c := messaging.Connection{Parts: max(r.links.parts, away, 1), Away: away, Since: r.links.changed}
+// state is what [messaging.ConnectedReceiver] shows.
+func (l *links) state() messaging.Connection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	away := len(l.lost)
+	c := messaging.Connection{Parts: max(l.parts, away, 1), Away: away, Since: l.changed}
 	if away > 0 {
-		c.Err = r.links.why
+		c.Err = l.why
 		if c.Err == nil {
 			c.Err = errors.New("the connection was lost")
 		}
 	}
 	return c
 }
+
+// longestReconnect bounds the pause between two attempts to come back. The client's own doubles up to a minute, so that
+// after a long outage everything would stand still for another one.
+const longestReconnect = 3 * time.Second
+
+// reconnect paces one producer's or consumer's attempts. The client uses each from one goroutine.
+type reconnect struct {
+	pauses  retry.Policy
+	attempt int
+}
+
+func newReconnect() clientbackoff.Policy {
+	return &reconnect{pauses: retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: longestReconnect}}
+}
+
+// Next returns the pause before the next attempt.
+func (r *reconnect) Next() time.Duration {
+	r.attempt++
+	return r.pauses.Pause(r.attempt)
+}
+
+// IsMaxBackoffReached is for the client's metrics.
+func (r *reconnect) IsMaxBackoffReached() bool {
+	return r.pauses.Longest(r.attempt) == longestReconnect
+}
+
+// Reset is called when it is connected again.
+func (r *reconnect) Reset() { r.attempt = 0 }

@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +57,7 @@ func connect(t *testing.T, cfg *Config) *Broker {
 	b, err := Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	b.presence.patience = hang
+	b.keeper.Presence.Patience = hang
 	return b
 }
 
@@ -107,11 +105,4 @@ func receiveAll(t *testing.T, r messaging.Receiver, n int) []*messaging.Message 
 		}
 	}
 	return msgs
-}
-
-func writeFile(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	return path
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pulsartest"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // The client loses messages of producers that are closed in trouble. If it counted memory, these would count for ever, and
@@ -27,7 +28,7 @@ func TestMessagesThatTheClientLostTakeNoRoom(t *testing.T) {
 		var answered atomic.Int32
 		var full atomic.Bool
 		for range atOnce {
-			p.SendAsync(t.Context(), encode(&large), func(_ pulsarclient.MessageID, _ *pulsarclient.ProducerMessage, err error) {
+			p.SendAsync(t.Context(), wire.Encode(&large), func(_ pulsarclient.MessageID, _ *pulsarclient.ProducerMessage, err error) {
 				answered.Add(1)
 				if errors.Is(err, pulsarclient.ErrMemoryBufferIsFull) {
 					full.Store(true)

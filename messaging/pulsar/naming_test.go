@@ -30,7 +30,7 @@ func TestNamesThatTheRuleTakes(t *testing.T) {
 		require.NoError(t, err, "%q", name)
 		receiveAll(t, r, 1)
 		require.NoError(t, r.Close(), "%q", name)
-		subscriptions, err := b.admin.subscriptions(t.Context(), name+"-partition-0")
+		subscriptions, err := b.keeper.Admin.Subscriptions(t.Context(), name+"-partition-0")
 		require.NoError(t, err, "%q", name)
 		require.Contains(t, subscriptions, name)
 	}

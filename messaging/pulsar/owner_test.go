@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 func owned(source string) messaging.Subscription {
@@ -62,9 +63,9 @@ func TestSubscriptionWithoutAMark(t *testing.T) {
 	marked.Type = messaging.KeyShared
 	require.NoError(t, b.Declare(t.Context(), nil, []messaging.Subscription{marked}))
 	for _, part := range []string{"order-partition-0", "order-partition-3"} {
-		properties, err := b.admin.properties(patient(t), part, "billing")
+		properties, err := b.keeper.Admin.PropertiesOf(patient(t), part, "billing")
 		require.NoError(t, err)
-		require.Equal(t, map[string]string{unbatchedProperty: "true", sourceProperty: "shop"}, properties)
+		require.Equal(t, map[string]string{"oncebox.unbatched": "true", topics.SourceProperty: "shop"}, properties)
 	}
 	require.ErrorContains(t, b.Declare(t.Context(), nil, []messaging.Subscription{owned("bank")}), `belongs to the service "shop"`)
 }
@@ -84,10 +85,10 @@ func TestTwoServicesStartAtOnce(t *testing.T) {
 		starting.Go(func() { errs[i] = brokers[i].Declare(patient(t), nil, []messaging.Subscription{owned(source)}) })
 	}
 	starting.Wait()
-	properties, err := brokers[0].admin.properties(patient(t), "order-partition-0", "billing")
+	properties, err := brokers[0].keeper.Admin.PropertiesOf(patient(t), "order-partition-0", "billing")
 	require.NoError(t, err)
 	for i, source := range sources {
-		if source == properties[sourceProperty] {
+		if source == properties[topics.SourceProperty] {
 			require.NoError(t, errs[i])
 		} else {
 			require.ErrorContains(t, errs[i], "belongs to the service")

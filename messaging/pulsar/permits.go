@@ -1,9 +1,17 @@
 package pulsar
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // permitWatch finds out whether a partition has stopped because the client lost its permits. A permit lets the broker send one message.
@@ -25,7 +33,7 @@ type permitWatch struct {
 //   - messages of the partition wait at the broker, and the broker has no permit to send them;
 //   - the client has delivered no message of it since the last look, although nothing kept it from doing so. That is known if Receive waited
 //     for a message all the time, or if it got more messages of other partitions than the client can have stored.
-func (r *receiver) lookForPermits(parts []backlogStats) {
+func (r *receiver) lookForPermits(parts []topics.Backlog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.permits
@@ -34,7 +42,7 @@ func (r *receiver) lookForPermits(parts []backlogStats) {
 	before := p.starved
 	p.starved, p.listened, p.last = nil, p.listening.Load(), r.last
 	for _, part := range parts {
-		if part.Backlog > 0 && !r.paused && !r.renewing && r.silence.inHand[part.Partition] == 0 && part.mayGetNothing(r.name) {
+		if part.Waiting > 0 && !r.paused && !r.renewing && r.silence.inHand[part.Partition] == 0 && part.MayGetNothing(r.name) {
 			p.starved = append(p.starved, part.Partition)
 		}
 	}
@@ -42,7 +50,7 @@ func (r *receiver) lookForPermits(parts []backlogStats) {
 		if (waited || passed) && slices.Contains(before, n) && p.heard[n] == p.atLook[n] {
 			r.broker.log.Warn("oncebox: messages wait and the client has lost the permits to get them, subscribing again; "+
 				"it threw something away before, see its log",
-				"topic", r.broker.fullName(r.subscription.Topic), "subscription", r.subscription.Name, "partition", n)
+				"topic", r.broker.keeper.FullName(r.subscription.Topic), "subscription", r.subscription.Name, "partition", n)
 			r.leaked = max(r.leaked, r.options.ReceiverQueueSize)
 			r.wake()
 		}
@@ -50,12 +58,71 @@ func (r *receiver) lookForPermits(parts []backlogStats) {
 	p.atLook = maps.Clone(p.heard)
 }
 
-// mayGetNothing tells whether the broker has no permit to send messages to a consumer.
-func (s *backlogStats) mayGetNothing(consumer string) bool {
-	for _, c := range s.Consumers {
-		if c.Name == consumer {
-			return c.Permits <= 0
-		}
+// leak counts the permits that are lost with an encrypted batch, once it is settled. A permit is the broker's leave to send one
+// message. It takes one for each message of the batch; the client (0.21.0), which cannot open it, gives back one for all. The
+// caller holds the mutex.
+func (r *receiver) leak(m pulsarclient.Message) {
+	sealed := m.GetEncryptionContext()
+	if sealed == nil || sealed.BatchSize < 2 {
+		return
 	}
-	return false
+	r.leaked += sealed.BatchSize - 1
+	r.wake()
+}
+
+// renew subscribes again when so many permits are lost that the broker may soon send nothing: a new consumer has all of them. The
+// old one sends its acknowledgements before it goes. What else it had in hand comes again, as after a lost connection.
+func (r *receiver) renew(ctx context.Context) error {
+	r.mu.Lock()
+	old := r.consumer
+	if r.leaked < max(r.options.ReceiverQueueSize/2, 1) || r.isClosed() {
+		r.mu.Unlock()
+		return nil
+	}
+	r.renewing = true
+	r.mu.Unlock()
+	old.Close()
+	r.forget()
+
+	consumer, err := r.subscribeAgain(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewing = false
+	switch {
+	case err == nil && r.isClosed():
+		consumer.Close()
+		return messaging.ErrClosed
+	case err == nil:
+		r.consumer = consumer
+		return nil
+	case r.isClosed():
+		return messaging.ErrClosed
+	case ctx.Err() != nil:
+		r.renewing = true // and the next call goes on with it
+		r.leaked = r.options.ReceiverQueueSize
+		return ctx.Err()
+	default:
+		return fmt.Errorf("pulsar: receive: after an encrypted batch subscription %q of topic %q could not be renewed, subscribe again: %w",
+			r.subscription.Name, r.subscription.Topic, err)
+	}
+}
+
+// forget has the receiver begin anew, before the new consumer calls it.
+func (r *receiver) forget() {
+	r.turns.reset()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again, r.leaked = nil, 0
+	r.silence, r.left = silence{since: time.Now(), inHand: map[int32]int{}}, left{}
+}
+
+func (r *receiver) subscribeAgain(ctx context.Context) (pulsarclient.Consumer, error) {
+	if err := r.broker.enter("receive"); err != nil {
+		return nil, err
+	}
+	defer r.broker.calls.Done()
+	ctx, cancel := context.WithTimeout(ctx, r.broker.cfg.ConnectTimeout)
+	defer cancel()
+	defer context.AfterFunc(r.broker.open, cancel)()
+	return r.subscribe(ctx)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // The client throws away a batch that it cannot decompress, and gives back one permit for all of it.
@@ -47,14 +48,14 @@ func TestPermitsThatAreUsedAreNotTakenForLost(t *testing.T) {
 	r.name, r.options.ReceiverQueueSize = "me", 4
 	r.broker.log = slog.New(slog.DiscardHandler)
 	look := func(permits int, listening bool) bool {
-		part := backlogStats{Backlog: 9, Partition: 1}
+		part := topics.Backlog{Waiting: 9, Partition: 1}
 		part.Consumers = append(part.Consumers, struct {
 			Name    string `json:"consumerName"`     //nolint:tagliatelle // Pulsar's
 			Permits int    `json:"availablePermits"` //nolint:tagliatelle // Pulsar's
 		}{"me", permits})
 		r.permits.listening.Store(listening)
 		r.leaked = 0
-		r.lookForPermits([]backlogStats{part})
+		r.lookForPermits([]topics.Backlog{part})
 		return r.leaked > 0
 	}
 	for _, c := range []struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // hole is an admin API that takes requests and, while it is shut, answers none of them.
@@ -41,9 +42,7 @@ func newHole(t *testing.T, n *pulsartest.Namespace) *hole {
 
 // aMinuteLater ends the time in which the admin API is left alone.
 func aMinuteLater(b *Broker) {
-	b.presence.mu.Lock()
-	defer b.presence.mu.Unlock()
-	b.presence.failed = b.presence.failed.Add(-adminRest)
+	b.keeper.Presence.AskAgain()
 }
 
 func publishTo(t *testing.T, b *Broker, topic string) {
@@ -75,7 +74,7 @@ func TestAdminThatNeverAnswers(t *testing.T) {
 	await.True(t, func() bool {
 		aMinuteLater(b) // each time: it may have been too slow
 		publishTo(t, b, "two")
-		return log.Count(`declare the subscription (Config.Subscriptions)" topic=`+b.fullName("two")) == 1
+		return log.Count(`declare the subscription (Config.Subscriptions)" topic=`+b.keeper.FullName("two")) == 1
 	}, "the background finds the admin API")
 }
 
@@ -88,7 +87,7 @@ func TestAdminThatAnswersNoMore(t *testing.T) {
 	cfg := declared(n, "order", "s")
 	cfg.AdminURL, cfg.Logger = h.URL, log.Logger()
 	b := connect(t, cfg)
-	b.presence.patience = adminPatience
+	b.keeper.Presence.Patience = topics.Patience
 	h.shut.Store(true)
 	before := h.requests.Load()
 	// Each time it was asked in vain is in the log; the request itself may come too late to be sent.
@@ -111,7 +110,7 @@ func TestAdminThatAnswersNoMore(t *testing.T) {
 	// Who wants to make topics still relies on it: they would be made in another way without.
 	h.shut.Store(false)
 	require.NoError(t, b.Declare(t.Context(), []string{"five"}, nil))
-	partitions, err := b.admin.partitions(t.Context(), "five")
+	partitions, err := b.keeper.Admin.Partitions(t.Context(), "five")
 	require.NoError(t, err)
 	require.Equal(t, 4, partitions)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
 // Probe opens a connection to the broker by the URL of cfg, looks a topic up, and connects to the broker that serves it, as a consumer would: a
@@ -34,13 +36,13 @@ func Probe(ctx context.Context, cfg *Config, topic string) error {
 	if topic == "" {
 		return nil
 	}
-	full := b.fullName(topic)
+	full := b.keeper.FullName(topic)
 	partitions, err := b.client.TopicPartitions(full)
 	if err != nil {
 		return fmt.Errorf("pulsar: probe: look topic %s up: %w", full, err)
 	}
 	var background sync.WaitGroup
-	reader, _, err := once(ctx, &background, func() (pulsarclient.Reader, error) {
+	reader, _, err := answer.Once(ctx, &background, func() (pulsarclient.Reader, error) {
 		return b.client.CreateReader(pulsarclient.ReaderOptions{
 			Topic: partitions[0], StartMessageID: pulsarclient.LatestMessageID(), SubscriptionName: "oncebox-probe", ReceiverQueueSize: 1,
 		})
@@ -49,7 +51,7 @@ func Probe(ctx context.Context, cfg *Config, topic string) error {
 	case err == nil:
 		reader.Close()
 		return nil
-	case isTopicTrouble(err):
+	case answer.IsTopicTrouble(err):
 		return nil // the broker that serves it has answered
 	case errors.Is(err, context.DeadlineExceeded):
 		err = errors.New("no answer in time")

@@ -35,7 +35,7 @@ func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {
 // publish returns the errors by index.
 func (b *Broker) publish(ctx context.Context, msgs []event.Envelope) map[int]error {
 	byTopic := map[string][]int{}
-	if err := b.started(ctx, "publish"); err != nil {
+	if err := b.start.wait(ctx, "publish"); err != nil {
 		failed := map[int]error{}
 		for i := range msgs {
 			failed[i] = err
@@ -75,7 +75,7 @@ func (b *Broker) publishTopic(ctx context.Context, name string, msgs []event.Env
 	if err != nil {
 		return all(indexes, err)
 	}
-	t.lookAgain()
+	t.audience.LookAgain()
 	f := newFlight(p, t, b.cfg.MaxMessageBytes, msgs, indexes)
 	if f.run(ctx) {
 		f.takeBack()

@@ -2,7 +2,6 @@ package pulsar
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // receiver is one consumer of a subscription.
@@ -19,7 +19,8 @@ type receiver struct {
 	name         string // by which the broker knows it
 	options      pulsarclient.ConsumerOptions
 
-	early string // the value of propEarly
+	links *links
+	turns *turns
 
 	closing sync.Once
 	closed  chan struct{} // closed by Close
@@ -29,7 +30,6 @@ type receiver struct {
 	// consumer is the client's. A message that another one received comes again, and is not acknowledged.
 	consumer pulsarclient.Consumer
 	renewing bool
-	links    links
 	permits  permitWatch
 	leaked   int // permits that the client has lost, see renew
 	paused   bool
@@ -39,7 +39,6 @@ type receiver struct {
 	warned   bool
 	silence  silence
 	left     left
-	turns    map[int32]*turn // by partition
 }
 
 // receipt is what it takes to settle a message, or to deliver it again.
@@ -53,11 +52,51 @@ type receipt struct {
 }
 
 func newReceiver(b *Broker, s messaging.Subscription) *receiver {
-	return &receiver{
-		broker: b, subscription: s, early: rand.Text(), closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
-		silence: silence{since: time.Now(), inHand: map[int32]int{}}, left: left{}, turns: map[int32]*turn{}, permits: permitWatch{heard: map[int32]uint64{}},
+	r := &receiver{
+		broker: b, subscription: s, closed: make(chan struct{}), dead: make(chan error, 1), look: make(chan struct{}, 1),
+		links: &links{}, turns: newTurns(s.Type == messaging.Failover),
+		silence: silence{since: time.Now(), inHand: map[int32]int{}}, left: left{}, permits: permitWatch{heard: map[int32]uint64{}},
 	}
+	r.links.ask, r.turns.redeliver, r.turns.moved = r.askWhyCut, r.redeliverAll, r.lostPartition
+	return r
 }
+
+// askWhyCut asks in the background why the broker cannot be reached.
+func (r *receiver) askWhyCut(tell func(why error)) {
+	if r.isClosed() {
+		return
+	}
+	r.broker.background.Go(func() {
+		_, err := r.broker.start.listening(r.broker.open)
+		if err == nil {
+			err = errRefused
+		}
+		tell(err)
+	})
+}
+
+// redeliverAll has the broker deliver again what is not acknowledged of a partition; idle: only if nothing of it is in hand. It returns false
+// if the receiver is closed.
+func (r *receiver) redeliverAll(c pulsarclient.Consumer, partition int32, idle bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isClosed() {
+		return false
+	}
+	if !idle || r.silence.inHand[partition] == 0 {
+		c.NackID(anyOf(partition))
+	}
+	return true
+}
+
+func (r *receiver) lostPartition(partition int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left.drop(partition)
+}
+
+// Connection implements [messaging.ConnectedReceiver].
+func (r *receiver) Connection() messaging.Connection { return r.links.state() }
 
 // Receive implements [messaging.Receiver].
 func (r *receiver) Receive(ctx context.Context) (*messaging.Message, error) {
@@ -133,7 +172,7 @@ func (r *receiver) next() (*messaging.Message, <-chan pulsarclient.ConsumerMessa
 
 // deliver returns nil for a message that comes again.
 func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
-	if r.isEarly(m) {
+	if r.turns.isEarly(m) {
 		return nil
 	}
 	r.mu.Lock()
@@ -149,7 +188,7 @@ func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
 	if mixed {
 		r.broker.log.Warn("oncebox: a Key_Shared subscription gets batches; if their keys are mixed, their order is lost. "+
 			"Set Config.DisableBatching (ONCEBOX_PULSAR_DISABLE_BATCHING) where they are published",
-			"topic", r.broker.fullName(r.subscription.Topic), "subscription", r.subscription.Name)
+			"topic", r.broker.keeper.FullName(r.subscription.Topic), "subscription", r.subscription.Name)
 	}
 	return r.message(&receipt{receiver: r, consumer: consumer, message: m, number: number, attempt: int(m.RedeliveryCount())})
 }
@@ -157,7 +196,11 @@ func (r *receiver) deliver(m pulsarclient.Message) *messaging.Message {
 // message counts a delivery. The envelope is made anew for each, so that nobody sees what another one did to it.
 func (r *receiver) message(rc *receipt) *messaging.Message {
 	rc.attempt++
-	return messaging.NewMessage(r.envelope(rc.message), rc.attempt, rc)
+	return messaging.NewMessage(r.limits().Envelope(rc.message, r.subscription.Topic), rc.attempt, rc)
+}
+
+func (r *receiver) limits() wire.Limits {
+	return wire.Limits{MaxReceived: r.broker.cfg.MaxReceivedBytes, MaxMessage: r.broker.cfg.MaxMessageBytes}
 }
 
 // Ack implements [messaging.Receiver]. The acknowledgement travels with others, within 100 ms; nil does not mean that it

@@ -12,6 +12,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // fakeConsumer hands out what it is given.
@@ -34,7 +36,8 @@ type fakeClient struct{ pulsarclient.Client }
 func (fakeClient) TopicPartitions(string) ([]string, error) { return []string{"0", "1", "2"}, nil }
 
 func fakeReceiver(kind messaging.SubscriptionType) (*receiver, *fakeConsumer) {
-	r := newReceiver(&Broker{client: fakeClient{}, receivers: map[*receiver]bool{}}, messaging.Subscription{Topic: "order", Name: "s", Type: kind})
+	b := &Broker{client: fakeClient{}, keeper: topics.NewKeeper(topics.Config{}, nil, topics.Connection{}), receivers: map[*receiver]bool{}}
+	r := newReceiver(b, messaging.Subscription{Topic: "order", Name: "s", Type: kind})
 	c := &fakeConsumer{messages: make(chan pulsarclient.ConsumerMessage, 10)}
 	r.consumer = c
 	return r, c
@@ -42,7 +45,7 @@ func fakeReceiver(kind messaging.SubscriptionType) (*receiver, *fakeConsumer) {
 
 // incoming is a message of partition 1.
 func incoming(id string) pulsarclient.ConsumerMessage {
-	return pulsarclient.ConsumerMessage{Message: &redelivered{wireMessage{properties: map[string]string{propID: id}}}}
+	return pulsarclient.ConsumerMessage{Message: &redelivered{wireMessage{properties: map[string]string{wire.PropID: id}}}}
 }
 
 type redelivered struct{ wireMessage }

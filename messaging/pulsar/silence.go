@@ -61,14 +61,16 @@ func (r *receiver) ask() {
 	}
 	r.silence.asking = true
 	r.broker.background.Go(func() {
-		partitions, err := r.broker.client.TopicPartitions(r.broker.fullName(r.subscription.Topic))
+		partitions, err := r.broker.client.TopicPartitions(r.broker.keeper.FullName(r.subscription.Topic))
+		if err == nil {
+			r.links.expect(len(partitions))
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.silence.asking = false
 		if err != nil || r.renewing || r.isClosed() {
 			return
 		}
-		r.links.parts = len(partitions)
 		for p := range int32(len(partitions)) { //nolint:gosec // few
 			if r.silence.inHand[p] == 0 && (r.silence.asked >= leftPatience || r.left.in(p) == 0) {
 				r.consumer.NackID(anyOf(p))
@@ -93,7 +95,7 @@ func (w watch) OnConsumerClose(_ pulsarclient.Consumer, err error) {
 }
 
 // BeforeConsume is called when a message has come from the broker.
-func (w watch) BeforeConsume(m pulsarclient.ConsumerMessage) { w.receiver.arrived(m) }
+func (w watch) BeforeConsume(m pulsarclient.ConsumerMessage) { w.receiver.turns.arrived(m) }
 
 // OnAcknowledge does nothing.
 func (watch) OnAcknowledge(pulsarclient.Consumer, pulsarclient.MessageID) {}

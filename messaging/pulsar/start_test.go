@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
 // away is a way to the broker that ends every connection until it is opened.
@@ -59,7 +60,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 	l.setDown(false)
 	require.NoError(t, await.Receive(t, published, "the call that waited is served"))
 	require.Equal(t, 1, log.Count("Pulsar is reached"))
-	partitions, err := b.admin.partitions(patient(t), "order")
+	partitions, err := b.keeper.Admin.Partitions(patient(t), "order")
 	require.NoError(t, err)
 	require.Equal(t, 4, partitions, "the topic was declared before it was published to")
 	r, err := b.Subscribe(patient(t), messaging.Subscription{Topic: "order", Name: "s"})
@@ -106,7 +107,7 @@ func TestCloseWhileTheBrokerIsAway(t *testing.T) {
 	called, closed := make(chan error, 1), make(chan error, 1)
 	go func() {
 		defer b.calls.Done()
-		called <- b.started(context.Background(), "publish")
+		called <- b.start.wait(context.Background(), "publish")
 	}()
 	go func() { closed <- b.Close() }()
 	require.NoError(t, await.Receive(t, closed, "the broker is closed"))
@@ -122,7 +123,7 @@ func TestConnectToAWebServer(t *testing.T) {
 	_, err := Connect(t.Context(), &Config{
 		URL: url, OperationTimeout: 2 * time.Second, ConnectionTimeout: hang, ConnectTimeout: hang, Logger: new(logbook.Book).Logger(),
 	})
-	require.ErrorIs(t, err, errWrongPort)
+	require.ErrorIs(t, err, answer.ErrWrongPort)
 	require.ErrorContains(t, err, "ONCEBOX_PULSAR_URL")
 }
 
@@ -176,7 +177,7 @@ func TestConnectWithARefusedToken(t *testing.T) {
 		URL: "pulsar://" + listener.Addr().String(), Token: "wrong", ConnectTimeout: hang, OperationTimeout: 2 * time.Second,
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	require.ErrorIs(t, err, errNotLetIn)
+	require.ErrorIs(t, err, answer.ErrNotLetIn)
 	require.ErrorContains(t, err, "ONCEBOX_PULSAR_TOKEN")
 	require.ErrorContains(t, err, "Failed to authenticate")
 }

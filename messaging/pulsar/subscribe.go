@@ -11,6 +11,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // Subscribe joins a subscription. It makes topic and subscription if they do not exist, as [Broker.Declare] does. While
@@ -19,7 +21,7 @@ import (
 //
 // Subscription.Queue is per partition.
 func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messaging.Receiver, error) {
-	if err := validSubscription(s); err != nil {
+	if err := topics.ValidateSubscription(s); err != nil {
 		return nil, fmt.Errorf("pulsar: subscribe: %w", err)
 	}
 	if err := b.enter("subscribe"); err != nil {
@@ -31,7 +33,7 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 	defer context.AfterFunc(b.open, cancel)()
 
 	b.heed(s)
-	if err := b.started(ctx, fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic)); err != nil {
+	if err := b.start.wait(ctx, fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic)); err != nil {
 		return nil, err
 	}
 	if err := b.declareOnce(ctx, s); err != nil {
@@ -50,7 +52,7 @@ func (b *Broker) Subscribe(ctx context.Context, s messaging.Subscription) (messa
 }
 
 func (r *receiver) subscribe(ctx context.Context) (pulsarclient.Consumer, error) {
-	return insist(ctx, &r.broker.background, r.join, pulsarclient.Consumer.Close)
+	return answer.Insist(ctx, &r.broker.background, r.join, pulsarclient.Consumer.Close)
 }
 
 // join makes a consumer of the client's.
@@ -59,32 +61,26 @@ func (r *receiver) join() (pulsarclient.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	consumer := r.links.begin()
-	r.links.parts = len(partitions)
+	consumer := r.links.begin(len(partitions))
 	options := r.options
-	r.mu.Unlock()
-	options.BackOffPolicyFunc = func() clientbackoff.Policy { return r.lose(consumer, r.reconnect()) }
+	options.BackOffPolicyFunc = func() clientbackoff.Policy { return r.links.lose(consumer, r.turns.reconnect()) }
 	return r.broker.client.Subscribe(options)
 }
 
 func (b *Broker) unsubscribed(s messaging.Subscription, err error) error {
-	if isForeign(err) {
+	if answer.IsForeign(err) {
 		return messaging.Permanent(fmt.Errorf("pulsar: subscribe: %w", err))
 	}
-	if isTopicTrouble(err) {
-		return fmt.Errorf("pulsar: subscribe %q: %w", s.Name, &messaging.TopicError{Topic: s.Topic, Err: b.unknownPlace(err)})
+	if answer.IsTopicTrouble(err) {
+		return fmt.Errorf("pulsar: subscribe %q: %w", s.Name, &messaging.TopicError{Topic: s.Topic, Err: b.keeper.UnknownPlace(err)})
 	}
-	return brokerDown(fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic), b.cfg.URL, err)
+	return answer.Down(fmt.Sprintf("subscribe %q of topic %q", s.Name, s.Topic), b.cfg.URL, err)
 }
 
 // declareOnce declares a subscription that this process has not declared yet. Without the admin API there is nothing to
 // do before subscribing.
 func (b *Broker) declareOnce(ctx context.Context, s messaging.Subscription) error {
-	b.mu.Lock()
-	done := b.declared[identity(s)]
-	b.mu.Unlock()
-	if done || !b.hasAdmin(ctx) {
+	if b.keeper.Declared(s) || !b.keeper.HasAdmin(ctx) {
 		return nil
 	}
 	return b.declare(ctx, nil, []messaging.Subscription{s})
@@ -105,29 +101,18 @@ func (b *Broker) consumerOptions(s messaging.Subscription, r *receiver) pulsarcl
 		queue = 64
 	}
 	return pulsarclient.ConsumerOptions{
-		Topic:                       b.fullName(s.Topic),
+		Topic:                       b.keeper.FullName(s.Topic),
 		SubscriptionName:            s.Name,
-		Type:                        subscriptionType(s.Type),
+		Type:                        topics.TypeOf(s.Type),
 		Name:                        name,
 		ReceiverQueueSize:           queue,
 		SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
-		SubscriptionProperties:      subscriptionProperties(s), // of a subscription that is missing by now
+		SubscriptionProperties:      topics.Properties(s), // of a subscription that is missing by now
 		Interceptors:                pulsarclient.ConsumerInterceptors{watch{r}},
-		EventListener:               r,
+		EventListener:               r.turns,
 		// The client's default asks for the message again, every second, and each time loses a permit of the partition.
 		Decryption:          &pulsarclient.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume},
 		NackRedeliveryDelay: time.Second, // for what a receiver asks when nothing comes; nothing else uses it
-	}
-}
-
-func subscriptionType(t messaging.SubscriptionType) pulsarclient.SubscriptionType {
-	switch t {
-	case messaging.KeyShared:
-		return pulsarclient.KeyShared
-	case messaging.Shared:
-		return pulsarclient.Shared
-	default:
-		return pulsarclient.Failover
 	}
 }
 

@@ -35,9 +35,6 @@ func newTelemetry(to otelx.Place) *telemetry {
 	}
 }
 
-// Observe implements [messaging.Observed].
-func (b *Broker) Observe(t messaging.Telemetry) { b.telemetry.Use(otelx.Place(t)) }
-
 // publish runs one call of Publish in a span and counts what became of its messages.
 func (t *telemetry) publish(ctx context.Context, msgs []event.Envelope, send func(context.Context) map[int]error) map[int]error {
 	began := time.Now()

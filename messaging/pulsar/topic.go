@@ -10,6 +10,8 @@ import (
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
 )
 
 // topic keeps the producers of one topic. A producer belongs to one call of Publish at a time: the client's producers do
@@ -28,7 +30,7 @@ type topic struct {
 	// with it. The next call sends one by one, to find it.
 	careful atomic.Bool
 
-	audience audience
+	audience *topics.Audience
 }
 
 // producer is one of the client's, with what it was made for.
@@ -64,6 +66,7 @@ func (p *producer) takeBack(sent []*pulsarclient.ProducerMessage) {
 func newTopic(b *Broker, name string) *topic {
 	t := &topic{broker: b, name: name, idle: make(chan *producer, b.cfg.Producers), room: make(chan struct{}, b.cfg.Producers)}
 	t.unbatched.Store(b.cfg.DisableBatching)
+	t.audience = b.keeper.NewAudience(name, &t.unbatched)
 	t.lull = time.AfterFunc(math.MaxInt64, t.rest)
 	t.lull.Stop()
 	return t
@@ -134,11 +137,11 @@ func (t *topic) add(ctx context.Context) (*producer, error) {
 // open has the client make a producer, again and again until ctx is done: the client itself tries once.
 func (t *topic) open(ctx context.Context) (*producer, error) {
 	b := t.broker
-	t.lookFirst()
+	t.audience.LookFirst()
 	for attempt := 1; ; attempt++ {
 		batched := !t.unbatched.Load()
 		p, err := b.client.CreateProducer(pulsarclient.ProducerOptions{
-			Topic:                   b.fullName(t.name),
+			Topic:                   b.keeper.FullName(t.name),
 			Properties:              b.introduction(),
 			SendTimeout:             -1, // what it fails may be stored, and its timer outlives the client
 			DisableBlockIfQueueFull: true,
@@ -152,10 +155,10 @@ func (t *topic) open(ctx context.Context) (*producer, error) {
 		if err == nil {
 			return &producer{Producer: p, batched: batched}, nil
 		}
-		if isTopicTrouble(err) || isNotLetIn(err) {
+		if answer.IsTopicTrouble(err) || answer.IsNotLetIn(err) {
 			return nil, err
 		}
-		if pause(ctx, attempt) != nil {
+		if answer.Pause(ctx, attempt) != nil {
 			return nil, err
 		}
 	}
@@ -169,12 +172,12 @@ func batchBytes(limit int) int { return min(128<<10, limit/2) }
 // unopened gives the reason why there is no producer its class.
 func (t *topic) unopened(ctx context.Context, err error) error {
 	switch {
-	case isTopicTrouble(err):
-		return &messaging.TopicError{Topic: t.name, Err: t.broker.unknownPlace(err)}
+	case answer.IsTopicTrouble(err):
+		return &messaging.TopicError{Topic: t.name, Err: t.broker.keeper.UnknownPlace(err)}
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		return notHandedOver(ctx)
 	default:
-		return brokerDown("publish", t.broker.cfg.URL, err)
+		return answer.Down("publish", t.broker.cfg.URL, err)
 	}
 }
 

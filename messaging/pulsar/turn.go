@@ -2,12 +2,12 @@ package pulsar
 
 import (
 	"cmp"
+	"crypto/rand"
+	"sync"
 	"time"
 
 	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
 	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
-
-	"github.com/oncebox/oncebox/messaging"
 )
 
 // How long a receiver that got early messages waits until it asks for the ones before them: from the broker's word on, and
@@ -74,89 +74,113 @@ func (p position) follows(o position) bool {
 	return p.entry == 0
 }
 
-// turn returns that of a partition.
-func (r *receiver) turn(partition int32) *turn {
-	t := r.turns[partition]
+// turns are those of a receiver's partitions. The client tells them of each move.
+type turns struct {
+	early     string                                                                // the value of propEarly
+	moves     bool                                                                  // the subscription is one whose partitions move
+	redeliver func(c pulsarclient.Consumer, partition int32, idle bool) (open bool) // idle: only if nothing of the partition is in hand
+	moved     func(partition int32)                                                 // a partition is another receiver's
+
+	mu sync.Mutex
+	of map[int32]*turn // by partition
+}
+
+func newTurns(moves bool) *turns {
+	return &turns{early: rand.Text(), moves: moves, of: map[int32]*turn{}}
+}
+
+// reset forgets everything, before a new consumer begins.
+func (ts *turns) reset() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, t := range ts.of {
+		t.ask = nil
+	}
+	ts.of = map[int32]*turn{}
+}
+
+// at returns the turn of a partition. The caller holds the mutex.
+func (ts *turns) at(partition int32) *turn {
+	t := ts.of[partition]
 	if t == nil {
 		t = &turn{}
-		r.turns[partition] = t
+		ts.of[partition] = t
 	}
 	return t
 }
 
 // arrived marks a message that is early. The client calls it in the order in which the broker sends messages and words,
 // which is not known any more when a message is received.
-func (r *receiver) arrived(m pulsarclient.ConsumerMessage) {
-	if r.subscription.Type != messaging.Failover {
+func (ts *turns) arrived(m pulsarclient.ConsumerMessage) {
+	if !ts.moves {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	id := m.ID()
-	t := r.turn(id.PartitionIdx())
+	t := ts.at(id.PartitionIdx())
 	if !t.early(position{id.LedgerID(), id.EntryID(), id.BatchIdx()}) {
 		t.ask = nil
 		return
 	}
-	m.Properties()[propEarly] = r.early
+	m.Properties()[propEarly] = ts.early
 	if t.ask == nil {
-		r.askLater(t, m.Consumer, id.PartitionIdx(), wordPatience)
+		ts.askLater(t, m.Consumer, id.PartitionIdx(), wordPatience)
 	}
 }
 
-func (r *receiver) isEarly(m pulsarclient.Message) bool { return m.Properties()[propEarly] == r.early }
+func (ts *turns) isEarly(m pulsarclient.Message) bool { return m.Properties()[propEarly] == ts.early }
 
 // askLater has the broker go back if nothing but early messages came until then: again and again if there were some, once
 // if there was none, for there may be nothing to come. A consumer that is not active asks in vain.
-func (r *receiver) askLater(t *turn, c pulsarclient.Consumer, partition int32, patience time.Duration) {
+func (ts *turns) askLater(t *turn, c pulsarclient.Consumer, partition int32, patience time.Duration) {
 	var timer *time.Timer
 	timer = time.AfterFunc(patience, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
 		switch {
-		case t.ask != timer || r.isClosed():
+		case t.ask != timer:
 		case !t.ours:
-			c.NackID(anyOf(partition))
-			timer.Reset(wordPatience)
+			if ts.redeliver(c, partition, false) {
+				timer.Reset(wordPatience)
+			}
 		default:
 			t.ask = nil
-			if r.silence.inHand[partition] == 0 { // that would come twice
-				c.NackID(anyOf(partition))
-			}
+			ts.redeliver(c, partition, true) // what is in hand would come twice
 		}
 	})
 	t.ask = timer
 }
 
 // BecameActive implements [pulsarclient.ConsumerEventListener]: the broker went back and reads for this receiver.
-func (r *receiver) BecameActive(c pulsarclient.Consumer, _ string, partition int32) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.turn(partition)
+func (ts *turns) BecameActive(c pulsarclient.Consumer, _ string, partition int32) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.at(partition)
 	t.doubt = false
 	if !t.ours && t.ask != nil {
 		t.ask.Reset(turnPatience)
 		return
 	}
 	t.ours = true
-	r.askLater(t, c, partition, firstSilence)
+	ts.askLater(t, c, partition, firstSilence)
 }
 
 // BecameInactive implements [pulsarclient.ConsumerEventListener]: the partition is another one's, and so is what was early
 // here.
-func (r *receiver) BecameInactive(_ pulsarclient.Consumer, _ string, partition int32) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	*r.turn(partition) = turn{}
-	r.left.drop(partition)
+func (ts *turns) BecameInactive(_ pulsarclient.Consumer, _ string, partition int32) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	*ts.at(partition) = turn{}
+	ts.moved(partition)
 }
 
 // reconnect is called when a partition lost its connection; the client does not say which one. Until the receiver is back
 // the partition is another one's, and no word says so: only that messages are missing.
-func (r *receiver) reconnect() clientbackoff.Policy {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, t := range r.turns {
+func (ts *turns) reconnect() clientbackoff.Policy {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, t := range ts.of {
 		t.doubt = t.ours
 	}
 	return newReconnect()

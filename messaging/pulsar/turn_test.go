@@ -2,7 +2,6 @@ package pulsar
 
 import (
 	"bytes"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // A partition moves while the broker is writing to the consumer that had it, and that write ends before the broker goes
@@ -107,18 +107,15 @@ func movesDuringAWrite(t *testing.T, returns bool) (got []int64, ordered bool) {
 // permits is how many more messages each consumer wants, as far as the broker knows.
 func permits(t *testing.T, b *Broker) map[string]int {
 	t.Helper()
-	var stats struct {
-		Subscriptions map[string]struct {
-			Consumers []struct {
-				Name    string `json:"consumerName"`     //nolint:tagliatelle // Pulsar's
-				Permits int    `json:"availablePermits"` //nolint:tagliatelle // Pulsar's
-			} `json:"consumers"`
-		} `json:"subscriptions"`
-	}
-	require.NoError(t, b.admin.do(t.Context(), http.MethodGet, b.admin.topic("order")+"-partition-0/stats", "", &stats))
+	parts, err := b.keeper.Admin.Backlogs(t.Context(), "order", "s")
+	require.NoError(t, err)
 	byName := map[string]int{}
-	for _, c := range stats.Subscriptions["s"].Consumers {
-		byName[c.Name] = c.Permits
+	for _, part := range parts {
+		for _, c := range part.Consumers {
+			if part.Partition == 0 {
+				byName[c.Name] = c.Permits
+			}
+		}
 	}
 	return byName
 }
@@ -137,9 +134,9 @@ func (*placed) RedeliveryCount() uint32      { return 0 }
 func arrives(t *testing.T, r *receiver, c *fakeConsumer, ledger, entry int64, batch int32) bool {
 	t.Helper()
 	m := pulsarclient.ConsumerMessage{Consumer: c, Message: &placed{
-		wireMessage{properties: map[string]string{propID: "1", propEarly: "somebody's"}}, pulsarclient.NewMessageID(ledger, entry, batch, 1),
+		wireMessage{properties: map[string]string{wire.PropID: "1", propEarly: "somebody's"}}, pulsarclient.NewMessageID(ledger, entry, batch, 1),
 	}}
-	r.arrived(m)
+	r.turns.arrived(m)
 	c.messages <- m
 	got := hear(t, r, time.Nanosecond)
 	if got == nil {
@@ -177,16 +174,16 @@ func TestTurn(t *testing.T) {
 		})
 	}
 	test("the broker's word", func(t *testing.T, r *receiver, c *fakeConsumer) {
-		r.BecameActive(c, "order", 1)
+		r.turns.BecameActive(c, "order", 1)
 		require.True(t, arrives(t, r, c, 1, 7, 0))
 		require.True(t, arrives(t, r, c, 1, 9, 0), "8 is acknowledged")
-		r.BecameInactive(c, "order", 1)
+		r.turns.BecameInactive(c, "order", 1)
 		require.False(t, arrives(t, r, c, 1, 5, 0))
 	})
 	test("early ones come again", func(t *testing.T, r *receiver, c *fakeConsumer) {
 		require.False(t, arrives(t, r, c, 1, 7, 0))
 		require.False(t, arrives(t, r, c, 1, 7, 1))
-		r.BecameActive(c, "order", 1)
+		r.turns.BecameActive(c, "order", 1)
 		require.False(t, arrives(t, r, c, 1, 8, 0), "was on its way")
 		require.True(t, arrives(t, r, c, 1, 5, 0))
 		require.True(t, arrives(t, r, c, 1, 6, 0))
@@ -195,7 +192,7 @@ func TestTurn(t *testing.T) {
 	})
 	test("the broker does not read", func(t *testing.T, r *receiver, c *fakeConsumer) {
 		require.False(t, arrives(t, r, c, 1, 7, 0))
-		r.BecameActive(c, "order", 1)
+		r.turns.BecameActive(c, "order", 1)
 		require.Empty(t, askedFor(r, c))
 		pass(turnPatience)
 		require.Equal(t, []int32{1}, askedFor(r, c))
@@ -212,20 +209,20 @@ func TestTurn(t *testing.T) {
 	})
 	test("what was early is another one's", func(t *testing.T, r *receiver, c *fakeConsumer) {
 		require.False(t, arrives(t, r, c, 1, 7, 0))
-		r.BecameInactive(c, "order", 1)
+		r.turns.BecameInactive(c, "order", 1)
 		pass(time.Hour)
 		require.Empty(t, askedFor(r, c))
-		r.BecameActive(c, "order", 1)
+		r.turns.BecameActive(c, "order", 1)
 		require.True(t, arrives(t, r, c, 1, 9, 0))
 	})
 	test("nothing at all", func(t *testing.T, r *receiver, c *fakeConsumer) {
-		r.BecameActive(c, "order", 1)
+		r.turns.BecameActive(c, "order", 1)
 		pass(time.Hour)
 		require.Equal(t, []int32{1}, askedFor(r, c), "once")
 		r.mu.Lock()
 		r.silence.broken() // the other partitions flow
 		r.mu.Unlock()
-		r.reconnect()
+		r.turns.reconnect()
 		require.False(t, arrives(t, r, c, 1, 7, 0), "there may be others before it")
 		pass(wordPatience)
 		require.Equal(t, []int32{1, 1}, askedFor(r, c))
@@ -233,23 +230,23 @@ func TestTurn(t *testing.T) {
 		r.mu.Lock()
 		r.silence.inHand[1] = 1
 		r.mu.Unlock()
-		r.BecameActive(c, "order", 1)
+		r.turns.BecameActive(c, "order", 1)
 		pass(time.Hour)
 		require.Len(t, askedFor(r, c), 2, "it would come twice")
 	})
 	test("another connection", func(t *testing.T, r *receiver, c *fakeConsumer) {
-		r.BecameActive(c, "order", 1)
+		r.turns.BecameActive(c, "order", 1)
 		require.True(t, arrives(t, r, c, 1, 6, 0))
 		for _, m := range []struct {
 			ledger, entry int64
 			batch         int32
 			ok            bool
 		}{{1, 7, 0, true}, {1, 7, 1, true}, {1, 8, 0, true}, {2, 0, 0, true}, {1, 7, 0, true}, {1, 9, 0, false}, {1, 10, 0, false}, {1, 10, 0, true}} {
-			r.reconnect()
+			r.turns.reconnect()
 			require.Equal(t, m.ok, arrives(t, r, c, m.ledger, m.entry, m.batch), "%v", m)
 		}
-		r.reconnect()
-		r.BecameActive(c, "order", 1)
+		r.turns.reconnect()
+		r.turns.BecameActive(c, "order", 1)
 		require.True(t, arrives(t, r, c, 1, 20, 0))
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 )
 
 // What is small on the wire can be large here: 16 MiB of zeros take 66 kB.
@@ -26,14 +27,14 @@ func TestDecompressionBombIsADeadLetterOfItsBeginning(t *testing.T) {
 	theirs := stranger(t, cfg, pulsarclient.ProducerOptions{Topic: "order", DisableBatching: true, CompressionType: pulsarclient.LZ4})
 	bomb := envelope("order", "bomb", 1)
 	bomb.Payload = make([]byte, 16<<20)
-	sendAll(t, theirs, encode(&bomb))
+	sendAll(t, theirs, wire.Encode(&bomb))
 	require.NoError(t, e.broker.Publish(t.Context(), series("order", 10, 10)))
 	e.settled("order", "s")
 	stop()
 	e.requireOnceInOrder(10, 10)
 	d := e.letters()[0]
 	require.Equal(t, bomb.ID, d.Envelope.ID)
-	require.Equal(t, make([]byte, keptPayload), d.Envelope.Payload)
+	require.Equal(t, make([]byte, wire.KeptPayload), d.Envelope.Payload)
 	require.Contains(t, d.Error, "at most 6291456 are taken")
 }
 
@@ -50,9 +51,9 @@ func receivedBy(t *testing.T, limit int, m *wireMessage) *messaging.Message {
 
 func TestLimitOfReceivedBytes(t *testing.T) {
 	foreign := func() *wireMessage {
-		return &wireMessage{payload: bytes.Repeat([]byte("x"), 900), key: "k", properties: map[string]string{propID: "1", "color": "red"}}
+		return &wireMessage{payload: bytes.Repeat([]byte("x"), 900), key: "k", properties: map[string]string{wire.PropID: "1", "color": "red"}}
 	}
-	size := received(foreign())
+	size := wire.Received(foreign())
 	require.NoError(t, messaging.Unreadable(receivedBy(t, size, foreign())))
 	require.NoError(t, messaging.Unreadable(receivedBy(t, -1, foreign())))
 	got := receivedBy(t, size-1, foreign())
@@ -70,12 +71,12 @@ func TestLimitOfReceivedBytes(t *testing.T) {
 	flood.properties["large"] = strings.Repeat("v", 1<<20)
 	got = receivedBy(t, 1<<20, flood)
 	require.Equal(t, "1", got.ID, "what identifies it comes first")
-	require.Len(t, got.Payload, keptPayload)
+	require.Len(t, got.Payload, wire.KeptPayload)
 	require.Empty(t, got.RoutingKey)
-	require.LessOrEqual(t, len(strings.Join(slices.Collect(maps.Values(got.Metadata)), "")), keptProperties+1000)
+	require.LessOrEqual(t, len(strings.Join(slices.Collect(maps.Values(got.Metadata)), "")), wire.KeptProperties+1000)
 
 	endless := foreign()
-	endless.properties[propID] = strings.Repeat("1", 1<<20)
+	endless.properties[wire.PropID] = strings.Repeat("1", 1<<20)
 	got = receivedBy(t, 1<<20, endless)
 	require.Equal(t, "order@12:34:1:5", got.ID, "an id that was cut could be another's")
 	require.WithinDuration(t, endless.PublishTime(), got.OccurredAt, time.Second)

@@ -1,4 +1,4 @@
-package pulsar
+package topics
 
 import (
 	"errors"
@@ -9,17 +9,8 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-var _ messaging.Naming = (*Broker)(nil)
-
-// ValidateTopic is that of [messaging.Naming], as [ValidateTopic].
-func (*Broker) ValidateTopic(name string) error { return ValidateTopic(name) }
-
-// ValidateSubscription is that of [messaging.Naming].
-func (*Broker) ValidateSubscription(s messaging.Subscription) error { return validSubscription(s) }
-
 // ValidateTopic checks the name of a topic: it is one by [event.ValidateTopic], has no "+", which the admin API cannot say, and no "-partition-",
-// by which Pulsar tells partitions. It is for a process that writes events and has no [Broker]: uow.Config.ValidateTopic,
-// outbox.Config.ValidateTopic.
+// by which Pulsar tells partitions.
 func ValidateTopic(name string) error {
 	if err := event.ValidateTopic(name); err != nil {
 		return err
@@ -37,7 +28,8 @@ func ValidateTopic(name string) error {
 // partitionMark stands between the name of a topic and the number of its partition. A topic that has it in its name is made, and then not found.
 const partitionMark = "-partition-"
 
-func validSubscription(s messaging.Subscription) error {
+// ValidateSubscription checks the names of a subscription and its topic.
+func ValidateSubscription(s messaging.Subscription) error {
 	err := s.Validate()
 	if err == nil {
 		err = ValidateTopic(s.Topic)

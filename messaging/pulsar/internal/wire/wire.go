@@ -1,4 +1,7 @@
-package pulsar
+// Package wire turns envelopes into Pulsar's messages and back: CloudEvents in binary mode, as properties of a message.
+//
+// Read first: wire.go:Fill and wire.go:decode, then unreadable.go:Limits.Envelope.
+package wire
 
 import (
 	"bytes"
@@ -15,23 +18,23 @@ import (
 // The properties of a message, CloudEvents in binary mode. The specification has no binding for Pulsar; this one is
 // modelled on that for Kafka.
 const (
-	propSpecVersion      = "ce_specversion"
-	propID               = "ce_id"
-	propType             = "ce_type"
-	propSource           = "ce_source"
-	propSubject          = "ce_subject"
-	propTime             = "ce_time"
-	propDataSchema       = "ce_dataschema"
-	propTenantID         = "ce_tenantid"
-	propAggregateType    = "ce_aggregatetype"
-	propAggregateVersion = "ce_aggregateversion"
-	propSequence         = "ce_sequence"
-	propSchemaVersion    = "ce_schemaversion"
-	propCorrelationID    = "ce_correlationid"
-	propCausationID      = "ce_causationid"
-	propOrderingKey      = "ce_orderingkey"
-	propContentType      = "content-type"
-	metaPrefix           = "meta-"
+	PropSpecVersion      = "ce_specversion"
+	PropID               = "ce_id"
+	PropType             = "ce_type"
+	PropSource           = "ce_source"
+	PropSubject          = "ce_subject"
+	PropTime             = "ce_time"
+	PropDataSchema       = "ce_dataschema"
+	PropTenantID         = "ce_tenantid"
+	PropAggregateType    = "ce_aggregatetype"
+	PropAggregateVersion = "ce_aggregateversion"
+	PropSequence         = "ce_sequence"
+	PropSchemaVersion    = "ce_schemaversion"
+	PropCorrelationID    = "ce_correlationid"
+	PropCausationID      = "ce_causationid"
+	PropOrderingKey      = "ce_orderingkey"
+	PropContentType      = "content-type"
+	MetaPrefix           = "meta-"
 	attributePrefix      = "ce_"
 
 	specVersion = "1.0"
@@ -39,24 +42,24 @@ const (
 
 // ownProps are the properties that stand for something else than metadata of their name.
 var ownProps = map[string]bool{ //nolint:gochecknoglobals // a constant
-	propSpecVersion: true, propID: true, propType: true, propSource: true, propSubject: true, propTime: true, propDataSchema: true,
-	propTenantID: true, propAggregateType: true, propAggregateVersion: true, propSequence: true, propSchemaVersion: true,
-	propCorrelationID: true, propCausationID: true, propOrderingKey: true,
+	PropSpecVersion: true, PropID: true, PropType: true, PropSource: true, PropSubject: true, PropTime: true, PropDataSchema: true,
+	PropTenantID: true, PropAggregateType: true, PropAggregateVersion: true, PropSequence: true, PropSchemaVersion: true,
+	PropCorrelationID: true, PropCausationID: true, PropOrderingKey: true,
 }
 
-// encode makes the message of an envelope. The payload is not copied.
-func encode(env *event.Envelope) *pulsarclient.ProducerMessage {
-	return encodeInto(&pulsarclient.ProducerMessage{}, env)
+// Encode makes the message of an envelope. The payload is not copied.
+func Encode(env *event.Envelope) *pulsarclient.ProducerMessage {
+	return Fill(&pulsarclient.ProducerMessage{}, env)
 }
 
-// encodeInto makes it of a message that was sent before, whose map has the room that is needed.
-func encodeInto(m *pulsarclient.ProducerMessage, env *event.Envelope) *pulsarclient.ProducerMessage {
+// Fill makes the message of an envelope from one that was sent before, whose map has the room that is needed.
+func Fill(m *pulsarclient.ProducerMessage, env *event.Envelope) *pulsarclient.ProducerMessage {
 	props := m.Properties
 	if props == nil {
 		props = make(map[string]string, 12+len(env.Metadata))
 	}
 	clear(props)
-	fill(props, env)
+	setProperties(props, env)
 	*m = pulsarclient.ProducerMessage{Payload: env.Payload, Key: env.RoutingKey, Properties: props}
 	if m.Payload == nil {
 		m.Payload = []byte{} // nil would make it a tombstone
@@ -68,15 +71,15 @@ func encodeInto(m *pulsarclient.ProducerMessage, env *event.Envelope) *pulsarcli
 	return m
 }
 
-func fill(props map[string]string, env *event.Envelope) {
+func setProperties(props map[string]string, env *event.Envelope) {
 	for key, value := range env.Metadata {
 		props[metadataProp(key)] = value
 	}
-	props[propSpecVersion] = specVersion
+	props[PropSpecVersion] = specVersion
 	for _, p := range []struct{ name, value string }{
-		{propID, env.ID}, {propType, env.Type}, {propSource, env.Source}, {propSubject, env.AggregateID}, {propDataSchema, env.SchemaID},
-		{propTenantID, env.TenantID}, {propAggregateType, env.AggregateType}, {propContentType, env.ContentType},
-		{propOrderingKey, env.Delivery.OrderingKey},
+		{PropID, env.ID}, {PropType, env.Type}, {PropSource, env.Source}, {PropSubject, env.AggregateID}, {PropDataSchema, env.SchemaID},
+		{PropTenantID, env.TenantID}, {PropAggregateType, env.AggregateType}, {PropContentType, env.ContentType},
+		{PropOrderingKey, env.Delivery.OrderingKey},
 	} {
 		if p.value != "" {
 			props[p.name] = p.value
@@ -85,13 +88,13 @@ func fill(props map[string]string, env *event.Envelope) {
 	for _, p := range []struct {
 		name  string
 		value int64
-	}{{propAggregateVersion, env.AggregateVersion}, {propSequence, env.Sequence}, {propSchemaVersion, int64(env.SchemaVersion)}} {
+	}{{PropAggregateVersion, env.AggregateVersion}, {PropSequence, env.Sequence}, {PropSchemaVersion, int64(env.SchemaVersion)}} {
 		if p.value != 0 {
 			props[p.name] = strconv.FormatInt(p.value, 10)
 		}
 	}
 	if !env.OccurredAt.IsZero() {
-		props[propTime] = env.OccurredAt.UTC().Format(time.RFC3339Nano)
+		props[PropTime] = env.OccurredAt.UTC().Format(time.RFC3339Nano)
 	}
 }
 
@@ -99,24 +102,24 @@ func fill(props map[string]string, env *event.Envelope) {
 func metadataProp(key string) string {
 	switch key {
 	case event.CorrelationID:
-		return propCorrelationID
+		return PropCorrelationID
 	case event.CausationID:
-		return propCausationID
+		return PropCausationID
 	case event.TraceParent, event.TraceState:
 		return key
 	}
 	if strings.HasPrefix(key, attributePrefix) && !ownProps[key] {
 		return key
 	}
-	return metaPrefix + key
+	return MetaPrefix + key
 }
 
 // metadataKey returns the key of the metadata that has a property of its own. "": the property is none of these.
 func metadataKey(prop string) string {
 	switch prop {
-	case propCorrelationID:
+	case PropCorrelationID:
 		return event.CorrelationID
-	case propCausationID:
+	case PropCausationID:
 		return event.CausationID
 	case event.TraceParent, event.TraceState:
 		return prop
@@ -153,23 +156,23 @@ type property struct{ name, value string }
 
 func takeIdentifier(env *event.Envelope, name, value string) bool {
 	switch name {
-	case propID:
+	case PropID:
 		env.ID = value
-	case propType:
+	case PropType:
 		env.Type = value
-	case propSource:
+	case PropSource:
 		env.Source = value
-	case propSubject:
+	case PropSubject:
 		env.AggregateID = value
-	case propDataSchema:
+	case PropDataSchema:
 		env.SchemaID = value
-	case propTenantID:
+	case PropTenantID:
 		env.TenantID = value
-	case propAggregateType:
+	case PropAggregateType:
 		env.AggregateType = value
-	case propContentType:
+	case PropContentType:
 		env.ContentType = value
-	case propOrderingKey:
+	case PropOrderingKey:
 		env.Delivery.OrderingKey = value
 	default:
 		return false
@@ -180,23 +183,23 @@ func takeIdentifier(env *event.Envelope, name, value string) bool {
 // takeValue leaves somebody else's idea of a version, a number or a time what it is: metadata.
 func takeValue(env *event.Envelope, name, value string) bool {
 	switch name {
-	case propSpecVersion:
+	case PropSpecVersion:
 		return value == specVersion
-	case propAggregateVersion, propSequence, propSchemaVersion:
+	case PropAggregateVersion, PropSequence, PropSchemaVersion:
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n < 0 || name == propSchemaVersion && n > math.MaxInt32 {
+		if err != nil || n < 0 || name == PropSchemaVersion && n > math.MaxInt32 {
 			return false
 		}
 		switch name {
-		case propAggregateVersion:
+		case PropAggregateVersion:
 			env.AggregateVersion = n
-		case propSequence:
+		case PropSequence:
 			env.Sequence = n
 		default:
 			env.SchemaVersion = int(n)
 		}
 		return true
-	case propTime: // preferred to Pulsar's own, which ends at milliseconds
+	case PropTime: // preferred to Pulsar's own, which ends at milliseconds
 		t, err := time.Parse(time.RFC3339Nano, value)
 		if err != nil || !canBeWritten(t) {
 			return false
@@ -220,12 +223,12 @@ func decodeMetadata(md event.Metadata, rest []property) {
 		}
 	}
 	for _, p := range rest {
-		if key, ours := strings.CutPrefix(p.name, metaPrefix); ours {
+		if key, ours := strings.CutPrefix(p.name, MetaPrefix); ours {
 			keep(md, key, p.value)
 		}
 	}
 	for _, p := range rest {
-		if !strings.HasPrefix(p.name, metaPrefix) && metadataKey(p.name) == "" {
+		if !strings.HasPrefix(p.name, MetaPrefix) && metadataKey(p.name) == "" {
 			keep(md, p.name, p.value)
 		}
 	}
@@ -252,9 +255,9 @@ func adopt(env *event.Envelope, m pulsarclient.Message) {
 	}
 }
 
-// sizeOnWire is an upper bound of what the message takes, as far as the broker's limit is concerned. Properties count
+// Size is an upper bound of what the message takes, as far as the broker's limit is concerned. Properties count
 // twice: a batch repeats those of its first message in its header.
-func sizeOnWire(m *pulsarclient.ProducerMessage) int {
+func Size(m *pulsarclient.ProducerMessage) int {
 	n := len(m.Key)
 	for name, value := range m.Properties {
 		n += len(name) + len(value) + 8 // a tag and a length each

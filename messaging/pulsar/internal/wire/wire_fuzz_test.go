@@ -1,4 +1,4 @@
-package pulsar
+package wire
 
 import (
 	"encoding/binary"
@@ -53,26 +53,26 @@ func FuzzReceivedMessage(f *testing.F) {
 		if sealed > 0 {
 			m.sealed = &pulsarclient.EncryptionContext{BatchSize: sealed}
 		}
-		r := newReceiver(&Broker{cfg: Config{MaxReceivedBytes: limit}}, messaging.Subscription{Topic: "order", Name: "s"})
-		env := r.envelope(m)
-		require.Equal(t, env, r.envelope(m), "a message that comes again is the same one")
-		requireLivable(t, r, m, env)
+		l := Limits{MaxReceived: limit}
+		env := l.Envelope(m, "order")
+		require.Equal(t, env, l.Envelope(m, "order"), "a message that comes again is the same one")
+		requireLivable(t, l, m, env)
 		if sealed > 0 || limit > 0 {
 			return
 		}
 		sent := env
 		sent.Payload = append([]byte{}, env.Payload...)
-		again := decode(carry(encode(&sent)), env.Topic)
+		again := decode(carry(Encode(&sent)), env.Topic)
 		again.Payload = append([]byte{}, again.Payload...)
 		require.Equal(t, sent, again)
 	})
 }
 
-func requireLivable(t *testing.T, r *receiver, m *wireMessage, env event.Envelope) {
+func requireLivable(t *testing.T, l Limits, m *wireMessage, env event.Envelope) {
 	t.Helper()
 	require.NotEmpty(t, env.ID)
 	require.Equal(t, "order", env.Topic)
-	require.False(t, env.OccurredAt.IsZero() && m.properties[propID] == "")
+	require.False(t, env.OccurredAt.IsZero() && m.properties[PropID] == "")
 	require.True(t, env.SchemaVersion >= 0 && env.SchemaVersion <= math.MaxInt32, "%d", env.SchemaVersion)
 	require.True(t, env.Sequence >= 0 && env.AggregateVersion >= 0)
 	require.Equal(t, event.Delivery{}, env.Delivery)
@@ -80,7 +80,7 @@ func requireLivable(t *testing.T, r *receiver, m *wireMessage, env event.Envelop
 	_, err := json.Marshal(env.Metadata)
 	require.NoError(t, err)
 	unreadable := messaging.Unreadable(messaging.NewMessage(env, 1, nil))
-	if r.unreadable(m) == "" {
+	if l.unreadable(m) == "" {
 		require.Len(t, env.Payload, len(m.payload))
 		return
 	}
@@ -89,7 +89,7 @@ func requireLivable(t *testing.T, r *receiver, m *wireMessage, env event.Envelop
 	for k, v := range env.Metadata {
 		size += len(k) + len(v)
 	}
-	require.LessOrEqual(t, size, keptPayload+keptProperties+3*keptProperty)
+	require.LessOrEqual(t, size, KeptPayload+KeptProperties+3*keptProperty)
 	if m.sealed != nil && m.sealed.BatchSize > 1 {
 		require.Equal(t, "order@"+m.ID().String(), env.ID, "what describes the first message of a batch does not describe it")
 		require.Empty(t, messaging.NewMessage(env, 1, nil).OrderingKey())

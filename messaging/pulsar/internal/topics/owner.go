@@ -1,4 +1,4 @@
-package pulsar
+package topics
 
 import (
 	"context"
@@ -10,64 +10,65 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
 )
 
 const (
 	// unbatchedProperty marks subscriptions of ours that need messages without batches. A process that publishes has to know that
 	// before the first consumer comes, and until then the broker does not know the type of the subscription.
 	unbatchedProperty = "oncebox.unbatched"
-	// sourceProperty marks a subscription with the service that it belongs to.
-	sourceProperty = "oncebox.source"
-	// installationProperty marks it with the database of the service.
-	installationProperty = "oncebox.installation"
+	// SourceProperty marks a subscription with the service that it belongs to.
+	SourceProperty = "oncebox.source"
+	// InstallationProperty marks it with the database of the service.
+	InstallationProperty = "oncebox.installation"
 )
 
-// subscriptionProperties are the properties that a new subscription gets.
-func subscriptionProperties(s messaging.Subscription) map[string]string {
+// Properties returns the properties of a new subscription.
+func Properties(s messaging.Subscription) map[string]string {
 	properties := map[string]string{}
 	if s.Type == messaging.KeyShared {
 		properties[unbatchedProperty] = "true"
 	}
 	if s.Source != "" {
-		properties[sourceProperty] = s.Source
+		properties[SourceProperty] = s.Source
 	}
 	if s.Installation != "" {
-		properties[installationProperty] = s.Installation
+		properties[InstallationProperty] = s.Installation
 	}
 	return properties
 }
 
 // admit returns an error if a subscription is there and belongs to another service, or to another database of this one. It changes nothing: so a
 // start that is refused for one of its subscriptions has made none of them.
-func (b *Broker) admit(ctx context.Context, s messaging.Subscription) error {
+func (k *Keeper) admit(ctx context.Context, s messaging.Subscription) error {
 	if s.Source == "" {
 		return nil
 	}
-	partitions, err := b.admin.partitions(ctx, s.Topic)
-	if isStatus(err, http.StatusNotFound) || isForbidden(err) {
+	partitions, err := k.Admin.Partitions(ctx, s.Topic)
+	if answer.IsStatus(err, http.StatusNotFound) || answer.IsForbidden(err) {
 		return nil // there is no topic yet; or the look after it was made says that it cannot be seen
 	}
 	if err != nil {
 		return err
 	}
-	properties, err := b.admin.properties(ctx, firstPartition(s.Topic, partitions), s.Name)
-	if isStatus(err, http.StatusNotFound) || isForbidden(err) {
+	properties, err := k.Admin.PropertiesOf(ctx, FirstPartition(s.Topic, partitions), s.Name)
+	if answer.IsStatus(err, http.StatusNotFound) || answer.IsForbidden(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return b.foreign(s, properties)
+	return k.foreign(s, properties)
 }
 
 // foreign returns an error if a subscription with these properties belongs to another service, or to another database of this one.
-func (b *Broker) foreign(s messaging.Subscription, properties map[string]string) error {
-	owner, at := properties[sourceProperty], properties[installationProperty]
+func (k *Keeper) foreign(s messaging.Subscription, properties map[string]string) error {
+	owner, at := properties[SourceProperty], properties[InstallationProperty]
 	switch {
 	case owner != "" && owner != s.Source:
 		given := maps.Clone(properties)
-		maps.Copy(given, subscriptionProperties(s))
-		return &messaging.SourceError{Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: b.giveTo(s, given)}
+		maps.Copy(given, Properties(s))
+		return &messaging.SourceError{Topic: s.Topic, Subscription: s.Name, Owner: owner, Source: s.Source, Mend: k.giveTo(s, given)}
 	case s.Installation != "" && at != "" && at != s.Installation:
 		return &messaging.InstallationError{Topic: s.Topic, Subscription: s.Name, Source: s.Source, Owner: at, Installation: s.Installation}
 	default:
@@ -82,59 +83,59 @@ func (b *Broker) foreign(s messaging.Subscription, properties map[string]string)
 // partition; which service has it is decided by the first partition, where both look after that. If it is an old one
 // without a mark, both may find none and write theirs. Both look again, and the one that wrote first is refused, unless the other wrote
 // after that look: then it is refused at its next start.
-func (b *Broker) own(ctx context.Context, s messaging.Subscription, partitions int) error {
+func (k *Keeper) own(ctx context.Context, s messaging.Subscription, partitions int) error {
 	if s.Source == "" {
 		return nil
 	}
-	err := b.claim(ctx, s, partitions)
-	if isForbidden(err) {
-		b.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not let us see which service a subscription belongs to; "+
-			"another service of the same consumer name would get a part of its messages", "topic", b.fullName(s.Topic), "subscription", s.Name, "error", err)
+	err := k.claim(ctx, s, partitions)
+	if answer.IsForbidden(err) {
+		k.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not let us see which service a subscription belongs to; "+
+			"another service of the same consumer name would get a part of its messages", "topic", k.FullName(s.Topic), "subscription", s.Name, "error", err)
 		return nil
 	}
 	return err
 }
 
-func (b *Broker) claim(ctx context.Context, s messaging.Subscription, partitions int) error {
-	first := firstPartition(s.Topic, partitions)
-	properties, err := b.admin.properties(ctx, first, s.Name)
+func (k *Keeper) claim(ctx context.Context, s messaging.Subscription, partitions int) error {
+	first := FirstPartition(s.Topic, partitions)
+	properties, err := k.Admin.PropertiesOf(ctx, first, s.Name)
 	if err != nil {
 		return err
 	}
-	if err := b.foreign(s, properties); err != nil {
+	if err := k.foreign(s, properties); err != nil {
 		return err
 	}
-	if properties[sourceProperty] == "" || properties[installationProperty] == "" && s.Installation != "" {
-		maps.Copy(properties, subscriptionProperties(s))
-		if err := b.admin.setProperties(ctx, s.Topic, s.Name, properties); err != nil {
+	if properties[SourceProperty] == "" || properties[InstallationProperty] == "" && s.Installation != "" {
+		maps.Copy(properties, Properties(s))
+		if err := k.Admin.setProperties(ctx, s.Topic, s.Name, properties); err != nil {
 			return err
 		}
-		if properties, err = b.admin.properties(ctx, first, s.Name); err != nil {
+		if properties, err = k.Admin.PropertiesOf(ctx, first, s.Name); err != nil {
 			return err
 		}
 	}
-	return b.foreign(s, properties)
+	return k.foreign(s, properties)
 }
 
 // giveTo is the command that sets the properties, which replaces those that there are.
-func (b *Broker) giveTo(s messaging.Subscription, properties map[string]string) string {
+func (k *Keeper) giveTo(s messaging.Subscription, properties map[string]string) string {
 	var command strings.Builder
 	command.WriteString("pulsar-admin topics update-subscription-properties")
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		command.WriteString(" -p '" + name + "=" + properties[name] + "'")
 	}
-	return command.String() + " -s '" + s.Name + "' '" + b.fullName(s.Topic) + "'"
+	return command.String() + " -s '" + s.Name + "' '" + k.FullName(s.Topic) + "'"
 }
 
-// properties returns those of a subscription of an unpartitioned topic or of one partition.
-func (a *admin) properties(ctx context.Context, topic, subscription string) (map[string]string, error) {
+// PropertiesOf returns those of a subscription of an unpartitioned topic or of one partition.
+func (a *Admin) PropertiesOf(ctx context.Context, topic, subscription string) (map[string]string, error) {
 	properties := map[string]string{}
 	err := a.do(ctx, http.MethodGet, a.subscription(topic, subscription)+"/properties", "", &properties)
 	return properties, err
 }
 
 // setProperties replaces those of a subscription, of all partitions.
-func (a *admin) setProperties(ctx context.Context, topic, subscription string, properties map[string]string) error {
+func (a *Admin) setProperties(ctx context.Context, topic, subscription string, properties map[string]string) error {
 	body, err := json.Marshal(properties)
 	if err != nil {
 		return err
@@ -143,6 +144,6 @@ func (a *admin) setProperties(ctx context.Context, topic, subscription string, p
 }
 
 // subscription is the path of a subscription.
-func (a *admin) subscription(topic, name string) string {
+func (a *Admin) subscription(topic, name string) string {
 	return a.topic(topic) + "/subscription/" + url.QueryEscape(name)
 }

@@ -1,4 +1,4 @@
-package pulsar
+package wire
 
 import (
 	"fmt"
@@ -11,38 +11,44 @@ import (
 )
 
 const (
-	// keptPayload is how much of the payload of an unreadable message is kept for the reader of its dead letter, in bytes.
-	keptPayload = 64 << 10
-	// keptProperties is how much of its properties, and keptProperty how much one of them may take.
-	keptProperties = 64 << 10
+	// KeptPayload is how much of the payload of an unreadable message is kept for the reader of its dead letter, in bytes.
+	KeptPayload = 64 << 10
+	// KeptProperties is how much of its properties, and keptProperty how much one of them may take.
+	KeptProperties = 64 << 10
 	keptProperty   = 4 << 10
 )
 
-// envelope is that of a message as it was received. A message that is not what was sent has only parts of it, and says why: see
-// [messaging.UnreadableKey].
-func (r *receiver) envelope(m pulsarclient.Message) event.Envelope {
-	reason := r.unreadable(m)
+// Limits say which messages are taken as they are, in bytes.
+type Limits struct {
+	MaxReceived int // of a message with its properties; -1: no limit
+	MaxMessage  int // what the broker takes: a message that came in chunks is larger
+}
+
+// Envelope returns the envelope of a message that was received from a topic. A message that is not what was sent has only parts of it, and the
+// reason: see [messaging.UnreadableKey].
+func (l Limits) Envelope(m pulsarclient.Message, topic string) event.Envelope {
+	reason := l.unreadable(m)
 	if reason == "" {
-		return decode(m, r.subscription.Topic)
+		return decode(m, topic)
 	}
-	env := decode(partOf(m), r.subscription.Topic)
+	env := decode(partOf(m), topic)
 	env.Metadata[messaging.UnreadableKey] = reason
 	return env
 }
 
 // unreadable says why a message is not what was sent, "" if it is.
-func (r *receiver) unreadable(m pulsarclient.Message) string {
+func (l Limits) unreadable(m pulsarclient.Message) string {
 	if sealed := m.GetEncryptionContext(); sealed != nil {
 		if n := sealed.BatchSize; n > 1 {
 			return fmt.Sprintf("it is a batch of %d messages that are encrypted by Pulsar's client, and nothing here has their key", n)
 		}
 		return "its payload is encrypted by Pulsar's client, and nothing here has its key"
 	}
-	if n := received(m); n > r.broker.cfg.MaxReceivedBytes && r.broker.cfg.MaxReceivedBytes > 0 {
+	if n := Received(m); n > l.MaxReceived && l.MaxReceived > 0 {
 		return fmt.Sprintf("it has %d bytes, at most %d are taken (pulsar.Config.MaxReceivedBytes, ONCEBOX_PULSAR_MAX_RECEIVED_BYTES)",
-			n, r.broker.cfg.MaxReceivedBytes)
+			n, l.MaxReceived)
 	}
-	if isChunked(m.ID()) && len(m.Payload()) <= r.broker.cfg.MaxMessageBytes {
+	if isChunked(m.ID()) && len(m.Payload()) <= l.MaxMessage {
 		return "it came in chunks and is smaller than a message that needs them: the client may have lost all but the last of its chunks, " +
 			"because the sender, in C++ or Python as a rule, does not compress; or the message is whole, and its sender makes chunks that are " +
 			"smaller than the broker takes (chunkMaxMessageSize in Java, ChunkMaxMessageSize in Go): leave that setting at its default"
@@ -61,8 +67,8 @@ func isChunked(id pulsarclient.MessageID) bool {
 	return id.BatchSize() <= 1 && strings.Contains(id.String(), ";")
 }
 
-// received is the size of a message in this process, in bytes.
-func received(m pulsarclient.Message) int {
+// Received is the size of a message in this process, in bytes.
+func Received(m pulsarclient.Message) int {
 	n := len(m.Payload()) + len(m.Key())
 	for name, value := range m.Properties() {
 		n += len(name) + len(value)
@@ -79,7 +85,7 @@ type part struct {
 }
 
 func (p part) Payload() []byte {
-	return p.Message.Payload()[:min(len(p.Message.Payload()), keptPayload)]
+	return p.Message.Payload()[:min(len(p.Message.Payload()), KeptPayload)]
 }
 func (p part) Key() string                   { return p.key }
 func (p part) Properties() map[string]string { return p.properties }
@@ -94,7 +100,7 @@ func partOf(m pulsarclient.Message) part {
 	if len(m.Key()) <= keptProperty {
 		p.key = m.Key()
 	}
-	room := keptProperties
+	room := KeptProperties
 	for _, own := range []bool{true, false} {
 		for name, value := range m.Properties() {
 			if n := len(name) + len(value); ownProps[name] == own && n <= min(room, keptProperty) {

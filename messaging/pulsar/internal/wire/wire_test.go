@@ -1,4 +1,4 @@
-package pulsar
+package wire
 
 import (
 	"maps"
@@ -46,7 +46,7 @@ func carry(m *pulsarclient.ProducerMessage) *wireMessage {
 }
 
 func TestWire(t *testing.T) {
-	m := encode(&event.Envelope{
+	m := Encode(&event.Envelope{
 		ID: "id-1", Type: "order.placed", Source: "shop", SchemaID: "https://schemas.example/order", SchemaVersion: 3, TenantID: "t1",
 		AggregateType: "order", AggregateID: "o-7", AggregateVersion: 4, Sequence: 99, Topic: "order", RoutingKey: "o-7",
 		OccurredAt:  time.Date(2025, 1, 2, 3, 4, 5, 678_901_000, time.FixedZone("", 3600)),
@@ -71,7 +71,7 @@ func TestWire(t *testing.T) {
 }
 
 func TestWireLeavesOutWhatIsNotSet(t *testing.T) {
-	m := encode(&event.Envelope{ID: "1"})
+	m := Encode(&event.Envelope{ID: "1"})
 	require.Equal(t, map[string]string{"ce_specversion": "1.0", "ce_id": "1"}, m.Properties)
 	require.NotNil(t, m.Payload, "nil would be a tombstone")
 	require.True(t, m.EventTime.IsZero())
@@ -95,7 +95,7 @@ func TestWireRoundTrip(t *testing.T) {
 			ContentType: text.Draw(t, "content type"), Metadata: rapid.MapOf(key, text).Draw(t, "metadata"),
 			Payload: rapid.SliceOf(rapid.Byte()).Draw(t, "payload"), Delivery: event.Delivery{OrderingKey: text.Draw(t, "ordering key")},
 		}
-		got := decode(carry(encode(&sent)), "order")
+		got := decode(carry(Encode(&sent)), "order")
 		require.Equal(t, sent, got)
 	})
 }
@@ -118,7 +118,7 @@ func TestForeignMessage(t *testing.T) {
 	require.EqualValues(t, 1_600_000_000_001, decode(foreign, "order").OccurredAt.UnixMilli())
 
 	// Sent on, it stays the same message with the same properties.
-	again := decode(carry(encode(&env)), "order")
+	again := decode(carry(Encode(&env)), "order")
 	require.Equal(t, env, again)
 }
 
@@ -141,6 +141,6 @@ func TestDecodeSharesNothing(t *testing.T) {
 func TestSizeOnWireIsAnUpperBound(t *testing.T) {
 	env := event.Envelope{ID: "1", RoutingKey: strings.Repeat("k", 100), Payload: make([]byte, 10_000)}
 	env.Metadata = event.Metadata{"m": strings.Repeat("v", 1000)}
-	require.Greater(t, sizeOnWire(encode(&env)), 10_000+2*(100+1000))
-	require.Less(t, sizeOnWire(encode(&env)), 10_000+2*(100+1000)+5<<10)
+	require.Greater(t, Size(Encode(&env)), 10_000+2*(100+1000))
+	require.Less(t, Size(Encode(&env)), 10_000+2*(100+1000)+5<<10)
 }

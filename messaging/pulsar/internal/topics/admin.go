@@ -1,0 +1,157 @@
+package topics
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+)
+
+// Admin asks the admin API about the topics of one namespace. It needs no connection to the broker itself.
+type Admin struct {
+	base      string // of the API, without a slash at its end and without a password
+	namespace string // tenant/namespace
+	token     string
+	tokenFile string
+	user      *url.Userinfo // of the URL; nil: none
+	http      *http.Client
+}
+
+// NewAdmin returns an error if the address or the certificates cannot be used. It asks nothing.
+func NewAdmin(c *Config) (*Admin, error) {
+	tlsConfig, err := adminTLS(c)
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(c.AdminURL)
+	if err != nil {
+		return nil, errors.New("pulsar: Config.AdminURL is no URL")
+	}
+	user := base.User
+	base.User = nil
+	return &Admin{
+		base: base.String() + "/admin/v2", namespace: c.Tenant + "/" + c.Namespace, token: c.Token, tokenFile: c.TokenFile, user: user,
+		http: &http.Client{
+			Timeout:       c.OperationTimeout,
+			Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, IdleConnTimeout: 30 * time.Second},
+			CheckRedirect: stayAuthorized,
+		},
+	}, nil
+}
+
+// maxRedirects is that of net/http.
+const maxRedirects = 10
+
+// stayAuthorized sends the credentials again when a broker redirects a request to the broker that owns the topic. net/http drops them
+// when the host changes. From https to http they are not sent.
+func stayAuthorized(req *http.Request, via []*http.Request) error {
+	before := via[len(via)-1]
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("%d redirects, the last one to %s", len(via), req.URL.Redacted())
+	}
+	const name = "Authorization"
+	if credentials := before.Header.Get(name); credentials != "" && req.URL.Scheme == before.URL.Scheme {
+		req.Header.Set(name, credentials) //nolint:gosec // to the broker that the one that was let in names, as Pulsar's own clients do
+	}
+	return nil
+}
+
+func adminTLS(c *Config) (*tls.Config, error) {
+	out := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.TLSAllowInsecure} //nolint:gosec // on demand
+	if c.TLSTrustCerts != "" {
+		pem, err := os.ReadFile(c.TLSTrustCerts)
+		if err != nil {
+			return nil, fmt.Errorf("pulsar: Config.TLSTrustCerts: %w", err)
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("pulsar: Config.TLSTrustCerts: %s holds no certificate", c.TLSTrustCerts)
+		}
+	}
+	if c.TLSCert != "" {
+		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("pulsar: Config.TLSCert: %w", err)
+		}
+		out.Certificates = []tls.Certificate{cert}
+	}
+	return out, nil
+}
+
+// Namespace returns tenant/namespace.
+func (a *Admin) Namespace() string { return a.namespace }
+
+// Close closes the connections that nobody uses.
+func (a *Admin) Close() { a.http.CloseIdleConnections() }
+
+// KeepNothingOpen has each call open a connection of its own.
+func (a *Admin) KeepNothingOpen() {
+	a.http.Transport.(*http.Transport).DisableKeepAlives = true //nolint:forcetypeassert // NewAdmin made it
+}
+
+// do sends a request with a JSON body, if there is one, and decodes the answer into result, if that is not nil.
+func (a *Admin) do(ctx context.Context, method, path, body string, result any) error {
+	call := method + " " + a.base + path
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if err := a.authorize(req); err != nil {
+		return err
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
+	if err != nil {
+		return fmt.Errorf("%s: %w", call, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		var why struct {
+			Reason *string `json:"reason"`
+		}
+		if json.Unmarshal(text, &why) != nil || why.Reason == nil {
+			return fmt.Errorf("%s: %s, and no reason: not an admin API", call, resp.Status)
+		}
+		return &answer.AdminError{Call: call, Status: resp.StatusCode, Reason: *why.Reason}
+	}
+	if result == nil || len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(text, result); err != nil {
+		return fmt.Errorf("%s: %w", call, err)
+	}
+	return nil
+}
+
+func (a *Admin) authorize(req *http.Request) error {
+	token := a.token
+	if a.tokenFile != "" {
+		text, err := os.ReadFile(a.tokenFile)
+		if err != nil {
+			return fmt.Errorf("pulsar: Config.TokenFile: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	} else if a.user != nil {
+		password, _ := a.user.Password()
+		req.SetBasicAuth(a.user.Username(), password)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package topics
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+)
+
+// Audience is what is known of the consumers of a topic. The broker takes messages that nobody will ever see, and says that all
+// went well: a topic that was deleted is made again without its subscriptions by the next message.
+type Audience struct {
+	keeper    *Keeper
+	topic     string
+	unbatched *atomic.Bool // set if a consumer needs each message in an entry of its own
+
+	mu      sync.Mutex                // held by the goroutine that looks
+	looked  atomic.Pointer[time.Time] // nil before the first look
+	missing []string                  // what was complained about last
+}
+
+// NewAudience returns what is known in the beginning: nothing. The Audience sets unbatched if a consumer needs each message in an entry of its own.
+func (k *Keeper) NewAudience(topic string, unbatched *atomic.Bool) *Audience {
+	return &Audience{keeper: k, topic: topic, unbatched: unbatched}
+}
+
+// LookFirst looks for consumers of the topic before its first message is sent. If the admin API keeps it waiting it gives
+// up, and all looks are left to the background: publishing needs none.
+func (a *Audience) LookFirst() {
+	k := a.keeper
+	if a.looked.Load() != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.looked.Load() != nil {
+		return
+	}
+	if reached, resting := k.Presence.know(); reached && !resting {
+		ctx, cancel := context.WithTimeout(k.open, k.Presence.Patience)
+		defer cancel()
+		switch err := a.look(ctx); {
+		case isTimeout(err):
+			k.Presence.fail()
+			k.log.WarnContext(ctx, "oncebox: Pulsar's admin API does not answer: the topics' consumers are unknown", "url", k.Admin.base, "error", err)
+		case err != nil:
+			return // the broker is in trouble; the next producer's maker looks again
+		}
+	}
+	a.now()
+}
+
+// LookAgain does so in the background if it is time. The caller is within a call that Close waits for.
+func (a *Audience) LookAgain() {
+	k := a.keeper
+	if k.cfg.AudienceInterval < 0 || !a.mu.TryLock() {
+		return
+	}
+	if last := a.looked.Load(); last == nil || time.Since(*last) < k.cfg.AudienceInterval {
+		a.mu.Unlock()
+		return
+	}
+	a.now()
+	k.background.Go(func() {
+		defer a.mu.Unlock()
+		ctx, cancel := context.WithTimeout(k.open, k.cfg.OperationTimeout)
+		defer cancel()
+		if k.HasAdmin(ctx) {
+			_ = a.look(ctx) // the next look may tell
+		}
+	})
+}
+
+func (a *Audience) now() {
+	now := time.Now()
+	a.looked.Store(&now)
+}
+
+// look warns of what is missing, when that changes.
+func (a *Audience) look(ctx context.Context) error {
+	k := a.keeper
+	partitions, err := k.Admin.Partitions(ctx, a.topic)
+	if err != nil && !answer.IsStatus(err, http.StatusNotFound) {
+		return err
+	}
+	subscriptions, err := k.Admin.Subscriptions(ctx, FirstPartition(a.topic, partitions))
+	if err != nil {
+		return err
+	}
+	for _, s := range subscriptions {
+		if s.IsUnbatched() {
+			a.unbatched.Store(true)
+		}
+	}
+	var missing []string
+	for _, name := range k.subscriptionsOf(a.topic) {
+		if subscriptions[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(subscriptions) == 0 && len(missing) == 0 {
+		retained, err := k.Admin.Retained(ctx, a.topic)
+		if err != nil {
+			return err
+		}
+		if retained == 0 {
+			missing = []string{""}
+		}
+	}
+	if slices.Equal(missing, a.missing) {
+		return nil
+	}
+	switch a.missing = missing; {
+	case len(missing) == 0:
+		k.log.InfoContext(ctx, "oncebox: a topic has its subscriptions again", "topic", k.FullName(a.topic))
+		return nil
+	case missing[0] == "":
+		k.log.WarnContext(ctx, "oncebox: a topic has neither a subscription nor retention, its messages may be gone before somebody subscribes; "+
+			"declare the subscription (Config.Subscriptions)", "topic", k.FullName(a.topic))
+	default:
+		k.log.WarnContext(ctx, "oncebox: subscriptions of a topic are gone, it was deleted or somebody unsubscribed; its messages are not kept for them; "+
+			"declare them again (Broker.Declare), and replay what was sent meanwhile", "topic", k.FullName(a.topic), "subscriptions", missing)
+	}
+	k.unwatched(ctx, a.topic)
+	return nil
+}

@@ -1,0 +1,156 @@
+package topics
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+)
+
+// newSubscription is the body of a request for a subscription at the earliest message. Without a body the broker takes the latest.
+type newSubscription struct {
+	LedgerID   int               `json:"ledgerId"`       //nolint:tagliatelle // Pulsar's
+	EntryID    int               `json:"entryId"`        //nolint:tagliatelle // Pulsar's
+	Partition  int               `json:"partitionIndex"` //nolint:tagliatelle // Pulsar's
+	Properties map[string]string `json:"properties,omitempty"`
+}
+
+// reachable asks for a topic, whether it is there or not.
+func (a *Admin) reachable(ctx context.Context) error {
+	_, err := a.Partitions(ctx, "oncebox")
+	if answer.IsStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Partitions returns how many partitions a topic has, 0 if it has none or does not exist.
+func (a *Admin) Partitions(ctx context.Context, topic string) (int, error) {
+	var meta struct {
+		Partitions *int `json:"partitions"`
+	}
+	if err := a.do(ctx, http.MethodGet, a.topic(topic)+"/partitions", "", &meta); err != nil {
+		return 0, err
+	}
+	if meta.Partitions == nil {
+		return 0, errors.New("the answer has no partitions: not an admin API")
+	}
+	return *meta.Partitions, nil
+}
+
+// MakeTopic makes a partitioned topic. It returns false if there is one of that name, partitioned or not.
+func (a *Admin) MakeTopic(ctx context.Context, topic string, partitions int) (bool, error) {
+	err := a.do(ctx, http.MethodPut, a.topic(topic)+"/partitions", strconv.Itoa(partitions), nil)
+	if answer.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// makeSubscription makes a subscription at the earliest message. It returns false if the broker answers that there is one, or that
+// another request is making it.
+func (a *Admin) makeSubscription(ctx context.Context, s messaging.Subscription) (bool, error) {
+	body, err := json.Marshal(newSubscription{-1, -1, -1, Properties(s)})
+	if err != nil {
+		return false, err
+	}
+	err = a.do(ctx, http.MethodPut, a.subscription(s.Topic, s.Name), string(body), nil)
+	if answer.IsStatus(err, http.StatusConflict, http.StatusPreconditionFailed) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Subscribed reports whether all partitions of a topic have a subscription.
+func (a *Admin) Subscribed(ctx context.Context, topic string, partitions int, name string) (bool, error) {
+	parts := []string{topic}
+	if partitions > 0 {
+		parts = parts[:0]
+		for i := range partitions {
+			parts = append(parts, topic+"-partition-"+strconv.Itoa(i))
+		}
+	}
+	for _, part := range parts {
+		subscriptions, err := a.Subscriptions(ctx, part)
+		if err != nil || subscriptions[name] == nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// SubscriptionStats are the parts of a subscription's statistics that are used here.
+type SubscriptionStats struct {
+	Type       string            `json:"type"`                   // "None" until its first consumer
+	Properties map[string]string `json:"subscriptionProperties"` //nolint:tagliatelle // Pulsar's
+}
+
+// IsUnbatched reports whether the subscription is Key_Shared, or will be when its first consumer comes.
+func (s *SubscriptionStats) IsUnbatched() bool {
+	return s.Type == "Key_Shared" || s.Properties[unbatchedProperty] != ""
+}
+
+// FirstPartition is the topic itself if it has none.
+func FirstPartition(topic string, partitions int) string {
+	if partitions == 0 {
+		return topic
+	}
+	return topic + "-partition-0"
+}
+
+// Subscriptions returns those of an unpartitioned topic or of one partition.
+func (a *Admin) Subscriptions(ctx context.Context, topic string) (map[string]*SubscriptionStats, error) {
+	stats, err := a.Stats(ctx, topic)
+	return stats.Subscriptions, err
+}
+
+// TopicStats are the parts of the statistics of a topic, or of a partition, that are used here.
+type TopicStats struct {
+	Subscriptions map[string]*SubscriptionStats `json:"subscriptions"`
+	Publishers    []struct {
+		Metadata map[string]string `json:"metadata"`
+	} `json:"publishers"`
+}
+
+// Stats returns those of an unpartitioned topic or of one partition, none of one that is not there.
+func (a *Admin) Stats(ctx context.Context, topic string) (stats TopicStats, err error) {
+	err = a.do(ctx, http.MethodGet, a.topic(topic)+"/stats", "", &stats)
+	if answer.IsStatus(err, http.StatusNotFound) {
+		return TopicStats{}, nil
+	}
+	return stats, err
+}
+
+// topic is the path of a topic. The broker decodes names as forms do.
+func (a *Admin) topic(name string) string {
+	return "/persistent/" + a.namespace + "/" + url.QueryEscape(name)
+}
+
+// ListTopics returns the names of all topics that last, without those of partitions.
+func (a *Admin) ListTopics(ctx context.Context) ([]string, error) {
+	var partitioned, plain []string
+	if err := a.do(ctx, http.MethodGet, "/persistent/"+a.namespace+"/partitioned", "", &partitioned); err != nil {
+		return nil, err
+	}
+	if err := a.do(ctx, http.MethodGet, "/persistent/"+a.namespace, "", &plain); err != nil {
+		return nil, err
+	}
+	prefix := "persistent://" + a.namespace + "/"
+	var names []string
+	for _, full := range append(partitioned, plain...) {
+		name, ours := strings.CutPrefix(full, prefix)
+		base, _, isPartition := strings.Cut(name, "-partition-")
+		if ours && (!isPartition || !slices.Contains(partitioned, prefix+base)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}

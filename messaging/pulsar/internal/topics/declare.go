@@ -1,0 +1,209 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	pulsarclient "github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+)
+
+// Declare makes topics, subscriptions and the topics of those, as far as they do not exist; what exists is used as it is. It may be called
+// again, and by many processes at once. The names are valid, and the broker has been reached once. While the broker is down it tries again, until
+// ctx is done; then the error is a [messaging.ErrBrokerDown].
+func (k *Keeper) Declare(ctx context.Context, topics []string, subscriptions []messaging.Subscription) error {
+	topics = slices.Clone(topics)
+	for _, s := range subscriptions {
+		topics = append(topics, s.Topic)
+	}
+	if len(topics) == 0 {
+		return nil
+	}
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
+	withAdmin := k.HasAdmin(ctx)
+	if withAdmin {
+		if err := k.admitAll(ctx, subscriptions); err != nil {
+			return err
+		}
+	}
+	partitions, err := k.declareTopics(ctx, topics, withAdmin)
+	if err != nil {
+		return err
+	}
+	for _, s := range subscriptions {
+		declare := k.subscribeAndLeave
+		if withAdmin {
+			declare = func(ctx context.Context, s messaging.Subscription) error {
+				return answer.Clear(ctx, func() error {
+					if err := k.declareSubscription(ctx, s, partitions[s.Topic]); err != nil {
+						return err
+					}
+					return k.own(ctx, s, partitions[s.Topic])
+				})
+			}
+		}
+		if err := declare(ctx, s); err != nil {
+			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, k.undeclared(ctx, err))
+		}
+		k.remember(s)
+	}
+	return nil
+}
+
+// declareTopics returns how many partitions the topics have, as far as the admin API says so.
+func (k *Keeper) declareTopics(ctx context.Context, topics []string, withAdmin bool) (map[string]int, error) {
+	partitions := map[string]int{}
+	for _, name := range topics {
+		var err error
+		if withAdmin {
+			err = answer.Clear(ctx, func() (err error) {
+				partitions[name], err = k.declareTopic(ctx, name)
+				return err
+			})
+		} else {
+			err = k.warnOfOnePartition(ctx, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pulsar: declare topic %q: %w", name, k.undeclared(ctx, err))
+		}
+	}
+	return partitions, nil
+}
+
+// admitAll looks whether any of the subscriptions belongs to somebody else, before one of them is made.
+func (k *Keeper) admitAll(ctx context.Context, subscriptions []messaging.Subscription) error {
+	for _, s := range subscriptions {
+		if err := answer.Clear(ctx, func() error { return k.admit(ctx, s) }); err != nil {
+			return fmt.Errorf("pulsar: declare subscription %q of topic %q: %w", s.Name, s.Topic, k.undeclared(ctx, err))
+		}
+	}
+	return nil
+}
+
+// warnOfOnePartition says that a topic has no partitions, or will have none, before the first use makes it so: they cannot be
+// had later without moving keys.
+func (k *Keeper) warnOfOnePartition(ctx context.Context, name string) error {
+	if k.cfg.Partitions == 1 {
+		return nil
+	}
+	full := k.FullName(name)
+	names, err := answer.Insist(ctx, k.background, func() ([]string, error) { return k.client.TopicPartitions(full) }, func([]string) {})
+	if err != nil && !answer.IsMissing(err) || len(names) > 0 && names[0] != full {
+		return err
+	}
+	k.log.WarnContext(ctx, "oncebox: a topic is missing or has no partitions, and without the admin API the broker makes it as it is configured, "+
+		"without partitions if nothing else is said: one Failover consumer works at a time then. Set Config.AdminURL "+
+		"(ONCEBOX_PULSAR_ADMIN_URL) or make the topic "+
+		"before it is used; set Config.Partitions to 1 (ONCEBOX_PULSAR_PARTITIONS) if that is meant",
+		"topic", full, "make", fmt.Sprintf("pulsar-admin topics create-partitioned-topic -p %d %s", k.cfg.Partitions, full))
+	return nil
+}
+
+// declareTopic returns how many partitions the topic has, 0 if it has none. The order matters: a subscription that is
+// put on a missing topic makes it unpartitioned.
+func (k *Keeper) declareTopic(ctx context.Context, name string) (int, error) {
+	made, err := k.Admin.MakeTopic(ctx, name, k.cfg.Partitions)
+	if err != nil && !answer.IsForbidden(err) {
+		return 0, err
+	}
+	if made {
+		k.log.InfoContext(ctx, "oncebox: topic made", "topic", k.FullName(name), "partitions", k.cfg.Partitions)
+		return k.cfg.Partitions, nil
+	}
+	// "It exists" may mean any number of partitions, none too, or that another process is just making it.
+	n, look := k.Admin.Partitions(ctx, name)
+	for attempt := 1; err == nil && answer.IsStatus(look, http.StatusNotFound) && answer.Pause(ctx, attempt) == nil; attempt++ {
+		n, look = k.Admin.Partitions(ctx, name)
+	}
+	if look != nil {
+		return 0, errors.Join(err, look)
+	}
+	if n != k.cfg.Partitions {
+		k.log.InfoContext(ctx, "oncebox: topic has another number of partitions and is used as it is",
+			"topic", k.FullName(name), "partitions", n, "configured", k.cfg.Partitions)
+	}
+	return n, nil
+}
+
+// declareSubscription tries until all partitions have it: when several processes make it, the broker tells some of them
+// that it exists, and some that it is busy, before all partitions are done.
+func (k *Keeper) declareSubscription(ctx context.Context, s messaging.Subscription, partitions int) error {
+	for attempt := 1; ; attempt++ {
+		made, err := k.Admin.makeSubscription(ctx, s)
+		switch {
+		case made:
+			return nil
+		case answer.IsForbidden(err):
+			return k.subscribeAndLeave(ctx, s)
+		case err != nil && !answer.IsStatus(err, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable):
+			return err
+		}
+		have, look := k.Admin.Subscribed(ctx, s.Topic, partitions, s.Name)
+		if have || look != nil {
+			return look
+		}
+		if late := answer.Pause(ctx, attempt); late != nil {
+			return errors.Join(late, err)
+		}
+	}
+}
+
+// subscribeAndLeave makes a subscription with the client alone.
+func (k *Keeper) subscribeAndLeave(ctx context.Context, s messaging.Subscription) error {
+	consumer, err := answer.Insist(ctx, k.background, func() (pulsarclient.Consumer, error) {
+		return k.client.Subscribe(pulsarclient.ConsumerOptions{
+			Topic: k.FullName(s.Topic), SubscriptionName: s.Name, Type: TypeOf(s.Type), ReceiverQueueSize: 1,
+			SubscriptionInitialPosition: pulsarclient.SubscriptionPositionEarliest,
+			SubscriptionProperties:      Properties(s),
+		})
+	}, pulsarclient.Consumer.Close)
+	if err == nil {
+		consumer.Close()
+	}
+	return err
+}
+
+// undeclared gives what made a declaration fail its class, and says what to do.
+func (k *Keeper) undeclared(ctx context.Context, err error) error {
+	switch {
+	case answer.IsMissing(err):
+		return k.nowhere(ctx, err)
+	case answer.Lasts(err), errors.Is(err, messaging.ErrBrokerDown):
+		return err
+	default:
+		return answer.Down("declare", k.cfg.URL, err)
+	}
+}
+
+// nowhere says which part of a topic's name is missing, as far as that is known, and how to make it.
+func (k *Keeper) nowhere(ctx context.Context, err error) error {
+	tenant := "tenant " + strconv.Quote(k.cfg.Tenant) + " (ONCEBOX_PULSAR_TENANT), made by: pulsar-admin tenants create " + k.cfg.Tenant
+	name := k.cfg.Tenant + "/" + k.cfg.Namespace
+	namespace := "namespace " + strconv.Quote(name) + " (ONCEBOX_PULSAR_NAMESPACE), made by: pulsar-admin namespaces create " + name
+	if reached, _ := k.Presence.know(); reached {
+		switch {
+		case answer.IsStatus(k.Admin.do(ctx, http.MethodGet, "/namespaces/"+k.cfg.Tenant, "", nil), http.StatusNotFound):
+			return fmt.Errorf("there is no %s; then its namespace: pulsar-admin namespaces create %s/%s: %w", tenant, k.cfg.Tenant, k.cfg.Namespace, err)
+		case answer.IsStatus(k.Admin.do(ctx, http.MethodGet, "/namespaces/"+k.Admin.namespace+"/retention", "", nil), http.StatusNotFound):
+			return fmt.Errorf("there is no %s: %w", namespace, err)
+		}
+		return err
+	}
+	return fmt.Errorf("is there a %s; a %s; or may nobody make topics by using them? %w", tenant, namespace, err)
+}
+
+// UnknownPlace names the place of a topic that the broker does not know, where there is no time to ask for more.
+func (k *Keeper) UnknownPlace(err error) error {
+	if !answer.IsMissing(err) {
+		return err
+	}
+	return fmt.Errorf("the broker knows no such topic, tenant %q (ONCEBOX_PULSAR_TENANT) or namespace %q (ONCEBOX_PULSAR_NAMESPACE), "+
+		"and may not make topics by themselves; declare it (ONCEBOX_PULSAR_TOPICS): %w", k.cfg.Tenant, k.cfg.Namespace, err)
+}

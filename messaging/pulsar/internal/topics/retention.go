@@ -1,0 +1,82 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+)
+
+// Retention returns how long a topic may bring a message again: the longer one of how long acknowledged messages are kept, and how long others
+// are. 0: neither has a policy; -1: for ever. Without an admin API the error is errors.ErrUnsupported.
+func (k *Keeper) Retention(ctx context.Context, topic string) (time.Duration, error) {
+	if !k.HasAdmin(ctx) {
+		return 0, errors.ErrUnsupported
+	}
+	retained, err := k.Admin.Retained(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	lives, err := k.Admin.Expires(ctx, topic)
+	if retained < 0 || err != nil {
+		return retained, err
+	}
+	return max(lives, retained), nil
+}
+
+// retention is for how long, and up to what size, acknowledged messages are kept. -1: without a limit.
+type retention struct {
+	Minutes int `json:"retentionTimeInMinutes"` //nolint:tagliatelle // Pulsar's
+	MB      int `json:"retentionSizeInMB"`      //nolint:tagliatelle // Pulsar's
+}
+
+// Retained returns how long a topic keeps what every subscription has acknowledged, or what no subscription waits for. 0: not at all; -1: without
+// a limit.
+func (a *Admin) Retained(ctx context.Context, topic string) (time.Duration, error) {
+	var r *retention
+	if err := a.policy(ctx, topic, "retention", &r); err != nil {
+		return 0, err
+	}
+	switch {
+	case r == nil, r.Minutes == 0, r.MB == 0:
+		return 0, nil
+	case r.Minutes < 0:
+		return -1, nil
+	default:
+		return time.Duration(r.Minutes) * time.Minute, nil
+	}
+}
+
+// Expires returns the age at which the broker drops a message that was not acknowledged. 0: never.
+func (a *Admin) Expires(ctx context.Context, topic string) (time.Duration, error) {
+	var seconds *int
+	if err := a.policy(ctx, topic, "messageTTL", &seconds); err != nil || seconds == nil {
+		return 0, err
+	}
+	return time.Duration(*seconds) * time.Second, nil
+}
+
+// Evicts reports whether the broker drops the oldest messages when the backlog is full, also those that were not acknowledged.
+func (a *Admin) Evicts(ctx context.Context, topic string) (bool, error) {
+	var quotas map[string]struct {
+		Policy string `json:"policy"`
+	}
+	err := a.policy(ctx, topic, "backlogQuotaMap", &quotas)
+	for _, quota := range quotas {
+		if quota.Policy == "consumer_backlog_eviction" {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// policy asks for a policy that applies to a topic, be it its own or its namespace's.
+func (a *Admin) policy(ctx context.Context, topic, name string, result any) error {
+	err := a.do(ctx, http.MethodGet, a.topic(topic)+"/"+name+"?applied=true", "", result)
+	if answer.IsStatus(err, http.StatusNotFound) { // it is about to be made
+		err = a.do(ctx, http.MethodGet, "/namespaces/"+a.namespace+"/"+name, "", result)
+	}
+	return err
+}
