@@ -73,11 +73,13 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
-// Every relative link of the README and of docs leads to a file or a folder.
+// Every relative link of the README, the changelog and docs leads to a file or a folder.
 func TestLinksLeadSomewhere(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
-	for _, page := range append(pages, "README.md") {
+	more, err := filepath.Glob("docs/adr/*.md")
+	require.NoError(t, err)
+	for _, page := range append(append(pages, more...), "README.md", "CHANGELOG.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		prose := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`").ReplaceAllString(string(text), "code")

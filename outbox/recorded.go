@@ -26,7 +26,7 @@ const (
 	fatesTimeout = time.Second
 )
 
-// recorded counts the events of transactions that have committed (ADR 0062). Of units of work [Store.Committed] says so. Nobody says so of a
+// recorded counts the events of transactions that have committed (ADR 0039). Of units of work [Store.Committed] says so. Nobody says so of a
 // transaction in which somebody has called [Store.Add]: its id is kept, and when metrics are collected the server is asked what became of it.
 type recorded struct {
 	totals otelx.TenantTotals
