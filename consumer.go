@@ -10,7 +10,7 @@ import (
 // Consume has h handle the messages of a topic, each once per consumer: the name is that of the subscription and of the
 // deduplication, stable for ever. Call it before [App.Run], in every process of the service: the processes that only
 // publish make sure of the subscription too. Without a broker subscriptions are rows of the database; [inbox.Inbox.Forget] removes those of a
-// consumer that is gone for good. An [inbox.Projection], of the same name, may be given for h. It panics when an option cannot be used,
+// consumer that is gone for good. An readmodel.Model, of the same name, may be given for h. It panics when an option cannot be used,
 // when called twice for one topic and consumer, or after Run.
 func (a *App) Consume(topic, name string, h messaging.Handler, opts ...inbox.Option) {
 	must(a.validate(topic, name))

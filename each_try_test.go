@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/eachtry"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -109,7 +110,7 @@ func tryAgain(t *testing.T, broker oncebox.Broker, n int, publish func()) {
 		app.Consume("order", "unordered", views.Handler("unordered"), inbox.Unordered())
 		app.Consume("order", "leased", views.Handler("leased"), inbox.Leased())
 		app.Consume("order", "stored-first", views.Handler("stored-first"), inbox.StoreFirst())
-		app.Consume("order", "projection", app.Inbox.Projection("projection", views.Handler("projection")))
+		app.Consume("order", "read-model", readmodel.New(app.Inbox, "read-model", views.Handler("read-model")))
 		return app, run(t, app)
 	}
 	const consumers = 5

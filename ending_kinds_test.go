@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -231,8 +232,8 @@ var kinds = map[string]func(e *ender) error{
 		})
 		return e.given(e.Inbox.WrapLeased("leased", h), e.message())
 	},
-	"projection": func(e *ender) error {
-		return e.given(e.Inbox.Projection("projection", e.handler()), e.message())
+	"read-model": func(e *ender) error {
+		return e.given(readmodel.New(e.Inbox, "read-model", e.handler()), e.message())
 	},
 	"parked message": func(e *ender) error {
 		h := e.Inbox.Wrap("parked", e.handler(), inbox.StoreFirst())

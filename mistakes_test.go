@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -202,7 +203,7 @@ func TestGrantedService(t *testing.T) {
 		}
 		return nil
 	})
-	app.Consume("order", "view", app.Inbox.Projection("view", fails))
+	app.Consume("order", "view", readmodel.New(app.Inbox, "view", fails))
 	run(t, app)
 	place(t, app, "a", "poison", "b")
 	await.True(t, func() bool {

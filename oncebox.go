@@ -65,7 +65,7 @@ type App struct {
 	Inbox *inbox.Inbox
 	// Idempotency stores answers under the keys of requests, for httpmw.Idempotency.
 	Idempotency *idempotency.Store
-	// Projector is the relay, which publishes the events of Outbox. Read models are made with [inbox.Inbox.Projection].
+	// Projector is the relay, which publishes the events of Outbox. Read models are made with package inbox/readmodel.
 	Projector *projector.Projector
 	// Registry knows the types of events: register those that consumers handle.
 	Registry *event.Registry

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
@@ -133,7 +134,7 @@ func TestConsumeTwicePanics(t *testing.T) {
 	require.Panics(t, func() { app.Consume("other", "one", h, inbox.Concurrency(-2)) })
 	require.Panics(t, func() { app.Consume("other", "one", h, inbox.Batch(-2)) })
 
-	p := app.Inbox.Projection("summary", h)
+	p := readmodel.New(app.Inbox, "summary", h)
 	app.Consume("order", "summary", p)
 	app.Consume("payment", "summary", p)
 	require.Panics(t, func() { app.Consume("order", "another name", p) })

@@ -31,6 +31,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -187,7 +188,7 @@ func doEverything(t *testing.T, app *oncebox.App, db *pgtest.DB) {
 		}
 		return nil
 	})
-	app.Consume("order", "view", app.Inbox.Projection("view", router))
+	app.Consume("order", "view", readmodel.New(app.Inbox, "view", router))
 	stop := run(t, app)
 
 	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }, httpmw.WithTenantLogger(app.UoW.Logger()))

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -172,7 +173,7 @@ func (r *replicas) service(broker *memory.Broker) (app *oncebox.App, stop func()
 			return err
 		}
 	}
-	app.Consume("order", "summary", app.Inbox.Projection("summary", failing(nil)))
+	app.Consume("order", "summary", readmodel.New(app.Inbox, "summary", failing(nil)))
 	app.Consume("order", "parks", failing(errors.New("not now")))
 	app.Consume("order", "gives up", failing(messaging.Permanent(errors.New("never"))))
 	app.Consume("order", "leased", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {

@@ -67,7 +67,7 @@ func policies(t *testing.T) (found []string) {
 			if !ok || nameOf(literal.Type) != "Policy" || len(literal.Elts) != 2 {
 				return true
 			}
-			pkg := strings.Replace(filepath.Dir(path), ".", "oncebox", 1)
+			pkg, _, _ := strings.Cut(strings.Replace(filepath.Dir(path), ".", "oncebox", 1), "/internal/")
 			first, longest := pauseOf(t, path, literal.Elts[0]), pauseOf(t, path, literal.Elts[1])
 			if first != "" { // one that is made of another one is no row
 				found = append(found, fmt.Sprintf("%s: %s to %s", pkg, first, longest))

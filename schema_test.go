@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
@@ -64,7 +65,7 @@ func everything(t *testing.T, app *oncebox.App) {
 			return nil
 		}
 	}
-	summary := app.Inbox.Projection("summary", first(nil))
+	summary := readmodel.New(app.Inbox, "summary", first(nil))
 	app.Consume("order", "summary", summary)
 	app.Consume("order", "parks", first(errors.New("not now")))
 	app.Consume("order", "gives up", first(messaging.Permanent(errors.New("never"))))
@@ -97,7 +98,7 @@ func handledBy(t *testing.T, app *oncebox.App, consumer string, placed uow.Token
 	return await.Receive(t, handled, "consumer %s has handled the event", consumer)
 }
 
-func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *inbox.Projection) {
+func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *readmodel.Model) {
 	t.Helper()
 	require.NoError(t, summary.Rebuild(ctx, func(context.Context, *uow.Unit) error { return nil }, app.Outbox.History(outbox.SentFilter{}), nil))
 	require.NoError(t, app.Outbox.MoveTenant(ctx, "moved", 1, outbox.By{Actor: "test"}))

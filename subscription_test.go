@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -51,13 +52,13 @@ func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
 // Without a broker an old process delivers, which does not know the consumer that a newer build has added, or a process that has no
 // consumers at all. The events are handled all the same, in order, and once.
 func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
-	for name, consume := range map[string]func(app *oncebox.App, h messaging.Handler) *inbox.Projection{
-		"plain": func(app *oncebox.App, h messaging.Handler) *inbox.Projection {
+	for name, consume := range map[string]func(app *oncebox.App, h messaging.Handler) *readmodel.Model{
+		"plain": func(app *oncebox.App, h messaging.Handler) *readmodel.Model {
 			app.Consume("order", "audit", h)
 			return nil
 		},
-		"projection": func(app *oncebox.App, h messaging.Handler) *inbox.Projection {
-			view := app.Inbox.Projection("audit", h)
+		"read-model": func(app *oncebox.App, h messaging.Handler) *readmodel.Model {
+			view := readmodel.New(app.Inbox, "audit", h)
 			app.Consume("order", "audit", view)
 			return view
 		},
@@ -81,7 +82,7 @@ func TestConsumerOfANewerBuildWithoutABroker(t *testing.T) {
 				run(t, app, parts...)
 				return app
 			}
-			var view *inbox.Projection
+			var view *readmodel.Model
 			newer := start(func(app *oncebox.App, note func(string) messaging.Handler) { view = consume(app, note("audit")) }, oncebox.Consumers)
 			subscribed := func() (n int) {
 				require.NoError(t, db.NewRaw("SELECT count(*) FROM inbox_subscription").Scan(t.Context(), &n))

@@ -12,7 +12,7 @@ INSERT INTO inbox_consumer (consumer, beat_at, stopped_at) VALUES
 	('mailer', now(), NULL), ('mute', now(), NULL), ('resting', now(), NULL), ('partly', now(), NULL), ('printer', now(), NULL),
 	('paused', now(), NULL), ('slow', now(), NULL), ('unknown', now(), NULL),
 	('stored', now(), NULL), ('ended', now() - interval '1 day', now() - interval '1 day'), ('killed', now() - interval '1 day', NULL);
-INSERT INTO inbox_subscription (topic, consumer, projection, backlog, settled, connections, unattended, asked_at, stands_since) VALUES
+INSERT INTO inbox_subscription (topic, consumer, read_model, backlog, settled, connections, unattended, asked_at, stands_since) VALUES
 	('order', 'mailer', false, 7, 0, 1, 0, now(), NULL), ('parcel', 'mailer', false, 30, 0, 1, 0, now(), NULL),
 	('order', 'partly', false, 0, 0, 1, 0, now(), NULL),
 	('order', 'printer', false, 8, 0, 0, 0, now(), now() - interval '1 hour'), ('order', 'paused', false, 2, 0, 1, 0, now(), NULL),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/eachtry"
 	"github.com/oncebox/oncebox/messaging"
@@ -27,7 +28,7 @@ func TestMessageIsTheSameOnEachTry(t *testing.T) {
 		box.Wrap("unordered", v.Handler("unordered"), inbox.Unordered()),
 		box.WrapLeased("leased", v.Handler("leased")),
 		box.Wrap("stored first", v.Handler("stored first"), inbox.StoreFirst()),
-		box.Projection("projection", v.Handler("projection")),
+		readmodel.New(box, "read-model", v.Handler("read-model")),
 	} {
 		for _, e := range eachtry.Kinds() {
 			settleLater(t, h, messaging.NewMessage(e, 1, nil))

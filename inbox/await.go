@@ -20,13 +20,13 @@ var ErrGivenUp = errors.New("inbox: the consumer has given up")
 const handled = `
 SELECT count(i.message_key) FILTER (WHERE p.message_key IS NULL), count(d.message_key)
 FROM unnest($1::uuid[], $2::text[], $3::text[]) u(key, tenant, source)
-CROSS JOIN (SELECT coalesce((SELECT consumer FROM {schema}.inbox_projection WHERE name = $4::text), $4::text) AS consumer) c
+CROSS JOIN (SELECT coalesce((SELECT consumer FROM {schema}.inbox_read_model WHERE name = $4::text), $4::text) AS consumer) c
 LEFT JOIN {schema}.inbox i ON i.message_key = u.key AND i.consumer = c.consumer AND i.tenant_id = u.tenant AND i.source = u.source
 LEFT JOIN {schema}.inbox_parked p ON p.message_key = u.key AND p.consumer = c.consumer AND p.tenant_id = u.tenant AND p.source = u.source
 LEFT JOIN {schema}.inbox_dead d ON d.message_key = u.key AND d.consumer = c.consumer AND d.tenant_id = u.tenant AND d.source = u.source`
 
 // Await waits until the consumer has handled what the unit of work announced that t is from: the caller that made a change then
-// finds it in that consumer's projection. Give the topics that the consumer reads if the unit announced events on others as
+// finds it in that consumer's read model. Give the topics that the consumer reads if the unit announced events on others as
 // well; without any it waits for all.
 //
 // It looks into the inbox, at first after 2 ms and later every 50 ms, until ctx ends: always bound it, and fall back to

@@ -16,20 +16,20 @@ type consumer struct {
 }
 
 // Consume has h handle the messages of a topic in [Inbox.Run], each once per consumer: the name is that of the subscription and of the
-// deduplication, stable for ever. h runs inside a unit, see [Inbox.Wrap], or with [Leased] under a lease. A [Projection] of the same name
+// deduplication, stable for ever. h runs inside a unit, see [Inbox.Wrap], or with [Leased] under a lease. A readmodel.Model of the same name
 // may be given for h; it has options of its own for how messages are handled.
 //
 // Call it before Run. The error names what cannot be used. There is one consumer of a name for a topic.
 func (i *Inbox) Consume(topic, name string, h messaging.Handler, opts ...Option) error {
 	return i.consume(topic, name, opts, func(s *settings, final Option) (messaging.Handler, error) {
-		p, projected := h.(*Projection)
+		model, isModel := h.(interface{ Generations() *Generations }) // a readmodel.Model
 		switch {
 		case h == nil:
 			return nil, errors.New("the handler is nil")
-		case projected && (p.Name() != name || s.handles):
-			return nil, fmt.Errorf("projection %q is consumed under its own name, with the options that it has", p.Name())
-		case projected:
-			return p, nil
+		case isModel && (model.Generations().Name() != name || s.handles):
+			return nil, fmt.Errorf("read model %q is consumed under its own name, with the options that it has", model.Generations().Name())
+		case isModel:
+			return model.Generations(), nil
 		case s.leased:
 			return i.WrapLeased(name, h, final), nil
 		default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
@@ -68,12 +69,12 @@ func TestConsumeNamesWhatCannotBeUsed(t *testing.T) {
 		"cannot have a lease":              w.box.ConsumeBatch("order", "two", bulk, inbox.Leased()),
 		"Concurrency is -2":                w.box.Consume("order", "two", h, inbox.Concurrency(-2)),
 		"RetryPolicy.MaxCrashes is -5":     w.box.Consume("order", "two", h, inbox.Retry(inbox.RetryPolicy{MaxCrashes: -5})),
-		"with the options that it has":     w.box.Consume("order", "sum", w.box.Projection("sum", h), inbox.StoreFirst()),
-		"under its own name":               w.box.Consume("order", "two", w.box.Projection("other", h)),
+		"with the options that it has":     w.box.Consume("order", "sum", readmodel.New(w.box, "sum", h), inbox.StoreFirst()),
+		"under its own name":               w.box.Consume("order", "two", readmodel.New(w.box, "other", h)),
 	} {
 		require.ErrorContains(t, err, text)
 	}
-	require.NoError(t, w.box.Consume("order", "sums", w.box.Projection("sums", h), inbox.Batch(10)))
+	require.NoError(t, w.box.Consume("order", "sums", readmodel.New(w.box, "sums", h), inbox.Batch(10)))
 	require.Len(t, w.box.Subscriptions(), 2)
 }
 

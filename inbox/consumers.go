@@ -83,7 +83,7 @@ type WaitingState struct {
 }
 
 // Consumers lists the consumers that have ever run on this database, by their names, without those that were given up by [Inbox.Forget]. A
-// generation of a projection is a consumer of its own, and what is known of its topics is that of the projection.
+// generation of a read model is a consumer of its own, and what is known of its topics is that of the read model.
 func (i *Inbox) Consumers(ctx context.Context) ([]ConsumerState, error) {
 	all := &states{list: map[string]*ConsumerState{}}
 	for _, read := range []func(context.Context, *states) error{i.readBeats, i.readProcesses, i.readSubscriptions} {

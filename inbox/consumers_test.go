@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -39,16 +40,16 @@ func TestConsumersAreListed(t *testing.T) {
 }
 
 // A rebuild is seen from a process that has no handler: while it runs, when it has failed, and when it is done.
-func TestProjectionsAreListed(t *testing.T) {
+func TestReadModelsAreListed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	list, err := w.operator().Projections(t.Context())
+	list, err := readmodel.List(t.Context(), w.operator())
 	require.NoError(t, err)
 	require.Empty(t, list)
-	summary := w.box.Projection("summary", messaging.HandlerFunc(w.effect))
+	summary := readmodel.New(w.box, "summary", messaging.HandlerFunc(w.effect))
 	require.NoError(t, summary.Handle(t.Context(), ordered(newID(t), "o1")))
-	seen := func(ctx context.Context) inbox.ProjectionStatus {
-		list, err := w.operator().Projections(ctx)
+	seen := func(ctx context.Context) readmodel.Status {
+		list, err := readmodel.List(ctx, w.operator())
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		known, err := summary.Status(ctx)

@@ -1,5 +1,5 @@
 // Package inbox makes a handler's effect happen once, however often its message comes, in the order of its key, and keeps what
-// cannot be handled until it can. A read model is its [Projection]; the relay of an outbox is package projector.
+// cannot be handled until it can. A read model is made with package readmodel; the relay of an outbox is package projector.
 //
 //	units := uow.New(db, nil)
 //	box := inbox.New(units, nil)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -162,10 +163,10 @@ func TestEmittedEventsAreTiedToTheMessageOnEveryPath(t *testing.T) {
 			oneByOne(t, e, box.WrapLeased("billing", e.step(), inbox.StoreFirst()), msgs)
 			runParked(t, box)
 		},
-		"projection": func(t *testing.T, e *emitting, msgs []*messaging.Message) {
-			oneByOne(t, e, e.box(nil).Projection("totals", messaging.HandlerFunc(e.emit)), msgs)
+		"read-model": func(t *testing.T, e *emitting, msgs []*messaging.Message) {
+			oneByOne(t, e, readmodel.New(e.box(nil), "totals", messaging.HandlerFunc(e.emit)), msgs)
 		},
-		"projection, replayed": func(t *testing.T, e *emitting, msgs []*messaging.Message) {
+		"read model, replayed": func(t *testing.T, e *emitting, msgs []*messaging.Message) {
 			ctx, span := e.tracer.Tracer("test").Start(t.Context(), "rebuild")
 			defer span.End()
 			empty := func(context.Context, *uow.Unit) error { return nil }
@@ -176,7 +177,7 @@ func TestEmittedEventsAreTiedToTheMessageOnEveryPath(t *testing.T) {
 				}
 				return to(ctx, all, "end")
 			}
-			require.NoError(t, e.box(nil).Projection("totals", messaging.HandlerFunc(e.emit)).Rebuild(ctx, empty, kept, nil))
+			require.NoError(t, readmodel.New(e.box(nil), "totals", messaging.HandlerFunc(e.emit)).Rebuild(ctx, empty, kept, nil))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 	fresh
 	// behind: others of its key wait before it.
 	behind
-	// early: it is live, and its projection is being rebuilt.
+	// early: it is live, and its read model is being rebuilt.
 	early
 	// passed: it was fresh, and was settled without being handled, see messaging.Skip.
 	passed

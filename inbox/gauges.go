@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/leader"
 	"github.com/oncebox/oncebox/internal/otelx"
 )
@@ -92,18 +93,18 @@ func (i *Inbox) observe(ctx context.Context) {
 }
 
 // byName returns the states of the consumers in the list, and zeros for the other ones of this process, so that a series is there before
-// it is needed. The generations of a projection are one.
+// it is needed. The generations of a read model are one.
 func (i *Inbox) byName(list []Stats) map[string]Stats {
 	states := map[string]Stats{}
 	for _, name := range i.consumers() {
-		states[family(name)] = Stats{}
+		states[store.Family(name)] = Stats{}
 	}
 	for _, st := range list {
-		all := states[family(st.Consumer)]
+		all := states[store.Family(st.Consumer)]
 		all.Waiting, all.Failed, all.Dead = all.Waiting+st.Waiting, all.Failed+st.Failed, all.Dead+st.Dead
 		all.Parked, all.DeadLetters = all.Parked+st.Parked, all.DeadLetters+st.DeadLetters
 		all.OldestParked, all.Counted = max(all.OldestParked, st.OldestParked), max(all.Counted, st.Counted)
-		states[family(st.Consumer)] = all
+		states[store.Family(st.Consumer)] = all
 	}
 	return states
 }

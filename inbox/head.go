@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -258,7 +259,7 @@ func (i *Inbox) removeHead(ctx context.Context, tx bun.IDB, k parkedKey, seq int
 // lostKey hands back a key whose head was not tried.
 func (i *Inbox) lostKey(ctx context.Context, k parkedKey, counted count, err error) error {
 	back := i.giveBack(context.WithoutCancel(ctx), k, counted, i.cfg.PollInterval)
-	if errors.Is(err, errOthers) || errors.Is(err, errGeneration) || errors.Is(err, sql.ErrNoRows) {
+	if errors.Is(err, errOthers) || errors.Is(err, store.ErrGeneration) || errors.Is(err, sql.ErrNoRows) {
 		return back
 	}
 	return fmt.Errorf("inbox: read a parked message of consumer %s: %w", k.consumer, errors.Join(pgsql.Explain(err), back))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -19,7 +20,7 @@ func TestUnitThatDoesNotReachTheMessageWhenItRunsAgainIsNoTry(t *testing.T) {
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.Retry.Tries = 1 })
 	calls, closed := 0, make(chan struct{})
-	p := box.Projection("balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+	p := readmodel.New(box, "balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch calls++; calls {
 		case 1:
 			return errors.New("not now")

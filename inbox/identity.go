@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -36,7 +37,7 @@ func identify(consumer string, m *messaging.Message) identity {
 	named := *m
 	named.TenantID = id.tenant
 	if id.ordering = named.OrderingKey(); id.ordering != "" {
-		id.lock = hash64(family(consumer), id.ordering)
+		id.lock = hash64(store.Family(consumer), id.ordering)
 	}
 	return id
 }
@@ -52,7 +53,7 @@ func (id identity) keyLock() int64 {
 	if lock, ok := id.lock.(int64); ok {
 		return lock
 	}
-	return hash64(family(id.consumer), "", id.tenant, id.source, id.key.String())
+	return hash64(store.Family(id.consumer), "", id.tenant, id.source, id.key.String())
 }
 
 func hash64(parts ...string) int64 {

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
@@ -45,18 +46,18 @@ type Inbox struct {
 	// runners is how many RunParked run.
 	runners atomic.Int64
 
-	mu          sync.Mutex
-	handlers    map[handlerKey]*wrapped
-	projections []*Projection
-	subscribed  map[string]subscribed                   // by topic
-	stores      map[Subscription]messaging.BatchHandler // what stores messages for a consumer, without a broker
-	consuming   []*consumer
-	receiving   bool
-	asked       map[string]time.Time // when it was asked whether a process handles what a consumer has parked
-	paused      map[string]bool      // by consumer
-	pausedAt    map[string]time.Time // since when
-	owned       map[string]bool      // by consumer: it is known to belong to its service
-	logged      map[logged]struct{}  // what is written to the log once
+	mu         sync.Mutex
+	handlers   map[handlerKey]*wrapped
+	models     []*Generations
+	subscribed map[string]subscribed                   // by topic
+	stores     map[Subscription]messaging.BatchHandler // what stores messages for a consumer, without a broker
+	consuming  []*consumer
+	receiving  bool
+	asked      map[string]time.Time // when it was asked whether a process handles what a consumer has parked
+	paused     map[string]bool      // by consumer
+	pausedAt   map[string]time.Time // since when
+	owned      map[string]bool      // by consumer: it is known to belong to its service
+	logged     map[logged]struct{}  // what is written to the log once
 }
 
 // handlerKey finds the handler of a parked message. Topic "" is of all topics.
@@ -91,6 +92,11 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	return i
 }
 
+// Handle is for package readmodel.
+func (i *Inbox) Handle() *store.Handle {
+	return &store.Handle{Units: i.units, SQL: i.sql, Patient: i.patient, Log: i.log, Lease: i.cfg.ParkedLease, Wake: i.wake}
+}
+
 // Logger returns the logger of [Config.Logger]. What shows the inbox and has no logger of its own, the console for example, logs there.
 func (i *Inbox) Logger() *slog.Logger { return i.log }
 
@@ -100,15 +106,15 @@ func (i *Inbox) Logger() *slog.Logger { return i.log }
 // next runs inside the unit: [uow.FromContext] and [uow.Manager.DB] give it the transaction. What it returns decides as the
 // package documentation says. The same next handles what was parked, in [Inbox.RunParked].
 //
-// It panics if the name is empty or not an identifier, or ends like balances@1, which names a generation of a [Projection]: a
+// It panics if the name is empty or not an identifier, or ends like balances@1, which names a generation of a read model: a
 // mistake in the program, found at its start.
 func (i *Inbox) Wrap(consumer string, next messaging.Handler, opts ...Option) messaging.Handler {
 	return i.wrap(consumer, &wrapped{next: next}, opts)
 }
 
 func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
-	if err := event.ValidateIdentifier("consumer", consumer); consumer == "" || err != nil || family(consumer) != consumer {
-		panic(fmt.Sprintf("inbox: Wrap: the consumer's name %q is empty, not an identifier, or a projection's, as balances@1", consumer))
+	if err := event.ValidateIdentifier("consumer", consumer); consumer == "" || err != nil || store.Family(consumer) != consumer {
+		panic(fmt.Sprintf("inbox: Wrap: the consumer's name %q is empty, not an identifier, or that of a generation of a read model, as balances@1", consumer))
 	}
 	i.equip(consumer, w, opts)
 	i.mu.Lock()
@@ -126,9 +132,9 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	if w.bulk != nil {
 		w.bulk.within = w.middleware
 	}
-	w.next = named{family(consumer), messaging.Chain(w.next, w.middleware...)}
+	w.next = named{store.Family(consumer), messaging.Chain(w.next, w.middleware...)}
 	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{
-		Name: family(consumer), Logger: i.log, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
+		Name: store.Family(consumer), Logger: i.log, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
 	})
 	guarded := i.cfg.CrashGuard
 	if guarded >= 0 {
@@ -207,7 +213,7 @@ func (i *Inbox) countN(ctx context.Context, consumer, outcome string, n int64) {
 	key := [2]string{consumer, outcome}
 	attributes, ok := i.attributes.Load(key)
 	if !ok { // made once: they would be sorted and copied for each message
-		set := attribute.NewSet(attribute.String("consumer", family(consumer)), attribute.String("outcome", outcome))
+		set := attribute.NewSet(attribute.String("consumer", store.Family(consumer)), attribute.String("outcome", outcome))
 		attributes, _ = i.attributes.LoadOrStore(key, metric.WithAttributeSet(set))
 	}
 	i.messages.Add(ctx, n, attributes.(metric.MeasurementOption)) //nolint:forcetypeassert // nothing else is stored

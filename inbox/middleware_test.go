@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -100,7 +101,7 @@ func TestMiddlewareIsAroundEachHandler(t *testing.T) {
 		}
 	}
 	readModel := func(box *inbox.Inbox, name string, h messaging.Handler, opts ...inbox.Option) messaging.Handler {
-		return box.Projection(name, h, opts...)
+		return readmodel.New(box, name, h, opts...)
 	}
 	for name, k := range map[string]kind{
 		"handler": {wrap: wrap}, "batch": {wrap: wrap, batch: true}, "writer": {wrap: bulk, batch: true}, "alone": {wrap: bulk},
@@ -264,6 +265,6 @@ func TestRecoverMakesADeadLetter(t *testing.T) {
 func TestMiddlewareOfAReadModelIsGivenToIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.box.Projection("balances", messaging.HandlerFunc(w.effect))
+	p := readmodel.New(w.box, "balances", messaging.HandlerFunc(w.effect))
 	require.ErrorContains(t, w.box.Consume("order", "balances", p, inbox.Use(messaging.MaxAge(time.Hour))), "with the options that it has")
 }

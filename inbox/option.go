@@ -28,7 +28,7 @@ type settings struct {
 	handles                        bool                   // an option says how messages are handled, and not only how they are received
 }
 
-// handling is an option about how messages are handled, which a [Projection] has of its own.
+// handling is an option about how messages are handled, which a read model has of its own.
 func handling(fn func(*settings)) Option {
 	return func(s *settings) {
 		s.handles = true

@@ -5,6 +5,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/oncebox/oncebox/inbox/internal/store"
 )
 
 // What becomes of a message, as oncebox.inbox.messages counts it.
@@ -33,5 +35,5 @@ func (i *Inbox) countFromZero(consumer string) {
 }
 
 func ofConsumer(consumer string) metric.MeasurementOption {
-	return metric.WithAttributes(attribute.String("consumer", family(consumer)))
+	return metric.WithAttributes(attribute.String("consumer", store.Family(consumer)))
 }

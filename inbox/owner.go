@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
@@ -109,8 +110,8 @@ func (i *Inbox) isUnowned(name string) bool {
 // unowned is isUnowned for a caller that holds the mutex.
 func (i *Inbox) unowned(name string) bool {
 	for _, c := range i.consuming {
-		if c.subscription.Name == family(name) && c.subscription.Source != "" {
-			return !i.owned[family(name)]
+		if c.subscription.Name == store.Family(name) && c.subscription.Source != "" {
+			return !i.owned[store.Family(name)]
 		}
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -46,7 +47,7 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 		}
 		return w.handlePart(ctx, flowing, done)
 	case err == nil:
-	case ctx.Err() != nil || errors.Is(err, errGeneration):
+	case ctx.Err() != nil || errors.Is(err, store.ErrGeneration):
 		return err
 	default:
 		w.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,

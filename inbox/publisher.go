@@ -93,8 +93,8 @@ func (i *Inbox) storing(s Subscription) messaging.BatchHandler {
 		never := messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 			return fmt.Errorf("inbox: consumer %s is handled by RunParked", s.Consumer)
 		})
-		if s.Projection {
-			h = &Projection{box: i, name: s.Consumer, next: never, opts: opts, elsewhere: true}
+		if s.ReadModel {
+			h = &Generations{box: i, name: s.Consumer, next: never, opts: opts, elsewhere: true}
 		} else {
 			w := &wrapped{next: never}
 			i.equip(s.Consumer, w, opts)

@@ -44,10 +44,6 @@ ON CONFLICT (consumer) DO UPDATE SET
 	beat_at = excluded.beat_at
 WHERE c.beat_at < excluded.beat_at - interval '1 minute'`
 
-	// forgetConsumer is for a generation of a projection too, whose subscription goes on.
-	forgetConsumer = `
-WITH unhandled AS (DELETE FROM {schema}.inbox_topic WHERE consumer = $1::text)
-DELETE FROM {schema}.inbox_consumer WHERE consumer = $1::text`
 	giveUpConsumer = `
 WITH unsubscribed AS (DELETE FROM {schema}.inbox_subscription WHERE consumer = $1::text),
 	disowned AS (DELETE FROM {schema}.inbox_owner WHERE consumer = $1::text),

@@ -71,8 +71,8 @@ func (i *Inbox) SubscribeAll(ctx context.Context) error {
 	i.mu.Lock()
 	list := make([]Subscription, len(i.consuming))
 	for n, c := range i.consuming {
-		_, projection := c.handler.(*Projection)
-		list[n] = Subscription{Topic: c.subscription.Topic, Consumer: c.subscription.Name, Projection: projection}
+		_, model := c.handler.(*Generations)
+		list[n] = Subscription{Topic: c.subscription.Topic, Consumer: c.subscription.Name, ReadModel: model}
 	}
 	i.mu.Unlock()
 	return i.Subscribe(ctx, list...)

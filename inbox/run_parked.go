@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
 	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/retry"
@@ -89,7 +90,7 @@ func (r *runner) wait(ctx context.Context, d time.Duration) {
 // round takes as many keys as may be worked on, and returns how long nothing will be due. Each consumer has a number of its own, so that one whose
 // handlers hang delays no other.
 func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
-	if err := r.box.lookAtProjections(ctx); err != nil {
+	if err := r.box.lookAtModels(ctx); err != nil {
 		return 0, err
 	}
 	consumers := r.box.consumers()
@@ -131,11 +132,11 @@ func (i *Inbox) atOnce(name string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	n := i.cfg.ParkedConcurrency
-	if i.paused[family(name)] {
+	if i.paused[store.Family(name)] {
 		return 0
 	}
 	for _, c := range i.consuming {
-		if c.subscription.Name == family(name) && (c.storesFirst || i.receiving && c.loop == nil) {
+		if c.subscription.Name == store.Family(name) && (c.storesFirst || i.receiving && c.loop == nil) {
 			n = max(n, c.settings.receive.WithDefaults().Concurrency)
 		}
 	}

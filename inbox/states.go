@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/oncebox/oncebox/inbox/internal/store"
 )
 
 // freshFor is for how long an answer of the broker is believed.
@@ -84,19 +86,19 @@ func (c *ConsumerState) topic(name string) *TopicState {
 	return &c.Topics[len(c.Topics)-1]
 }
 
-// judge finds out whether a consumer runs. A process says so every few seconds and when it ends, for all generations of a projection; a process that
+// judge finds out whether a consumer runs. A process says so every few seconds and when it ends, for all generations of a read model; a process that
 // only handles what is parked says so every minute.
 func (a *states) judge(name string, c *ConsumerState) {
 	var said, stopped time.Time
 	for _, p := range a.processes {
-		if p.consumer != family(name) {
+		if p.consumer != store.Family(name) {
 			continue
 		}
 		c.Runs = c.Runs || p.alive
 		said = later(said, p.seen)
 	}
 	for _, b := range a.beats {
-		if family(b.consumer) == family(name) {
+		if store.Family(b.consumer) == store.Family(name) {
 			stopped = later(stopped, b.stopped)
 		}
 	}

@@ -11,25 +11,25 @@ import (
 // Subscription says that a consumer handles the messages of a topic, where there is no broker to know it.
 type Subscription struct {
 	Topic, Consumer string
-	// Projection says that the consumer is a [Projection].
-	Projection bool
+	// ReadModel says that it is the consumer of a read model.
+	ReadModel bool
 }
 
 const (
 	subscribe = `
-INSERT INTO {schema}.inbox_subscription (topic, consumer, projection) VALUES ($1::text, $2::text, $3::boolean)
-ON CONFLICT (topic, consumer) DO UPDATE SET projection = excluded.projection`
+INSERT INTO {schema}.inbox_subscription (topic, consumer, read_model) VALUES ($1::text, $2::text, $3::boolean)
+ON CONFLICT (topic, consumer) DO UPDATE SET read_model = excluded.read_model`
 
 	unsubscribe = `DELETE FROM {schema}.inbox_subscription WHERE topic = $1::text AND consumer = $2::text`
 
-	subscribers = `SELECT consumer, projection FROM {schema}.inbox_subscription WHERE topic = $1::text ORDER BY consumer`
+	subscribers = `SELECT consumer, read_model FROM {schema}.inbox_subscription WHERE topic = $1::text ORDER BY consumer`
 )
 
 // Subscribe stores subscriptions, until [Inbox.Forget] removes those of a consumer. From a [Config.PollInterval] later on every process that
 // delivers messages without a broker knows of them. oncebox.App calls it.
 func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
-		if _, err := i.sql.Exec(ctx, i.units.DB(ctx), subscribe, s.Topic, s.Consumer, s.Projection); err != nil {
+		if _, err := i.sql.Exec(ctx, i.units.DB(ctx), subscribe, s.Topic, s.Consumer, s.ReadModel); err != nil {
 			return fmt.Errorf("inbox: subscribe consumer %s to topic %s: %w", s.Consumer, s.Topic, pgsql.Explain(err))
 		}
 	}
@@ -66,7 +66,7 @@ func (i *Inbox) subscribers(ctx context.Context, topic string) ([]Subscription, 
 	defer cancel()
 	all, err := pgsql.Collect(i.sql.Query(ctx, i.units.DB(ctx), subscribers, topic), func(scan pgsql.Scan, s *Subscription) error {
 		s.Topic = topic
-		return scan(&s.Consumer, &s.Projection)
+		return scan(&s.Consumer, &s.ReadModel)
 	})
 	if err != nil {
 		return nil, wrapErr("look for the consumers of topic "+topic, err)

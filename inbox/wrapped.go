@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -24,7 +25,7 @@ type wrapped struct {
 	next     messaging.Handler
 	parked   messaging.Handler // next, for parked messages: no consumer traces and measures those
 	bulk     *bulkWriter       // instead of next for several messages; nil: next, one after the other
-	of       *membership       // nil: of no projection
+	of       *membership       // nil: of no read model
 
 	// unproved is how many more messages have their tries counted beforehand, see Config.CrashGuard.
 	unproved atomic.Int64
@@ -86,7 +87,7 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 	}
 	became, err := w.try(ctx, id, m, tried)
 	switch {
-	case errors.Is(err, errGeneration):
+	case errors.Is(err, store.ErrGeneration):
 		return err
 	case errors.Is(err, errLocked):
 		w.takeBack(ctx, id, tried)

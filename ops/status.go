@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -24,8 +25,8 @@ type Status struct {
 	Projectors []outbox.ProjectorState
 	// Consumers are those that have run on this database or have something parked or dead, by their names.
 	Consumers []ConsumerStatus
-	// Projections are the read models, by their names.
-	Projections []inbox.ProjectionStatus
+	// ReadModels are the read models, by their names.
+	ReadModels []readmodel.Status
 	// UnknownSteps of requests wait for a decision, of the tenant if there is one. Up to [Counted].
 	UnknownSteps int
 }
@@ -56,7 +57,7 @@ func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error)
 	if st.Consumers, err = v.Consumers(ctx, filter); err != nil {
 		return st, err
 	}
-	if st.Projections, err = v.inbox.Projections(ctx); err != nil {
+	if st.ReadModels, err = readmodel.List(ctx, v.inbox); err != nil {
 		return st, err
 	}
 	var unknown []idempotency.Unknown

@@ -84,9 +84,9 @@ func ExampleStore_EventsByAggregate() {
 }
 
 func ExampleStore_ReplaySent() {
-	rebuild := func(ctx context.Context, store *outbox.Store, projection messaging.Handler) error {
+	rebuild := func(ctx context.Context, store *outbox.Store, model messaging.Handler) error {
 		filter := outbox.SentFilter{Topic: "order", SentFrom: time.Date(2026, 11, 14, 0, 0, 0, 0, time.UTC)}
-		to := messaging.Direct(projection).Publish
+		to := messaging.Direct(model).Publish
 		done, err := store.ReplaySent(ctx, filter, "order.rebuild", to, nil)
 		if err != nil { // perhaps after the cause was mended
 			_, err = store.ReplaySent(ctx, filter, "order.rebuild", to, &outbox.SentReplay{After: done.Last})

@@ -37,7 +37,7 @@ type keptFrom struct {
 	Began time.Time `json:"began"`
 }
 
-// History is the source of an inbox.Projection that is rebuilt from the published events of this outbox: as far back as the
+// History is the source of an readmodel.Model that is rebuilt from the published events of this outbox: as far back as the
 // retention reaches, in the order of their sequence, on the topics on which they were published.
 //
 // At its first call, with the checkpoint "", it waits until what is on its way to the broker is recorded as published or

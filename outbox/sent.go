@@ -95,7 +95,7 @@ type Replayed struct {
 	Last int64
 }
 
-// ReplaySent hands published events over once more, in the order of their sequence, to rebuild a projection: to a handler
+// ReplaySent hands published events over once more, in the order of their sequence, to rebuild a read model: to a handler
 // of this process (messaging.Direct(h).Publish) or to a topic of its own (the Publish of a broker). Nothing in the outbox
 // changes. Ids and sequences stay; each event says that it is of the given topic, and names its own in its metadata under
 // [MetadataOriginalTopic]. A topic on which this outbox publishes is refused with [ErrLiveTopic], because consumers that have

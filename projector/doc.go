@@ -1,4 +1,4 @@
-// Package projector is the relay, which publishes the events of an outbox; a read model is an inbox.Projection.
+// Package projector is the relay, which publishes the events of an outbox; a read model is a readmodel.Model.
 // It leases lanes of one or more outboxes, publishes their rows and settles them.
 //
 //	p, err := projector.New(broker, nil, store)

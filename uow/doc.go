@@ -50,7 +50,7 @@
 //
 // A producer that may run twice for one cause names it with [event.WithDedupKey]: the second event is a no-op.
 //
-// Projections come later than COMMIT. [WithToken] has Do return what the unit announced, and inbox.Inbox.Await waits, with a
+// Read models come later than COMMIT. [WithToken] has Do return what the unit announced, and inbox.Inbox.Await waits, with a
 // bound, until a consumer has handled it. Behind httpmw.Idempotency its IdempotencyConfig.TokenHeader does that for the answer, and
 // [Unit.Token] for an answer that is stored in the unit itself.
 //

@@ -12,7 +12,7 @@ const consumersOfEachState = `
 INSERT INTO inbox_consumer (consumer, beat_at, stopped_at) VALUES
 	('mailer', now(), NULL), ('printer', now(), NULL), ('paused', now(), NULL), ('unknown', now(), NULL), ('stored', now(), NULL),
 	('ended', now() - interval '1 day', now() - interval '1 day'), ('killed', now() - interval '1 day', NULL);
-INSERT INTO inbox_subscription (topic, consumer, projection, backlog, settled, connections, unattended, asked_at, error, failed_at) VALUES
+INSERT INTO inbox_subscription (topic, consumer, read_model, backlog, settled, connections, unattended, asked_at, error, failed_at) VALUES
 	('order', 'mailer', false, 7, 0, 1, 0, now(), '', NULL), ('parcel', 'mailer', false, 1000, 0, 1, 0, now(), '', NULL),
 	('order', 'printer', false, 8, 0, 0, 0, now(), '', NULL), ('order', 'paused', false, 0, 0, 1, 0, now(), '', NULL),
 	('order', 'unknown', false, NULL, NULL, NULL, NULL, NULL, 'admin: no route to host', now()),

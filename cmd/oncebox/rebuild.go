@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 )
 
-// projectionItem is what rebuild status prints as JSON. The names stay.
-type projectionItem struct {
+// modelItem is what rebuild status prints as JSON. The names stay.
+type modelItem struct {
 	Name       string     `json:"name"`
 	State      string     `json:"state"`
 	Generation int64      `json:"generation"`
@@ -23,25 +23,25 @@ type projectionItem struct {
 	UpdatedAt  *time.Time `json:"updated_at,omitempty"`
 }
 
-// The states of a projection.
+// The states of a read model.
 const (
-	projectionLive        = "live"
-	projectionRebuilding  = "rebuilding"  // a process is at it
-	projectionInterrupted = "interrupted" // none is: Projection.Resume goes on
+	modelLive        = "live"
+	modelRebuilding  = "rebuilding"  // a process is at it
+	modelInterrupted = "interrupted" // none is: Model.Resume goes on
 )
 
 func newRebuild(s *session) *cobra.Command {
 	status := &cobra.Command{
-		Use: "status [PROJECTION...]", Short: "Show the rebuilds of projections: how far they are, and how many live messages wait",
-		Long: `Show the rebuilds of projections: how far they are, and how many live messages wait (up to 10,000). A projection is
+		Use: "status [READ_MODEL...]", Short: "Show the rebuilds of read models: how far they are, and how many live messages wait",
+		Long: `Show the rebuilds of read models: how far they are, and how many live messages wait (up to 10,000). A read model is
 
   live          its read model has all that came
   rebuilding    a process reads the history, and live messages wait for it
-  interrupted   no process does, and live messages wait: have the service call Projection.Resume
+  interrupted   no process does, and live messages wait: have the service call Model.Resume
 
-A rebuild is started by the service, for it has the handler: see "Rebuild a projection" in docs/runbook.md.
+A rebuild is started by the service, for it has the handler: see "Rebuild a read model" in docs/runbook.md.
 
-Exit code 0: none is interrupted. 3: one is. 4: there is no projection of a name that was given.`,
+Exit code 0: none is interrupted. 3: one is. 4: there is no read model of a name that was given.`,
 		Example: `  oncebox rebuild status
   oncebox rebuild status balances --json`,
 	}
@@ -49,14 +49,14 @@ Exit code 0: none is interrupted. 3: one is. 4: there is no projection of a name
 		if err := s.openTables(cmd.Context()); err != nil {
 			return err
 		}
-		all, err := s.inbox().Projections(cmd.Context())
+		all, err := readmodel.List(cmd.Context(), s.inbox())
 		if err != nil {
 			return err
 		}
-		list := make([]projectionItem, 0, len(all))
-		byName := map[string]projectionItem{}
+		list := make([]modelItem, 0, len(all))
+		byName := map[string]modelItem{}
 		for n := range all {
-			item := projectionOf(&all[n])
+			item := modelOf(&all[n])
 			byName[item.Name] = item
 			list = append(list, item)
 		}
@@ -66,32 +66,32 @@ Exit code 0: none is interrupted. 3: one is. 4: there is no projection of a name
 		for _, name := range names {
 			item, found := byName[name]
 			if !found {
-				return &exitError{exitNothing, fmt.Errorf("there is no projection %q", name)}
+				return &exitError{exitNothing, fmt.Errorf("there is no read model %q", name)}
 			}
 			list = append(list, item)
 		}
-		return s.printProjections(list)
+		return s.printModels(list)
 	}
-	return group("rebuild", "Rebuilds of projections", status)
+	return group("rebuild", "Rebuilds of read models", status)
 }
 
-func projectionOf(p *inbox.ProjectionStatus) projectionItem {
-	state := projectionLive
+func modelOf(p *readmodel.Status) modelItem {
+	state := modelLive
 	switch {
 	case p.Running:
-		state = projectionRebuilding
+		state = modelRebuilding
 	case p.Rebuilding:
-		state = projectionInterrupted
+		state = modelInterrupted
 	}
-	return projectionItem{p.Name, state, p.Generation, p.Consumer, p.Events, p.Checkpoint, p.Waiting, timeOf(p.StartedAt), timeOf(p.UpdatedAt)}
+	return modelItem{p.Name, state, p.Generation, p.Consumer, p.Events, p.Checkpoint, p.Waiting, timeOf(p.StartedAt), timeOf(p.UpdatedAt)}
 }
 
-func (s *session) printProjections(list []projectionItem) error {
+func (s *session) printModels(list []modelItem) error {
 	interrupted := 0
 	rows := make([][]string, len(list))
 	for n := range list {
 		p := &list[n]
-		if p.State == projectionInterrupted {
+		if p.State == modelInterrupted {
 			interrupted++
 		}
 		rows[n] = []string{
@@ -104,12 +104,12 @@ func (s *session) printProjections(list []projectionItem) error {
 	case s.json:
 		err = s.document(list)
 	case len(list) == 0:
-		fmt.Fprintln(s.errs, "There is no projection.")
+		fmt.Fprintln(s.errs, "There is no read model.")
 	default:
 		err = s.table([]string{"PROJECTION", "STATE", "REBUILDS", "EVENTS", "WAITING", "STARTED", "UPDATED", "CHECKPOINT"}, rows)
 	}
 	if err == nil && interrupted > 0 {
-		err = &exitError{exitFindings, fmt.Errorf("%s: have the service call Projection.Resume",
+		err = &exitError{exitFindings, fmt.Errorf("%s: have the service call Model.Resume",
 			several(interrupted, "rebuild is interrupted", "rebuilds are interrupted"))}
 	}
 	return err

@@ -9,13 +9,13 @@ import (
 
 // statusItem is what status prints as JSON. The names stay.
 type statusItem struct {
-	At           time.Time        `json:"at"`
-	Outbox       outboxItem       `json:"outbox"`
-	Shares       []shareItem      `json:"shares"`
-	Relays       []relayItem      `json:"relays"`
-	Consumers    []consumerItem   `json:"consumers"`
-	Projections  []projectionItem `json:"projections"`
-	UnknownSteps int              `json:"unknown_steps"`
+	At           time.Time      `json:"at"`
+	Outbox       outboxItem     `json:"outbox"`
+	Shares       []shareItem    `json:"shares"`
+	Relays       []relayItem    `json:"relays"`
+	Consumers    []consumerItem `json:"consumers"`
+	ReadModels   []modelItem    `json:"projections"`
+	UnknownSteps int            `json:"unknown_steps"`
 
 	// selects says that tenant or topic are selected: what is known of everything only is left out.
 	selects bool
@@ -69,7 +69,7 @@ func statusOf(st *ops.Status, filter ops.Filter) *statusItem {
 			Lanes: o.Lanes, BusyLanes: o.BusyLanes, FreeLanes: o.FreeLanes,
 			PartitionsMissing: o.PartitionsMissing, SnapshotAgeSeconds: o.SnapshotAge.Seconds(),
 		},
-		Shares: []shareItem{}, Relays: []relayItem{}, Consumers: []consumerItem{}, Projections: []projectionItem{},
+		Shares: []shareItem{}, Relays: []relayItem{}, Consumers: []consumerItem{}, ReadModels: []modelItem{},
 		UnknownSteps: st.UnknownSteps, selects: filter.Tenant != "" || filter.Topic != "",
 	}
 	for _, s := range o.Shares {
@@ -81,8 +81,8 @@ func statusOf(st *ops.Status, filter ops.Filter) *statusItem {
 	for n := range st.Consumers {
 		item.Consumers = append(item.Consumers, consumerOf(&st.Consumers[n]))
 	}
-	for n := range st.Projections {
-		item.Projections = append(item.Projections, projectionOf(&st.Projections[n]))
+	for n := range st.ReadModels {
+		item.ReadModels = append(item.ReadModels, modelOf(&st.ReadModels[n]))
 	}
 	return item
 }

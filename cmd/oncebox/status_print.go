@@ -13,12 +13,12 @@ import (
 // mostShares is how many topics and tenants a screen has room for. JSON has all.
 const mostShares = 10
 
-// print prints the screen: numbers, and below them topics, consumers and projections.
+// print prints the screen: numbers, and below them topics, consumers and read models.
 func (i *statusItem) print(to io.Writer) error {
 	if err := columns(to, i.numbers()); err != nil {
 		return err
 	}
-	for _, table := range [][][]string{i.shares(), i.consumers(), i.projections()} {
+	for _, table := range [][][]string{i.shares(), i.consumers(), i.models()} {
 		if len(table) == 0 {
 			continue
 		}
@@ -138,12 +138,12 @@ func (c *consumerItem) number(n int) string {
 	return upTo(int64(n), int64(c.CountedUpTo))
 }
 
-// projections are those that are not as they should be.
-func (i *statusItem) projections() [][]string {
+// models are those that are not as they should be.
+func (i *statusItem) models() [][]string {
 	var rows [][]string
-	for n := range i.Projections {
-		p := &i.Projections[n]
-		if p.State == projectionLive {
+	for n := range i.ReadModels {
+		p := &i.ReadModels[n]
+		if p.State == modelLive {
 			continue
 		}
 		if rows == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
@@ -148,21 +149,21 @@ func TestReconcileRepairs(t *testing.T) {
 func TestRebuildsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	require.Contains(t, s.oncebox("rebuild", "status").errs, "There is no projection.")
-	balances := s.App.Inbox.Projection("balances", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
+	require.Contains(t, s.oncebox("rebuild", "status").errs, "There is no read model.")
+	balances := readmodel.New(s.App.Inbox, "balances", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))
 	empty := func(context.Context, *uow.Unit) error { return nil }
 	stop := errors.New("stop")
 	history := func(context.Context, string, func(context.Context, []event.Envelope, string) error) error {
-		running := document[[]projectionItem](t, s.oncebox("rebuild", "status", "--json"))
-		require.Equal(t, projectionRebuilding, running[0].State)
+		running := document[[]modelItem](t, s.oncebox("rebuild", "status", "--json"))
+		require.Equal(t, modelRebuilding, running[0].State)
 		return stop
 	}
 	require.ErrorIs(t, balances.Rebuild(t.Context(), empty, history, nil), stop)
 	a := s.oncebox("rebuild", "status", "balances")
 	require.Equal(t, exitFindings, a.code)
-	require.Contains(t, a.out, projectionInterrupted)
-	require.Contains(t, a.errs, "Projection.Resume")
+	require.Contains(t, a.out, modelInterrupted)
+	require.Contains(t, a.errs, "Model.Resume")
 	require.NoError(t, balances.Resume(t.Context(), s.App.Outbox.History(outbox.SentFilter{Topic: "order"}), nil))
-	require.Equal(t, projectionLive, document[[]projectionItem](t, s.oncebox("rebuild", "status", "--json"))[0].State)
+	require.Equal(t, modelLive, document[[]modelItem](t, s.oncebox("rebuild", "status", "--json"))[0].State)
 	require.Equal(t, exitNothing, s.oncebox("rebuild", "status", "totals").code)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// balances is a projection: what each account holds, in a table that can be asked. The consumer keeps it up to date, and
+// balances is a read model: what each account holds, in a table that can be asked. The consumer keeps it up to date, and
 // rebuild makes it anew from the store; both go through the same handlers.
 type balances struct {
 	units   *uow.Manager
@@ -24,7 +24,7 @@ func newBalances(units *uow.Manager, r *event.Registry) *balances {
 	return b
 }
 
-// add takes each version once: while the projection is rebuilt, the consumer may bring events that the rebuild has counted.
+// add takes each version once: while the read model is rebuilt, the consumer may bring events that the rebuild has counted.
 const add = `INSERT INTO balances (account, cents, version) VALUES (?, ?, ?)
 	ON CONFLICT (account) DO UPDATE SET cents = balances.cents + excluded.cents, version = excluded.version
 	WHERE balances.version < excluded.version`

@@ -4,7 +4,7 @@
 //	go run ./examples/eventstore
 //
 // Read account.go for a domain model that is nothing but its events, package streams for the store, bank.go for how the
-// two meet in a unit of work, balances.go for a projection that can be rebuilt, and story.go for what it all does.
+// two meet in a unit of work, balances.go for a read model that can be rebuilt, and story.go for what it all does.
 package main
 
 import (

@@ -182,7 +182,7 @@ func all() map[string]string {
 	return rows
 }
 
-// rows is the projection.
+// rows is the read model.
 func (s *tested) rows(t *testing.T) map[string]string {
 	t.Helper()
 	var found []struct{ Account, Text string }

@@ -154,7 +154,7 @@ func (s *story) history(ctx context.Context) error {
 }
 
 func (s *story) rebuild(ctx context.Context) error {
-	s.sayf("\n6. The projection is damaged and made anew from the store, while the consumer goes on.")
+	s.sayf("\n6. The read model is damaged and made anew from the store, while the consumer goes on.")
 	if _, err := s.db.ExecContext(ctx, `UPDATE balances SET cents = 0`); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *story) print(ctx context.Context, id string) error {
 	return err
 }
 
-// settled waits until the projection shows the balance.
+// settled waits until the read model shows the balance.
 func (s *story) settled(ctx context.Context, id string, cents int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -207,7 +207,7 @@ func (s *story) settled(ctx context.Context, id string, cents int64) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the projection shows %s for %s instead of %s: %w", money(shown), id, money(cents), context.Cause(ctx))
+			return fmt.Errorf("the read model shows %s for %s instead of %s: %w", money(shown), id, money(cents), context.Cause(ctx))
 		}
 	}
 }

@@ -43,7 +43,7 @@ CREATE TABLE inbox_topic (
 -- What each process says of a consumer that it runs, and of its connection to the broker. Which consumer runs is known by the minute
 -- otherwise, and nobody would know that a process that runs receives nothing. A process removes its rows when it ends in order.
 CREATE TABLE inbox_process (
-    consumer    text        NOT NULL, -- of a projection: without its generation
+    consumer    text        NOT NULL, -- of a read model: without its generation
     topic       text        NOT NULL,
     process     uuid        NOT NULL,
     name        text        NOT NULL, -- its machine and number, for people
@@ -69,7 +69,7 @@ CREATE TABLE inbox_owner (
 CREATE TABLE inbox_subscription (
     topic        text    NOT NULL,
     consumer     text    NOT NULL,
-    projection   boolean NOT NULL, -- its name is that of a projection
+    read_model   boolean NOT NULL, -- its name is that of a read model
     backlog      bigint,           -- how many messages wait at the broker; NULL: it has never said so
     settled      bigint,           -- changes with each message that is settled there
     connections  integer,          -- how many consumers the broker has for it
@@ -219,9 +219,9 @@ CREATE TABLE inbox_step (
 );
 CREATE INDEX inbox_step_age ON inbox_step (done_at);
 
--- Projections: consumers whose work can be thrown away and done again. Each time is a generation, which the inbox knows as a
+-- Read models: consumers whose work can be thrown away and done again. Each time is a generation, which the inbox knows as a
 -- consumer of its own: to it every message is new, and nothing has to be forgotten first.
-CREATE TABLE inbox_projection (
+CREATE TABLE inbox_read_model (
     name        text        PRIMARY KEY,
     generation  bigint      NOT NULL DEFAULT 0 CHECK (generation >= 0),
     consumer    text        NOT NULL GENERATED ALWAYS AS (CASE generation WHEN 0 THEN name ELSE name || '@' || generation::text END) STORED,
@@ -306,14 +306,14 @@ END $f$;
 CREATE FUNCTION inbox_gate(p_name text, p_generation bigint) RETURNS SETOF boolean
 LANGUAGE plpgsql ROWS 1 AS $f$
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(hashtextextended(p_name, '{schema}.inbox_projection'::regclass::oid::bigint));
-    RETURN QUERY SELECT true FROM {schema}.inbox_projection p, generate_series(1, CASE p.state WHEN 'LIVE' THEN 1 ELSE 2 END)
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended(p_name, '{schema}.inbox_read_model'::regclass::oid::bigint));
+    RETURN QUERY SELECT true FROM {schema}.inbox_read_model p, generate_series(1, CASE p.state WHEN 'LIVE' THEN 1 ELSE 2 END)
     WHERE p.name = p_name AND p.generation = p_generation;
 END $f$;
 
--- inbox_enter behind the gate. Three rows: a live message that has to wait, because its projection is being rebuilt. Four: there is
+-- inbox_enter behind the gate. Three rows: a live message that has to wait, because its read model is being rebuilt. Four: there is
 -- another generation by now, or it was replayed and nothing is being rebuilt any more.
-CREATE FUNCTION inbox_enter_projection(p_name text, p_generation bigint, p_replayed boolean,
+CREATE FUNCTION inbox_enter_read_model(p_name text, p_generation bigint, p_replayed boolean,
     p_message uuid, p_consumer text, p_tenant text, p_source text, p_lock bigint, p_wait integer) RETURNS SETOF boolean
 LANGUAGE plpgsql ROWS 1 AS $f$
 DECLARE

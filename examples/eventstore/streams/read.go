@@ -63,7 +63,7 @@ func (s *Store) Count(ctx context.Context, db bun.IDB) (int64, error) {
 // error.
 //
 // There is no order over several streams: a number drawn at the INSERT is not the order of commit, and one that is would
-// make all writers wait for one another. An event that is committed meanwhile is handed over or not; to fn's projection it
+// make all writers wait for one another. An event that is committed meanwhile is handed over or not; to fn's read model it
 // comes with its message at the latest, so long as it takes each version once.
 func (s *Store) Replay(ctx context.Context, db bun.IDB, fn func(context.Context, event.Envelope) error) error {
 	var last row

@@ -4,7 +4,7 @@
 //
 //	units := uow.New(db, cfg, outboxStore, streams.New(registry))
 //
-// [Store.Load] makes an aggregate from its events, and [Store.Replay] hands all of them to a projection. Both go through
+// [Store.Load] makes an aggregate from its events, and [Store.Replay] hands all of them to a read model. Both go through
 // the registry, so events of earlier versions of the program are understood.
 package streams
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -147,13 +148,13 @@ func (b *bank) draw(n int) int {
 }
 
 // process consumes, works on what is parked, and may rebuild.
-func (b *bank) process(batch int) *inbox.Projection {
+func (b *bank) process(batch int) *readmodel.Model {
 	b.t.Helper()
 	box := newBox(b.units, &inbox.Config{
 		Retry:        inbox.RetryPolicy{Tries: 2, MaxAttempts: -1, Policy: retry.Policy{Delay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond}},
 		PollInterval: 20 * time.Millisecond, CrashGuard: -1,
 	})
-	p := box.Projection("balances", messaging.HandlerFunc(b.add))
+	p := readmodel.New(box, "balances", messaging.HandlerFunc(b.add))
 	receiver, err := b.broker.Subscribe(b.t.Context(), messaging.Subscription{Topic: "account", Name: "balances"})
 	require.NoError(b.t, err)
 	consumer := messaging.NewConsumer(receiver, p, &messaging.ConsumerConfig{
@@ -188,7 +189,7 @@ func (b *bank) check(events int) {
 	require.Empty(b.t, b.keys())
 }
 
-// Messages come, handlers fail now and then, and meanwhile the projection is rebuilt: begun twice, cancelled in the middle,
+// Messages come, handlers fail now and then, and meanwhile the read model is rebuilt: begun twice, cancelled in the middle,
 // broken off by a panic, gone on with by another process, and done once more from the start.
 func TestRebuildWhileMessagesGoOn(t *testing.T) {
 	for seed := range nightly.Seeds(t, 1, 3) {
@@ -208,11 +209,11 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 	}, "all events so far are published")
 	var traffic sync.WaitGroup
 	traffic.Go(func() { b.deposit(accounts, 25, 16) })
-	history := inbox.History(b.store.History(outbox.SentFilter{Topic: "account"}))
+	history := readmodel.History(b.store.History(outbox.SentFilter{Topic: "account"}))
 
 	ctx, cancel := context.WithCancel(t.Context())
-	err := here.Rebuild(ctx, b.clear, small(history), func(done inbox.RebuildProgress) {
-		require.ErrorIs(t, there.Rebuild(t.Context(), b.clear, history, nil), inbox.ErrRebuilding)
+	err := here.Rebuild(ctx, b.clear, small(history), func(done readmodel.Progress) {
+		require.ErrorIs(t, there.Rebuild(t.Context(), b.clear, history, nil), readmodel.ErrRebuilding)
 		if done.Events >= int64(portion) {
 			cancel()
 		}
@@ -223,7 +224,7 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 	require.False(t, cut.Running)
 
 	require.PanicsWithValue(t, "broken", func() {
-		_ = there.Resume(t.Context(), small(history), func(done inbox.RebuildProgress) {
+		_ = there.Resume(t.Context(), small(history), func(done readmodel.Progress) {
 			require.Greater(t, done.Events, cut.Events)
 			if done.Events >= cut.Events+int64(portion) {
 				panic("broken")
@@ -243,7 +244,7 @@ func (b *bank) rebuildWhileMessagesGoOn() {
 }
 
 // small cuts the portions of a history.
-func small(history inbox.History) inbox.History {
+func small(history readmodel.History) readmodel.History {
 	return func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
 		return history(ctx, checkpoint, func(ctx context.Context, events []event.Envelope, behind string) error {
 			for len(events) > 0 {

@@ -1,4 +1,4 @@
-package inbox
+package readmodel
 
 import (
 	"context"
@@ -11,26 +11,27 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
-	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ErrRebuilding means that a projection is being rebuilt by somebody else, or that this was taken over.
-var ErrRebuilding = errors.New("inbox: the projection is being rebuilt by another process")
+// ErrRebuilding means that somebody else is rebuilding the read model, or has taken this rebuild over.
+var ErrRebuilding = errors.New("readmodel: another process is rebuilding the read model")
 
 // History hands events that are kept over to "to", in portions of any size: outbox.Store.History, or a function that reads an event store
 // or what a broker retains. It begins behind the checkpoint, "" being the start, and names with each portion the one behind it,
 // in whatever words it likes.
 //
-// It owes the projection, of each ordering key: the order; no gaps, also where it goes on from a checkpoint later; and at least
+// It owes the read model, of each ordering key: the order; no gaps, also where it goes on from a checkpoint later; and at least
 // everything that a broker may have delivered before it was first called. What was delivered since may be among it or
 // not. Events come as a consumer gets them, with the same ids, sources, tenants and topics.
 type History func(ctx context.Context, checkpoint string, to func(ctx context.Context, events []event.Envelope, checkpoint string) error) error
 
-// RebuildProgress is how far a rebuild has got.
-type RebuildProgress struct {
+// Progress is how far a rebuild has got.
+type Progress struct {
 	// Events that the history has handed over since the reset, and Checkpoint behind them.
 	Events     int64
 	Checkpoint string
@@ -44,29 +45,31 @@ const (
 	// reportEvery is how often progress is logged.
 	reportEvery = 10 * time.Second
 
-	claimProjection = `
-UPDATE {schema}.inbox_projection SET owner = $2::uuid, lease_until = clock_timestamp() + $3::interval
+	claim = `
+UPDATE {schema}.inbox_read_model SET owner = $2::uuid, lease_until = clock_timestamp() + $3::interval
 WHERE name = $1::text AND (owner IS NULL OR lease_until <= clock_timestamp())
 RETURNING generation, state = 'REBUILDING', checkpoint`
 
-	renewProjection = `
-UPDATE {schema}.inbox_projection SET lease_until = clock_timestamp() + $3::interval WHERE name = $1::text AND owner = $2::uuid`
+	renew = `
+UPDATE {schema}.inbox_read_model SET lease_until = clock_timestamp() + $3::interval WHERE name = $1::text AND owner = $2::uuid`
 
 	saveCheckpoint = `
-UPDATE {schema}.inbox_projection SET checkpoint = $4::text, events = events + $5::bigint,
+UPDATE {schema}.inbox_read_model SET checkpoint = $4::text, events = events + $5::bigint,
 	lease_until = clock_timestamp() + $3::interval, updated_at = clock_timestamp()
 WHERE name = $1::text AND owner = $2::uuid RETURNING events`
 
-	releaseProjection = `
-UPDATE {schema}.inbox_projection SET owner = NULL, lease_until = '-infinity' WHERE name = $1::text AND owner = $2::uuid`
+	release = `
+UPDATE {schema}.inbox_read_model SET owner = NULL, lease_until = '-infinity' WHERE name = $1::text AND owner = $2::uuid`
 )
 
 // rebuild is one call of Rebuild or Resume.
 type rebuild struct {
-	of         *Projection
-	id         string // its own, so that what another one has taken over is out of reach
-	view       *view  // the generation at work
-	progress   func(RebuildProgress)
+	h          *store.Handle
+	model      *Model
+	name       string
+	id         string            // its own, so that what another one has taken over is out of reach
+	at         *inbox.Generation // the generation at work
+	progress   func(Progress)
 	began      time.Time
 	handed     int64
 	reportedAt time.Time
@@ -74,51 +77,51 @@ type rebuild struct {
 
 // Rebuild makes the read model anew: empty clears it, in a unit that also begins a generation, and then everything that the
 // history has is handled, in this process. Live messages wait in the database meanwhile, and are handled behind that, by
-// [Inbox.RunParked] as whatever is parked. progress may be nil; it is called after each portion, and every 10 s there is a line in the log.
+// [inbox.Inbox.RunParked] as whatever is parked. progress may be nil; it is called after each portion, and every 10 s there is a line in the log.
 //
 // The reset waits for the handlers that are at work, and others for it: keep empty short. It is all or nothing. When Rebuild fails
-// afterwards, or its process dies, live messages go on waiting, and [Projection.Resume] goes on where it was, in any process;
+// afterwards, or its process dies, live messages go on waiting, and [Model.Resume] goes on where it was, in any process;
 // Rebuild begins again. Of several at once one runs, and the others get [ErrRebuilding]; so they do for up to
 // Config.ParkedLease after a process has died.
 //
 // A replayed message that fails is tried again, parked and given up like any other, and what is behind it in its key waits.
 // What was parked, or a dead letter, before the reset is handled in its place if the history has it, and else after the rebuild.
 // What an operator had discarded comes again.
-func (p *Projection) Rebuild(
-	ctx context.Context, empty func(ctx context.Context, u *uow.Unit) error, history History, progress func(RebuildProgress),
+func (m *Model) Rebuild(
+	ctx context.Context, empty func(ctx context.Context, u *uow.Unit) error, history History, progress func(Progress),
 ) error {
-	return p.run(ctx, "rebuild", history, progress, func(ctx context.Context, r *rebuild, _ bool, _ string) (bool, string, error) {
+	return m.run(ctx, "rebuild", history, progress, func(ctx context.Context, r *rebuild, _ bool, _ string) (bool, string, error) {
 		generation, err := r.reset(ctx, empty)
 		if err != nil {
 			return false, "", fmt.Errorf("reset: %w", err)
 		}
-		r.of.box.log.InfoContext(ctx, "oncebox: projection is empty and is being rebuilt", "projection", p.name, "generation", generation)
+		r.h.Log.InfoContext(ctx, "oncebox: a read model is empty and is being rebuilt", "read_model", m.Name(), "generation", generation)
 		return true, "", r.know(ctx)
 	})
 }
 
 // Resume goes on with a rebuild that was interrupted. It returns nil at once if there is none, so a service may call it at each
-// start; see [Projection.Rebuild].
-func (p *Projection) Resume(ctx context.Context, history History, progress func(RebuildProgress)) error {
-	return p.run(ctx, "resume", history, progress, func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (bool, string, error) {
+// start; see [Model.Rebuild].
+func (m *Model) Resume(ctx context.Context, history History, progress func(Progress)) error {
+	return m.run(ctx, "resume", history, progress, func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (bool, string, error) {
 		if rebuilding {
-			r.of.box.log.InfoContext(ctx, "oncebox: the rebuild of a projection goes on", "projection", p.name, "checkpoint", checkpoint)
+			r.h.Log.InfoContext(ctx, "oncebox: the rebuild of a read model goes on", "read_model", m.Name(), "checkpoint", checkpoint)
 		}
 		return rebuilding, checkpoint, nil
 	})
 }
 
-// run claims the projection, has begin say what is to be done, and does it.
-func (p *Projection) run(
-	ctx context.Context, call string, history History, progress func(RebuildProgress),
+// run claims the read model, has begin say what is to be done, and does it.
+func (m *Model) run(
+	ctx context.Context, call string, history History, progress func(Progress),
 	begin func(ctx context.Context, r *rebuild, rebuilding bool, checkpoint string) (todo bool, from string, err error),
 ) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("inbox: %s projection %s: %w", call, p.name, err)
+			err = fmt.Errorf("readmodel: %s %s: %w", call, m.Name(), err)
 		}
 	}()
-	r := &rebuild{of: p, id: uuid.NewString(), progress: progress, began: time.Now(), reportedAt: time.Now()}
+	r := &rebuild{h: m.box.Handle(), model: m, name: m.Name(), id: uuid.NewString(), progress: progress, began: time.Now(), reportedAt: time.Now()}
 	if err := r.know(ctx); err != nil {
 		return err
 	}
@@ -128,7 +131,7 @@ func (p *Projection) run(
 		checkpoint string
 	)
 	since := time.Now()
-	err = p.box.sql.QueryRow(ctx, p.box.units.DB(ctx), claimProjection, []any{p.name, r.id, p.box.cfg.ParkedLease}, &generation, &rebuilding, &checkpoint)
+	err = r.h.SQL.QueryRow(ctx, r.h.Units.DB(ctx), claim, []any{r.name, r.id, r.h.Lease}, &generation, &rebuilding, &checkpoint)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrRebuilding
 	}
@@ -138,7 +141,7 @@ func (p *Projection) run(
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_, _ = p.box.sql.Exec(ctx, p.box.units.DB(ctx), releaseProjection, p.name, r.id) // else its lease ends it
+		_, _ = r.h.SQL.Exec(ctx, r.h.Units.DB(ctx), release, r.name, r.id) // else its lease ends it
 	}()
 	if err := r.know(ctx); err != nil { // nobody resets it any more
 		return err
@@ -164,29 +167,29 @@ func (r *rebuild) replay(ctx context.Context, history History, from string) erro
 	if err := r.finish(ctx); err != nil {
 		return fmt.Errorf("let the live messages go: %w", err)
 	}
-	r.of.box.log.InfoContext(ctx, "oncebox: projection is rebuilt, and what waited is being handled", "projection", r.of.name,
-		"generation", r.view.generation, "took", time.Since(r.began))
+	r.h.Log.InfoContext(ctx, "oncebox: a read model is rebuilt, and what waited is being handled", "read_model", r.name,
+		"generation", r.at.Number, "took", time.Since(r.began))
 	return nil
 }
 
 // know learns which generation there is.
 func (r *rebuild) know(ctx context.Context) (err error) {
-	r.view, err = r.of.look(ctx, true)
+	r.at, err = r.model.generations.Look(ctx)
 	return err
 }
 
 // errRebuildLost is the cause with which a rebuild is cancelled.
 var errRebuildLost = fmt.Errorf("%w, or may be by now: its lease was lost", ErrRebuilding)
 
-// lease is that of the projection, which was claimed by a statement that was sent at the moment since.
+// lease is that of the read model, which was claimed by a statement that was sent at the moment since.
 func (r *rebuild) lease(since time.Time) *leases.Lease {
 	return leases.New(&leases.Terms{
-		TTL: r.of.box.cfg.ParkedLease, Lost: errRebuildLost,
+		TTL: r.h.Lease, Lost: errRebuildLost,
 		Renew: func(ctx context.Context) (ours bool, err error) {
-			n, err := r.of.box.sql.Exec(ctx, r.of.box.units.DB(ctx), renewProjection, r.of.name, r.id, r.of.box.cfg.ParkedLease)
+			n, err := r.h.SQL.Exec(ctx, r.h.Units.DB(ctx), renew, r.name, r.id, r.h.Lease)
 			return n > 0, err
 		},
-		Log: r.of.box.log, What: "a rebuild", Attrs: []any{"projection", r.of.name},
+		Log: r.h.Log, What: "a rebuild", Attrs: []any{"read_model", r.name},
 	}, since)
 }
 
@@ -194,13 +197,13 @@ func (r *rebuild) lease(since time.Time) *leases.Lease {
 // again, and all of it was entered.
 func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint string) error {
 	for chunk := range slices.Chunk(events, bulk) {
-		if err := r.handle(ctx, chunk); err != nil {
-			return err
+		if err := r.at.Replay(ctx, chunk); err != nil {
+			return gone(err)
 		}
 	}
 	var total int64
-	err := r.of.box.sql.QueryRow(ctx, r.of.box.units.DB(ctx), saveCheckpoint,
-		[]any{r.of.name, r.id, r.of.box.cfg.ParkedLease, checkpoint, len(events)}, &total)
+	err := r.h.SQL.QueryRow(ctx, r.h.Units.DB(ctx), saveCheckpoint,
+		[]any{r.name, r.id, r.h.Lease, checkpoint, len(events)}, &total)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrRebuilding
 	}
@@ -208,64 +211,24 @@ func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint 
 		return fmt.Errorf("save checkpoint %q: %w", checkpoint, pgsql.Explain(err))
 	}
 	r.handed += int64(len(events))
-	r.report(ctx, RebuildProgress{Events: total, Checkpoint: checkpoint, PerSecond: float64(r.handed) / time.Since(r.began).Seconds()})
+	r.report(ctx, Progress{Events: total, Checkpoint: checkpoint, PerSecond: float64(r.handed) / time.Since(r.began).Seconds()})
 	return nil
 }
 
-func (r *rebuild) report(ctx context.Context, done RebuildProgress) {
+func (r *rebuild) report(ctx context.Context, done Progress) {
 	if r.progress != nil {
 		r.progress(done)
 	}
 	if time.Since(r.reportedAt) >= reportEvery {
 		r.reportedAt = time.Now()
-		r.of.box.log.InfoContext(ctx, "oncebox: projection is being rebuilt", "projection", r.of.name,
+		r.h.Log.InfoContext(ctx, "oncebox: a read model is being rebuilt", "read_model", r.name,
 			"events", done.Events, "per_second", int(done.PerSecond), "checkpoint", done.Checkpoint)
 	}
 }
 
-// handle has messages handled, and those that fail tried until they are parked or dead.
-func (r *rebuild) handle(ctx context.Context, events []event.Envelope) error {
-	msgs := make([]*messaging.Message, len(events))
-	for n := range events {
-		msgs[n] = messaging.NewMessage(events[n], 1, nil)
-	}
-	err := r.view.replayed.HandleBatch(ctx, msgs)
-	var some *messaging.BatchError
-	if err == nil || !errors.As(err, &some) {
-		return r.gone(err)
-	}
-	for n, m := range msgs {
-		failed, ok := some.Failed[n]
-		if !ok {
-			continue
-		}
-		if !errors.Is(failed, messaging.ErrBehind) {
-			m.Attempt++
-		}
-		if err := r.settle(ctx, m); err != nil {
-			return fmt.Errorf("message %s: %w", m.ID, r.gone(err))
-		}
-	}
-	return nil
-}
-
-// settle tries a message that failed until the inbox has settled it, which it does after its tries, unless it cannot write.
-func (r *rebuild) settle(ctx context.Context, m *messaging.Message) error {
-	for {
-		err := call(messaging.NewContext(ctx, m), r.view.replayed, m)
-		if err == nil || ctx.Err() != nil || errors.Is(err, errGeneration) || m.Attempt > r.view.replayed.retry.Tries+3 {
-			return err
-		}
-		if r.view.replayed.quick().Wait(ctx, m.Attempt) != nil {
-			return err
-		}
-		m.Attempt++
-	}
-}
-
 // gone: a generation ends only when another rebuild has begun one, or has finished this.
-func (r *rebuild) gone(err error) error {
-	if errors.Is(err, errGeneration) {
+func gone(err error) error {
+	if errors.Is(err, store.ErrGeneration) {
 		return errors.Join(ErrRebuilding, err)
 	}
 	return err

@@ -13,13 +13,14 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // kept is a history of messages, in portions of size. Its checkpoints are counts. at, if set, is called before each portion.
-func kept(size int, at func(n int), msgs ...*messaging.Message) inbox.History {
+func kept(size int, at func(n int), msgs ...*messaging.Message) readmodel.History {
 	return func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
 		from := 0
 		if checkpoint != "" {
@@ -51,7 +52,7 @@ func (w *world) clear(ctx context.Context, u *uow.Unit) error {
 	return err
 }
 
-func (w *world) status(p *inbox.Projection) inbox.ProjectionStatus {
+func (w *world) status(p *readmodel.Model) readmodel.Status {
 	w.t.Helper()
 	s, err := p.Status(w.t.Context())
 	require.NoError(w.t, err)
@@ -85,15 +86,15 @@ func TestRebuildPutsLiveMessagesBehindWhatIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(nil)
-	p := box.Projection("balances", messaging.HandlerFunc(w.effect))
+	p := readmodel.New(box, "balances", messaging.HandlerFunc(w.effect))
 	a, b := some("a", 1, 6), some("b", 1, 3)
 	handleAll(t, p, a[:3]...)
 	handleAll(t, p, b[:1]...)
 	require.Equal(t, []string{"a1", "a2", "a3", "b1"}, w.effects())
-	require.Equal(t, inbox.ProjectionStatus{Name: "balances", Consumer: "balances", UpdatedAt: w.status(p).UpdatedAt}, w.status(p))
+	require.Equal(t, readmodel.Status{Name: "balances", Consumer: "balances", UpdatedAt: w.status(p).UpdatedAt}, w.status(p))
 
 	runParked(t, box)
-	var progress []inbox.RebuildProgress
+	var progress []readmodel.Progress
 	require.NoError(t, p.Rebuild(t.Context(), w.clear, kept(2, func(n int) {
 		s := w.status(p)
 		require.True(t, s.Rebuilding && s.Running)
@@ -110,7 +111,7 @@ func TestRebuildPutsLiveMessagesBehindWhatIsKept(t *testing.T) {
 			handleAll(t, p, a[2]) // replayed already
 			require.EqualValues(t, 6, w.status(p).Waiting)
 		}
-	}, append(a[:5:5], b[0])...), func(done inbox.RebuildProgress) { progress = append(progress, done) }))
+	}, append(a[:5:5], b[0])...), func(done readmodel.Progress) { progress = append(progress, done) }))
 	w.awaitEffects(9)
 	require.Equal(t, []string{"a1", "a2", "a3", "a4", "a5", "b1"}, w.effects()[:6])
 	require.ElementsMatch(t, []string{"a6", "b2", "b3"}, w.effects()[6:])
@@ -136,7 +137,7 @@ func TestResetWaitsForHandlersAtWork(t *testing.T) {
 			began, release := make(chan struct{}), make(chan struct{})
 			slow := false
 			box := newBox(w.units, &inbox.Config{CrashGuard: -1}) // while tries are counted before they are made, there are no batches
-			p := box.Projection("balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+			p := readmodel.New(box, "balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 				if m.ID == "a2" && !slow {
 					slow = true
 					close(began)
@@ -164,12 +165,12 @@ func TestResetWaitsForHandlersAtWork(t *testing.T) {
 	}
 }
 
-// Another process has known the projection before the reset.
+// Another process has known the read model before the reset.
 func TestProcessRunsAcrossAReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	there := w.hasty(nil)
-	here, other := w.box.Projection("balances", messaging.HandlerFunc(w.effect)), there.Projection("balances", messaging.HandlerFunc(w.effect))
+	here, other := readmodel.New(w.box, "balances", messaging.HandlerFunc(w.effect)), readmodel.New(there, "balances", messaging.HandlerFunc(w.effect))
 	a := some("a", 1, 6)
 	handleAll(t, here, a[0])
 	handleAll(t, other, a[1])
@@ -193,9 +194,9 @@ func TestIdleProcessHearsOfARebuild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	idle := w.hasty(nil)
-	handleAll(t, idle.Projection("balances", messaging.HandlerFunc(w.effect)))
+	handleAll(t, readmodel.New(idle, "balances", messaging.HandlerFunc(w.effect)))
 	runParked(t, idle)
-	p := w.box.Projection("balances", messaging.HandlerFunc(w.effect))
+	p := readmodel.New(w.box, "balances", messaging.HandlerFunc(w.effect))
 	a := some("a", 1, 2)
 	require.NoError(t, p.Rebuild(t.Context(), w.clear, kept(1, func(int) { handleAll(t, p, a[1]) }, a[0]), nil))
 	w.awaitEffects(2)
@@ -207,7 +208,7 @@ func TestReplayedMessageThatFailsIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.Retry.Delay = 50 * time.Millisecond })
 	tries := 0
-	p := box.Projection("balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+	p := readmodel.New(box, "balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch m.ID {
 		case "a2":
 			if tries++; tries < 6 {
@@ -236,7 +237,7 @@ func TestWhatWasParkedBeforeTheReset(t *testing.T) {
 	w := newWorld(t)
 	box := w.hasty(func(c *inbox.Config) { c.Retry.Tries = 1 })
 	broken := true
-	p := box.Projection("balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+	p := readmodel.New(box, "balances", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch {
 		case broken && m.ID == "a2":
 			return errNotNow
@@ -257,8 +258,8 @@ func TestWhatWasParkedBeforeTheReset(t *testing.T) {
 		return cut
 	}, nil)
 	require.ErrorIs(t, err, cut)
-	require.ErrorContains(t, err, "inbox: rebuild projection balances")
-	require.Equal(t, inbox.ProjectionStatus{
+	require.ErrorContains(t, err, "readmodel: rebuild balances")
+	require.Equal(t, readmodel.Status{
 		Name: "balances", Generation: 1, Consumer: "balances@1", Rebuilding: true, Waiting: 4,
 		StartedAt: w.status(p).StartedAt, UpdatedAt: w.status(p).UpdatedAt,
 	}, w.status(p))
@@ -275,7 +276,7 @@ func TestWhatWasParkedBeforeTheReset(t *testing.T) {
 func TestResetIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := w.box.Projection("balances", messaging.HandlerFunc(w.effect))
+	p := readmodel.New(w.box, "balances", messaging.HandlerFunc(w.effect))
 	a := some("a", 1, 2)
 	handleAll(t, p, a[0])
 	err := p.Rebuild(t.Context(), func(ctx context.Context, u *uow.Unit) error {
@@ -295,22 +296,22 @@ func TestResetIsAllOrNothing(t *testing.T) {
 func TestRebuildIsTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	here, there := w.box.Projection("balances", messaging.HandlerFunc(w.effect)), w.hasty(nil).Projection("balances", messaging.HandlerFunc(w.effect))
+	here, there := readmodel.New(w.box, "balances", messaging.HandlerFunc(w.effect)), readmodel.New(w.hasty(nil), "balances", messaging.HandlerFunc(w.effect))
 	a := some("a", 1, 4)
 	var seen []int
 	note := func(n int) { seen = append(seen, n) }
 	err := here.Rebuild(t.Context(), w.clear, kept(1, func(n int) {
 		note(n)
-		require.ErrorIs(t, there.Rebuild(t.Context(), w.clear, nil, nil), inbox.ErrRebuilding)
-		require.ErrorIs(t, there.Resume(t.Context(), nil, nil), inbox.ErrRebuilding)
+		require.ErrorIs(t, there.Rebuild(t.Context(), w.clear, nil, nil), readmodel.ErrRebuilding)
+		require.ErrorIs(t, there.Resume(t.Context(), nil, nil), readmodel.ErrRebuilding)
 		if n == 2 {
-			_, err := w.db.ExecContext(t.Context(), "UPDATE inbox_projection SET lease_until = clock_timestamp()") // it is silent for that long
+			_, err := w.db.ExecContext(t.Context(), "UPDATE inbox_read_model SET lease_until = clock_timestamp()") // it is silent for that long
 			require.NoError(t, err)
 			require.NoError(t, there.Resume(t.Context(), kept(1, note, a...), nil))
 			require.False(t, w.status(here).Rebuilding)
 		}
 	}, a...), nil)
-	require.ErrorIs(t, err, inbox.ErrRebuilding, "it is told when it wants to go on")
+	require.ErrorIs(t, err, readmodel.ErrRebuilding, "it is told when it wants to go on")
 	require.Equal(t, []int{0, 1, 2, 2, 3}, seen)
 	require.Equal(t, []string{"a1", "a2", "a3", "a4"}, w.effects())
 	require.False(t, w.status(here).Rebuilding)
@@ -319,7 +320,7 @@ func TestRebuildIsTakenOver(t *testing.T) {
 func TestAwaitKnowsTheGeneration(t *testing.T) {
 	sink := &keepingSink{}
 	w := newWorld(t, sink)
-	p := w.box.Projection("balances", messaging.HandlerFunc(w.effect))
+	p := readmodel.New(w.box, "balances", messaging.HandlerFunc(w.effect))
 	var token uow.Token
 	require.NoError(t, w.units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }, uow.WithToken(&token)))
 	m := messaging.NewMessage(sink.events[0], 1, nil)
@@ -343,8 +344,8 @@ func TestNamesOfGenerationsAreTaken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := messaging.HandlerFunc(w.effect)
-	require.Panics(t, func() { w.box.Projection("balances@1", h) })
-	require.Panics(t, func() { w.box.Projection("", h) })
+	require.Panics(t, func() { readmodel.New(w.box, "balances@1", h) })
+	require.Panics(t, func() { readmodel.New(w.box, "", h) })
 	require.Panics(t, func() { w.box.Wrap("balances@1", h) })
 	require.NotPanics(t, func() { w.box.Wrap("balances@eu", h) })
 }
@@ -354,7 +355,7 @@ func TestParkedMessagesWaitForAReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	box := w.hasty(nil)
-	p := box.Projection("balances", messaging.HandlerFunc(w.effect), inbox.StoreFirst())
+	p := readmodel.New(box, "balances", messaging.HandlerFunc(w.effect), inbox.StoreFirst())
 	a := some("a", 1, 1)
 	handleAll(t, p, a...)
 	require.NoError(t, p.Rebuild(t.Context(), func(ctx context.Context, u *uow.Unit) error {
@@ -367,9 +368,9 @@ func TestParkedMessagesWaitForAReset(t *testing.T) {
 	require.ElementsMatch(t, []string{"a1", "b1"}, w.effects())
 }
 
-// waitsAtTheGate says whether anything waits for the gate of a projection of this test.
-func (w *world) waitsAtTheGate(projection string) bool {
+// waitsAtTheGate says whether anything waits for the gate of a read model of this test.
+func (w *world) waitsAtTheGate(model string) bool {
 	w.t.Helper()
 	return column[bool](w.t, w.db.DB, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objsubid = 1
-		AND (classid::bigint << 32) | objid::bigint = hashtextextended(?, 'inbox_projection'::regclass::oid::bigint))`, projection)[0]
+		AND (classid::bigint << 32) | objid::bigint = hashtextextended(?, 'inbox_read_model'::regclass::oid::bigint))`, model)[0]
 }

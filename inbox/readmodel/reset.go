@@ -1,4 +1,4 @@
-package inbox
+package readmodel
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
 )
 
 const (
 	// closeGate waits for the handlers that are at work, and has all others wait.
-	closeGate = `SELECT FROM pg_advisory_xact_lock(hashtextextended($1::text, '{schema}.inbox_projection'::regclass::oid::bigint))`
+	closeGate = `SELECT FROM pg_advisory_xact_lock(hashtextextended($1::text, '{schema}.inbox_read_model'::regclass::oid::bigint))`
 
 	// These wait for operators who are at work on what is parked or dead.
 	lockDead   = `SELECT FROM {schema}.inbox_dead WHERE consumer = $1::text FOR UPDATE`
@@ -48,7 +49,7 @@ ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
 
 	// nextGeneration fails if the rebuild was taken over.
 	nextGeneration = `
-UPDATE {schema}.inbox_projection SET generation = generation + 1, state = 'REBUILDING', checkpoint = '', events = 0,
+UPDATE {schema}.inbox_read_model SET generation = generation + 1, state = 'REBUILDING', checkpoint = '', events = 0,
 	lease_until = clock_timestamp() + $3::interval, started_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE name = $1::text AND owner = $2::uuid AND generation = $4::bigint RETURNING generation`
 
@@ -60,7 +61,7 @@ SELECT FROM (SELECT DISTINCT key_lock FROM (` + firstWaiting + `) w ORDER BY key
 	// firstWaiting goes by keys, and within a key in its order: what is behind comes with a later portion.
 	firstWaiting = `SELECT key_lock, seq FROM {schema}.inbox_parked WHERE consumer = $1::text ORDER BY key_lock, seq LIMIT $2::integer`
 
-	// drain parks a portion of what waits aside behind what is parked already, so that [Inbox.RunParked] handles it. Copies of
+	// drain parks a portion of what waits aside behind what is parked already, so that Inbox.RunParked handles it. Copies of
 	// what was replayed are dropped.
 	drain = `
 WITH taken AS (
@@ -86,9 +87,9 @@ SELECT count(*) FROM taken`
 
 	// goLive and stillMine fail if the rebuild was taken over.
 	stillMine = `
-SELECT FROM {schema}.inbox_projection WHERE name = $1::text AND owner = $2::uuid AND generation = $3::bigint AND state = 'REBUILDING' FOR UPDATE`
+SELECT FROM {schema}.inbox_read_model WHERE name = $1::text AND owner = $2::uuid AND generation = $3::bigint AND state = 'REBUILDING' FOR UPDATE`
 	goLive = `
-UPDATE {schema}.inbox_projection SET state = 'LIVE', owner = NULL, lease_until = '-infinity', updated_at = clock_timestamp()
+UPDATE {schema}.inbox_read_model SET state = 'LIVE', owner = NULL, lease_until = '-infinity', updated_at = clock_timestamp()
 WHERE name = $1::text AND owner = $2::uuid`
 
 	// portion is how many messages drain takes while others wait.
@@ -97,9 +98,9 @@ WHERE name = $1::text AND owner = $2::uuid`
 
 // reset clears the read model and begins a generation: all of it or nothing.
 func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Unit) error) (generation int64, err error) {
-	now := r.view.live.consumer
-	err = r.of.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		if err := r.exec(ctx, u.DB(), closeGate, r.of.name); err != nil {
+	now := r.at.Consumer
+	err = r.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		if err := r.exec(ctx, u.DB(), closeGate, r.name); err != nil {
 			return err
 		}
 		for _, lock := range []string{lockDead, lockParked} {
@@ -110,35 +111,35 @@ func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Un
 		if err := empty(ctx, u); err != nil {
 			return fmt.Errorf("empty the read model: %w", err)
 		}
-		next := generationName(r.of.name, r.view.generation+1) + aside
-		if err := r.exec(ctx, u.DB(), dropEntered, now, now+aside); err != nil {
+		next := store.GenerationName(r.name, r.at.Number+1) + store.Aside
+		if err := r.exec(ctx, u.DB(), dropEntered, now, now+store.Aside); err != nil {
 			return err
 		}
-		for _, from := range []string{now, now + aside} {
+		for _, from := range []string{now, now + store.Aside} {
 			if err := r.exec(ctx, u.DB(), putAside, from, next); err != nil {
 				return err
 			}
 		}
-		if err := r.exec(ctx, u.DB(), forgetConsumer, now); err != nil {
+		if err := r.exec(ctx, u.DB(), store.ForgetConsumer, now); err != nil {
 			return err
 		}
-		err := r.of.box.patient.QueryRow(ctx, u.DB(), nextGeneration, []any{r.of.name, r.id, r.of.box.cfg.ParkedLease, r.view.generation}, &generation)
+		err := r.h.Patient.QueryRow(ctx, u.DB(), nextGeneration, []any{r.name, r.id, r.h.Lease, r.at.Number}, &generation)
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrRebuilding
 		}
 		return pgsql.Explain(err)
-	}, readCommitted())
+	}, uow.WithIsolation(sql.LevelReadCommitted))
 	return generation, err
 }
 
 // finish lets what waits aside go, and then the live messages.
 func (r *rebuild) finish(ctx context.Context) error {
 	for left := true; left; {
-		err := r.of.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		err := r.h.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 			left, err = r.finishPortion(ctx, u.DB())
-			u.AfterCommit(func(context.Context) { r.of.box.wake() })
+			u.AfterCommit(func(context.Context) { r.h.Wake() })
 			return err
-		}, readCommitted())
+		}, uow.WithIsolation(sql.LevelReadCommitted))
 		if err != nil {
 			return err
 		}
@@ -148,32 +149,32 @@ func (r *rebuild) finish(ctx context.Context) error {
 
 // finishPortion is one transaction. Each of them is short, because live messages wait for it at the gate.
 func (r *rebuild) finishPortion(ctx context.Context, tx bun.IDB) (left bool, err error) {
-	now := r.view.live.consumer
-	if err := r.exec(ctx, tx, closeGate, r.of.name); err != nil {
+	now := r.at.Consumer
+	if err := r.exec(ctx, tx, closeGate, r.name); err != nil {
 		return false, err
 	}
-	mine, err := r.of.box.patient.Exec(ctx, tx, stillMine, r.of.name, r.id, r.view.generation)
+	mine, err := r.h.Patient.Exec(ctx, tx, stillMine, r.name, r.id, r.at.Number)
 	if err != nil || mine == 0 {
 		return false, errors.Join(ErrRebuilding, pgsql.Explain(err))
 	}
-	if err := r.exec(ctx, tx, lockWaiting, now+aside, portion); err != nil {
+	if err := r.exec(ctx, tx, lockWaiting, now+store.Aside, portion); err != nil {
 		return false, err
 	}
 	var taken int
-	if err := r.of.box.patient.QueryRow(ctx, tx, drain, []any{now + aside, portion, now}, &taken); err != nil {
+	if err := r.h.Patient.QueryRow(ctx, tx, drain, []any{now + store.Aside, portion, now}, &taken); err != nil {
 		return false, pgsql.Explain(err)
 	}
 	if taken == portion {
 		return true, nil
 	}
 	// Once more: a process may not have heard of the reset at once.
-	if err := r.exec(ctx, tx, forgetConsumer, generationName(r.of.name, r.view.generation-1)); err != nil {
+	if err := r.exec(ctx, tx, store.ForgetConsumer, store.GenerationName(r.name, r.at.Number-1)); err != nil {
 		return false, err
 	}
-	return false, r.exec(ctx, tx, goLive, r.of.name, r.id)
+	return false, r.exec(ctx, tx, goLive, r.name, r.id)
 }
 
 func (r *rebuild) exec(ctx context.Context, tx bun.IDB, statement string, args ...any) error {
-	_, err := r.of.box.patient.Exec(ctx, tx, statement, args...)
+	_, err := r.h.Patient.Exec(ctx, tx, statement, args...)
 	return pgsql.Explain(err)
 }

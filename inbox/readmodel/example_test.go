@@ -1,13 +1,19 @@
-package inbox_test
+package readmodel_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/localpg"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
@@ -16,7 +22,7 @@ import (
 )
 
 // A release of the service counted every order twice. The next one makes the summary anew of the events that are kept.
-func ExampleProjection_Rebuild() {
+func ExampleModel_Rebuild() {
 	ctx, stop := context.WithCancel(context.Background())
 	db, closeDB := exampleDatabase(ctx)
 	defer closeDB()
@@ -35,7 +41,7 @@ func ExampleProjection_Rebuild() {
 		_, err := units.DB(ctx).NewRaw("UPDATE summary SET orders = orders + ?", step.Load()).Exec(ctx)
 		return err
 	}
-	summary := box.Projection("summary", messaging.HandlerFunc(count)) // app.Consume takes it too
+	summary := readmodel.New(box, "summary", messaging.HandlerFunc(count)) // app.Consume takes it too
 	relay, err := projector.New(messaging.Direct(summary), nil, store)
 	must(err)
 	go func() { relayed <- relay.Run(ctx) }()
@@ -61,25 +67,43 @@ func ExampleProjection_Rebuild() {
 	// rebuilt: 3
 }
 
-func rebuildSummary(ctx context.Context, store *outbox.Store, summary *inbox.Projection, terminal io.Writer) error {
+func rebuildSummary(ctx context.Context, store *outbox.Store, summary *readmodel.Model, terminal io.Writer) error {
 	empty := func(ctx context.Context, u *uow.Unit) error {
 		_, err := u.DB().ExecContext(ctx, "UPDATE summary SET orders = 0")
 		return err
 	}
 	kept := store.History(outbox.SentFilter{Topic: "order"})
-	err := summary.Rebuild(ctx, empty, kept, func(done inbox.RebuildProgress) {
+	err := summary.Rebuild(ctx, empty, kept, func(done readmodel.Progress) {
 		fmt.Fprintf(terminal, "\r%d events, %.0f/s", done.Events, done.PerSecond)
 	})
 	return err
 }
 
 // At each start of a service.
-func ExampleProjection_Resume() {
-	start := func(ctx context.Context, store *outbox.Store, summary *inbox.Projection) error {
+func ExampleModel_Resume() {
+	start := func(ctx context.Context, store *outbox.Store, summary *readmodel.Model) error {
 		kept := store.History(outbox.SentFilter{Topic: "order"})
 		err := summary.Resume(ctx, kept, nil)
 		return err
 	}
 	_ = start
 	// Output:
+}
+
+func exampleDatabase(ctx context.Context) (*bun.DB, func()) {
+	local, err := localpg.Start(ctx, localpg.Output(io.Discard))
+	must(err)
+	pool, err := sql.Open("pgx", local.URL)
+	must(err)
+	pool.SetMaxOpenConns(4)
+	return bun.NewDB(pool, pgdialect.New()), func() {
+		must(pool.Close())
+		must(local.Close())
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

@@ -6,25 +6,23 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
 
-// membership makes a handler one of a generation of a projection.
+// membership makes a handler one of a generation of a read model.
 type membership struct {
-	projection string
+	model      string
 	generation int64
 	replayed   bool // it handles what is replayed, and the other one what is live
 }
 
-// aside is what the name of a consumer ends with that nobody runs: live messages wait under it while the others are replayed.
-const aside = "/live"
-
 const (
-	enterProjection = `
+	enterModel = `
 SELECT pg_current_xact_id()::text
-FROM {schema}.inbox_enter_projection($1::text, $2::bigint, $3::boolean, $4::uuid, $5::text, $6::text, $7::text, $8::bigint, $9::integer)`
+FROM {schema}.inbox_enter_read_model($1::text, $2::bigint, $3::boolean, $4::uuid, $5::text, $6::text, $7::text, $8::bigint, $9::integer)`
 
 	enterGate = `SELECT FROM {schema}.inbox_gate($1::text, $2::bigint)`
 
@@ -38,34 +36,34 @@ WHERE NOT EXISTS (SELECT FROM {schema}.inbox i
 ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
 )
 
-// enter is that of the inbox, behind the gate if the handler is one of a projection. It is one round trip in any case.
+// enter is that of the inbox, behind the gate if the handler is one of a read model. It is one round trip in any case.
 func (w *wrapped) enter(ctx context.Context, u *uow.Unit, id identity) (entry, error) {
 	if w.of == nil {
 		return w.Inbox.enter(ctx, u, id)
 	}
-	n, err := w.countRows(ctx, u, enterProjection, w.of.projection, w.of.generation, w.of.replayed,
+	n, err := w.countRows(ctx, u, enterModel, w.of.model, w.of.generation, w.of.replayed,
 		id.key.String(), id.consumer, id.tenant, id.source, id.lock, w.lockTimeout())
 	switch {
 	case err != nil:
-		return duplicate, fmt.Errorf("inbox: enter message %s of projection %s: %w", id.key, w.of.projection, explain(err))
+		return duplicate, fmt.Errorf("inbox: enter message %s of read model %s: %w", id.key, w.of.model, explain(err))
 	case entry(n) > early:
-		return duplicate, errGeneration
+		return duplicate, store.ErrGeneration
 	default:
 		return entry(n), nil
 	}
 }
 
-// gate keeps a reset of the projection out until the end of the transaction. rebuilding says that live messages wait.
+// gate keeps a reset of the read model out until the end of the transaction. rebuilding says that live messages wait.
 func (w *wrapped) gate(ctx context.Context, tx bun.IDB) (rebuilding bool, err error) {
 	if w == nil || w.of == nil {
 		return false, nil
 	}
-	n, err := w.sql.Exec(ctx, tx, enterGate, w.of.projection, w.of.generation)
+	n, err := w.sql.Exec(ctx, tx, enterGate, w.of.model, w.of.generation)
 	if err != nil {
-		return false, fmt.Errorf("inbox: pass the gate of projection %s: %w", w.of.projection, pgsql.Explain(err))
+		return false, fmt.Errorf("inbox: pass the gate of read model %s: %w", w.of.model, pgsql.Explain(err))
 	}
 	if n == 0 || w.of.replayed && n == 1 {
-		return false, errGeneration
+		return false, store.ErrGeneration
 	}
 	return n > 1, nil
 }
@@ -79,13 +77,13 @@ func (i *Inbox) gateOf(ctx context.Context, tx bun.IDB, consumer string) error {
 // setAside has a live message wait.
 func (w *wrapped) setAside(ctx context.Context, tx bun.IDB, id identity, m *messaging.Message) error {
 	entered := id.consumer
-	id.consumer += aside
+	id.consumer += store.Aside
 	args, err := messageArgs(id, m, 0, "")
 	if err == nil {
 		_, err = w.sql.Exec(ctx, tx, storeAside, append(args, entered)...)
 	}
 	if err != nil {
-		return fmt.Errorf("inbox: set message %s of projection %s aside: %w", id.key, w.of.projection, explain(err))
+		return fmt.Errorf("inbox: set message %s of read model %s aside: %w", id.key, w.of.model, explain(err))
 	}
 	return nil
 }

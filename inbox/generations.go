@@ -1,0 +1,195 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// Generations are the handlers of a read model: a new one with each time that it is made anew. Programs use it by way of package readmodel. It is the
+// [messaging.BatchHandler] that the consumer of the read model runs, on any number of topics and in any number of processes.
+//
+// The inbox has one consumer for each generation, "balances" at first and then "balances@1" and so on: that is the name of its parked messages and
+// dead letters. [Inbox.Await] takes the name of the read model.
+type Generations struct {
+	box  *Inbox
+	name string
+	next messaging.Handler
+	opts []Option
+	// elsewhere: other processes handle it, and this one stores messages for it.
+	elsewhere bool
+
+	mu      sync.Mutex
+	current *Generation
+}
+
+// Generation is a generation of a read model, as this process knows it.
+type Generation struct {
+	// Number counts the generations before it, and Consumer is its name in the inbox.
+	Number   int64
+	Consumer string
+
+	live, replayed *wrapped
+	seen           time.Time
+}
+
+const (
+	enrollModel = `INSERT INTO {schema}.inbox_read_model (name) VALUES ($1) ON CONFLICT DO NOTHING`
+
+	readGeneration = `SELECT generation FROM {schema}.inbox_read_model WHERE name = $1`
+)
+
+// Generations returns the handlers of a read model: see readmodel.New. It panics if the name is empty or not an identifier, or ends like that of a
+// generation, as balances@1 does.
+func (i *Inbox) Generations(name string, next messaging.Handler, opts ...Option) *Generations {
+	if err := event.ValidateIdentifier("name", name); name == "" || err != nil || store.Family(name) != name {
+		panic(fmt.Sprintf("inbox: the name of the read model %q is empty, not an identifier, or ends like that of a generation, as in balances@1", name))
+	}
+	g := &Generations{box: i, name: name, next: next, opts: opts}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.models = append(i.models, g)
+	return g
+}
+
+// Name returns the name of the read model.
+func (g *Generations) Name() string { return g.name }
+
+// Handle handles a live message, or has it wait in the database while the read model is being rebuilt.
+func (g *Generations) Handle(ctx context.Context, m *messaging.Message) error {
+	return g.within(ctx, func(n *Generation) error { return n.live.Handle(ctx, m) })
+}
+
+// HandleBatch is Handle for several messages.
+func (g *Generations) HandleBatch(ctx context.Context, msgs []*messaging.Message) error {
+	return g.within(ctx, func(n *Generation) error { return n.live.HandleBatch(ctx, msgs) })
+}
+
+// within calls fn with the generation that there is; again, if another one had begun.
+func (g *Generations) within(ctx context.Context, fn func(*Generation) error) error {
+	n, err := g.look(ctx, false)
+	for err == nil {
+		if err = fn(n); !errors.Is(err, store.ErrGeneration) {
+			return err
+		}
+		known := n.Number
+		if n, err = g.look(ctx, true); err == nil && n.Number == known {
+			return fmt.Errorf("%w: %s, and a transaction around this one does not see which", store.ErrGeneration, g.name)
+		}
+	}
+	return err
+}
+
+// Look asks the database for the present generation.
+func (g *Generations) Look(ctx context.Context) (*Generation, error) { return g.look(ctx, true) }
+
+// look returns the generation that this process knows, or asks the database.
+func (g *Generations) look(ctx context.Context, again bool) (*Generation, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.current != nil && !again {
+		return g.current, nil
+	}
+	var number int64
+	err := g.box.sql.QueryRow(ctx, g.box.units.DB(ctx), readGeneration, []any{g.name}, &number)
+	if errors.Is(err, sql.ErrNoRows) {
+		_, err = g.box.sql.Exec(ctx, g.box.units.DB(ctx), enrollModel, g.name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inbox: look for read model %s: %w", g.name, pgsql.Explain(err))
+	}
+	if g.current == nil || g.current.Number != number {
+		g.begin(number)
+	}
+	g.current.seen = time.Now()
+	return g.current, nil
+}
+
+// begin makes the handlers of a generation. Those of the one before have nothing parked any more.
+func (g *Generations) begin(number int64) {
+	n := &Generation{Number: number, Consumer: store.GenerationName(g.name, number)}
+	for _, w := range []**wrapped{&n.live, &n.replayed} {
+		*w = &wrapped{next: g.next, of: &membership{g.name, number, w == &n.replayed}}
+		g.box.equip(n.Consumer, *w, g.opts)
+		(*w).subscription.Topic = "" // it is of all
+	}
+	g.box.mu.Lock()
+	defer g.box.mu.Unlock()
+	if g.elsewhere {
+		g.current = n
+		return
+	}
+	if g.current != nil {
+		delete(g.box.handlers, handlerKey{consumer: g.current.Consumer})
+	}
+	g.box.handlers[handlerKey{consumer: n.Consumer}] = n.live
+	g.current = n
+}
+
+// lookAtModels has this process learn what others did to its read models, if nothing was heard for a while.
+func (i *Inbox) lookAtModels(ctx context.Context) error {
+	i.mu.Lock()
+	all := i.models
+	i.mu.Unlock()
+	for _, g := range all {
+		g.mu.Lock()
+		stale := g.current == nil || time.Since(g.current.seen) >= i.cfg.PollInterval
+		g.mu.Unlock()
+		if stale {
+			if _, err := g.look(ctx, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Replay has older messages handled, and those that fail tried until they are parked or dead. The error wraps store.ErrGeneration if another
+// generation has begun.
+func (n *Generation) Replay(ctx context.Context, events []event.Envelope) error {
+	msgs := make([]*messaging.Message, len(events))
+	for k := range events {
+		msgs[k] = messaging.NewMessage(events[k], 1, nil)
+	}
+	err := n.replayed.HandleBatch(ctx, msgs)
+	some, partly := errors.AsType[*messaging.BatchError](err)
+	if !partly {
+		return err
+	}
+	for k, m := range msgs {
+		failed, ok := some.Failed[k]
+		if !ok {
+			continue
+		}
+		if !errors.Is(failed, messaging.ErrBehind) {
+			m.Attempt++
+		}
+		if err := n.settle(ctx, m); err != nil {
+			return fmt.Errorf("message %s: %w", m.ID, err)
+		}
+	}
+	return nil
+}
+
+// settle tries a message that failed until the inbox has settled it, which it does after its tries, unless it cannot write.
+func (n *Generation) settle(ctx context.Context, m *messaging.Message) error {
+	w := n.replayed
+	for {
+		err := call(messaging.NewContext(ctx, m), w, m)
+		if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrGeneration) || m.Attempt > w.retry.Tries+3 {
+			return err
+		}
+		if w.quick().Wait(ctx, m.Attempt) != nil {
+			return err
+		}
+		m.Attempt++
+	}
+}
