@@ -39,6 +39,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -219,7 +220,7 @@ func doEverything(t *testing.T, app *oncebox.App, db *pgtest.DB) {
 		return u.Add("order", []byte("?"), event.WithType("unknown"), event.WithOrderingKey("?"))
 	}))
 	await.True(t, func() bool {
-		dead, err := app.Inbox.CountDead(t.Context(), inbox.DeadFilter{})
+		dead, err := app.Inbox.CountDead(t.Context(), operator.DeadFilter{})
 		return err == nil && dead == 4 && handled.Load() >= 12
 	}, "what can be handled is handled")
 	_, err := app.Outbox.Reconcile(t.Context())

@@ -32,7 +32,7 @@ func (r *replicas) days(app *oncebox.App) {
 		"outbox_sent SET sent_at = sent_at - interval '20 days'",
 		"outbox_progress SET at = at - interval '20 days'", "inbox_consumer SET active_at = active_at - interval '20 days'",
 		"outbox_dedup SET created_at = created_at - interval '20 days'",
-		"outbox_audit SET at = at - interval '2 years' WHERE id % 2 = 0", "inbox_audit SET at = at - interval '2 years' WHERE id % 2 = 0",
+		"oncebox_audit SET at = at - interval '2 years' WHERE id % 2 = 0",
 	} {
 		r.exec(blue, "UPDATE "+aged)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/migrations"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -186,7 +186,7 @@ func (r *replicas) service(broker *memory.Broker) (app *oncebox.App, stop func()
 // events brings events to each of their ends.
 func (r *replicas) events(app *oncebox.App, broker *memory.Broker, round string) {
 	r.t.Helper()
-	ctx, by, key := r.t.Context(), outbox.By{Actor: "test", Reason: "test"}, event.WithOrderingKey("k")
+	ctx, by, key := r.t.Context(), operator.By{Actor: "test", Reason: "test"}, event.WithOrderingKey("k")
 	add := func(typ string, opts ...event.AddOption) (id string) {
 		require.NoError(r.t, app.UoW.Do(ctx, func(_ context.Context, u *uow.Unit) error {
 			return u.Add("order", []byte("{}"), append(opts, event.WithType(typ), event.WithHeader("round", round))...)
@@ -242,16 +242,16 @@ func (r *replicas) events(app *oncebox.App, broker *memory.Broker, round string)
 	require.NoError(r.t, err)
 
 	await.True(r.t, func() bool {
-		letters, err := app.Inbox.Dead(ctx, inbox.DeadFilter{}, nil, 100)
+		letters, err := app.Inbox.Dead(ctx, operator.DeadFilter{}, nil, 100)
 		require.NoError(r.t, err)
 		return len(letters) > 1
 	}, "messages were given up")
-	letters, err := app.Inbox.Dead(ctx, inbox.DeadFilter{}, nil, 2)
+	letters, err := app.Inbox.Dead(ctx, operator.DeadFilter{}, nil, 2)
 	require.NoError(r.t, err)
-	require.NoError(r.t, app.Inbox.Discard(ctx, letters[0].Key, inbox.By{Actor: "test", Reason: "test"}))
-	require.NoError(r.t, app.Inbox.ReplayEdited(ctx, letters[1].Key, []byte("{}"), inbox.By{Actor: "test", Reason: "test"}))
+	require.NoError(r.t, app.Inbox.Discard(ctx, letters[0].Key, operator.By{Actor: "test", Reason: "test"}))
+	require.NoError(r.t, app.Inbox.ReplayEdited(ctx, letters[1].Key, []byte("{}"), operator.By{Actor: "test", Reason: "test"}))
 	await.True(r.t, func() bool {
-		_, err = app.Inbox.ReplayAll(ctx, inbox.DeadFilter{}, inbox.By{Actor: "test", Reason: "test"}, nil)
+		_, err = app.Inbox.ReplayAll(ctx, operator.DeadFilter{}, operator.By{Actor: "test", Reason: "test"}, nil)
 		require.NoError(r.t, err)
 		return r.number(r.blue.DB, "SELECT (SELECT count(*) FROM inbox_parked) + (SELECT count(*) FROM inbox_dead)") == 0
 	}, "nothing is parked")

@@ -28,6 +28,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -101,7 +102,7 @@ func handledBy(t *testing.T, app *oncebox.App, consumer string, placed uow.Token
 func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *readmodel.Model) {
 	t.Helper()
 	require.NoError(t, summary.Rebuild(ctx, func(context.Context, *uow.Unit) error { return nil }, app.Outbox.History(outbox.SentFilter{}), nil))
-	require.NoError(t, app.Outbox.MoveTenant(ctx, "moved", 1, outbox.By{Actor: "test"}))
+	require.NoError(t, app.Outbox.MoveTenant(ctx, "moved", 1, operator.By{Actor: "test"}))
 	require.NoError(t, app.UoW.Do(event.WithTenant(ctx, "moved"), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("{}")) }))
 	_, err := app.Outbox.Reconcile(ctx)
 	require.NoError(t, err)
@@ -115,8 +116,8 @@ func outboxOf(ctx context.Context, t *testing.T, app *oncebox.App, summary *read
 
 func inboxOf(ctx context.Context, t *testing.T, app *oncebox.App, placed uow.Token) {
 	t.Helper()
-	by := inbox.By{Actor: "test", Reason: "test"}
-	n, err := app.Inbox.ReplayAll(ctx, inbox.DeadFilter{}, by, nil)
+	by := operator.By{Actor: "test", Reason: "test"}
+	n, err := app.Inbox.ReplayAll(ctx, operator.DeadFilter{}, by, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	require.NoError(t, app.Inbox.Await(ctx, "gives up", placed))

@@ -60,6 +60,10 @@ type Config struct {
 	// [UseDB] and [UsePool] return an error. The analyzer unitpool of the module analysis finds many of them without running anything. Default: false.
 	RefusePool bool `env:"REFUSE_POOL"`
 
+	// AuditRetention is how long the entries of the audit are kept, of outbox, inbox and idempotency keys. At least 24h; -1 keeps them for ever.
+	// Default: 9600h, which is 400 days.
+	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
+
 	// UoW also holds what all writers share: Registry, Source, DefaultTenant, MaxPayload.
 	UoW uow.Config
 	// Outbox configures the tables of events.
@@ -87,7 +91,7 @@ type Config struct {
 // Validate names every field of every package that cannot be used.
 func (c *Config) Validate() error {
 	return errors.Join(
-		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(), c.validateWait(), c.validateLog(),
+		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(), c.validateWait(), c.validateLog(), c.validateAudit(),
 		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
 		c.Idempotency.Validate(),
 	)
@@ -107,6 +111,13 @@ func (c *Config) validateSilence() error {
 	return fmt.Errorf("config: Config.TCPUserTimeout is %s: give 1s or more, or -1 for what the system does", c.TCPUserTimeout)
 }
 
+func (c *Config) validateAudit() error {
+	if c.AuditRetention == 0 || c.AuditRetention == -1 || c.AuditRetention >= 24*time.Hour {
+		return nil
+	}
+	return fmt.Errorf("config: Config.AuditRetention is %s: give 24h or more, or -1 to keep the audit for ever", c.AuditRetention)
+}
+
 func (c *Config) validateWait() error {
 	if c.DatabaseWait == 0 || c.DatabaseWait == arrival.Off || c.DatabaseWait >= time.Millisecond {
 		return nil
@@ -122,6 +133,7 @@ func (c *Config) WithDefaults() Config {
 	out.IdleInTransaction = cmp.Or(out.IdleInTransaction, idleInTransaction)
 	out.TCPUserTimeout = cmp.Or(out.TCPUserTimeout, silence)
 	out.LogInterval = cmp.Or(out.LogInterval, quietlog.Interval)
+	out.AuditRetention = cmp.Or(out.AuditRetention, outbox.DefaultAuditRetention)
 	out.Consumer, out.Idempotency = out.Consumer.WithDefaults(), out.Idempotency.WithDefaults()
 	out.UoW, out.Outbox, out.Projector, out.Inbox = out.UoW.WithDefaults(), out.Outbox.WithDefaults(), out.Projector.WithDefaults(), out.Inbox.WithDefaults()
 	return out
@@ -149,6 +161,9 @@ func (c *Config) share() {
 	}
 	for _, pooler := range []*bool{&c.Outbox.Pooler, &c.Inbox.Pooler, &c.Idempotency.Pooler} {
 		fill(pooler, c.Pooler)
+	}
+	for _, retention := range []*time.Duration{&c.Outbox.AuditRetention, &c.Inbox.AuditRetention, &c.Idempotency.AuditRetention} {
+		fill(retention, c.AuditRetention)
 	}
 	for _, wait := range []*time.Duration{&c.Projector.DatabaseWait, &c.Inbox.DatabaseWait} {
 		fill(wait, c.DatabaseWait)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
 )
 
 // Fields of the forms.
@@ -22,44 +21,31 @@ const (
 	fieldBack   = "back"
 )
 
-// What can be done with dead letters.
-const (
-	actionReplay  = "replay"
-	actionDiscard = "discard"
-)
-
 // deadLetters is what most pages are about.
 const deadLetters = "dead letters"
-
-// actionRetry is for messages that failed and are tried again, all that a selection has.
-const actionRetry = "retry"
 
 // maxReason is how long a reason may be, in bytes: as the audit keeps it.
 const maxReason = 2048
 
-// deed is something that is done to dead letters.
+// deed is something that is done to dead letters. The deed Retry is done to messages that failed and are tried again, all that a selection
+// has.
 type deed struct {
-	Name, Title, Done, Explained string
+	Action                 operator.Action
+	Title, Done, Explained string
 	// Deletes says that it cannot be undone.
 	Deletes bool
-
-	outboxOne func(*outbox.Store, context.Context, string, outbox.By, ...outbox.DeadOption) error
-	inboxOne  func(*inbox.Inbox, context.Context, inbox.MessageRef, inbox.By) error
-	outboxAll func(*outbox.Store, context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error)
-	inboxAll  func(*inbox.Inbox, context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error)
-	parkedAll func(*inbox.Inbox, context.Context, inbox.ParkedFilter, inbox.By, *inbox.Bulk) (int64, error) // of actionRetry alone
 }
 
 // Thing and Things are what it is done to.
 func (d *deed) Thing() string {
-	if d.parkedAll != nil {
+	if d.Action == operator.Retry {
 		return "message that failed"
 	}
 	return "dead letter"
 }
 
 func (d *deed) Things() string {
-	if d.parkedAll != nil {
+	if d.Action == operator.Retry {
 		return "messages that failed"
 	}
 	return deadLetters
@@ -67,25 +53,21 @@ func (d *deed) Things() string {
 
 // deedOf returns what an action is; an error if it is none.
 func deedOf(action string) (*deed, error) {
-	switch action {
-	case actionReplay:
+	switch operator.Action(action) {
+	case operator.Replay:
 		return &deed{
-			Name: actionReplay, Title: "Replay", Done: "replayed",
+			Action: operator.Replay, Title: "Replay", Done: "replayed",
 			Explained: "An event is published, and a message is handled, after all: before what waits behind it under its key, " +
 				"and with all its attempts. Mend the cause first, or it dies again.",
-			outboxOne: (*outbox.Store).Replay, inboxOne: (*inbox.Inbox).Replay,
-			outboxAll: (*outbox.Store).ReplayAll, inboxAll: (*inbox.Inbox).ReplayAll,
 		}, nil
-	case actionDiscard:
+	case operator.Discard:
 		return &deed{
-			Name: actionDiscard, Title: "Discard", Done: "discarded", Deletes: true,
+			Action: operator.Discard, Title: "Discard", Done: "discarded", Deletes: true,
 			Explained: "It is deleted for good: nobody will ever get it. What waits behind it under its key goes on without it.",
-			outboxOne: (*outbox.Store).Discard, inboxOne: (*inbox.Inbox).Discard,
-			outboxAll: (*outbox.Store).DiscardAll, inboxAll: (*inbox.Inbox).DiscardAll,
 		}, nil
-	case actionRetry:
+	case operator.Retry:
 		return &deed{
-			Name: actionRetry, Title: "Retry now", Done: "retried", parkedAll: (*inbox.Inbox).RetryAll,
+			Action: operator.Retry, Title: "Retry now", Done: "retried",
 			Explained: "The messages are handled at once, and not only when their pauses are over. What waits behind them under their keys follows.",
 		}, nil
 	default:
@@ -119,15 +101,15 @@ func (c *Console) orderOf(q url.Values) (o order, err error) {
 	if o.deed, err = deedOf(q.Get(fieldAction)); err != nil {
 		return o, err
 	}
-	if o.deed.parkedAll != nil {
-		return o, fmt.Errorf("action: %s is for messages that are tried again, and not for dead letters", o.deed.Name)
+	if o.deed.Action == operator.Retry {
+		return o, fmt.Errorf("action: %s is for messages that are tried again, and not for dead letters", o.deed.Action)
 	}
 	if o.refs, err = c.refsOf(q); err != nil {
 		return o, err
 	}
 	o.reason, o.back = strings.TrimSpace(q.Get(fieldReason)), q.Get(fieldBack)
 	if o.back == "" && len(o.refs) > 0 { // from a page about one of them
-		o.back = url.Values{fieldBox: {o.refs[0].Box}}.Encode()
+		o.back = url.Values{fieldBox: {string(o.refs[0].Box)}}.Encode()
 	}
 	return o, nil
 }
@@ -161,19 +143,19 @@ func (c *Console) act(v *visit) error {
 	done := 0
 	var failures []detail
 	for _, r := range o.refs {
-		if err := c.actOn(v, &o, r); err != nil {
+		if err := c.view().Dead().Act(v.Context(), o.deed.Action, r.LetterRef, v.by(o.reason)); err != nil {
 			failures = append(failures, detail{r.ID, v.tell(err)})
 			continue
 		}
 		done++
 	}
-	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", o.deed.Name,
+	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", o.deed.Action,
 		"done", done, "failed", len(failures))
 	if len(failures) > 0 {
 		view := &outcome{Deed: o.deed, Done: done, Failures: failures, Back: c.backTo(v, o.back, nil)}
 		return v.write(http.StatusConflict, "outcome", v.page(o.deed.Title, view))
 	}
-	said := url.Values{fieldDone: {o.deed.Name}, "n": {strconv.Itoa(done)}}
+	said := url.Values{fieldDone: {string(o.deed.Action)}, "n": {strconv.Itoa(done)}}
 	if done == 1 {
 		said.Set(fieldOf, o.refs[0].ID)
 	}
@@ -187,13 +169,6 @@ type outcome struct {
 	Done     int
 	Failures []detail
 	Back     string
-}
-
-func (c *Console) actOn(v *visit, o *order, r ref) error {
-	if r.Box == boxInbox {
-		return o.deed.inboxOne(c.cfg.Inbox, v.Context(), r.key(), inbox.By{Actor: v.access.Actor, Reason: o.reason})
-	}
-	return o.deed.outboxOne(c.cfg.Outbox, v.Context(), r.ID, outbox.By{Actor: v.access.Actor, Reason: o.reason}, outbox.OfTenant(r.Tenant))
 }
 
 // tell says to the actor why one of several could not be treated; what is no matter of operators is logged.
@@ -231,7 +206,7 @@ func (c *Console) backTo(v *visit, back string, more url.Values) string {
 	}
 	s, err := c.selected(q, v.now)
 	if err != nil {
-		s = selection{Box: q.Get(fieldBox)}
+		s = boxOf(ops.Box(q.Get(fieldBox)))
 	}
 	return "dead?" + with(s.Values(), more).Encode()
 }

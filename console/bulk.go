@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
 )
 
 const (
@@ -62,19 +62,15 @@ func (c *Console) bulkOf(v *visit, q url.Values) (*bulkView, error) {
 		return nil, invalid(err)
 	}
 	view := &bulkView{Deed: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
-	if d.parkedAll != nil {
+	if d.Action == operator.Retry {
 		view.Back = pageStuck
-		if err := c.hasBox(boxInbox); err != nil {
+		if err := c.hasBox(ops.BoxInbox); err != nil {
 			return nil, invalid(err)
 		}
-		view.Count, err = c.cfg.Inbox.RetryAll(v.Context(), s.parked(), inbox.By{Actor: v.access.Actor}, &inbox.Bulk{DryRun: true})
+		view.Count, err = c.cfg.Inbox.RetryAll(v.Context(), s.Parked(), v.by(""), &operator.Bulk{DryRun: true})
 		return view, err
 	}
-	if s.Box == boxInbox {
-		view.Count, err = c.cfg.Inbox.CountDead(v.Context(), s.inbox())
-	} else {
-		view.Count, err = c.cfg.Outbox.CountDead(v.Context(), s.outbox())
-	}
+	view.Count, err = c.view().Dead().Count(v.Context(), s.Box, s.filter)
 	return view, err
 }
 
@@ -128,7 +124,7 @@ func (c *Console) stream(v *visit, view *bulkView, rate int) error {
 		return err
 	}
 	done, err := c.treat(v, view, out)
-	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", view.Deed.Name,
+	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", view.Deed.Action,
 		"selection", view.Query, "done", done, "error", err)
 	out.end(view, done, err)
 	return nil
@@ -148,16 +144,11 @@ func (c *Console) treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	}
 	var done int64
 	var err error
-	switch {
-	case view.Deed.parkedAll != nil:
-		done, err = view.Deed.parkedAll(c.cfg.Inbox, ctx, view.Selection.parked(), inbox.By{Actor: v.access.Actor, Reason: view.Reason},
-			&inbox.Bulk{BatchSize: batch, Progress: progress})
-	case view.Selection.Box == boxInbox:
-		done, err = view.Deed.inboxAll(c.cfg.Inbox, ctx, view.Selection.inbox(), inbox.By{Actor: v.access.Actor, Reason: view.Reason},
-			&inbox.Bulk{BatchSize: batch, Progress: progress})
-	default:
-		done, err = view.Deed.outboxAll(c.cfg.Outbox, ctx, view.Selection.outbox(), outbox.By{Actor: v.access.Actor, Reason: view.Reason},
-			&outbox.Bulk{BatchSize: batch, Progress: progress})
+	by, bulk := v.by(view.Reason), &operator.Bulk{BatchSize: batch, Progress: progress}
+	if view.Deed.Action == operator.Retry {
+		done, err = c.cfg.Inbox.RetryAll(ctx, view.Selection.Parked(), by, bulk)
+	} else {
+		done, err = c.view().Dead().ActOnAll(ctx, view.Deed.Action, view.Selection.Box, view.Selection.filter, by, bulk)
 	}
 	if err != nil && context.Cause(ctx) != nil {
 		err = errors.Join(context.Cause(ctx), err)

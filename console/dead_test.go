@@ -8,8 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 func TestDeadLettersAreFilteredByTheAddress(t *testing.T) {
@@ -194,10 +193,10 @@ func TestTheSelectedAreDiscardedAndTheOthersStay(t *testing.T) {
 	form.Set("reason", "test data")
 	require.Contains(t, b.post("act", form).text(), "2 dead letters were discarded.")
 	require.Len(t, b.page("dead").links("letter?"), 1)
-	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 10)
+	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, entries, 3, "with that of the set-up")
-	require.Equal(t, []string{"ann@example.com", "discard", "test data"}, []string{entries[0].Actor, entries[0].Action, entries[0].Reason})
+	require.Equal(t, []string{"ann@example.com", "discard", "test data"}, []string{entries[0].Actor, string(entries[0].Action), entries[0].Reason})
 
 	form.Del("ref")
 	require.Equal(t, http.StatusUnprocessableEntity, b.post("confirm", form).status, "nothing is selected")
@@ -237,7 +236,7 @@ func TestAFilterIsReplayedAfterACount(t *testing.T) {
 	require.Contains(t, a.text(), "10 of 20", "ten in a second are ten in a transaction")
 	require.Contains(t, a.text(), "20 replayed. The work is done.")
 	require.Len(t, b.page("dead?box=inbox").links("letter?"), 5, "the others stay")
-	entries, err := s.App.Inbox.Audit(t.Context(), inbox.AuditFilter{}, nil, 100)
+	entries, err := s.App.Inbox.Audit(t.Context(), operator.AuditFilter{}, nil, 100)
 	require.NoError(t, err)
 	require.Len(t, entries, 20)
 	require.Equal(t, "ann@example.com", entries[0].Actor)

@@ -25,8 +25,10 @@ const (
 // decision is something that is done to one message that is tried again, or to one delayed event.
 type decision struct {
 	Name, Title, Explained, Done string
-	// Box is where it can be done, and Page the list that leads to it.
-	Box, Page string
+	// Box is where it can be done.
+	Box ops.Box
+	// Page is the list that leads to it.
+	Page string
 	// Deletes says that it cannot be undone. NeedsTime asks for a time.
 	Deletes, NeedsTime bool
 
@@ -38,37 +40,37 @@ func decisionOf(action string) (*decision, error) {
 	switch action {
 	case decideRetry:
 		return &decision{
-			Name: action, Title: "Retry now", Done: "The message is tried now.", Box: boxInbox, Page: pageStuck,
+			Name: action, Title: "Retry now", Done: "The message is tried now.", Box: ops.BoxInbox, Page: pageStuck,
 			Explained: "The message is handled at once, and not only when its pause is over. What waits behind it under its key follows.",
 			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
-				return c.cfg.Inbox.RetryNow(v.Context(), r.key(), inbox.By{Actor: v.access.Actor, Reason: reason})
+				return c.cfg.Inbox.RetryNow(v.Context(), r.Message(), v.by(reason))
 			},
 		}, nil
 	case decideGiveUp:
 		return &decision{
-			Name: action, Title: "Give up", Done: "The message is a dead letter.", Box: boxInbox, Page: pageStuck,
+			Name: action, Title: "Give up", Done: "The message is a dead letter.", Box: ops.BoxInbox, Page: pageStuck,
 			Explained: "The message becomes a dead letter at once. It can be replayed later, edited or discarded; " +
 				"what waits behind it under its key waits for that, unless the consumer goes on after dead letters.",
 			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
-				return c.cfg.Inbox.GiveUp(v.Context(), r.key(), inbox.By{Actor: v.access.Actor, Reason: reason})
+				return c.cfg.Inbox.GiveUp(v.Context(), r.Message(), v.by(reason))
 			},
 		}, nil
 	case decideCancel:
 		return &decision{
-			Name: action, Title: "Cancel", Done: "The event was cancelled.", Box: boxOutbox, Page: pageDelayed, Deletes: true,
+			Name: action, Title: "Cancel", Done: "The event was cancelled.", Box: ops.BoxOutbox, Page: pageDelayed, Deletes: true,
 			Explained: "The event is deleted for good before its time: nobody will ever get it.",
 			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
 				ctx := event.WithTenant(v.Context(), r.Tenant)
-				return c.cfg.Outbox.CancelDelayed(ctx, r.ID, outbox.By{Actor: v.access.Actor, Reason: reason})
+				return c.cfg.Outbox.CancelDelayed(ctx, r.ID, v.by(reason))
 			},
 		}, nil
 	case decideMove:
 		return &decision{
-			Name: action, Title: "Move", Done: "The event was moved.", Box: boxOutbox, Page: pageDelayed, NeedsTime: true,
+			Name: action, Title: "Move", Done: "The event was moved.", Box: ops.BoxOutbox, Page: pageDelayed, NeedsTime: true,
 			Explained: "The event leaves at another time. A time that is over means: now.",
 			do: func(c *Console, v *visit, r ref, at time.Time, reason string) error {
 				ctx := event.WithTenant(v.Context(), r.Tenant)
-				return c.cfg.Outbox.MoveDelayed(ctx, r.ID, at, outbox.By{Actor: v.access.Actor, Reason: reason})
+				return c.cfg.Outbox.MoveDelayed(ctx, r.ID, at, v.by(reason))
 			},
 		}, nil
 	default:

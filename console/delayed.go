@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ func (c *Console) delayed(v *visit) error {
 		micro, err := strconv.ParseInt(at, 10, 64)
 		number, err2 := strconv.ParseInt(seq, 10, 64)
 		if err != nil || err2 != nil {
-			return invalid(errors.New("the address of this page is damaged: begin with the first page"))
+			return invalid(errDamaged)
 		}
 		after = &outbox.Row{}
 		after.Delivery.NotBefore, after.Sequence = time.UnixMicro(micro), number
@@ -63,7 +62,7 @@ func (c *Console) delayed(v *visit) error {
 		view.Next = "delayed?" + address.Encode()
 	}
 	for n := range rows {
-		r := ref{Box: boxOutbox, ID: rows[n].ID, Tenant: rows[n].TenantID}
+		r := refOutbox(rows[n].ID, rows[n].TenantID)
 		view.Rows = append(view.Rows, delayedRow{rows[n], eventPage(r.ID, rows[n].Source), r.decide(decideMove), r.decide(decideCancel)})
 	}
 	return v.show(pageDelayed, "Delayed events", view)

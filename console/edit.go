@@ -9,8 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 const fieldPayload = "payload"
@@ -76,16 +75,12 @@ func (c *Console) replayEdited(v *visit) error {
 	if view.Wrong != "" {
 		return v.write(http.StatusUnprocessableEntity, "edit", v.page("Edit and replay", view))
 	}
-	if r := view.Ref; r.Box == boxInbox {
-		err = c.cfg.Inbox.ReplayEdited(v.Context(), r.key(), []byte(view.Text), inbox.By{Actor: v.access.Actor, Reason: view.Reason})
-	} else {
-		err = c.cfg.Outbox.ReplayEdited(v.Context(), r.ID, []byte(view.Text), outbox.By{Actor: v.access.Actor, Reason: view.Reason}, outbox.OfTenant(r.Tenant))
-	}
+	err = c.view().Dead().ReplayEdited(v.Context(), view.Ref.LetterRef, []byte(view.Text), v.by(view.Reason))
 	if err != nil {
 		return c.explain(err)
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a dead letter was edited and replayed on the console", "actor", v.access.Actor, "ref", view.Ref.String())
-	v.redirect("dead?" + url.Values{fieldBox: {view.Ref.Box}, fieldDone: {actionReplay}, "n": {"1"}, fieldOf: {view.Ref.ID}}.Encode())
+	v.redirect("dead?" + url.Values{fieldBox: {string(view.Ref.Box)}, fieldDone: {string(operator.Replay)}, "n": {"1"}, fieldOf: {view.Ref.ID}}.Encode())
 	return nil
 }
 

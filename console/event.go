@@ -112,7 +112,7 @@ func momentOf(l *ops.Life, m *ops.Moment) momentView {
 			parts = append(parts, prefix+text)
 		}
 	}
-	add("", m.Action)
+	add("", string(m.Action))
 	add("by ", m.Actor)
 	add("because ", m.Reason)
 	add("", m.Step)

@@ -87,7 +87,7 @@ func (c *Console) resolveKey(v *visit) error {
 	if filled.Wrong != "" {
 		return c.askAgain(v, &filled)
 	}
-	resolved, err := c.cfg.Idempotency.Resolve(v.Context(), c.db, step, outcome, idempotency.By{Actor: v.access.Actor, Reason: filled.Reason})
+	resolved, err := c.cfg.Idempotency.Resolve(v.Context(), c.db, step, outcome, v.by(filled.Reason))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"slices"
 	"time"
@@ -19,7 +20,7 @@ const (
 // kind is a group of errors that say the same apart from numbers, ids and what is quoted.
 type kind struct {
 	Text   string
-	Box    string
+	Box    ops.Box
 	Where  string
 	Type   string // of the latest one
 	Count  int
@@ -35,8 +36,9 @@ type kind struct {
 
 // failure is one error of a dead letter of either box.
 type failure struct {
-	box, consumer, kind, text string
-	at                        time.Time
+	box                  ops.Box
+	consumer, kind, text string
+	at                   time.Time
 }
 
 // kindsOf puts errors of one kind and place together, the most frequent first.
@@ -45,12 +47,12 @@ func kindsOf(now time.Time, all []failure) []*kind {
 	var list []*kind
 	for _, f := range all {
 		text := ops.CauseOf(f.text)
-		key := f.box + "\x00" + f.consumer + "\x00" + text
+		key := string(f.box) + "\x00" + f.consumer + "\x00" + text
 		k := found[key]
 		if k == nil {
-			s := selection{Box: f.box, Consumer: f.consumer, Text: ops.CommonPart(f.text)}
+			s := selection{Selection: ops.Selection{Box: f.box, Consumer: f.consumer, Error: ops.CommonPart(f.text)}}
 			k = &kind{Text: text, Box: f.box, Where: whereRelay, Type: f.kind, Latest: f.at, Plot: &plot{}, Link: "dead?" + s.Values().Encode()}
-			if f.box == boxInbox {
+			if f.box == ops.BoxInbox {
 				k.Where = "consumer " + f.consumer
 			}
 			found[key] = k
@@ -71,12 +73,12 @@ func goingOn(causes []ops.Cause) (list []*kind) {
 			continue
 		}
 		k := &kind{
-			Text: ops.CauseOf(c.Error), Box: boxOutbox, Where: whereRelay, Type: c.Type, Count: c.Count, More: c.More,
+			Text: ops.CauseOf(c.Error), Box: ops.BoxOutbox, Where: whereRelay, Type: c.Type, Count: c.Count, More: c.More,
 			Latest: c.Since, Next: c.Next, GoesOn: true,
 			Link: eachOf(c),
 		}
 		if c.Kind == ops.MessageFailing {
-			k.Box, k.Where = boxInbox, "consumer "+c.Consumer
+			k.Box, k.Where = ops.BoxInbox, "consumer "+c.Consumer
 		}
 		list = append(list, k)
 	}
@@ -107,7 +109,7 @@ func (c *Console) readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 			return nil, err
 		}
 		for _, d := range list {
-			all = append(all, failure{boxOutbox, "", d.Type, d.Error, d.DiedAt})
+			all = append(all, failure{ops.BoxOutbox, "", d.Type, d.Error, d.DiedAt})
 		}
 	}
 	if c.cfg.Inbox != nil {
@@ -116,9 +118,71 @@ func (c *Console) readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 			return nil, err
 		}
 		for _, d := range list {
-			all = append(all, failure{boxInbox, d.Consumer, d.Type, d.Error, d.DiedAt})
+			all = append(all, failure{ops.BoxInbox, d.Consumer, d.Type, d.Error, d.DiedAt})
 		}
 	}
 	list := append(goingOn(causes), kindsOf(v.now, all)...)
 	return list[:min(len(list), mostKinds)], nil
+}
+
+const (
+	// span is the time that a plot of errors covers, and bars in how many parts.
+	span = 24 * time.Hour
+	bars = 24
+
+	plotHeight = 28
+	barWidth   = 6
+)
+
+// plot is a small picture of counts over time, the latest on the right.
+type plot struct {
+	counts [bars]int
+	before int // what was earlier than the plot
+}
+
+// bar is one part of a plot, in the units of its picture.
+type bar struct {
+	X, Y, Width, Height int
+	Title               string
+}
+
+func (p *plot) add(now, at time.Time) {
+	ago := now.Sub(at)
+	if ago >= span {
+		p.before++
+		return
+	}
+	p.counts[bars-1-min(max(int(ago*bars/span), 0), bars-1)]++
+}
+
+// Width and Height are those of the picture.
+func (p *plot) Width() int  { return bars*barWidth - 1 }
+func (p *plot) Height() int { return plotHeight }
+
+// Bars are the parts that are not empty. The highest one is as high as the picture.
+func (p *plot) Bars() (list []bar) {
+	highest := 0
+	for _, n := range p.counts {
+		highest = max(highest, n)
+	}
+	for i, n := range p.counts {
+		if n == 0 {
+			continue
+		}
+		height := max(n*plotHeight/highest, 2)
+		list = append(list, bar{i * barWidth, plotHeight - height, barWidth - 1, height, fmt.Sprintf("%d, %d h ago", n, bars-1-i)})
+	}
+	return list
+}
+
+// Text says the same for those who do not see the picture.
+func (p *plot) Text() string {
+	all, last := 0, 0
+	for i, n := range p.counts {
+		all += n
+		if i == bars-1 {
+			last = n
+		}
+	}
+	return fmt.Sprintf("%d in the last 24 hours, %d of them in the last hour", all, last)
 }

@@ -9,12 +9,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
 )
 
 // whereRelay is where events of the outbox die.
@@ -23,35 +22,18 @@ const whereRelay = "relay"
 // maxShown is how much of a payload a page shows, in bytes. The command line shows all of it.
 const maxShown = 256 << 10
 
-// letter is a dead letter, of the outbox or of a consumer.
+// letter is a dead letter on a page.
 type letter struct {
-	Ref      ref
-	Envelope event.Envelope
-	Key      string // its ordering key
-	DiedAt   time.Time
-	Tries    int
-	Error    string
-	// Holds says that what comes under its key waits.
-	Holds bool
+	ops.Letter
+
+	Ref ref
 }
 
-func outboxLetter(d *outbox.DeadLetter) letter {
-	return letter{
-		Ref: ref{Box: boxOutbox, ID: d.ID, Tenant: d.TenantID}, Envelope: d.Envelope, Key: d.Key, DiedAt: d.DiedAt,
-		Tries: d.RetryCount + d.Crashes, Error: d.Error, Holds: d.Holds,
-	}
-}
-
-func inboxLetter(d *inbox.DeadLetter) letter {
-	return letter{
-		Ref:      ref{Box: boxInbox, ID: d.Key.MessageKey, Tenant: d.Key.TenantID, Consumer: d.Key.Consumer, Source: d.Key.Source},
-		Envelope: d.Envelope, Key: d.Envelope.OrderingKey(), DiedAt: d.DiedAt, Tries: d.Attempts, Error: d.Error, Holds: d.Holds,
-	}
-}
+func letterOf(l ops.Letter) letter { return letter{l, ref{l.Ref}} }
 
 // Where is what gave it up.
 func (l *letter) Where() string {
-	if l.Ref.Box == boxInbox {
+	if l.Ref.Box == ops.BoxInbox {
 		return "consumer " + l.Ref.Consumer
 	}
 	return whereRelay
@@ -94,23 +76,19 @@ func (c *Console) letter(v *visit) error {
 }
 
 func (c *Console) readLetter(v *visit, r ref) (letter, error) {
-	if r.Box == boxInbox {
-		d, err := c.cfg.Inbox.DeadLetter(v.Context(), r.key())
-		return inboxLetter(&d), err
-	}
-	d, err := c.cfg.Outbox.DeadLetter(v.Context(), r.ID, outbox.OfTenant(r.Tenant))
-	return outboxLetter(&d), err
+	l, err := c.view().Dead().Show(v.Context(), r.LetterRef)
+	return letterOf(l), err
 }
 
 // explain turns the errors that an operator causes, or meets beside another operator, into what to do.
 func (c *Console) explain(err error) error {
 	switch {
-	case errors.Is(err, outbox.ErrNotDead), errors.Is(err, inbox.ErrNotDead):
+	case errors.Is(err, operator.ErrNotDead):
 		return &problem{
 			http.StatusNotFound, "This is no dead letter, or no longer",
 			"It may have been replayed or discarded meanwhile: the audit shows by whom.",
 		}
-	case errors.Is(err, outbox.ErrSeveralDead):
+	case errors.Is(err, operator.ErrSeveralDead):
 		return &problem{
 			http.StatusConflict, "Several dead letters have this id",
 			"The producer gave one id to several events. Nothing was changed. Filter the list by the id, and act on what is filtered.",
@@ -128,7 +106,7 @@ func details(l *letter) []detail {
 		{"Aggregate version", positive(e.AggregateVersion)}, {"Ordering key", l.Key}, {"Sequence", positive(e.Sequence)},
 		{"Occurred", stamp(e.OccurredAt)}, {"Content type", e.ContentType}, {"Correlation id", e.Metadata[event.CorrelationID]},
 	}
-	if l.Ref.Box == boxInbox && l.Ref.ID != e.ID {
+	if l.Ref.Box == ops.BoxInbox && l.Ref.ID != e.ID {
 		all = append(all, detail{"Message key", l.Ref.ID})
 	}
 	return slices.DeleteFunc(all, func(d detail) bool { return d.Value == "" })

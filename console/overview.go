@@ -107,7 +107,7 @@ func findings(view *overviewView, now time.Time) (list []finding) {
 	}
 	for _, st := range view.Consumers {
 		if st.DeadLetters > 0 {
-			s := selection{Box: boxInbox, Consumer: st.Stats.Consumer}
+			s := selection{Selection: ops.Selection{Box: ops.BoxInbox, Consumer: st.Stats.Consumer}}
 			add(stateBad, st.Stats.Consumer+" gave up "+counted(int64(st.DeadLetters), "message", "messages")+".", "dead?"+s.Values().Encode())
 		}
 	}

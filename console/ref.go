@@ -6,21 +6,21 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/ops"
 )
 
-// ref names one dead letter in addresses and forms.
-type ref struct {
-	Box string
-	// ID is that of the event in the outbox, and the MessageKey of the message in the inbox.
-	ID, Tenant       string
-	Consumer, Source string // of the inbox
+// ref names one dead letter, or one thing that waits, in addresses and forms.
+type ref struct{ ops.LetterRef }
+
+// refOutbox names an event of the outbox.
+func refOutbox(id, tenant string) ref {
+	return ref{ops.LetterRef{Box: ops.BoxOutbox, ID: id, Tenant: tenant}}
 }
 
 // Values is the ref as it stands in an address.
 func (r ref) Values() url.Values {
-	q := url.Values{fieldBox: {r.Box}, fieldID: {r.ID}, fieldTenant: {r.Tenant}}
-	if r.Box == boxInbox {
+	q := url.Values{fieldBox: {string(r.Box)}, fieldID: {r.ID}, fieldTenant: {r.Tenant}}
+	if r.Box == ops.BoxInbox {
 		q.Set(fieldConsumer, r.Consumer)
 		q.Set("source", r.Source)
 	}
@@ -39,13 +39,11 @@ func (r ref) Confirm(action string) string {
 	return "confirm?" + url.Values{fieldAction: {action}, "ref": {r.String()}}.Encode()
 }
 
-func (r ref) key() inbox.MessageRef {
-	return inbox.MessageRef{MessageKey: r.ID, Consumer: r.Consumer, TenantID: r.Tenant, Source: r.Source}
-}
-
 // refOf reads a ref.
 func (c *Console) refOf(q url.Values) (ref, error) {
-	r := ref{Box: q.Get(fieldBox), ID: q.Get(fieldID), Tenant: q.Get(fieldTenant), Consumer: q.Get(fieldConsumer), Source: q.Get("source")}
+	r := ref{ops.LetterRef{
+		Box: ops.Box(q.Get(fieldBox)), ID: q.Get(fieldID), Tenant: q.Get(fieldTenant), Consumer: q.Get(fieldConsumer), Source: q.Get("source"),
+	}}
 	if err := c.hasBox(r.Box); err != nil {
 		return r, err
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -144,9 +145,9 @@ func (c *Console) stuckRow(v *visit, cause *ops.Cause) stuckRow {
 
 // actsOn are the buttons for one thing.
 func actsOn(v *visit, s *ops.Stuck) []link {
-	r := ref{Box: boxOutbox, ID: s.ID, Tenant: s.Tenant}
+	r := refOutbox(s.ID, s.Tenant)
 	if s.MessageKey != "" {
-		r = ref{Box: boxInbox, ID: s.MessageKey, Tenant: s.Tenant, Consumer: s.Consumer, Source: s.Source}
+		r = ref{ops.LetterRef{Box: ops.BoxInbox, ID: s.MessageKey, Tenant: s.Tenant, Consumer: s.Consumer, Source: s.Source}}
 	}
 	switch s.Kind {
 	case ops.EventDead, ops.MessageDead:
@@ -181,21 +182,21 @@ func manyOf(c *ops.Cause) string {
 
 // actsOnMany are the buttons for all that has one cause.
 func actsOnMany(v *visit, c *ops.Cause) []link {
-	selected := selection{Consumer: c.Consumer, Text: ops.CommonPart(c.Error)}
+	selected := selection{Selection: ops.Selection{Consumer: c.Consumer, Error: ops.CommonPart(c.Error)}}
 	switch c.Kind {
 	case ops.MessageFailing:
-		selected.Box = boxInbox
+		selected.Box = ops.BoxInbox
 		acts := []link{showEach(c)}
 		if v.access.Act {
-			retry := "bulk?" + with(selected.Values(), url.Values{fieldAction: {actionRetry}}).Encode()
+			retry := "bulk?" + with(selected.Values(), url.Values{fieldAction: {string(operator.Retry)}}).Encode()
 			acts = append([]link{{"Retry all now…", retry, classPrimary}}, acts...)
 		}
 		return acts
 	case ops.MessageDead:
-		selected.Box = boxInbox
+		selected.Box = ops.BoxInbox
 		return []link{{"Open all", "dead?" + selected.Values().Encode(), classPrimary}}
 	case ops.EventDead:
-		selected.Box, selected.Topic = boxOutbox, c.Topic
+		selected.Box, selected.Topic = ops.BoxOutbox, c.Topic
 		return []link{{"Open all", "dead?" + selected.Values().Encode(), classPrimary}}
 	case ops.StepUnknown:
 		return []link{{Name: "Resolve", Href: pageKeys, Class: classPrimary}, showEach(c)}

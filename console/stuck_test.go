@@ -11,8 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/console"
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 func TestStuckListsAllPartsAndLeadsOn(t *testing.T) {
@@ -126,7 +125,7 @@ func TestAMessageIsTriedAtOnce(t *testing.T) {
 	again := b.post("decide", form)
 	require.Equal(t, http.StatusConflict, again.status)
 	require.Contains(t, again.text(), "does not wait any more")
-	entries, err := s.App.Inbox.Audit(t.Context(), inbox.AuditFilter{}, nil, 5)
+	entries, err := s.App.Inbox.Audit(t.Context(), operator.AuditFilter{}, nil, 5)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Equal(t, []string{"ann@example.com", "it works again"}, []string{entries[0].Actor, entries[0].Reason})
@@ -167,7 +166,7 @@ func TestDelayedEventsAreMovedAndCancelled(t *testing.T) {
 	form.Set("reason", "paid")
 	require.Contains(t, b.post("decide", form).text(), "The event was cancelled.")
 	require.Contains(t, b.page("delayed").text(), "No event waits for its time.")
-	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 5)
+	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 5)
 	require.NoError(t, err)
 	require.Equal(t, []string{"paid", "sooner"}, []string{entries[0].Reason, entries[1].Reason})
 }
@@ -210,7 +209,7 @@ func TestWholeLifeOfAnEvent(t *testing.T) {
 	cfg := s.config()
 	cfg.TraceURL = "https://traces.example.com/{trace_id}"
 	b := s.serve(cfg)
-	letters, err := s.App.Inbox.Dead(t.Context(), inbox.DeadFilter{}, nil, 1)
+	letters, err := s.App.Inbox.Dead(t.Context(), operator.DeadFilter{}, nil, 1)
 	require.NoError(t, err)
 	id := letters[0].Envelope.ID
 	require.Contains(t, b.page("event").body, `name="id"`)

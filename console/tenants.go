@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -49,7 +50,7 @@ func (c *Console) tenants(v *visit) (err error) {
 // changeTenant pauses or resumes a tenant.
 func (c *Console) changeTenant(v *visit) error {
 	form := v.PostForm
-	var do func(context.Context, string, outbox.By) error
+	var do func(context.Context, string, operator.By) error
 	switch form.Get(fieldAction) {
 	case tenantPause:
 		do = c.cfg.Outbox.PauseTenant
@@ -69,7 +70,7 @@ func (c *Console) changeTenant(v *visit) error {
 	if wrong := reasonProblem(reason); wrong != "" {
 		return &problem{http.StatusUnprocessableEntity, "The reason is missing or too long", "Nothing was changed. " + wrong}
 	}
-	switch err := do(v.Context(), tenant, outbox.By{Actor: v.access.Actor, Reason: reason}); {
+	switch err := do(v.Context(), tenant, v.by(reason)); {
 	case errors.Is(err, outbox.ErrTenantPaused):
 		return &problem{http.StatusConflict, "The tenant is paused already", lookAgain}
 	case errors.Is(err, outbox.ErrTenantNotPaused):

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // pauseForm is that of the page of tenants: with the token, without a tenant and a reason.
@@ -61,9 +61,9 @@ func TestATenantIsPausedAndResumed(t *testing.T) {
 	require.NotContains(t, b.page("stuck").text(), "Paused on purpose")
 	require.NotContains(t, b.page("event?id="+waiting).text(), "tenant paused")
 	require.EqualValues(t, 2, s.billed.Load())
-	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 5)
+	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 5)
 	require.NoError(t, err)
-	require.Equal(t, []string{"resume", "pause"}, []string{entries[0].Action, entries[1].Action})
+	require.Equal(t, []string{"resume", "pause"}, []string{string(entries[0].Action), string(entries[1].Action)})
 	require.Equal(t, []string{"ann@example.com", "acme"}, []string{entries[0].Actor, entries[0].TenantID})
 	require.Contains(t, b.page("audit").text(), "acme")
 }
@@ -93,7 +93,7 @@ func TestPausesOfTenantsAreRefused(t *testing.T) {
 func TestALongPauseIsStuck(t *testing.T) {
 	s := newShop(t)
 	b := s.serve(s.config())
-	require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), "acme", outbox.By{Actor: "ann", Reason: "night"}))
+	require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), "acme", operator.By{Actor: "ann", Reason: "night"}))
 	require.Contains(t, b.page("stuck").text(), "Nothing is stuck.")
 	_, err := s.DB.Exec("UPDATE outbox_pause SET since = now() - interval '25 hours'")
 	require.NoError(t, err)

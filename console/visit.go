@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // Pages that others lead to.
@@ -32,6 +33,11 @@ type visit struct {
 	name   string // of the page
 	access Access
 	now    time.Time
+}
+
+// by is the actor with a reason, for the audit.
+func (v *visit) by(reason string) operator.By {
+	return operator.By{Actor: v.access.Actor, Reason: reason}
 }
 
 // problem is shown to the actor: what is the matter, and what to do.

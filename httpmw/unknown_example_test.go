@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -54,7 +55,7 @@ func ExampleLeaseConfig_unknown() {
 		return
 	}
 	u, receipt := list[0], "charge-1"
-	by := idempotency.By{Actor: "ann@example.com", Reason: "it is in the bank's list"}
+	by := operator.By{Actor: "ann@example.com", Reason: "it is in the bank's list"}
 	resolved, err := keys.Resolve(ctx, db, u, idempotency.StepDone(receipt), by) // receipt: what the step would have returned
 	fmt.Println(resolved, err)
 	send()

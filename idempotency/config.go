@@ -32,8 +32,8 @@ type Config struct {
 	TTL time.Duration `env:"TTL"`
 	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
 	// is 400 days.
-	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
-	// PurgeBatch is how many expired keys, or entries of the audit, one statement removes. Default: 5000 rows.
+	AuditRetention time.Duration
+	// PurgeBatch is how many expired keys one statement removes. Default: 5000 rows.
 	PurgeBatch int `env:"PURGE_BATCH"`
 
 	// Cache is how many answers of up to 4 KiB, headers included, are also kept in memory, once they were asked for again: a retry of those costs no

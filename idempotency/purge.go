@@ -25,7 +25,7 @@ func (s *Store) Purge(ctx context.Context, db bun.IDB) (int64, error) {
 	ctx, span := s.tracer.Start(ctx, "idempotency.Purge")
 	defer span.End()
 	total, err := s.purgeKeys(ctx, db)
-	if err = errors.Join(err, s.expireAudit(ctx, db)); err != nil {
+	if err = errors.Join(err, s.audit.Expire(ctx, db)); err != nil {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, "purge failed")
 		return total, err

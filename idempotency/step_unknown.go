@@ -11,6 +11,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 const (
@@ -35,21 +36,13 @@ ORDER BY s.begun_at, s.key_hash, s.name LIMIT $2`
 	resolveStep = `WITH settled AS MATERIALIZED (
     SELECT {schema}.idempotency_settle_step($1, $2, $3, $4::json, $5, false) AS ok
 ), audit AS (
-    INSERT INTO {schema}.idempotency_audit (actor, action, reason, tenant_id, key_hash, step, epoch)
-    SELECT coalesce(nullif($6::text, ''), session_user), CASE WHEN $4::json IS NULL THEN '` + ActionNotDone + `' ELSE '` + ActionDone + `' END, $7::text,
+    INSERT INTO {schema}.oncebox_audit (part, actor, action, reason, tenant_id, key_hash, step, epoch)
+    SELECT 'idempotency', coalesce(nullif($6::text, ''), session_user), CASE WHEN $4::json IS NULL THEN '` + string(operator.NotDone) + `' ELSE '` + string(operator.Done) + `' END, $7::text,
         k.tenant_id, k.key_hash, $2, $3
     FROM settled, {schema}.idempotency_keys k WHERE settled.ok AND k.key_hash = $1
 )
 SELECT ok FROM settled`
 )
-
-// By says who resolves a step by hand, and why. Both go to the table idempotency_audit, where they stay.
-type By struct {
-	// Actor is a person or a program, in the words of the organisation: a login, an address. Default: the user of the database.
-	Actor string
-	// Reason is for those who ask later.
-	Reason string
-}
 
 // Unknown is a step that was begun and whose outcome is not known.
 type Unknown struct {
@@ -118,9 +111,9 @@ func (s *Store) Unknown(ctx context.Context, db bun.IDB, tenant string, limit in
 	return s.listUnknown(ctx, db, unknownSteps, tenant, limit)
 }
 
-// Resolve writes down what an operator has found out about a step, and who that was. When no step of its key is unknown any more,
+// Resolve writes down what an operator has found out about a step, and who that was; without an Actor, the user of the database. When no step of its key is unknown any more,
 // the next request with the key goes on. false: nothing was unknown any more, or somebody is just working on it.
-func (s *Store) Resolve(ctx context.Context, db bun.IDB, u Unknown, outcome Outcome, by ...By) (bool, error) {
+func (s *Store) Resolve(ctx context.Context, db bun.IDB, u Unknown, outcome Outcome, by ...operator.By) (bool, error) {
 	hash, err := hex.DecodeString(u.Key)
 	if err := errors.Join(err, outcome.err); err != nil {
 		return false, fmt.Errorf("idempotency: resolve step %q: %w", u.Step, err)
@@ -128,7 +121,7 @@ func (s *Store) Resolve(ctx context.Context, db bun.IDB, u Unknown, outcome Outc
 	if !outcome.known {
 		return false, fmt.Errorf("idempotency: resolve step %q: use StepDone or StepNotDone", u.Step)
 	}
-	var who By
+	var who operator.By
 	if len(by) > 0 {
 		who = by[0]
 	}

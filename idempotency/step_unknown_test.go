@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // unknown leaves a step of the key behind whose outcome is unknown.
@@ -238,8 +239,8 @@ func TestLateResultEndsTheDoubt(t *testing.T) {
 func TestAuditOfWhatOperatorsResolve(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	const audit = "SELECT count(*) FROM idempotency_audit a WHERE a.key_hash = (SELECT key_hash FROM idempotency_keys) AND tenant_id = 'acme' AND step = 'pay'"
-	resolve := func(db bun.IDB, outcome idempotency.Outcome, by ...idempotency.By) bool {
+	const audit = "SELECT count(*) FROM oncebox_audit a WHERE a.key_hash = (SELECT key_hash FROM idempotency_keys) AND tenant_id = 'acme' AND step = 'pay'"
+	resolve := func(db bun.IDB, outcome idempotency.Outcome, by ...operator.By) bool {
 		list, err := d.store.Unknown(t.Context(), d.db.DB, "", 10)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
@@ -248,7 +249,7 @@ func TestAuditOfWhatOperatorsResolve(t *testing.T) {
 		return resolved
 	}
 	d.unknown("pay")
-	ann := idempotency.By{Actor: "ann", Reason: "it is in the bank's list"}
+	ann := operator.By{Actor: "ann", Reason: "it is in the bank's list"}
 	require.ErrorIs(t, transact(t, d.db.DB, func(tx bun.IDB) error {
 		require.True(t, resolve(tx, idempotency.StepNotDone(), ann))
 		return errNotNow

@@ -13,8 +13,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/oncebox/oncebox/internal/audit"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 const stateCompleted = "completed"
@@ -68,6 +70,7 @@ RETURNING pg_current_xact_id()::text`
 type Store struct {
 	cfg       Config
 	run       *pgsql.Runner
+	audit     *audit.Log
 	confirmed *pgsql.Runner // for what an answer rests on, and what never waits for long
 	recent    recent
 	cache     *cache
@@ -84,7 +87,7 @@ func NewStore(cfg *Config) *Store {
 	run := pgsql.New(c.Schema, c.Pooler)
 	meter := otelx.Meter(c.MeterProvider, "idempotency")
 	return &Store{
-		cfg: c, run: run, confirmed: run.Confirmed(), cache: newCache(c.Cache),
+		cfg: c, run: run, audit: &audit.Log{Part: operator.PartIdempotency, Run: run.AdHoc(), Retention: c.AuditRetention}, confirmed: run.Confirmed(), cache: newCache(c.Cache),
 		log:    otelx.Logger(c.Logger),
 		tracer: otelx.Tracer(c.TracerProvider, "idempotency"),
 		purged: otelx.Started(meter, "oncebox.idempotency.purged", "Expired keys that were removed", nil),

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -71,7 +73,7 @@ func (i *Inbox) failAttempt(ctx context.Context, id identity, a attempts, cause 
 	if a.begun {
 		more = 0
 	}
-	err = i.sql.QueryRow(ctx, i.units.DB(ctx), failAttempt, append(id.args(), more, errorText(cause)), &n)
+	err = i.sql.QueryRow(ctx, i.units.DB(ctx), failAttempt, append(id.args(), more, pgsql.CleanText(cause.Error())), &n)
 	if err != nil {
 		return 0, fmt.Errorf("inbox: note the failed try of message %s: %w", id.key, explain(err))
 	}

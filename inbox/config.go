@@ -41,7 +41,7 @@ type Config struct {
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
 	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
 	// is 400 days.
-	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
+	AuditRetention time.Duration
 
 	// Retry says how often, and for how long, a message is tried whose handler fails. The option [Retry] says otherwise for one consumer.
 	Retry RetryPolicy

@@ -2,23 +2,16 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
-
-// maxError is how much of an error is stored, in bytes.
-const maxError = 2 << 10
-
-// ErrNotDead means that there is no such dead letter: it was never one, or somebody was faster.
-var ErrNotDead = errors.New("inbox: there is no such dead letter")
 
 // MessageRef identifies a message of a consumer, parked or dead.
 type MessageRef struct {
@@ -37,6 +30,16 @@ func (k MessageRef) args() ([]any, error) {
 	return []any{parsed.String(), k.Consumer, k.TenantID, k.Source}, nil
 }
 
+// dead names the dead letter of a message.
+func (k MessageRef) dead() deadletter.One {
+	one := deadletter.One{Name: k.MessageKey + " of consumer " + k.Consumer, Where: &pgsql.Where{}}
+	args, err := k.args()
+	if one.Invalid = err; err == nil {
+		one.Where.Add("d.message_key = %s::uuid AND d.consumer = %s::text AND d.tenant_id = %s::text AND d.source = %s::text", args...)
+	}
+	return one
+}
+
 // DeadLetter is a message that a consumer gave up.
 type DeadLetter struct {
 	Key MessageRef
@@ -52,124 +55,64 @@ type DeadLetter struct {
 	Holds bool
 }
 
-const (
-	storeDead = `
-INSERT INTO {schema}.inbox_dead (` + messageColumns + `, key_lock, attempts, error_message, holds, seq)
-VALUES (` + messageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
-` + diedAgain
-
-	// diedAgain: the entry of a dead letter has expired, and its message came again. It stays in the key that it holds.
-	diedAgain = `
-ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
-SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded.error_message, died_at = excluded.died_at,
-	holds = inbox_dead.holds OR excluded.holds,
-	key_lock = CASE WHEN inbox_dead.holds THEN inbox_dead.key_lock ELSE excluded.key_lock END,
-	seq = CASE WHEN inbox_dead.holds THEN inbox_dead.seq ELSE excluded.seq END`
-
-	// listedColumns are those of a list: all but the payloads, which may be a megabyte each.
-	listedColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
-	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, NULL::bytea AS payload, ordering_key`
-
-	deadColumns = envelopeColumns + `, attempts, error_message, died_at, holds`
-
-	listDead = `
-SELECT ` + deadColumns + ` FROM (SELECT ` + listedColumns + `, attempts, error_message, died_at, holds FROM {schema}.inbox_dead) d
-WHERE %s ORDER BY d.died_at, d.message_key, d.consumer, d.tenant_id, d.source LIMIT %s`
-
-	showDead = `
-SELECT ` + deadColumns + ` FROM {schema}.inbox_dead
-WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text`
-
-	countDead = `SELECT count(*) FROM {schema}.inbox_dead d WHERE %s`
-)
-
-// defaultPage is the size of a page whose limit is not given.
-const defaultPage = 100
-
-// death is what a dead letter has besides its message.
-type death struct {
-	attempts int
-	cause    error
-	holds    bool   // the later messages of its key wait for it
-	seq      *int64 // its place in its key; nil: the last
-}
-
-func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
-	args, err := messageArgs(l.id, l.m, max(d.attempts, 1), errorText(d.cause))
-	if err != nil {
-		return err
-	}
-	_, err = i.sql.Exec(ctx, tx, storeDead, append(args, d.holds, d.seq)...)
-	return explain(err)
-}
-
-// errorText makes an error fit for a column.
-func errorText(err error) string { return cleanText(err.Error()) }
-
-func cleanText(text string) string {
-	return cut(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"), maxError)
-}
-
 // Dead lists the dead letters that the filter selects, oldest first, without their payloads. A page has at most limit of
 // them (0: 100) and begins after the last one of the page before (nil: from the start). Only its DiedAt and Key count.
-func (i *Inbox) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) ([]DeadLetter, error) {
-	if err := filter.Validate(); err != nil {
-		return nil, err
-	}
-	statement, args := deadPage(filter, after, limit)
-	list, err := pgsql.Collect(i.adHoc().Query(ctx, i.units.DB(ctx), statement, args...), scanDead)
-	return list, wrapErr("list dead letters", err)
+func (i *Inbox) Dead(ctx context.Context, filter operator.DeadFilter, after *DeadLetter, limit int) ([]DeadLetter, error) {
+	return i.dead.List(ctx, filter, after, limit)
 }
 
-func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string, args []any) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	w := filter.where()
-	if after != nil {
-		w.Add("(d.died_at, d.message_key, d.consumer, d.tenant_id, d.source) > (%s::timestamptz, %s::uuid, %s::text, %s::text, %s::text)",
-			after.DiedAt, after.Key.MessageKey, after.Key.Consumer, after.Key.TenantID, after.Key.Source)
-	}
-	bound := w.Arg(limit)
-	return fmt.Sprintf(listDead, w, bound), w.Args
-}
-
-// DeadLetter returns one dead letter with its payload, or [ErrNotDead].
-func (i *Inbox) DeadLetter(ctx context.Context, key MessageRef) (d DeadLetter, err error) {
-	return i.deadLetter(ctx, i.units.DB(ctx), key)
-}
-
-func (i *Inbox) deadLetter(ctx context.Context, db bun.IDB, key MessageRef) (d DeadLetter, err error) {
-	args, err := key.args()
-	if err != nil {
-		return d, fmt.Errorf("inbox: show a dead letter: %w", err)
-	}
-	found, err := pgsql.One(i.sql.Query(ctx, db, showDead, args...), func(scan pgsql.Scan) error { return scanDead(scan, &d) })
-	if err == nil && !found {
-		return d, wrapErr("show "+key.MessageKey+" of consumer "+key.Consumer, ErrNotDead)
-	}
-	return d, wrapErr("show a dead letter", err)
+// DeadLetter returns one dead letter with its payload, or [operator.ErrNotDead].
+func (i *Inbox) DeadLetter(ctx context.Context, key MessageRef) (DeadLetter, error) {
+	return i.dead.Show(ctx, i.units.DB(ctx), key.dead())
 }
 
 // CountDead counts the dead letters that the filter selects.
-func (i *Inbox) CountDead(ctx context.Context, filter DeadFilter) (int64, error) {
-	if err := filter.Validate(); err != nil {
-		return 0, err
-	}
-	w := filter.where()
-	var n int64
-	err := i.adHoc().QueryRow(ctx, i.units.DB(ctx), fmt.Sprintf(countDead, w), w.Args, &n)
-	return n, wrapErr("count dead letters", err)
+func (i *Inbox) CountDead(ctx context.Context, filter operator.DeadFilter) (int64, error) {
+	return i.dead.Count(ctx, filter)
 }
 
-func scanDead(scan pgsql.Scan, d *DeadLetter) (err error) {
-	d.Key, d.Envelope, err = scanEnvelope(scan, &d.Attempts, &d.Error, &d.DiedAt, &d.Holds)
-	return err
+// DeadErrors lists why the latest dead letters were given up, the newest first: at most limit of them (0: 100). It reads no more
+// rows than that, however many dead letters there are.
+func (i *Inbox) DeadErrors(ctx context.Context, limit int) ([]operator.DeadError, error) {
+	return i.dead.Errors(ctx, limit)
 }
 
-// adHoc runs what operators ask for: planned anew each time, because the best index depends on which consumer or tenant it
-// is, and because tables that are nearly empty most of the time are full just then.
-func (i *Inbox) adHoc() *pgsql.Runner { return i.sql.AdHoc() }
+// Replay puts a dead letter back to what waits, and the processes of its consumer handle it, in their [Inbox.RunParked]; the caller needs
+// no handler. It goes back to where it stood in its key, before whatever waits behind it, and gets all its attempts back. It
+// returns [operator.ErrNotDead] if there is none with this key.
+//
+// A letter whose key flows, because it has no order or its consumer goes on after dead letters, is handled as soon as a process looks, and later
+// messages of its key wait for it from then on. A letter whose key another dead letter holds waits until that one is decided. A letter
+// that was handled since, because its message came again when its entry had expired, is not handled twice.
+func (i *Inbox) Replay(ctx context.Context, key MessageRef, by operator.By) error {
+	return i.dead.Replay(ctx, key.dead(), by)
+}
+
+// ReplayEdited is [Inbox.Replay] with another payload in the place of the one that came, in one transaction. All else of the message
+// stays, and other consumers keep what they got. The former payload is gone. by must give a reason. An empty payload is an error, and so
+// is a payload that is larger than Config.MaxPayload.
+func (i *Inbox) ReplayEdited(ctx context.Context, key MessageRef, payload []byte, by operator.By) error {
+	return i.dead.ReplayEdited(ctx, key.dead(), payload, by)
+}
+
+// Discard deletes a dead letter for good; what waits behind it is handled without it. by must give a reason. It returns
+// [operator.ErrNotDead] if there is none with this key.
+func (i *Inbox) Discard(ctx context.Context, key MessageRef, by operator.By) error {
+	return i.dead.Discard(ctx, key.dead(), by)
+}
+
+// ReplayAll replays the dead letters that the filter selects and that are dead when it begins, per key in their order. It
+// returns how many it moved, also beside an error: each batch is a transaction of its own, and the batches before stay. See
+// [Inbox.Replay].
+func (i *Inbox) ReplayAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
+	return i.dead.ReplayAll(ctx, filter, by, bulk)
+}
+
+// DiscardAll discards the dead letters that the filter selects and that are dead when it begins. by must give a reason.
+// It returns how many it deleted, also beside an error, as [Inbox.ReplayAll] does.
+func (i *Inbox) DiscardAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
+	return i.dead.DiscardAll(ctx, filter, by, bulk)
+}
 
 func wrapErr(what string, err error) error {
 	if err == nil {

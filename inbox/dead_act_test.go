@@ -16,11 +16,12 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
 // ann is an operator.
-var ann = inbox.By{Actor: "ann", Reason: "tried it"}
+var ann = operator.By{Actor: "ann", Reason: "tried it"}
 
 // operator is an inbox without handlers, as in a program of its own.
 func (w *world) operator() *inbox.Inbox { return newBox(w.units, nil) }
@@ -74,7 +75,7 @@ func TestReplayedMessageIsHandledByTheService(t *testing.T) {
 	require.Equal(t, []int{1}, tries, "it has all its attempts back")
 	require.Empty(t, w.dead())
 	require.Empty(t, w.keys())
-	require.ErrorIs(t, w.operator().Replay(t.Context(), key, ann), inbox.ErrNotDead)
+	require.ErrorIs(t, w.operator().Replay(t.Context(), key, ann), operator.ErrNotDead)
 	require.NoError(t, h.Handle(t.Context(), m), "a copy")
 	require.Len(t, w.effects(), 3)
 }
@@ -106,7 +107,7 @@ func TestDiscardLetsWhatIsBehindRun(t *testing.T) {
 	runParked(t, box)
 	for _, key := range keys {
 		require.NoError(t, w.operator().Discard(t.Context(), key, ann))
-		require.ErrorIs(t, w.operator().Discard(t.Context(), key, ann), inbox.ErrNotDead)
+		require.ErrorIs(t, w.operator().Discard(t.Context(), key, ann), operator.ErrNotDead)
 	}
 	w.awaitEffects(1)
 	require.Equal(t, []string{"b"}, w.effects())
@@ -304,14 +305,14 @@ func TestReplayOfManyKeepsTheOrderOfEachKey(t *testing.T) {
 	w.exec("UPDATE inbox_dead SET died_at = now() - seq * interval '1 hour'") // the last one died first
 	w.exec("UPDATE inbox SET processed_at = now() - interval '2 days'")
 	var progress []int64
-	n, err := w.operator().ReplayAll(t.Context(), inbox.DeadFilter{Consumer: "billing"}, ann, &inbox.Bulk{
+	n, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{Consumer: "billing"}, ann, &operator.Bulk{
 		BatchSize: 6, Progress: func(done int64) { progress = append(progress, done) },
 	})
 	require.NoError(t, err)
 	require.EqualValues(t, 15, n)
 	require.Equal(t, []int64{6, 12, 15}, progress)
 	require.Len(t, w.dead(), 1, "that of another consumer")
-	require.Equal(t, 15, w.count("inbox_audit WHERE actor = 'ann' AND action = 'replay' AND reason = 'tried it'"))
+	require.Equal(t, 15, w.count("oncebox_audit WHERE actor = 'ann' AND action = 'replay' AND reason = 'tried it'"))
 	passing.Wrap("billing", messaging.HandlerFunc(w.effect))
 	runParked(t, passing)
 	w.awaitEffects(15)
@@ -326,13 +327,13 @@ func TestDryRunOnlyCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.kill(w.box, "billing", ordered("a", "o1"), unordered("u"))
-	for _, act := range []func(context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error){w.box.ReplayAll, w.box.DiscardAll} {
-		n, err := act(t.Context(), inbox.DeadFilter{Type: "tick"}, ann, &inbox.Bulk{DryRun: true})
+	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){w.box.ReplayAll, w.box.DiscardAll} {
+		n, err := act(t.Context(), operator.DeadFilter{Type: "tick"}, ann, &operator.Bulk{DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 	}
 	require.Len(t, w.dead(), 2)
-	require.Zero(t, w.count("inbox_audit"))
+	require.Zero(t, w.count("oncebox_audit"))
 }
 
 // One in 10,000 seconds: after the first one the wait would be longer than the call may last.
@@ -342,13 +343,13 @@ func TestRateBoundsTheBatches(t *testing.T) {
 	w.kill(w.box, "billing", ordered("a", "o1"), ordered("b", "o2"), unordered("u"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	for _, act := range []func(context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error){w.box.ReplayAll, w.box.DiscardAll} {
-		n, err := act(ctx, inbox.DeadFilter{}, ann, &inbox.Bulk{Rate: 1e-4})
+	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){w.box.ReplayAll, w.box.DiscardAll} {
+		n, err := act(ctx, operator.DeadFilter{}, ann, &operator.Bulk{Rate: 1e-4})
 		require.ErrorContains(t, err, "after 1: wait, for the rate")
 		require.EqualValues(t, 1, n)
 	}
 	require.Len(t, w.dead(), 1)
-	n, err := w.box.ReplayAll(ctx, inbox.DeadFilter{}, ann, &inbox.Bulk{Rate: 1e6})
+	n, err := w.box.ReplayAll(ctx, operator.DeadFilter{}, ann, &operator.Bulk{Rate: 1e6})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 }
@@ -360,7 +361,7 @@ func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 	box := w.hasty(nil)
 	w.kill(box, "billing", ordered("a", "o1"), ordered("b", "o2"), ordered("c", "o3"))
 	runParked(t, box)
-	n, err := w.operator().ReplayAll(t.Context(), inbox.DeadFilter{}, ann, &inbox.Bulk{BatchSize: 1, Progress: func(done int64) {
+	n, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{BatchSize: 1, Progress: func(done int64) {
 		await.True(t, func() bool { return w.count("inbox_dead WHERE event_type <> 'late'") == 3 }, "it is dead again")
 		w.exec(`INSERT INTO inbox_dead (message_key, consumer, tenant_id, source, message_id, event_type, topic, content_type, payload, error_message,
 				key_lock, seq)
@@ -405,18 +406,20 @@ func TestOperatorsShareTheWork(t *testing.T) {
 	w.exec(fmt.Sprintf(deadRows, 2000))
 	w.exec(`INSERT INTO inbox_key (consumer, key_lock, tenant_id, ordering_key, state, due_at)
 		SELECT 'billing', n, 't', 'k' || n, 'DEAD', 'infinity' FROM generate_series(0, 99) n`)
-	acts := []func(context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error){
+	acts := []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){
 		w.operator().ReplayAll, w.operator().DiscardAll, w.operator().ReplayAll, w.operator().DiscardAll,
 	}
 	moved, errs := make([]int64, len(acts)), make([]error, len(acts))
 	var wg sync.WaitGroup
 	for n, act := range acts {
-		wg.Go(func() { moved[n], errs[n] = act(t.Context(), inbox.DeadFilter{}, ann, &inbox.Bulk{BatchSize: 50}) })
+		wg.Go(func() {
+			moved[n], errs[n] = act(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{BatchSize: 50})
+		})
 	}
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.EqualValues(t, 2000, moved[0]+moved[1]+moved[2]+moved[3], "each dead letter once")
-	require.Equal(t, 2000, w.count("inbox_audit"))
+	require.Equal(t, 2000, w.count("oncebox_audit"))
 	require.Equal(t, int(moved[0]+moved[2]), w.count("inbox_parked"))
 	require.Zero(t, w.count("inbox_dead"))
 	require.Zero(t, w.count("inbox_key WHERE state = 'DEAD'"))
@@ -445,7 +448,7 @@ func TestTenThousandAreReplayed(t *testing.T) {
 	}))
 	stop := runParked(t, box)
 	var progress []int64
-	n, err := w.operator().ReplayAll(t.Context(), inbox.DeadFilter{}, ann, &inbox.Bulk{Progress: func(done int64) { progress = append(progress, done) }})
+	n, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{Progress: func(done int64) { progress = append(progress, done) }})
 	require.NoError(t, err)
 	require.EqualValues(t, many, n)
 	require.Len(t, progress, many/100)
@@ -471,23 +474,23 @@ func TestExpiredDeadLettersFreeTheirKeys(t *testing.T) {
 	w.awaitEffects(1)
 	require.Equal(t, []string{"b"}, w.effects())
 	require.Equal(t, []string{"DEAD"}, w.keys(), "that of d")
-	entries, err := w.box.Audit(t.Context(), inbox.AuditFilter{}, nil, 0)
+	entries, err := w.box.Audit(t.Context(), operator.AuditFilter{}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Equal(t, "dead for more than 48h0m0s", entries[0].Reason)
-	require.EqualValues(t, 2, entries[0].Messages)
+	require.EqualValues(t, 2, entries[0].Events)
 	require.Equal(t, "retention", entries[0].Actor)
-	require.Equal(t, inbox.ActionExpire, entries[0].Action)
-	require.Equal(t, inbox.MessageRef{Consumer: "billing", TenantID: "t1"}, entries[0].Key)
+	require.Equal(t, operator.Expire, entries[0].Action)
+	require.Equal(t, []string{"billing", "t1", "", ""}, []string{entries[0].Consumer, entries[0].TenantID, entries[0].EventID, entries[0].Source})
 }
 
 func TestReplayRefusesWhatIsNoKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	require.ErrorContains(t, w.box.Replay(t.Context(), inbox.MessageRef{MessageKey: "4711"}, ann), "not a UUID")
-	require.ErrorIs(t, w.box.Replay(t.Context(), inbox.MessageRef{MessageKey: newID(t), Consumer: "billing"}, ann), inbox.ErrNotDead)
+	require.ErrorIs(t, w.box.Replay(t.Context(), inbox.MessageRef{MessageKey: newID(t), Consumer: "billing"}, ann), operator.ErrNotDead)
 	_, err := w.box.DeadLetter(t.Context(), inbox.MessageRef{MessageKey: newID(t), Consumer: "billing"})
-	require.ErrorIs(t, err, inbox.ErrNotDead)
+	require.ErrorIs(t, err, operator.ErrNotDead)
 	_, err = w.box.DeadLetter(t.Context(), inbox.MessageRef{MessageKey: "4711"})
 	require.ErrorContains(t, err, "not a UUID")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 )
 
 func TestEditedMessageIsHandledWithAllElseAsItWas(t *testing.T) {
@@ -19,8 +20,8 @@ func TestEditedMessageIsHandledWithAllElseAsItWas(t *testing.T) {
 	other.Payload = []byte("other")
 	keys := w.kill(w.box, "billing", m, other)
 	elsewhere := w.kill(w.box, "shipping", m)[0]
-	edit := inbox.By{Actor: "ann", Reason: "the total was wrong"}
-	require.ErrorContains(t, w.operator().ReplayEdited(t.Context(), keys[0], []byte("new"), inbox.By{Actor: "ann"}), "By.Reason is empty")
+	edit := operator.By{Actor: "ann", Reason: "the total was wrong"}
+	require.ErrorContains(t, w.operator().ReplayEdited(t.Context(), keys[0], []byte("new"), operator.By{Actor: "ann"}), "By.Reason is empty")
 	require.ErrorContains(t, w.operator().ReplayEdited(t.Context(), keys[0], nil, edit), "the payload is empty")
 
 	small := newBox(w.units, &inbox.Config{MaxPayload: 2})
@@ -44,9 +45,9 @@ func TestEditedMessageIsHandledWithAllElseAsItWas(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, payload, string(d.Envelope.Payload), "another dead letter, and that of another consumer, are as they were")
 	}
-	entries, err := w.operator().Audit(t.Context(), inbox.AuditFilter{MessageKey: keys[0].MessageKey}, nil, 0)
+	entries, err := w.operator().Audit(t.Context(), operator.AuditFilter{EventID: keys[0].MessageKey}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	require.Equal(t, []string{"ann", "edit", "the total was wrong"}, []string{entries[0].Actor, entries[0].Action, entries[0].Reason})
-	require.ErrorIs(t, w.operator().ReplayEdited(t.Context(), keys[0], []byte("newer"), edit), inbox.ErrNotDead)
+	require.Equal(t, []string{"ann", "edit", "the total was wrong"}, []string{entries[0].Actor, string(entries[0].Action), entries[0].Reason})
+	require.ErrorIs(t, w.operator().ReplayEdited(t.Context(), keys[0], []byte("newer"), edit), operator.ErrNotDead)
 }

@@ -3,15 +3,15 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // ExplainDead returns the plan of a page of [Inbox.Dead].
-func (i *Inbox) ExplainDead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) (string, error) {
-	statement, args := deadPage(filter, after, limit)
+func (i *Inbox) ExplainDead(ctx context.Context, filter operator.DeadFilter, after *DeadLetter, limit int) (string, error) {
+	statement, args := i.dead.Page(filter, after, limit)
 	return i.explain(ctx, statement, args)
 }
 
@@ -23,18 +23,19 @@ func (i *Inbox) ExplainDeadErrors(ctx context.Context, limit int) (string, error
 // ExplainPick returns the plan of the choice of a batch.
 func (i *Inbox) ExplainPick(ctx context.Context, lock, seq int64) (string, error) {
 	w := &pgsql.Where{}
-	w.Add("(d.key_lock, d.seq) > (%s::bigint, %s::bigint)", lock, seq)
-	bound := w.Arg(100)
-	return i.explain(ctx, fmt.Sprintf(pickDead, w, bound), w.Args)
+	w.Add(i.dead.SQL.Beyond, lock, seq)
+	statement, args := i.dead.Pick(w, 100)
+	return i.explain(ctx, statement, args)
 }
 
 // ExplainMove returns the plan of what one batch of a replay writes.
 func (i *Inbox) ExplainMove(ctx context.Context, keys []MessageRef, locks []int64) (string, error) {
-	var b picked
-	for n, k := range keys {
-		b.add(k, locks[n])
+	b := deadMessages{locks: locks}
+	for _, k := range keys {
+		b.keys, b.consumers = append(b.keys, k.MessageKey), append(b.consumers, k.Consumer)
+		b.tenants, b.sources = append(b.tenants, k.TenantID), append(b.sources, k.Source)
 	}
-	return i.explain(ctx, replayDead, []any{"ann", ActionReplay, "", b.keys, b.consumers, b.tenants, b.sources, b.locks})
+	return i.explain(ctx, replayDead, append([]any{"ann", string(operator.Replay), ""}, b.Refs()...))
 }
 
 // ExplainParked returns the plan of a page of [Inbox.Parked].

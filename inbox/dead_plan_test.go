@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // Whatever an operator asks for among very many, no table is read from end to end.
@@ -23,13 +24,13 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 	for _, table := range []string{"inbox_dead", "inbox_parked", "inbox_key"} {
 		w.exec("VACUUM ANALYZE " + table)
 	}
-	page, err := w.box.Dead(t.Context(), inbox.DeadFilter{}, nil, 3)
+	page, err := w.box.Dead(t.Context(), operator.DeadFilter{}, nil, 3)
 	require.NoError(t, err)
 	noSeqScan := func(what, plan string, err error) {
 		require.NoError(t, err)
 		require.NotContains(t, plan, "Seq Scan on inbox", "%s", what)
 	}
-	for _, filter := range []inbox.DeadFilter{
+	for _, filter := range []operator.DeadFilter{
 		{}, {Consumer: "c7"}, {TenantID: "t7"}, {Topic: "o7"}, {Type: "e7"}, {DiedBefore: time.Now().Add(-48 * time.Hour)},
 	} {
 		for _, after := range []*inbox.DeadLetter{nil, &page[2]} {

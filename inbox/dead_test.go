@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 )
 
 func gaveUp() messaging.Handler {
@@ -210,7 +211,7 @@ func TestDeadPages(t *testing.T) {
 		seen := map[inbox.MessageRef]bool{}
 		var after *inbox.DeadLetter
 		for {
-			page, err := w.box.Dead(t.Context(), inbox.DeadFilter{Consumer: consumer}, after, 3)
+			page, err := w.box.Dead(t.Context(), operator.DeadFilter{Consumer: consumer}, after, 3)
 			require.NoError(t, err)
 			for _, d := range page {
 				require.False(t, seen[d.Key])
@@ -222,7 +223,7 @@ func TestDeadPages(t *testing.T) {
 			after = &page[len(page)-1]
 		}
 		require.Len(t, seen, want, consumer)
-		n, err := w.box.CountDead(t.Context(), inbox.DeadFilter{Consumer: consumer})
+		n, err := w.box.CountDead(t.Context(), operator.DeadFilter{Consumer: consumer})
 		require.NoError(t, err)
 		require.EqualValues(t, want, n)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -114,7 +115,7 @@ func TestWhatAReleaseCannotReadIsHandledByTheNext(t *testing.T) {
 	})
 	require.NoError(t, h.Handle(t.Context(), message("type 3 fine", "type", "known", `{"n":3}`, 1)), "it waits with the others")
 	runParked(t, next)
-	n, err := w.operator().ReplayAll(t.Context(), inbox.DeadFilter{Consumer: "billing"}, ann, nil)
+	n, err := w.operator().ReplayAll(t.Context(), operator.DeadFilter{Consumer: "billing"}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	w.awaitEffects(8)

@@ -301,7 +301,7 @@ func (w *wrapped) failHead(ctx context.Context, k parkedKey, h head, n int, caus
 
 // noteFailure says when the first message of a key is tried again. noted is false if the key is another's by now.
 func (i *Inbox) noteFailure(ctx context.Context, k parkedKey, h head, n int, wait time.Duration, cause error) (noted bool, err error) {
-	rows, err := i.sql.Exec(ctx, i.units.DB(ctx), failHead, k.consumer, k.lock, h.seq, i.owner, wait, n, errorText(cause), needsBuild(cause))
+	rows, err := i.sql.Exec(ctx, i.units.DB(ctx), failHead, k.consumer, k.lock, h.seq, i.owner, wait, n, pgsql.CleanText(cause.Error()), needsBuild(cause))
 	if err != nil {
 		return false, fmt.Errorf("inbox: note the failed try of parked message %s: %w", h.key.MessageKey, err)
 	}

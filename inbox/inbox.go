@@ -17,9 +17,12 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/audit"
+	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -35,7 +38,9 @@ type Inbox struct {
 	log        *slog.Logger
 	messages   metric.Int64Counter
 	silent     metric.Int64Counter // hooks that failed
-	attributes sync.Map            // consumer and outcome -> metric.MeasurementOption
+	dead       *deadletter.Box[DeadLetter]
+	audit      *audit.Log
+	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
 	gauges     *gauges
 
 	// owner is this process to others that work on parked messages.
@@ -89,6 +94,8 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		paused: map[string]bool{}, pausedAt: map[string]time.Time{}, owned: map[string]bool{}, asked: map[string]time.Time{},
 	}
 	i.sql = i.patient.Within(i.patience())
+	i.dead = i.newDead()
+	i.audit = &audit.Log{Part: operator.PartInbox, Run: i.adHoc(), Retention: c.AuditRetention}
 	return i
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -127,7 +128,7 @@ func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error
 		case became == early:
 			return w.setAside(ctx, u.DB(), l.id, l.m)
 		case became == behind:
-			_, err := w.park(ctx, u.DB(), parking{l.id, l.m, 0, errorText(cause)})
+			_, err := w.park(ctx, u.DB(), parking{l.id, l.m, 0, pgsql.CleanText(cause.Error())})
 			return err
 		}
 		holds := became == fresh && l.id.lock != nil && !w.continueAfterDead
@@ -144,5 +145,5 @@ func (w *wrapped) gaveUp(ctx context.Context, l letter, cause error) {
 	w.count(ctx, w.consumer, outcomeDead)
 	w.log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
 		"topic", l.m.Topic, "type", l.m.Type, "id", l.m.ID, "tenant", l.id.tenant, "ordering_key", l.id.ordering,
-		"message_key", l.id.key.String(), "error", errorText(cause))
+		"message_key", l.id.key.String(), "error", pgsql.CleanText(cause.Error()))
 }

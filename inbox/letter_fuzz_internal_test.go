@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -39,7 +40,7 @@ func FuzzStorableLetter(f *testing.F) {
 		require.Equal(t, first, of())
 		seen := map[string]bool{}
 		for _, l := range reductions(letter{id: of(), m: m}) {
-			args, err := messageArgs(l.id, l.m, 1, errorText(l.refusal(errors.New(cause), errors.New(value))))
+			args, err := messageArgs(l.id, l.m, 1, pgsql.CleanText(l.refusal(errors.New(cause), errors.New(value)).Error()))
 			require.NoError(t, err)
 			requireColumns(t, args)
 			if l.reduced {
@@ -79,5 +80,5 @@ func requireColumns(t *testing.T, args []any) {
 		}
 	}
 	require.True(t, json.Valid([]byte(args[17].(string))))
-	require.LessOrEqual(t, len(args[21].(string)), maxError)
+	require.LessOrEqual(t, len(args[21].(string)), pgsql.MaxText)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -72,7 +73,7 @@ func (w *world) entries() int {
 // dead returns all dead letters with their payloads.
 func (w *world) dead() []inbox.DeadLetter {
 	w.t.Helper()
-	list, err := w.box.Dead(w.t.Context(), inbox.DeadFilter{}, nil, 0)
+	list, err := w.box.Dead(w.t.Context(), operator.DeadFilter{}, nil, 0)
 	require.NoError(w.t, err)
 	for n, d := range list {
 		require.Nil(w.t, d.Envelope.Payload, "a list is without payloads")

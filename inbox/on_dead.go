@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -51,8 +52,8 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	there := false
 	if a.hook != nil {
 		ref = MessageRef{MessageKey: a.l.id.key.String(), Consumer: a.l.id.consumer, TenantID: a.l.id.tenant, Source: a.l.id.source}
-		_, err := a.w.deadLetter(ctx, u.DB(), ref)
-		if there = err == nil; err != nil && !errors.Is(err, ErrNotDead) {
+		_, err := a.w.dead.Show(ctx, u.DB(), ref.dead())
+		if there = err == nil; err != nil && !errors.Is(err, operator.ErrNotDead) {
 			return err
 		}
 	}
@@ -63,7 +64,7 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	if a.hook == nil || there {
 		return nil
 	}
-	letter, err := a.w.deadLetter(ctx, u.DB(), ref)
+	letter, err := a.w.dead.Show(ctx, u.DB(), ref.dead())
 	if err != nil {
 		return err
 	}

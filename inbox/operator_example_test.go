@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // The runbook quotes this file, and a test compares the two.
@@ -23,7 +24,7 @@ func ExampleInbox_Stats() {
 
 func ExampleInbox_Dead() {
 	list := func(ctx context.Context, box *inbox.Inbox) error {
-		filter := inbox.DeadFilter{Consumer: "billing", Type: "order.placed", Error: "unknown currency"}
+		filter := operator.DeadFilter{Consumer: "billing", Type: "order.placed", Error: "unknown currency"}
 		page, err := box.Dead(ctx, filter, nil, 100)
 		for err == nil && len(page) > 0 {
 			for _, d := range page {
@@ -38,14 +39,14 @@ func ExampleInbox_Dead() {
 }
 
 func ExampleInbox_ReplayAll() {
-	replay := func(ctx context.Context, box *inbox.Inbox, filter inbox.DeadFilter) error {
-		by := inbox.By{Actor: "ann@example.com", Reason: "release 7 knows the currency"}
-		n, err := box.ReplayAll(ctx, filter, by, &inbox.Bulk{DryRun: true})
+	replay := func(ctx context.Context, box *inbox.Inbox, filter operator.DeadFilter) error {
+		by := operator.By{Actor: "ann@example.com", Reason: "release 7 knows the currency"}
+		n, err := box.ReplayAll(ctx, filter, by, &operator.Bulk{DryRun: true})
 		if err != nil {
 			return err
 		}
 		fmt.Println(n, "would be replayed")
-		n, err = box.ReplayAll(ctx, filter, by, &inbox.Bulk{Progress: func(done int64) { fmt.Println(done) }})
+		n, err = box.ReplayAll(ctx, filter, by, &operator.Bulk{Progress: func(done int64) { fmt.Println(done) }})
 		fmt.Println(n, "were replayed")
 		return err
 	}
@@ -55,7 +56,7 @@ func ExampleInbox_ReplayAll() {
 
 func ExampleInbox_Discard() {
 	discard := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) error {
-		err := box.Discard(ctx, key, inbox.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
+		err := box.Discard(ctx, key, operator.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
 		return err
 	}
 	_ = discard
@@ -76,7 +77,7 @@ func ExampleInbox_Parked() {
 
 func ExampleInbox_GiveUp() {
 	decide := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) error {
-		by := inbox.By{Actor: "ann@example.com", Reason: "the bank will never answer for this account"}
+		by := operator.By{Actor: "ann@example.com", Reason: "the bank will never answer for this account"}
 		err := box.RetryNow(ctx, key, by) // it need not wait for its pause
 		if err != nil {
 			return err
@@ -89,8 +90,8 @@ func ExampleInbox_GiveUp() {
 }
 
 func ExampleInbox_Audit() {
-	history := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) ([]inbox.AuditEntry, error) {
-		entries, err := box.Audit(ctx, inbox.AuditFilter{MessageKey: key.MessageKey}, nil, 10)
+	history := func(ctx context.Context, box *inbox.Inbox, key inbox.MessageRef) ([]operator.AuditEntry, error) {
+		entries, err := box.Audit(ctx, operator.AuditFilter{EventID: key.MessageKey}, nil, 10)
 		return entries, err
 	}
 	_ = history

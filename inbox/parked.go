@@ -96,7 +96,7 @@ func (f ParkedFilter) where(args ...any) (w *pgsql.Where, ofKey string) {
 	}
 	if f.Error != "" {
 		// The stored texts were cleaned, so an error that is pasted is found only if that is cleaned as well.
-		of.Add("strpos("+message+"error_message, %s::text) > 0", cleanText(f.Error))
+		of.Add("strpos("+message+"error_message, %s::text) > 0", pgsql.CleanText(f.Error))
 	}
 	if f.FirstOnly {
 		return w, "true"

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -54,14 +56,14 @@ SELECT count(*) FROM p`
 
 // RetryNow has a parked message that failed tried at once, and not only when its pause is over. It must be the first of its
 // key and not be running, or the error is [ErrNotParked]. Its attempts stay counted.
-func (i *Inbox) RetryNow(ctx context.Context, key MessageRef, by By) error {
-	what := fmt.Sprintf("%s %s of consumer %s", ActionRetry, key.MessageKey, key.Consumer)
+func (i *Inbox) RetryNow(ctx context.Context, key MessageRef, by operator.By) error {
+	what := fmt.Sprintf("%s %s of consumer %s", operator.Retry, key.MessageKey, key.Consumer)
 	args, err := key.args()
-	if err := errors.Join(by.validate(ActionRetry), err); err != nil {
+	if err := errors.Join(by.Validate(operator.Retry), err); err != nil {
 		return wrapErr(what, err)
 	}
 	var moved int64
-	args = append([]any{by.Actor, ActionRetry, cleanText(by.Reason)}, args...)
+	args = append([]any{by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason)}, args...)
 	if err := i.adHoc().QueryRow(ctx, i.units.DB(ctx), retryNow, args, &moved); err != nil {
 		return wrapErr(what, err)
 	}
@@ -77,10 +79,10 @@ func (i *Inbox) RetryNow(ctx context.Context, key MessageRef, by By) error {
 // reason. What is behind it waits for what becomes of the dead letter, see [Inbox.Discard] and [Inbox.Replay]; where
 // the consumer goes on after dead letters ([ContinueAfterDead]) it does not. What a consumer of another process does is not known here:
 // [Config.ContinueAfterDead] says it.
-func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by By) error {
-	what := fmt.Sprintf("%s %s of consumer %s", ActionGiveUp, key.MessageKey, key.Consumer)
+func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by operator.By) error {
+	what := fmt.Sprintf("%s %s of consumer %s", operator.GiveUp, key.MessageKey, key.Consumer)
 	of, err := key.args()
-	if err := errors.Join(by.validate(ActionGiveUp), err); err != nil {
+	if err := errors.Join(by.Validate(operator.GiveUp), err); err != nil {
 		return wrapErr(what, err)
 	}
 	run := i.adHoc()
@@ -95,7 +97,7 @@ func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by By) error {
 			return err
 		}
 		holds := ordered && !i.continuesAfterDead(key.Consumer, topic)
-		args := append([]any{by.Actor, ActionGiveUp, cleanText(by.Reason)}, append(of, holds)...)
+		args := append([]any{by.Actor, string(operator.GiveUp), pgsql.CleanText(by.Reason)}, append(of, holds)...)
 		var moved int64
 		if err := run.QueryRow(ctx, u.DB(), giveUp, args, &moved); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/oncebox/oncebox/internal/pace"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 const (
@@ -50,18 +52,18 @@ func (i *Inbox) CountParked(ctx context.Context, filter ParkedFilter) (int64, er
 // RetryAll is [Inbox.RetryNow] for each key that failed and whose first message the filter selects, after an outage for example. State and FirstOnly of
 // the filter are set. It returns how many messages are tried at once, also beside an error: each batch is a transaction of its own, and the
 // batches before stay. What is just being tried is left alone.
-func (i *Inbox) RetryAll(ctx context.Context, filter ParkedFilter, by By, bulk *Bulk) (moved int64, err error) {
+func (i *Inbox) RetryAll(ctx context.Context, filter ParkedFilter, by operator.By, bulk *operator.Bulk) (moved int64, err error) {
 	if bulk == nil {
-		bulk = &Bulk{}
+		bulk = &operator.Bulk{}
 	}
 	filter.State, filter.FirstOnly = KeyFailed, true
-	if err := errors.Join(by.validate(ActionRetry), filter.Validate()); err != nil {
-		return 0, fmt.Errorf("inbox: %s parked messages: %w", ActionRetry, err)
+	if err := errors.Join(by.Validate(operator.Retry), filter.Validate()); err != nil {
+		return 0, fmt.Errorf("inbox: %s parked messages: %w", operator.Retry, err)
 	}
 	if bulk.DryRun {
 		return i.CountParked(ctx, filter)
 	}
-	p := pace.New(bulk.Rate, cmp.Or(max(bulk.BatchSize, 0), defaultBulk))
+	p := pace.New(bulk.Rate, cmp.Or(max(bulk.BatchSize, 0), deadBatch))
 	var after *keyPlace
 	for {
 		last, n, err := i.retryBatch(ctx, filter, by, after, p.Batch())
@@ -73,7 +75,7 @@ func (i *Inbox) RetryAll(ctx context.Context, filter ParkedFilter, by By, bulk *
 			err = p.Wait(ctx, n)
 		}
 		if err != nil {
-			return moved, wrapErr(fmt.Sprintf("%s parked messages, after %d", ActionRetry, moved), err)
+			return moved, wrapErr(fmt.Sprintf("%s parked messages, after %d", operator.Retry, moved), err)
 		}
 		if last == nil {
 			return moved, nil
@@ -89,8 +91,8 @@ type keyPlace struct {
 }
 
 // retryBatch has the next keys tried. last is nil if there is none.
-func (i *Inbox) retryBatch(ctx context.Context, filter ParkedFilter, by By, after *keyPlace, size int) (last *keyPlace, n int64, err error) {
-	w, _ := filter.where(by.Actor, ActionRetry, cleanText(by.Reason))
+func (i *Inbox) retryBatch(ctx context.Context, filter ParkedFilter, by operator.By, after *keyPlace, size int) (last *keyPlace, n int64, err error) {
+	w, _ := filter.where(by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason))
 	if after != nil {
 		w.Add("(k.consumer, k.key_lock) > (%s::text, %s::bigint)", after.consumer, after.lock)
 	}

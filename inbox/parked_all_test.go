@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // All that failed is tried at once, or what a filter selects of it: each with an entry in the audit, and each key once.
@@ -46,22 +47,22 @@ func TestManyAreTriedAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 
-	_, err = w.operator().RetryAll(t.Context(), inbox.ParkedFilter{}, inbox.By{}, nil)
+	_, err = w.operator().RetryAll(t.Context(), inbox.ParkedFilter{}, operator.By{}, nil)
 	require.ErrorContains(t, err, "By.Actor is empty")
-	n, err := w.operator().RetryAll(t.Context(), inbox.ParkedFilter{Consumer: "mailer"}, ann, &inbox.Bulk{DryRun: true})
+	n, err := w.operator().RetryAll(t.Context(), inbox.ParkedFilter{Consumer: "mailer"}, ann, &operator.Bulk{DryRun: true})
 	require.NoError(t, err)
 	require.EqualValues(t, 8, n)
 	require.Zero(t, waiting())
-	require.Zero(t, w.count("inbox_audit"))
+	require.Zero(t, w.count("oncebox_audit"))
 
 	var steps []int64
-	bulk := &inbox.Bulk{BatchSize: 3, Progress: func(done int64) { steps = append(steps, done) }}
+	bulk := &operator.Bulk{BatchSize: 3, Progress: func(done int64) { steps = append(steps, done) }}
 	n, err = w.operator().RetryAll(t.Context(), inbox.ParkedFilter{Consumer: "mailer", Error: "smtp"}, ann, bulk)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, n)
 	require.Equal(t, []int64{3, 6, 7}, steps)
 	require.Equal(t, 7, waiting())
-	require.Equal(t, 7, w.count("inbox_audit"))
+	require.Equal(t, 7, w.count("oncebox_audit"))
 	n, err = w.operator().RetryAll(t.Context(), inbox.ParkedFilter{}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n, "the others are due already")

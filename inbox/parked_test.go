@@ -121,7 +121,7 @@ func TestRetryNow(t *testing.T) {
 	w.awaitEffects(2)
 	require.Equal(t, []string{"a", "b"}, w.effects())
 	require.ErrorIs(t, w.operator().RetryNow(t.Context(), key, ann), inbox.ErrNotParked)
-	require.Equal(t, 1, w.count("inbox_audit WHERE action = 'retry' AND message_id = 'a'"))
+	require.Equal(t, 1, w.count("oncebox_audit WHERE action = 'retry' AND message_id = 'a'"))
 }
 
 func TestGiveUp(t *testing.T) {
@@ -147,7 +147,7 @@ func TestGiveUp(t *testing.T) {
 	require.NoError(t, w.operator().Discard(t.Context(), key, ann))
 	w.awaitEffects(1)
 	require.Equal(t, []string{"b"}, w.effects())
-	require.Equal(t, []string{"give_up", "discard"}, column[string](t, w.db.DB, "SELECT action FROM inbox_audit ORDER BY id"))
+	require.Equal(t, []string{"give_up", "discard"}, column[string](t, w.db.DB, "SELECT action FROM oncebox_audit ORDER BY id"))
 }
 
 func TestGiveUpLetsPass(t *testing.T) {

@@ -96,7 +96,7 @@ func (i *Inbox) RunCleaning(ctx context.Context) error {
 // Clean makes partitions ahead and removes the entries, the dead letters and the audit that are older than their
 // retentions, once. It is safe in any number of processes.
 func (i *Inbox) Clean(ctx context.Context) error {
-	err := errors.Join(i.EnsurePartitions(ctx), i.expireDead(ctx), i.expireAudit(ctx))
+	err := errors.Join(i.EnsurePartitions(ctx), i.dead.Expire(ctx, i.cfg.DeadRetention), i.audit.Expire(ctx, i.units.DB(ctx)))
 	if i.cfg.Retention == KeepForever {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -252,7 +253,7 @@ func (w *wrapped) parkFailed(
 		if became == early {
 			return w.setAside(ctx, u.DB(), id, m)
 		}
-		waiting, err := w.park(ctx, u.DB(), parking{id, m, n, errorText(cause)})
+		waiting, err := w.park(ctx, u.DB(), parking{id, m, n, pgsql.CleanText(cause.Error())})
 		if err != nil || became == behind || waiting == 0 {
 			return err
 		}

@@ -36,7 +36,7 @@ func TestUpToDateNeedsNoRights(t *testing.T) {
 		require.NoError(t, migrations.Up(t.Context(), db, cfg))
 	}
 	exec(t, opened, "DELETE FROM oncebox_migrations WHERE name LIKE '%idempotency%'")
-	exec(t, opened, "DROP TABLE idempotency_step, idempotency_keys, idempotency_audit")
+	exec(t, opened, "DROP TABLE idempotency_step, idempotency_keys")
 	exec(t, opened, "DROP FUNCTION idempotency_claim, idempotency_settle_step, idempotency_taken")
 	err := migrations.Up(t.Context(), db, &migrations.Config{Schema: opened.Schema})
 	require.Equal(t, insufficientPrivilege, pgsql.Code(err), "%v", err)
@@ -147,7 +147,7 @@ func TestGrants(t *testing.T) {
 		"INSERT INTO outbox_sent SELECT *, now() FROM outbox", "DELETE FROM outbox", "SELECT last_value FROM outbox_seq",
 		"INSERT INTO inbox VALUES (gen_random_uuid(), 'c', 't', 's')", "DELETE FROM inbox_default",
 		"DELETE FROM outbox_sent_default", "UPDATE outbox_lane SET epoch = epoch + 1",
-		"INSERT INTO outbox_audit (actor, action, tenant_id, topic, event_type) VALUES ('a', 'replay', 't', 'order', 'e')",
+		"INSERT INTO oncebox_audit (part, actor, action, tenant_id) VALUES ('outbox', 'a', 'replay', 't')",
 		"DELETE FROM idempotency_keys",
 	) {
 		exec(t, relayDB, query)

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -73,7 +74,7 @@ func New(t testing.TB, build func(Setup) (*oncebox.App, error)) *Kit {
 // that keeps more counts. It is the smallest that does, so that a service with another one does not warn.
 func (k *Kit) keepEvents() error {
 	store := outbox.NewStore(k.DB, &outbox.Config{Schema: k.Schema, Retention: 24 * time.Hour})
-	return store.SetRetention(k.t.Context(), outbox.By{Actor: "oncetest", Reason: "RequireEvent looks at what was published"})
+	return store.SetRetention(k.t.Context(), operator.By{Actor: "oncetest", Reason: "RequireEvent looks at what was published"})
 }
 
 // requireUsed fails a test that has ended if something that it asked for has not happened.

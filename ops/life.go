@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -62,7 +63,9 @@ type Moment struct {
 	// Step is the name of a step.
 	Step string
 	// Actor, Action and Reason are those of an entry of the audit.
-	Actor, Action, Reason string
+	Actor  string
+	Action operator.Action
+	Reason string
 }
 
 // What happened.
@@ -164,32 +167,13 @@ func (v *View) messages(ctx context.Context, keys []string) ([]inbox.Located, er
 
 // decisions adds what somebody has decided.
 func (v *View) decisions(ctx context.Context, found *lives) error {
-	if v.outbox != nil && uuid.Validate(found.id) == nil {
-		entries, err := v.outbox.Audit(ctx, outbox.AuditFilter{EventID: found.id}, nil, deeds)
+	for _, id := range found.keys {
+		entries, err := v.Audit(ctx, operator.AuditFilter{EventID: id}, nil, deeds)
 		if err != nil {
 			return err
 		}
 		for n := range entries {
-			e := &entries[n]
-			l := found.ofTenant(e.TenantID)
-			l.Type, l.Topic = cmp.Or(l.Type, e.Type), cmp.Or(l.Topic, e.Topic)
-			l.add(Moment{At: e.At, What: Decided, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
-		}
-	}
-	if v.inbox == nil {
-		return nil
-	}
-	for _, key := range found.keys {
-		entries, err := v.inbox.Audit(ctx, inbox.AuditFilter{MessageKey: key}, nil, deeds)
-		if err != nil {
-			return err
-		}
-		for n := range entries {
-			e := &entries[n]
-			l := found.of(e.Key.TenantID, e.Key.Source)
-			l.MessageKey = key
-			l.Type, l.Topic = cmp.Or(l.Type, e.Type), cmp.Or(l.Topic, e.Topic)
-			l.add(Moment{At: e.At, What: Decided, Consumer: e.Key.Consumer, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
+			found.decided(&entries[n])
 		}
 	}
 	return nil
@@ -237,7 +221,7 @@ func (l *Life) deleted() bool {
 		return false
 	}
 	last := &l.History[len(l.History)-1]
-	return last.What == Decided && last.Consumer == "" && (last.Action == outbox.ActionCancel || last.Action == outbox.ActionDiscard)
+	return last.What == Decided && last.Consumer == "" && (last.Action == operator.Cancel || last.Action == operator.Discard)
 }
 
 func (v *View) retention(kept time.Duration) string {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
@@ -73,7 +73,7 @@ func happened(l ops.Life) (list []string) {
 		}
 		text := string(m.What)
 		if m.Action != "" {
-			text = m.Action
+			text = string(m.Action)
 		}
 		if m.Consumer != "" {
 			text += " " + m.Consumer
@@ -106,7 +106,7 @@ func TestLifeOfAnEvent(t *testing.T) {
 	require.Equal(t, []string{"recorded", "waiting"}, happened(second))
 	require.Equal(t, id, second.History[1].Behind, "it waits for the dead letter of its key")
 
-	require.NoError(t, s.App.Outbox.Replay(t.Context(), id, outbox.By{Actor: "ann", Reason: "registered"}))
+	require.NoError(t, s.App.Outbox.Replay(t.Context(), id, operator.By{Actor: "ann", Reason: "registered"}))
 	s.fails = errors.New("bank away")
 	s.DrainFailing()
 	l = s.life(id)
@@ -121,10 +121,10 @@ func TestLifeOfAnEvent(t *testing.T) {
 	require.Equal(t, id, second.Consumers[0].Behind)
 
 	key := l.Consumers[0].Key
-	require.NoError(t, s.App.Inbox.GiveUp(t.Context(), key, inbox.By{Actor: "bob", Reason: "closed"}))
+	require.NoError(t, s.App.Inbox.GiveUp(t.Context(), key, operator.By{Actor: "bob", Reason: "closed"}))
 	require.Contains(t, happened(s.life(id)), "dead billing")
 	require.Equal(t, id, s.life(behind).Consumers[0].Behind, "the dead letter holds the key")
-	require.NoError(t, s.App.Inbox.Discard(t.Context(), key, inbox.By{Actor: "bob", Reason: "closed"}))
+	require.NoError(t, s.App.Inbox.Discard(t.Context(), key, operator.By{Actor: "bob", Reason: "closed"}))
 	s.fails = nil
 	s.Drain()
 	l = s.life(id)
@@ -145,7 +145,7 @@ func TestLifeAfterTheRowsAreGone(t *testing.T) {
 	l := s.life(delayed)
 	require.Equal(t, []string{"recorded", "delayed"}, happened(l))
 	require.WithinDuration(t, soon, l.History[1].Until, time.Millisecond)
-	require.NoError(t, s.App.Outbox.CancelDelayed(t.Context(), delayed, outbox.By{Actor: "ann", Reason: "sold out"}))
+	require.NoError(t, s.App.Outbox.CancelDelayed(t.Context(), delayed, operator.By{Actor: "ann", Reason: "sold out"}))
 	l = s.life(delayed)
 	require.Equal(t, []string{"cancel"}, happened(l))
 	require.Equal(t, "It was deleted before it was published", l.Gone)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -39,6 +40,19 @@ func (f *lives) ofTenant(tenant string) *Life {
 		}
 	}
 	return f.of(tenant, "")
+}
+
+// decided adds what somebody has decided about an event or message.
+func (f *lives) decided(e *operator.AuditEntry) {
+	var l *Life
+	if e.Part == operator.PartInbox {
+		l = f.of(e.TenantID, e.Source)
+		l.MessageKey = e.EventID
+	} else {
+		l = f.ofTenant(e.TenantID)
+	}
+	l.Type, l.Topic = cmp.Or(l.Type, e.Type), cmp.Or(l.Topic, e.Topic)
+	l.add(Moment{At: e.At, What: Decided, Consumer: e.Consumer, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
 }
 
 func (f *lives) event(e *outbox.Located) {

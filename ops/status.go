@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -123,7 +124,7 @@ func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) e
 	had := c.Stats
 	c.Stats = inbox.Stats{Consumer: had.Consumer, Counted: Counted}
 	if had.DeadLetters > 0 {
-		dead, err := v.inbox.Dead(ctx, inbox.DeadFilter{Consumer: c.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, Counted)
+		dead, err := v.inbox.Dead(ctx, operator.DeadFilter{Consumer: c.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, Counted)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -231,7 +232,7 @@ func (v *View) deadEvents(ctx context.Context, filter Filter, limit int) ([]Stuc
 	if filter.Consumer != "" || v.outbox == nil {
 		return nil, nil
 	}
-	page, err := v.outbox.Dead(ctx, outbox.DeadFilter{TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
+	page, err := v.outbox.Dead(ctx, operator.DeadFilter{TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]
@@ -266,7 +267,7 @@ func (v *View) deadMessages(ctx context.Context, filter Filter, limit int) ([]St
 	if v.inbox == nil {
 		return nil, nil
 	}
-	page, err := v.inbox.Dead(ctx, inbox.DeadFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
+	page, err := v.inbox.Dead(ctx, operator.DeadFilter{Consumer: filter.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, limit)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		d := &page[n]

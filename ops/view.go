@@ -1,12 +1,14 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -22,4 +24,18 @@ type View struct {
 // New returns a view. db is the database of the keys. What is nil is left out: a service need not have all parts.
 func New(db *bun.DB, events *outbox.Store, messages *inbox.Inbox, keys *idempotency.Store) *View {
 	return &View{db: db, outbox: events, inbox: messages, keys: keys}
+}
+
+// Audit lists what was done by hand or by a retention in all parts, newest first, or in the part of the filter. A page has at most limit entries (0: 100)
+// and begins before the last one of the page before (nil: with the newest). Only its ID counts.
+func (v *View) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
+	filter.Part = cmp.Or(filter.Part, operator.EveryPart)
+	switch {
+	case v.outbox != nil:
+		return v.outbox.Audit(ctx, filter, before, limit)
+	case v.inbox != nil:
+		return v.inbox.Audit(ctx, filter, before, limit)
+	default:
+		return v.keys.Audit(ctx, v.db, filter, before, limit)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -142,7 +143,7 @@ func TestFunctionInATrigger(t *testing.T) {
 
 func TestFunctionFollowsATenantThatMoved(t *testing.T) {
 	f := newFixture(t, nil)
-	require.NoError(t, f.MoveTenant(t.Context(), "acme", 1, outbox.By{Actor: "ann", Reason: "test"}))
+	require.NoError(t, f.MoveTenant(t.Context(), "acme", 1, operator.By{Actor: "ann", Reason: "test"}))
 	for range 2 {
 		_, err := f.addBy(f.db, "a", "e", ", tenant_id => 'acme'")
 		require.NoError(t, err)

@@ -7,28 +7,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 func TestWhoAndWhyAreAskedFor(t *testing.T) {
 	f := newFixture(t, nil)
 	id := f.add("a", "a1")
 	f.kill(map[string]string{"a1": "no"})
-	many := func(act string, by outbox.By, dry bool) error {
-		bulk := &outbox.Bulk{DryRun: dry}
+	many := func(act string, by operator.By, dry bool) error {
+		bulk := &operator.Bulk{DryRun: dry}
 		if act == "replay" {
-			_, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, by, bulk)
+			_, err := f.ReplayAll(t.Context(), operator.DeadFilter{}, by, bulk)
 			return err
 		}
-		_, err := f.DiscardAll(t.Context(), outbox.DeadFilter{}, by, bulk)
+		_, err := f.DiscardAll(t.Context(), operator.DeadFilter{}, by, bulk)
 		return err
 	}
-	nobody, noReason := outbox.By{Actor: " ", Reason: "r"}, outbox.By{Actor: "ann", Reason: "\n"}
+	nobody, noReason := operator.By{Actor: " ", Reason: "r"}, operator.By{Actor: "ann", Reason: "\n"}
 	for _, err := range []error{
 		f.Replay(t.Context(), id, nobody), f.Discard(t.Context(), id, nobody),
 		many("replay", nobody, false), many("discard", nobody, false), many("replay", nobody, true), many("discard", nobody, true),
 	} {
-		require.ErrorContains(t, err, `say who does it, as in outbox.By{Actor: "ann"`)
+		require.ErrorContains(t, err, `say who does it, as in operator.By{Actor: "ann"`)
 	}
 	for _, err := range []error{f.Discard(t.Context(), id, noReason), many("discard", noReason, false), many("discard", noReason, true)} {
 		require.ErrorContains(t, err, "By.Reason is empty")
@@ -41,10 +41,10 @@ func TestWhoAndWhyAreAskedFor(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, text)
 	}
-	require.ErrorIs(t, f.Replay(t.Context(), id, outbox.By{Actor: "a\x00"}), event.ErrInvalid)
-	require.Zero(t, f.count("outbox_audit"))
+	require.ErrorIs(t, f.Replay(t.Context(), id, operator.By{Actor: "a\x00"}), event.ErrInvalid)
+	require.Zero(t, f.count("oncebox_audit"))
 	require.Equal(t, 1, f.count("outbox_dead"))
-	require.NoError(t, f.Replay(t.Context(), id, outbox.By{Actor: "ann"}), "a replay needs no reason")
+	require.NoError(t, f.Replay(t.Context(), id, operator.By{Actor: "ann"}), "a replay needs no reason")
 }
 
 func TestAuditIsListedNewestFirst(t *testing.T) {
@@ -56,16 +56,16 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 	all := map[string]string{"a1": "no", "b1": "no", "c1": "no"}
 	f.kill(all)
 	odd := strings.Repeat("ü", 2<<10) + "\x00\xff'; --"
-	require.NoError(t, f.Replay(t.Context(), ids["a1"], outbox.By{Actor: "bob", Reason: odd}))
+	require.NoError(t, f.Replay(t.Context(), ids["a1"], operator.By{Actor: "bob", Reason: odd}))
 	require.NoError(t, f.Discard(t.Context(), ids["b1"], ann))
-	require.ErrorIs(t, f.Discard(t.Context(), ids["b1"], ann), outbox.ErrNotDead)
-	require.ErrorIs(t, f.Discard(t.Context(), "no id", ann), outbox.ErrNotDead)
+	require.ErrorIs(t, f.Discard(t.Context(), ids["b1"], ann), operator.ErrNotDead)
+	require.ErrorIs(t, f.Discard(t.Context(), "no id", ann), operator.ErrNotDead)
 	require.NoError(t, f.Discard(t.Context(), ids["c1"], ann))
 
-	var got []outbox.AuditEntry
-	var before *outbox.AuditEntry
+	var got []operator.AuditEntry
+	var before *operator.AuditEntry
 	for {
-		page, err := f.Audit(t.Context(), outbox.AuditFilter{}, before, 2)
+		page, err := f.Audit(t.Context(), operator.AuditFilter{}, before, 2)
 		require.NoError(t, err)
 		if len(page) == 0 {
 			break
@@ -78,17 +78,17 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 	require.Positive(t, e.ID)
 	require.False(t, e.At.IsZero())
 	e.ID, e.At = 0, got[0].At
-	require.Equal(t, outbox.AuditEntry{
-		At: got[0].At, Actor: "ann", Action: outbox.ActionDiscard, Reason: "tried it", EventID: ids["b1"], Events: 1,
+	require.Equal(t, operator.AuditEntry{
+		At: got[0].At, Part: operator.PartOutbox, Actor: "ann", Action: operator.Discard, Reason: "tried it", EventID: ids["b1"], Events: 1,
 		TenantID: "acme", Topic: "order", Type: "b1",
 	}, e)
 	require.Equal(t, strings.Repeat("ü", 1<<10), got[2].Reason, "cut to 2 KiB")
 
-	one, err := f.Audit(t.Context(), outbox.AuditFilter{EventID: strings.ToUpper(ids["a1"])}, nil, 0)
+	one, err := f.Audit(t.Context(), operator.AuditFilter{EventID: strings.ToUpper(ids["a1"])}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, one, 1)
 	require.Equal(t, "bob", one[0].Actor)
-	_, err = f.Audit(t.Context(), outbox.AuditFilter{EventID: "1"}, nil, 0)
+	_, err = f.Audit(t.Context(), operator.AuditFilter{EventID: "1"}, nil, 0)
 	require.ErrorContains(t, err, "AuditFilter.EventID")
 }
 
@@ -98,7 +98,7 @@ func TestDeedAndEntryAreOneTransaction(t *testing.T) {
 	id := f.add("a", "a1")
 	f.add("a", "a2")
 	f.kill(map[string]string{"a1": "no"})
-	f.exec("ALTER TABLE outbox_audit ADD CHECK (actor <> 'ann')")
+	f.exec("ALTER TABLE oncebox_audit ADD CHECK (actor <> 'ann')")
 	lane := f.fetchLane("a1")
 	change := f.change(lane)
 	require.Error(t, f.Replay(t.Context(), id, ann))
@@ -108,10 +108,10 @@ func TestDeedAndEntryAreOneTransaction(t *testing.T) {
 	require.Equal(t, map[string]string{"a1": "DEAD/1", "a2": "NEW/0"}, f.statuses())
 
 	f.exec("ALTER TABLE outbox_held ADD CHECK (event_type <> 'a1')")
-	require.Error(t, f.Replay(t.Context(), id, outbox.By{Actor: "bob"}))
-	require.Zero(t, f.count("outbox_audit"))
-	require.NoError(t, f.Discard(t.Context(), id, outbox.By{Actor: "bob", Reason: "r"}))
-	require.Equal(t, 1, f.count("outbox_audit"))
+	require.Error(t, f.Replay(t.Context(), id, operator.By{Actor: "bob"}))
+	require.Zero(t, f.count("oncebox_audit"))
+	require.NoError(t, f.Discard(t.Context(), id, operator.By{Actor: "bob", Reason: "r"}))
+	require.Equal(t, 1, f.count("oncebox_audit"))
 }
 
 // fetchLane returns the lane of a dead letter.

@@ -39,7 +39,7 @@ type Config struct {
 	DeadRetention time.Duration `env:"DEAD_RETENTION"`
 	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
 	// is 400 days.
-	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
+	AuditRetention time.Duration
 	// DedupRetention is for how long a producer's key ([event.WithDedupKey]) is remembered after its first event. At least 1h;
 	// -1 remembers for ever. Default: 168h.
 	DedupRetention time.Duration `env:"DEDUP_RETENTION"`

@@ -2,21 +2,14 @@ package outbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
-
-// ErrNotDead means that there is no dead letter with that id: there never was one, or somebody was faster.
-var ErrNotDead = errors.New("outbox: no dead letter with this id")
-
-// ErrSeveralDead means that several dead letters have that id, because the producer gave it to several events
-// ([event.WithID]). [DeadFilter] with the ID and, for instance, the tenant tells them apart.
-var ErrSeveralDead = errors.New("outbox: several dead letters have this id: select them with a DeadFilter")
 
 // DeadLetter is a row that was given up.
 type DeadLetter struct {
@@ -30,82 +23,84 @@ type DeadLetter struct {
 	Holds bool
 }
 
-const (
-	deadColumns = rowColumns + `, died_at, coalesce(error_message, ''), ` + holdsKey
+// DeadOption narrows which dead letter is meant, for [Store.DeadLetter], [Store.Replay] and [Store.Discard].
+type DeadOption func(*pgsql.Where)
 
-	// holdsKey says that a dead letter d is what its key waits for.
-	holdsKey = `EXISTS (SELECT FROM {schema}.outbox_block b
-		WHERE b.lane = d.lane AND b.ordering_key = d.ordering_key AND b.state = 'dead' AND b.head_seq = d.seq)`
+// OfTenant means the dead letter with the id only if it belongs to this tenant, for operators who may not touch the letters of others. They
+// get [operator.ErrNotDead], as for an id that does not exist. An empty tenant has no dead letters.
+func OfTenant(id string) DeadOption {
+	return func(w *pgsql.Where) { w.Add("d.tenant_id = %s::text", id) }
+}
 
-	listDead = `
-SELECT ` + deadColumns + ` FROM (SELECT {columns but payload}, NULL::bytea AS payload, died_at, error_message FROM {schema}.outbox_dead) d
-WHERE %s ORDER BY d.died_at, d.seq LIMIT %s`
-	showDead  = `SELECT ` + deadColumns + ` FROM {schema}.outbox_dead d WHERE %s`
-	countDead = `SELECT count(*) FROM {schema}.outbox_dead d WHERE %s`
-)
-
-// defaultPage is the size of a page whose limit is not given.
-const defaultPage = 100
+// deadWithID names the dead letter with an id.
+func deadWithID(id string, opts []DeadOption) deadletter.One {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return deadletter.One{Name: id, Invalid: operator.ErrNotDead}
+	}
+	w := &pgsql.Where{}
+	w.Add("d.id = %s::uuid", parsed.String())
+	for _, opt := range opts {
+		opt(w)
+	}
+	return deadletter.One{Name: id, Where: w}
+}
 
 // Dead lists the dead letters that the filter selects, oldest first, without their payloads. A page has at most limit of
 // them (0: 100) and begins after the last one of the page before (nil: from the start). Only its DiedAt and Sequence count.
-func (s *Store) Dead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) ([]DeadLetter, error) {
-	if err := filter.Validate(); err != nil {
-		return nil, err
-	}
-	statement, args := deadPage(filter, after, limit)
-	out, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, statement, args...), scanDead)
-	return out, wrap("list dead letters", err)
+func (s *Store) Dead(ctx context.Context, filter operator.DeadFilter, after *DeadLetter, limit int) ([]DeadLetter, error) {
+	return s.dead.List(ctx, filter, after, limit)
 }
 
-func deadPage(filter DeadFilter, after *DeadLetter, limit int) (statement string, args []any) {
-	if limit <= 0 {
-		limit = defaultPage
-	}
-	w := filter.where()
-	if after != nil {
-		w.Add("(d.died_at, d.seq) > (%s::timestamptz, %s::bigint)", after.DiedAt, after.Sequence)
-	}
-	bound := w.Arg(limit)
-	return fmt.Sprintf(listDead, w, bound), w.Args
-}
-
-// DeadLetter returns the dead letter with this id and its payload, [ErrNotDead] if there is none, and [ErrSeveralDead] if
-// there are more.
+// DeadLetter returns the dead letter with this id and its payload, [operator.ErrNotDead] if there is none, and
+// [operator.ErrSeveralDead] if there are more.
 func (s *Store) DeadLetter(ctx context.Context, id string, opts ...DeadOption) (DeadLetter, error) {
-	var d DeadLetter
-	parsed, err := uuid.Parse(id)
-	if err != nil {
-		return d, fmt.Errorf("outbox: show %q: %w", id, ErrNotDead)
-	}
-	w := deadWithID(parsed, opts)
-	letters, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, fmt.Sprintf(showDead, w), w.Args...), scanDead)
-	switch {
-	case err != nil:
-		return d, wrap("show a dead letter", err)
-	case len(letters) == 0:
-		return d, fmt.Errorf("outbox: show %s: %w", id, ErrNotDead)
-	case len(letters) > 1:
-		return d, fmt.Errorf("outbox: show %s: %w", id, ErrSeveralDead)
-	}
-	return letters[0], nil
-}
-
-func scanDead(scan pgsql.Scan, d *DeadLetter) error {
-	return scanRow(scan, &d.Row, &d.DiedAt, &d.Error, &d.Holds)
+	return s.dead.Show(ctx, s.db, deadWithID(id, opts))
 }
 
 // CountDead counts the dead letters that the filter selects.
-func (s *Store) CountDead(ctx context.Context, filter DeadFilter) (int64, error) {
-	if err := filter.Validate(); err != nil {
-		return 0, err
-	}
-	w := filter.where()
-	var n int64
-	err := s.adHoc().QueryRow(ctx, s.db, fmt.Sprintf(countDead, w), w.Args, &n)
-	return n, wrap("count dead letters", err)
+func (s *Store) CountDead(ctx context.Context, filter operator.DeadFilter) (int64, error) {
+	return s.dead.Count(ctx, filter)
 }
 
-// adHoc runs what operators ask for: planned anew each time, because the best index depends on which tenant or topic it
-// is, and because tables that are nearly empty most of the time are full just then.
-func (s *Store) adHoc() *pgsql.Runner { return s.sql.AdHoc() }
+// DeadErrors lists why the latest dead letters were given up, the newest first: at most limit of them (0: 100). It reads no more
+// rows than that, however many dead letters there are.
+func (s *Store) DeadErrors(ctx context.Context, limit int) ([]operator.DeadError, error) {
+	return s.dead.Errors(ctx, limit)
+}
+
+// Replay publishes a dead letter after all. It keeps id and sequence and gets all its attempts back; it leaves before
+// whatever waits behind it under its key, and consumers that have handled it already see a duplicate. It returns
+// [operator.ErrNotDead] if there is none with this id, and [operator.ErrSeveralDead], having done nothing, if there are more.
+//
+// What has expired dies again. What is replayed under a key that another dead letter blocks waits for that one.
+func (s *Store) Replay(ctx context.Context, id string, by operator.By, opts ...DeadOption) error {
+	return s.dead.Replay(ctx, deadWithID(id, opts), by)
+}
+
+// ReplayEdited is [Store.Replay] with another payload in the place of the stored one, in one transaction; all else of the
+// event stays, its id too. The former payload is gone. It is for an event that nobody has received: a consumer that received it under this id
+// already, because a receipt was lost, keeps what it has. by must give a reason. An empty payload is an error, and so is a payload
+// that is larger than Config.MaxPayload.
+func (s *Store) ReplayEdited(ctx context.Context, id string, payload []byte, by operator.By, opts ...DeadOption) error {
+	return s.dead.ReplayEdited(ctx, deadWithID(id, opts), payload, by)
+}
+
+// Discard deletes a dead letter for good; what waits behind it is published. by must give a reason. It returns
+// [operator.ErrNotDead] if there is none with this id, and [operator.ErrSeveralDead], having done nothing, if there are more.
+func (s *Store) Discard(ctx context.Context, id string, by operator.By, opts ...DeadOption) error {
+	return s.dead.Discard(ctx, deadWithID(id, opts), by)
+}
+
+// ReplayAll replays the dead letters that the filter selects and that are dead when it begins, per key in the order of
+// their sequence. It returns how many it moved, also beside an error: each batch is a transaction of its own, and the
+// batches before stay. See [Store.Replay].
+func (s *Store) ReplayAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
+	return s.dead.ReplayAll(ctx, filter, by, bulk)
+}
+
+// DiscardAll discards the dead letters that the filter selects and that are dead when it begins. by must give a reason.
+// It returns how many it deleted, also beside an error, as [Store.ReplayAll] does.
+func (s *Store) DiscardAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
+	return s.dead.DiscardAll(ctx, filter, by, bulk)
+}

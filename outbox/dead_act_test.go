@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -78,7 +79,7 @@ func TestReplayOfManyKeepsTheOrderOfEachKey(t *testing.T) {
 	require.Empty(t, f.due())
 
 	var progress []int64
-	n, err := f.ReplayAll(t.Context(), outbox.DeadFilter{Topic: "order"}, ann, &outbox.Bulk{
+	n, err := f.ReplayAll(t.Context(), operator.DeadFilter{Topic: "order"}, ann, &operator.Bulk{
 		BatchSize: 5, Progress: func(done int64) { progress = append(progress, done) },
 	})
 	require.NoError(t, err)
@@ -88,7 +89,7 @@ func TestReplayOfManyKeepsTheOrderOfEachKey(t *testing.T) {
 	require.Equal(t, []string{"a0", "b0", "c0"}, f.due(), "the first of each key and no other")
 	require.Equal(t, want, f.drain())
 	require.Zero(t, f.count("outbox_block"))
-	require.Equal(t, 12, f.count("outbox_audit WHERE actor = 'ann' AND action = 'replay' AND reason = 'tried it'"))
+	require.Equal(t, 12, f.count("oncebox_audit WHERE actor = 'ann' AND action = 'replay' AND reason = 'tried it'"))
 }
 
 func TestReplayGivesAllAttemptsBackAndKeepsTheRest(t *testing.T) {
@@ -108,13 +109,13 @@ func TestDryRunOnlyCounts(t *testing.T) {
 	f.add("a", "a1")
 	f.add("b", "b1")
 	f.kill(map[string]string{"a1": "no", "b1": "no"})
-	for _, act := range []func(context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error){f.ReplayAll, f.DiscardAll} {
-		n, err := act(t.Context(), outbox.DeadFilter{Type: "a1"}, ann, &outbox.Bulk{DryRun: true})
+	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){f.ReplayAll, f.DiscardAll} {
+		n, err := act(t.Context(), operator.DeadFilter{Type: "a1"}, ann, &operator.Bulk{DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 	}
 	require.Equal(t, 2, f.count("outbox_dead"))
-	require.Zero(t, f.count("outbox_audit"))
+	require.Zero(t, f.count("oncebox_audit"))
 }
 
 // One in 10,000 seconds: after the first one the wait would be longer than the call may last.
@@ -128,13 +129,13 @@ func TestRateBoundsTheBatches(t *testing.T) {
 	f.kill(dies)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	for _, act := range []func(context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error){f.ReplayAll, f.DiscardAll} {
-		n, err := act(ctx, outbox.DeadFilter{}, ann, &outbox.Bulk{Rate: 1e-4})
+	for _, act := range []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){f.ReplayAll, f.DiscardAll} {
+		n, err := act(ctx, operator.DeadFilter{}, ann, &operator.Bulk{Rate: 1e-4})
 		require.ErrorContains(t, err, "after 1: wait, for the rate")
 		require.EqualValues(t, 1, n)
 	}
 	require.Equal(t, 1, f.count("outbox_dead"))
-	n, err := f.ReplayAll(ctx, outbox.DeadFilter{}, ann, &outbox.Bulk{Rate: 1e6})
+	n, err := f.ReplayAll(ctx, operator.DeadFilter{}, ann, &operator.Bulk{Rate: 1e6})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 }
@@ -146,7 +147,7 @@ func TestReplayWaitsForTheDeadLetterThatBlocks(t *testing.T) {
 	f.add("a", "a2")
 	f.add("a", "a3")
 	f.kill(map[string]string{"a1": "no", "a2": "no"})
-	n, err := f.ReplayAll(t.Context(), outbox.DeadFilter{Type: "a2"}, ann, nil)
+	n, err := f.ReplayAll(t.Context(), operator.DeadFilter{Type: "a2"}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	require.Empty(t, f.due(), "a1 blocks")
@@ -210,19 +211,19 @@ func TestDeadLetterOfAnotherTenant(t *testing.T) {
 	letter, err := f.DeadLetter(t.Context(), ids["shown"], outbox.OfTenant("default"))
 	require.NoError(t, err)
 	require.Equal(t, "default", letter.TenantID)
-	by := outbox.By{Actor: "ann", Reason: "test"}
+	by := operator.By{Actor: "ann", Reason: "test"}
 	for _, tenant := range []string{"acme", ""} {
 		_, err = f.DeadLetter(t.Context(), ids["shown"], outbox.OfTenant(tenant))
-		require.ErrorIs(t, err, outbox.ErrNotDead)
-		require.ErrorIs(t, f.Replay(t.Context(), ids["replayed"], by, outbox.OfTenant(tenant)), outbox.ErrNotDead)
-		require.ErrorIs(t, f.Discard(t.Context(), ids["discarded"], by, outbox.OfTenant(tenant)), outbox.ErrNotDead)
+		require.ErrorIs(t, err, operator.ErrNotDead)
+		require.ErrorIs(t, f.Replay(t.Context(), ids["replayed"], by, outbox.OfTenant(tenant)), operator.ErrNotDead)
+		require.ErrorIs(t, f.Discard(t.Context(), ids["discarded"], by, outbox.OfTenant(tenant)), operator.ErrNotDead)
 	}
-	n, err := f.CountDead(t.Context(), outbox.DeadFilter{})
+	n, err := f.CountDead(t.Context(), operator.DeadFilter{})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, n)
 	require.NoError(t, f.Replay(t.Context(), ids["replayed"], by, outbox.OfTenant("default")))
 	require.NoError(t, f.Discard(t.Context(), ids["discarded"], by, outbox.OfTenant("default")))
-	n, err = f.CountDead(t.Context(), outbox.DeadFilter{})
+	n, err = f.CountDead(t.Context(), operator.DeadFilter{})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 }
@@ -234,7 +235,7 @@ func TestUnorderedRowsAreReplayed(t *testing.T) {
 		require.NoError(t, err)
 	}
 	f.kill(map[string]string{"u": "no"})
-	n, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, ann, nil)
+	n, err := f.ReplayAll(t.Context(), operator.DeadFilter{}, ann, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, n)
 	require.Equal(t, []string{"u", "u", "u"}, f.due())
@@ -248,12 +249,12 @@ func TestDiscardOfManyLetsTheirKeysGo(t *testing.T) {
 		f.add(key, key+"2")
 	}
 	f.kill(map[string]string{"a1": "no", "b1": "no", "c1": "other"})
-	n, err := f.DiscardAll(t.Context(), outbox.DeadFilter{Error: "no"}, ann, &outbox.Bulk{BatchSize: 1})
+	n, err := f.DiscardAll(t.Context(), operator.DeadFilter{Error: "no"}, ann, &operator.Bulk{BatchSize: 1})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n)
 	require.Equal(t, map[string][]string{"default|order|a": {"a2"}, "default|order|b": {"b2"}}, f.drain())
-	require.Equal(t, []string{"c1"}, f.walk(outbox.DeadFilter{}, 10))
-	require.Equal(t, 2, f.count("outbox_audit WHERE action = 'discard'"))
+	require.Equal(t, []string{"c1"}, f.walk(operator.DeadFilter{}, 10))
+	require.Equal(t, 2, f.count("oncebox_audit WHERE action = 'discard'"))
 }
 
 // What dies while a replay runs is not its business, or it might never end.
@@ -263,7 +264,7 @@ func TestReplayOfManyLeavesWhatDiesMeanwhile(t *testing.T) {
 		f.add(key, key+"1")
 	}
 	f.kill(map[string]string{"a1": "no", "b1": "no", "c1": "no", "d1": "no"})
-	n, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, ann, &outbox.Bulk{BatchSize: 1, Progress: func(done int64) {
+	n, err := f.ReplayAll(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{BatchSize: 1, Progress: func(done int64) {
 		f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) SELECT 1000000 + ` + fmt.Sprint(done) + `, gen_random_uuid(), now(), now(), 0, 1, 63,
 			5, 0, 't', 'order', NULL, '', '', 'late', 'test', 'text/plain', '{}', 'x', clock_timestamp(), 'no'`)
 		require.Less(t, done, int64(10))
@@ -277,11 +278,13 @@ func TestOperatorsShareTheWork(t *testing.T) {
 	f := newFixture(t, nil)
 	f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 2000))
 	f.exec("UPDATE outbox_dead SET died_at = now() - interval '1 day'")
-	acts := []func(context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error){f.ReplayAll, f.DiscardAll, f.ReplayAll, f.DiscardAll}
+	acts := []func(context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error){f.ReplayAll, f.DiscardAll, f.ReplayAll, f.DiscardAll}
 	moved, errs := make([]int64, len(acts)), make([]error, len(acts))
 	var wg sync.WaitGroup
 	for i, act := range acts {
-		wg.Go(func() { moved[i], errs[i] = act(t.Context(), outbox.DeadFilter{}, ann, &outbox.Bulk{BatchSize: 50}) })
+		wg.Go(func() {
+			moved[i], errs[i] = act(t.Context(), operator.DeadFilter{}, ann, &operator.Bulk{BatchSize: 50})
+		})
 	}
 	wg.Wait()
 	sum := int64(0)
@@ -290,7 +293,7 @@ func TestOperatorsShareTheWork(t *testing.T) {
 		sum += moved[i]
 	}
 	require.EqualValues(t, 2000, sum, "each dead letter once")
-	require.Equal(t, 2000, f.count("outbox_audit"))
+	require.Equal(t, 2000, f.count("oncebox_audit"))
 	require.Equal(t, int(moved[0]+moved[2]), f.count("outbox_held"))
 	require.Zero(t, f.count("outbox_dead"))
 }
@@ -307,7 +310,7 @@ func TestLanesAreLockedInTheirOrder(t *testing.T) {
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() {
-		_, err := f.ReplayAll(context.WithoutCancel(t.Context()), outbox.DeadFilter{}, ann, nil)
+		_, err := f.ReplayAll(context.WithoutCancel(t.Context()), operator.DeadFilter{}, ann, nil)
 		done <- err
 	}()
 	await.True(t, func() bool {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -16,12 +17,12 @@ func TestEditedEventIsReplayedWithAllElseAsItWas(t *testing.T) {
 	before := f.fetch()
 	require.Len(t, before, 2)
 	f.kill(map[string]string{"a1": "no", "b1": "no"})
-	edit := outbox.By{Actor: "ann", Reason: "the total was wrong"}
-	require.ErrorContains(t, f.ReplayEdited(t.Context(), id, []byte("new"), outbox.By{Actor: "ann"}), "By.Reason is empty")
+	edit := operator.By{Actor: "ann", Reason: "the total was wrong"}
+	require.ErrorContains(t, f.ReplayEdited(t.Context(), id, []byte("new"), operator.By{Actor: "ann"}), "By.Reason is empty")
 	require.ErrorContains(t, f.ReplayEdited(t.Context(), id, nil, edit), "the payload is empty")
 	require.ErrorContains(t, f.ReplayEdited(t.Context(), id, make([]byte, 1<<20+1), edit), "Config.MaxPayload is 1048576")
-	require.ErrorIs(t, f.ReplayEdited(t.Context(), "no id", []byte("new"), edit), outbox.ErrNotDead)
-	require.ErrorIs(t, f.ReplayEdited(t.Context(), id, []byte("new"), edit, outbox.OfTenant("acme")), outbox.ErrNotDead)
+	require.ErrorIs(t, f.ReplayEdited(t.Context(), "no id", []byte("new"), edit), operator.ErrNotDead)
+	require.ErrorIs(t, f.ReplayEdited(t.Context(), id, []byte("new"), edit, outbox.OfTenant("acme")), operator.ErrNotDead)
 	require.Equal(t, 2, f.count("outbox_dead"), "nothing was changed")
 	require.NoError(t, f.ReplayEdited(t.Context(), id, []byte("new"), edit))
 
@@ -33,15 +34,15 @@ func TestEditedEventIsReplayedWithAllElseAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	want.Payload = []byte("new")
 	require.Equal(t, want, rows[0])
-	left, err := f.Dead(t.Context(), outbox.DeadFilter{}, nil, 0)
+	left, err := f.Dead(t.Context(), operator.DeadFilter{}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, left, 1)
 	whole, err := f.DeadLetter(t.Context(), left[0].ID)
 	require.NoError(t, err)
 	require.Equal(t, []byte("b1"), whole.Payload, "the other one is as it was")
-	entries, err := f.Audit(t.Context(), outbox.AuditFilter{EventID: id}, nil, 0)
+	entries, err := f.Audit(t.Context(), operator.AuditFilter{EventID: id}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	require.Equal(t, []string{"ann", "edit", "the total was wrong"}, []string{entries[0].Actor, entries[0].Action, entries[0].Reason})
-	require.ErrorIs(t, f.ReplayEdited(t.Context(), id, []byte("newer"), edit), outbox.ErrNotDead, "somebody was faster")
+	require.Equal(t, []string{"ann", "edit", "the total was wrong"}, []string{entries[0].Actor, string(entries[0].Action), entries[0].Reason})
+	require.ErrorIs(t, f.ReplayEdited(t.Context(), id, []byte("newer"), edit), operator.ErrNotDead, "somebody was faster")
 }

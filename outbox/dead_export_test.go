@@ -2,15 +2,15 @@ package outbox
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // ExplainDead returns the plan of a page of [Store.Dead].
-func (s *Store) ExplainDead(ctx context.Context, filter DeadFilter, after *DeadLetter, limit int) (string, error) {
-	statement, args := deadPage(filter, after, limit)
+func (s *Store) ExplainDead(ctx context.Context, filter operator.DeadFilter, after *DeadLetter, limit int) (string, error) {
+	statement, args := s.dead.Page(filter, after, limit)
 	return s.explain(ctx, statement, args)
 }
 
@@ -20,24 +20,25 @@ func (s *Store) ExplainDeadErrors(ctx context.Context, limit int) (string, error
 }
 
 // ExplainPick returns the plan of the choice of a batch.
-func (s *Store) ExplainPick(ctx context.Context, filter DeadFilter, after RowID, n int) (string, error) {
-	w := filter.where()
-	w.Add("(d.lane, d.seq) > (%s::smallint, %s::bigint)", after.Lane, after.Seq)
-	bound := w.Arg(n)
-	return s.explain(ctx, fmt.Sprintf(pickDead, w, bound), w.Args)
+func (s *Store) ExplainPick(ctx context.Context, filter operator.DeadFilter, after RowID, n int) (string, error) {
+	w := s.dead.SQL.Where(filter)
+	w.Add(s.dead.SQL.Beyond, after.Lane, after.Seq)
+	statement, args := s.dead.Pick(w, n)
+	return s.explain(ctx, statement, args)
 }
 
 // ExplainAudit returns the plan of the audit of one event.
 func (s *Store) ExplainAudit(ctx context.Context, id string) (string, error) {
-	w := &pgsql.Where{}
-	w.Add("a.event_id = %s::uuid", id)
-	bound := w.Arg(10)
-	return s.explain(ctx, fmt.Sprintf(listAudit, w, bound), w.Args)
+	statement, args, err := s.audit.Page(operator.AuditFilter{EventID: id}, nil, 10)
+	if err != nil {
+		return "", err
+	}
+	return s.explain(ctx, statement, args)
 }
 
 // ExplainMove returns the plans of what one batch of a replay writes.
 func (s *Store) ExplainMove(ctx context.Context, lanes []int16, seqs []int64, keys []string) (move, wake string, err error) {
-	if move, err = s.explain(ctx, replayDead, []any{lanes, seqs, "ann", ActionReplay, ""}); err != nil {
+	if move, err = s.explain(ctx, replayDead, []any{"ann", string(operator.Replay), "", lanes, seqs}); err != nil {
 		return "", "", err
 	}
 	wake, err = s.explain(ctx, wakeHeads, []any{lanes, keys})

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -30,15 +31,15 @@ func TestEventsWithOneIDMayBothBeDead(t *testing.T) {
 			f.add("b", "b1", event.WithID(id), event.WithTenantID("acme"))
 			die(f)
 			f.exec("UPDATE outbox_dead SET died_at = now()")
-			require.ElementsMatch(t, []string{"a1", "b1"}, f.walk(outbox.DeadFilter{ID: id}, 1), "on pages of one")
+			require.ElementsMatch(t, []string{"a1", "b1"}, f.walk(operator.DeadFilter{ID: id}, 1), "on pages of one")
 
 			_, err := f.DeadLetter(ctx, id)
-			require.ErrorIs(t, err, outbox.ErrSeveralDead)
-			require.ErrorIs(t, f.Replay(ctx, id, ann), outbox.ErrSeveralDead)
-			require.ErrorIs(t, f.Discard(ctx, id, ann), outbox.ErrSeveralDead)
+			require.ErrorIs(t, err, operator.ErrSeveralDead)
+			require.ErrorIs(t, f.Replay(ctx, id, ann), operator.ErrSeveralDead)
+			require.ErrorIs(t, f.Discard(ctx, id, ann), operator.ErrSeveralDead)
 			require.Equal(t, 2, f.count("outbox_dead"))
 
-			n, err := f.DiscardAll(ctx, outbox.DeadFilter{ID: id, TenantID: "acme"}, ann, nil)
+			n, err := f.DiscardAll(ctx, operator.DeadFilter{ID: id, TenantID: "acme"}, ann, nil)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n)
 			d, err := f.DeadLetter(ctx, id)

@@ -11,11 +11,12 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
 // ann is an operator.
-var ann = outbox.By{Actor: "ann", Reason: "tried it"}
+var ann = operator.By{Actor: "ann", Reason: "tried it"}
 
 // kill makes fresh rows dead letters, each with an error of its own, and holds the others of their lanes.
 func (f *fixture) kill(errs map[string]string) {
@@ -40,7 +41,7 @@ func (f *fixture) exec(query string, args ...any) {
 }
 
 // walk reads all pages and returns the types of the letters.
-func (f *fixture) walk(filter outbox.DeadFilter, limit int) (types []string) {
+func (f *fixture) walk(filter operator.DeadFilter, limit int) (types []string) {
 	f.t.Helper()
 	var after *outbox.DeadLetter
 	for {
@@ -73,18 +74,19 @@ func TestDeadLettersAreFilteredAndPaged(t *testing.T) {
 		f.exec("UPDATE outbox_dead SET died_at = ? WHERE event_type = ?", day.AddDate(0, 0, i/4), fmt.Sprintf("t%02d", i))
 	}
 	for name, c := range map[string]struct {
-		filter outbox.DeadFilter
+		filter operator.DeadFilter
 		want   func(i int) bool
 	}{
-		"all":     {outbox.DeadFilter{}, func(int) bool { return true }},
-		"tenant":  {outbox.DeadFilter{TenantID: "globex"}, func(i int) bool { return i%3 == 1 }},
-		"topic":   {outbox.DeadFilter{Topic: "invoice"}, func(i int) bool { return i%2 == 1 }},
-		"type":    {outbox.DeadFilter{Type: "t07"}, func(i int) bool { return i == 7 }},
-		"error":   {outbox.DeadFilter{Error: "code 1"}, func(i int) bool { return i/4 == 1 }},
-		"from":    {outbox.DeadFilter{DiedFrom: day.AddDate(0, 0, 1)}, func(i int) bool { return i/4 >= 1 }},
-		"before":  {outbox.DeadFilter{DiedBefore: day.AddDate(0, 0, 1)}, func(i int) bool { return i/4 < 1 }},
-		"several": {outbox.DeadFilter{TenantID: "acme", Topic: "order", DiedFrom: day.AddDate(0, 0, 1)}, func(i int) bool { return i == 6 }},
-		"none":    {outbox.DeadFilter{TenantID: "nobody"}, func(int) bool { return false }},
+		"all":      {operator.DeadFilter{}, func(int) bool { return true }},
+		"tenant":   {operator.DeadFilter{TenantID: "globex"}, func(i int) bool { return i%3 == 1 }},
+		"topic":    {operator.DeadFilter{Topic: "invoice"}, func(i int) bool { return i%2 == 1 }},
+		"type":     {operator.DeadFilter{Type: "t07"}, func(i int) bool { return i == 7 }},
+		"error":    {operator.DeadFilter{Error: "code 1"}, func(i int) bool { return i/4 == 1 }},
+		"from":     {operator.DeadFilter{DiedFrom: day.AddDate(0, 0, 1)}, func(i int) bool { return i/4 >= 1 }},
+		"before":   {operator.DeadFilter{DiedBefore: day.AddDate(0, 0, 1)}, func(i int) bool { return i/4 < 1 }},
+		"several":  {operator.DeadFilter{TenantID: "acme", Topic: "order", DiedFrom: day.AddDate(0, 0, 1)}, func(i int) bool { return i == 6 }},
+		"consumer": {operator.DeadFilter{Consumer: "billing"}, func(int) bool { return false }},
+		"none":     {operator.DeadFilter{TenantID: "nobody"}, func(int) bool { return false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []string
@@ -108,7 +110,7 @@ func TestDeadLettersAreFilteredAndPaged(t *testing.T) {
 
 func TestFilterOfDeadLettersIsValidated(t *testing.T) {
 	f := newFixture(t, nil)
-	bad := outbox.DeadFilter{TenantID: "a\x00", ID: "a", DiedFrom: testTime, DiedBefore: testTime}
+	bad := operator.DeadFilter{TenantID: "a\x00", ID: "a", DiedFrom: testTime, DiedBefore: testTime}
 	require.ErrorContains(t, bad.Validate(), "DeadFilter.TenantID")
 	require.ErrorContains(t, bad.Validate(), "DeadFilter.DiedFrom")
 	require.ErrorContains(t, bad.Validate(), "DeadFilter.ID")
@@ -135,10 +137,10 @@ func TestErrorTextsMayContainAnything(t *testing.T) {
 		if name == "empty" {
 			continue
 		}
-		require.Equal(t, []string{name}, f.walk(outbox.DeadFilter{Error: text}, 10), "%q", text)
+		require.Equal(t, []string{name}, f.walk(operator.DeadFilter{Error: text}, 10), "%q", text)
 	}
-	require.Equal(t, []string{"wild"}, f.walk(outbox.DeadFilter{Error: `%_`}, 10))
-	letters, err := f.Dead(t.Context(), outbox.DeadFilter{Type: "quote"}, nil, 1)
+	require.Equal(t, []string{"wild"}, f.walk(operator.DeadFilter{Error: `%_`}, 10))
+	letters, err := f.Dead(t.Context(), operator.DeadFilter{Type: "quote"}, nil, 1)
 	require.NoError(t, err)
 	require.Equal(t, texts["quote"], letters[0].Error)
 }
@@ -147,15 +149,15 @@ func TestOneDeadLetterIsShownWhole(t *testing.T) {
 	f := newFixture(t, nil)
 	id := f.add("a", "a1")
 	_, err := f.DeadLetter(t.Context(), id)
-	require.ErrorIs(t, err, outbox.ErrNotDead, "it is alive")
+	require.ErrorIs(t, err, operator.ErrNotDead, "it is alive")
 	_, err = f.DeadLetter(t.Context(), "'; --")
-	require.ErrorIs(t, err, outbox.ErrNotDead)
+	require.ErrorIs(t, err, operator.ErrNotDead)
 	f.kill(map[string]string{"a1": "no"})
 	d, err := f.DeadLetter(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, []any{id, "a1", "no", []byte("a1"), "default|order|a", 1}, []any{d.ID, d.Type, d.Error, d.Payload, d.Key, d.RetryCount})
 	require.False(t, d.DiedAt.IsZero())
-	list, err := f.Dead(t.Context(), outbox.DeadFilter{}, nil, 0)
+	list, err := f.Dead(t.Context(), operator.DeadFilter{}, nil, 0)
 	require.NoError(t, err)
 	require.Nil(t, list[0].Payload, "a list carries no payloads")
 	d.Payload = nil
@@ -186,14 +188,14 @@ func TestErrorsOfTheLatestDeadLetters(t *testing.T) {
 func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 	f := newFixture(t, nil)
 	f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 200000))
-	f.exec(`INSERT INTO outbox_audit (actor, action, event_id, tenant_id, topic, event_type)
-		SELECT 'ann', 'replay', id, tenant_id, topic, event_type FROM outbox_dead LIMIT 20000`)
-	f.exec("ANALYZE outbox_dead; ANALYZE outbox_audit")
-	page, err := f.Dead(t.Context(), outbox.DeadFilter{}, nil, 1)
+	f.exec(`INSERT INTO oncebox_audit (part, actor, action, event_id, tenant_id, topic, event_type)
+		SELECT 'outbox', 'ann', 'replay', id, tenant_id, topic, event_type FROM outbox_dead LIMIT 20000`)
+	f.exec("ANALYZE outbox_dead; ANALYZE oncebox_audit")
+	page, err := f.Dead(t.Context(), operator.DeadFilter{}, nil, 1)
 	require.NoError(t, err)
 	middle := &page[0]
 	middle.DiedAt = middle.DiedAt.Add(1000 * time.Second)
-	for index, filter := range map[string]outbox.DeadFilter{
+	for index, filter := range map[string]operator.DeadFilter{
 		"outbox_dead_order":  {},
 		"outbox_dead_tenant": {TenantID: "tenant-7"},
 		"outbox_dead_topic":  {Topic: "topic-7"},
@@ -209,11 +211,11 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 			}
 		}
 	}
-	plan, err := f.ExplainPick(t.Context(), outbox.DeadFilter{DiedBefore: time.Now().AddDate(1, 0, 0)}, outbox.RowID{Lane: 7, Seq: 1000}, 500)
+	plan, err := f.ExplainPick(t.Context(), operator.DeadFilter{DiedBefore: time.Now().AddDate(1, 0, 0)}, outbox.RowID{Lane: 7, Seq: 1000}, 500)
 	require.NoError(t, err)
 	require.Contains(t, plan, "Index Scan using outbox_dead_pkey", plan)
 	require.NotContains(t, plan, "Sort", plan)
-	plan, err = f.ExplainPick(t.Context(), outbox.DeadFilter{DiedBefore: middle.DiedAt.AddDate(-1, 0, 0)}, outbox.RowID{Lane: -1}, 500)
+	plan, err = f.ExplainPick(t.Context(), operator.DeadFilter{DiedBefore: middle.DiedAt.AddDate(-1, 0, 0)}, outbox.RowID{Lane: -1}, 500)
 	require.NoError(t, err)
 	require.Contains(t, plan, "Index Scan using outbox_dead_order", "the retention finds that there is nothing\n%s", plan)
 	plan, err = f.ExplainDeadErrors(t.Context(), 500)
@@ -222,8 +224,8 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 	require.NotContains(t, plan, "Sort", plan)
 	plan, err = f.ExplainAudit(t.Context(), middle.ID)
 	require.NoError(t, err)
-	require.Contains(t, plan, "outbox_audit_event", plan)
-	plan, err = f.ExplainPick(t.Context(), outbox.DeadFilter{ID: middle.ID}, outbox.RowID{Lane: -1}, 2)
+	require.Contains(t, plan, "oncebox_audit_event", plan)
+	plan, err = f.ExplainPick(t.Context(), operator.DeadFilter{ID: middle.ID}, outbox.RowID{Lane: -1}, 2)
 	require.NoError(t, err)
 	require.Contains(t, plan, "outbox_dead_id", plan)
 }
@@ -234,7 +236,7 @@ func TestReplayOfManyUsesTheIndexesOfTablesThatWereEmpty(t *testing.T) {
 	f.exec("ALTER TABLE outbox_held SET (autovacuum_enabled = false)")
 	f.exec(`INSERT INTO outbox_dead (` + deadInsertColumns + `) ` + fmt.Sprintf(deadInsertRows, 20000))
 	f.exec("UPDATE outbox_dead SET died_at = died_at - interval '1 day'; ANALYZE outbox_dead")
-	_, err := f.ReplayAll(t.Context(), outbox.DeadFilter{}, ann, nil)
+	_, err := f.ReplayAll(t.Context(), operator.DeadFilter{}, ann, nil)
 	require.NoError(t, err)
 	rows, err := f.Queue(t.Context(), 7, "k7", 0)
 	require.NoError(t, err)

@@ -107,6 +107,9 @@ func (s *Store) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id 
 	return fmt.Errorf("outbox: %s %s: %w", what, id, ErrTooLate)
 }
 
+// defaultPage is the size of a page whose limit is not given.
+const defaultPage = 100
+
 // DelayedFilter selects delayed events: those that agree with every field that is set. The zero filter selects all.
 type DelayedFilter struct {
 	TenantID, AggregateType, AggregateID string

@@ -6,41 +6,40 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
-)
 
-// Actions of the audit on delayed events.
-const (
-	ActionCancel     = "cancel"
-	ActionReschedule = "reschedule"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // noteTimed enters what is done to the row that findTimed finds. Arguments from $5 on: actor, action, reason.
 const noteTimed = findTimed + `
 noted AS (
-	INSERT INTO {schema}.outbox_audit (actor, action, event_id, tenant_id, topic, event_type, reason)
-	SELECT $5::text, $6::text, d.id, d.tenant_id, d.topic, d.event_type, $7::text FROM (
+	INSERT INTO {schema}.oncebox_audit (part, actor, action, event_id, tenant_id, topic, event_type, reason)
+	SELECT 'outbox', $5::text, $6::text, d.id, d.tenant_id, d.topic, d.event_type, $7::text FROM (
 		SELECT o.id, o.tenant_id, o.topic, o.event_type FROM {schema}.outbox o JOIN waiting w USING (lane, seq)
 		UNION ALL
 		SELECT h.id, h.tenant_id, h.topic, h.event_type FROM {schema}.outbox_held h JOIN held x USING (lane, seq)) d LIMIT 1 RETURNING 1)
 SELECT count(*) FROM noted`
 
 // CancelDelayed is [Store.Cancel] by hand: in a transaction of its own, with an entry in the audit. by must give a reason.
-func (s *Store) CancelDelayed(ctx context.Context, id string, by By) error {
-	return s.actOnDelayed(ctx, id, deed{action: ActionCancel, by: by}, func(ctx context.Context, tx bun.Tx) error { return s.Cancel(ctx, tx, id) })
+func (s *Store) CancelDelayed(ctx context.Context, id string, by operator.By) error {
+	return s.actOnDelayed(ctx, id, operator.Cancel, by, func(ctx context.Context, tx bun.Tx) error { return s.Cancel(ctx, tx, id) })
 }
 
 // MoveDelayed is [Store.Reschedule] by hand: in a transaction of its own, with an entry in the audit.
-func (s *Store) MoveDelayed(ctx context.Context, id string, at time.Time, by By) error {
-	return s.actOnDelayed(ctx, id, deed{action: ActionReschedule, by: by}, func(ctx context.Context, tx bun.Tx) error { return s.Reschedule(ctx, tx, id, at) })
+func (s *Store) MoveDelayed(ctx context.Context, id string, at time.Time, by operator.By) error {
+	return s.actOnDelayed(ctx, id, operator.Reschedule, by, func(ctx context.Context, tx bun.Tx) error { return s.Reschedule(ctx, tx, id, at) })
 }
 
 // actOnDelayed makes the entry first, while the row is there. It is rolled back if the row has gone meanwhile.
-func (s *Store) actOnDelayed(ctx context.Context, id string, d deed, act func(context.Context, bun.Tx) error) error {
-	if err := d.validate(); err != nil {
-		return fmt.Errorf("outbox: %s %s: %w", d.action, id, err)
+func (s *Store) actOnDelayed(
+	ctx context.Context, id string, action operator.Action, by operator.By, act func(context.Context, bun.Tx) error,
+) error {
+	if err := by.Validate(action); err != nil {
+		return fmt.Errorf("outbox: %s %s: %w", action, id, err)
 	}
 	return s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		err := s.changeTimed(ctx, tx, d.action, noteTimed, id, d.by.Actor, d.action, d.by.Reason)
+		err := s.changeTimed(ctx, tx, string(action), noteTimed, id, by.Actor, string(action), pgsql.CleanText(by.Reason))
 		if err != nil {
 			return err
 		}

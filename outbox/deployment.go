@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-)
 
-// ActionTakeOwnership is the action of the audit for [Store.TakeOwnership].
-const ActionTakeOwnership = "take_ownership"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
+)
 
 // ErrForeignDatabase means that the database belongs to another deployment, see Config.Deployment.
 var ErrForeignDatabase = errors.New("outbox: this is another deployment's database, or a copy of it, and its events are not published from here; " +
@@ -26,8 +26,8 @@ UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL
 	takeOwnership = `
 WITH before AS (SELECT coalesce(deployment, '') AS name FROM {schema}.outbox_layout),
 named AS (UPDATE {schema}.outbox_layout SET deployment = nullif($1, ''))
-INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
-SELECT $2, '` + ActionTakeOwnership + `', '', '', '', 'from "' || name || '" to "' || $1 || '": ' || $3 FROM before`
+INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
+SELECT 'outbox', $2, '` + string(operator.TakeOwnership) + `', '', 'from "' || name || '" to "' || $1 || '": ' || $3 FROM before`
 )
 
 // CheckOwner returns [ErrForeignDatabase] if the database belongs to another deployment than Config.Deployment. A database that belongs
@@ -56,11 +56,11 @@ func (s *Store) deployment(ctx context.Context) (name string, err error) {
 
 // TakeOwnership makes the database that of Config.Deployment: what was not published where it comes from is published from here.
 // Projectors that wait for it go on within seconds. by must give a reason.
-func (s *Store) TakeOwnership(ctx context.Context, by By) error {
-	if err := (deed{action: ActionTakeOwnership, by: by}).validate(); err != nil {
+func (s *Store) TakeOwnership(ctx context.Context, by operator.By) error {
+	if err := by.Validate(operator.TakeOwnership); err != nil {
 		return fmt.Errorf("outbox: take ownership: %w", err)
 	}
-	_, err := s.adHoc().Exec(ctx, s.db, takeOwnership, s.cfg.Deployment, by.Actor, cleanText(by.Reason))
+	_, err := s.adHoc().Exec(ctx, s.db, takeOwnership, s.cfg.Deployment, by.Actor, pgsql.CleanText(by.Reason))
 	return wrap("take ownership", err)
 }
 

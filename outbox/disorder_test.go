@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -97,10 +98,10 @@ func TestNoDisorderInOrdinaryTables(t *testing.T) {
 		}
 	}
 	f.kill(map[string]string{"dead head": "no", "replayed head": "no", "discarded head": "no", "drained head": "no"})
-	_, err := f.ReplayAll(t.Context(), outbox.DeadFilter{Type: "replayed head"}, ann, nil)
+	_, err := f.ReplayAll(t.Context(), operator.DeadFilter{Type: "replayed head"}, ann, nil)
 	require.NoError(t, err)
 	for _, name := range []string{"discarded head", "drained head"} {
-		_, err = f.DiscardAll(t.Context(), outbox.DeadFilter{Type: name}, ann, nil)
+		_, err = f.DiscardAll(t.Context(), operator.DeadFilter{Type: name}, ann, nil)
 		require.NoError(t, err)
 	}
 	f.add("new", "new 1")

@@ -34,7 +34,7 @@
 // # Errors
 //
 // [ErrFenced] tells that a lane was lost. [event.ErrInvalid] tells what was refused at Add. Missing tables are reported
-// with the call that makes them. [ErrNotDead] tells that somebody else was faster with a dead letter.
+// with the call that makes them. [operator.ErrNotDead] tells that somebody else was faster with a dead letter.
 //
 // # Metrics
 //

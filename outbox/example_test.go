@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -13,7 +14,7 @@ import (
 
 func ExampleStore_Dead() {
 	list := func(ctx context.Context, store *outbox.Store) error {
-		filter := outbox.DeadFilter{TenantID: "acme", Topic: "order", Error: "no schema"}
+		filter := operator.DeadFilter{TenantID: "acme", Topic: "order", Error: "no schema"}
 		page, err := store.Dead(ctx, filter, nil, 100)
 		for err == nil && len(page) > 0 {
 			for _, d := range page {
@@ -27,14 +28,14 @@ func ExampleStore_Dead() {
 }
 
 func ExampleStore_ReplayAll() {
-	replay := func(ctx context.Context, store *outbox.Store, filter outbox.DeadFilter) error {
-		by := outbox.By{Actor: "ann@example.com", Reason: "schema order-7 is registered"}
-		n, err := store.ReplayAll(ctx, filter, by, &outbox.Bulk{DryRun: true})
+	replay := func(ctx context.Context, store *outbox.Store, filter operator.DeadFilter) error {
+		by := operator.By{Actor: "ann@example.com", Reason: "schema order-7 is registered"}
+		n, err := store.ReplayAll(ctx, filter, by, &operator.Bulk{DryRun: true})
 		if err != nil {
 			return err
 		}
 		fmt.Println(n, "would be replayed")
-		n, err = store.ReplayAll(ctx, filter, by, &outbox.Bulk{Progress: func(done int64) { fmt.Println(done) }})
+		n, err = store.ReplayAll(ctx, filter, by, &operator.Bulk{Progress: func(done int64) { fmt.Println(done) }})
 		fmt.Println(n, "were replayed")
 		return err
 	}
@@ -43,15 +44,15 @@ func ExampleStore_ReplayAll() {
 
 func ExampleStore_Discard() {
 	discard := func(ctx context.Context, store *outbox.Store, id string) error {
-		err := store.Discard(ctx, id, outbox.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
+		err := store.Discard(ctx, id, operator.By{Actor: "ann@example.com", Reason: "test data of 21 November"})
 		return err
 	}
 	_ = discard
 }
 
 func ExampleStore_Audit() {
-	history := func(ctx context.Context, store *outbox.Store, id string) ([]outbox.AuditEntry, error) {
-		entries, err := store.Audit(ctx, outbox.AuditFilter{EventID: id}, nil, 10)
+	history := func(ctx context.Context, store *outbox.Store, id string) ([]operator.AuditEntry, error) {
+		entries, err := store.Audit(ctx, operator.AuditFilter{EventID: id}, nil, 10)
 		return entries, err
 	}
 	_ = history
@@ -107,7 +108,7 @@ func ExampleConfig_beforeDrop() {
 
 func ExampleStore_MoveTenant() {
 	move := func(ctx context.Context, store *outbox.Store) error {
-		err := store.MoveTenant(ctx, "acme", 1, outbox.By{Actor: "ann@example.com", Reason: "imports"})
+		err := store.MoveTenant(ctx, "acme", 1, operator.By{Actor: "ann@example.com", Reason: "imports"})
 		return err
 	}
 	_ = move

@@ -123,7 +123,7 @@ FROM lane WHERE h.lane = lane.lane AND h.seq = $5 RETURNING h.retry_count`
 // RetryHeld records that a held row was refused again, for which reason, and how long it waits for its next attempt. change is that of
 // [LoadedLease]. It returns [ErrFenced] if the lane was lost or an operator changed it.
 func (s Relay) RetryHeld(ctx context.Context, lease Lease, change int64, seq int64, wait time.Duration, reason string) error {
-	n, err := s.sql.Exec(ctx, s.db, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, cleanText(reason), lease.Incarnation)
+	n, err := s.sql.Exec(ctx, s.db, retryHeld, lease.Owner, lease.Lane, lease.Epoch, change, seq, wait, pgsql.CleanText(reason), lease.Incarnation)
 	return fencedUnless(n, wrap("hold a row again", err))
 }
 

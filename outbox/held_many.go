@@ -88,7 +88,7 @@ func (s Relay) GiveUpHeld(ctx context.Context, leases []LoadedLease, outcomes []
 	rowLanes, seqs := make([]int16, len(outcomes)), make([]int64, len(outcomes))
 	verdicts, texts := make([]int16, len(outcomes)), make([]string, len(outcomes))
 	for i, o := range outcomes {
-		rowLanes[i], seqs[i], verdicts[i], texts[i] = o.Lane, o.Seq, int16(o.Verdict), cleanText(o.Error)
+		rowLanes[i], seqs[i], verdicts[i], texts[i] = o.Lane, o.Seq, int16(o.Verdict), pgsql.CleanText(o.Error)
 	}
 	err = s.announced(ctx, dyingHeld(outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
 		gone, held, err = scanGivenUp(s.sql.Query(ctx, tx, giveUpHeld, append(fencesOf(leases), rowLanes, seqs, verdicts, texts)...))

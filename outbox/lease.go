@@ -127,7 +127,7 @@ func (s Relay) Heartbeat(ctx context.Context, owner string, group int16, ttl tim
 
 // NoteFailure writes down why the broker, or a topic, took nothing from owner, and how long ago that was, for who asks why its events do not leave.
 func (s Relay) NoteFailure(ctx context.Context, owner, reason string, ago time.Duration) error {
-	if _, err := s.sql.Exec(ctx, s.db, noteFailure, owner, cleanText(reason), ago); err != nil {
+	if _, err := s.sql.Exec(ctx, s.db, noteFailure, owner, pgsql.CleanText(reason), ago); err != nil {
 		return fmt.Errorf("outbox: note a failure: %w", pgsql.Explain(err))
 	}
 	return nil

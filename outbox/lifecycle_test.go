@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -149,12 +150,12 @@ func TestRowLifeCycle(t *testing.T) {
 	require.NoError(t, f.giveUp(lease, change, due[0].Sequence, "for good"))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "DEAD/3", "a3": "NEW/0"}, f.statuses())
 
-	letters, err := f.Dead(ctx, outbox.DeadFilter{}, nil, 10)
+	letters, err := f.Dead(ctx, operator.DeadFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, letters, 1)
 	require.Equal(t, "for good", letters[0].Error)
 	require.NoError(t, f.Replay(ctx, letters[0].ID, ann))
-	require.ErrorIs(t, f.Replay(ctx, letters[0].ID, ann), outbox.ErrNotDead)
+	require.ErrorIs(t, f.Replay(ctx, letters[0].ID, ann), operator.ErrNotDead)
 
 	queue, err := f.Queue(ctx, lane, "default|order|a", 0)
 	require.NoError(t, err)

@@ -66,7 +66,7 @@ func dyingHeld(outcomes []HeldOutcome) dying {
 }
 
 func (d *dying) add(id RowID, v Verdict, reason string) {
-	d.ids, d.causes[id] = append(d.ids, id), cause{cleanText(reason), v == Dead}
+	d.ids, d.causes[id] = append(d.ids, id), cause{pgsql.CleanText(reason), v == Dead}
 }
 
 // made is how many dead letters a write has made, and which, if it can tell.

@@ -5,17 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
-)
-
-// Actions of the audit on tenants, beside [ActionMove].
-const (
-	ActionPause  = "pause"
-	ActionResume = "resume"
+	"github.com/oncebox/oncebox/operator"
 )
 
 var (
@@ -40,8 +34,8 @@ WITH changed AS (
 	// notePause enters what was changed. Arguments: tenant, actor, reason, action.
 	notePause = `
 noted AS (
-	INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
-	SELECT $2, $4, tenant_id, '', '', $3 FROM changed)
+	INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
+	SELECT 'outbox', $2, $4, tenant_id, $3 FROM changed)
 SELECT count(*) FROM changed`
 
 	listPauses = `
@@ -56,7 +50,7 @@ const resumedWithin = 24 * time.Hour
 type Pause struct {
 	// Tenant is its id.
 	Tenant string
-	// Actor and Reason are those of [By].
+	// Actor and Reason are those of [operator.By].
 	Actor, Reason string
 	// Since is when it was paused, and Age how long ago that is, by the clock of the database.
 	Since time.Time
@@ -74,30 +68,27 @@ type Pause struct {
 //
 // The pause is for the relay only. Time goes on: an event that expires meanwhile is a dead letter when the tenant is resumed, and the dead
 // letters of the tenant can be replayed and leave then. Delayed events can be cancelled until their time has come.
-func (s *Store) PauseTenant(ctx context.Context, tenant string, by By) error {
-	return s.changePause(ctx, ActionPause, pauseTenant, tenant, by, ErrTenantPaused)
+func (s *Store) PauseTenant(ctx context.Context, tenant string, by operator.By) error {
+	return s.changePause(ctx, operator.Pause, pauseTenant, tenant, by, ErrTenantPaused)
 }
 
 // ResumeTenant has the events of a tenant published again: what waits under a key first, in its order. It returns [ErrTenantNotPaused] if the
 // tenant is not paused.
-func (s *Store) ResumeTenant(ctx context.Context, tenant string, by By) error {
-	return s.changePause(ctx, ActionResume, resumeTenant, tenant, by, ErrTenantNotPaused)
+func (s *Store) ResumeTenant(ctx context.Context, tenant string, by operator.By) error {
+	return s.changePause(ctx, operator.Resume, resumeTenant, tenant, by, ErrTenantNotPaused)
 }
 
-func (s *Store) changePause(ctx context.Context, action, statement, tenant string, by By, unchanged error) error {
+func (s *Store) changePause(ctx context.Context, action operator.Action, statement, tenant string, by operator.By, unchanged error) error {
 	what := fmt.Sprintf("outbox: %s tenant %q", action, tenant)
-	bad := []error{event.ValidateIdentifier("tenant", tenant), deed{action: ActionReplay, by: by}.validate()}
+	bad := []error{event.ValidateIdentifier("tenant", tenant), by.Validate(action)}
 	if tenant == "" {
 		bad = append(bad, errors.New("tenant is empty"))
-	}
-	if action == ActionPause && strings.TrimSpace(by.Reason) == "" {
-		bad = append(bad, errors.New("By.Reason is empty: say why, for those who find the tenant paused"))
 	}
 	if err := errors.Join(bad...); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	var changed int
-	if err := s.sql.QueryRow(ctx, s.db, statement, []any{tenant, by.Actor, cleanText(by.Reason), action}, &changed); err != nil {
+	if err := s.sql.QueryRow(ctx, s.db, statement, []any{tenant, by.Actor, pgsql.CleanText(by.Reason), string(action)}, &changed); err != nil {
 		return fmt.Errorf("%s: %w", what, pgsql.Explain(err))
 	}
 	if changed == 0 {

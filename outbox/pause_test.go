@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -15,8 +16,8 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	f.flush("acme", 1)
 	f.flush("small", 1)
 	require.ErrorIs(t, f.ResumeTenant(ctx, "acme", ann), outbox.ErrTenantNotPaused)
-	require.NoError(t, f.PauseTenant(ctx, "acme", outbox.By{Actor: "ann", Reason: "night"}))
-	require.ErrorIs(t, f.PauseTenant(ctx, "acme", outbox.By{Actor: "bob", Reason: "also"}), outbox.ErrTenantPaused)
+	require.NoError(t, f.PauseTenant(ctx, "acme", operator.By{Actor: "ann", Reason: "night"}))
+	require.ErrorIs(t, f.PauseTenant(ctx, "acme", operator.By{Actor: "bob", Reason: "also"}), outbox.ErrTenantPaused)
 	paused, err := f.PausedTenants(ctx)
 	require.NoError(t, err)
 	require.Len(t, paused, 1)
@@ -28,8 +29,8 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	require.NoError(t, f.db.NewSelect().Model(&records).Order("tenant_id").Scan(ctx))
 	require.Equal(t, []bool{true, false}, []bool{records[0].Paused, records[1].Paused})
 
-	require.NoError(t, f.ResumeTenant(ctx, "acme", outbox.By{Actor: "bob"}))
-	require.ErrorIs(t, f.ResumeTenant(ctx, "acme", outbox.By{Actor: "bob"}), outbox.ErrTenantNotPaused)
+	require.NoError(t, f.ResumeTenant(ctx, "acme", operator.By{Actor: "bob"}))
+	require.ErrorIs(t, f.ResumeTenant(ctx, "acme", operator.By{Actor: "bob"}), outbox.ErrTenantNotPaused)
 	paused, err = f.PausedTenants(ctx)
 	require.NoError(t, err)
 	require.Empty(t, paused)
@@ -38,24 +39,24 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	require.Len(t, known, 1)
 	require.False(t, known[0].ResumedAt.IsZero())
 
-	require.NoError(t, f.PauseTenant(ctx, "acme", outbox.By{Actor: "eve", Reason: "again"}), "a second time")
-	entries, err := f.Audit(ctx, outbox.AuditFilter{}, nil, 10)
+	require.NoError(t, f.PauseTenant(ctx, "acme", operator.By{Actor: "eve", Reason: "again"}), "a second time")
+	entries, err := f.Audit(ctx, operator.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
 	var deeds [][]string
 	for _, e := range entries {
-		deeds = append(deeds, []string{e.TenantID, e.Action, e.Actor, e.Reason})
+		deeds = append(deeds, []string{e.TenantID, string(e.Action), e.Actor, e.Reason})
 	}
 	require.Equal(t, [][]string{{"acme", "pause", "eve", "again"}, {"acme", "resume", "bob", ""}, {"acme", "pause", "ann", "night"}}, deeds)
 }
 
 func TestPausesAreRefused(t *testing.T) {
 	f := newFixture(t, nil)
-	err := f.PauseTenant(t.Context(), "", outbox.By{})
+	err := f.PauseTenant(t.Context(), "", operator.By{})
 	for _, part := range []string{"tenant is empty", "By.Actor is empty", "By.Reason is empty"} {
 		require.ErrorContains(t, err, part)
 	}
 	require.ErrorContains(t, f.PauseTenant(t.Context(), "a\nb", ann), "control character")
-	require.ErrorContains(t, f.ResumeTenant(t.Context(), "acme", outbox.By{}), "By.Actor is empty")
+	require.ErrorContains(t, f.ResumeTenant(t.Context(), "acme", operator.By{}), "By.Actor is empty")
 	require.Zero(t, f.count("outbox_pause"))
-	require.Zero(t, f.count("outbox_audit"))
+	require.Zero(t, f.count("oncebox_audit"))
 }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"math"
 	"time"
-)
 
-// ActionRetention is the action of the audit for [Store.SetRetention].
-const ActionRetention = "retention"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
+)
 
 // configActor stands in the audit for a process that entered its own Config.Retention.
 const configActor = "Config.Retention"
@@ -46,8 +46,8 @@ changed AS (
 
 	// notePolicy makes an entry in the audit: $4 the actor, $5 the reason.
 	notePolicy = ` RETURNING r.*)
-INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
-SELECT $4, '` + ActionRetention + `', '', '', '',
+INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
+SELECT 'outbox', $4, '` + string(operator.Retention) + `', '',
 	'from ' || coalesce((SELECT text FROM before), 'not set') || ' to ' || ` + policyText + ` || ': ' || $5 FROM changed`
 
 	policyText = `CASE WHEN is_set THEN coalesce(kept::text, 'for ever') ELSE 'not set' END || ', archived: ' || archived`
@@ -57,11 +57,11 @@ SELECT $4, '` + ActionRetention + `', '', '', '',
 // needed to make the retention shorter, or to end the archiving: settings that keep more are entered by each process itself, at its
 // start and with each Config.CleanInterval. So change the settings of all processes first, or the longest one is entered again.
 // Other processes go by the new rule after their next Config.CleanInterval at the latest. by must give a reason.
-func (s *Store) SetRetention(ctx context.Context, by By) error {
-	if err := (deed{action: ActionRetention, by: by}).validate(); err != nil {
+func (s *Store) SetRetention(ctx context.Context, by operator.By) error {
+	if err := by.Validate(operator.Retention); err != nil {
 		return fmt.Errorf("outbox: set the retention: %w", err)
 	}
-	_, err := s.adHoc().Exec(ctx, s.db, setPolicy, true, storedRetention(s.cfg.Retention), s.cfg.BeforeDrop != nil, by.Actor, cleanText(by.Reason))
+	_, err := s.adHoc().Exec(ctx, s.db, setPolicy, true, storedRetention(s.cfg.Retention), s.cfg.BeforeDrop != nil, by.Actor, pgsql.CleanText(by.Reason))
 	if err == nil {
 		_, err = s.policy(ctx)
 	}

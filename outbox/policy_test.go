@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -46,11 +47,11 @@ func TestRetentionBelongsToTheDatabase(t *testing.T) {
 			require.NoError(t, strict.Clean(t.Context()))
 			require.Equal(t, 3, f.count("outbox_sent"))
 
-			require.ErrorContains(t, strict.SetRetention(t.Context(), outbox.By{Actor: "ann"}), "By.Reason is empty")
-			require.NoError(t, strict.SetRetention(t.Context(), outbox.By{Actor: "ann", Reason: "the disk is small"}))
+			require.ErrorContains(t, strict.SetRetention(t.Context(), operator.By{Actor: "ann"}), "By.Reason is empty")
+			require.NoError(t, strict.SetRetention(t.Context(), operator.By{Actor: "ann", Reason: "the disk is small"}))
 			require.NoError(t, strict.Clean(t.Context()))
 			require.Zero(t, f.count("outbox_sent"))
-			require.Equal(t, 1, f.count("outbox_audit WHERE action = 'retention' AND reason LIKE '% to 24:00:00, archived: false: the disk is small'"))
+			require.Equal(t, 1, f.count("oncebox_audit WHERE action = 'retention' AND reason LIKE '% to 24:00:00, archived: false: the disk is small'"))
 		})
 	}
 }
@@ -99,24 +100,24 @@ func TestLongestRetentionCounts(t *testing.T) {
 	require.NotContains(t, log.String(), "WARN")
 	clean(short, 3)
 	require.Contains(t, log.String(), "database=720h0m0s config=336h0m0s")
-	require.NoError(t, short.SetRetention(t.Context(), outbox.By{Actor: "ann", Reason: "the disk is small"}))
+	require.NoError(t, short.SetRetention(t.Context(), operator.By{Actor: "ann", Reason: "the disk is small"}))
 	require.NoError(t, long.EnsurePartitions(t.Context())) // it still runs
 	for _, text := range []string{
 		"from not set to 336:00:00, archived: false: %",
 		"from 336:00:00, archived: false to 720:00:00, archived: false: %",
 		"from 720:00:00, archived: false to 336:00:00, archived: false: the disk is small",
 	} {
-		require.Positive(t, f.count("outbox_audit WHERE reason LIKE '"+text+"'"), text)
+		require.Positive(t, f.count("oncebox_audit WHERE reason LIKE '"+text+"'"), text)
 	}
-	require.Equal(t, 4, f.count("outbox_audit"))
-	require.Equal(t, 3, f.count("outbox_audit WHERE actor = 'Config.Retention'"))
+	require.Equal(t, 4, f.count("oncebox_audit"))
+	require.Equal(t, 3, f.count("oncebox_audit WHERE actor = 'Config.Retention'"))
 	require.Equal(t, 1, f.count("outbox_retention WHERE kept = '30 days'"))
 
 	forever, _ := f.beside(outbox.Config{Retention: outbox.KeepForever})
 	require.NoError(t, forever.EnsurePartitions(t.Context()))
 	require.NoError(t, long.EnsurePartitions(t.Context()))
 	require.Equal(t, 1, f.count("outbox_retention WHERE is_set AND kept IS NULL"))
-	require.Equal(t, 1, f.count("outbox_audit WHERE reason LIKE '% to for ever, archived: false: %'"))
+	require.Equal(t, 1, f.count("oncebox_audit WHERE reason LIKE '% to for ever, archived: false: %'"))
 }
 
 // A process that archives and has no retention of its own enters none.
@@ -127,7 +128,7 @@ func TestArchiveEntersNoRetention(t *testing.T) {
 	day, _ := f.beside(outbox.Config{Retention: 24 * time.Hour})
 	require.NoError(t, day.EnsurePartitions(t.Context()))
 	require.Equal(t, 1, f.count("outbox_retention WHERE archived AND is_set AND kept = '1 day'"))
-	require.Equal(t, 1, f.count("outbox_audit WHERE reason LIKE 'from not set, archived: true to 24:00:00, archived: true: %'"))
+	require.Equal(t, 1, f.count("oncebox_audit WHERE reason LIKE 'from not set, archived: true to 24:00:00, archived: true: %'"))
 }
 
 // What is published is kept while nobody knows whether the database's rule is to delete it.

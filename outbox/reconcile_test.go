@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -71,7 +72,7 @@ func TestReconcileMakesPartitions(t *testing.T) {
 		require.Equal(t, outbox.Reconciled{Partitions: 1}, f.reconcile(), table)
 	}
 	none := outbox.NewStore(f.db.DB, &outbox.Config{Retention: outbox.NoRetention})
-	require.NoError(t, none.SetRetention(t.Context(), outbox.By{Actor: "ann", Reason: "nobody reads them"}))
+	require.NoError(t, none.SetRetention(t.Context(), operator.By{Actor: "ann", Reason: "nobody reads them"}))
 	f.exec("SELECT 1; DROP TABLE outbox_" + tomorrow)
 	found, err := none.Reconcile(t.Context())
 	require.NoError(t, err)

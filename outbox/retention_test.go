@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -365,15 +366,15 @@ func TestDeadLettersExpireIfThatIsConfigured(t *testing.T) {
 	require.NoError(t, f.Clean(t.Context()))
 	require.Equal(t, 1, f.count("outbox_dead"))
 	require.Equal(t, map[string][]string{"default|order|a": {"second"}, "default|order|b": {"second"}}, f.drain(), "their keys go on")
-	entries, err := f.Audit(t.Context(), outbox.AuditFilter{}, nil, 10)
+	entries, err := f.Audit(t.Context(), operator.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "one for all of a kind")
 	e := entries[0]
-	require.Equal(t, []any{outbox.ActionExpire, "retention", "dead for more than 48h0m0s", int64(2), "", "default", "order", "first"},
+	require.Equal(t, []any{operator.Expire, "retention", "dead for more than 48h0m0s", int64(2), "", "default", "order", "first"},
 		[]any{e.Action, e.Actor, e.Reason, e.Events, e.EventID, e.TenantID, e.Topic, e.Type})
-	require.Contains(t, log.String(), "events=2")
+	require.Contains(t, log.String(), "box=outbox count=2")
 	require.NoError(t, f.Clean(t.Context()))
-	require.Equal(t, 1, f.count("outbox_audit"))
+	require.Equal(t, 1, f.count("oncebox_audit"))
 }
 
 func TestTheAuditIsKeptForItsRetention(t *testing.T) {
@@ -382,10 +383,10 @@ func TestTheAuditIsKeptForItsRetention(t *testing.T) {
 		kept      int
 	}{399: {0, 1}, 401: {0, 0}, 3: {48 * time.Hour, 0}, 4000: {outbox.KeepForever, 1}} {
 		f := newFixture(t, &outbox.Config{AuditRetention: c.retention})
-		f.exec(`INSERT INTO outbox_audit (actor, action, tenant_id, topic, event_type, at)
-			VALUES ('ann', 'discard', '', '', '', now() - ? * interval '24 hours')`, days)
+		f.exec(`INSERT INTO oncebox_audit (part, actor, action, tenant_id, at)
+			VALUES ('outbox', 'ann', 'discard', '', now() - ? * interval '24 hours')`, days)
 		require.NoError(t, f.Clean(t.Context()))
-		require.Equal(t, c.kept, f.count("outbox_audit"), "%d days", days)
+		require.Equal(t, c.kept, f.count("oncebox_audit"), "%d days", days)
 	}
 }
 

@@ -184,6 +184,9 @@ func (s *Store) replaySent(
 	})
 }
 
+// sentBatch is how many rows a replay hands over at once by default.
+const sentBatch = 500
+
 // eachSent calls fn with the rows, size of them at once, in the order of their sequence. Where rows have other places than before it sorts again those
 // that were not handed over. It errs if they are gone.
 func (s *Store) eachSent(ctx context.Context, filter func(after int64) *pgsql.Where, after int64, size int, fn func([]Row) error) error {
@@ -193,7 +196,7 @@ func (s *Store) eachSent(ctx context.Context, filter func(after int64) *pgsql.Wh
 	}
 	defer func() { _ = conn.Close() }()
 	if size <= 0 {
-		size = defaultBulk
+		size = sentBatch
 	}
 	var owed []int64
 	for {

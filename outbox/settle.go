@@ -2,11 +2,11 @@ package outbox
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // settleRows moves published rows out of the log. The ids are explicit: a range would also delete rows that committed
@@ -137,7 +137,7 @@ func (s Relay) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error 
 	waits, texts := make([]time.Duration, len(outcomes)), make([]*string, len(outcomes))
 	for i, o := range outcomes {
 		seqs[i], verdicts[i], waits[i] = o.Seq, int16(o.Verdict), o.Wait
-		texts[i] = nullable(cleanText(o.Error))
+		texts[i] = nullable(pgsql.CleanText(o.Error))
 	}
 	args := []any{lease.Owner, lease.Lane, lease.Epoch, seqs, verdicts, waits, texts, lease.Incarnation}
 	return s.announced(ctx, dyingFresh(lease.Lane, outcomes), func(ctx context.Context, tx bun.IDB) (made, error) {
@@ -155,21 +155,4 @@ func (s Relay) Hold(ctx context.Context, lease Lease, outcomes []Outcome) error 
 			// It waited while an operator changed the lane, and did nothing. It looks again.
 		}
 	})
-}
-
-// maxErrorText bounds a stored error, in bytes.
-const maxErrorText = 2 << 10
-
-// cleanText makes any error text storable: a NUL or bad UTF-8 in it would make the statement fail that records the
-// failure, and the row would be stuck.
-func cleanText(text string) string {
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
-	if len(text) <= maxErrorText {
-		return text
-	}
-	text = text[:maxErrorText]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text
 }

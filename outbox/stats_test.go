@@ -311,7 +311,7 @@ func TestSnapshotAge(t *testing.T) {
 	tx, err := f.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer tx.Rollback()
-	_, err = tx.Exec("INSERT INTO outbox_audit (actor, action, tenant_id, topic, event_type) VALUES ('a', 'b', 'c', 'd', 'e')")
+	_, err = tx.Exec("INSERT INTO oncebox_audit (part, actor, action, tenant_id) VALUES ('outbox', 'a', 'b', 'c')")
 	require.NoError(t, err)
 	await.True(t, func() bool { return f.stats().SnapshotAge > 100*time.Millisecond }, "the open transaction to have an age")
 }

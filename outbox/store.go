@@ -14,9 +14,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/audit"
+	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // Store is the outbox of one database. It is safe for concurrent use.
@@ -28,6 +31,8 @@ type Store struct {
 	layout atomic.Pointer[layout]
 	known  knownTenants
 	silent metric.Int64Counter // hooks that failed
+	dead   *deadletter.Box[DeadLetter]
+	audit  *audit.Log
 
 	recorded *recorded
 
@@ -73,6 +78,8 @@ func NewStore(db *bun.DB, cfg *Config) *Store {
 			Tracer:        otelx.Tracer(c.TracerProvider, "outbox"),
 		},
 	}
+	s.dead = s.newDead()
+	s.audit = &audit.Log{Part: operator.PartOutbox, Run: s.adHoc(), Retention: c.AuditRetention}
 	s.recorded = newRecorded(&c, s.fates)
 	s.notifier = notifier{log: s.log, send: func(ctx context.Context, lanes LaneSet) error {
 		return s.notify(ctx, s.id+" "+lanes.String())

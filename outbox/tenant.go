@@ -14,10 +14,8 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
-
-// ActionMove is the action of the audit for [Store.MoveTenant].
-const ActionMove = "move"
 
 // ErrTenantBusy means that a tenant could not be moved now. Nothing was changed; the text says what is in the way.
 var ErrTenantBusy = errors.New("the tenant has events that were not published")
@@ -42,8 +40,8 @@ made AS (
 moved AS (
 	INSERT INTO {schema}.outbox_tenant (tenant_id, grp) SELECT $1, $2 FROM layout
 	ON CONFLICT (tenant_id) DO UPDATE SET grp = excluded.grp, since = clock_timestamp())
-INSERT INTO {schema}.outbox_audit (actor, action, tenant_id, topic, event_type, reason)
-SELECT $3, '` + ActionMove + `', $1, '', '', 'to group ' || $2 || CASE WHEN $4 <> '' THEN ': ' || $4 ELSE '' END FROM layout`
+INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
+SELECT 'outbox', $3, '` + string(operator.Move) + `', $1, 'to group ' || $2 || CASE WHEN $4 <> '' THEN ': ' || $4 ELSE '' END FROM layout`
 
 	listTenants = `SELECT tenant_id, grp, since FROM {schema}.outbox_tenant WHERE grp > 0 ORDER BY grp, tenant_id`
 
@@ -64,7 +62,7 @@ const moveBound = time.Second
 // until the tenant's last event is published, a second at most; if there is more than that, or a dead letter of the
 // tenant, which could still be replayed, the error is an [ErrTenantBusy] and nothing is changed. Try again in a quieter
 // moment, when few events of anybody wait: they are searched for the tenant's.
-func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by By) error {
+func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by operator.By) error {
 	what := fmt.Sprintf("outbox: move tenant %q to group %d", tenant, group)
 	l, err := s.loadLayout(ctx, bunHandle{s.sql, s.db})
 	if err != nil {
@@ -77,7 +75,7 @@ func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by B
 	if tenant == "" {
 		bad = append(bad, errors.New("tenant is empty"))
 	}
-	bad = append(bad, event.ValidateIdentifier("tenant", tenant), deed{action: ActionReplay, by: by}.validate())
+	bad = append(bad, event.ValidateIdentifier("tenant", tenant), by.Validate(operator.Move))
 	if err := errors.Join(bad...); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -95,7 +93,7 @@ func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by B
 	return nil
 }
 
-func (s *Store) moveTenant(ctx context.Context, tx bun.Tx, l *layout, tenant string, group int16, by By) error {
+func (s *Store) moveTenant(ctx context.Context, tx bun.Tx, l *layout, tenant string, group int16, by operator.By) error {
 	run := s.adHoc()
 	for _, timeout := range []string{"lock_timeout", "statement_timeout"} {
 		if _, err := run.Exec(ctx, tx, `SELECT set_config($1, $2, true)`, timeout, strconv.FormatInt(moveBound.Milliseconds(), 10)); err != nil {
@@ -108,7 +106,7 @@ func (s *Store) moveTenant(ctx context.Context, tx bun.Tx, l *layout, tenant str
 	if err := s.drained(ctx, tx, tenant); err != nil {
 		return err
 	}
-	_, err := run.Exec(ctx, tx, moveTenant, tenant, group, by.Actor, cleanText(by.Reason))
+	_, err := run.Exec(ctx, tx, moveTenant, tenant, group, by.Actor, pgsql.CleanText(by.Reason))
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -97,10 +98,10 @@ func TestTenantsAreMoved(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, tenants)
 
-	audit, err := f.Audit(ctx, outbox.AuditFilter{}, nil, 0)
+	audit, err := f.Audit(ctx, operator.AuditFilter{}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, audit, 2)
-	require.Equal(t, "ann move big to group 0: tried it", strings.Join([]string{audit[0].Actor, audit[0].Action, audit[0].TenantID, audit[0].Reason}, " "))
+	require.Equal(t, "ann move big to group 0: tried it", strings.Join([]string{audit[0].Actor, string(audit[0].Action), audit[0].TenantID, audit[0].Reason}, " "))
 }
 
 func TestMoveIsRefused(t *testing.T) {
@@ -108,11 +109,11 @@ func TestMoveIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		tenant string
 		group  int16
-		by     outbox.By
+		by     operator.By
 	}{
 		"give a group from 0 to 510": {"big", 511, ann},
 		"tenant is empty":            {"", 1, ann},
-		"By.Actor is empty":          {"big", 1, outbox.By{}},
+		"By.Actor is empty":          {"big", 1, operator.By{}},
 	} {
 		require.ErrorContains(t, f.MoveTenant(t.Context(), c.tenant, c.group, c.by), name)
 	}
@@ -294,7 +295,7 @@ func TestFurtherTenantsAreNotEntered(t *testing.T) {
 	others, err = f.Relay().OtherTenants(t.Context(), all)
 	require.NoError(t, err)
 	require.True(t, others, "it is not known which they are")
-	require.NoError(t, f.MoveTenant(t.Context(), "moved", 1, outbox.By{Actor: "test"}), "it has a row whatever their number")
+	require.NoError(t, f.MoveTenant(t.Context(), "moved", 1, operator.By{Actor: "test"}), "it has a row whatever their number")
 	require.Equal(t, 1001, entered())
 }
 

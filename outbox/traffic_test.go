@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -34,7 +35,7 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 			require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Dead, Error: "no"}}))
 		}
 	}
-	_, err = f.DiscardAll(t.Context(), outbox.DeadFilter{Type: "discarded"}, ann, nil)
+	_, err = f.DiscardAll(t.Context(), operator.DeadFilter{Type: "discarded"}, ann, nil)
 	require.NoError(t, err)
 	f.db.SetMaxIdleConns(0) // a session says what it has done when it ends
 	reader := outbox.NewStore(f.db.Another(t), &outbox.Config{Source: "test", Schema: f.db.Schema})

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // Nobody wants an expired event any more, so nobody waits for it. Operators find it among the dead letters.
@@ -60,7 +60,7 @@ func TestExpiredEventIsSkipped(t *testing.T) {
 			require.Empty(t, found)
 
 			// It dies again.
-			require.NoError(t, f.store.Replay(t.Context(), id, outbox.By{Actor: "ann"}))
+			require.NoError(t, f.store.Replay(t.Context(), id, operator.By{Actor: "ann"}))
 			require.NoError(t, p.RunOnce(t.Context()))
 			require.Equal(t, c.taken, f.pub.types())
 			require.Equal(t, c.blocked, f.rows("outbox_block"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -24,7 +25,7 @@ func TestDefaultIsolationOfTheDatabaseIsNotTakenOver(t *testing.T) {
 				CREATE FUNCTION note_level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 					INSERT INTO levels VALUES (TG_TABLE_NAME, current_setting('transaction_isolation')); RETURN NULL; END $$`)
 			require.NoError(t, err)
-			tables := []string{"outbox", "outbox_lane", "outbox_projector", "outbox_held", "outbox_block", "outbox_dead", "outbox_sent", "outbox_audit"}
+			tables := []string{"outbox", "outbox_lane", "outbox_projector", "outbox_held", "outbox_block", "outbox_dead", "outbox_sent", "oncebox_audit"}
 			for _, table := range tables {
 				_, err = f.db.Exec("CREATE TRIGGER note_level AFTER INSERT OR UPDATE OR DELETE ON " + table +
 					" FOR EACH STATEMENT EXECUTE FUNCTION note_level()")
@@ -52,7 +53,7 @@ func TestDefaultIsolationOfTheDatabaseIsNotTakenOver(t *testing.T) {
 			require.NoError(t, err)
 			_, err = store.Disorder(t.Context())
 			require.NoError(t, err)
-			require.NoError(t, store.Discard(t.Context(), id, outbox.By{Actor: "ann", Reason: "bad"}))
+			require.NoError(t, store.Discard(t.Context(), id, operator.By{Actor: "ann", Reason: "bad"}))
 			require.NoError(t, f.relay(f.pub, quick(), store).RunOnce(t.Context()))
 			require.ElementsMatch(t, []string{"good", "behind"}, f.pub.types())
 			for _, table := range tables {

@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -147,7 +148,7 @@ func TestEachDeadLetterIsAnnouncedOnce(t *testing.T) {
 	mu.Unlock()
 
 	for id := range f.deadIDs() {
-		require.NoError(t, f.store.Replay(t.Context(), id, outbox.By{Actor: "ann"}))
+		require.NoError(t, f.store.Replay(t.Context(), id, operator.By{Actor: "ann"}))
 		f.store.Wake()
 		f.eventually("it has died again, and is announced again", func() bool { return f.alarms()[id] == 2 && f.deadIDs()[id] == 1 })
 		break

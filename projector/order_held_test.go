@@ -9,7 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // A row that has expired, must wait or is refused says nothing before the row in front of it under its key has left. Held or dead
@@ -69,10 +69,10 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 			if state != "dead" {
 				return
 			}
-			letters, err := f.store.Dead(t.Context(), outbox.DeadFilter{}, nil, 10)
+			letters, err := f.store.Dead(t.Context(), operator.DeadFilter{}, nil, 10)
 			require.NoError(t, err)
 			require.Len(t, letters, 1)
-			require.NoError(t, f.store.Discard(t.Context(), letters[0].ID, outbox.By{Actor: "ann", Reason: "too late"}))
+			require.NoError(t, f.store.Discard(t.Context(), letters[0].ID, operator.By{Actor: "ann", Reason: "too late"}))
 			require.NoError(t, p.RunOnce(t.Context()))
 			require.Equal(t, []string{"placed", "last"}, f.pub.types())
 		})
@@ -101,7 +101,7 @@ func TestRowsOfOneKeyDieOneAfterTheOther(t *testing.T) {
 	cfg := quick()
 	cfg.BlockExpired = true
 	p := f.projector(cfg)
-	by := outbox.By{Actor: "ann", Reason: "a test"}
+	by := operator.By{Actor: "ann", Reason: "a test"}
 	require.NoError(t, p.RunOnce(t.Context()))
 	require.Equal(t, map[string]string{"too large": "DEAD", "quote": "NEW", "last": "NEW"}, f.statuses())
 	require.NoError(t, f.store.Discard(t.Context(), large, by))

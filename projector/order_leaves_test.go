@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // dice is a source of chance that goroutines share.
@@ -168,9 +168,9 @@ func (s *scribe) operate(left *departures) (discarded int, err error) {
 	if err != nil || len(found) > 0 {
 		return 0, errors.Join(err, fmt.Errorf("disorder: %+v", found))
 	}
-	letters, err := store.Dead(context.Background(), outbox.DeadFilter{}, nil, 100)
+	letters, err := store.Dead(context.Background(), operator.DeadFilter{}, nil, 100)
 	for i := range letters {
-		e, by := &letters[i].Envelope, outbox.By{Actor: "ann", Reason: "a test"}
+		e, by := &letters[i].Envelope, operator.By{Actor: "ann", Reason: "a test"}
 		if s.dice.oneOf(3) {
 			err = errors.Join(err, store.Replay(context.Background(), e.ID, by))
 			continue

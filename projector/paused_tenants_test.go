@@ -15,11 +15,12 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 )
 
-var night = outbox.By{Actor: "ann", Reason: "their system is down at night"}
+var night = operator.By{Actor: "ann", Reason: "their system is down at night"}
 
 // pause pauses the tenant and waits until the projectors have heard of it.
 func (f *fixture) pause(tenant string, by ...*projector.Projector) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -48,9 +49,9 @@ func TestPoisonAnywhereInItsKey(t *testing.T) {
 				require.Len(t, f.pub.types(), rows+bad)
 				f.pub.refuseWith(nil)
 				if replay {
-					require.NoError(t, f.store.Replay(t.Context(), id, outbox.By{Actor: "ann"}))
+					require.NoError(t, f.store.Replay(t.Context(), id, operator.By{Actor: "ann"}))
 				} else {
-					require.NoError(t, f.store.Discard(t.Context(), id, outbox.By{Actor: "ann", Reason: "bad"}))
+					require.NoError(t, f.store.Discard(t.Context(), id, operator.By{Actor: "ann", Reason: "bad"}))
 				}
 				f.store.Wake()
 				f.eventually("the key goes on", func() bool { return f.pub.total() == rows+len(ofA) })

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 )
@@ -95,7 +96,7 @@ func TestDeadRowBlocksItsKeyUntilReplayed(t *testing.T) {
 	require.Equal(t, map[string]string{"a1": "DEAD", "a2": "NEW", "a3": "NEW", "b1": "SENT"}, f.statuses())
 
 	f.pub.refuseWith(nil)
-	require.NoError(t, f.store.Replay(t.Context(), id, outbox.By{Actor: "ann"}))
+	require.NoError(t, f.store.Replay(t.Context(), id, operator.By{Actor: "ann"}))
 	f.run(p)
 	f.eventually("the key is free", func() bool { return f.pub.total() == 4 })
 	require.Equal(t, []string{"b1", "a1", "a2", "a3"}, f.pub.types())
@@ -114,7 +115,7 @@ func TestAttemptsEndInDead(t *testing.T) {
 	cfg.MaxRetryAttempts = 3
 	f.run(f.projector(cfg))
 	f.eventually("a1 is dead", func() bool { return f.statuses()["a1"] == "DEAD" })
-	letters, err := f.store.Dead(t.Context(), outbox.DeadFilter{}, nil, 10)
+	letters, err := f.store.Dead(t.Context(), operator.DeadFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, 3, letters[0].RetryCount)
 	require.Equal(t, "no", letters[0].Error)

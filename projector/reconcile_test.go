@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -52,7 +53,7 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 		cfg.Name, cfg.CleanInterval = name, -1
 		f.run(f.projector(cfg))
 	}
-	by := outbox.By{Actor: "ann", Reason: "a test"}
+	by := operator.By{Actor: "ann", Reason: "a test"}
 	n := nightly.N(500, 1500)
 	passes, dead, held := 0, int64(0), int64(0)
 	for i := range n {
@@ -69,7 +70,7 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 			st, err := f.store.Stats(t.Context())
 			require.NoError(t, err)
 			dead, held = dead+st.Dead, held+st.Held
-			_, err = f.store.ReplayAll(t.Context(), outbox.DeadFilter{}, by, nil)
+			_, err = f.store.ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
 			require.NoError(t, err)
 		}
 	}
@@ -77,7 +78,7 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 		found, err := f.store.Disorder(context.Background())
 		require.NoError(t, err)
 		require.Empty(t, found)
-		_, err = f.store.ReplayAll(t.Context(), outbox.DeadFilter{}, by, nil)
+		_, err = f.store.ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
 		require.NoError(t, err)
 		var sent int
 		require.NoError(t, f.db.QueryRow("SELECT count(*) FROM outbox_messages WHERE status = 'SENT'").Scan(&sent))

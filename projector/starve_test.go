@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -87,7 +88,7 @@ func TestDiscardOfManyKeysDelaysNoOther(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.db.Exec("DELETE FROM outbox")
 	require.NoError(t, err)
-	n, err := f.store.DiscardAll(t.Context(), outbox.DeadFilter{}, outbox.By{Actor: "ann", Reason: "a test"}, nil)
+	n, err := f.store.DiscardAll(t.Context(), operator.DeadFilter{}, operator.By{Actor: "ann", Reason: "a test"}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, keys, n)
 	f.add("good", "good")

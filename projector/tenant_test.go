@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -43,7 +44,7 @@ func TestOrderAcrossMovesOfATenant(t *testing.T) {
 	}
 	moves := 0
 	f.eventually("it was moved ten times", func() bool {
-		err := f.store.MoveTenant(t.Context(), "big", int16(1-moves%2), outbox.By{Actor: "ann", Reason: "a trial"})
+		err := f.store.MoveTenant(t.Context(), "big", int16(1-moves%2), operator.By{Actor: "ann", Reason: "a trial"})
 		if !errors.Is(err, outbox.ErrTenantBusy) {
 			require.NoError(t, err)
 			moves++

@@ -9,9 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 func newDead(s *session) *cobra.Command {
@@ -72,15 +71,9 @@ func (f *selection) complete(now time.Time) error {
 func (f *selection) ofOutbox() bool { return !f.inboxOnly && f.consumer == "" }
 func (f *selection) ofInbox() bool  { return !f.outboxOnly }
 
-func (f *selection) outbox() outbox.DeadFilter {
-	return outbox.DeadFilter{
-		TenantID: f.tenant, Topic: f.topic, Type: f.kind, ID: f.id, Error: f.text, DiedFrom: f.diedFrom, DiedBefore: f.diedBefore,
-	}
-}
-
-func (f *selection) inbox() inbox.DeadFilter {
-	return inbox.DeadFilter{
-		Consumer: f.consumer, TenantID: f.tenant, Topic: f.topic, Type: f.kind, MessageKey: f.id, Error: f.text,
+func (f *selection) filter() operator.DeadFilter {
+	return operator.DeadFilter{
+		Consumer: f.consumer, TenantID: f.tenant, Topic: f.topic, Type: f.kind, ID: f.id, Error: f.text,
 		DiedFrom: f.diedFrom, DiedBefore: f.diedBefore,
 	}
 }
@@ -100,12 +93,12 @@ func (c counts) String() string {
 // count counts what is selected.
 func (s *session) count(ctx context.Context, f *selection) (c counts, err error) {
 	if f.ofOutbox() {
-		if c.Outbox, err = s.outbox().CountDead(ctx, f.outbox()); err != nil {
+		if c.Outbox, err = s.outbox().CountDead(ctx, f.filter()); err != nil {
 			return c, err
 		}
 	}
 	if f.ofInbox() {
-		c.Inbox, err = s.inbox().CountDead(ctx, f.inbox())
+		c.Inbox, err = s.inbox().CountDead(ctx, f.filter())
 	}
 	return c, err
 }
@@ -114,7 +107,7 @@ func (s *session) count(ctx context.Context, f *selection) (c counts, err error)
 func (s *session) letters(ctx context.Context, f *selection, limit int) ([]letter, error) {
 	var list []letter
 	if f.ofOutbox() {
-		page, err := s.outbox().Dead(ctx, f.outbox(), nil, limit)
+		page, err := s.outbox().Dead(ctx, f.filter(), nil, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +116,7 @@ func (s *session) letters(ctx context.Context, f *selection, limit int) ([]lette
 		}
 	}
 	if f.ofInbox() {
-		page, err := s.inbox().Dead(ctx, f.inbox(), nil, limit)
+		page, err := s.inbox().Dead(ctx, f.filter(), nil, limit)
 		if err != nil {
 			return nil, err
 		}

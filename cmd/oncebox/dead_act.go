@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -17,8 +18,8 @@ import (
 type deed struct {
 	name, short, long, done string
 	needsReason             bool
-	onOutbox                func(*outbox.Store, context.Context, outbox.DeadFilter, outbox.By, *outbox.Bulk) (int64, error)
-	onInbox                 func(*inbox.Inbox, context.Context, inbox.DeadFilter, inbox.By, *inbox.Bulk) (int64, error)
+	onOutbox                func(*outbox.Store, context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error)
+	onInbox                 func(*inbox.Inbox, context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error)
 }
 
 var (
@@ -168,8 +169,8 @@ func (s *session) treat(ctx context.Context, o *order, parts []selection, of cou
 		f := &parts[n]
 		before := done
 		if f.ofOutbox() {
-			moved, err := o.onOutbox(s.outbox(), ctx, f.outbox(), outbox.By{Actor: o.by, Reason: o.why},
-				&outbox.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before.total() + n) }})
+			moved, err := o.onOutbox(s.outbox(), ctx, f.filter(), operator.By{Actor: o.by, Reason: o.why},
+				&operator.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before.total() + n) }})
 			done.Outbox += moved
 			if err != nil {
 				return done, err
@@ -177,8 +178,8 @@ func (s *session) treat(ctx context.Context, o *order, parts []selection, of cou
 		}
 		before = done
 		if f.ofInbox() {
-			moved, err := o.onInbox(s.inbox(), ctx, f.inbox(), inbox.By{Actor: o.by, Reason: o.why},
-				&inbox.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before.total() + n) }})
+			moved, err := o.onInbox(s.inbox(), ctx, f.filter(), operator.By{Actor: o.by, Reason: o.why},
+				&operator.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before.total() + n) }})
 			done.Inbox += moved
 			if err != nil {
 				return done, err

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -92,19 +92,19 @@ func (s *session) only(ctx context.Context, f *selection, by, why string) (*edit
 	case list[0].Consumer == "":
 		d, err := s.outbox().DeadLetter(ctx, f.id, outbox.OfTenant(list[0].Tenant))
 		return &editable{list[0], d.Payload, func(ctx context.Context, payload []byte) error {
-			return s.outbox().ReplayEdited(ctx, f.id, payload, outbox.By{Actor: by, Reason: why}, outbox.OfTenant(d.TenantID))
+			return s.outbox().ReplayEdited(ctx, f.id, payload, operator.By{Actor: by, Reason: why}, outbox.OfTenant(d.TenantID))
 		}}, err
 	}
-	page, err := s.inbox().Dead(ctx, f.inbox(), nil, 1)
+	page, err := s.inbox().Dead(ctx, f.filter(), nil, 1)
 	if err != nil {
 		return nil, err
 	}
 	if len(page) == 0 {
-		return nil, &exitError{exitNothing, inbox.ErrNotDead}
+		return nil, &exitError{exitNothing, operator.ErrNotDead}
 	}
 	d, err := s.inbox().DeadLetter(ctx, page[0].Key)
 	return &editable{inboxLetter(&d), d.Envelope.Payload, func(ctx context.Context, payload []byte) error {
-		return s.inbox().ReplayEdited(ctx, d.Key, payload, inbox.By{Actor: by, Reason: why})
+		return s.inbox().ReplayEdited(ctx, d.Key, payload, operator.By{Actor: by, Reason: why})
 	}}, err
 }
 
@@ -170,7 +170,7 @@ func (s *session) replaceAndReplay(ctx context.Context, d *editable, payload []b
 			return err
 		}
 		switch err := d.replay(ctx, payload); {
-		case errors.Is(err, inbox.ErrNotDead), errors.Is(err, outbox.ErrNotDead):
+		case errors.Is(err, operator.ErrNotDead):
 			return &exitError{exitNothing, err}
 		case err != nil:
 			return err

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pgtest"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // A dead event and a dead message get another payload, each from where it can be given, and flow with it.
@@ -43,12 +42,12 @@ func TestEditedDeadLettersFlow(t *testing.T) {
 	require.ElementsMatch(t, []string{`{"Order":"mended message"}`, `{"Order": "mended event"}`}, s.seen)
 	require.Empty(t, document[[]letter](t, s.oncebox("dead", "list", "--json")))
 
-	published, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{EventID: event}, nil, 10)
+	published, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{EventID: event}, nil, 10)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann", "edit", "it had no name"}, []string{published[0].Actor, published[0].Action, published[0].Reason})
-	handled, err := s.App.Inbox.Audit(t.Context(), inbox.AuditFilter{}, nil, 10)
+	require.Equal(t, []string{"ann", "edit", "it had no name"}, []string{published[0].Actor, string(published[0].Action), published[0].Reason})
+	handled, err := s.App.Inbox.Audit(t.Context(), operator.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann", "edit", "it had no name"}, []string{handled[0].Actor, handled[0].Action, handled[0].Reason})
+	require.Equal(t, []string{"ann", "edit", "it had no name"}, []string{handled[0].Actor, string(handled[0].Action), handled[0].Reason})
 }
 
 // openAnswers is what an operator types. It is a file, as a terminal is one, so that an editor that reads nothing takes nothing away.

@@ -77,7 +77,7 @@ func (s *session) whole(ctx context.Context, f *selection, payload bool) (list [
 		return s.letters(ctx, f, most)
 	}
 	if f.ofOutbox() {
-		page, err := s.outbox().Dead(ctx, f.outbox(), nil, most)
+		page, err := s.outbox().Dead(ctx, f.filter(), nil, most)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (s *session) whole(ctx context.Context, f *selection, payload bool) (list [
 		}
 	}
 	if f.ofInbox() {
-		page, err := s.inbox().Dead(ctx, f.inbox(), nil, most)
+		page, err := s.inbox().Dead(ctx, f.filter(), nil, most)
 		if err != nil {
 			return nil, err
 		}

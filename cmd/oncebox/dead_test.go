@@ -6,8 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 func TestDeadLettersAreFoundReplayedAndHandled(t *testing.T) {
@@ -36,14 +35,14 @@ func TestDeadLettersAreFoundReplayedAndHandled(t *testing.T) {
 	require.EqualValues(t, 2, s.billed.Load())
 	require.Empty(t, document[[]letter](t, s.oncebox("dead", "list", "--json")))
 
-	published, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{EventID: list[1].ID}, nil, 10)
+	published, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{EventID: list[1].ID}, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, published, 1)
-	require.Equal(t, []string{"ann", "replay", "mended"}, []string{published[0].Actor, published[0].Action, published[0].Reason})
-	handled, err := s.App.Inbox.Audit(t.Context(), inbox.AuditFilter{}, nil, 10)
+	require.Equal(t, []string{"ann", "replay", "mended"}, []string{published[0].Actor, string(published[0].Action), published[0].Reason})
+	handled, err := s.App.Inbox.Audit(t.Context(), operator.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, handled, 1)
-	require.Equal(t, []string{"ann", "replay", "mended"}, []string{handled[0].Actor, handled[0].Action, handled[0].Reason})
+	require.Equal(t, []string{"ann", "replay", "mended"}, []string{handled[0].Actor, string(handled[0].Action), handled[0].Reason})
 }
 
 func TestDiscardDeletesTheOneWithTheID(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -94,14 +95,14 @@ type delayedDeed struct {
 	example           string
 	needsReason       bool
 	needsTime         bool
-	do                func(ctx context.Context, store *outbox.Store, id string, at time.Time, by outbox.By) error
+	do                func(ctx context.Context, store *outbox.Store, id string, at time.Time, by operator.By) error
 }
 
 var (
 	cancelDelayed = delayedDeed{
 		name: "cancel", short: "Delete a delayed event before its time", done: "cancelled", needsReason: true,
 		example: `  oncebox delayed cancel 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why "sold out"`,
-		do: func(ctx context.Context, store *outbox.Store, id string, _ time.Time, by outbox.By) error {
+		do: func(ctx context.Context, store *outbox.Store, id string, _ time.Time, by operator.By) error {
 			return store.CancelDelayed(ctx, id, by)
 		},
 	}
@@ -109,7 +110,7 @@ var (
 		name: "move", short: "Give a delayed event another time", done: "moved", needsTime: true,
 		example: `  oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 90m --by ann
   oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 2026-12-01T08:00:00Z --by ann`,
-		do: func(ctx context.Context, store *outbox.Store, id string, at time.Time, by outbox.By) error {
+		do: func(ctx context.Context, store *outbox.Store, id string, at time.Time, by operator.By) error {
 			return store.MoveDelayed(ctx, id, at, by)
 		},
 	}
@@ -117,7 +118,7 @@ var (
 
 func newDelayedAct(s *session, d delayedDeed) *cobra.Command {
 	var (
-		by     outbox.By
+		by     operator.By
 		tenant string
 		to     string
 		yes    bool
@@ -162,7 +163,7 @@ func newDelayedAct(s *session, d delayedDeed) *cobra.Command {
 }
 
 // check finds what is missing before anything is asked of the database, and returns the new time.
-func (d *delayedDeed) check(to string, by outbox.By, now time.Time) (at time.Time, err error) {
+func (d *delayedDeed) check(to string, by operator.By, now time.Time) (at time.Time, err error) {
 	errs := []error{needsActor(by.Actor)}
 	if d.needsReason && by.Reason == "" {
 		errs = append(errs, errors.New("--why is missing: what is deleted is gone, say why"))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -49,9 +49,9 @@ func TestDelayedEventsAreListedCancelledAndMoved(t *testing.T) {
 	left := document[[]delayedEvent](t, s.oncebox("delayed", "list", "--json"))
 	require.Len(t, left, 1)
 	require.Equal(t, ids["kept"], left[0].ID)
-	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{EventID: ids["cancelled"]}, nil, 0)
+	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{EventID: ids["cancelled"]}, nil, 0)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann", "cancel", "sold out"}, []string{entries[0].Actor, entries[0].Action, entries[0].Reason})
+	require.Equal(t, []string{"ann", "cancel", "sold out"}, []string{entries[0].Actor, string(entries[0].Action), entries[0].Reason})
 
 	for _, args := range [][]string{
 		{"cancel", ids["kept"], "--by", "ann"}, {"cancel", ids["kept"], "--why", "x"}, {"move", ids["kept"], "--by", "ann"},

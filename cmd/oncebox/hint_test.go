@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // hints are the commands that a text tells to type: from the word oncebox to the end of the line.
@@ -43,7 +43,7 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 	s.broken.Store(false)
 	s.unknownStep()
 	for _, tenant := range []string{"a tenant's", "-t1"} {
-		require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), tenant, outbox.By{Actor: "ann", Reason: "they are away"}))
+		require.NoError(t, s.App.Outbox.PauseTenant(t.Context(), tenant, operator.By{Actor: "ann", Reason: "they are away"}))
 	}
 	s.exec("UPDATE outbox_pause SET since = since - interval '2 days'")
 

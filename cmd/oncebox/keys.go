@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/operator"
 )
 
 func newKeys(s *session) *cobra.Command {
@@ -17,7 +18,7 @@ func newKeys(s *session) *cobra.Command {
 
 func newKeysResolve(s *session) *cobra.Command {
 	var (
-		by      idempotency.By
+		by      operator.By
 		done    string
 		notDone bool
 		yes     bool
@@ -71,7 +72,7 @@ corrected afterwards.`,
 	return cmd
 }
 
-func (s *session) resolve(cmd *cobra.Command, key, step, result string, outcome idempotency.Outcome, by idempotency.By, yes bool) error {
+func (s *session) resolve(cmd *cobra.Command, key, step, result string, outcome idempotency.Outcome, by operator.By, yes bool) error {
 	u, err := s.unknownStep(cmd, key, step)
 	if err != nil {
 		return err

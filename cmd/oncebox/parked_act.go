@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 func newParkedRetry(s *session) *cobra.Command {
 	var (
 		f                parkedSelection
-		by               inbox.By
+		by               operator.By
 		all, yes, dryRun bool
 		rate             float64
 	)
@@ -60,19 +61,19 @@ message_key that oncebox stuck prints, of the first message of a key; it needs -
 		if len(ids) > 0 {
 			return s.retryEach(cmd.Context(), f.consumer, ids, by, yes, dryRun)
 		}
-		return s.retryMany(cmd.Context(), f.filter(), by, &inbox.Bulk{Rate: rate, DryRun: dryRun}, yes)
+		return s.retryMany(cmd.Context(), f.filter(), by, &operator.Bulk{Rate: rate, DryRun: dryRun}, yes)
 	}
 	return cmd
 }
 
 // retryResult is what retry prints as JSON for several messages. The names stay.
 type retryResult struct {
-	Action   string `json:"action"`
-	DryRun   bool   `json:"dry_run"`
-	Messages int64  `json:"messages"`
+	Action   operator.Action `json:"action"`
+	DryRun   bool            `json:"dry_run"`
+	Messages int64           `json:"messages"`
 }
 
-func (s *session) retryMany(ctx context.Context, filter inbox.ParkedFilter, by inbox.By, bulk *inbox.Bulk, yes bool) error {
+func (s *session) retryMany(ctx context.Context, filter inbox.ParkedFilter, by operator.By, bulk *operator.Bulk, yes bool) error {
 	filter.State, filter.FirstOnly = inbox.KeyFailed, true
 	n, err := s.inbox().CountParked(ctx, filter)
 	switch {
@@ -81,7 +82,7 @@ func (s *session) retryMany(ctx context.Context, filter inbox.ParkedFilter, by i
 	case n == 0:
 		return &exitError{exitNothing, errors.New("no message that failed is selected; nothing was done")}
 	case bulk.DryRun:
-		return s.printRetried(retryResult{inbox.ActionRetry, true, n}, "would be tried at once")
+		return s.printRetried(retryResult{operator.Retry, true, n}, "would be tried at once")
 	}
 	if err := s.confirm(yes, "retry "+several(n, "message", "messages")+" that failed?"); err != nil {
 		return err
@@ -93,7 +94,7 @@ func (s *session) retryMany(ctx context.Context, filter inbox.ParkedFilter, by i
 	if err != nil {
 		return fmt.Errorf("%w; %s before: call it again for the others", err, several(done, "message was retried", "messages were retried"))
 	}
-	return s.printRetried(retryResult{inbox.ActionRetry, false, done}, "will be tried now")
+	return s.printRetried(retryResult{operator.Retry, false, done}, "will be tried now")
 }
 
 func (s *session) printRetried(r retryResult, verb string) error {
@@ -104,7 +105,7 @@ func (s *session) printRetried(r retryResult, verb string) error {
 	return err
 }
 
-func (s *session) retryEach(ctx context.Context, consumer string, ids []string, by inbox.By, yes, dryRun bool) error {
+func (s *session) retryEach(ctx context.Context, consumer string, ids []string, by operator.By, yes, dryRun bool) error {
 	refs := make([]inbox.MessageRef, len(ids))
 	for n, id := range ids {
 		var err error
@@ -113,7 +114,7 @@ func (s *session) retryEach(ctx context.Context, consumer string, ids []string, 
 		}
 	}
 	if dryRun {
-		return s.printRetried(retryResult{inbox.ActionRetry, true, int64(len(refs))}, "would be tried at once")
+		return s.printRetried(retryResult{operator.Retry, true, int64(len(refs))}, "would be tried at once")
 	}
 	if len(refs) == 1 {
 		return s.decideParked("retry", "is tried now", consumer, ids[0], yes, func() error { return s.inbox().RetryNow(ctx, refs[0], by) })
@@ -126,12 +127,12 @@ func (s *session) retryEach(ctx context.Context, consumer string, ids []string, 
 			return fmt.Errorf("%w; %s before: call it again for the others", err, several(n, "message was retried", "messages were retried"))
 		}
 	}
-	return s.printRetried(retryResult{inbox.ActionRetry, false, int64(len(refs))}, "will be tried now")
+	return s.printRetried(retryResult{operator.Retry, false, int64(len(refs))}, "will be tried now")
 }
 
 func newParkedGiveUp(s *session) *cobra.Command {
 	var (
-		by       inbox.By
+		by       operator.By
 		consumer string
 		yes      bool
 	)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -33,17 +34,17 @@ type lifeItem struct {
 }
 
 type momentItem struct {
-	At       *time.Time `json:"at,omitempty"`
-	What     ops.What   `json:"what"`
-	Consumer string     `json:"consumer,omitempty"`
-	Attempts int        `json:"attempts,omitempty"`
-	Error    string     `json:"error,omitempty"`
-	Until    *time.Time `json:"until,omitempty"`
-	Behind   string     `json:"behind,omitempty"`
-	Step     string     `json:"step,omitempty"`
-	Actor    string     `json:"actor,omitempty"`
-	Action   string     `json:"action,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
+	At       *time.Time      `json:"at,omitempty"`
+	What     ops.What        `json:"what"`
+	Consumer string          `json:"consumer,omitempty"`
+	Attempts int             `json:"attempts,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Until    *time.Time      `json:"until,omitempty"`
+	Behind   string          `json:"behind,omitempty"`
+	Step     string          `json:"step,omitempty"`
+	Actor    string          `json:"actor,omitempty"`
+	Action   operator.Action `json:"action,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
 }
 
 func newShow(s *session) *cobra.Command {
@@ -143,7 +144,7 @@ func (s *session) printLife(l *lifeItem) error {
 func (m *momentItem) detail() string {
 	var parts []string
 	for _, p := range []struct{ name, text string }{
-		{"", m.Action}, {"by ", m.Actor}, {"because ", m.Reason}, {"", m.Step}, {"behind ", m.Behind},
+		{"", string(m.Action)}, {"by ", m.Actor}, {"because ", m.Reason}, {"", m.Step}, {"behind ", m.Behind},
 		{"tries ", number(m.Attempts)}, {"until ", at(m.Until)}, {"error ", short(m.Error, 120)},
 	} {
 		if p.text != "" {

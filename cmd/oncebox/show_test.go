@@ -19,7 +19,7 @@ func TestShowFollowsAnEvent(t *testing.T) {
 		require.Len(t, life, 1)
 		require.Equal(t, []string{id, "order.placed", "order", "default|poison message"}, []string{life[0].ID, life[0].Type, life[0].Topic, life[0].Key})
 		for _, m := range life[0].History {
-			list = append(list, join(string(m.What), m.Consumer, m.Action, m.Actor))
+			list = append(list, join(string(m.What), m.Consumer, string(m.Action), m.Actor))
 		}
 		return list
 	}

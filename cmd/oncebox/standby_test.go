@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 )
@@ -28,7 +29,7 @@ func TestWhatReadsWorksOnAStandby(t *testing.T) {
 	standby := primary.Standby(t)
 	db := primary.Migrated(t)
 	store := outbox.NewStore(db.DB, &outbox.Config{Source: "test"})
-	ctx, by := t.Context(), outbox.By{Actor: "ann", Reason: "imports"}
+	ctx, by := t.Context(), operator.By{Actor: "ann", Reason: "imports"}
 	add := func(name string, opts ...event.AddOption) (id string) {
 		require.NoError(t, db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) (err error) {
 			id, err = store.Add(ctx, tx, "order", []byte("{}"), append(opts, event.WithType(name), event.WithAggregate("order", name, 1))...)

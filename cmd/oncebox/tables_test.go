@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -98,7 +99,7 @@ func TestTenantsAreListedAndMoved(t *testing.T) {
 	require.Len(t, list, 1)
 	require.Equal(t, []any{"acme", int16(1)}, []any{list[0].Tenant, list[0].Group})
 	require.Contains(t, s.oncebox("tenants", "list").out, "acme")
-	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 10)
+	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, "ann", entries[0].Actor)
 	for _, args := range [][]string{{"acme", "1"}, {"acme", "one", "--by", "ann"}, {"acme", "-1", "--by", "ann"}, {"acme", "--by", "ann"}} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -92,7 +93,7 @@ func newTenantsList(s *session) *cobra.Command {
 
 func newTenantsMove(s *session) *cobra.Command {
 	var (
-		by  outbox.By
+		by  operator.By
 		yes bool
 	)
 	cmd := &cobra.Command{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -16,7 +17,7 @@ type tenantDeed struct {
 	name, short, long, done string
 	example                 string
 	needsReason             bool
-	do                      func(*outbox.Store, context.Context, string, outbox.By) error
+	do                      func(*outbox.Store, context.Context, string, operator.By) error
 }
 
 var (
@@ -45,7 +46,7 @@ type tenantResult struct {
 
 func newTenantsAct(s *session, d tenantDeed) *cobra.Command {
 	var (
-		by  outbox.By
+		by  operator.By
 		yes bool
 	)
 	cmd := &cobra.Command{

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -55,7 +56,7 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	require.EqualValues(t, 2, s.billed.Load())
 	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck").out)
 	require.NotContains(t, s.oncebox("show", waiting).out, "paused")
-	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 10)
+	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"bob", "ann"}, []string{entries[0].Actor, entries[1].Actor})
 	for _, args := range [][]string{

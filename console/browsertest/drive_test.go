@@ -7,8 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // An operator filters, opens, replays and discards, with mouse and keyboard, on real dead letters.
@@ -79,14 +78,14 @@ func TestAnOperatorMendsThem(t *testing.T) {
 	b.do(chromedp.WaitVisible(chromedp.CSS(".notice")))
 	require.Contains(t, b.text(), "1 replayed. The work is done.")
 
-	events, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 2)
+	events, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 2)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann@example.com", "discard", "a test of ours"}, []string{events[0].Actor, events[0].Action, events[0].Reason})
-	require.Equal(t, []string{"ann@example.com", "replay", "the schema is registered"}, []string{events[1].Actor, events[1].Action, events[1].Reason})
-	messages, err := s.App.Inbox.Audit(t.Context(), inbox.AuditFilter{}, nil, 2)
+	require.Equal(t, []string{"ann@example.com", "discard", "a test of ours"}, []string{events[0].Actor, string(events[0].Action), events[0].Reason})
+	require.Equal(t, []string{"ann@example.com", "replay", "the schema is registered"}, []string{events[1].Actor, string(events[1].Action), events[1].Reason})
+	messages, err := s.App.Inbox.Audit(t.Context(), operator.AuditFilter{}, nil, 2)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann@example.com", "replay", "try again"}, []string{messages[0].Actor, messages[0].Action, messages[0].Reason})
-	require.Equal(t, []string{"ann@example.com", "edit", "pounds were a typing error"}, []string{messages[1].Actor, messages[1].Action, messages[1].Reason})
+	require.Equal(t, []string{"ann@example.com", "replay", "try again"}, []string{messages[0].Actor, string(messages[0].Action), messages[0].Reason})
+	require.Equal(t, []string{"ann@example.com", "edit", "pounds were a typing error"}, []string{messages[1].Actor, string(messages[1].Action), messages[1].Reason})
 }
 
 // A stuck key and a delayed event are mended with the page alone, and the whole life of an event is one page.
@@ -115,7 +114,7 @@ func TestAnOperatorMendsWhatWaits(t *testing.T) {
 	s.Drain()
 	require.EqualValues(t, 3, s.billed.Load())
 
-	entries, err := s.App.Outbox.Audit(t.Context(), outbox.AuditFilter{}, nil, 1)
+	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{}, nil, 1)
 	require.NoError(t, err)
 	b.visit("event?id=" + entries[0].EventID)
 	for _, want := range []string{"recorded", "reschedule, by ann@example.com", "published", "consumer billing"} {

@@ -131,8 +131,8 @@ INSERT INTO outbox_tenant (tenant_id, grp, since) VALUES ('initech', 1, now() - 
 ON CONFLICT (tenant_id) DO UPDATE SET grp = excluded.grp`
 	someConsumers = `INSERT INTO inbox_consumer (consumer) VALUES ('mailer'), ('shipping')`
 	someAudit     = `
-INSERT INTO outbox_audit (at, actor, action, event_id, tenant_id, topic, event_type, reason)
-SELECT now() - n * interval '7 min', (ARRAY['ann@example.com', 'bob@example.com'])[1 + n % 2], (ARRAY['replay', 'discard', 'replay'])[1 + n % 3],
+INSERT INTO oncebox_audit (part, at, actor, action, event_id, tenant_id, topic, event_type, reason)
+SELECT 'outbox', now() - n * interval '7 min', (ARRAY['ann@example.com', 'bob@example.com'])[1 + n % 2], (ARRAY['replay', 'discard', 'replay'])[1 + n % 3],
 	gen_random_uuid(), 'acme', 'order', 'order.placed', (ARRAY['schema order-7 is registered', 'test data of 21 November', 'release 41 reads it'])[1 + n % 3]
 FROM generate_series(0, 30) n`
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/operator"
 )
 
 const (
@@ -73,10 +74,10 @@ func TestPoisonIsReplayedAfterTheHandlerIsMended(t *testing.T) {
 // replayAll has an operator, whose program knows no handler, replay dead letters until there are none.
 func (s *site) replayAll() (n int) {
 	s.t.Helper()
-	operator := s.newBox(inbox.Config{})
-	by := inbox.By{Actor: "ann", Reason: "the handler is mended"}
+	box := s.newBox(inbox.Config{})
+	by := operator.By{Actor: "ann", Reason: "the handler is mended"}
 	for s.mustCount("SELECT count(*) FROM inbox_dead") > 0 {
-		moved, err := operator.ReplayAll(s.t.Context(), inbox.DeadFilter{}, by, nil)
+		moved, err := box.ReplayAll(s.t.Context(), operator.DeadFilter{}, by, nil)
 		require.NoError(s.t, err)
 		n += int(moved)
 	}

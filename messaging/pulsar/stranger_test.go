@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -51,7 +52,7 @@ func (e *effects) dead() (ids []string) {
 func (e *effects) letters() []inbox.DeadLetter {
 	e.t.Helper()
 	box := inbox.New(uow.New(e.db.DB, nil), nil)
-	list, err := box.Dead(e.t.Context(), inbox.DeadFilter{}, nil, 1000)
+	list, err := box.Dead(e.t.Context(), operator.DeadFilter{}, nil, 1000)
 	require.NoError(e.t, err)
 	for n, d := range list {
 		list[n], err = box.DeadLetter(e.t.Context(), d.Key)

@@ -22,6 +22,34 @@ CREATE TABLE oncebox_installation (
     id  uuid    NOT NULL
 );
 
+-- What operators did by hand, and what a retention removed. An entry is written by the statement that does the deed.
+CREATE TABLE oncebox_audit (
+    id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    part       text        NOT NULL CHECK (part <> ''),  -- the family of tables in which it was done
+    actor      text        NOT NULL CHECK (actor <> ''),
+    action     text        NOT NULL,            -- replay, discard, expire, pause and others, see package operator
+    reason     text        NOT NULL DEFAULT '',
+    tenant_id  text        NOT NULL,            -- '': it is about no tenant
+    event_id   uuid,                            -- of a message: its message key; NULL: it is about no single event
+    events     bigint      NOT NULL DEFAULT 1 CHECK (events > 0), -- for how many events or messages it stands
+    topic      text        NOT NULL DEFAULT '',
+    event_type text        NOT NULL DEFAULT '',
+    consumer   text        NOT NULL DEFAULT '', -- this and the next two are those of a message
+    source     text        NOT NULL DEFAULT '',
+    message_id text        NOT NULL DEFAULT '',
+    key_hash   bytea,                           -- this and the next two are those of a step of a request
+    step       text        NOT NULL DEFAULT '',
+    epoch      integer     NOT NULL DEFAULT 0   -- of the claim under which the step was begun
+);
+-- The pages of one part, and what has outlived its retention.
+CREATE INDEX oncebox_audit_part ON oncebox_audit (part, id);
+CREATE INDEX oncebox_audit_age ON oncebox_audit (part, at);
+-- What was done to one event, at one consumer, to one request.
+CREATE INDEX oncebox_audit_event ON oncebox_audit (event_id, id) WHERE event_id IS NOT NULL;
+CREATE INDEX oncebox_audit_consumer ON oncebox_audit (consumer, id) WHERE consumer <> '';
+CREATE INDEX oncebox_audit_key ON oncebox_audit (key_hash, id) WHERE key_hash IS NOT NULL;
+
 -- Makes functions whose text names the schema: each {schema} in the template becomes the first schema of the search_path, as an
 -- identifier. Where {schema} begins a literal, quotes within the name are doubled.
 --

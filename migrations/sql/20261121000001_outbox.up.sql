@@ -249,22 +249,6 @@ CREATE TABLE outbox_dedup (
 );
 CREATE INDEX outbox_dedup_age ON outbox_dedup (created_at);
 
--- What operators did with dead letters, and what the retention removed. Written in the same transaction as the deed.
-CREATE TABLE outbox_audit (
-    id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
-    actor      text        NOT NULL CHECK (actor <> ''),
-    action     text        NOT NULL, -- replay, discard, expire, pause and others
-    event_id   uuid,                 -- NULL: a row of a tenant, or of the retention for approximately so many events
-    events     bigint      NOT NULL DEFAULT 1 CHECK (events > 0),
-    tenant_id  text        NOT NULL,
-    topic      text        NOT NULL,
-    event_type text        NOT NULL,
-    reason     text        NOT NULL DEFAULT ''
-);
-CREATE INDEX outbox_audit_event ON outbox_audit (event_id, id) WHERE event_id IS NOT NULL;
-CREATE INDEX outbox_audit_age ON outbox_audit (at);
-
 SELECT oncebox_create($text$
 -- What the owners of lanes have taken. None on a standby, which has no rows of unlogged tables and refuses each statement that names one: the plans of
 -- a function are made when its statements are come to. It has the rights of the owner, as a view has.

@@ -234,27 +234,6 @@ CREATE TABLE inbox_read_model (
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 
--- What operators did with parked messages and dead letters, and what the retention removed. Written in the same transaction as the
--- deed.
-CREATE TABLE inbox_audit (
-    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
-    actor       text        NOT NULL CHECK (actor <> ''),
-    action      text        NOT NULL, -- replay, discard, retry, give_up, expire
-    consumer    text        NOT NULL,
-    message_key uuid,                 -- NULL: a row of the retention, for approximately so many messages
-    messages    bigint      NOT NULL DEFAULT 1 CHECK (messages > 0),
-    tenant_id   text        NOT NULL,
-    source      text        NOT NULL DEFAULT '',
-    message_id  text        NOT NULL DEFAULT '',
-    topic       text        NOT NULL,
-    event_type  text        NOT NULL,
-    reason      text        NOT NULL DEFAULT ''
-);
-CREATE INDEX inbox_audit_message ON inbox_audit (message_key, id) WHERE message_key IS NOT NULL;
-CREATE INDEX inbox_audit_consumer ON inbox_audit (consumer, id);
-CREATE INDEX inbox_audit_age ON inbox_audit (at);
-
 -- Messages are entered by functions, because each statement of a function has a snapshot of its own: what it looks for after it has
 -- waited for a lock must be seen as it is then. Where a result has few outcomes it is a number of rows, which are counted.
 SELECT oncebox_create($text$

@@ -49,21 +49,6 @@ CREATE TABLE idempotency_step (
 -- For operators, who look for what is open.
 CREATE INDEX idempotency_step_open ON idempotency_step (begun_at) WHERE result IS NULL;
 
--- What operators said became of steps whose outcome was unknown. Written in the same statement as the deed.
-CREATE TABLE idempotency_audit (
-    id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-    actor     text        NOT NULL CHECK (actor <> ''),
-    action    text        NOT NULL, -- done, not_done
-    tenant_id text        NOT NULL,
-    key_hash  bytea       NOT NULL,
-    step      text        NOT NULL,
-    epoch     integer     NOT NULL, -- of the claim under which the step was begun
-    reason    text        NOT NULL DEFAULT ''
-);
-CREATE INDEX idempotency_audit_key ON idempotency_audit (key_hash, id);
-CREATE INDEX idempotency_audit_age ON idempotency_audit (at);
-
 -- Fails the completion of a key that another request has completed meanwhile. A constraint would do it too, and put the row, with
 -- the answer that is stored in it, into the error and into the server's log.
 CREATE FUNCTION idempotency_taken() RETURNS text

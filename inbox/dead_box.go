@@ -1,0 +1,99 @@
+package inbox
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/deadletter"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/uow"
+)
+
+const (
+	// deadBatch is how many dead letters a transaction moves, in which their keys stand still.
+	deadBatch = 100
+	// defaultPage is the size of a page whose limit is not given.
+	defaultPage = 100
+)
+
+// death is what a dead letter has besides its message.
+type death struct {
+	attempts int
+	cause    error
+	holds    bool   // the later messages of its key wait for it
+	seq      *int64 // its place in its key; nil: the last
+}
+
+func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
+	args, err := messageArgs(l.id, l.m, max(d.attempts, 1), pgsql.CleanText(d.cause.Error()))
+	if err != nil {
+		return err
+	}
+	_, err = i.sql.Exec(ctx, tx, storeDead, append(args, d.holds, d.seq)...)
+	return explain(err)
+}
+
+// newDead returns the inbox as the engine of dead letters knows it.
+func (i *Inbox) newDead() *deadletter.Box[DeadLetter] {
+	return &deadletter.Box[DeadLetter]{
+		Name: "inbox",
+		SQL: deadletter.SQL{
+			Consumer: "d.consumer", ID: "d.message_key", List: listDead, After: afterDead, Show: showDead, Count: countDead, Errors: listDeadErrors,
+			Pick: pickDead, Beyond: "(d.key_lock, d.seq) > (%s::bigint, %s::bigint)", Lock: lockKeys,
+			Edit: editDead, Replay: replayDead, Discard: discardDead, Expire: forgetDead, Settle: setTopics,
+		},
+		Run: i.adHoc(), DB: i.units.DB, Within: i.withinDead,
+		Scan: func(scan pgsql.Scan, d *DeadLetter) (err error) {
+			d.Key, d.Envelope, err = scanEnvelope(scan, &d.Attempts, &d.Error, &d.DiedAt, &d.Holds)
+			return err
+		},
+		Place: func(d *DeadLetter) []any {
+			return []any{d.DiedAt, d.Key.MessageKey, d.Key.Consumer, d.Key.TenantID, d.Key.Source}
+		},
+		NewBatch: func() deadletter.Batch { return &deadMessages{} }, BatchSize: deadBatch,
+		MaxPayload: i.cfg.MaxPayload, Log: i.log,
+	}
+}
+
+// withinDead runs fn in a unit, and wakes what handles parked messages after its commit if fn has moved dead letters.
+func (i *Inbox) withinDead(ctx context.Context, fn func(context.Context, bun.IDB) (bool, error)) error {
+	return i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		moved, err := fn(ctx, u.DB())
+		if moved {
+			u.AfterCommit(func(context.Context) { i.wake() })
+		}
+		return err
+	}, readCommitted())
+}
+
+// deadMessages are the dead letters of one transaction, in the order of the locks of their keys.
+type deadMessages struct {
+	keys, consumers, tenants, sources []string
+	locks                             []int64
+	seq                               int64 // of the last one
+}
+
+func (b *deadMessages) Add(scan pgsql.Scan) error {
+	var (
+		k    MessageRef
+		lock int64
+	)
+	if err := scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &lock, &b.seq); err != nil {
+		return err
+	}
+	b.keys, b.consumers = append(b.keys, k.MessageKey), append(b.consumers, k.Consumer)
+	b.tenants, b.sources = append(b.tenants, k.TenantID), append(b.sources, k.Source)
+	b.locks = append(b.locks, lock)
+	return nil
+}
+
+func (b *deadMessages) Len() int     { return len(b.locks) }
+func (b *deadMessages) Place() []any { return []any{b.locks[len(b.locks)-1], b.seq} }
+func (b *deadMessages) Locks() []any { return []any{b.locks} }
+func (b *deadMessages) Refs() []any  { return []any{b.keys, b.consumers, b.tenants, b.sources, b.locks} }
+func (b *deadMessages) Keys() []any  { return []any{b.consumers, b.locks} }
+
+// adHoc runs what operators ask for: planned anew each time, because the best index depends on which consumer or tenant it
+// is, and because tables that are nearly empty most of the time are full just then.
+func (i *Inbox) adHoc() *pgsql.Runner { return i.sql.AdHoc() }

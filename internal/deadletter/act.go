@@ -1,0 +1,204 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pace"
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
+)
+
+const (
+	askNow = `SELECT clock_timestamp()`
+	askAge = `SELECT clock_timestamp() - $1::interval`
+)
+
+// retentionActor is who expires letters, for the audit.
+const retentionActor = "retention"
+
+// deed is what is done with letters.
+type deed struct {
+	action  operator.Action
+	by      operator.By
+	payload []byte // the new one; nil: the stored one stays
+	one     bool   // it is for one letter: if there are several, nothing is done
+}
+
+func (b *Box[L]) statement(a operator.Action) string {
+	switch a {
+	case operator.Expire:
+		return b.SQL.Expire
+	case operator.Discard:
+		return b.SQL.Discard
+	default:
+		return b.SQL.Replay
+	}
+}
+
+// Replay puts one letter back to what waits.
+func (b *Box[L]) Replay(ctx context.Context, one One, by operator.By) error {
+	return b.actOnOne(ctx, deed{action: operator.Replay, by: by}, one)
+}
+
+// ReplayEdited is Replay with another payload.
+func (b *Box[L]) ReplayEdited(ctx context.Context, one One, payload []byte, by operator.By) error {
+	if err := b.checkPayload(payload); err != nil {
+		return b.wrap(string(operator.Edit)+" "+one.Name, err)
+	}
+	return b.actOnOne(ctx, deed{action: operator.Edit, by: by, payload: payload}, one)
+}
+
+// Discard deletes one letter.
+func (b *Box[L]) Discard(ctx context.Context, one One, by operator.By) error {
+	return b.actOnOne(ctx, deed{action: operator.Discard, by: by}, one)
+}
+
+// ReplayAll replays the letters that the filter selects and that are dead when it begins. It returns how many it moved, also beside an error.
+func (b *Box[L]) ReplayAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
+	return b.actOnAll(ctx, deed{action: operator.Replay, by: by}, filter, bulk)
+}
+
+// DiscardAll is ReplayAll for a discard.
+func (b *Box[L]) DiscardAll(ctx context.Context, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk) (int64, error) {
+	return b.actOnAll(ctx, deed{action: operator.Discard, by: by}, filter, bulk)
+}
+
+// Expire discards the letters that are older than retention; 0 and less keep them. Their keys go on: held by a letter that is gone, they
+// would wait for ever.
+func (b *Box[L]) Expire(ctx context.Context, retention time.Duration) error {
+	if retention <= 0 {
+		return nil
+	}
+	var before time.Time
+	if err := b.Run.QueryRow(ctx, b.DB(ctx), askAge, []any{retention}, &before); err != nil {
+		return b.wrap("ask for the time", err)
+	}
+	by := operator.By{Actor: retentionActor, Reason: "dead for more than " + retention.String()}
+	n, err := b.sweep(ctx, deed{action: operator.Expire, by: by}, operator.DeadFilter{DiedBefore: before}, pace.New(0, b.BatchSize), nil)
+	if n > 0 {
+		b.Log.WarnContext(ctx, "oncebox: dead letters were deleted by their retention", "box", b.Name, "count", n, "died_before", before)
+	}
+	return err
+}
+
+func (b *Box[L]) actOnOne(ctx context.Context, d deed, one One) error {
+	what := string(d.action) + " " + one.Name
+	if err := errors.Join(d.by.Validate(d.action), one.Invalid); err != nil {
+		return b.wrap(what, err)
+	}
+	d.one = true
+	batch, moved, err := b.act(ctx, d, one.Where, 2)
+	if err == nil && (batch.Len() == 0 || moved == 0) {
+		err = operator.ErrNotDead
+	}
+	return b.wrap(what, err)
+}
+
+func (b *Box[L]) actOnAll(ctx context.Context, d deed, filter operator.DeadFilter, bulk *operator.Bulk) (moved int64, err error) {
+	if bulk == nil {
+		bulk = &operator.Bulk{}
+	}
+	if err := errors.Join(d.by.Validate(d.action), filter.Validate()); err != nil {
+		return 0, b.wrap(string(d.action)+" dead letters", err)
+	}
+	if bulk.DryRun {
+		return b.Count(ctx, filter)
+	}
+	// Letters that die from now on, perhaps because they were replayed, are left for another call: this one ends.
+	var now time.Time
+	if err := b.Run.QueryRow(ctx, b.DB(ctx), askNow, nil, &now); err != nil {
+		return 0, b.wrap("ask for the time", err)
+	}
+	if filter.DiedBefore.IsZero() || filter.DiedBefore.After(now) {
+		filter.DiedBefore = now
+	}
+	return b.sweep(ctx, d, filter, pace.New(bulk.Rate, cmp.Or(max(bulk.BatchSize, 0), b.BatchSize)), bulk.Progress)
+}
+
+// sweep treats all letters that the filter selects, batch by batch.
+func (b *Box[L]) sweep(
+	ctx context.Context, d deed, filter operator.DeadFilter, p *pace.Pace, progress func(int64),
+) (moved int64, err error) {
+	w := b.SQL.Where(filter)
+	for {
+		batch, n, err := b.act(ctx, d, w, p.Batch())
+		moved += n
+		if err == nil && batch.Len() == 0 {
+			return moved, nil
+		}
+		if err == nil && progress != nil {
+			progress(moved)
+		}
+		if err == nil {
+			err = p.Wait(ctx, n)
+		}
+		if err != nil {
+			return moved, b.wrap(fmt.Sprintf("%s dead letters, after %d", d.action, moved), err)
+		}
+		w = b.SQL.Where(filter)
+		w.Add(b.SQL.Beyond, batch.Place()...)
+	}
+}
+
+// act treats the first n letters that the conditions select, in one transaction. moved may be less than the batch has: another process
+// may have treated some of them before the lock.
+func (b *Box[L]) act(ctx context.Context, d deed, w *pgsql.Where, n int) (batch Batch, moved int64, err error) {
+	statement, args := b.Pick(w, n)
+	err = b.Within(ctx, func(ctx context.Context, tx bun.IDB) (bool, error) {
+		batch, moved = b.NewBatch(), 0 // a transaction may be run again
+		err := pgsql.Each(b.Run.Query(ctx, tx, statement, args...), batch.Add)
+		if err != nil || batch.Len() == 0 {
+			return false, err
+		}
+		if d.one && batch.Len() > 1 {
+			return false, operator.ErrSeveralDead
+		}
+		moved, err = b.move(ctx, tx, d, batch)
+		return true, err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return batch, moved, nil
+}
+
+// Pick returns the statement that chooses a batch of at most n letters, and its arguments.
+func (b *Box[L]) Pick(w *pgsql.Where, n int) (statement string, args []any) {
+	bound := w.Arg(n)
+	return fmt.Sprintf(b.SQL.Pick, w, bound), w.Args
+}
+
+func (b *Box[L]) move(ctx context.Context, tx bun.IDB, d deed, batch Batch) (moved int64, err error) {
+	if _, err := b.Run.Exec(ctx, tx, b.SQL.Lock, batch.Locks()...); err != nil {
+		return 0, err
+	}
+	if d.payload != nil {
+		if _, err := b.Run.Exec(ctx, tx, b.SQL.Edit, append(batch.Refs(), d.payload)...); err != nil {
+			return 0, err
+		}
+	}
+	args := append([]any{d.by.Actor, string(d.action), pgsql.CleanText(d.by.Reason)}, batch.Refs()...)
+	if err := b.Run.QueryRow(ctx, tx, b.statement(d.action), args, &moved); err != nil {
+		return 0, err
+	}
+	_, err = b.Run.Exec(ctx, tx, b.SQL.Settle, batch.Keys()...)
+	return moved, err
+}
+
+// checkPayload checks an edited payload.
+func (b *Box[L]) checkPayload(payload []byte) error {
+	switch {
+	case len(payload) == 0:
+		return errors.New("the payload is empty")
+	case b.MaxPayload >= 0 && len(payload) > b.MaxPayload:
+		return fmt.Errorf("the payload has %d bytes, and Config.MaxPayload is %d", len(payload), b.MaxPayload)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,103 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// SQL are the statements of a box. In all of them the table of the dead letters is called d.
+//
+// Texts with %s get conditions on d there, and a page or batch its bound behind them.
+type SQL struct {
+	// Consumer and ID are the columns of these properties. Consumer is "" if the box has no consumers.
+	Consumer, ID string
+
+	// List reads letters without their payloads, the oldest first: conditions, bound.
+	List string
+	// After is the condition on the letters behind one of a list: arguments of [Box.Place].
+	After string
+	// Show reads letters with their payloads: conditions.
+	Show string
+	// Count counts letters: conditions.
+	Count string
+	// Errors reads the columns of an operator.DeadError, the latest first: bound.
+	Errors string
+
+	// Pick chooses a batch in the order in which letters have to move: conditions, bound. [Batch.Add] takes its rows.
+	Pick string
+	// Beyond is the condition on the letters behind a batch: arguments of [Batch.Place].
+	Beyond string
+	// Lock keeps the keys of a batch from being changed by others: arguments of [Batch.Locks].
+	Lock string
+	// Edit stores another payload: arguments of [Batch.Refs], then the payload.
+	Edit string
+	// Replay and Discard move letters, enter each in the audit and return how many they moved. Expire is Discard with an entry
+	// for each group. Arguments: actor, action, reason, then those of [Batch.Refs].
+	Replay, Discard, Expire string
+	// Settle follows a move, to see what it has left: arguments of [Batch.Keys].
+	Settle string
+}
+
+// Batch collects the letters of one transaction as arrays, the arguments of the box's statements.
+type Batch interface {
+	// Add takes a row of [SQL.Pick].
+	Add(scan pgsql.Scan) error
+	// Len is how many letters it has.
+	Len() int
+	// Place is where its last letter stands in the order of Pick.
+	Place() []any
+	// Locks, Refs and Keys are the arguments of [SQL.Lock], of the moves and of [SQL.Settle].
+	Locks() []any
+	Refs() []any
+	Keys() []any
+}
+
+// Box lists and treats the dead letters of a box. L is a letter. It is safe for concurrent use.
+type Box[L any] struct {
+	// Name is "outbox" or "inbox". Errors begin with it.
+	Name string
+	// SQL are its statements.
+	SQL SQL
+	// Run runs them, planned anew each time: the best index depends on the filter, and tables that are nearly empty most of the time
+	// are full when operators look at them.
+	Run *pgsql.Runner
+	// DB is what reads go to.
+	DB func(context.Context) bun.IDB
+	// Within runs fn in a READ COMMITTED transaction: a statement behind the lock has to see what was committed before the lock was
+	// given. It wakes what handles the letters after the commit if fn has moved some.
+	Within func(ctx context.Context, fn func(ctx context.Context, tx bun.IDB) (moved bool, err error)) error
+	// Scan reads a row of List or Show.
+	Scan func(pgsql.Scan, *L) error
+	// Place are the arguments of [SQL.After] for a letter.
+	Place func(*L) []any
+	// NewBatch returns an empty batch.
+	NewBatch func() Batch
+	// BatchSize is how many letters a transaction moves by default.
+	BatchSize int
+	// MaxPayload bounds an edited payload, in bytes. -1: no bound.
+	MaxPayload int
+	// Log gets a warning when letters were expired.
+	Log *slog.Logger
+}
+
+// One names a single dead letter.
+type One struct {
+	// Name is how errors call it.
+	Name string
+	// Where selects it.
+	Where *pgsql.Where
+	// Invalid is why nothing can have this name, nil if something can.
+	Invalid error
+}
+
+func (b *Box[L]) wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", b.Name, what, pgsql.Explain(err))
+}

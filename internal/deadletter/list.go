@@ -1,0 +1,72 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
+)
+
+// defaultPage is the size of a page whose limit is not given.
+const defaultPage = 100
+
+// List reads a page of at most limit letters (0: 100) without their payloads, the oldest first, behind after (nil: from the start).
+func (b *Box[L]) List(ctx context.Context, filter operator.DeadFilter, after *L, limit int) ([]L, error) {
+	if err := filter.Validate(); err != nil {
+		return nil, b.wrap("list dead letters", err)
+	}
+	statement, args := b.Page(filter, after, limit)
+	list, err := pgsql.Collect(b.Run.Query(ctx, b.DB(ctx), statement, args...), b.Scan)
+	return list, b.wrap("list dead letters", err)
+}
+
+// Page returns the statement of [Box.List] and its arguments.
+func (b *Box[L]) Page(filter operator.DeadFilter, after *L, limit int) (statement string, args []any) {
+	w := b.SQL.Where(filter)
+	if after != nil {
+		w.Add(b.SQL.After, b.Place(after)...)
+	}
+	bound := w.Arg(cmp.Or(max(limit, 0), defaultPage))
+	return fmt.Sprintf(b.SQL.List, w, bound), w.Args
+}
+
+// Show reads one letter with its payload.
+func (b *Box[L]) Show(ctx context.Context, db bun.IDB, one One) (letter L, err error) {
+	what := "show " + one.Name
+	if one.Invalid != nil {
+		return letter, b.wrap(what, one.Invalid)
+	}
+	list, err := pgsql.Collect(b.Run.Query(ctx, db, fmt.Sprintf(b.SQL.Show, one.Where), one.Where.Args...), b.Scan)
+	switch {
+	case err != nil:
+		return letter, b.wrap(what, err)
+	case len(list) == 0:
+		return letter, b.wrap(what, operator.ErrNotDead)
+	case len(list) > 1:
+		return letter, b.wrap(what, operator.ErrSeveralDead)
+	default:
+		return list[0], nil
+	}
+}
+
+// Count counts the letters that the filter selects.
+func (b *Box[L]) Count(ctx context.Context, filter operator.DeadFilter) (n int64, err error) {
+	if err = filter.Validate(); err == nil {
+		w := b.SQL.Where(filter)
+		err = b.Run.QueryRow(ctx, b.DB(ctx), fmt.Sprintf(b.SQL.Count, w), w.Args, &n)
+	}
+	return n, b.wrap("count dead letters", err)
+}
+
+// Errors reads why the latest letters were given up, the newest first: at most limit (0: 100). It reads no more rows than that.
+func (b *Box[L]) Errors(ctx context.Context, limit int) (list []operator.DeadError, err error) {
+	rows := b.Run.Query(ctx, b.DB(ctx), b.SQL.Errors, cmp.Or(max(limit, 0), defaultPage))
+	list, err = pgsql.Collect(rows, func(scan pgsql.Scan, d *operator.DeadError) error {
+		return scan(&d.DiedAt, &d.Consumer, &d.TenantID, &d.Topic, &d.Type, &d.Error)
+	})
+	return list, b.wrap("list the errors of dead letters", err)
+}

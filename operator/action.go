@@ -1,0 +1,63 @@
+package operator
+
+// Action is what was done, as the audit has it.
+type Action string
+
+// The actions. Each belongs to the call that is named after it.
+const (
+	// Replay: a dead letter is published, or handled, after all.
+	Replay Action = "replay"
+	// Edit: a dead letter is replayed with another payload.
+	Edit Action = "edit"
+	// Discard: a dead letter is deleted for good.
+	Discard Action = "discard"
+	// Expire: dead letters were deleted by their retention.
+	Expire Action = "expire"
+
+	// Retry: a message that failed is tried at once.
+	Retry Action = "retry"
+	// GiveUp: a message that failed becomes a dead letter at once.
+	GiveUp Action = "give_up"
+
+	// Cancel: a delayed event is deleted before its time.
+	Cancel Action = "cancel"
+	// Reschedule: a delayed event gets another time.
+	Reschedule Action = "reschedule"
+
+	// Pause: the events of a tenant are not published any more.
+	Pause Action = "pause"
+	// Resume: the events of a tenant are published again.
+	Resume Action = "resume"
+	// Move: the events of a tenant are published in another group of lanes.
+	Move Action = "move"
+
+	// TakeOwnership: the events of a database are published by another deployment.
+	TakeOwnership Action = "take_ownership"
+	// Retention: published events are kept for another time.
+	Retention Action = "retention"
+
+	// Done: an unknown step of a request was done.
+	Done Action = "done"
+	// NotDone: an unknown step of a request was not done.
+	NotDone Action = "not_done"
+)
+
+// needsReason returns why an action needs a reason, "" if it needs none.
+func (a Action) needsReason() string {
+	switch a {
+	case Discard, Expire, Cancel:
+		return "what is deleted is gone, say why"
+	case Edit:
+		return "the former payload is gone, say why"
+	case GiveUp:
+		return "what is behind the message waits for a decision, say why"
+	case Pause:
+		return "say why, for those who find the tenant paused"
+	case TakeOwnership:
+		return "events are published from another place from now on, say why"
+	case Retention:
+		return "published events are kept for another time from now on, say why"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,24 @@
+package operator
+
+import (
+	"errors"
+	"time"
+)
+
+var (
+	// ErrNotDead means that there is no such dead letter: there never was one, or somebody else was faster.
+	ErrNotDead = errors.New("there is no such dead letter")
+	// ErrSeveralDead means that several dead letters have the id, because the producer gave it to several events ([event.WithID]).
+	// A [DeadFilter] with the ID and, for instance, the tenant tells them apart.
+	ErrSeveralDead = errors.New("several dead letters have this id: select them with a DeadFilter")
+)
+
+// DeadError is why one dead letter was given up.
+type DeadError struct {
+	// DiedAt is when it was given up, by the clock of the database.
+	DiedAt time.Time
+	// Consumer gave the message up, "" for an event of the outbox. TenantID, Topic and Type are those of the event or message.
+	Consumer, TenantID, Topic, Type string
+	// Error is the beginning of the letter's error, at most 300 characters.
+	Error string
+}

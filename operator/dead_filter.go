@@ -1,0 +1,46 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+)
+
+// DeadFilter selects dead letters: those that agree with every field that is set. The zero filter selects all.
+//
+// Each field but Error has an index. Error is compared with the texts of all letters that the other fields select, so set one of
+// them as well when there are millions.
+type DeadFilter struct {
+	// Consumer gave the message up. The outbox has no letter with one.
+	Consumer string
+	// TenantID, Topic and Type are those of the event or message.
+	TenantID, Topic, Type string
+	// ID is that of the event, in the inbox the message key. An event may be dead at several consumers, and a producer may have
+	// given one id to several events.
+	ID string
+	// Error is a part of the error text, as it is written there.
+	Error string
+	// DiedFrom and DiedBefore bound the time of death: from the first, included, to the second, excluded.
+	DiedFrom, DiedBefore time.Time
+}
+
+// Validate names every field that cannot be used.
+func (f DeadFilter) Validate() error {
+	errs := []error{
+		event.ValidateIdentifier("DeadFilter.Consumer", f.Consumer),
+		event.ValidateIdentifier("DeadFilter.TenantID", f.TenantID),
+		event.ValidateIdentifier("DeadFilter.Topic", f.Topic),
+		event.ValidateIdentifier("DeadFilter.Type", f.Type),
+	}
+	if f.ID != "" && uuid.Validate(f.ID) != nil {
+		errs = append(errs, fmt.Errorf("DeadFilter.ID %q is not a UUID: %w", f.ID, event.ErrInvalid))
+	}
+	if !f.DiedFrom.IsZero() && !f.DiedBefore.IsZero() && !f.DiedFrom.Before(f.DiedBefore) {
+		errs = append(errs, fmt.Errorf("DeadFilter.DiedFrom %s is not before DiedBefore %s", f.DiedFrom, f.DiedBefore))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,94 @@
+package ops
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// DeadLetters are the dead letters of both boxes, as command line and console show and treat them. A box that the view does not have may not be
+// named.
+type DeadLetters struct {
+	outbox *outbox.Store
+	inbox  *inbox.Inbox
+}
+
+// Dead returns the dead letters of both boxes.
+func (v *View) Dead() DeadLetters { return DeadLetters{v.outbox, v.inbox} }
+
+// List lists letters of a box, the oldest first, without their payloads. A page has at most limit of them (0: 100) and begins behind after (nil:
+// from the start).
+func (d DeadLetters) List(ctx context.Context, box Box, filter operator.DeadFilter, after *Letter, limit int) ([]Letter, error) {
+	if box == BoxInbox {
+		page, err := d.inbox.Dead(ctx, filter, after.afterInbox(), limit)
+		return each(page, letterOfInbox), err
+	}
+	page, err := d.outbox.Dead(ctx, filter, after.afterOutbox(), limit)
+	return each(page, letterOfOutbox), err
+}
+
+func each[D any](page []D, letter func(*D) Letter) []Letter {
+	list := make([]Letter, len(page))
+	for n := range page {
+		list[n] = letter(&page[n])
+	}
+	return list
+}
+
+// Count counts letters of a box.
+func (d DeadLetters) Count(ctx context.Context, box Box, filter operator.DeadFilter) (int64, error) {
+	if box == BoxInbox {
+		return d.inbox.CountDead(ctx, filter)
+	}
+	return d.outbox.CountDead(ctx, filter)
+}
+
+// Show returns one letter with its payload.
+func (d DeadLetters) Show(ctx context.Context, ref LetterRef) (Letter, error) {
+	if ref.Box == BoxInbox {
+		letter, err := d.inbox.DeadLetter(ctx, ref.Message())
+		return letterOfInbox(&letter), err
+	}
+	letter, err := d.outbox.DeadLetter(ctx, ref.ID, outbox.OfTenant(ref.Tenant))
+	return letterOfOutbox(&letter), err
+}
+
+// Act replays or discards one letter.
+func (d DeadLetters) Act(ctx context.Context, action operator.Action, ref LetterRef, by operator.By) error {
+	switch {
+	case ref.Box == BoxInbox && action == operator.Discard:
+		return d.inbox.Discard(ctx, ref.Message(), by)
+	case ref.Box == BoxInbox:
+		return d.inbox.Replay(ctx, ref.Message(), by)
+	case action == operator.Discard:
+		return d.outbox.Discard(ctx, ref.ID, by, outbox.OfTenant(ref.Tenant))
+	default:
+		return d.outbox.Replay(ctx, ref.ID, by, outbox.OfTenant(ref.Tenant))
+	}
+}
+
+// ActOnAll replays or discards all letters of a box that the filter selects. It returns how many, also beside an error.
+func (d DeadLetters) ActOnAll(
+	ctx context.Context, action operator.Action, box Box, filter operator.DeadFilter, by operator.By, bulk *operator.Bulk,
+) (int64, error) {
+	switch {
+	case box == BoxInbox && action == operator.Discard:
+		return d.inbox.DiscardAll(ctx, filter, by, bulk)
+	case box == BoxInbox:
+		return d.inbox.ReplayAll(ctx, filter, by, bulk)
+	case action == operator.Discard:
+		return d.outbox.DiscardAll(ctx, filter, by, bulk)
+	default:
+		return d.outbox.ReplayAll(ctx, filter, by, bulk)
+	}
+}
+
+// ReplayEdited replays one letter with another payload.
+func (d DeadLetters) ReplayEdited(ctx context.Context, ref LetterRef, payload []byte, by operator.By) error {
+	if ref.Box == BoxInbox {
+		return d.inbox.ReplayEdited(ctx, ref.Message(), payload, by)
+	}
+	return d.outbox.ReplayEdited(ctx, ref.ID, payload, by, outbox.OfTenant(ref.Tenant))
+}
