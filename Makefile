@@ -1,10 +1,16 @@
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: help test nightly lint fmt bench quickstart
+.PHONY: help check stop test nightly lint fmt bench quickstart
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+check: ## what to run between two edits; servers are started once and left running
+	go run ./internal/check
+
+stop: ## end the servers that make check has left running
+	go run ./internal/check -stop
 
 test: ## run all tests, on a PostgreSQL and a Pulsar that are found or started
 	go run ./internal/suite

@@ -79,7 +79,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	require.NoError(t, err)
 	more, err := filepath.Glob("docs/adr/*.md")
 	require.NoError(t, err)
-	for _, page := range append(append(pages, more...), "README.md", "CHANGELOG.md") {
+	for _, page := range append(append(pages, more...), "README.md", "CHANGELOG.md", "CONTRIBUTING.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		prose := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`").ReplaceAllString(string(text), "code")
@@ -127,4 +127,29 @@ func flat(code string) string {
 		}
 	}
 	return b.String()
+}
+
+// Each command and each path that CONTRIBUTING.md names exists.
+func TestContributingNamesWhatExists(t *testing.T) {
+	page, err := os.ReadFile("CONTRIBUTING.md")
+	require.NoError(t, err)
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	commands, paths := 0, 0
+	for _, code := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(string(page), -1) {
+		if target, is := strings.CutPrefix(code[1], "make "); is {
+			commands++
+			require.Contains(t, string(makefile), "\n"+target+": ", "the Makefile has no target %s", target)
+			continue
+		}
+		path := regexp.MustCompile(`^go (run|doc -all) \./`).ReplaceAllString(code[1], "")
+		if code[1] == "main" || code[1] == "test" {
+			continue // a branch, and the end of a name
+		}
+		paths++
+		_, err := os.Stat(path)
+		require.NoError(t, err, "CONTRIBUTING.md names %s", path)
+	}
+	require.GreaterOrEqual(t, commands, 5)
+	require.GreaterOrEqual(t, paths, 10)
 }

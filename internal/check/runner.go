@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// runner runs go, and prints a line for each run, and what it said if it failed.
+type runner struct {
+	out    io.Writer
+	failed bool
+}
+
+func (r *runner) run(ctx context.Context, env []string, what string, args ...string) {
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), env...)
+	text, err := cmd.CombinedOutput()
+	took := time.Since(began).Round(100 * time.Millisecond)
+	if err == nil {
+		fmt.Fprintf(r.out, "ok    %8s  %s\n", took, what)
+		return
+	}
+	r.failed = true
+	fmt.Fprintf(r.out, "FAIL  %8s  %s: %v\n", took, what, err)
+	for line := range bytes.Lines(text) {
+		if !isPassing(string(line)) {
+			_, _ = r.out.Write(line)
+		}
+	}
+}
+
+// isPassing matches the lines of go test that are about packages without failures.
+func isPassing(line string) bool {
+	return strings.HasPrefix(line, "ok  \t") || strings.Contains(line, "[no test files]")
+}

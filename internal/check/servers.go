@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/oncebox/oncebox/internal/devenv"
+)
+
+// startServers finds the servers, or starts them in the background. The function that it returns waits for them, and returns the variables
+// that name them.
+func startServers(ctx context.Context, needed bool) func() ([]string, error) {
+	if !needed || os.Getenv("DATABASE_URL") != "" && os.Getenv("PULSAR_URL") != "" {
+		return func() ([]string, error) { return nil, nil }
+	}
+	var env []string
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		env, err = keptServers(ctx)
+		done <- err
+	}()
+	return func() ([]string, error) {
+		err := <-done
+		return env, err
+	}
+}
+
+func keptServers(ctx context.Context) ([]string, error) {
+	env, err := devenv.Kept()
+	if env != nil || err != nil {
+		return env, err
+	}
+	if err := launchKeeper(ctx); err != nil {
+		return nil, err
+	}
+	if env, err = devenv.Kept(); env == nil && err == nil {
+		err = errors.New("another check starts the servers: run this again in a minute")
+	}
+	return env, err
+}
+
+// launchKeeper starts this program again, as the process that keeps the servers, and returns when they answer.
+func launchKeeper(ctx context.Context) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, "the servers are started, and stay until make stop")
+	keeper := exec.Command(program, "-keep") //nolint:noctx // it outlives this process
+	out, err := keeper.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := keeper.Start(); err != nil {
+		return fmt.Errorf("start the servers: %w", err)
+	}
+	said := make(chan string, 1)
+	go func() {
+		last := ""
+		for lines := bufio.NewScanner(out); lines.Scan() && last != isUp; {
+			last = lines.Text()
+		}
+		said <- last
+	}()
+	select {
+	case last := <-said:
+		if last != isUp {
+			return fmt.Errorf("start the servers: %w: %s", keeper.Wait(), last)
+		}
+		return nil
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), keeper.Process.Signal(syscall.SIGTERM))
+	}
+}
+
+// isUp is what the keeper says when the servers answer.
+const isUp = "the servers are up"
+
+// keepServers keeps the servers until it is told to end. A terminal's ctrl-C and its end are meant for the check that has started it.
+func keepServers() error {
+	signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return devenv.Keep(ctx, &devenv.Options{Out: os.Stdout, Volatile: true}, func() { fmt.Fprintln(os.Stdout, isUp) })
+}
