@@ -62,7 +62,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 	broker := &late{Broker: memory.New(nil), come: make(chan struct{}), declared: map[messaging.Subscription]bool{}}
 	cfg := quickConfig()
 	var log logbook.Book
-	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	app, err := oncebox.New(db.DB, broker, cfg)
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)

@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // strangers are messages of programs that know nothing of oncebox.
@@ -64,11 +65,12 @@ func TestMessageOfABrokerIsTheSameOnEachTry(t *testing.T) {
 	t.Run("pulsar", func(t *testing.T) {
 		namespace := pulsartest.Open(t)
 		tenant, name, _ := strings.Cut(namespace.Name, "/")
-		cfg := &pulsar.Config{URL: namespace.URL, AdminURL: namespace.AdminURL, Tenant: tenant, Namespace: name, Logger: slog.New(slog.DiscardHandler)}
+		cfg := &pulsar.Config{URL: namespace.URL, AdminURL: namespace.AdminURL, Tenant: tenant, Namespace: name,
+			Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}
 		broker, err := pulsar.Connect(t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, broker.Close()) })
-		client, err := pulsarclient.NewClient(pulsarclient.ClientOptions{URL: namespace.URL, Logger: plog.NewLoggerWithSlog(cfg.Logger)})
+		client, err := pulsarclient.NewClient(pulsarclient.ClientOptions{URL: namespace.URL, Logger: plog.NewLoggerWithSlog(cfg.Telemetry.Logger)})
 		require.NoError(t, err)
 		t.Cleanup(client.Close)
 		tryAgain(t, broker, len(carried)+len(strangers), func() {

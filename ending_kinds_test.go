@@ -50,7 +50,7 @@ func newEnder(t *testing.T, db *pgtest.DB, open func(*testing.T, *pgtest.DB) *bu
 	cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay = 1, time.Hour // a parked message stays at its first error
 	cfg.Pooler = pooled
 	metrics := metric.NewManualReader()
-	cfg.MeterProvider = metric.NewMeterProvider(metric.WithReader(metrics))
+	cfg.Telemetry.MeterProvider = metric.NewMeterProvider(metric.WithReader(metrics))
 	app, err := oncebox.New(open(t, db), nil, cfg)
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)

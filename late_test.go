@@ -31,7 +31,7 @@ func newEarly(t *testing.T, db *bun.DB, broker oncebox.Broker) *early {
 	t.Helper()
 	e := &early{}
 	cfg := quickConfig()
-	cfg.Logger = e.log.Logger()
+	cfg.Telemetry.Logger = e.log.Logger()
 	var err error
 	e.App, err = oncebox.New(db, broker, cfg)
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestTablesAreMadeWhenTheDatabaseTakesWrites(t *testing.T) {
 	db.ReadOnly(t)
 	var log logbook.Book
 	cfg := quickConfig()
-	cfg.Logger, cfg.Schema = log.Logger(), "late"
+	cfg.Telemetry.Logger, cfg.Schema = log.Logger(), "late"
 	app, err := oncebox.New(db.DB.DB, nil, cfg)
 	require.NoError(t, err)
 	migrated := make(chan error, 1)
@@ -134,7 +134,7 @@ func TestStartThatMayNotWait(t *testing.T) {
 	for name, broker := range map[string]oncebox.Broker{"a broker": memory.New(nil), "no broker": nil} {
 		var log logbook.Book
 		cfg := quickConfig()
-		cfg.Logger, cfg.DatabaseWait = log.Logger(), -1
+		cfg.Telemetry.Logger, cfg.DatabaseWait = log.Logger(), -1
 		app, err := oncebox.New(db.Another(t), broker, cfg)
 		require.NoError(t, err)
 		require.ErrorContains(t, app.Run(t.Context()), "not currently accepting connections", name)
@@ -170,7 +170,7 @@ func TestDatabaseThatGoesAwayDuringTheStart(t *testing.T) {
 	broker := showing{memory.New(nil), make(chan string, 10)}
 	e := &early{}
 	cfg := quickConfig()
-	cfg.Logger = e.log.Logger()
+	cfg.Telemetry.Logger = e.log.Logger()
 	var err error
 	e.App, err = oncebox.New(db.Another(t), broker, cfg)
 	require.NoError(t, err)

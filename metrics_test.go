@@ -82,7 +82,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
 	require.NoError(t, err)
 	cfg := quickConfig()
-	cfg.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+	cfg.Telemetry.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
 	cfg.Outbox.OnDead = func(context.Context, bun.Tx, outbox.DeadLetter) error { return nil }
 	cfg.Inbox.OnDead = func(context.Context, *uow.Unit, inbox.DeadLetter) error { return nil }
 	cfg.Outbox.BeforeDrop = func(context.Context, outbox.Partition) error { return nil }

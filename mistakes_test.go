@@ -182,7 +182,7 @@ func TestGrantedService(t *testing.T) {
 	t.Cleanup(func() { _ = pool.Close() })
 	var book logbook.Book
 	cfg := quickConfig()
-	cfg.Logger = book.Logger()
+	cfg.Telemetry.Logger = book.Logger()
 	app, err := oncebox.New(bun.NewDB(pool, pgdialect.New()), nil, cfg)
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)
@@ -257,7 +257,7 @@ func TestMissingRightsAreToldOfOnce(t *testing.T) {
 	t.Cleanup(func() { _ = pool.Close() })
 	var book logbook.Book
 	cfg := quickConfig()
-	cfg.Logger = book.Logger()
+	cfg.Telemetry.Logger = book.Logger()
 	app, err := oncebox.New(bun.NewDB(pool, pgdialect.New()), memory.New(nil), cfg)
 	require.NoError(t, err)
 	app.Consume("orders", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil }))

@@ -86,7 +86,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 	if db == nil {
 		return nil, errors.New("oncebox: New: db is nil: open it with config.OpenDB")
 	}
-	cfg.Logger = slog.New(newDeniedLog(config.Quiet(cfg.Logger, cfg.LogInterval).Handler()))
+	cfg.Telemetry.Logger = slog.New(newDeniedLog(config.Quiet(cfg.Telemetry.Logger, cfg.LogInterval).Handler()))
 	cfg = cfg.Shared()
 	if cfg.UoW.Source == "" {
 		return nil, errors.New("oncebox: New: the source is empty: set Config.UoW.Source (ONCEBOX_SOURCE) " +
@@ -100,9 +100,9 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 		obey(&cfg.Outbox.ValidateTopic, broker)
 	}
 	if broker, ok := broker.(messaging.Observed); ok {
-		broker.Observe(messaging.Telemetry{Logger: cfg.Logger, TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider})
+		broker.Observe(cfg.Telemetry)
 	}
-	a := &App{db: db, broker: broker, cfg: cfg, log: cfg.Logger, Registry: cfg.UoW.Registry}
+	a := &App{db: db, broker: broker, cfg: cfg, log: cfg.Telemetry.Logger, Registry: cfg.UoW.Registry}
 	a.Outbox = outbox.NewStore(db, &cfg.Outbox)
 	a.UoW = uow.New(db, &cfg.UoW, append([]uow.Sink{a.Outbox}, sinks...)...)
 	a.Inbox = inbox.New(a.UoW, &cfg.Inbox)
@@ -123,7 +123,7 @@ func New(db *bun.DB, broker Broker, cfg config.Config, sinks ...uow.Sink) (*App,
 // config.Config.DatabaseWait.
 func (a *App) Migrate(ctx context.Context) error {
 	return a.waiting().Until(ctx, func() error {
-		return migrations.Up(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.cfg.Logger})
+		return migrations.Up(ctx, a.db, &migrations.Config{Schema: a.cfg.Schema, Logger: a.cfg.Telemetry.Logger})
 	})
 }
 

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { pgtest.Main(m, pulsartest.Stop) }
 func quickConfig() config.Config {
 	var cfg config.Config
 	cfg.UoW.Source = "test"
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler)
 	cfg.Projector.Retry.Delay, cfg.Projector.Retry.MaxDelay = time.Millisecond, time.Millisecond
 	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
 	cfg.Consumer.Retry.Delay = time.Millisecond

@@ -121,8 +121,8 @@ func TestTelemetryGoesWhereTheConfigurationSays(t *testing.T) {
 			reader, spans := sdkmetric.NewManualReader(), tracetest.NewInMemoryExporter()
 			var log logbook.Book
 			cfg := quickConfig()
-			cfg.Logger, cfg.MeterProvider = log.Logger(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-			cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+			cfg.Telemetry.Logger, cfg.Telemetry.MeterProvider = log.Logger(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+			cfg.Telemetry.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 			cfg.Consumer.Retry.Delay, cfg.Inbox.PollInterval = time.Millisecond, 10*time.Millisecond
 			cfg.Inbox.Retry.Tries, cfg.Inbox.Retry.Delay = 1, time.Millisecond
 			app, err := oncebox.New(db.DB, broker(t), cfg)
@@ -192,7 +192,7 @@ func doEverything(t *testing.T, app *oncebox.App, db *pgtest.DB) {
 	app.Consume("order", "view", readmodel.New(app.Inbox, "view", router))
 	stop := run(t, app)
 
-	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }, httpmw.WithTenantLogger(app.UoW.Logger()))
+	tenant := httpmw.Tenant(func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }, httpmw.WithTenantLogger(app.UoW.Telemetry().Logger))
 	scope := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("default"), nil }
 	placing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {

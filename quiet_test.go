@@ -52,7 +52,7 @@ func TestManyFailingKeysAreAFewLines(t *testing.T) {
 			db := pgtest.Migrated(t)
 			var book logbook.Book
 			cfg := quickConfig()
-			cfg.Logger, cfg.LogInterval = book.Logger(), c.interval
+			cfg.Telemetry.Logger, cfg.LogInterval = book.Logger(), c.interval
 			cfg.Inbox.Retry = inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond}}
 			cfg.Inbox.PollInterval = 20 * time.Millisecond
 			var broker oncebox.Broker
@@ -139,7 +139,7 @@ func TestManyFailingRequestsAreOneLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var book logbook.Book
 			cfg := quickConfig()
-			cfg.Logger = book.Logger()
+			cfg.Telemetry.Logger = book.Logger()
 			app, err := oncebox.New(db, memory.New(nil), cfg)
 			require.NoError(t, err)
 			mux := http.NewServeMux()
@@ -152,7 +152,7 @@ func TestManyFailingRequestsAreOneLine(t *testing.T) {
 				require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body.String())
 			}
 			require.Equal(t, 1, strings.Count(book.String(), "\n"), book.String())
-			quietlog.Flush(app.UoW.Logger())
+			quietlog.Flush(app.UoW.Telemetry().Logger)
 			require.Equal(t, 2, strings.Count(book.String(), "\n"), book.String())
 			require.Contains(t, book.String(), "repeated.lines=999 repeated.total=1000")
 		})

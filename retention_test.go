@@ -51,7 +51,7 @@ func TestRetentionsThatDoNotFitAreSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log logbook.Book
 			cfg := quickConfig()
-			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			cfg.Inbox.Retention, cfg.Outbox.Retention = c.inbox, c.outbox
 			b := keeping{memory.New(nil), make(chan struct{}), c.keeps}
 			app, err := oncebox.New(pgtest.Migrated(t).DB, b, cfg)

@@ -46,7 +46,7 @@ func newTenants(t *testing.T) *tenants {
 	t.Helper()
 	s := &tenants{DB: pgtest.Migrated(t), t: t}
 	s.tenant = s.Schema + "_tenant"
-	require.NoError(t, migrations.Up(t.Context(), s.DB.DB, &migrations.Config{Schema: s.tenant, Logger: quickConfig().Logger}))
+	require.NoError(t, migrations.Up(t.Context(), s.DB.DB, &migrations.Config{Schema: s.tenant, Logger: quickConfig().Telemetry.Logger}))
 	t.Cleanup(func() {
 		_, err := s.DB.Exec("DROP SCHEMA " + s.tenant + " CASCADE")
 		require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestEventThatNobodyHandlesWithoutABrokerIsLogged(t *testing.T) {
 	db := pgtest.Migrated(t)
 	cfg := quickConfig()
 	var log logbook.Book
-	cfg.Inbox.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	cfg.Inbox.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	app, err := oncebox.New(db.DB, nil, cfg)
 	require.NoError(t, err)
 	event.Register[OrderPlaced](app.Registry)

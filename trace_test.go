@@ -26,6 +26,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -52,8 +53,8 @@ func TestTraceFromRequestToTheLastHandler(t *testing.T) {
 	db := pgtest.Migrated(t).WithQueryHook(bunotel.NewQueryHook(bunotel.WithTracerProvider(provider)))
 
 	cfg := quickConfig()
-	cfg.TracerProvider = provider
-	app, err := oncebox.New(db, memory.New(&memory.Config{TracerProvider: provider}), cfg)
+	cfg.Telemetry.TracerProvider = provider
+	app, err := oncebox.New(db, memory.New(&memory.Config{Telemetry: telemetry.Config{TracerProvider: provider}}), cfg)
 	require.NoError(t, err)
 	event.Register[orderTaken](app.Registry)
 	event.Register[billSent](app.Registry)

@@ -21,7 +21,7 @@ func TestRunLogsHowTheTablesDiffer(t *testing.T) {
 	require.NoError(t, err)
 	var log bytes.Buffer
 	cfg := quickConfig()
-	cfg.Schema, cfg.Logger = db.Schema, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	cfg.Schema, cfg.Telemetry.Logger = db.Schema, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 	app, err := oncebox.New(db.DB, memory.New(nil), cfg)
 	require.NoError(t, err)
 	stop := run(t, app, oncebox.Relay)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -38,7 +39,7 @@ func openInstrumented(s *schema, clients int, meters metric.MeterProvider, trace
 	event.Register[moneyMoved](registry)
 	store := outbox.NewStore(db, &outbox.Config{Schema: s.name})
 	o := &onceboxSession{db: db, units: uow.New(db, &uow.Config{
-		Registry: registry, Source: source, MeterProvider: meters, TracerProvider: tracers,
+		Registry: registry, Source: source, Telemetry: telemetry.Config{MeterProvider: meters, TracerProvider: tracers},
 	}, store)}
 	return o, nil
 }

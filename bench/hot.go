@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/internal/devenv"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -137,13 +138,13 @@ func (b *hotBench) run(ctx context.Context, fails bool) (p95 float64, err error)
 // consume runs a consumer with the defaults until all has had its effect.
 func (r *hotRun) consume(ctx context.Context, subscription messaging.Subscription) error {
 	quiet := slog.New(slog.DiscardHandler) // thousands of failures
-	box := inbox.New(r.units, &inbox.Config{Logger: quiet})
+	box := inbox.New(r.units, &inbox.Config{Telemetry: telemetry.Config{Logger: quiet}})
 	receiver, err := r.adapter.Subscribe(ctx, subscription)
 	if err != nil {
 		return err
 	}
 	consumer := messaging.NewConsumer(receiver, box.Wrap(hotConsumer, messaging.HandlerFunc(r.handle)),
-		&messaging.ConsumerConfig{Name: hotConsumer, Logger: quiet})
+		&messaging.ConsumerConfig{Name: hotConsumer, Telemetry: telemetry.Config{Logger: quiet}})
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	errs := make(chan error, 2)

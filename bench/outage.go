@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // outage kills the broker under load, starts it again after a while, and looks what that did to the rows, and how long
@@ -77,7 +78,7 @@ func (b *outageBench) measure(ctx context.Context, s *schema) (err error) {
 	defer n.close(ctx)
 	adapter, err := pulsar.Connect(ctx, &pulsar.Config{
 		URL: b.server.URL, AdminURL: b.server.AdminURL, Namespace: n.name, Topics: []string{outageTopic}, Partitions: partitions,
-		Logger: slog.New(slog.DiscardHandler), // an outage fills pages
+		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}, // an outage fills pages
 	})
 	if err != nil {
 		return err
@@ -85,7 +86,7 @@ func (b *outageBench) measure(ctx context.Context, s *schema) (err error) {
 	defer func() { err = errors.Join(err, adapter.Close()) }()
 	b.meter.to = adapter
 	store := outbox.NewStore(db, &outbox.Config{Schema: s.name})
-	p, err := projector.New(&b.meter, &projector.Config{Logger: slog.New(slog.DiscardHandler)}, store)
+	p, err := projector.New(&b.meter, &projector.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}, store)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (b *telemetryBench) measure(ctx context.Context, r *relayBench, w *instrume
 	if err := one.measure(ctx, r.dsn, by, b.length); err != nil {
 		return err
 	}
-	r.cfg.MeterProvider, r.cfg.TracerProvider = meters, tracers
+	r.cfg.Telemetry.MeterProvider, r.cfg.Telemetry.TracerProvider = meters, tracers
 	return r.drain(ctx, "telemetry", outbox.DefaultRetention, &w.relay)
 }
 

@@ -4,11 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
-
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
@@ -18,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -77,15 +74,12 @@ type Config struct {
 	// Idempotency configures the keys of HTTP requests.
 	Idempotency idempotency.Config `envPrefix:"IDEMPOTENCY_"`
 
-	// Logger is given to every package that has none of its own. Default: slog.Default().
-	Logger *slog.Logger
+	// Telemetry is where logs, traces and metrics go, for every package whose own Telemetry does not say it. Default: slog.Default() and the global
+	// providers.
+	Telemetry telemetry.Config
 	// LogInterval is how often the log has a line of what fails again and again, with how often it did: see [Quiet]. It is for the Logger of each package
 	// that is none of Quiet's already. At least 1s; -1: every failure is a line. Default: 1m.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
-	// TracerProvider is given to every package that has none of its own. Default: the global one.
-	TracerProvider trace.TracerProvider
-	// MeterProvider is given to every package that has none of its own. Default: the global one.
-	MeterProvider metric.MeterProvider
 }
 
 // Validate names every field of every package that cannot be used.
@@ -168,27 +162,15 @@ func (c *Config) share() {
 	for _, wait := range []*time.Duration{&c.Projector.DatabaseWait, &c.Inbox.DatabaseWait} {
 		fill(wait, c.DatabaseWait)
 	}
-	if c.Logger != nil || c.LogInterval != 0 {
-		c.Logger = Quiet(c.Logger, c.LogInterval) // before it is shared: what has one cause is counted by all packages together
+	if c.Telemetry.Logger != nil || c.LogInterval != 0 {
+		c.Telemetry.Logger = Quiet(c.Telemetry.Logger, c.LogInterval) // before it is shared: what has one cause is counted by all packages together
 	}
-	for _, logger := range []**slog.Logger{
-		&c.UoW.Logger, &c.Outbox.Logger, &c.Projector.Logger, &c.Inbox.Logger, &c.Consumer.Logger, &c.Idempotency.Logger,
+	for _, t := range []*telemetry.Config{
+		&c.UoW.Telemetry, &c.Outbox.Telemetry, &c.Projector.Telemetry, &c.Inbox.Telemetry, &c.Consumer.Telemetry, &c.Idempotency.Telemetry,
 	} {
-		if fill(logger, c.Logger); *logger != nil {
-			*logger = Quiet(*logger, c.LogInterval)
+		if *t = t.Or(c.Telemetry); t.Logger != nil {
+			t.Logger = Quiet(t.Logger, c.LogInterval)
 		}
-	}
-	for _, tp := range []*trace.TracerProvider{
-		&c.UoW.TracerProvider, &c.Outbox.TracerProvider, &c.Projector.TracerProvider, &c.Inbox.TracerProvider,
-		&c.Consumer.TracerProvider, &c.Idempotency.TracerProvider,
-	} {
-		fill(tp, c.TracerProvider)
-	}
-	for _, mp := range []*metric.MeterProvider{
-		&c.UoW.MeterProvider, &c.Outbox.MeterProvider, &c.Projector.MeterProvider, &c.Inbox.MeterProvider,
-		&c.Consumer.MeterProvider, &c.Idempotency.MeterProvider,
-	} {
-		fill(mp, c.MeterProvider)
 	}
 }
 

@@ -117,7 +117,7 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 }
 
 func waiting(cfg Config) arrival.Wait {
-	return arrival.Wait{Limit: cfg.DatabaseWait, Log: otelx.Logger(cfg.Logger)}
+	return arrival.Wait{Limit: cfg.DatabaseWait, Log: otelx.Logger(cfg.Telemetry.Logger)}
 }
 
 // called names the call that failed.

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // openers are the ways to a database.
@@ -48,7 +49,7 @@ func requireWait(t *testing.T, url, why string, comes func()) {
 		book := &logbook.Book{}
 		logs[name] = book
 		go func() {
-			db, err := open(t.Context(), config.Config{DatabaseURL: url, Logger: book.Logger()})
+			db, err := open(t.Context(), config.Config{DatabaseURL: url, Telemetry: telemetry.Config{Logger: book.Logger()}})
 			if err == nil {
 				err = db.Close()
 			}
@@ -132,7 +133,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				_, err := open(ctx, config.Config{DatabaseURL: url, Logger: book.Logger()})
+				_, err := open(ctx, config.Config{DatabaseURL: url, Telemetry: telemetry.Config{Logger: book.Logger()}})
 				done <- err
 			}()
 			await.True(t, func() bool { return book.Count("is waited for") > 0 }, "%s waits", name)
@@ -150,7 +151,8 @@ func TestWaitHasALimit(t *testing.T) {
 	for name, open := range openers(t) {
 		for limit, want := range map[time.Duration]string{time.Millisecond: "ONCEBOX_DATABASE_WAIT", -1: "connection refused"} {
 			var book logbook.Book
-			_, err := open(t.Context(), config.Config{DatabaseURL: "postgres://u@127.0.0.1:1/d", DatabaseWait: limit, Logger: book.Logger()})
+			_, err := open(t.Context(), config.Config{DatabaseURL: "postgres://u@127.0.0.1:1/d", DatabaseWait: limit,
+				Telemetry: telemetry.Config{Logger: book.Logger()}})
 			require.ErrorContains(t, err, "connection refused", name)
 			require.ErrorContains(t, err, want, name)
 			if limit < 0 {
@@ -183,7 +185,7 @@ func TestWhatStaysIsNotWaitedFor(t *testing.T) {
 	} {
 		for name, open := range openers(t) {
 			var book logbook.Book
-			_, err := open(t.Context(), config.Config{DatabaseURL: dsn, Logger: book.Logger()})
+			_, err := open(t.Context(), config.Config{DatabaseURL: dsn, Telemetry: telemetry.Config{Logger: book.Logger()}})
 			require.ErrorContains(t, err, want, name)
 			require.Empty(t, book.String(), name)
 		}

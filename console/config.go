@@ -79,10 +79,10 @@ func (c *Config) logger() *slog.Logger {
 	case c.Logger != nil:
 		return c.Logger
 	case c.Outbox != nil:
-		return c.Outbox.Logger()
+		return c.Outbox.Telemetry().Logger
 	case c.Inbox != nil:
-		return c.Inbox.Logger()
+		return c.Inbox.Telemetry().Logger
 	default:
-		return c.Idempotency.Logger()
+		return c.Idempotency.Telemetry().Logger
 	}
 }

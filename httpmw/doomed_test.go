@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -169,18 +170,18 @@ func beDoomed(text string) int {
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(10)
 	quiet := slog.New(slog.DiscardHandler)
-	d.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Logger: quiet}, d)
+	d.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet}}, d)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
 	_, _ = fmt.Fprintln(os.Stdout, listener.Addr())
-	config := &httpmw.IdempotencyConfig{Logger: quiet}
+	config := &httpmw.IdempotencyConfig{Telemetry: telemetry.Config{Logger: quiet}}
 	handler := d.atomic
 	if d.Lease {
 		config.Lease, handler = &httpmw.LeaseConfig{TTL: shortLease}, d.outside
 	}
-	store := idempotency.NewStore(&idempotency.Config{Schema: d.Schema, Logger: quiet, Pooler: d.Pool == "pooled"})
+	store := idempotency.NewStore(&idempotency.Config{Schema: d.Schema, Telemetry: telemetry.Config{Logger: quiet}, Pooler: d.Pool == "pooled"})
 	once := httpmw.Idempotency(d.units, store, byHeader, config)(http.HandlerFunc(handler))
 	panic(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.at("received")

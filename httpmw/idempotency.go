@@ -46,16 +46,8 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	if err := c.Validate(); err != nil {
 		panic(err)
 	}
-	if c.Logger == nil {
-		c.Logger = m.Logger()
-	}
-	c.Logger = otelx.Logger(c.Logger)
-	if c.TracerProvider == nil {
-		c.TracerProvider = m.TracerProvider()
-	}
-	if c.MeterProvider == nil {
-		c.MeterProvider = m.MeterProvider()
-	}
+	c.Telemetry = c.Telemetry.Or(m.Telemetry())
+	c.Telemetry.Logger = otelx.Logger(c.Telemetry.Logger)
 	prints, err := c.fingerprints()
 	if err != nil {
 		panic(err) // Validate has parsed the same
@@ -72,10 +64,10 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	k := &keyed{
 		units: m, store: s.Middleware(), scope: scope, cfg: c, headers: headers, prints: prints, idle: idle,
 		retryAfter: seconds(c.RetryAfter),
-		log:        c.Logger,
-		sender:     sender{base: c.ProblemBase, own: c.Refuse, log: c.Logger},
-		tracer:     otelx.Tracer(c.TracerProvider, "httpmw"),
-		requests: otelx.Started(otelx.Meter(c.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
+		log:        c.Telemetry.Logger,
+		sender:     sender{base: c.ProblemBase, own: c.Refuse, log: c.Telemetry.Logger},
+		tracer:     otelx.Tracer(c.Telemetry.TracerProvider, "httpmw"),
+		requests: otelx.Started(otelx.Meter(c.Telemetry.MeterProvider, "httpmw"), "oncebox.idempotency.requests",
 			"Requests with an idempotency key, by outcome", counted),
 		outcomes: counted,
 	}

@@ -3,16 +3,13 @@ package httpmw
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/oncebox/oncebox/httpmw/internal/fingerprint"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 const (
@@ -134,12 +131,9 @@ type IdempotencyConfig struct {
 	// [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
 	Refuse RefuseFunc
 
-	// Logger gets what clients are not told. Default: that of the manager, see [uow.Manager.Logger].
-	Logger *slog.Logger
-	// TracerProvider makes a span for each request with a key. Default: that of the manager, see [uow.Manager.TracerProvider].
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: that of the manager, see [uow.Manager.MeterProvider].
-	MeterProvider metric.MeterProvider
+	// Telemetry is where logs, traces and metrics go. The log has what clients are not told, a trace a span for each request with a key. Default: that of
+	// the manager, see [uow.Manager.Telemetry].
+	Telemetry telemetry.Config
 }
 
 // FingerprintFunc returns what makes a request the same as another one, see IdempotencyConfig.Fingerprint.

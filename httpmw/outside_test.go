@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/httpmw"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -145,7 +146,7 @@ func TestLateWritesAreLoggedAtABoundedRate(t *testing.T) {
 	}
 	mux.HandleFunc("POST /payments", h)
 	mux.HandleFunc("POST /others", h)
-	units := uow.New(s.db.DB, &uow.Config{Source: "test", Logger: slog.New(slog.NewTextHandler(s.log, nil))}, s.sink)
+	units := uow.New(s.db.DB, &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(s.log, nil))}}, s.sink)
 	s.serve(httpmw.UnitOfWork(units)(mux))
 	for range 2 {
 		require.Equal(t, http.StatusCreated, s.post("", "{}").status)

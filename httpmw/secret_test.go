@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -35,9 +36,9 @@ func TestSecretsGoNowhere(t *testing.T) {
 			spans := tracetest.NewSpanRecorder()
 			tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 			logger := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-			s.cfg.Lease, s.cfg.Logger, s.cfg.TracerProvider = lease, logger, tracer
-			s.keys = idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema, Logger: logger, TracerProvider: tracer})
-			s.units = uow.New(s.db.DB, &uow.Config{Source: "test", Logger: logger, TracerProvider: tracer}, s.sink)
+			s.cfg.Lease, s.cfg.Telemetry.Logger, s.cfg.Telemetry.TracerProvider = lease, logger, tracer
+			s.keys = idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema, Telemetry: telemetry.Config{Logger: logger, TracerProvider: tracer}})
+			s.units = uow.New(s.db.DB, &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: logger, TracerProvider: tracer}}, s.sink)
 			outcomes := map[string]http.HandlerFunc{
 				"ok": s.pay,
 				"refused": func(w http.ResponseWriter, _ *http.Request) {

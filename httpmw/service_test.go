@@ -30,6 +30,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/quietlog"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -127,10 +128,10 @@ func newServiceOn(t *testing.T, db *pgtest.DB) *service {
 		CREATE TABLE IF NOT EXISTS emitted (id text PRIMARY KEY);
 		TRUNCATE payments, emitted, idempotency_keys, idempotency_step RESTART IDENTITY CASCADE`)
 	require.NoError(t, err)
-	s.unitConfig = uow.Config{Source: "test", Logger: logger, MeterProvider: meters}
+	s.unitConfig = uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: logger, MeterProvider: meters}}
 	s.watch(nil)
-	s.keys = idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema, Logger: logger, MeterProvider: meters})
-	s.cfg = httpmw.IdempotencyConfig{MeterProvider: meters} // the logger is that of the units
+	s.keys = idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema, Telemetry: telemetry.Config{Logger: logger, MeterProvider: meters}})
+	s.cfg = httpmw.IdempotencyConfig{Telemetry: telemetry.Config{MeterProvider: meters}} // the logger is that of the units
 	return s
 }
 

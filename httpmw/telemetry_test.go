@@ -11,7 +11,7 @@ import (
 func TestTelemetryIsThatOfTheManager(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	s.cfg.MeterProvider = nil
+	s.cfg.Telemetry.MeterProvider = nil
 	s.start(s.pay)
 	require.Equal(t, http.StatusCreated, s.post("k", "{}").status)
 	require.Equal(t, map[string]int64{"executed": 1}, s.counter("oncebox.idempotency.requests"))

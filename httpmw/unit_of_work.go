@@ -26,7 +26,7 @@ func UnitOfWork(m *uow.Manager, opts ...UnitOfWorkOption) func(http.Handler) htt
 	if m == nil {
 		panic("httpmw: UnitOfWork: the manager is nil: pass uow.New(db, ...)")
 	}
-	shared := &unitOfWork{units: m, sender: sender{base: DefaultProblemBase, log: m.Logger()}}
+	shared := &unitOfWork{units: m, sender: sender{base: DefaultProblemBase, log: m.Telemetry().Logger}}
 	for _, opt := range opts {
 		opt(shared)
 	}
@@ -71,14 +71,14 @@ const retryAfter = "1"
 
 func (w *unitOfWork) handle(next http.Handler, to http.ResponseWriter, r *http.Request) *answer {
 	if goesOn(next) {
-		tellGoesOn(r, w.units.Logger(), "UnitOfWork")
+		tellGoesOn(r, w.units.Telemetry().Logger, "UnitOfWork")
 		return misplaced().answer(to, retryAfter)
 	}
 	e, p := read(next, to, r, DefaultMaxBody)
 	if p != nil {
 		return p.answer(to, retryAfter)
 	}
-	e.empty, e.late = w.empty, func() { tellLate(w.units.Logger(), e) }
+	e.empty, e.late = w.empty, func() { tellLate(w.units.Telemetry().Logger, e) }
 	defer func() {
 		if e.begun { // see Idempotency
 			w.sender.send(answerNotHeld(workUndone).answer(to, retryAfter), to, r)
@@ -96,7 +96,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 			return &refusedError{cause: u.Retryable()}
 		}
 		if err == nil && !unit.Of(ctx).Used() && !safe(e.r.Method) {
-			tellUnused(ctx, w.units.Logger(), &w.unused, e, rec.status, "or mount it without httpmw.UnitOfWork")
+			tellUnused(ctx, w.units.Telemetry().Logger, &w.unused, e, rec.status, "or mount it without httpmw.UnitOfWork")
 		}
 		return silence(err, u)
 	}, uow.WithNestedChecks(), uow.WithToken(&token))
@@ -107,7 +107,7 @@ func (w *unitOfWork) answer(e *exchange) *answer {
 	if err == nil || errors.As(err, &refused) && !errors.Is(err, uow.ErrTransactionEnded) {
 		return rec.answer()
 	}
-	w.units.Logger().ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method, "route", e.r.Pattern,
+	w.units.Telemetry().Logger.ErrorContext(e.r.Context(), "oncebox: a request in a unit of work failed", "method", e.r.Method, "route", e.r.Pattern,
 		"handler_ran", rec != nil, "error", err)
 	if errors.Is(err, errPast) {
 		return &answer{past: true}

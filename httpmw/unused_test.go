@@ -50,7 +50,7 @@ func TestHandlerThatHasNotUsedItsUnitIsLogged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.log, s.cfg = &safeBuffer{}, httpmw.IdempotencyConfig{}
-			s.cfg.Logger = slog.New(slog.NewTextHandler(s.log, nil))
+			s.cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(s.log, nil))
 			if c.change != nil {
 				c.change(&s.cfg)
 			}

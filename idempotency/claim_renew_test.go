@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // patiently runs fn with longer and longer leases until it reports that it was not the machine which let one end: a process that
@@ -178,7 +179,7 @@ func TestRunDoesNotWaitForARenewalThatHangs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
 	var log bytes.Buffer
-	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	pool := db.Another(t)
 	pool.SetMaxOpenConns(1)
 	c := claim(t, store, pool, keyOf(t, store, "k"), idempotency.WithLease(time.Minute))

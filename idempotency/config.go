@@ -3,11 +3,9 @@ package idempotency
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 const (
@@ -41,12 +39,8 @@ type Config struct {
 	// Default: 4096.
 	Cache int `env:"CACHE"`
 
-	// Logger gets warnings. Default: slog.Default().
-	Logger *slog.Logger
-	// TracerProvider makes the spans of purges. Default: the global one.
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
-	MeterProvider metric.MeterProvider
+	// Telemetry is where logs, traces and metrics go. A trace has the spans of purges. Default: slog.Default() and the global providers.
+	Telemetry telemetry.Config
 }
 
 // Validate names every field that cannot be used.

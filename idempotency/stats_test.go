@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgplan"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 func TestStats(t *testing.T) {
@@ -41,7 +42,7 @@ func TestStateIsShownAsMetrics(t *testing.T) {
 	d := newDesk(t)
 	d.unknown("pay")
 	reader := sdk.NewManualReader()
-	store := idempotency.NewStore(&idempotency.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
+	store := idempotency.NewStore(&idempotency.Config{Telemetry: telemetry.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))}})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); store.Observe(ctx, d.db.DB) }()

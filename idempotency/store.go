@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 const stateCompleted = "completed"
@@ -85,18 +86,21 @@ type Store struct {
 func NewStore(cfg *Config) *Store {
 	c := cfg.WithDefaults()
 	run := pgsql.New(c.Schema, c.Pooler)
-	meter := otelx.Meter(c.MeterProvider, "idempotency")
+	meter := otelx.Meter(c.Telemetry.MeterProvider, "idempotency")
 	return &Store{
-		cfg: c, run: run, audit: &audit.Log{Part: operator.PartIdempotency, Run: run.AdHoc(), Retention: c.AuditRetention}, confirmed: run.Confirmed(), cache: newCache(c.Cache),
-		log:    otelx.Logger(c.Logger),
-		tracer: otelx.Tracer(c.TracerProvider, "idempotency"),
+		cfg: c, run: run, audit: &audit.Log{Part: operator.PartIdempotency, Run: run.AdHoc(), Retention: c.AuditRetention},
+		confirmed: run.Confirmed(), cache: newCache(c.Cache),
+		log:    otelx.Logger(c.Telemetry.Logger),
+		tracer: otelx.Tracer(c.Telemetry.TracerProvider, "idempotency"),
 		purged: otelx.Started(meter, "oncebox.idempotency.purged", "Expired keys that were removed", nil),
 		gauges: newGauges(meter),
 	}
 }
 
-// Logger returns the logger of [Config.Logger]. What shows the store and has no logger of its own, the console for example, logs there.
-func (s *Store) Logger() *slog.Logger { return s.log }
+// Telemetry returns where logs, traces and metrics go, for what shows the store and does not say it itself, the console for example. The Logger is not nil.
+func (s *Store) Telemetry() telemetry.Config {
+	return telemetry.Config{Logger: s.log, TracerProvider: s.cfg.Telemetry.TracerProvider, MeterProvider: s.cfg.Telemetry.MeterProvider}
+}
 
 // TTL returns how long answers are kept; [KeepForever] if they do not expire.
 func (s *Store) TTL() time.Duration { return s.cfg.TTL }

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -59,7 +60,8 @@ func TestAwait(t *testing.T) {
 		})
 		pool := sql.OpenDB(stdlib.GetConnector(*cfg))
 		defer pool.Close()
-		return newBox(uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Logger: quiet()}), nil).Await(ctx, "summary", token, topics...)
+		units := uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Telemetry: telemetry.Config{Logger: quiet()}})
+		return newBox(units, nil).Await(ctx, "summary", token, topics...)
 	}
 	bound := 50 * time.Millisecond
 	await.True(t, func() bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -135,7 +136,7 @@ func TestBatchesDoNotLockEachOtherOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.units = uow.New(w.db.DB, &uow.Config{Source: "test", Logger: quiet(), Retry: uow.RetryConfig{MaxAttempts: -1}})
+			w.units = uow.New(w.db.DB, &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}, Retry: uow.RetryConfig{MaxAttempts: -1}})
 			var batches [2][]*messaging.Message
 			for n := range 20 {
 				batches[0], batches[1] = append(batches[0], message(n)), append(batches[1], message(19-n))

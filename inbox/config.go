@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
-
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -93,13 +90,9 @@ type Config struct {
 	// MaxPayload is the largest payload that [Inbox.ReplayEdited] takes, in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int
 
-	// Logger gets an error for every dead letter. Default: that of the manager, see [uow.Manager.Logger].
-	Logger *slog.Logger
-	// TracerProvider is where trace contexts come from: the outcome is noted on the consumer's span. Default: that
-	// of the manager.
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: that of the manager.
-	MeterProvider metric.MeterProvider
+	// Telemetry is where logs, traces and metrics go. The log has an error for every dead letter. The outcome of a message is noted on the span of the
+	// consumer. Default: that of the manager, see [uow.Manager.Telemetry].
+	Telemetry telemetry.Config
 }
 
 // Validate names every field that cannot be used.

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // One call runs all that a consumer needs: what comes is handled in a transaction, what failed is parked and handled later, and the
@@ -86,7 +87,8 @@ func TestParkedMessagesThatNobodyHandlesAreAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			var log logbook.Book
-			box := inbox.New(w.units, &inbox.Config{Retry: inbox.RetryPolicy{Tries: 1}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			box := inbox.New(w.units, &inbox.Config{Retry: inbox.RetryPolicy{Tries: 1},
+				Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 			fail := messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return errNotNow })
 			if others {
 				another := w.hasty(nil)
@@ -101,7 +103,8 @@ func TestParkedMessagesThatNobodyHandlesAreAnError(t *testing.T) {
 			if others {
 				require.Zero(t, log.Count(text))
 				w.exec("UPDATE inbox_consumer SET beat_at = beat_at - interval '1 hour'")
-				again := inbox.New(w.units, &inbox.Config{Retry: inbox.RetryPolicy{Tries: 1}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				again := inbox.New(w.units, &inbox.Config{Retry: inbox.RetryPolicy{Tries: 1},
+					Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 				require.NoError(t, again.Wrap("billing", fail).Handle(t.Context(), ordered("3", "o3")))
 			}
 			require.Equal(t, 1, log.Count(text))

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 func gaveUp() messaging.Handler {
@@ -143,7 +144,7 @@ func TestInvalidIdentifiersMakeDeadLettersUnderReadableNames(t *testing.T) {
 func TestDeadLettersAreNoOutageOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	w, book := newWorld(t), &logbook.Book{}
-	box := inbox.New(w.units, &inbox.Config{Logger: book.Logger()})
+	box := inbox.New(w.units, &inbox.Config{Telemetry: telemetry.Config{Logger: book.Logger()}})
 	for _, consumer := range []string{"billing", "shipping"} {
 		h := box.Wrap(consumer, messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 			return messaging.Permanent(fmt.Errorf("decode: %w", io.ErrUnexpectedEOF))

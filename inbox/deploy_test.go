@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -158,7 +159,7 @@ func TestWhatOnlyALaterBuildKnowsIsNoDeadLetter(t *testing.T) {
 			var log lines
 			box := inbox.New(w.units, &inbox.Config{
 				Retry: inbox.RetryPolicy{MaxAttempts: 1, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}}, PollInterval: 20 * time.Millisecond,
-				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
 			})
 			var calls atomic.Int64
 			h := wrapped(box, countCalls(&calls, router(firstRelease(w))))

@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -29,7 +30,8 @@ func TestParkedMessageIsTriedWhenItIsDue(t *testing.T) {
 	w := newWorld(t)
 	var log lines
 	box := inbox.New(w.units, &inbox.Config{
-		Retry: inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: 300 * time.Millisecond}}, PollInterval: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Retry: inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: 300 * time.Millisecond}}, PollInterval: time.Hour,
+		Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
 	})
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		if m.Attempt < 3 {
@@ -57,7 +59,8 @@ func TestKeyThatBecomesDueBetweenTwoQuestionsIsTried(t *testing.T) {
 	}
 	pool := sql.OpenDB(stdlib.GetConnector(*cfg))
 	defer pool.Close()
-	box := newBox(uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Logger: quiet()}), &inbox.Config{PollInterval: time.Hour})
+	box := newBox(uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test",
+		Telemetry: telemetry.Config{Logger: quiet()}}), &inbox.Config{PollInterval: time.Hour})
 	tried := make(chan struct{})
 	box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 		close(tried)

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -82,14 +83,14 @@ func newEmitting(t *testing.T) *emitting {
 	require.NoError(t, err)
 	registry := event.NewRegistry()
 	event.Register[invoiced](registry)
-	e.units = uow.New(e.db.DB, &uow.Config{Source: "test", Logger: quiet(), Registry: registry, DefaultTenant: "default"}, e.sink)
+	e.units = uow.New(e.db.DB, &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}, Registry: registry, DefaultTenant: "default"}, e.sink)
 	uow.On(e.units, func(_ context.Context, u *uow.Unit, i invoiced) error { return u.Add("by-rule", i) })
 	return e
 }
 
 func (e *emitting) box(change func(*inbox.Config)) *inbox.Inbox {
 	return e.hasty(func(c *inbox.Config) {
-		c.CrashGuard, c.TracerProvider = -1, e.tracer
+		c.CrashGuard, c.Telemetry.TracerProvider = -1, e.tracer
 		if change != nil {
 			change(c)
 		}
@@ -121,7 +122,7 @@ func TestEmittedEventsAreTiedToTheMessageOnEveryPath(t *testing.T) {
 	type path func(t *testing.T, e *emitting, msgs []*messaging.Message)
 	oneByOne := func(t *testing.T, e *emitting, h messaging.Handler, msgs []*messaging.Message) {
 		t.Helper()
-		h = messaging.Instrument(h, &messaging.ConsumerConfig{TracerProvider: e.tracer})
+		h = messaging.Instrument(h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{TracerProvider: e.tracer}})
 		for _, m := range msgs {
 			require.NoError(t, h.Handle(t.Context(), m))
 		}
@@ -219,7 +220,7 @@ func TestBulkWriterHasToSayWhoseEventsAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEmitting(t)
 			var log lines
-			box := inbox.New(e.units, &inbox.Config{CrashGuard: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			box := inbox.New(e.units, &inbox.Config{CrashGuard: -1, Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 			var several []error
 			h := box.WrapBatch("billing", func(ctx context.Context, msgs []*messaging.Message) error {
 				u, _ := uow.FromContext(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -128,8 +129,9 @@ func TestGiveUpOfAMessageWhoseHandlerFails(t *testing.T) {
 		}
 	})
 	began, fail := make(chan string), make(chan struct{})
-	box := inbox.New(uow.New(w.db.Another(t), &uow.Config{Source: "test", Logger: quiet()}), &inbox.Config{
-		Retry: inbox.RetryPolicy{Policy: retry.Policy{Delay: time.Hour, MaxDelay: time.Hour}}, PollInterval: 20 * time.Millisecond, Logger: book.Logger(),
+	box := inbox.New(uow.New(w.db.Another(t), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}}), &inbox.Config{
+		Retry: inbox.RetryPolicy{Policy: retry.Policy{Delay: time.Hour, MaxDelay: time.Hour}}, PollInterval: 20 * time.Millisecond,
+		Telemetry:   telemetry.Config{Logger: book.Logger()},
 		ParkedLease: time.Hour, // a machine that stands still for half a minute would have the message tried again
 	})
 	h := box.Wrap("billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {

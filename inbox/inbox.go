@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -75,17 +76,11 @@ func (k handlerKey) compare(other handlerKey) int {
 // New returns an inbox whose entries are made in the units of m.
 func New(m *uow.Manager, cfg *Config) *Inbox {
 	c := cfg.WithDefaults()
-	c.Logger = cmp.Or(c.Logger, m.Logger())
-	if c.TracerProvider == nil {
-		c.TracerProvider = m.TracerProvider()
-	}
-	if c.MeterProvider == nil {
-		c.MeterProvider = m.MeterProvider()
-	}
-	meter := otelx.Meter(c.MeterProvider, "inbox")
+	c.Telemetry = c.Telemetry.Or(m.Telemetry())
+	meter := otelx.Meter(c.Telemetry.MeterProvider, "inbox")
 	i := &Inbox{
 		units: m, cfg: c, patient: pgsql.New(c.Schema, c.Pooler), answer: answerTimeout,
-		log:      otelx.Logger(c.Logger),
+		log:      otelx.Logger(c.Telemetry.Logger),
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		silent:   otelx.Counter(meter, "oncebox.inbox.unannounced", "Dead letters that were not announced because Config.OnDead failed, by consumer"),
 		gauges:   newGauges(meter),
@@ -104,8 +99,10 @@ func (i *Inbox) Handle() *store.Handle {
 	return &store.Handle{Units: i.units, SQL: i.sql, Patient: i.patient, Log: i.log, Lease: i.cfg.ParkedLease, Wake: i.wake}
 }
 
-// Logger returns the logger of [Config.Logger]. What shows the inbox and has no logger of its own, the console for example, logs there.
-func (i *Inbox) Logger() *slog.Logger { return i.log }
+// Telemetry returns where logs, traces and metrics go, for what shows the inbox and does not say it itself, the console for example. The Logger is not nil.
+func (i *Inbox) Telemetry() telemetry.Config {
+	return telemetry.Config{Logger: i.log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider}
+}
 
 // Wrap returns a handler that has next handle each message once; see the package documentation. The name of the
 // consumer is part of the key: it must stay the same over releases, and different consumers must have different ones.
@@ -141,7 +138,8 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	}
 	w.next = named{store.Family(consumer), messaging.Chain(w.next, w.middleware...)}
 	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{
-		Name: store.Family(consumer), Logger: i.log, TracerProvider: i.cfg.TracerProvider, MeterProvider: i.cfg.MeterProvider,
+		Name:      store.Family(consumer),
+		Telemetry: telemetry.Config{Logger: i.log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider},
 	})
 	guarded := i.cfg.CrashGuard
 	if guarded >= 0 {

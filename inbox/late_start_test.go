@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -20,8 +21,8 @@ func TestConsumersStartBeforeTheirDatabase(t *testing.T) {
 	apart := pgtest.OpenApart(t)
 	var log logbook.Book
 	open := func(cfg inbox.Config) *inbox.Inbox {
-		cfg.Logger = log.Logger()
-		box := inbox.New(uow.New(apart.Another(t), &uow.Config{Source: "test", Logger: quiet()}), &cfg)
+		cfg.Telemetry.Logger = log.Logger()
+		box := inbox.New(uow.New(apart.Another(t), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}}), &cfg)
 		require.NoError(t, box.Consume("order", "billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return nil })))
 		return box
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // withinALease runs fn with longer and longer leases until it reports that it was not the machine which let one end.
@@ -62,7 +63,7 @@ func TestHandledMessageIsSettledWhileARenewalHangs(t *testing.T) {
 	withinALease(t, func(w *world, ttl time.Duration) bool {
 		w.hang("true")
 		var log lines
-		box := inbox.New(w.units, &inbox.Config{LeaseTTL: ttl, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		box := inbox.New(w.units, &inbox.Config{LeaseTTL: ttl, Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 		h := box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 			w.awaitTrue(ctx, "SELECT is_called FROM renewals")
 			return nil

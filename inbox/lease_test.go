@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -54,7 +55,7 @@ func effectIn(ctx context.Context, u *uow.Unit, m *messaging.Message) error {
 // process is another inbox on the same database, with connections of its own.
 func (w *world) process(change func(*inbox.Config)) *inbox.Inbox {
 	w.t.Helper()
-	units := uow.New(w.db.Another(w.t), &uow.Config{Source: "test", Logger: quiet()})
+	units := uow.New(w.db.Another(w.t), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}})
 	cfg := &inbox.Config{
 		LeaseTTL: time.Minute, // as long as a test needs: endLeases ends it
 		Retry:    inbox.RetryPolicy{Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}}, PollInterval: 20 * time.Millisecond,
@@ -317,7 +318,7 @@ func TestHandlerIsCancelledWhenItsLeaseCannotBeRenewed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pool := w.db.Another(t)
-	box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), &inbox.Config{LeaseTTL: time.Second})
+	box := newBox(uow.New(pool, &uow.Config{Telemetry: telemetry.Config{Logger: quiet()}}), &inbox.Config{LeaseTTL: time.Second})
 	h := box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		require.NoError(t, pool.Close())
 		<-ctx.Done()
@@ -450,7 +451,8 @@ func TestLeasedMessageThatKillsItsProcessIsGivenUp(t *testing.T) {
 	runs := 0
 	for range 3 {
 		pool := w.db.Another(t)
-		box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), &inbox.Config{LeaseTTL: time.Second, Retry: inbox.RetryPolicy{MaxCrashes: 3}})
+		units := uow.New(pool, &uow.Config{Telemetry: telemetry.Config{Logger: quiet()}})
+		box := newBox(units, &inbox.Config{LeaseTTL: time.Second, Retry: inbox.RetryPolicy{MaxCrashes: 3}})
 		h := box.WrapLeased("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error {
 			runs++
 			return pool.Close() // nothing of what happens now is known to others

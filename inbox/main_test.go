@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -37,7 +38,7 @@ func newWorldIn(t *testing.T, db *pgtest.DB, sinks ...uow.Sink) *world {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE effects (what text NOT NULL, nth serial)")
 	require.NoError(t, err)
-	units := uow.New(db.DB, &uow.Config{Source: "test", Logger: quiet()}, sinks...)
+	units := uow.New(db.DB, &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}}, sinks...)
 	return &world{t: t, db: db, units: units, box: newBox(units, nil)}
 }
 
@@ -45,7 +46,7 @@ func newBox(units *uow.Manager, cfg *inbox.Config) *inbox.Inbox {
 	if cfg == nil {
 		cfg = &inbox.Config{}
 	}
-	cfg.Logger = quiet()
+	cfg.Telemetry.Logger = quiet()
 	if cfg.LockTimeout == 0 {
 		cfg.LockTimeout = time.Minute // as long as a test needs
 	}

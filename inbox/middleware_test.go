@@ -109,7 +109,7 @@ func TestMiddlewareIsAroundEachHandler(t *testing.T) {
 		"leased-later": {wrap: stored(leased), leased: true, stored: true}, "writer-later": {wrap: stored(bulk), stored: true, batch: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			box := w.hasty(func(c *inbox.Config) { c.CrashGuard, c.MeterProvider = -1, provider })
+			box := w.hasty(func(c *inbox.Config) { c.CrashGuard, c.Telemetry.MeterProvider = -1, provider })
 			var handled []string
 			var seen around
 			h := k.wrap(box, name, messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {

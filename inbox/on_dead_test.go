@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -72,16 +73,16 @@ func newAlarmed(t *testing.T, timeout time.Duration, hook func(ctx context.Conte
 	reader := metric.NewManualReader()
 	t.Cleanup(func() { require.EqualValues(t, len(a.failed), counted(t, reader, "oncebox.inbox.unannounced")) })
 	cfg := inbox.Config{
-		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
-		Retry:         inbox.RetryPolicy{MaxAttempts: 4, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}},
-		PollInterval:  20 * time.Millisecond, OnDeadTimeout: timeout, LockTimeout: time.Minute,
-		Logger: quietlog.Every(slog.New(hearing(func(message string) { // the tests wait for each line
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			if strings.Contains(message, "OnDead") {
-				a.failed = append(a.failed, message)
-			}
-		}))),
+		Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+			Logger: quietlog.Every(slog.New(hearing(func(message string) { // the tests wait for each line
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				if strings.Contains(message, "OnDead") {
+					a.failed = append(a.failed, message)
+				}
+			})))},
+		Retry:        inbox.RetryPolicy{MaxAttempts: 4, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}},
+		PollInterval: 20 * time.Millisecond, OnDeadTimeout: timeout, LockTimeout: time.Minute,
 		OnDead: func(ctx context.Context, u *uow.Unit, d inbox.DeadLetter) error {
 			a.mu.Lock()
 			a.told[d.Envelope.ID] = d

@@ -130,12 +130,12 @@ func (i *Inbox) settings(opts []Option) settings {
 		opt(&s)
 	}
 	// What a consumer does is seen where the inbox is seen, unless Receiving says otherwise.
-	s.receive.Logger = cmp.Or(s.receive.Logger, i.cfg.Logger)
-	if s.receive.TracerProvider == nil {
-		s.receive.TracerProvider = i.cfg.TracerProvider
+	s.receive.Telemetry.Logger = cmp.Or(s.receive.Telemetry.Logger, i.cfg.Telemetry.Logger)
+	if s.receive.Telemetry.TracerProvider == nil {
+		s.receive.Telemetry.TracerProvider = i.cfg.Telemetry.TracerProvider
 	}
-	if s.receive.MeterProvider == nil {
-		s.receive.MeterProvider = i.cfg.MeterProvider
+	if s.receive.Telemetry.MeterProvider == nil {
+		s.receive.Telemetry.MeterProvider = i.cfg.Telemetry.MeterProvider
 	}
 	return s
 }

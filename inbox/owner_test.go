@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Two services in one database use one name, on topics of their own, so that no broker notices: the second one would handle the parked
@@ -15,7 +16,7 @@ import (
 func TestConsumerOfAnotherService(t *testing.T) {
 	w := newWorld(t)
 	consuming := func(source, topic string) *inbox.Inbox {
-		box := newBox(w.units, &inbox.Config{Schema: w.db.Schema, Logger: quiet()})
+		box := newBox(w.units, &inbox.Config{Schema: w.db.Schema, Telemetry: telemetry.Config{Logger: quiet()}})
 		require.NoError(t, box.Consume(topic, "it's billing", messaging.HandlerFunc(w.effect), inbox.OwnedBy(source)))
 		return box
 	}
@@ -49,7 +50,7 @@ func TestConsumerOfAnotherService(t *testing.T) {
 func TestTheOwnerIsMendedInTheSchemaOfTheConnection(t *testing.T) {
 	w := newWorld(t)
 	consuming := func(source string) *inbox.Inbox {
-		box := newBox(w.units, &inbox.Config{Logger: quiet()})
+		box := newBox(w.units, &inbox.Config{Telemetry: telemetry.Config{Logger: quiet()}})
 		require.NoError(t, box.Consume("order", "billing", messaging.HandlerFunc(w.effect), inbox.OwnedBy(source)))
 		return box
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -354,7 +355,7 @@ func TestParkedMessageIsTracedAndItsPanicIsAFailure(t *testing.T) {
 	w := newWorld(t)
 	spans := tracetest.NewSpanRecorder()
 	box := w.hasty(func(c *inbox.Config) {
-		c.Retry.Tries, c.TracerProvider = 1, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+		c.Retry.Tries, c.Telemetry.TracerProvider = 1, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	})
 	h := box.Wrap("billing", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		switch m.Attempt {
@@ -433,7 +434,7 @@ func TestLongHandlerHoldsUpNothingElse(t *testing.T) {
 	cfg.Tracer = &statements
 	pool := sql.OpenDB(stdlib.GetConnector(*cfg))
 	defer pool.Close()
-	w.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Logger: quiet()})
+	w.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}})
 	box := w.hasty(func(c *inbox.Config) {
 		c.Retry.Tries, c.CrashGuard, c.ParkedLease, c.PollInterval = 1, -1, time.Second, 100*time.Millisecond
 	})
@@ -496,7 +497,8 @@ func TestFailureOfALostHeadIsNotSaid(t *testing.T) {
 			w := newWorld(t)
 			var said bytes.Buffer
 			box := inbox.New(w.units, &inbox.Config{
-				Retry: inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: time.Millisecond}}, CrashGuard: -1, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+				Retry: inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: time.Millisecond}}, CrashGuard: -1,
+				Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))},
 			})
 			began, release := make(chan struct{}), make(chan struct{})
 			h := box.Wrap("billing", messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
@@ -585,7 +587,7 @@ func (w *world) asksNowAndThen() {
 	})
 	pool := sql.OpenDB(stdlib.GetConnector(*cfg))
 	defer pool.Close()
-	w.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Logger: quiet()})
+	w.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}})
 	box := w.hasty(func(c *inbox.Config) { c.PollInterval = pause })
 	box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	begun := time.Now()

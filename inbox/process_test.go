@@ -18,6 +18,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -60,7 +61,7 @@ func TestProcess(t *testing.T) {
 	require.NoError(t, err)
 	defer sqldb.Close()
 	pool := bun.NewDB(sqldb, pgdialect.New())
-	box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), &inbox.Config{LeaseTTL: lease})
+	box := newBox(uow.New(pool, &uow.Config{Telemetry: telemetry.Config{Logger: quiet()}}), &inbox.Config{LeaseTTL: lease})
 	h := box.WrapLeased("billing", twoCalls(pool, func() { fmt.Fprintln(os.Stdout, "began") }, func() { _, _ = bufio.NewReader(os.Stdin).ReadString('\n') }))
 	fmt.Fprintln(os.Stdout, "ended:", h.Handle(t.Context(), ordered("m", "o1")))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -61,14 +62,14 @@ type bank struct {
 func newBank(t *testing.T, seed uint64) *bank {
 	t.Helper()
 	b := &bank{
-		world: newWorldIn(t, pgtest.Migrated(t)), broker: memory.New(&memory.Config{Logger: quiet()}),
+		world: newWorldIn(t, pgtest.Migrated(t)), broker: memory.New(&memory.Config{Telemetry: telemetry.Config{Logger: quiet()}}),
 		totals: map[string]int{}, rng: rand.New(rand.NewPCG(seed, 0)),
 	}
 	t.Cleanup(func() { require.NoError(t, b.broker.Close()) })
-	b.store = outbox.NewStore(b.db.DB, &outbox.Config{Logger: quiet()})
+	b.store = outbox.NewStore(b.db.DB, &outbox.Config{Telemetry: telemetry.Config{Logger: quiet()}})
 	registry := event.NewRegistry()
 	event.Register[deposited](registry)
-	b.units = uow.New(b.db.DB, &uow.Config{Source: "bank", Registry: registry, Logger: quiet()}, b.store)
+	b.units = uow.New(b.db.DB, &uow.Config{Source: "bank", Registry: registry, Telemetry: telemetry.Config{Logger: quiet()}}, b.store)
 	for _, table := range []string{
 		"CREATE TABLE balances (account text PRIMARY KEY, cents bigint NOT NULL, events bigint NOT NULL)",
 		"CREATE TABLE disorder (account text, nth bigint)",
@@ -76,7 +77,7 @@ func newBank(t *testing.T, seed uint64) *bank {
 		_, err := b.db.ExecContext(t.Context(), table)
 		require.NoError(t, err)
 	}
-	relay, err := projector.New(b.broker, &projector.Config{Logger: quiet()}, b.store)
+	relay, err := projector.New(b.broker, &projector.Config{Telemetry: telemetry.Config{Logger: quiet()}}, b.store)
 	require.NoError(t, err)
 	b.background(relay.Run)
 	return b
@@ -158,7 +159,7 @@ func (b *bank) process(batch int) *readmodel.Model {
 	receiver, err := b.broker.Subscribe(b.t.Context(), messaging.Subscription{Topic: "account", Name: "balances"})
 	require.NoError(b.t, err)
 	consumer := messaging.NewConsumer(receiver, p, &messaging.ConsumerConfig{
-		Name: "balances", BatchSize: batch, Retry: retry.Policy{Delay: time.Millisecond}, Logger: quiet(),
+		Name: "balances", BatchSize: batch, Retry: retry.Policy{Delay: time.Millisecond}, Telemetry: telemetry.Config{Logger: quiet()},
 	})
 	b.background(consumer.Run)
 	b.background(box.RunParked)

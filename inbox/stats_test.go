@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 func TestStats(t *testing.T) {
@@ -65,7 +66,7 @@ func TestStateIsShownAsMetrics(t *testing.T) {
 	w.exec("UPDATE inbox_parked SET parked_at = now() - interval '1 hour'")
 	w.kill(w.box, "shipping", unordered("u"))
 	reader := sdkmetric.NewManualReader()
-	box := newBox(w.units, &inbox.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	box := newBox(w.units, &inbox.Config{Telemetry: telemetry.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}})
 	box.Wrap("billing", messaging.HandlerFunc(func(context.Context, *messaging.Message) error { return errNotNow }))
 	runParked(t, box)
 	var got map[string]int64

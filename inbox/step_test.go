@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -267,7 +268,7 @@ func TestResultIsStoredOverABrokenConnection(t *testing.T) {
 	var o outside
 	pool := w.db.Another(t)
 	pool.SetMaxOpenConns(1)
-	box := newBox(uow.New(pool, &uow.Config{Logger: quiet()}), nil)
+	box := newBox(uow.New(pool, &uow.Config{Telemetry: telemetry.Config{Logger: quiet()}}), nil)
 	h := box.WrapLeased("billing", messaging.HandlerFunc(func(ctx context.Context, _ *messaging.Message) error {
 		_, err := inbox.Step(ctx, "call", func(context.Context, string) (int, error) {
 			o.call("call")

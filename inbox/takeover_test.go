@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Two processes get the same messages at the same time, as at a takeover that takes for ever, and handlers fail now and
@@ -77,7 +78,8 @@ func (w *world) twoConsumers(rng *rand.Rand) {
 			}
 			return nil
 		})
-		consumer := messaging.NewConsumer(receiver, counted, &messaging.ConsumerConfig{Retry: retry.Policy{Delay: 1}, Logger: quiet()})
+		consumer := messaging.NewConsumer(receiver, counted, &messaging.ConsumerConfig{Retry: retry.Policy{Delay: 1},
+			Telemetry: telemetry.Config{Logger: quiet()}})
 		processes.Go(func() { require.NoError(t, consumer.Run(ctx)) })
 	}
 	processes.Wait()

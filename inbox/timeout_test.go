@@ -24,6 +24,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -169,7 +170,7 @@ func TestConsumerWorksAgainWhenAConnectionHasFallenSilent(t *testing.T) {
 			t.Parallel() // they do nothing but wait
 			w := newWorld(t)
 			line := &line{until: strings.Replace(c.statement, " inbox_", ` "`+w.db.Schema+`".inbox_`, 1)}
-			units := uow.New(line.pool(t, w.db), &uow.Config{Source: "test", Logger: quiet()})
+			units := uow.New(line.pool(t, w.db), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}})
 			box := newBox(units, &inbox.Config{
 				Retry:        inbox.RetryPolicy{Tries: 1, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}},
 				PollInterval: 20 * time.Millisecond, CrashGuard: -1,

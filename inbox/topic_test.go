@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -218,7 +219,7 @@ func TestTopicThatNoProcessHandlesIsTold(t *testing.T) {
 	}
 	w.exec("UPDATE inbox_key SET due_at = due_at - interval '4 minutes'")
 	var log lines
-	box := inbox.New(w.units, &inbox.Config{PollInterval: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	box := inbox.New(w.units, &inbox.Config{PollInterval: 10 * time.Millisecond, Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	b := box.Wrap("billing", messaging.HandlerFunc(w.effect), inbox.OfTopic("b"), inbox.StoreFirst())
 	stop := runParked(t, box)
 	require.NoError(t, b.Handle(t.Context(), of("b", "b", "b")))

@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -45,7 +46,8 @@ func TestHandlerThatNeverUsesItsUnitIsToldOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			book := &logbook.Book{}
-			h := test.wrap(inbox.New(uow.New(w.db.DB, &uow.Config{Source: "test", Logger: quiet()}), &inbox.Config{Logger: book.Logger()}))
+			h := test.wrap(inbox.New(uow.New(w.db.DB, &uow.Config{Source: "test",
+				Telemetry: telemetry.Config{Logger: quiet()}}), &inbox.Config{Telemetry: telemetry.Config{Logger: book.Logger()}}))
 			for _, id := range []string{"1", "2"} {
 				m := ordered(id+name, "o-"+id+name)
 				m.Type = "thing.happened"

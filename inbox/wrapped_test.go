@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -310,7 +311,7 @@ func TestWithinAnotherUnitItCommitsWithIt(t *testing.T) {
 func TestWithAPooler(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.units = uow.New(w.db.Pooled(t).DB, &uow.Config{Source: "test", Logger: quiet()})
+	w.units = uow.New(w.db.Pooled(t).DB, &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet()}})
 	m := ordered(newID(t), "o1")
 	box := newBox(w.units, &inbox.Config{Pooler: true, Schema: w.db.Schema})
 	h := box.Wrap("billing", messaging.HandlerFunc(w.effect))

@@ -102,6 +102,6 @@ func (c *Consumer) ask(ctx context.Context, r BacklogReceiver) (Backlog, error) 
 }
 
 // waiting measures a backlog.
-func (t *telemetry) waiting(ctx context.Context, b Backlog) {
+func (t *instruments) waiting(ctx context.Context, b Backlog) {
 	t.backlog.Record(ctx, b.Messages, metric.WithAttributes(attribute.String("consumer", t.consumer), attribute.String("topic", b.Topic)))
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // informed is a receiver whose broker tells what waits.
@@ -104,7 +105,8 @@ func TestBacklogIsNotAskedFor(t *testing.T) {
 func TestBacklogIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()
-		r, _ := watched(t, &messaging.ConsumerConfig{Name: "billing", MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
+		r, _ := watched(t, &messaging.ConsumerConfig{Name: "billing",
+			Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}})
 		r.messages.Store(3)
 		time.Sleep(21 * time.Second)
 		var data metricdata.ResourceMetrics

@@ -19,7 +19,7 @@ type Consumer struct {
 	receiver  Receiver
 	handler   Handler
 	cfg       ConsumerConfig
-	telemetry *telemetry
+	telemetry *instruments
 	batchers  *batchers // nil: one by one
 
 	queue   chan struct{} // a token per message in this process
@@ -61,7 +61,7 @@ func (p Progress) Stalled(limit time.Duration) bool {
 func NewConsumer(r Receiver, h Handler, cfg *ConsumerConfig) *Consumer {
 	c := cfg.WithDefaults()
 	return &Consumer{
-		receiver: r, handler: h, cfg: c, telemetry: newTelemetry(&c), batchers: newBatchers(h, &c),
+		receiver: r, handler: h, cfg: c, telemetry: newInstruments(&c), batchers: newBatchers(h, &c),
 		queue: make(chan struct{}, max(c.Queue, 1)), slots: make(chan struct{}, max(c.Concurrency, 1)),
 		idle: make(chan keyed), resting: make(chan struct{}, max(c.Concurrency, 1)),
 		keys: map[string][]*Message{}, blocked: newBlocked(max(c.Queue, 1)),

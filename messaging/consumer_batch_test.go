@@ -176,7 +176,7 @@ func TestBatchThatFailsAsAWhole(t *testing.T) {
 				h := newBatchScript(batch, fine)
 				var log bytes.Buffer
 				cfg := oneLane(10)
-				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				_, stop := start(t, r, h, cfg)
 				require.NoError(t, stop())
 				require.ElementsMatch(t, []string{"a1", "a2", "b1"}, r.ackedIDs())

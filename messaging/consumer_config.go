@@ -3,13 +3,10 @@ package messaging
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // ConsumerConfig configures a [Consumer]. The zero value is ready.
@@ -37,12 +34,9 @@ type ConsumerConfig struct {
 	// BacklogInterval is how often the broker is asked what waits there; -1: never. Default: 20s.
 	BacklogInterval time.Duration `env:"BACKLOG_INTERVAL"`
 
-	// Logger gets a warning for every failed try. Default: slog.Default().
-	Logger *slog.Logger
-	// TracerProvider makes one span per try. Default: the global one.
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
-	MeterProvider metric.MeterProvider
+	// Telemetry is where logs, traces and metrics go. The log has a warning for every failed try, a trace a span for each. Default: slog.Default() and
+	// the global providers.
+	Telemetry telemetry.Config
 }
 
 // Validate names every field that cannot be used.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // plan is what is drawn beforehand; what broker and handlers do follows from the seed.
@@ -150,7 +151,8 @@ func (p plan) run() (wrong []string) {
 		return &messaging.BatchError{Failed: failed}
 	}
 	h := newBatchScript(batch, alone)
-	cfg := &messaging.ConsumerConfig{Concurrency: p.concurrency, Queue: p.queue, BatchSize: p.batch, Logger: slog.New(slog.DiscardHandler)}
+	cfg := &messaging.ConsumerConfig{Concurrency: p.concurrency, Queue: p.queue, BatchSize: p.batch,
+		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}
 	for len(b.acked) < len(b.log) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+random.IntN(10_000))*time.Millisecond)
 		_ = messaging.NewConsumer(b.subscribe(), h, cfg).Run(ctx)

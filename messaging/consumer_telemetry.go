@@ -17,8 +17,8 @@ import (
 	"github.com/oncebox/oncebox/internal/skipped"
 )
 
-// telemetry is what a consumer logs, traces and measures.
-type telemetry struct {
+// instruments are what a consumer logs, traces and measures.
+type instruments struct {
 	consumer string
 	log      *slog.Logger
 	tracer   trace.Tracer
@@ -32,8 +32,8 @@ type telemetry struct {
 	attributes sync.Map // topic and outcome -> metric.MeasurementOption
 }
 
-func newTelemetry(c *ConsumerConfig) *telemetry {
-	meter := otelx.Meter(c.MeterProvider, "messaging")
+func newInstruments(c *ConsumerConfig) *instruments {
+	meter := otelx.Meter(c.Telemetry.MeterProvider, "messaging")
 	running, err := meter.Int64UpDownCounter("oncebox.consumer.running", metric.WithDescription("Handlers that run at present"))
 	if err != nil {
 		otel.Handle(err)
@@ -42,10 +42,10 @@ func newTelemetry(c *ConsumerConfig) *telemetry {
 	if err != nil {
 		otel.Handle(err)
 	}
-	return &telemetry{
+	return &instruments{
 		consumer: c.Name,
-		log:      otelx.Logger(c.Logger),
-		tracer:   otelx.Tracer(c.TracerProvider, "messaging"),
+		log:      otelx.Logger(c.Telemetry.Logger),
+		tracer:   otelx.Tracer(c.Telemetry.TracerProvider, "messaging"),
 		handled:  otelx.Counter(meter, "oncebox.consumer.handled", "Tries of handlers, by outcome"),
 		running:  running,
 		duration: otelx.Histogram(meter, "oncebox.consumer.duration", "How long one try of a handler took, by outcome",
@@ -59,7 +59,7 @@ func newTelemetry(c *ConsumerConfig) *telemetry {
 type telemetryKey struct{}
 
 // measured returns the attributes of a measurement, made once: they would be sorted and copied for each message.
-func (t *telemetry) measured(topic, outcome string) metric.MeasurementOption {
+func (t *instruments) measured(topic, outcome string) metric.MeasurementOption {
 	key := [2]string{topic, outcome}
 	if known, ok := t.attributes.Load(key); ok {
 		return known.(metric.MeasurementOption) //nolint:forcetypeassert // nothing else is stored
@@ -80,7 +80,7 @@ const oneTrace = time.Hour
 // handle runs h in a span of its own. It is a child of the span in which the message was created, so that a request and what it causes in
 // other processes are one trace. A message may be handled days after it was sent: the span of an old one begins a trace of its own, and is
 // linked to the sender's.
-func (t *telemetry) handle(ctx context.Context, h Handler, m *Message) error {
+func (t *instruments) handle(ctx context.Context, h Handler, m *Message) error {
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(otelx.OperationProcess.Attributes(m.Topic)...),
@@ -147,7 +147,7 @@ func outcome(err error, mark *skipped.Mark) string {
 }
 
 // failed logs a failed try.
-func (t *telemetry) failed(ctx context.Context, m *Message, n int, pause time.Duration, err error) {
+func (t *instruments) failed(ctx context.Context, m *Message, n int, pause time.Duration, err error) {
 	level, text := failureLevel(err), "oncebox: handler failed, its key is held until the message is tried again"
 	attrs := []slog.Attr{
 		slog.String("consumer", t.consumer), slog.String("topic", m.Topic), slog.String("type", m.Type), slog.String("id", m.ID),
@@ -161,7 +161,7 @@ func (t *telemetry) failed(ctx context.Context, m *Message, n int, pause time.Du
 }
 
 // left logs a message that nobody could handle or store.
-func (t *telemetry) left(ctx context.Context, m *Message, err error) {
+func (t *instruments) left(ctx context.Context, m *Message, err error) {
 	t.log.ErrorContext(ctx, "oncebox: message left at the broker, it could be neither handled nor stored; it comes again after the next connection",
 		"consumer", t.consumer, "topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", m.TenantID, "error", err)
 }
@@ -185,13 +185,13 @@ func withStack(attrs []slog.Attr, err error) []slog.Attr {
 // [Consumer] does: for code that hands messages to handlers itself. Of cfg it uses the name and the telemetry.
 func Instrument(h Handler, cfg *ConsumerConfig) Handler {
 	c := cfg.WithDefaults()
-	t := newTelemetry(&c)
+	t := newInstruments(&c)
 	return HandlerFunc(func(ctx context.Context, m *Message) error { return t.handle(ctx, h, m) })
 }
 
 // handleBatch runs h in a span that is linked to the senders of all messages, and returns an error for each message that
 // is not settled. Outcomes are counted by message.
-func (t *telemetry) handleBatch(ctx context.Context, h BatchHandler, batch []keyed) map[int]error {
+func (t *instruments) handleBatch(ctx context.Context, h BatchHandler, batch []keyed) map[int]error {
 	topic := batch[0].m.Topic
 	ctx, span := t.tracer.Start(ctx, otelx.OperationProcess.SpanName(topic),
 		trace.WithNewRoot(),
@@ -244,7 +244,7 @@ func (t *telemetry) handleBatch(ctx context.Context, h BatchHandler, batch []key
 }
 
 // failedBatch logs a batch that failed as a whole or in part.
-func (t *telemetry) failedBatch(ctx context.Context, topic string, size, failed int, err error) {
+func (t *instruments) failedBatch(ctx context.Context, topic string, size, failed int, err error) {
 	attrs := []slog.Attr{
 		slog.String("consumer", t.consumer), slog.String("topic", topic), slog.Int("messages", size), slog.Int("failed", failed), slog.Any("error", err),
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/metricstest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 const sender = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -36,7 +37,7 @@ func TestConsumerSpansAreLinkedToTheSender(t *testing.T) {
 		})
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 		ctx, service := provider.Tracer("test").Start(t.Context(), "the service")
-		_, stop := startIn(ctx, newFakeReceiver(m), h, &messaging.ConsumerConfig{TracerProvider: provider})
+		_, stop := startIn(ctx, newFakeReceiver(m), h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{TracerProvider: provider}})
 		time.Sleep(time.Second)
 		require.NoError(t, stop())
 
@@ -62,7 +63,7 @@ func TestHandlingIsPartOfTheSendersTrace(t *testing.T) {
 		young.OccurredAt, old.OccurredAt, untraced.OccurredAt = time.Now().Add(-time.Minute), time.Now().Add(-48*time.Hour), time.Now()
 		ctx, service := provider.Tracer("test").Start(t.Context(), "the service")
 		h := newScript(func(context.Context, *messaging.Message) error { return nil })
-		_, stop := startIn(ctx, newFakeReceiver(young, old, untraced), h, &messaging.ConsumerConfig{TracerProvider: provider})
+		_, stop := startIn(ctx, newFakeReceiver(young, old, untraced), h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{TracerProvider: provider}})
 		time.Sleep(time.Second)
 		require.NoError(t, stop())
 		service.End()
@@ -98,7 +99,7 @@ func TestConsumerMetrics(t *testing.T) {
 			}
 		})
 		_, stop := start(t, newFakeReceiver(msg("a", 1)), h, &messaging.ConsumerConfig{
-			Name: "billing", MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+			Name: "billing", Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))},
 		})
 		time.Sleep(time.Minute)
 		require.NoError(t, stop())
@@ -125,9 +126,9 @@ func TestBatchSpanIsLinkedToAllSenders(t *testing.T) {
 		r := newFakeReceiver()
 		cfg := oneLane(10)
 		cfg.Name = "billing"
-		cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+		cfg.Telemetry.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 		reader := metric.NewManualReader()
-		cfg.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+		cfg.Telemetry.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
 		_, stop := start(t, r, h, cfg)
 		for _, m := range []*messaging.Message{msg("c", 1), a, b} {
 			r.incoming <- m
@@ -204,7 +205,7 @@ func TestDurationIsThatOfTheHandler(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reader := metric.NewManualReader()
 				_, stop := start(t, newFakeReceiver(msg("a", 1), msg("b", 1), msg("c", 1)), &messaging.ConsumerConfig{
-					Name: "billing", MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+					Name: "billing", Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))},
 				})
 				time.Sleep(time.Minute)
 				require.NoError(t, stop())

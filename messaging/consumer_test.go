@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 var errNotNow = errors.New("not now")
@@ -58,8 +59,8 @@ func startIn(ctx context.Context, r messaging.Receiver, h messaging.Handler, cfg
 	if cfg == nil {
 		cfg = &messaging.ConsumerConfig{}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+	if cfg.Telemetry.Logger == nil {
+		cfg.Telemetry.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c = messaging.NewConsumer(r, h, cfg)
@@ -222,7 +223,7 @@ func TestConsumerSurvivesAPanic(t *testing.T) {
 			return nil
 		})
 		var log bytes.Buffer
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"a1"}, r.ackedIDs())
 		require.NoError(t, stop())
@@ -236,7 +237,7 @@ func TestConsumerNeverDropsWhatNothingMakesADeadLetterOf(t *testing.T) {
 		r := newFakeReceiver(msg("a", 1))
 		h := newScript(func(context.Context, *messaging.Message) error { return messaging.Permanent(errNotNow) })
 		var log bytes.Buffer
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 		time.Sleep(61 * time.Second)
 		require.NoError(t, stop())
 		require.Empty(t, r.ackedIDs())

@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 type stockChanged struct {
@@ -58,7 +59,8 @@ func ExampleConsumer() {
 	if err := broker.Publish(ctx, events); err != nil {
 		panic(err)
 	}
-	consumer := messaging.NewConsumer(orders, router, &messaging.ConsumerConfig{Name: "warehouse", Logger: slog.New(slog.DiscardHandler)})
+	consumer := messaging.NewConsumer(orders, router, &messaging.ConsumerConfig{Name: "warehouse",
+		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}})
 	if err := consumer.Run(ctx); err != nil {
 		panic(err)
 	}

@@ -60,7 +60,7 @@ func NewLoop(b Subscriber, s Subscription, h Handler, cfg *ConsumerConfig) (*Loo
 		c.Name = s.Name
 	}
 	c.Unordered = c.Unordered || s.Type == Shared
-	return &Loop{broker: b, subscription: s, handler: h, cfg: c, log: otelx.Logger(c.Logger)}, nil
+	return &Loop{broker: b, subscription: s, handler: h, cfg: c, log: otelx.Logger(c.Telemetry.Logger)}, nil
 }
 
 // calm is for how long a consumer must have run for its end to count as the first one.

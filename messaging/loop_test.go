@@ -15,6 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 var order = messaging.Subscription{Topic: "thing", Name: "billing"}
@@ -57,7 +58,7 @@ func receiverOf(msgs ...*messaging.Message) *pausable {
 func loop(t *testing.T, s *shop, h messaging.Handler, cfg *messaging.ConsumerConfig) (l *messaging.Loop, stop func()) {
 	t.Helper()
 	if cfg == nil {
-		cfg = &messaging.ConsumerConfig{Logger: slog.New(slog.DiscardHandler)}
+		cfg = &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}
 	}
 	l, err := messaging.NewLoop(s, order, h, cfg)
 	require.NoError(t, err)
@@ -100,7 +101,7 @@ func TestLoopReplacesAReceiverThatDies(t *testing.T) {
 		first, second := receiverOf(msg("a", 1)), receiverOf(msg("a", 2))
 		s := &shop{receivers: []*pausable{nil, nil, nil, nil, nil, first, second}}
 		var log bytes.Buffer
-		l, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 		time.Sleep(time.Hour)
 		died := time.Now()
 		first.dies <- errors.New("topic terminated")
@@ -158,7 +159,8 @@ func TestLoopHealthSaysWhenTheBrokerWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &informed{fakeReceiver: newFakeReceiver()}
 		r.messages.Store(3)
-		l, err := messaging.NewLoop(one{r}, order, newScript(fine), &messaging.ConsumerConfig{Logger: slog.New(slog.DiscardHandler)})
+		quiet := telemetry.Config{Logger: slog.New(slog.DiscardHandler)}
+		l, err := messaging.NewLoop(one{r}, order, newScript(fine), &messaging.ConsumerConfig{Telemetry: quiet})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -206,7 +208,7 @@ func TestLoopTellsOfADrainThatFailed(t *testing.T) {
 			return nil
 		})
 		var log bytes.Buffer
-		cfg := &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		cfg := &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}
 		_, stop := loop(t, &shop{receivers: []*pausable{receiverOf(msg("a", 1))}}, h, cfg)
 		stop()
 		close(release)
@@ -283,7 +285,8 @@ func TestLoopSaysThatItIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &connected{pausable: receiverOf(), is: messaging.Connection{Parts: 2, Since: time.Now()}}
 		var log logbook.Book
-		l, err := messaging.NewLoop(one{r}, order, newScript(fine), &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		heard := telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		l, err := messaging.NewLoop(one{r}, order, newScript(fine), &messaging.ConsumerConfig{Telemetry: heard})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -315,7 +318,7 @@ func TestLoopThatStopsAgainAndAgainIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logbook.Book
 		s := &shop{}
-		_, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 		time.Sleep(10 * time.Minute)
 		stop()
 		require.Greater(t, len(s.asked), 20)

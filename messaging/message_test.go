@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 func TestNewContextTiesWhatIsEmittedToTheMessage(t *testing.T) {
@@ -78,7 +79,7 @@ func TestMetadataThatIsLeftOutIsLoggedOnce(t *testing.T) {
 		}
 		var log bytes.Buffer
 		h := newScript(func(context.Context, *messaging.Message) error { return nil })
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 		synctest.Wait()
 		require.NoError(t, stop())
 		require.Len(t, r.ackedIDs(), 3)

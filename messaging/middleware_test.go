@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // noting is middleware that notes when a message passes it, and in what order.
@@ -104,7 +105,8 @@ func TestSkippedMessageIsCountedAsSkipped(t *testing.T) {
 				m.OccurredAt = time.Now().Add(-2 * time.Hour)
 				r := newFakeReceiver(m)
 				_, stop := start(t, r, h, &messaging.ConsumerConfig{
-					Name: "billing", MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)), Logger: slog.New(slog.DiscardHandler),
+					Name:      "billing",
+					Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)), Logger: slog.New(slog.DiscardHandler)},
 				})
 				synctest.Wait()
 				require.NoError(t, stop())

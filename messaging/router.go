@@ -38,22 +38,22 @@ type Router struct {
 	ignored    map[string]bool
 	strict     bool
 	unhandled  unhandled
-	alone      func() *telemetry // for messages that no consumer brings: the global one
+	alone      func() *instruments // for messages that no consumer brings: the global one
 }
 
 // NewRouter returns a router that decodes with r.
 func NewRouter(r *event.Registry) *Router {
 	router := &Router{
 		registry: r, handlers: map[string]func(context.Context, event.Event) error{}, ignored: map[string]bool{},
-		unhandled: unhandled{types: map[string]struct{}{}}, alone: sync.OnceValue(func() *telemetry { return newTelemetry(&ConsumerConfig{}) }),
+		unhandled: unhandled{types: map[string]struct{}{}}, alone: sync.OnceValue(func() *instruments { return newInstruments(&ConsumerConfig{}) }),
 	}
 	router.erased, router.chain = router.passOver, HandlerFunc(router.route)
 	return router
 }
 
-// telemetry is that of the consumer that handles the message.
-func (r *Router) telemetry(ctx context.Context) *telemetry {
-	if t, ok := ctx.Value(telemetryKey{}).(*telemetry); ok {
+// instruments are that of the consumer that handles the message.
+func (r *Router) telemetry(ctx context.Context) *instruments {
+	if t, ok := ctx.Value(telemetryKey{}).(*instruments); ok {
 		return t
 	}
 	return r.alone()
@@ -183,7 +183,7 @@ type unhandled struct {
 	types map[string]struct{}
 }
 
-func (u *unhandled) note(ctx context.Context, t *telemetry, m *Message) {
+func (u *unhandled) note(ctx context.Context, t *instruments, m *Message) {
 	t.skipped.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", m.Topic)))
 	u.mu.Lock()
 	_, noted := u.types[m.Type]

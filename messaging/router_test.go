@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 type orderPlaced struct {
@@ -113,7 +114,7 @@ func TestRouterSkipsWhatItHasNoHandlerFor(t *testing.T) {
 	log.Reset()
 	var of bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		cfg := &messaging.ConsumerConfig{Name: "billing", Logger: slog.New(slog.NewTextHandler(&of, nil))}
+		cfg := &messaging.ConsumerConfig{Name: "billing", Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&of, nil))}}
 		_, stop := start(t, newFakeReceiver(typed("order.returned", "{}")), r, cfg)
 		synctest.Wait()
 		require.NoError(t, stop())

@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -59,7 +60,7 @@ func newCounter(t testing.TB, lease *httpmw.LeaseConfig, store store) *counter {
 		app.Consume("order", "billing", router)
 		anyone := func(*http.Request) (idempotency.Scope, error) { return idempotency.Anonymous("shop"), nil }
 		once := httpmw.Idempotency(app.UoW, app.Idempotency, anyone, &httpmw.IdempotencyConfig{
-			Required: true, Lease: lease, Logger: setup.Config.Logger,
+			Required: true, Lease: lease, Telemetry: telemetry.Config{Logger: setup.Config.Telemetry.Logger},
 		})
 		c.routes = once(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			err := app.UoW.Do(r.Context(), func(ctx context.Context, u *uow.Unit) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Setup is what a service is built on in a test.
@@ -147,7 +148,7 @@ const pause = time.Hour
 func defaults(schema string, log io.Writer) config.Config {
 	c := config.Config{
 		Schema:      schema,
-		Logger:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Telemetry:   telemetry.Config{Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
 		LogInterval: -1, // who reads it looks for one failure
 	}
 	c.UoW.Source = "test"

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/uptrace/bun"
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Config configures a [Store].
@@ -73,12 +71,9 @@ type Config struct {
 	// MaxPayload is the largest payload of [Store.Add] in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int
 
-	// Logger gets warnings. Default: slog.Default().
-	Logger *slog.Logger
-	// TracerProvider takes the span in which an event is created, where its context is in a trace. Default: the global one.
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
-	MeterProvider metric.MeterProvider
+	// Telemetry is where logs, traces and metrics go. A trace has a span in which an event is created, where the context of the event is in a trace.
+	// Default: slog.Default() and the global providers.
+	Telemetry telemetry.Config
 }
 
 const (

@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -125,7 +126,8 @@ func TestACommitDoesNotFailBecauseNobodyCanBeNotified(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Outbox)
 	broken := db.Another(t)
 	require.NoError(t, broken.Close())
-	units := uow.New(db.DB, &uow.Config{Source: "test"}, outbox.NewStore(broken, &outbox.Config{Logger: slog.New(slog.DiscardHandler)}))
+	quiet := &outbox.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}
+	units := uow.New(db.DB, &uow.Config{Source: "test"}, outbox.NewStore(broken, quiet))
 	for range 5 {
 		require.NoError(t, units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error { return u.Add("order", []byte("1"), event.WithType("a")) }))
 	}

@@ -259,7 +259,7 @@ func newSilent(c *Config) metric.Int64Counter {
 	if c.OnDead == nil {
 		return noop.Int64Counter{}
 	}
-	return otelx.Started(otelx.Meter(c.MeterProvider, "outbox"), "oncebox.outbox.unannounced",
+	return otelx.Started(otelx.Meter(c.Telemetry.MeterProvider, "outbox"), "oncebox.outbox.unannounced",
 		"Dead letters that were not announced because Config.OnDead failed", nil)
 }
 

@@ -359,7 +359,7 @@ func newPartitionsKept(c *Config) metric.Int64Counter {
 	if c.BeforeDrop == nil {
 		return noop.Int64Counter{}
 	}
-	return otelx.Started(otelx.Meter(c.MeterProvider, "outbox"), "oncebox.outbox.partitions_kept",
+	return otelx.Started(otelx.Meter(c.Telemetry.MeterProvider, "outbox"), "oncebox.outbox.partitions_kept",
 		"Expired partitions that were kept because Config.BeforeDrop failed", nil)
 }
 

@@ -16,7 +16,7 @@ import (
 // beside is the store of a second process with other settings, and its log.
 func (f *fixture) beside(cfg outbox.Config) (*outbox.Store, *bytes.Buffer) {
 	log := &bytes.Buffer{}
-	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(log, nil))
 	return outbox.NewStore(f.db.DB, &cfg), log
 }
 

@@ -67,7 +67,7 @@ func (s *Store) repaired() metric.Int64Counter {
 	for _, k := range (Reconciled{}).kinds() {
 		kinds[k.name] = []metric.AddOption{metric.WithAttributes(attribute.String("kind", k.name))}
 	}
-	return otelx.Started(otelx.Meter(s.cfg.MeterProvider, "outbox"), "oncebox.outbox.reconciled",
+	return otelx.Started(otelx.Meter(s.cfg.Telemetry.MeterProvider, "outbox"), "oncebox.outbox.reconciled",
 		"Things that were repaired because no projector would have published what depends on them", kinds)
 }
 

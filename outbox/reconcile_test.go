@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // reconcile repairs what a dry run before has found, which has changed nothing.
@@ -83,7 +84,7 @@ func TestReconcileTells(t *testing.T) {
 	var log bytes.Buffer
 	reader := sdkmetric.NewManualReader()
 	f := newFixture(t, &outbox.Config{
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))},
 	})
 	require.NoError(t, f.EnsurePartitions(t.Context()))
 	require.Zero(t, f.reconcile())

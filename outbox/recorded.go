@@ -29,7 +29,7 @@ const (
 // recorded counts the events of transactions that have committed (ADR 0039). Of units of work [Store.Committed] says so. Nobody says so of a
 // transaction in which somebody has called [Store.Add]: its id is kept, and when metrics are collected the server is asked what became of it.
 type recorded struct {
-	totals otelx.TenantTotals
+	totals otelx.TenantCounter
 	fates  func(ctx context.Context, xids []string) (map[string]string, error)
 
 	mu     sync.Mutex
@@ -59,7 +59,7 @@ func count(evs []event.Envelope, counts func(*event.Envelope) bool, add func(n i
 
 func newRecorded(c *Config, fates func(context.Context, []string) (map[string]string, error)) *recorded {
 	r := &recorded{fates: fates, open: map[string]tally{}}
-	r.totals.Show(otelx.Meter(c.MeterProvider, "outbox"), "oncebox.outbox.recorded",
+	r.totals.Show(otelx.Meter(c.Telemetry.MeterProvider, "outbox"), "oncebox.outbox.recorded",
 		"Events of transactions that have committed, by topic and tenant; the 50 first, and other", r.collected)
 	return r
 }

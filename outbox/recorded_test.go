@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // refusedAtCommit has COMMIT refuse a transaction with such an event.
@@ -21,7 +22,7 @@ CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON outbox DEFERRABLE INITIALLY DEF
 // Of a caller's own transaction the metric counts what was committed, as soon as it is, and nothing of what was not.
 func TestRecordedInATransactionOfACallersOwn(t *testing.T) {
 	metrics := metric.NewManualReader()
-	f := newFixture(t, &outbox.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(metrics))})
+	f := newFixture(t, &outbox.Config{Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(metrics))}})
 	_, err := f.db.Exec(refusedAtCommit)
 	require.NoError(t, err)
 	elsewhere := draft("placed", "a", event.WithTenantID("t1"))

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // publishedOn stores n published rows of a day of long ago, in its own child if there is one.
@@ -79,7 +80,7 @@ func TestDayStaysUntilItIsArchived(t *testing.T) {
 	failing := map[string]bool{"2020-01-02": true, "2020-01-04": true}
 	var calls []string
 	f := newFixture(t, &outbox.Config{
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))},
 		BeforeDrop: func(_ context.Context, p outbox.Partition) error {
 			day := p.Day.Format(time.DateOnly)
 			calls = append(calls, day)
@@ -355,7 +356,7 @@ func TestFailedAndDeadAreKeptByDefault(t *testing.T) {
 
 func TestDeadLettersExpireIfThatIsConfigured(t *testing.T) {
 	var log bytes.Buffer
-	f := newFixture(t, &outbox.Config{DeadRetention: 48 * time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	f := newFixture(t, &outbox.Config{DeadRetention: 48 * time.Hour, Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	for _, key := range []string{"a", "b", "c"} {
 		f.add(key, "first")
 		f.add(key, "second")

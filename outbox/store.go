@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/audit"
@@ -20,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Store is the outbox of one database. It is safe for concurrent use.
@@ -55,27 +55,24 @@ type Store struct {
 // Source is the name of the service, see [Config.Source]. "": none is configured.
 func (s *Store) Source() string { return s.cfg.Source }
 
-// Logger returns the logger of [Config.Logger]. What works on the store and has no logger of its own logs there: a projector, the console.
-func (s *Store) Logger() *slog.Logger { return s.log }
-
-// TracerProvider returns [Config.TracerProvider], nil for the global one, for what works on the store, as Logger does.
-func (s *Store) TracerProvider() trace.TracerProvider { return s.cfg.TracerProvider }
-
-// MeterProvider returns [Config.MeterProvider], nil for the global one, for what works on the store, as Logger does.
-func (s *Store) MeterProvider() metric.MeterProvider { return s.cfg.MeterProvider }
+// Telemetry returns where logs, traces and metrics go, for what works on the store and does not say it itself: a projector, the console. The Logger is
+// not nil.
+func (s *Store) Telemetry() telemetry.Config {
+	return telemetry.Config{Logger: s.log, TracerProvider: s.cfg.Telemetry.TracerProvider, MeterProvider: s.cfg.Telemetry.MeterProvider}
+}
 
 // NewStore returns the store of db.
 func NewStore(db *bun.DB, cfg *Config) *Store {
 	c := cfg.WithDefaults()
 	s := &Store{
 		ownRetention: cfg != nil && cfg.Retention != 0,
-		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler, lists()...), log: otelx.Logger(c.Logger), id: uuid.NewString(),
+		db:           db, cfg: c, sql: pgsql.New(c.Schema, c.Pooler, lists()...), log: otelx.Logger(c.Telemetry.Logger), id: uuid.NewString(),
 		probe: listenProbe, answer: listenTimeout,
 		silent: newSilent(&c), partitionsKept: newPartitionsKept(&c),
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, DefaultTenant: c.DefaultTenant, MaxPayload: c.MaxPayload,
 			ValidateTopic: c.ValidateTopic,
-			Tracer:        otelx.Tracer(c.TracerProvider, "outbox"),
+			Tracer:        otelx.Tracer(c.Telemetry.TracerProvider, "outbox"),
 		},
 	}
 	s.dead = s.newDead()

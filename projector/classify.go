@@ -37,7 +37,7 @@ func classify(err error) class {
 
 // refused counts a refusal, also one that makes a dead letter, and says what [worker.verdict] says.
 func (w *worker) refused(ctx context.Context, r *outbox.Row, err error) (wait time.Duration, dead bool) {
-	w.r.p.telemetry.refused.Add(ctx, 1, r.Topic, r.TenantID)
+	w.r.p.telemetry.refused.Add(1, r.Topic, r.TenantID)
 	return w.verdict(r, err)
 }
 

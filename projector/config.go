@@ -3,16 +3,13 @@ package projector
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
-
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // settleMargin is what is left for the settle between the end of a publication and the end of the lease.
@@ -68,12 +65,8 @@ type Config struct {
 	// databases it waits for the first that answers. Default: 0, for as long as the context lasts.
 	DatabaseWait time.Duration
 
-	// Logger gets warnings. Default: that of the first store.
-	Logger *slog.Logger
-	// TracerProvider takes the spans of publications. Default: that of the first store.
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: that of the first store.
-	MeterProvider metric.MeterProvider
+	// Telemetry is where logs, traces and metrics go. A trace has a span for each publication. Default: that of the first store.
+	Telemetry telemetry.Config
 }
 
 // Validate names every field that cannot be used. A nil Config is valid.

@@ -69,7 +69,7 @@ func TestRefusedProjectorHasNoShareOfTheLanes(t *testing.T) {
 	refused := make(chan struct{}, 100)
 	cfg := quick()
 	cfg.Name = "wrong"
-	cfg.Logger = slog.New(mender(func(message string) {
+	cfg.Telemetry.Logger = slog.New(mender(func(message string) {
 		if strings.Contains(message, "lease coordinator failed") {
 			refused <- struct{}{}
 		}

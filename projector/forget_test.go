@@ -15,7 +15,7 @@ import (
 func TestLostAnswerPutsTheBlocksInDoubt(t *testing.T) {
 	lost := errors.New("connection reset")
 	for _, err := range []error{outbox.ErrFenced, lost} {
-		p := &Projector{log: slog.Default(), telemetry: newTelemetry(noop.NewMeterProvider())}
+		p := &Projector{log: slog.Default(), telemetry: newInstruments(noop.NewMeterProvider())}
 		l := &lane{loaded: 7}
 		got := (&worker{r: &relay{p: p}}).forget(t.Context(), l, err)
 		require.EqualValues(t, -1, l.loaded)

@@ -40,7 +40,7 @@ func TestNoStatementWaitsForEver(t *testing.T) {
 			log := &logbook.Book{}
 			cfg := quick()
 			cfg.Workers, cfg.Lease, cfg.Renew, cfg.PublishTimeout = 1, 2*time.Second, 200*time.Millisecond, 100*time.Millisecond
-			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+			cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(log, nil))
 			p := f.relay(f.pub, cfg, store)
 			f.run(p)
 			f.eventually("it is given up", func() bool { return silent.Load() && log.Count(c.failed) > 0 })
@@ -75,7 +75,7 @@ func keepsLanesBesideAHangingRenewal(t *testing.T, lease time.Duration) bool {
 	cfg.Name, cfg.Lease, cfg.Renew, cfg.PublishTimeout = "hangs", lease, 200*time.Millisecond, time.Second
 	other := cfg
 	other.Name = "other"
-	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(log, nil))
 	f.run(f.relay(f.pub, cfg, store))
 	f.owns("hangs", 64)
 	f.run(f.relay(f.pub, other, f.another()))

@@ -245,7 +245,7 @@ func TestFailedSettleCountsAgainstNoRow(t *testing.T) {
 		require.NoError(t, err)
 	}
 	log := &logbook.Book{}
-	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(log, nil))
 	f.run(f.projector(cfg))
 	f.eventually("it was tried again and again", func() bool { return log.Count("no space left") > 4 })
 	require.NotEqual(t, "DEAD", f.statuses()["innocent"])

@@ -19,7 +19,7 @@ func TestRelayStartsBeforeItsDatabase(t *testing.T) {
 	apart.Leave(t)
 	var log logbook.Book
 	cfg := quick()
-	cfg.Logger = log.Logger()
+	cfg.Telemetry.Logger = log.Logger()
 	p := f.relay(f.pub, cfg, outbox.NewStore(apart.Another(t), nil))
 	require.ErrorContains(t, p.RunOnce(t.Context()), "not currently accepting connections", "a single run does not wait")
 	stop := f.run(p)

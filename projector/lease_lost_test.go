@@ -84,7 +84,7 @@ func TestWhoLostItsLanesMeanwhilePublishesNothing(t *testing.T) {
 			}}, nil)
 			cfg := quick()
 			cfg.Name, cfg.Workers, cfg.Renew = "late", 1, cfg.SleepIdle
-			cfg.Logger = slog.New(mender(func(message string) {
+			cfg.Telemetry.Logger = slog.New(mender(func(message string) {
 				_, _ = log.Write([]byte(message)) // it never fails
 				if strings.Contains(message, "lanes were lost") {
 					sayLost()

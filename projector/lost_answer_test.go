@@ -49,7 +49,7 @@ func loseAnswers(t *testing.T, seed uint64) {
 	cfg := quick()
 	cfg.MaxRetryAttempts, cfg.Workers, cfg.BatchSize = -1, 1, 20
 	cfg.Retry.Delay, cfg.Retry.MaxDelay = 20*time.Millisecond, 50*time.Millisecond
-	cfg.Logger = slog.New(mender(func(message string) {
+	cfg.Telemetry.Logger = slog.New(mender(func(message string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Contains(message, "worker 0 failed") && pending != "" {

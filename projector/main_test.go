@@ -113,10 +113,10 @@ func (f *fixture) projector(cfg projector.Config) *projector.Projector {
 // relay makes a projector with short pauses after failures, whose log is shown if the test fails.
 func (f *fixture) relay(pub messaging.Publisher, cfg projector.Config, stores ...*outbox.Store) *projector.Projector {
 	f.t.Helper()
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.NewTextHandler(f.t.Output(), nil))
+	if cfg.Telemetry.Logger == nil {
+		cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(f.t.Output(), nil))
 	}
-	cfg.Logger = quietlog.Every(cfg.Logger) // tests wait for lines
+	cfg.Telemetry.Logger = quietlog.Every(cfg.Telemetry.Logger) // tests wait for lines
 	p, err := projector.New(pub, &cfg, stores...)
 	require.NoError(f.t, err)
 	projector.Hasten(p)

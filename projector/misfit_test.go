@@ -41,7 +41,7 @@ func TestProjectorThatCannotServeLanesHasNoShareOfThem(t *testing.T) {
 			refused := make(chan string, 100)
 			cfg := quick()
 			cfg.Name = "unable"
-			cfg.Logger = slog.New(slog.NewTextHandler(writer(func(line string) {
+			cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(writer(func(line string) {
 				if strings.Contains(line, "cannot serve lanes") {
 					refused <- line
 				}

@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // alarmed gives the fixture a store whose dead letters are announced on the topic "alarms", after what hook does.
@@ -34,15 +35,15 @@ func (f *fixture) alarmed(db *bun.DB, timeout time.Duration, hook func(ctx conte
 	f.t.Cleanup(func() { require.EqualValues(f.t, len(said), counter(f.t, reader, "oncebox.outbox.unannounced")) })
 	var store *outbox.Store
 	store = outbox.NewStore(db, &outbox.Config{
-		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
-		Source:        "test", OnDeadTimeout: timeout,
-		Logger: quietlog.Every(slog.New(mender(func(message string) { // the tests wait for each line
-			mu.Lock()
-			defer mu.Unlock()
-			if strings.Contains(message, "OnDead") {
-				said = append(said, message)
-			}
-		}))),
+		Telemetry: telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+			Logger: quietlog.Every(slog.New(mender(func(message string) { // the tests wait for each line
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.Contains(message, "OnDead") {
+					said = append(said, message)
+				}
+			})))},
+		Source: "test", OnDeadTimeout: timeout,
 		OnDead: func(ctx context.Context, tx bun.Tx, d outbox.DeadLetter) error {
 			if _, err := store.Add(ctx, tx, "alarms", []byte(d.ID), event.WithType("alarm")); err != nil {
 				return err
@@ -284,7 +285,7 @@ func TestAnnouncementsWhileCommitsLoseTheirAnswers(t *testing.T) {
 	f.pub.refuse = refusesPoison
 	cfg := quick()
 	cfg.Workers = 1
-	cfg.Logger = slog.New(mender(func(message string) {
+	cfg.Telemetry.Logger = slog.New(mender(func(message string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Contains(message, "worker 0 failed") && pending { // another loop would mend the wire between two tries

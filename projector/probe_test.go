@@ -113,7 +113,7 @@ func TestHangingTopicIsProbedAlone(t *testing.T) {
 	s := newSwamp(f.pub)
 	log := &logbook.Book{}
 	cfg := quick()
-	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(log, nil))
 	cfg.PublishTimeout = 200 * time.Millisecond
 	p := f.relay(s, cfg, f.store)
 	f.fill(640, "acme", "down", "bad")
@@ -216,7 +216,7 @@ func TestProbeOfARowThatCannotBeSent(t *testing.T) {
 	log := &logbook.Book{}
 	cfg := quick()
 	cfg.ContinueAfterDead = []string{"*"}
-	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(log, nil))
 	f.run(f.projector(cfg))
 	f.eventually("it was probed", func() bool { return log.Count(topicPaused) >= 3 })
 	_, err := f.db.Exec("UPDATE outbox SET expires_at = now() - interval '1 second' WHERE topic = 'down' AND seq % 10 = 3")

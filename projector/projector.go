@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +30,7 @@ type Projector struct {
 	log    *slog.Logger
 	tracer trace.Tracer
 
-	telemetry *telemetry
+	telemetry *instruments
 
 	mu     sync.Mutex
 	begun  bool     // Run or RunOnce is under way
@@ -51,16 +50,11 @@ func New(pub messaging.Publisher, cfg *Config, stores ...*outbox.Store) (*Projec
 	if c.Name == "" {
 		c.Name = uniqueName()
 	}
-	c.Logger = cmp.Or(c.Logger, stores[0].Logger())
-	if c.TracerProvider == nil {
-		c.TracerProvider = stores[0].TracerProvider()
-	}
-	if c.MeterProvider == nil {
-		c.MeterProvider = stores[0].MeterProvider()
-	}
+	c.Telemetry = c.Telemetry.Or(stores[0].Telemetry())
 	p := &Projector{
 		pub: pub, cfg: c, pauses: defaultPauses(), stores: stores,
-		log: otelx.Logger(c.Logger), tracer: otelx.Tracer(c.TracerProvider, "projector"), telemetry: newTelemetry(c.MeterProvider),
+		log: otelx.Logger(c.Telemetry.Logger), tracer: otelx.Tracer(c.Telemetry.TracerProvider, "projector"),
+		telemetry: newInstruments(c.Telemetry.MeterProvider),
 	}
 	return p, nil
 }

@@ -21,7 +21,7 @@ func TestLogNamesTheEvent(t *testing.T) {
 	book := &logbook.Book{}
 	cfg := quick()
 	cfg.MaxRetryAttempts = 3
-	cfg.Logger = slog.New(slog.NewTextHandler(book, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(book, nil))
 	f.pub.refuse = func(e event.Envelope) error {
 		if e.Type == "never" {
 			return messaging.Permanent(errors.New("no schema"))

@@ -73,7 +73,7 @@ func (f *fixture) mutely(batch int, topics ...string) (*mute, *logbook.Book) {
 	log := &logbook.Book{}
 	cfg := quick()
 	cfg.Workers, cfg.BatchSize, cfg.MaxRetryAttempts, cfg.PublishTimeout = 1, batch, 1, 100*time.Millisecond
-	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(log, nil))
 	p := f.relay(m, cfg, f.store)
 	f.run(p)
 	return m, log

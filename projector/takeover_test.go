@@ -46,7 +46,7 @@ func TestOwnerThatLostItsLanesSettlesNothing(t *testing.T) {
 	f.add("a", "next")
 	reader := metric.NewManualReader()
 	cfg := quick()
-	cfg.Name, cfg.MeterProvider = "frozen", metric.NewMeterProvider(metric.WithReader(reader))
+	cfg.Name, cfg.Telemetry.MeterProvider = "frozen", metric.NewMeterProvider(metric.WithReader(reader))
 	cfg.Lease, cfg.Renew = 2*time.Hour, time.Hour // frozen: it does not renew, and hears nothing
 	frozen := f.relay(g, cfg, outbox.NewStore(f.db.DB, &outbox.Config{Source: "test", PollOnly: true}))
 	f.run(frozen)

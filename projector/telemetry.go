@@ -13,22 +13,20 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 )
 
-// telemetry is what a projector measures of its own work. What waits in the tables is shown by gauges.
-type telemetry struct {
+// instruments are what a projector measures of its own work. What waits in the tables is shown by gauges.
+type instruments struct {
 	published, fenced, unconfirmed metric.Int64Counter
-	refused, dead                  *otelx.TenantCounter
+	refused, dead                  otelx.TenantCounter
 	inFlight                       metric.Int64UpDownCounter
 	latency, lag                   metric.Float64Histogram
 	attempts                       metric.Int64Histogram
 	gauges                         *gauges
 }
 
-func newTelemetry(provider metric.MeterProvider) *telemetry {
+func newInstruments(provider metric.MeterProvider) *instruments {
 	m := otelx.Meter(provider, "projector")
-	t := &telemetry{
+	t := &instruments{
 		published:   otelx.Started(m, "oncebox.outbox.published", "Rows that the broker confirmed", nil),
-		refused:     otelx.NewTenantCounter(m, "oncebox.outbox.refused", "Refusals of single rows, by topic and tenant"),
-		dead:        otelx.NewTenantCounter(m, "oncebox.outbox.died", "Rows that were given up, by topic and tenant"),
 		unconfirmed: otelx.Started(m, "oncebox.outbox.unconfirmed", "Rows left for another try, no attempt spent", nil),
 		fenced:      otelx.Started(m, "oncebox.outbox.fenced", "Writes refused because the lane had been lost", nil),
 		latency: otelx.Histogram(m, "oncebox.outbox.publish.latency", "How long the broker takes to confirm a batch",
@@ -37,6 +35,8 @@ func newTelemetry(provider metric.MeterProvider) *telemetry {
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600),
 		gauges: newGauges(m),
 	}
+	t.refused.Show(m, "oncebox.outbox.refused", "Refusals of single rows, by topic and tenant", nil)
+	t.dead.Show(m, "oncebox.outbox.died", "Rows that were given up, by topic and tenant", nil)
 	var err error
 	if t.inFlight, err = m.Int64UpDownCounter("oncebox.outbox.inflight",
 		metric.WithDescription("Events that the broker has and has not confirmed yet")); err != nil {
@@ -52,7 +52,7 @@ func newTelemetry(provider metric.MeterProvider) *telemetry {
 }
 
 // took notes how long the broker took for rows, and for how long the oldest of those that it confirmed had waited: since due.
-func (t *telemetry) took(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time, due func(*outbox.Row) time.Time) {
+func (t *instruments) took(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time, due func(*outbox.Row) time.Time) {
 	now := time.Now()
 	t.latency.Record(ctx, now.Sub(began).Seconds())
 	var oldest time.Time
@@ -78,12 +78,12 @@ const (
 	outcomeDead      = "dead"
 )
 
-func (t *telemetry) tried(ctx context.Context, r *outbox.Row, outcome string) {
+func (t *instruments) tried(ctx context.Context, r *outbox.Row, outcome string) {
 	t.attempts.Record(ctx, int64(r.RetryCount+1), metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
 // gaveUp notes a dead letter.
-func (t *telemetry) gaveUp(ctx context.Context, r *outbox.Row) {
-	t.dead.Add(ctx, 1, r.Topic, r.TenantID)
+func (t *instruments) gaveUp(ctx context.Context, r *outbox.Row) {
+	t.dead.Add(1, r.Topic, r.TenantID)
 	t.tried(ctx, r, outcomeDead)
 }

@@ -18,7 +18,7 @@ import (
 func TestLatencyAndLagAreThoseOfTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()
-		tel := newTelemetry(metric.NewMeterProvider(metric.WithReader(reader)))
+		tel := newInstruments(metric.NewMeterProvider(metric.WithReader(reader)))
 		since := map[string]time.Duration{"young": time.Millisecond, "old": 31 * time.Millisecond, "refused": time.Hour}
 		for range 20 {
 			began := time.Now()

@@ -54,7 +54,7 @@ func TestEachRefusalIsCounted(t *testing.T) {
 	f := newFixture(t)
 	reader := metric.NewManualReader()
 	cfg := quick()
-	cfg.MaxRetryAttempts, cfg.MeterProvider = 3, metric.NewMeterProvider(metric.WithReader(reader))
+	cfg.MaxRetryAttempts, cfg.Telemetry.MeterProvider = 3, metric.NewMeterProvider(metric.WithReader(reader))
 	f.pub.refuseWith(func(e event.Envelope) error {
 		if e.Type == "poison" {
 			return messaging.Permanent(errors.New("no schema"))
@@ -92,7 +92,7 @@ func TestOneProjectorShowsTheState(t *testing.T) {
 	run := func(name string) (stop func()) {
 		readers[name] = metric.NewManualReader()
 		cfg := patient()
-		cfg.Name, cfg.MeterProvider = name, metric.NewMeterProvider(metric.WithReader(readers[name]))
+		cfg.Name, cfg.Telemetry.MeterProvider = name, metric.NewMeterProvider(metric.WithReader(readers[name]))
 		p := f.projector(cfg)
 		projector.ObserveOften(p)
 		return f.run(p)
@@ -162,7 +162,7 @@ func TestInFlight(t *testing.T) {
 	f := newFixture(t)
 	reader := metric.NewManualReader()
 	cfg := patient()
-	cfg.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+	cfg.Telemetry.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
 	arrived, confirm := make(chan struct{}), make(chan struct{})
 	f.pub.refuseWith(func(event.Envelope) error {
 		arrived <- struct{}{}
@@ -184,7 +184,7 @@ func TestOldStateIsNotShown(t *testing.T) {
 	f := newFixture(t)
 	reader := metric.NewManualReader()
 	cfg := patient()
-	cfg.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+	cfg.Telemetry.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
 	p := f.projector(cfg)
 	projector.ObserveOften(p)
 	f.run(p)

@@ -73,7 +73,7 @@ func TestRowsThatCannotBeSettledArePublishedOnce(t *testing.T) {
 			if kind == "held" {
 				f.pub.refuseWith(func(event.Envelope) error { return errNotNow })
 				cfg.MaxRetryAttempts, cfg.Retry.Delay, cfg.Retry.MaxDelay = -1, time.Hour, time.Hour
-				cfg.Logger = slog.New(slog.DiscardHandler)
+				cfg.Telemetry.Logger = slog.New(slog.DiscardHandler)
 				require.NoError(t, f.projector(cfg).RunOnce(t.Context()))
 				_, err := f.db.Exec("UPDATE outbox_held SET retry_after = now() WHERE retry_after < 'infinity'")
 				require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestRowsThatCannotBeSettledArePublishedOnce(t *testing.T) {
 			}
 			empty := f.fillDisk()
 			var failures atomic.Int32
-			cfg.Logger = failuresOf(&failures)
+			cfg.Telemetry.Logger = failuresOf(&failures)
 			f.run(f.projector(cfg))
 			outage(f, &failures)
 			empty()
@@ -107,7 +107,7 @@ func TestRowsThatCannotBeSettledAreHandedOn(t *testing.T) {
 	}
 	cfg := quick()
 	var failures atomic.Int32
-	cfg.Logger = failuresOf(&failures)
+	cfg.Telemetry.Logger = failuresOf(&failures)
 	stop := f.run(f.projector(cfg))
 	outage(f, &failures)
 	stop()

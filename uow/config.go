@@ -3,16 +3,13 @@ package uow
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"time"
-
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Config configures a [Manager]. The zero value is enough for units that emit no events.
@@ -43,12 +40,9 @@ type Config struct {
 	// Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
 
-	// Logger gets warnings. Default: slog.Default().
-	Logger *slog.Logger
-	// TracerProvider takes the span in which an event is created, where its context is in a trace. Default: the global one.
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: the global one.
-	MeterProvider metric.MeterProvider
+	// Telemetry is where logs, traces and metrics go. A trace has a span in which an event is created, where the context of the event is in a trace.
+	// Default: slog.Default() and the global providers.
+	Telemetry telemetry.Config
 }
 
 // RetryConfig says when, how often and how fast a function is run again in a new transaction.

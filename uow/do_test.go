@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -403,8 +404,8 @@ func TestUnreachableDatabase(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	s := newService(t, &uow.Config{
-		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
-		Retry:         uow.RetryConfig{MaxAttempts: 3, Policy: retry.Policy{Delay: time.Nanosecond}},
+		Telemetry: telemetry.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))},
+		Retry:     uow.RetryConfig{MaxAttempts: 3, Policy: retry.Policy{Delay: time.Nanosecond}},
 	})
 	_ = s.units.Do(t.Context(), func(context.Context, *uow.Unit) error { return nil })
 	_ = s.units.Do(t.Context(), func(_ context.Context, u *uow.Unit) error {

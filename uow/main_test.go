@@ -87,7 +87,7 @@ func (s *service) manager(cfg *uow.Config, pool *bun.DB, sinks ...uow.Sink) *uow
 		c.Registry = event.NewRegistry()
 		event.Register[changed](c.Registry)
 	}
-	c.Source, c.Logger = "test", quietlog.Every(slog.New(s.logs)) // tests wait for lines
+	c.Source, c.Telemetry.Logger = "test", quietlog.Every(slog.New(s.logs)) // tests wait for lines
 	return uow.New(pool, &c, sinks...)
 }
 

@@ -11,11 +11,11 @@ import (
 
 	"github.com/uptrace/bun"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Manager begins units of work on one database. It is safe for concurrent use.
@@ -41,29 +41,25 @@ type Manager struct {
 // New returns a manager. Without sinks it is a plain transaction manager: a unit with events fails with [ErrNoSink].
 func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 	c := cfg.WithDefaults()
-	meter := otelx.Meter(c.MeterProvider, "uow")
+	meter := otelx.Meter(c.Telemetry.MeterProvider, "uow")
 	outcomes := otelx.Outcomes(committed, rolledBack, unknown)
 	return &Manager{
 		db: db, cfg: c, sinks: sinks, outcomes: outcomes,
 		maker: envelope.Maker{
 			Registry: c.Registry, Source: c.Source, TopicPrefix: c.TopicPrefix, DefaultTenant: c.DefaultTenant,
-			Topic: c.Topic, ValidateTopic: c.ValidateTopic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.TracerProvider, "uow"),
+			Topic: c.Topic, ValidateTopic: c.ValidateTopic, MaxPayload: c.MaxPayload, Tracer: otelx.Tracer(c.Telemetry.TracerProvider, "uow"),
 		},
 		starved: starved{after: starvedAfter},
-		log:     otelx.Logger(c.Logger),
+		log:     otelx.Logger(c.Telemetry.Logger),
 		units:   otelx.Started(meter, "oncebox.uow.units", "Units of work that ended, by outcome", outcomes),
 		retries: otelx.Started(meter, "oncebox.uow.retries", "Functions that were run again in a new transaction", nil),
 	}
 }
 
-// Logger returns the logger of [Config.Logger]. What wraps units and has no logger of its own, a middleware for example, logs there.
-func (m *Manager) Logger() *slog.Logger { return m.log }
-
-// TracerProvider returns [Config.TracerProvider], nil for the global one, for what wraps units, as Logger does.
-func (m *Manager) TracerProvider() trace.TracerProvider { return m.cfg.TracerProvider }
-
-// MeterProvider returns [Config.MeterProvider], nil for the global one, for what wraps units, as Logger does.
-func (m *Manager) MeterProvider() metric.MeterProvider { return m.cfg.MeterProvider }
+// Telemetry returns where logs, traces and metrics go, for what wraps units and does not say it itself, a middleware for example. The Logger is not nil.
+func (m *Manager) Telemetry() telemetry.Config {
+	return telemetry.Config{Logger: m.log, TracerProvider: m.cfg.Telemetry.TracerProvider, MeterProvider: m.cfg.Telemetry.MeterProvider}
+}
 
 // Do runs fn in a transaction and commits it with the events of what was tracked. An error or a panic of fn rolls back.
 // Within the function of another unit of this manager it is a savepoint; the options of the transaction then have no

@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // probeTimeout is less than what probes usually wait for.
@@ -98,7 +99,7 @@ func (s *session) connect(ctx context.Context) (*pulsar.Broker, error) {
 	if cfg == nil {
 		return nil, errors.New("the relay needs a broker: set ONCEBOX_PULSAR_URL")
 	}
-	cfg.MeterProvider = s.cfg.MeterProvider
+	cfg.Telemetry.MeterProvider = s.cfg.Telemetry.MeterProvider
 	return pulsar.Connect(ctx, cfg)
 }
 
@@ -107,7 +108,7 @@ func (s *session) pulsarConfig() (*pulsar.Config, error) {
 	if s.cfg.PulsarURL == "" {
 		return nil, nil
 	}
-	cfg := &pulsar.Config{Logger: s.cfg.Logger}
+	cfg := &pulsar.Config{Telemetry: telemetry.Config{Logger: s.cfg.Telemetry.Logger}}
 	if err := config.Env("ONCEBOX_PULSAR_", cfg); err != nil {
 		return nil, err
 	}

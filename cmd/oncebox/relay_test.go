@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // A service in another language adds events in SQL, and the relay publishes them.
@@ -30,7 +31,7 @@ func TestRelayPublishesWhatSQLAdds(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	broker, err := pulsar.Connect(t.Context(), &pulsar.Config{
-		URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace, Logger: slog.New(slog.DiscardHandler),
+		URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, broker.Close()) })

@@ -50,8 +50,8 @@ func (s *session) open(ctx context.Context) error {
 	if s.schema != "" {
 		cfg.Schema = s.schema
 	}
-	cfg.Logger = s.logger()
-	cfg.MeterProvider = s.meters
+	cfg.Telemetry.Logger = s.logger()
+	cfg.Telemetry.MeterProvider = s.meters
 	if !s.waits { // somebody waits for the answer
 		cfg.DatabaseWait = arrival.Off
 	}
@@ -69,7 +69,7 @@ func (s *session) openTables(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	wait := arrival.Wait{Limit: s.cfg.DatabaseWait, Log: s.cfg.Logger}
+	wait := arrival.Wait{Limit: s.cfg.DatabaseWait, Log: s.cfg.Telemetry.Logger}
 	err := wait.Until(ctx, func() error { return migrations.Applied(ctx, s.db, s.migrations()) })
 	if missing := (*migrations.MissingError)(nil); errors.As(err, &missing) {
 		return fmt.Errorf("%w; here: oncebox migrate up", err)
@@ -78,7 +78,7 @@ func (s *session) openTables(ctx context.Context) error {
 }
 
 func (s *session) migrations() *migrations.Config {
-	return &migrations.Config{Schema: s.cfg.Schema, Logger: s.cfg.Logger}
+	return &migrations.Config{Schema: s.cfg.Schema, Logger: s.cfg.Telemetry.Logger}
 }
 
 func (s *session) outbox() *outbox.Store { return outbox.NewStore(s.db, &s.cfg.Outbox) }

@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // An operator sends long reports to a standby: each view can be read there, and each command that only reads says what it says on the primary, or why
@@ -44,7 +45,7 @@ func TestWhatReadsWorksOnAStandby(t *testing.T) {
 	dead := add("dead")
 	add("held")
 	add("sent")
-	relay, err := projector.New(broker, &projector.Config{Logger: slog.New(slog.DiscardHandler)}, store)
+	relay, err := projector.New(broker, &projector.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}, store)
 	require.NoError(t, err)
 	require.NoError(t, relay.RunOnce(ctx))
 	add("delayed", event.WithNotBefore(time.Now().Add(time.Hour)))

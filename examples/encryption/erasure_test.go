@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -57,7 +58,7 @@ func newService(t *testing.T) *service {
 	s.registry = registryOf(s.keys)
 	s.store = outbox.NewStore(s.db.DB, &outbox.Config{Source: "crm", Registry: s.registry})
 	s.units = uow.New(s.db.DB, &uow.Config{Source: "crm", Registry: s.registry}, s.store)
-	s.box = inbox.New(s.units, &inbox.Config{Logger: slog.New(slog.DiscardHandler)})
+	s.box = inbox.New(s.units, &inbox.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}})
 	s.broker = memory.New(nil)
 	t.Cleanup(func() { _ = s.broker.Close() })
 	return s

@@ -55,7 +55,7 @@ func run(ctx context.Context, databaseURL, schema string, out io.Writer) error {
 	}
 	cfg.DatabaseURL, cfg.Schema = databaseURL, schema
 	cfg.UoW.Source = "bank"
-	cfg.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
+	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {
 		return err

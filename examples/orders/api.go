@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/httpmw/policy"
 	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -36,7 +37,8 @@ func (a *api) mount(r chi.Router, app *oncebox.App, cfg config.Config) {
 		}
 		return cfg.UoW.DefaultTenant, nil
 	})
-	rules := &httpmw.IdempotencyConfig{Required: true, RequireTenant: true, Timeout: requestTimeout, MeterProvider: cfg.MeterProvider}
+	rules := &httpmw.IdempotencyConfig{Required: true, RequireTenant: true, Timeout: requestTimeout,
+		Telemetry: telemetry.Config{MeterProvider: cfg.Telemetry.MeterProvider}}
 	once := httpmw.Idempotency(app.UoW, app.Idempotency, func(r *http.Request) (idempotency.Scope, error) {
 		return idempotency.Anonymous(event.TenantFrom(r.Context())), nil
 	}, rules)

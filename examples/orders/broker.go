@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // checkBroker refuses several processes without Pulsar: each would have a broker of its own in its memory, and none would
@@ -25,7 +26,7 @@ func checkBroker(role Role, cfg config.Config) error {
 func openBroker(ctx context.Context, cfg config.Config) (oncebox.Broker, error) {
 	if cfg.PulsarURL == "" {
 		slog.WarnContext(ctx, "orders: no ONCEBOX_PULSAR_URL, using the broker in memory: what is on its way when this process ends is not delivered")
-		return memory.New(&memory.Config{Retain: 1000, MeterProvider: cfg.MeterProvider}), nil
+		return memory.New(&memory.Config{Retain: 1000, Telemetry: telemetry.Config{MeterProvider: cfg.Telemetry.MeterProvider}}), nil
 	}
 	var pc pulsar.Config
 	if err := config.Env("ONCEBOX_PULSAR_", &pc); err != nil {
@@ -34,7 +35,7 @@ func openBroker(ctx context.Context, cfg config.Config) (oncebox.Broker, error) 
 	if err := pc.Validate(); err != nil {
 		return nil, err
 	}
-	pc.MeterProvider = cfg.MeterProvider
+	pc.Telemetry.MeterProvider = cfg.Telemetry.MeterProvider
 	broker, err := pulsar.Connect(ctx, &pc)
 	if err != nil {
 		return nil, err // and no interface that holds a nil pointer

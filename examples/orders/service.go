@@ -88,13 +88,13 @@ func (s *service) open(ctx context.Context, cfg config.Config) (err error) {
 	}
 	s.commit = cfg.UoW.CommitTimeout
 	var metrics http.Handler
-	if cfg.MeterProvider, metrics, err = newMetrics(); err != nil {
+	if cfg.Telemetry.MeterProvider, metrics, err = newMetrics(); err != nil {
 		return err
 	}
 	if s.traces, s.endTraces, err = newTraces(); err != nil {
 		return err
 	}
-	cfg.TracerProvider = s.traces
+	cfg.Telemetry.TracerProvider = s.traces
 	if s.db, err = config.OpenDB(ctx, cfg); err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func open(ctx context.Context, databaseURL string, broker oncebox.Broker) (*bun.
 	}
 	cfg.DatabaseURL = databaseURL
 	cfg.UoW.Source = service
-	cfg.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
+	cfg.Telemetry.Logger = slog.New(slog.DiscardHandler) // the story tells what happens
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {
 		return nil, nil, err

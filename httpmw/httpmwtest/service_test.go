@@ -29,6 +29,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -81,7 +82,7 @@ func newService(t *testing.T, pool string) *service {
 		_, err := s.db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 	}
-	s.units = uow.New(s.open(t), &uow.Config{Source: "test", Logger: s.quiet}, sink{})
+	s.units = uow.New(s.open(t), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: s.quiet}}, sink{})
 	return s
 }
 
@@ -145,7 +146,7 @@ func (s *service) routes(t *testing.T) http.Handler {
 	closed, err := sql.Open("pgx", s.db.DSN)
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
-	nowhere := uow.New(bun.NewDB(closed, pgdialect.New()), &uow.Config{Logger: s.quiet})
+	nowhere := uow.New(bun.NewDB(closed, pgdialect.New()), &uow.Config{Telemetry: telemetry.Config{Logger: s.quiet}})
 
 	once := s.middleware(s.units, time.Hour, nil)
 	r := chi.NewRouter()
@@ -234,8 +235,8 @@ func (s *service) routes(t *testing.T) http.Handler {
 }
 
 func (s *service) middleware(units *uow.Manager, ttl time.Duration, change func(*httpmw.IdempotencyConfig)) func(http.Handler) http.Handler {
-	store := idempotency.Config{Schema: s.db.Schema, Logger: s.quiet, TTL: ttl, Pooler: s.pool == "pooled"}
-	cfg := httpmw.IdempotencyConfig{Required: true, MaxBody: maxBody, MaxAnswer: maxAnswer, MaxHeld: maxHeld, Logger: s.quiet}
+	store := idempotency.Config{Schema: s.db.Schema, Telemetry: telemetry.Config{Logger: s.quiet}, TTL: ttl, Pooler: s.pool == "pooled"}
+	cfg := httpmw.IdempotencyConfig{Required: true, MaxBody: maxBody, MaxAnswer: maxAnswer, MaxHeld: maxHeld, Telemetry: telemetry.Config{Logger: s.quiet}}
 	if change != nil {
 		change(&cfg)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -34,7 +35,7 @@ func ExampleModel_Rebuild() {
 
 	store := outbox.NewStore(db, nil)
 	units := uow.New(db, &uow.Config{Source: "shop"}, store)
-	box := inbox.New(units, &inbox.Config{Logger: slog.New(slog.DiscardHandler)})
+	box := inbox.New(units, &inbox.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}})
 	var step atomic.Int64
 	step.Store(2)
 	count := func(ctx context.Context, _ *messaging.Message) error {

@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -76,7 +77,7 @@ func beProcess(text string) int {
 func (t *task) consume(ctx context.Context) (err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cfg := config.Config{
-		DatabaseURL: t.Database, Logger: log,
+		DatabaseURL: t.Database, Telemetry: telemetry.Config{Logger: log},
 		UoW:               uow.Config{Source: "endurance"},
 		IdleInTransaction: parkedLease, // or a process that is frozen holds the keys that it is at
 		Inbox: inbox.Config{Retry: inbox.RetryPolicy{Tries: 2, Policy: retry.Policy{Delay: 200 * time.Millisecond}}, ParkedLease: parkedLease,
@@ -88,7 +89,8 @@ func (t *task) consume(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	broker, err := pulsar.Connect(ctx, &pulsar.Config{URL: t.Pulsar, AdminURL: t.Admin, Name: t.Name, ConnectTimeout: 2 * time.Minute, Logger: log})
+	broker, err := pulsar.Connect(ctx, &pulsar.Config{URL: t.Pulsar, AdminURL: t.Admin, Name: t.Name, ConnectTimeout: 2 * time.Minute,
+		Telemetry: telemetry.Config{Logger: log}})
 	if err != nil {
 		return err
 	}

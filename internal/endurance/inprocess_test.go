@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // consumer is one in this process, for what can be seen without killing it.
@@ -24,7 +25,7 @@ func (s *site) consume(box *inbox.Inbox, h messaging.Handler) *consumer {
 	c := &consumer{handler: box.Wrap(consumerName, h)}
 	receiver, err := s.broker.Subscribe(s.t.Context(), messaging.Subscription{Topic: s.topic, Name: consumerName})
 	require.NoError(s.t, err)
-	consuming := messaging.NewConsumer(receiver, c.handler, &messaging.ConsumerConfig{Name: consumerName, Logger: quiet()})
+	consuming := messaging.NewConsumer(receiver, c.handler, &messaging.ConsumerConfig{Name: consumerName, Telemetry: telemetry.Config{Logger: quiet()}})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	var working sync.WaitGroup
 	for _, run := range []func(context.Context) error{consuming.Run, box.RunParked} {

@@ -36,6 +36,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -53,13 +54,13 @@ const (
 // serve is a service as users write it, with what its log says by default: HTTP, a relay, and two consumers.
 func (t *task) serve(ctx context.Context) (err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	cfg := config.Config{DatabaseURL: t.Database, Logger: log, UoW: uow.Config{Source: "endurance"}}
+	cfg := config.Config{DatabaseURL: t.Database, Telemetry: telemetry.Config{Logger: log}, UoW: uow.Config{Source: "endurance"}}
 	db, err := config.OpenDB(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	broker, err := pulsar.Connect(ctx, &pulsar.Config{URL: t.Pulsar, AdminURL: t.Admin, Name: t.Name, Logger: log})
+	broker, err := pulsar.Connect(ctx, &pulsar.Config{URL: t.Pulsar, AdminURL: t.Admin, Name: t.Name, Telemetry: telemetry.Config{Logger: log}})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 const (
@@ -39,13 +40,15 @@ const (
 // relay is the life of a process with a projector. What it publishes it tells the test, with a line for each message.
 func (t *task) relay(ctx context.Context) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	db, err := config.OpenDB(ctx, config.Config{DatabaseURL: t.Database, Logger: log})
+	db, err := config.OpenDB(ctx, config.Config{DatabaseURL: t.Database, Telemetry: telemetry.Config{Logger: log}})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	p, err := projector.New(told{}, &projector.Config{
-		Name: t.Name, Lease: 3 * time.Second, Renew: 300 * time.Millisecond, PublishTimeout: time.Second, Retry: retry.Policy{Delay: 50 * time.Millisecond, MaxDelay: 200 * time.Millisecond}, MaxRetryAttempts: -1, MaxCrashes: -1, Logger: log,
+		Name: t.Name, Lease: 3 * time.Second, Renew: 300 * time.Millisecond, PublishTimeout: time.Second,
+		Retry: retry.Policy{Delay: 50 * time.Millisecond, MaxDelay: 200 * time.Millisecond}, MaxRetryAttempts: -1, MaxCrashes: -1,
+		Telemetry: telemetry.Config{Logger: log},
 	}, outbox.NewStore(db, &outbox.Config{Source: "endurance"}))
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // restoresVariable is how often a database is restored in each way. Default: 20.
@@ -228,9 +229,9 @@ func (e *estate) at(database string) string {
 func (e *estate) relay() {
 	e.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	db, err := config.OpenDB(e.t.Context(), config.Config{DatabaseURL: e.db.DSN, Logger: log})
+	db, err := config.OpenDB(e.t.Context(), config.Config{DatabaseURL: e.db.DSN, Telemetry: telemetry.Config{Logger: log}})
 	require.NoError(e.t, err)
-	p, err := projector.New(&e.tape, &projector.Config{Lease: time.Minute, PublishTimeout: 10 * time.Second, Logger: log},
+	p, err := projector.New(&e.tape, &projector.Config{Lease: time.Minute, PublishTimeout: 10 * time.Second, Telemetry: telemetry.Config{Logger: log}},
 		outbox.NewStore(db, &outbox.Config{Source: "endurance"}))
 	require.NoError(e.t, err)
 	ctx, cancel := context.WithCancel(e.t.Context())

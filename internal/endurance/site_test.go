@@ -26,6 +26,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -63,9 +64,10 @@ func newSite(t *testing.T, server *devenv.PulsarServer) *site {
 	_, err := s.db.ExecContext(t.Context(), tables)
 	require.NoError(t, err)
 	s.takeOut(os.Getenv("ENDURANCE_WITHOUT"))
-	s.units = uow.New(s.db.DB, &uow.Config{Source: "endurance", Logger: quiet()})
+	s.units = uow.New(s.db.DB, &uow.Config{Source: "endurance", Telemetry: telemetry.Config{Logger: quiet()}})
 	s.broker, err = pulsar.Connect(t.Context(), &pulsar.Config{
-		URL: server.URL, AdminURL: server.AdminURL, Name: "test", Topics: []string{s.topic}, ConnectTimeout: time.Minute, Logger: quiet(),
+		URL: server.URL, AdminURL: server.AdminURL, Name: "test", Topics: []string{s.topic}, ConnectTimeout: time.Minute,
+		Telemetry:     telemetry.Config{Logger: quiet()},
 		Subscriptions: []messaging.Subscription{{Topic: s.topic, Name: consumerName}},
 	})
 	require.NoError(t, err)
@@ -260,6 +262,6 @@ func (s *site) judge() *verdict {
 
 // newBox is an inbox for consumers in this process.
 func (s *site) newBox(cfg inbox.Config) *inbox.Inbox {
-	cfg.Logger = quiet()
+	cfg.Telemetry.Logger = quiet()
 	return inbox.New(s.units, &cfg)
 }

@@ -2,43 +2,54 @@ package otelx
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// TenantCounter counts by topic and tenant. The first [MaxSeries] pairs that a process meets have a series each, all others share one.
+// TenantCounter counts by topic and tenant. It is read when metrics are collected: what costs time there costs the counted work nothing. The first
+// [MaxSeries] pairs that a process meets have a series each, all others share one. The zero value counts; [TenantCounter.Show] makes it a metric.
 type TenantCounter struct {
-	counter metric.Int64Counter
-
 	mu     sync.Mutex
-	series map[[2]string]metric.MeasurementOption
-}
-
-// NewTenantCounter returns a counter.
-func NewTenantCounter(m metric.Meter, name, description string) *TenantCounter {
-	return &TenantCounter{counter: Counter(m, name, description), series: map[[2]string]metric.MeasurementOption{}}
+	totals map[[2]string]int64
 }
 
 // Add counts n.
-func (c *TenantCounter) Add(ctx context.Context, n int64, topic, tenant string) {
-	c.counter.Add(ctx, n, c.of(topic, tenant))
-}
-
-func (c *TenantCounter) of(topic, tenant string) metric.MeasurementOption {
+func (c *TenantCounter) Add(n int64, topic, tenant string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pair := [2]string{topic, tenant}
-	option := c.series[pair]
-	if option == nil && len(c.series) < MaxSeries {
-		option = TopicAndTenant(topic, tenant)
-		c.series[pair] = option
+	if _, known := c.totals[pair]; !known && len(c.totals) >= MaxSeries {
+		pair = [2]string{Other, Other}
 	}
-	if option == nil {
-		return TopicAndTenant(Other, Other)
+	if c.totals == nil {
+		c.totals = map[[2]string]int64{}
 	}
-	return option
+	c.totals[pair] += n
+}
+
+// Show makes the metric. At each collection before is called first, unless it is nil: it may still add.
+func (c *TenantCounter) Show(m metric.Meter, name, description string, before func(context.Context)) {
+	counter, err := m.Int64ObservableCounter(name, metric.WithDescription(description))
+	if err != nil || counter == nil {
+		handle(err)
+		return
+	}
+	_, err = m.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
+		if before != nil {
+			before(ctx)
+		}
+		c.mu.Lock()
+		totals := maps.Clone(c.totals)
+		c.mu.Unlock()
+		for pair, n := range totals {
+			to.ObserveInt64(counter, n, TopicAndTenant(pair[0], pair[1]))
+		}
+		return nil
+	}, counter)
+	handle(err)
 }
 
 // Histogram returns a histogram of seconds with these bounds.

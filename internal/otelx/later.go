@@ -1,55 +1,40 @@
 package otelx
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
+	"github.com/oncebox/oncebox/telemetry"
 )
-
-// Place is where a part of a program logs, traces and measures. What is nil is the global one.
-type Place struct {
-	Logger         *slog.Logger
-	TracerProvider trace.TracerProvider
-	MeterProvider  metric.MeterProvider
-}
 
 // Later is the telemetry of a part that may be made before it is known where it goes, such as a broker that is connected before its application
 // is made. T has the instruments, which are made when they are needed first: a global provider keeps what was ever made with it.
 type Later[T any] struct {
-	with func(Place) *T
+	with func(telemetry.Config) *T
 	made atomic.Pointer[T]
 	log  atomic.Pointer[slog.Handler] // nil: that of slog.Default
 
-	mu    sync.Mutex
-	place Place
+	mu sync.Mutex
+	to telemetry.Config
 }
 
 // NewLater returns telemetry that goes to own, as far as that says where, and has its instruments made by with.
-func NewLater[T any](own Place, with func(Place) *T) *Later[T] {
+func NewLater[T any](own telemetry.Config, with func(telemetry.Config) *T) *Later[T] {
 	l := &Later[T]{with: with}
 	l.Use(own)
 	return l
 }
 
 // Use says where telemetry goes of which nobody has said so before.
-func (l *Later[T]) Use(p Place) {
+func (l *Later[T]) Use(to telemetry.Config) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.place.Logger = cmp.Or(l.place.Logger, p.Logger)
-	if l.place.TracerProvider == nil {
-		l.place.TracerProvider = p.TracerProvider
-	}
-	if l.place.MeterProvider == nil {
-		l.place.MeterProvider = p.MeterProvider
-	}
-	if l.place.Logger != nil {
-		h := l.place.Logger.Handler()
+	l.to = l.to.Or(to)
+	if l.to.Logger != nil {
+		h := l.to.Logger.Handler()
 		l.log.Store(&h)
 	}
 	l.made.Store(nil)
@@ -64,7 +49,7 @@ func (l *Later[T]) Instruments() *T {
 	defer l.mu.Unlock()
 	made := l.made.Load()
 	if made == nil {
-		made = l.with(l.place)
+		made = l.with(l.to)
 		l.made.Store(made)
 	}
 	return made

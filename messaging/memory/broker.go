@@ -15,13 +15,14 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Broker carries messages within the process. It starts no goroutine. All methods are safe for concurrent use.
 type Broker struct {
 	cfg       Config
 	log       *slog.Logger
-	telemetry *otelx.Later[telemetry]
+	telemetry *otelx.Later[instruments]
 
 	mu      sync.Mutex // guards all below, and all state of topics, subscriptions and receivers
 	topics  map[string]*topic
@@ -36,20 +37,19 @@ func New(cfg *Config) *Broker {
 		panic(err)
 	}
 	b := &Broker{cfg: cfg.WithDefaults(), topics: map[string]*topic{}}
-	own := otelx.Place{Logger: b.cfg.Logger, TracerProvider: b.cfg.TracerProvider, MeterProvider: b.cfg.MeterProvider}
-	b.telemetry = otelx.NewLater(own, newTelemetry)
+	b.telemetry = otelx.NewLater(b.cfg.Telemetry, newInstruments)
 	b.log = otelx.Logger(b.telemetry.Logger())
 	return b
 }
 
-// telemetry is what a broker traces and measures.
-type telemetry struct {
+// instruments are what a broker traces and measures.
+type instruments struct {
 	tracer    trace.Tracer
 	published metric.Int64Counter
 }
 
-func newTelemetry(to otelx.Place) *telemetry {
-	return &telemetry{
+func newInstruments(to telemetry.Config) *instruments {
+	return &instruments{
 		tracer: otelx.Tracer(to.TracerProvider, "messaging/memory"),
 		published: otelx.Counter(otelx.Meter(to.MeterProvider, "messaging/memory"),
 			"oncebox.broker.published", "Messages handed to the broker, by outcome"),
@@ -57,7 +57,7 @@ func newTelemetry(to otelx.Place) *telemetry {
 }
 
 // Observe implements [messaging.Observed].
-func (b *Broker) Observe(t messaging.Telemetry) { b.telemetry.Use(otelx.Place(t)) }
+func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
 
 // Publish implements [messaging.Publisher].
 func (b *Broker) Publish(ctx context.Context, msgs []event.Envelope) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // envelope is the n-th message of a key; its id tells both.
@@ -159,7 +160,7 @@ func TestConfig(t *testing.T) {
 
 func TestCountsWhatIsPublished(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
-	b := open(t, &memory.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	b := open(t, &memory.Config{Telemetry: telemetry.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}})
 	bad := envelope("c", 1)
 	bad.Topic = "a/b"
 	require.Error(t, b.Publish(t.Context(), []event.Envelope{envelope("a", 1), envelope("b", 1), bad}))
@@ -204,7 +205,7 @@ func TestBacklog(t *testing.T) {
 
 func TestTopicWithoutAConsumerIsToldOnce(t *testing.T) {
 	var log bytes.Buffer
-	b := memory.New(&memory.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	b := memory.New(&memory.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	_, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "read", Name: "billing"})
 	require.NoError(t, err)
 	for _, topic := range []string{"read", "unread", "unread"} {

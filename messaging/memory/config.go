@@ -3,10 +3,8 @@ package memory
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Config configures a [Broker]. The zero value is ready.
@@ -20,13 +18,9 @@ type Config struct {
 	// settled them. A subscription that is made after that misses them. Default: 0, all messages.
 	Retain int `env:"RETAIN"`
 
-	// Logger gets a warning when messages are dropped that no subscription ever saw. Default: that of the application, see
-	// [messaging.Observed], else slog.Default().
-	Logger *slog.Logger
-	// TracerProvider makes one span per call of Publish. Default: that of the application, else the global one.
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: that of the application, else the global one.
-	MeterProvider metric.MeterProvider
+	// Telemetry is where logs, traces and metrics go. The log has a warning when messages are dropped that no subscription ever saw. A trace has a span for
+	// each call of Publish. Default: that of the application, see [messaging.Observed], else slog.Default() and the global providers.
+	Telemetry telemetry.Config
 }
 
 // Validate names every field that cannot be used. A nil Config is valid.

@@ -26,7 +26,7 @@ func TestPasswordOfTheAdminURLIsNotTold(t *testing.T) {
 	n := pulsartest.Open(t)
 	n.Retain(t)
 	cfg := declared(n, "order", "billing")
-	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = strings.Replace(server.URL, "//", "//me:secret@", 1), time.Second, log.Logger()
+	cfg.AdminURL, cfg.AdminTimeout, cfg.Telemetry.Logger = strings.Replace(server.URL, "//", "//me:secret@", 1), time.Second, log.Logger()
 	b := connect(t, cfg)
 	require.Equal(t, 1, log.Count("admin API cannot be used"))
 	require.Zero(t, log.Count("secret"))

@@ -16,13 +16,14 @@ import (
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Broker is a connection to Pulsar. All methods are safe for concurrent use.
 type Broker struct {
 	cfg       Config
 	log       *slog.Logger
-	telemetry *otelx.Later[telemetry]
+	telemetry *otelx.Later[instruments]
 	client    pulsarclient.Client
 	keeper    *topics.Keeper
 	start     *start
@@ -71,8 +72,7 @@ func Connect(ctx context.Context, cfg *Config) (*Broker, error) {
 	}
 	c := cfg.WithDefaults()
 	b := &Broker{cfg: c, topics: map[string]*topic{}, receivers: map[*receiver]bool{}}
-	own := otelx.Place{Logger: c.Logger, TracerProvider: c.TracerProvider, MeterProvider: c.MeterProvider}
-	b.telemetry = otelx.NewLater(own, newTelemetry)
+	b.telemetry = otelx.NewLater(b.cfg.Telemetry, newInstruments)
 	b.log = quietlog.New(b.telemetry.Logger(), c.LogInterval)
 	b.open, b.end = context.WithCancel(context.Background())
 	b.start = newStart(b)
@@ -130,7 +130,7 @@ func clientOptions(c *Config, log slog.Handler) pulsarclient.ClientOptions {
 }
 
 // Observe implements [messaging.Observed].
-func (b *Broker) Observe(t messaging.Telemetry) { b.telemetry.Use(otelx.Place(t)) }
+func (b *Broker) Observe(t telemetry.Config) { b.telemetry.Use(t) }
 
 // enter counts a call that Close has to wait for. The caller leaves by calling b.calls.Done.
 func (b *Broker) enter(call string) error {

@@ -66,7 +66,7 @@ func TestCloseEndsPublish(t *testing.T) {
 	cfg := config(n)
 	cfg.CloseTimeout, cfg.PublishTimeout = time.Second, time.Hour
 	spans := starts{name: make(chan string, 1)}
-	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	cfg.Telemetry.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	b, err := Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	// All producers of the topic are taken, for ever.

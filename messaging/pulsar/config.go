@@ -3,7 +3,6 @@ package pulsar
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -11,12 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/oncebox/oncebox/internal/quietlog"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // Config configures [Connect]. Only URL is required.
@@ -100,17 +97,13 @@ type Config struct {
 	// TLSAllowInsecure trusts any certificate. Default: false.
 	TLSAllowInsecure bool `env:"TLS_ALLOW_INSECURE"`
 
-	// Logger gets the client's warnings and errors, which begin with "Pulsar's client: " and name the component that uses it, what it says at info level
-	// as debug, and warnings of our own. Payloads and properties are never logged. Default: that of the
-	// application, see [messaging.Observed], else slog.Default().
-	Logger *slog.Logger
+	// Telemetry is where logs, traces and metrics go. The log has the warnings and errors of Pulsar's client, which begin with "Pulsar's client: " and name
+	// the component that uses it, and what it says at info level as debug. Payloads and properties are never logged. A trace has a span for each call of
+	// Publish. Default: that of the application, see [messaging.Observed], else slog.Default() and the global providers.
+	Telemetry telemetry.Config
 	// LogInterval is how often the log has a line of what fails again and again, with how often it did, as config.Quiet does. -1: every failure is a
 	// line, which are hundreds a minute while the broker is away. Default: 1m.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
-	// TracerProvider makes one span per call of Publish. Default: that of the application, else the global one.
-	TracerProvider trace.TracerProvider
-	// MeterProvider takes the metrics. Default: that of the application, else the global one.
-	MeterProvider metric.MeterProvider
 }
 
 // Validate names every field that cannot be used.

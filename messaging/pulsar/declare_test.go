@@ -121,7 +121,7 @@ func TestDeclareWithoutAdmin(t *testing.T) {
 			n := pulsartest.Open(t)
 			n.Retain(t)
 			cfg := declared(n, "order", "billing")
-			cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = url, time.Second, log.Logger()
+			cfg.AdminURL, cfg.AdminTimeout, cfg.Telemetry.Logger = url, time.Second, log.Logger()
 			b := connect(t, cfg)
 			// The subscription is there before its first consumer, so this is not lost.
 			require.NoError(t, b.Publish(t.Context(), series("order", 5, 2)))
@@ -145,7 +145,7 @@ func TestNoWarningOfPartitions(t *testing.T) {
 	for topic, partitions := range map[string]int{"order": 4, "single": 1} {
 		var log logbook.Book
 		cfg := declared(n, topic, "billing")
-		cfg.AdminURL, cfg.AdminTimeout, cfg.Logger, cfg.Partitions = "http://"+nobody, 1, log.Logger(), partitions
+		cfg.AdminURL, cfg.AdminTimeout, cfg.Telemetry.Logger, cfg.Partitions = "http://"+nobody, 1, log.Logger(), partitions
 		connect(t, cfg)
 		require.Equal(t, 1, log.Count("admin API cannot be used"))
 		require.Zero(t, log.Count("create-partitioned-topic"), topic)

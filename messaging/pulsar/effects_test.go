@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -36,8 +37,9 @@ func newEffects(t *testing.T, cfg *Config, n *pulsartest.Namespace) *effects {
 	_, err := e.db.Exec("CREATE TABLE effect (id bigint GENERATED ALWAYS AS IDENTITY, key text, n bigint)")
 	require.NoError(t, err)
 	quiet := slog.New(slog.DiscardHandler)
-	units := uow.New(e.db.DB, &uow.Config{Source: "effects", Logger: quiet})
-	once := inbox.New(units, &inbox.Config{Logger: quiet}).Wrap("s", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
+	units := uow.New(e.db.DB, &uow.Config{Source: "effects", Telemetry: telemetry.Config{Logger: quiet}})
+	box := inbox.New(units, &inbox.Config{Telemetry: telemetry.Config{Logger: quiet}})
+	once := box.Wrap("s", messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {
 		_, err := units.DB(ctx).NewRaw("INSERT INTO effect (key, n) VALUES (?, ?)", m.RoutingKey, m.Sequence).Exec(ctx)
 		return err
 	}))
@@ -52,7 +54,7 @@ func newEffects(t *testing.T, cfg *Config, n *pulsartest.Namespace) *effects {
 func (e *effects) consume(b *Broker, s messaging.Subscription) (l *messaging.Loop, stop func()) {
 	e.t.Helper()
 	l, err := messaging.NewLoop(b, s, e.handler, &messaging.ConsumerConfig{
-		DrainTimeout: time.Second, BacklogInterval: -1, Logger: slog.New(slog.DiscardHandler),
+		DrainTimeout: time.Second, BacklogInterval: -1, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
 	})
 	require.NoError(e.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -28,6 +28,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/wire"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/retry"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -205,13 +206,14 @@ func newTarget(t *testing.T, cfg *Config) *target {
 	w := &target{t: t, db: pgtest.Migrated(t), broker: connect(t, cfg), sent: map[string]time.Time{}}
 	_, err := w.db.Exec("CREATE TABLE effect (id bigint GENERATED ALWAYS AS IDENTITY, key text, n bigint)")
 	require.NoError(t, err)
-	w.units = uow.New(w.db.DB, &uow.Config{Source: "target", Logger: quiet}, outbox.NewStore(w.db.DB, &outbox.Config{Logger: quiet}))
+	w.units = uow.New(w.db.DB, &uow.Config{Source: "target",
+		Telemetry: telemetry.Config{Logger: quiet}}, outbox.NewStore(w.db.DB, &outbox.Config{Telemetry: telemetry.Config{Logger: quiet}}))
 	box := inbox.New(w.units, &inbox.Config{
 		Retry:        inbox.RetryPolicy{Tries: 1, MaxAttempts: 3, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 10 * time.Millisecond}},
-		PollInterval: 50 * time.Millisecond, Logger: quiet,
+		PollInterval: 50 * time.Millisecond, Telemetry: telemetry.Config{Logger: quiet},
 	})
 	l, err := messaging.NewLoop(w.broker, messaging.Subscription{Topic: "order", Name: "s"}, box.Wrap("s", messaging.HandlerFunc(w.handle)),
-		&messaging.ConsumerConfig{DrainTimeout: time.Second, BacklogInterval: -1, Logger: quiet})
+		&messaging.ConsumerConfig{DrainTimeout: time.Second, BacklogInterval: -1, Telemetry: telemetry.Config{Logger: quiet}})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // leaver is a consumer that can store nothing of what is bad.
@@ -59,7 +60,7 @@ func TestWhatIsLeftAtTheBrokerIsNoStandstill(t *testing.T) {
 	require.NoError(t, err)
 	r := received.(*receiver)
 	h := &leaver{}
-	c := messaging.NewConsumer(r, h, &messaging.ConsumerConfig{BacklogInterval: 50 * time.Millisecond, Logger: log.Logger()})
+	c := messaging.NewConsumer(r, h, &messaging.ConsumerConfig{BacklogInterval: 50 * time.Millisecond, Telemetry: telemetry.Config{Logger: log.Logger()}})
 	ctx, stop := context.WithCancel(patient(t))
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +42,7 @@ func waitAtOnce() {
 func config(n *pulsartest.Namespace) *Config {
 	tenant, namespace, _ := strings.Cut(n.Name, "/")
 	return &Config{
-		URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace, Logger: slog.New(slog.DiscardHandler),
+		URL: n.URL, AdminURL: n.AdminURL, Tenant: tenant, Namespace: namespace, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
 		AdminTimeout: hang, ConnectTimeout: hang, PublishTimeout: hang, CloseTimeout: hang,
 	}
 }

@@ -102,7 +102,7 @@ func TestMarkWithoutAnAdmin(t *testing.T) {
 	var log logbook.Book
 	n := pulsartest.Open(t)
 	cfg := config(n)
-	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger = "http://"+nobody, 1, log.Logger()
+	cfg.AdminURL, cfg.AdminTimeout, cfg.Telemetry.Logger = "http://"+nobody, 1, log.Logger()
 	alone := connect(t, cfg)
 	require.NoError(t, alone.Declare(patient(t), nil, []messaging.Subscription{owned("shop")}))
 	require.Equal(t, 1, log.Count("another service of the same consumer name is not noticed"))
@@ -126,7 +126,7 @@ func TestMarkThatMustNotBeSeen(t *testing.T) {
 		http.Redirect(w, r, n.AdminURL+r.URL.RequestURI(), http.StatusTemporaryRedirect)
 	}))
 	t.Cleanup(guarded.Close)
-	cfg.AdminURL, cfg.Logger = guarded.URL, log.Logger()
+	cfg.AdminURL, cfg.Telemetry.Logger = guarded.URL, log.Logger()
 	require.NoError(t, connect(t, cfg).Declare(patient(t), nil, []messaging.Subscription{owned("shop")}))
 	require.Equal(t, 1, log.Count("does not let us see which service"))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/topics"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // The client throws away a batch that it cannot decompress, and gives back one permit for all of it.
@@ -22,7 +23,8 @@ func TestPermitsThatTheClientLostAreNoticed(t *testing.T) {
 	cfg.Topics, cfg.Partitions = []string{"order"}, 1
 	e := newEffects(t, cfg, n)
 	l, err := messaging.NewLoop(e.broker, messaging.Subscription{Topic: "order", Name: "s"}, e.handler,
-		&messaging.ConsumerConfig{DrainTimeout: time.Second, BacklogInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		&messaging.ConsumerConfig{DrainTimeout: time.Second, BacklogInterval: 100 * time.Millisecond,
+			Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

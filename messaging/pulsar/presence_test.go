@@ -59,7 +59,7 @@ func TestAdminThatNeverAnswers(t *testing.T) {
 	h := newHole(t, n)
 	h.shut.Store(true)
 	cfg := declared(n, "order", "s")
-	cfg.AdminURL, cfg.AdminTimeout, cfg.Logger, cfg.AudienceInterval = h.URL, time.Second, log.Logger(), time.Nanosecond
+	cfg.AdminURL, cfg.AdminTimeout, cfg.Telemetry.Logger, cfg.AudienceInterval = h.URL, time.Second, log.Logger(), time.Nanosecond
 	b := connect(t, cfg)
 	for _, topic := range []string{"order", "two", "three", "order", "two"} {
 		publishTo(t, b, topic)
@@ -85,7 +85,7 @@ func TestAdminThatAnswersNoMore(t *testing.T) {
 	n := pulsartest.Open(t)
 	h := newHole(t, n)
 	cfg := declared(n, "order", "s")
-	cfg.AdminURL, cfg.Logger = h.URL, log.Logger()
+	cfg.AdminURL, cfg.Telemetry.Logger = h.URL, log.Logger()
 	b := connect(t, cfg)
 	b.keeper.Presence.Patience = topics.Patience
 	h.shut.Store(true)

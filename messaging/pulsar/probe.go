@@ -21,7 +21,7 @@ func Probe(ctx context.Context, cfg *Config, topic string) error {
 		return err
 	}
 	c := *cfg
-	c.Required, c.Topics, c.Subscriptions, c.AdminTimeout, c.Logger = true, nil, nil, 1, slog.New(slog.DiscardHandler)
+	c.Required, c.Topics, c.Subscriptions, c.AdminTimeout, c.Telemetry.Logger = true, nil, nil, 1, slog.New(slog.DiscardHandler)
 	deadline, limited := ctx.Deadline()
 	if limited {
 		c.ConnectTimeout = time.Until(deadline)

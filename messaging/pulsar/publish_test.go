@@ -232,7 +232,7 @@ func TestKeySharedNoticesBatches(t *testing.T) {
 	n := pulsartest.Open(t)
 	var log logbook.Book
 	cfg := declared(n, "order", "s")
-	cfg.Logger = log.Logger()
+	cfg.Telemetry.Logger = log.Logger()
 	b := connect(t, cfg)
 	require.NoError(t, b.Publish(t.Context(), series("order", 20, 5)))
 	batchSizes(t, b, messaging.Subscription{Topic: "order", Name: "s", Type: messaging.KeyShared}, 100)
@@ -246,7 +246,7 @@ func TestPublishToATopicThatNobodyWatches(t *testing.T) {
 	var log logbook.Book
 	reader := sdkmetric.NewManualReader()
 	cfg := declared(n, "watched", "s")
-	cfg.Logger, cfg.MeterProvider = log.Logger(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	cfg.Telemetry.Logger, cfg.Telemetry.MeterProvider = log.Logger(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 	b := connect(t, cfg)
 	const warning = "neither a subscription nor retention"
 	for range 2 {
@@ -273,7 +273,7 @@ func TestSubscriptionThatIsGone(t *testing.T) {
 	n := pulsartest.Open(t)
 	var log logbook.Book
 	cfg := declared(n, "order", "s")
-	cfg.Logger, cfg.AudienceInterval = log.Logger(), time.Nanosecond
+	cfg.Telemetry.Logger, cfg.AudienceInterval = log.Logger(), time.Nanosecond
 	b := connect(t, cfg)
 	said := func(what string) {
 		t.Helper()

@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -53,15 +54,16 @@ type rig struct {
 func newRig(t *testing.T, cfg *pulsar.Config) *rig {
 	t.Helper()
 	r := &rig{t: t, topics: cfg.Topics, cfg: cfg, db: pgtest.Migrated(t), log: &lines{}}
-	cfg.Logger = slog.New(slog.NewTextHandler(r.log, nil))
+	cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	cfg.ConnectTimeout, cfg.CloseTimeout = time.Minute, time.Minute
 	broker, err := pulsar.Connect(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, broker.Close()) })
 	r.spy = &spy{to: broker, confirmed: map[string]bool{}, late: map[string]int{}, outcomes: map[string]int{}}
-	store := outbox.NewStore(r.db.DB, &outbox.Config{Logger: cfg.Logger})
-	r.manager = uow.New(r.db.DB, &uow.Config{Source: "rig", Logger: cfg.Logger}, store)
-	p, err := projector.New(r.spy, &projector.Config{PublishTimeout: rigTimeout, MaxRetryAttempts: 1, Logger: cfg.Logger}, store)
+	store := outbox.NewStore(r.db.DB, &outbox.Config{Telemetry: telemetry.Config{Logger: cfg.Telemetry.Logger}})
+	r.manager = uow.New(r.db.DB, &uow.Config{Source: "rig", Telemetry: telemetry.Config{Logger: cfg.Telemetry.Logger}}, store)
+	p, err := projector.New(r.spy, &projector.Config{PublishTimeout: rigTimeout, MaxRetryAttempts: 1,
+		Telemetry: telemetry.Config{Logger: cfg.Telemetry.Logger}}, store)
 	require.NoError(t, err)
 
 	relaying, stop := context.WithCancel(context.Background())

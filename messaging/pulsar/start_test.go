@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pulsartest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar/internal/answer"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // away is a way to the broker that ends every connection until it is opened.
@@ -41,7 +42,7 @@ func TestBrokerThatComesLate(t *testing.T) {
 	var log logbook.Book
 	n := pulsartest.Open(t)
 	l, cfg := away(t, n)
-	cfg.Logger = log.Logger()
+	cfg.Telemetry.Logger = log.Logger()
 	b := connect(t, cfg)
 	require.Equal(t, 1, log.Count("Pulsar cannot be reached and is waited for"))
 
@@ -100,7 +101,7 @@ func TestNothingIsDoneBeforeTheStart(t *testing.T) {
 // Nothing of the waiting outlives Close, nor holds it up.
 func TestCloseWhileTheBrokerIsAway(t *testing.T) {
 	t.Parallel()
-	b, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, Logger: new(logbook.Book).Logger(), CloseTimeout: time.Hour})
+	b, err := Connect(t.Context(), &Config{URL: "pulsar://" + nobody, Telemetry: telemetry.Config{Logger: new(logbook.Book).Logger()}, CloseTimeout: time.Hour})
 	require.NoError(t, err)
 	// What each call of the broker does first. It is under way when Close is called.
 	require.NoError(t, b.enter("publish"))
@@ -121,7 +122,8 @@ func TestConnectToAWebServer(t *testing.T) {
 	t.Cleanup(web.Close)
 	url := "pulsar://" + strings.TrimPrefix(web.URL, "http://")
 	_, err := Connect(t.Context(), &Config{
-		URL: url, OperationTimeout: 2 * time.Second, ConnectionTimeout: hang, ConnectTimeout: hang, Logger: new(logbook.Book).Logger(),
+		URL: url, OperationTimeout: 2 * time.Second, ConnectionTimeout: hang, ConnectTimeout: hang,
+		Telemetry: telemetry.Config{Logger: new(logbook.Book).Logger()},
 	})
 	require.ErrorIs(t, err, answer.ErrWrongPort)
 	require.ErrorContains(t, err, "ONCEBOX_PULSAR_URL")
@@ -175,7 +177,7 @@ func TestConnectWithARefusedToken(t *testing.T) {
 	})
 	_, err = Connect(t.Context(), &Config{
 		URL: "pulsar://" + listener.Addr().String(), Token: "wrong", ConnectTimeout: hang, OperationTimeout: 2 * time.Second,
-		Logger: slog.New(slog.DiscardHandler),
+		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
 	})
 	require.ErrorIs(t, err, answer.ErrNotLetIn)
 	require.ErrorContains(t, err, "ONCEBOX_PULSAR_TOKEN")

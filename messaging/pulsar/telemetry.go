@@ -13,19 +13,20 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
-// telemetry is what a broker traces and measures.
-type telemetry struct {
+// instruments are what a broker traces and measures.
+type instruments struct {
 	tracer          trace.Tracer
 	published       metric.Int64Counter
 	unwatchedTopics metric.Int64Counter
 	duration        metric.Float64Histogram
 }
 
-func newTelemetry(to otelx.Place) *telemetry {
+func newInstruments(to telemetry.Config) *instruments {
 	meter := otelx.Meter(to.MeterProvider, "messaging/pulsar")
-	return &telemetry{
+	return &instruments{
 		tracer:    otelx.Tracer(to.TracerProvider, "messaging/pulsar"),
 		published: otelx.Counter(meter, "oncebox.broker.published", "Messages handed to the broker, by outcome"),
 		unwatchedTopics: otelx.Counter(meter, "oncebox.broker.unwatched_topics",
@@ -36,7 +37,7 @@ func newTelemetry(to otelx.Place) *telemetry {
 }
 
 // publish runs one call of Publish in a span and counts what became of its messages.
-func (t *telemetry) publish(ctx context.Context, msgs []event.Envelope, send func(context.Context) map[int]error) map[int]error {
+func (t *instruments) publish(ctx context.Context, msgs []event.Envelope, send func(context.Context) map[int]error) map[int]error {
 	began := time.Now()
 	ctx, span := t.tracer.Start(ctx, "publish", trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attribute.String("messaging.system", "pulsar"), attribute.Int("messaging.batch.message_count", len(msgs))))
@@ -60,7 +61,7 @@ func (t *telemetry) publish(ctx context.Context, msgs []event.Envelope, send fun
 	return failed
 }
 
-func (t *telemetry) unwatched(ctx context.Context, topic string) {
+func (t *instruments) unwatched(ctx context.Context, topic string) {
 	t.unwatchedTopics.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", topic)))
 }
 

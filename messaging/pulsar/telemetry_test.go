@@ -11,14 +11,14 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/metricstest"
-	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/telemetry"
 )
 
 // What the metric shows of a call that takes 9 ms lies between the bounds that are next to it.
 func TestDurationIsThatOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := metric.NewManualReader()
-		tel := newTelemetry(otelx.Place{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
+		tel := newInstruments(telemetry.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
 		for range 20 {
 			tel.publish(t.Context(), []event.Envelope{{Topic: "order"}}, func(context.Context) map[int]error {
 				time.Sleep(9 * time.Millisecond)

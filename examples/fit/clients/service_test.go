@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -32,7 +33,7 @@ func newService(t *testing.T, cfg httpmw.IdempotencyConfig, outer func(http.Hand
 	s := &service{t: t, db: pgtest.Migrated(t)}
 	_, err := s.db.ExecContext(t.Context(), "CREATE TABLE payments (id bigserial PRIMARY KEY)")
 	require.NoError(t, err)
-	units := uow.New(s.db.DB, &uow.Config{Logger: slog.New(slog.DiscardHandler)})
+	units := uow.New(s.db.DB, &uow.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}})
 	cfg.Methods = []string{http.MethodPost, http.MethodPut}
 	once := httpmw.Idempotency(units, idempotency.NewStore(&idempotency.Config{Schema: s.db.Schema}), func(*http.Request) (idempotency.Scope, error) {
 		return idempotency.Anonymous("acme"), nil

@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/quietlog"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -63,7 +64,7 @@ func newService(t *testing.T) *service {
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE payments (cell text)")
 	require.NoError(t, err)
 	s := &service{db: db, log: &lines{}}
-	s.units = uow.New(db.DB, &uow.Config{Logger: quietlog.Every(slog.New(slog.NewTextHandler(s.log, nil)))})
+	s.units = uow.New(db.DB, &uow.Config{Telemetry: telemetry.Config{Logger: quietlog.Every(slog.New(slog.NewTextHandler(s.log, nil)))}})
 	s.keys = idempotency.NewStore(&idempotency.Config{Schema: db.Schema})
 	return s
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -91,7 +92,8 @@ func start(t testing.TB) *Service {
 	cfg := s.config()
 	tenant, name, _ := strings.Cut(namespace.Name, "/")
 	client, err := pulsar.Connect(t.Context(), &pulsar.Config{
-		URL: namespace.URL, AdminURL: namespace.AdminURL, Tenant: tenant, Namespace: name, Logger: cfg.Logger, MeterProvider: s.Histograms,
+		URL: namespace.URL, AdminURL: namespace.AdminURL, Tenant: tenant, Namespace: name,
+		Telemetry: telemetry.Config{Logger: cfg.Telemetry.Logger, MeterProvider: s.Histograms},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
@@ -112,7 +114,7 @@ func start(t testing.TB) *Service {
 func (s *Service) config() config.Config {
 	var cfg config.Config
 	cfg.UoW.Source = "test"
-	cfg.Logger, cfg.MeterProvider = slog.New(slog.DiscardHandler), s.Histograms
+	cfg.Telemetry.Logger, cfg.Telemetry.MeterProvider = slog.New(slog.DiscardHandler), s.Histograms
 	cfg.Projector.Retry.Delay, cfg.Projector.Retry.MaxDelay = time.Millisecond, time.Millisecond
 	cfg.Projector.SleepBusy, cfg.Projector.SleepIdle = 5*time.Millisecond, 20*time.Millisecond
 	cfg.Projector.CleanInterval = -1 // disorder cleans
@@ -168,7 +170,7 @@ func (s *Service) request() {
 	scope := func(*http.Request) (idempotency.Scope, error) {
 		return idempotency.Scope{Tenant: "t", Principal: "ann"}, nil
 	}
-	handler := httpmw.Idempotency(s.UoW, s.Idempotency, scope, &httpmw.IdempotencyConfig{MeterProvider: s.Histograms})(
+	handler := httpmw.Idempotency(s.UoW, s.Idempotency, scope, &httpmw.IdempotencyConfig{Telemetry: telemetry.Config{MeterProvider: s.Histograms}})(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "/", nil)
 	r.Header.Set("Idempotency-Key", "k")

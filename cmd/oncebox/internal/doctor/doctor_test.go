@@ -23,6 +23,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
 	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -76,7 +77,7 @@ func (s *setUp) makePartitions() {
 }
 
 func (s *setUp) config() config.Config {
-	cfg := config.Config{Schema: s.db.Schema, Logger: slog.New(slog.DiscardHandler)}
+	cfg := config.Config{Schema: s.db.Schema, Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)}}
 	cfg.UoW.Source = "shop"
 	return cfg.Shared()
 }
@@ -84,7 +85,8 @@ func (s *setUp) config() config.Config {
 func (s *setUp) broker() *pulsar.Config {
 	tenant, namespace, _ := strings.Cut(s.pulsar.Name, "/")
 	return &pulsar.Config{
-		URL: s.pulsar.URL, AdminURL: s.pulsar.AdminURL, Tenant: tenant, Namespace: namespace, Partitions: 2, Logger: slog.New(slog.DiscardHandler),
+		URL: s.pulsar.URL, AdminURL: s.pulsar.AdminURL, Tenant: tenant, Namespace: namespace, Partitions: 2,
+		Telemetry: telemetry.Config{Logger: slog.New(slog.DiscardHandler)},
 	}
 }
 

@@ -39,7 +39,7 @@ func needsTables(run func(*examination, context.Context) ([]Finding, error)) fun
 }
 
 func (e *examination) migrations() *migrations.Config {
-	return &migrations.Config{Schema: e.Config.Schema, Logger: e.Config.Logger}
+	return &migrations.Config{Schema: e.Config.Schema, Logger: e.Config.Telemetry.Logger}
 }
 
 func (e *examination) tables(ctx context.Context) ([]Finding, error) {
