@@ -51,26 +51,38 @@ func (w *worker) step(ctx context.Context) error {
 	if err != nil || n > 0 && (w.more || !w.r.hears.Load()) {
 		return err
 	}
-	cfg := &w.r.p.cfg
-	w.pause = min(max(2*w.pause, cfg.SleepBusy), cfg.SleepIdle)
 	untilDue, err := w.untilDue(ctx)
 	if err != nil {
 		return err
 	}
-	wait := min(w.pause, untilDue)
 	if w.silence.isQuiet() { // what is due is not sent either
-		wait = time.Until(w.silence.quiet)
+		w.rest(ctx, time.Until(w.silence.quiet))
+	} else {
+		w.rest(ctx, min(w.longerPause(), untilDue))
 	}
-	timer := time.NewTimer(wait)
+	return nil
+}
+
+// longerPause doubles the pause, from SleepBusy up to SleepIdle, and returns it.
+func (w *worker) longerPause() time.Duration {
+	w.pause = min(max(2*w.pause, w.r.p.cfg.SleepBusy), w.r.p.cfg.SleepIdle)
+	return w.pause
+}
+
+// rest waits for d, or until something is heard of.
+func (w *worker) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		w.hear(outbox.AllLanes)
+		// Not nudge: its token would end the next rest at once, and the pause would never grow.
+		w.mu.Lock()
+		w.heard = outbox.AllLanes
+		w.mu.Unlock()
 	case <-w.wake:
 		w.pause = 0
 	case <-ctx.Done():
 	}
-	return nil
 }
 
 // nudge has the worker look at all its lanes, at once or after the pass under way.
