@@ -64,4 +64,10 @@ BEGIN
     EXECUTE replace(replace(template, '''{schema}', '''' || replace(here, '''', '''''')), '{schema}', here);
 END $f$;
 
+-- What psql shows of them (\dt+).
+COMMENT ON TABLE oncebox_migrations IS 'The files of the migrations that were applied.';
+COMMENT ON TABLE oncebox_leader IS 'Which process does what only one should do at a time, such as reading statistics, and until when.';
+COMMENT ON TABLE oncebox_installation IS 'The id of this database, by which a second database of the same service is noticed.';
+COMMENT ON TABLE oncebox_audit IS 'What operators did by hand and what a retention removed: who, when and why.';
+
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000000_oncebox.up.sql');

@@ -613,4 +613,29 @@ REVOKE ALL ON FUNCTION outbox_first_lane(text), outbox_hash(text), oncebox_add(t
 -- From the first commit on, rows lie in the child of their day.
 SELECT outbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + n, '1 min') FROM generate_series(0, 1) n;
 
+-- What psql shows of them (\dt+).
+COMMENT ON TABLE outbox IS 'The log of events: one row each, in daily partitions.';
+COMMENT ON TABLE outbox_default IS 'Events of days without a partition.';
+COMMENT ON TABLE outbox_lane IS 'Which relay publishes which lane: owner, epoch and lease.';
+COMMENT ON TABLE outbox_progress IS 'How far each lane has come: an entry for each batch, in daily partitions.';
+COMMENT ON TABLE outbox_progress_default IS 'Entries of outbox_progress of days without a partition.';
+COMMENT ON TABLE outbox_claim IS 'The events that relays have taken and may have on their way to the broker.';
+COMMENT ON TABLE outbox_incarnation IS 'One row that is gone after a crash of the server and another one after a restore, so that relays notice both.';
+COMMENT ON TABLE outbox_projector IS 'Which relays are alive, and why the broker or a topic last took nothing from each.';
+COMMENT ON TABLE outbox_held IS 'Events that wait: refused by the broker, behind a refused one, delayed or replayed.';
+COMMENT ON TABLE outbox_block IS 'The ordering keys whose first event is held or dead.';
+COMMENT ON TABLE outbox_dead IS 'Events that were given up: the dead letters of the outbox.';
+COMMENT ON TABLE outbox_sent IS 'Events that were published out of their turn, in daily partitions.';
+COMMENT ON TABLE outbox_sent_default IS 'Events of outbox_sent of days without a partition.';
+COMMENT ON TABLE outbox_layout IS 'What every writer must agree on, such as the number of lanes, and which deployment the database belongs to.';
+COMMENT ON TABLE outbox_retention IS 'How long published events are kept, and whether they are archived first.';
+COMMENT ON TABLE outbox_tenant IS 'The first 1000 tenants that have stored an event, and which group of lanes publishes the events of each.';
+COMMENT ON TABLE outbox_pause IS 'The tenants whose publishing an operator has paused: who, when and why.';
+COMMENT ON TABLE outbox_dedup IS 'The keys by which producers keep an event from being stored twice, each with its first event.';
+COMMENT ON VIEW outbox_cursor IS 'The latest entry of outbox_progress of each lane.';
+COMMENT ON VIEW outbox_taken IS 'The latest entry of outbox_claim of each lane that a relay has.';
+COMMENT ON VIEW outbox_unsent IS 'The rows of outbox that are not published.';
+COMMENT ON VIEW outbox_published IS 'The rows of outbox that are published.';
+COMMENT ON VIEW outbox_messages IS 'Every event of the outbox, wherever it is stored, with its status.';
+
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000001_outbox.up.sql');

@@ -509,4 +509,21 @@ $text$);
 REVOKE ALL ON FUNCTION inbox_make_partition(date, interval), inbox_empty_partition(date, interval, interval),
     inbox_drop_partition(date, interval) FROM PUBLIC;
 
+-- What psql shows of them (\dt+).
+COMMENT ON TABLE inbox IS 'Which consumer has entered which message, in partitions by the day of the message.';
+COMMENT ON TABLE inbox_default IS 'Entries of inbox of days without a partition.';
+COMMENT ON TABLE inbox_foreign IS 'Entries of inbox whose message has an id without a day, as other systems give.';
+COMMENT ON TABLE inbox_consumer IS 'When each consumer ran last.';
+COMMENT ON TABLE inbox_topic IS 'Which topics of a consumer running processes handle.';
+COMMENT ON TABLE inbox_process IS 'Which process runs a consumer, and how it is connected to the broker.';
+COMMENT ON TABLE inbox_owner IS 'Which service a consumer belongs to.';
+COMMENT ON TABLE inbox_subscription IS 'Which consumers handle a topic, and what the broker last said of their subscriptions.';
+COMMENT ON TABLE inbox_parked IS 'Messages that wait in the database: a message that failed, and the messages behind it.';
+COMMENT ON TABLE inbox_key IS 'The ordering keys whose messages wait, when each may run, and which process runs it.';
+COMMENT ON TABLE inbox_dead IS 'Messages that consumers gave up: the dead letters of the inbox.';
+COMMENT ON TABLE inbox_attempt IS 'How often messages that do not wait in the database were tried.';
+COMMENT ON TABLE inbox_lease IS 'Which message of a key runs outside a transaction, and until when.';
+COMMENT ON TABLE inbox_step IS 'The steps of such messages that are done, with their results.';
+COMMENT ON TABLE inbox_read_model IS 'The read models, each with its generation and the progress of its rebuild.';
+
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000002_inbox.up.sql');

@@ -136,4 +136,8 @@ BEGIN
 END $f$;
 $text$);
 
+-- What psql shows of them (\dt+).
+COMMENT ON TABLE idempotency_keys IS 'The answers to requests, and which process works on a request under a lease.';
+COMMENT ON TABLE idempotency_step IS 'The steps of such requests: their results, and steps whose outcome is unknown.';
+
 INSERT INTO oncebox_migrations (name) VALUES ('20261121000003_idempotency.up.sql');
