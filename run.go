@@ -64,7 +64,7 @@ func (a *App) Run(ctx context.Context, parts ...Part) error {
 	if slices.Contains(parts, Consumers) {
 		afterwards(func() error { a.checkRetention(ctx); return nil })
 	}
-	group.Go(func() error { a.Inbox.WatchBrokers(ctx, a.subscriber()); return nil })
+	group.Go(func() error { a.Inbox.State().WatchBrokers(ctx, a.subscriber()); return nil })
 	// A part that has nothing to do at present, consumers without a Consume for example, is no reason to end.
 	group.Go(func() error { <-ctx.Done(); return nil })
 	for _, part := range parts {

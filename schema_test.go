@@ -121,7 +121,7 @@ func inboxOf(ctx context.Context, t *testing.T, app *oncebox.App, placed uow.Tok
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	require.NoError(t, app.Inbox.Await(ctx, "gives up", placed))
-	_, err = app.Inbox.Stats(ctx)
+	_, err = app.Inbox.State().Stats(ctx)
 	require.NoError(t, err)
 	require.NoError(t, app.Inbox.EnsurePartitions(ctx))
 	require.NoError(t, app.Inbox.Clean(ctx))

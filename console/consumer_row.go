@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 )
 
 // consumerRow is a consumer, and what waits in the database for it.
 type consumerRow struct {
-	inbox.Stats
+	state.Stats
 
-	inbox.ConsumerState
+	state.Consumer
 }
 
 // State and Word say how it is: the class of the stylesheet, and what the page calls it.
@@ -34,8 +34,8 @@ func (r *consumerRow) State() string {
 
 // Word is what the page calls the state.
 func (r *consumerRow) Word() string {
-	words := map[inbox.TroubleKind]string{
-		inbox.TroubleAway: "no connection", inbox.TroubleLate: "does not get on", inbox.TroublePaused: "paused", inbox.TroubleMissing: "does not run",
+	words := map[state.TroubleKind]string{
+		state.TroubleAway: "no connection", state.TroubleLate: "does not get on", state.TroublePaused: "paused", state.TroubleMissing: "does not run",
 	}
 	switch found := r.Troubles(); {
 	case r.Stopped:
@@ -47,7 +47,7 @@ func (r *consumerRow) Word() string {
 	case len(found) > 0:
 		return words[found[0].Kind]
 	case r.isPaused():
-		return words[inbox.TroublePaused]
+		return words[state.TroublePaused]
 	case !r.isConnected():
 		return "runs in part"
 	case r.Failed > 0:
@@ -114,20 +114,20 @@ func (r *consumerRow) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenA
 
 // readConsumers joins the consumers that run, or did, with what waits for them.
 func (c *Console) readConsumers(ctx context.Context) (list []consumerRow, err error) {
-	known, err := c.cfg.Inbox.Consumers(ctx)
+	known, err := c.cfg.Inbox.State().Consumers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	stats, err := c.cfg.Inbox.Stats(ctx)
+	stats, err := c.cfg.Inbox.State().Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
 	rows := map[string]consumerRow{}
 	for _, k := range known {
-		rows[k.Consumer] = consumerRow{Stats: inbox.Stats{Consumer: k.Consumer}, ConsumerState: k}
+		rows[k.Consumer] = consumerRow{Stats: state.Stats{Consumer: k.Consumer}, Consumer: k}
 	}
 	for _, st := range stats {
-		rows[st.Consumer] = consumerRow{Stats: st, ConsumerState: rows[st.Consumer].ConsumerState}
+		rows[st.Consumer] = consumerRow{Stats: st, Consumer: rows[st.Consumer].Consumer}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		list = append(list, rows[name])
@@ -169,7 +169,7 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 		}
 		ago := short(now.Sub(t.Since))
 		switch t.Kind {
-		case inbox.TroubleMissing:
+		case state.TroubleMissing:
 			if waits == "" {
 				waits = ", and nobody knows what waits for it at the broker"
 			}
@@ -178,15 +178,15 @@ func (r *consumerRow) downs(now time.Time) (list []string) {
 			} else {
 				list = append(list, "No process has run "+name+" for "+ago+waits+".")
 			}
-		case inbox.TroubleAway:
+		case state.TroubleAway:
 			why := "."
 			if t.Error != "" {
 				why = ": " + shorten(maxCause, t.Error)
 			}
 			list = append(list, name+" has had no connection to the broker for "+ago+waits+why)
-		case inbox.TroubleLate:
+		case state.TroubleLate:
 			list = append(list, name+" has settled nothing for "+ago+waits+".")
-		case inbox.TroublePaused:
+		case state.TroublePaused:
 			list = append(list, name+" has been paused by its program for "+ago+waits+".")
 		}
 	}

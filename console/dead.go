@@ -121,7 +121,7 @@ func (c *Console) countDead(ctx context.Context) (n deadCounts, err error) {
 		n.outbox = st.Dead
 	}
 	if n.hasInbox = c.cfg.Inbox != nil; n.hasInbox {
-		stats, err := c.cfg.Inbox.Stats(ctx)
+		stats, err := c.cfg.Inbox.State().Stats(ctx)
 		if err != nil {
 			return n, err
 		}

@@ -28,7 +28,7 @@ func TestErrorOfABrokerIsOfWhatItWasAsked(t *testing.T) {
 		require.NoError(t, err)
 	}
 	broker := &away{}
-	list, err := w.operator().ConsumersAt(t.Context(), broker)
+	list, err := w.operator().State().ConsumersAt(t.Context(), broker)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, 1, broker.asked)

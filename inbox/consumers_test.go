@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -23,8 +23,8 @@ func TestConsumersAreListed(t *testing.T) {
 	box.Wrap("billing", messaging.HandlerFunc(w.effect))
 	box.Wrap("shipping", messaging.HandlerFunc(w.effect))
 	stop := runParked(t, box)
-	consumers := func() []inbox.ConsumerState {
-		list, err := w.operator().Consumers(t.Context())
+	consumers := func() []state.Consumer {
+		list, err := w.operator().State().Consumers(t.Context())
 		require.NoError(t, err)
 		return list
 	}

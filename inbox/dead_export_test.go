@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -61,13 +62,13 @@ func (i *Inbox) ExplainClaim(ctx context.Context, consumer string, topics []stri
 	return i.explain(ctx, "(ANALYZE, COSTS OFF, TIMING OFF) "+claimKeys, []any{[]string{consumer}, 4, i.owner, i.cfg.ParkedLease, topics})
 }
 
-// ExplainStats returns the plans of [Inbox.Stats].
+// ExplainStats returns the plans of the statistics.
 func (i *Inbox) ExplainStats(ctx context.Context, consumer string) (string, error) {
-	list, err := i.explain(ctx, troubled, nil)
+	list, err := i.explain(ctx, store.Troubled, nil)
 	if err != nil {
 		return "", err
 	}
-	one, err := i.explain(ctx, statistics, []any{consumer, 10_000})
+	one, err := i.explain(ctx, store.Statistics, []any{consumer, 10_000})
 	return list + one, err
 }
 

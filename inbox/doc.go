@@ -33,7 +33,7 @@
 //
 // # What an operator decides
 //
-// From any process that has the database, with or without handlers: [Inbox.Stats] tells where something waits, [Inbox.Dead] and
+// From any process that has the database, with or without handlers: [Inbox.State] shows what runs and where something waits, [Inbox.Dead] and
 // [Inbox.Parked] what it is. [Inbox.Replay] puts a dead letter back to its place, where the service handles it, and [Inbox.Discard]
 // has its key go on without it; [Inbox.ReplayAll] and [Inbox.DiscardAll] do so by filter. [Inbox.RetryNow] and [Inbox.GiveUp] are
 // for a parked message that fails. Who did what and why is in [Inbox.Audit], written in the same transaction.
@@ -82,7 +82,7 @@
 //
 //   - oncebox.inbox.messages: messages by consumer and outcome (handled, skipped, duplicate, parked, failed, dead, interrupted, and leased or
 //     locked: it waits for another process that runs a message of its key)
-//   - oncebox.inbox.parked, oncebox.inbox.dead: messages that wait in the database, and dead letters, by consumer; see [Inbox.Stats]
+//   - oncebox.inbox.parked, oncebox.inbox.dead: messages that wait in the database, and dead letters, by consumer; see package inbox/state
 //   - oncebox.inbox.keys: keys that do not flow, by consumer and state (waiting, failed, dead)
 //   - oncebox.inbox.oldest_age: how long the oldest parked message has waited, by consumer, in seconds
 //

@@ -17,6 +17,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/audit"
 	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/otelx"
@@ -42,7 +43,7 @@ type Inbox struct {
 	dead       *deadletter.Box[DeadLetter]
 	audit      *audit.Log
 	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
-	gauges     *gauges
+	state      *state.Reader
 
 	// owner is this process to others that work on parked messages.
 	owner string
@@ -83,7 +84,6 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 		log:      otelx.Logger(c.Telemetry.Logger),
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		silent:   otelx.Counter(meter, "oncebox.inbox.unannounced", "Dead letters that were not announced because Config.OnDead failed, by consumer"),
-		gauges:   newGauges(meter),
 		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
 		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, stores: map[Subscription]messaging.BatchHandler{},
 		paused: map[string]bool{}, pausedAt: map[string]time.Time{}, owned: map[string]bool{}, asked: map[string]time.Time{},
@@ -91,8 +91,12 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	i.sql = i.patient.Within(i.patience())
 	i.dead = i.newDead()
 	i.audit = &audit.Log{Part: operator.PartInbox, Run: i.adHoc(), Retention: c.AuditRetention}
+	i.state = state.New(i.Handle(), meter)
 	return i
 }
+
+// State shows what runs and what waits, for operators.
+func (i *Inbox) State() *state.Reader { return i.state }
 
 // Handle is for package readmodel.
 func (i *Inbox) Handle() *store.Handle {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -20,18 +21,9 @@ type parkedKey struct {
 }
 
 const (
-	// topicsOfKeys are the topics of which keys wait, for each consumer of $1: an entry of the index each, however many keys they are.
-	topicsOfKeys = `
-WITH RECURSIVE seen (consumer, topic) AS (
-	SELECT c, (SELECT min(k.topic) FROM {schema}.inbox_key k WHERE k.consumer = c AND k.state <> 'DEAD') FROM unnest($1::text[]) c
-	UNION ALL SELECT s.consumer, (
-		SELECT min(k.topic) FROM {schema}.inbox_key k WHERE k.consumer = s.consumer AND k.state <> 'DEAD' AND k.topic > s.topic)
-	FROM seen s WHERE s.topic IS NOT NULL
-)`
-
 	// claimKeys takes the keys whose time has come, the longest overdue first, of the topics $5. NULL: of all topics. A key whose first
 	// message no handler of this process is for stays for others: to take it and give it back would cost it a pause each time.
-	claimKeys = topicsOfKeys + `, due AS MATERIALIZED (
+	claimKeys = store.TopicsOfKeys + `, due AS MATERIALIZED (
 	SELECT k.* FROM seen s CROSS JOIN LATERAL (
 		SELECT k.consumer, k.key_lock, k.owner, k.due_at FROM {schema}.inbox_key k
 		WHERE k.consumer = s.consumer AND k.topic = s.topic AND k.state <> 'DEAD' AND k.due_at <= (SELECT clock_timestamp())
@@ -45,7 +37,7 @@ RETURNING k.key_lock, k.state = 'FAILED' OR due.owner IS NOT NULL`
 	// nextDue is how many microseconds it takes until the next key becomes due, NULL if none will. Those that are due already and
 	// are not taken are locked by a process that works on them, or for others. It is the first entry of the index for each consumer and
 	// topic: min over all of them would read as many keys as wait.
-	nextDue = topicsOfKeys + `
+	nextDue = store.TopicsOfKeys + `
 SELECT (extract(epoch FROM min(due_at) - clock_timestamp()) * 1000000)::bigint
 FROM seen s CROSS JOIN LATERAL (
 	SELECT k.due_at FROM {schema}.inbox_key k

@@ -10,9 +10,9 @@ import (
 
 // The runbook quotes this file, and a test compares the two.
 
-func ExampleInbox_Stats() {
+func ExampleInbox_State() {
 	look := func(ctx context.Context, box *inbox.Inbox) error {
-		stats, err := box.Stats(ctx)
+		stats, err := box.State().Stats(ctx)
 		for _, st := range stats {
 			fmt.Println(st.Consumer, st.Failed, st.Dead, st.Parked, st.OldestParked, st.DeadLetters)
 		}

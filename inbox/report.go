@@ -7,17 +7,17 @@ import (
 	"os"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
 
 const (
-	// reportInterval is how often a process writes down that it runs its consumers, and reportLooks how often it looks whether that has changed.
-	reportInterval = 20 * time.Second
-	reportLooks    = time.Second
+	// reportLooks is how often a process looks whether what it writes down of its consumers has changed.
+	reportLooks = time.Second
 	// reportLife is for how long it is believed.
-	reportLife = 3 * reportInterval
+	reportLife = 3 * store.ReportInterval
 	// reportWithin bounds the statement with which a process says what it does.
 	reportWithin = 5 * time.Second
 	// stopWithin bounds the statement with which a process says that it ends, so that a database that hangs does not hold up the end.
@@ -68,7 +68,7 @@ type reported struct {
 }
 
 // RunReporting writes down what this process knows of its consumers and of their connections, until ctx is done, so that operators see it: see
-// [Inbox.Consumers]. Then it notes that they have ended. broker is that of [Inbox.Receive], nil: there is none. waits says why Receive has not begun,
+// [state.Reader.Consumers]. Then it notes that they have ended. broker is that of [Inbox.Receive], nil: there is none. waits says why Receive has not begun,
 // nil if that is not so. It is a part of [Inbox.Run].
 //
 // It makes the consumers the service's once the broker has let all of them in, so that a start that is refused leaves nothing behind: a
@@ -89,7 +89,7 @@ func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, w
 		failing = err != nil
 		pause := reportLooks
 		if failing {
-			pause = reportInterval / 4
+			pause = store.ReportInterval / 4
 		}
 		_ = backoff.Wait(ctx, pause) // an error is the end of ctx
 	}
@@ -117,7 +117,7 @@ func (r *reporter) round(ctx context.Context) error {
 		}
 		r.settled = true
 	}
-	if len(now) == 0 || time.Since(r.saidAt) < reportInterval && alike(now, r.said) {
+	if len(now) == 0 || time.Since(r.saidAt) < store.ReportInterval && alike(now, r.said) {
 		return nil
 	}
 	if err := r.write(ctx, now); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -79,9 +80,9 @@ func start(t *testing.T, box *inbox.Inbox, broker messaging.Subscriber) (stop fu
 }
 
 // consumer is what the database knows of billing.
-func (w *world) consumer() (c inbox.ConsumerState) {
+func (w *world) consumer() (c state.Consumer) {
 	w.t.Helper()
-	list, err := w.operator().Consumers(w.t.Context())
+	list, err := w.operator().State().Consumers(w.t.Context())
 	require.NoError(w.t, err)
 	for _, c := range list {
 		if c.Consumer == "billing" {
@@ -109,13 +110,13 @@ func (w *world) awaitStates(want ...string) {
 }
 
 // trouble is the one of billing, and zero if there is none.
-func (w *world) trouble() inbox.Trouble {
+func (w *world) trouble() state.Trouble {
 	w.t.Helper()
 	c := w.consumer()
 	found := c.Troubles()
 	require.LessOrEqual(w.t, len(found), 1)
 	if len(found) == 0 {
-		return inbox.Trouble{}
+		return state.Trouble{}
 	}
 	return found[0]
 }
@@ -139,7 +140,7 @@ func TestConnectionOfAConsumerIsWrittenDown(t *testing.T) {
 	broker.become(2, began, errors.New("connection refused"))
 	w.awaitStates("away")
 	found := w.trouble()
-	require.Equal(t, []any{inbox.TroubleAway, "order", "connection refused"}, []any{found.Kind, found.Topic, found.Error})
+	require.Equal(t, []any{state.TroubleAway, "order", "connection refused"}, []any{found.Kind, found.Topic, found.Error})
 	require.WithinDuration(t, began, found.Since, time.Second)
 	require.True(t, w.consumer().Runs, "its process does")
 
@@ -163,7 +164,7 @@ func TestConnectionOfAConsumerIsWrittenDown(t *testing.T) {
 	require.Empty(t, w.states())
 	require.Empty(t, w.trouble(), "nothing waits, as the broker has said a moment ago")
 	w.exec("UPDATE inbox_subscription SET asked_at = asked_at - interval '2 minutes'")
-	require.Equal(t, inbox.TroubleMissing, w.trouble().Kind, "nobody knows what waits by now")
+	require.Equal(t, state.TroubleMissing, w.trouble().Kind, "nobody knows what waits by now")
 }
 
 // A consumer that nobody runs has a backlog that another process of the service reads: one without that consumer, a relay for example.
@@ -182,9 +183,9 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	watching := make(chan struct{})
-	go func() { defer close(watching); w.hasty(nil).WatchBrokers(ctx, broker) }()
+	go func() { defer close(watching); w.hasty(nil).State().WatchBrokers(ctx, broker) }()
 	await.True(t, func() bool { return w.trouble().Waiting.Messages == 2 }, "the backlog is known")
-	require.Equal(t, inbox.TroubleMissing, w.trouble().Kind)
+	require.Equal(t, state.TroubleMissing, w.trouble().Kind)
 	require.True(t, w.trouble().Waiting.Known)
 	cancel()
 	<-watching
@@ -193,7 +194,7 @@ func TestBacklogOfAConsumerThatNobodyRuns(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	watching = make(chan struct{})
-	go func() { defer close(watching); w.hasty(nil).WatchBrokers(ctx, broker) }()
+	go func() { defer close(watching); w.hasty(nil).State().WatchBrokers(ctx, broker) }()
 	await.True(t, func() bool { return w.trouble().Error != "" }, "it is unknown")
 	require.False(t, w.trouble().Waiting.Known)
 	require.Contains(t, w.trouble().Error, "403 Forbidden")
@@ -218,28 +219,28 @@ func TestTroublesOfAConsumer(t *testing.T) {
 	const idle = "0, NULL, '', NULL"
 	for name, test := range map[string]struct {
 		rows []string
-		want inbox.TroubleKind
+		want state.TroubleKind
 	}{
 		"all is well":          {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("0", "NULL")}, ""},
 		"a moment":             {[]string{process(1, "AWAY", "5 seconds", idle), fresh("0", "NULL")}, ""},
-		"cut off":              {[]string{process(1, "AWAY", "5 minutes", idle), fresh("0", "NULL")}, inbox.TroubleAway},
+		"cut off":              {[]string{process(1, "AWAY", "5 minutes", idle), fresh("0", "NULL")}, state.TroubleAway},
 		"one of two":           {[]string{process(1, "AWAY", "5 minutes", idle), process(2, "CONNECTED", "1 hour", idle)}, ""},
-		"both":                 {[]string{process(1, "AWAY", "5 minutes", idle), process(2, "PARTLY", "1 hour", idle)}, inbox.TroubleAway},
-		"a handler hangs":      {[]string{process(1, "CONNECTED", "1 hour", "3, now() - interval '5 minutes', '', NULL")}, inbox.TroubleLate},
+		"both":                 {[]string{process(1, "AWAY", "5 minutes", idle), process(2, "PARTLY", "1 hour", idle)}, state.TroubleAway},
+		"a handler hangs":      {[]string{process(1, "CONNECTED", "1 hour", "3, now() - interval '5 minutes', '', NULL")}, state.TroubleLate},
 		"a handler works":      {[]string{process(1, "CONNECTED", "1 hour", "3, now() - interval '5 seconds', '', NULL")}, ""},
-		"nothing is delivered": {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, inbox.TroubleLate},
+		"nothing is delivered": {[]string{process(1, "CONNECTED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, state.TroubleLate},
 		"it has just begun":    {[]string{process(1, "CONNECTED", "3 seconds", idle), fresh("7", "now() - interval '2 hours'")}, ""},
 		"killed again and again": {[]string{
 			process(1, "CONNECTED", "45 seconds", idle), process(2, "CONNECTED", "3 seconds", idle), fresh("7", "now() - interval '5 minutes'"),
-		}, inbox.TroubleLate},
+		}, state.TroubleLate},
 		"paused":    {[]string{process(1, "PAUSED", "1 hour", idle), fresh("7", "now() - interval '5 minutes'")}, ""},
-		"forgotten": {[]string{process(1, "PAUSED", "25 hours", idle), fresh("7", "now() - interval '5 minutes'")}, inbox.TroublePaused},
+		"forgotten": {[]string{process(1, "PAUSED", "25 hours", idle), fresh("7", "now() - interval '5 minutes'")}, state.TroublePaused},
 		"the topic is gone": {[]string{
 			process(1, "CONNECTED", "1 hour", idle), fresh("0", "NULL"), "UPDATE inbox_subscription SET missing = true",
-		}, inbox.TroubleAway},
+		}, state.TroubleAway},
 		"killed": {[]string{
 			process(1, "CONNECTED", "1 hour", idle), fresh("7", "NULL"), "UPDATE inbox_process SET seen_until = now() - interval '1 second'",
-		}, inbox.TroubleMissing},
+		}, state.TroubleMissing},
 		"without a broker": {[]string{process(1, "STORED", "1 hour", idle)}, ""},
 	} {
 		w.exec("DELETE FROM inbox_process")

@@ -32,18 +32,6 @@ ORDER BY c.relname`
 	emptyPartition = `SELECT {schema}.inbox_empty_partition($1::date, $2::interval)`
 	dropPartition  = `SELECT FROM {schema}.inbox_drop_partition($1::date)`
 
-	// beActive notes that consumers run, once a minute. For a consumer that was away for more than an hour the time stands still until
-	// it has been back for a day: what it handled last comes again only now.
-	beActive = `
-INSERT INTO {schema}.inbox_consumer AS c (consumer) SELECT unnest($1::text[])
-ON CONFLICT (consumer) DO UPDATE SET
-	active_at = CASE WHEN excluded.beat_at - c.beat_at > '1 hour' OR c.back_at > excluded.beat_at - interval '1 day' THEN c.active_at
-		ELSE excluded.beat_at END,
-	back_at = CASE WHEN excluded.beat_at - c.beat_at > '1 hour' THEN excluded.beat_at
-		WHEN c.back_at > excluded.beat_at - interval '1 day' THEN c.back_at END,
-	beat_at = excluded.beat_at
-WHERE c.beat_at < excluded.beat_at - interval '1 minute'`
-
 	giveUpConsumer = `
 WITH unsubscribed AS (DELETE FROM {schema}.inbox_subscription WHERE consumer = $1::text),
 	disowned AS (DELETE FROM {schema}.inbox_owner WHERE consumer = $1::text),

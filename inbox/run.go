@@ -40,7 +40,7 @@ func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
 	group.Go(func() error { return i.RunParked(ctx) })
 	group.Go(func() error { return i.RunCleaning(ctx) })
 	group.Go(func() error { return i.RunReporting(ctx, broker, nil) })
-	group.Go(func() error { i.WatchBrokers(ctx, broker); return nil })
+	group.Go(func() error { i.state.WatchBrokers(ctx, broker); return nil })
 	return group.Wait()
 }
 

@@ -57,7 +57,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 	}()
 	var renewing sync.WaitGroup
 	renewing.Go(func() { r.renew(handling) })
-	renewing.Go(func() { r.box.observe(ctx) })
+	renewing.Go(func() { r.box.state.Observe(ctx, r.box.consumers) })
 	for failures := 0; ctx.Err() == nil; {
 		wait, err := r.round(ctx, handling)
 		if err != nil && ctx.Err() == nil {

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/telemetry"
@@ -20,7 +21,7 @@ import (
 func TestStats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	stats, err := w.box.Stats(t.Context())
+	stats, err := w.box.State().Stats(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, stats)
 
@@ -31,13 +32,13 @@ func TestStats(t *testing.T) {
 	require.NoError(t, stored.Handle(t.Context(), ordered("a", "o1")))
 	w.kill(w.box, "shipping", unordered("u"))
 	w.exec("UPDATE inbox_parked SET parked_at = now() - interval '1 hour' WHERE message_id = 'c'")
-	stats, err = w.operator().Stats(t.Context())
+	stats, err = w.operator().State().Stats(t.Context())
 	require.NoError(t, err)
 	require.Len(t, stats, 3)
 	require.InDelta(t, time.Hour, stats[0].OldestParked, float64(time.Minute))
 	require.InDelta(t, 0, stats[1].OldestParked, float64(time.Minute))
 	stats[0].OldestParked, stats[1].OldestParked = 0, 0
-	require.Equal(t, []inbox.Stats{
+	require.Equal(t, []state.Stats{
 		{Consumer: "billing", Counted: 10_000, Failed: 2, Dead: 1, Parked: 4, DeadLetters: 2},
 		{Consumer: "durable", Counted: 10_000, Waiting: 1, Parked: 1},
 		{Consumer: "shipping", Counted: 10_000, DeadLetters: 1},
@@ -49,9 +50,9 @@ func TestStatsCountLessOfEachOfManyConsumers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.exec(fmt.Sprintf(deadRows, 3000))
-	for consumers, want := range map[int]inbox.Stats{1: {DeadLetters: 3000, Counted: 10_000}, 100: {DeadLetters: 30, Counted: 1000}} {
+	for consumers, want := range map[int]state.Stats{1: {DeadLetters: 3000, Counted: 10_000}, 100: {DeadLetters: 30, Counted: 1000}} {
 		w.exec(fmt.Sprintf("UPDATE inbox_dead SET consumer = 'c' || seq %% %d", consumers))
-		stats, err := w.operator().Stats(t.Context())
+		stats, err := w.operator().State().Stats(t.Context())
 		require.NoError(t, err)
 		require.Len(t, stats, consumers)
 		want.Consumer = "c0"

@@ -8,23 +8,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 )
 
-// WithConsumers returns a view that reads the consumers by a function, in place of [inbox.Inbox.Consumers]: a program with a way to the broker gives
-// one that asks it ([inbox.Inbox.ConsumersAt]).
-func (v *View) WithConsumers(read func(context.Context) ([]inbox.ConsumerState, error)) *View {
+// WithConsumers returns a view that reads the consumers by a function, in place of [state.Reader.Consumers]: a program with a way to the broker gives
+// one that asks it ([state.Reader.ConsumersAt]).
+func (v *View) WithConsumers(read func(context.Context) ([]state.Consumer, error)) *View {
 	other := *v
 	other.read = read
 	return &other
 }
 
 // known reads the consumers.
-func (v *View) known(ctx context.Context) ([]inbox.ConsumerState, error) {
+func (v *View) known(ctx context.Context) ([]state.Consumer, error) {
 	if v.read != nil {
 		return v.read(ctx)
 	}
-	return v.inbox.Consumers(ctx)
+	return v.inbox.State().Consumers(ctx)
 }
 
 // stuckConsumers looks for consumers that do not run, or do not get on.
@@ -32,7 +32,7 @@ func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck,
 	if v.inbox == nil {
 		return nil, nil
 	}
-	parked, err := v.inbox.Absent(ctx)
+	parked, err := v.inbox.State().Absent(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (v *View) stuckConsumers(ctx context.Context, filter Filter) (list []Stuck,
 }
 
 // missing is a consumer that nobody runs, if something waits for it, or nobody knows whether it does.
-func missing(c *inbox.ConsumerState, since time.Time, parked bool) (Stuck, bool) {
+func missing(c *state.Consumer, since time.Time, parked bool) (Stuck, bool) {
 	s := Stuck{Kind: ConsumerMissing, Consumer: c.Consumer, Since: c.SeenAt, BacklogKnown: true, Vanished: !c.Stopped && !c.SeenAt.IsZero()}
 	if parked {
 		s.Since = since
@@ -113,7 +113,7 @@ func messages(n int64) string {
 }
 
 // unknownWaiting says that nobody knows what waits.
-func unknownWaiting(topic string, w *inbox.WaitingState) string {
+func unknownWaiting(topic string, w *state.Waiting) string {
 	text := "what waits at the broker in topic " + topic + " is not known"
 	if !w.At.IsZero() {
 		text += fmt.Sprintf(", it was %s at %s", messages(w.Messages), w.At.UTC().Format(time.RFC3339))
@@ -125,9 +125,9 @@ func unknownWaiting(topic string, w *inbox.WaitingState) string {
 }
 
 // troubles are what is wrong with a consumer that runs.
-func troubles(c *inbox.ConsumerState) (list []Stuck) {
-	kinds := map[inbox.TroubleKind]Kind{
-		inbox.TroubleMissing: ConsumerMissing, inbox.TroubleAway: ConsumerAway, inbox.TroubleLate: ConsumerLate, inbox.TroublePaused: ConsumerPaused,
+func troubles(c *state.Consumer) (list []Stuck) {
+	kinds := map[state.TroubleKind]Kind{
+		state.TroubleMissing: ConsumerMissing, state.TroubleAway: ConsumerAway, state.TroubleLate: ConsumerLate, state.TroublePaused: ConsumerPaused,
 	}
 	for _, t := range c.Troubles() {
 		s := Stuck{
@@ -136,7 +136,7 @@ func troubles(c *inbox.ConsumerState) (list []Stuck) {
 		}
 		if s.Kind == ConsumerMissing {
 			s.Error = waitingAt(s.Backlog) + ", and no process runs the consumer for this topic"
-		} else if s.BacklogKnown && s.Backlog > 0 && t.Kind != inbox.TroubleLate {
+		} else if s.BacklogKnown && s.Backlog > 0 && t.Kind != state.TroubleLate {
 			s.Error = strings.TrimPrefix(s.Error+"; "+waitingAt(s.Backlog), "; ")
 		}
 		list = append(list, s)

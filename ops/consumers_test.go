@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -16,36 +16,36 @@ func TestWhatIsKnownOfProcessesThatAreMissing(t *testing.T) {
 	s := newService(t)
 	view := ops.New(s.DB, s.App.Outbox, s.App.Inbox, s.App.Idempotency)
 	for name, test := range map[string]struct {
-		state    inbox.ConsumerState
-		waiting  inbox.WaitingState
+		state    state.Consumer
+		waiting  state.Waiting
 		vanished bool
 		says     string
 	}{
 		"connected to the broker": {
-			waiting: inbox.WaitingState{Known: true, Messages: 1, Connections: 2}, vanished: true,
+			waiting: state.Waiting{Known: true, Messages: 1, Connections: 2}, vanished: true,
 			says: "1 message waits at the broker; its processes have not ended in order, and the broker has 2 of them connected: " +
 				"they live and do not reach the database, or are frozen",
 		},
 		"not connected": {
-			waiting: inbox.WaitingState{Known: true, Messages: 2}, vanished: true,
+			waiting: state.Waiting{Known: true, Messages: 2}, vanished: true,
 			says: "2 messages wait at the broker; its processes have not ended in order: they were killed, are frozen, or do not reach the database",
 		},
 		"nobody knows what waits": {
-			waiting: inbox.WaitingState{Connections: 2}, vanished: true,
+			waiting: state.Waiting{Connections: 2}, vanished: true,
 			says: "what waits at the broker in topic order is not known; its processes have not ended in order: they were killed, are frozen, " +
 				"or do not reach the database",
 		},
 		"ended": {
-			state: inbox.ConsumerState{Stopped: true}, waiting: inbox.WaitingState{Known: true, Messages: 2, Connections: 1},
+			state: state.Consumer{Stopped: true}, waiting: state.Waiting{Known: true, Messages: 2, Connections: 1},
 			says: "2 messages wait at the broker; no process runs the consumer; its last process ended in order",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state := test.state
-			state.Consumer, state.SeenAt = "billing", time.Now()
-			state.Topics = []inbox.TopicState{{Topic: "order", Waiting: test.waiting}}
-			found, err := view.WithConsumers(func(context.Context) ([]inbox.ConsumerState, error) {
-				return []inbox.ConsumerState{state}, nil
+			is := test.state
+			is.Consumer, is.SeenAt = "billing", time.Now()
+			is.Topics = []state.Topic{{Topic: "order", Waiting: test.waiting}}
+			found, err := view.WithConsumers(func(context.Context) ([]state.Consumer, error) {
+				return []state.Consumer{is}, nil
 			}).Stuck(t.Context(), ops.Filter{}, 0)
 			require.NoError(t, err)
 			require.Len(t, found, 1)

@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -36,10 +37,10 @@ type Status struct {
 type ConsumerStatus struct {
 	Consumer string
 	// Run says whether it runs. Zero: it never did, on this database.
-	Run inbox.ConsumerState
+	Run state.Consumer
 	// Stats count up to Stats.Counted. With a filter by tenant or topic, Parked and DeadLetters are what it selects of the first [Counted] of each,
 	// and the others, which are known of the whole consumer only, are 0.
-	Stats inbox.Stats
+	Stats state.Stats
 }
 
 // Status tells how everything is. A filter by consumer selects consumers, one by tenant or topic what is counted. It costs a few look-ups by an index for
@@ -88,7 +89,7 @@ func (v *View) Consumers(ctx context.Context, filter Filter) ([]ConsumerStatus, 
 	if err != nil {
 		return nil, err
 	}
-	stats, err := v.inbox.Stats(ctx)
+	stats, err := v.inbox.State().Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (v *View) selected(ctx context.Context, filter Filter, c *ConsumerStatus) e
 		return nil
 	}
 	had := c.Stats
-	c.Stats = inbox.Stats{Consumer: had.Consumer, Counted: Counted}
+	c.Stats = state.Stats{Consumer: had.Consumer, Counted: Counted}
 	if had.DeadLetters > 0 {
 		dead, err := v.inbox.Dead(ctx, operator.DeadFilter{Consumer: c.Consumer, TenantID: filter.Tenant, Topic: filter.Topic}, nil, Counted)
 		if err != nil {

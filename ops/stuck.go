@@ -218,7 +218,7 @@ func (v *View) absentTopics(ctx context.Context, filter Filter) (list []Stuck, e
 	if v.inbox == nil {
 		return nil, nil
 	}
-	topics, err := v.inbox.AbsentTopics(ctx)
+	topics, err := v.inbox.State().AbsentTopics(ctx)
 	for _, a := range topics {
 		s := Stuck{Kind: ConsumerMissing, Consumer: a.Consumer, Topic: a.Topic, Since: a.Since}
 		if filter.Tenant = ""; filter.selects(&s) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -18,7 +19,7 @@ type View struct {
 	outbox *outbox.Store
 	inbox  *inbox.Inbox
 	keys   *idempotency.Store
-	read   func(context.Context) ([]inbox.ConsumerState, error) // nil: the inbox's own
+	read   func(context.Context) ([]state.Consumer, error) // nil: the inbox's own
 }
 
 // New returns a view. db is the database of the keys. What is nil is left out: a service need not have all parts.

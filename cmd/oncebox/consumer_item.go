@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -66,7 +66,7 @@ func consumerOf(c *ops.ConsumerStatus) consumerItem {
 	return item
 }
 
-func topicOf(t *inbox.TopicState) topicItem {
+func topicOf(t *state.Topic) topicItem {
 	w := &t.Waiting
 	item := topicItem{
 		Topic: t.Topic, BacklogAt: timeOf(w.At), BacklogError: w.Error, StandingSince: timeOf(w.Stands), Connections: w.Connections, Missing: w.Missing,

@@ -105,7 +105,7 @@ Its subscription at the broker stays, and keeps messages: remove it with pulsar-
 }
 
 func (s *session) forget(cmd *cobra.Command, name string, yes bool) error {
-	known, err := s.inbox().Consumers(cmd.Context())
+	known, err := s.inbox().State().Consumers(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/internal/arrival"
 	"github.com/oncebox/oncebox/messaging/pulsar"
 	"github.com/oncebox/oncebox/migrations"
@@ -101,7 +102,7 @@ func (s *session) viewOfBroker() (*ops.View, error) {
 		return nil, err
 	}
 	box := s.inbox()
-	return s.view().WithConsumers(func(ctx context.Context) ([]inbox.ConsumerState, error) { return box.ConsumersAt(ctx, reader) }), nil
+	return s.view().WithConsumers(func(ctx context.Context) ([]state.Consumer, error) { return box.State().ConsumersAt(ctx, reader) }), nil
 }
 
 func (s *session) close() error {

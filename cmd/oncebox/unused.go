@@ -14,7 +14,7 @@ func (s *session) unused(ctx context.Context) (string, error) {
 	if err != nil || len(relays) > 0 {
 		return "", err
 	}
-	consumers, err := s.inbox().Consumers(ctx)
+	consumers, err := s.inbox().State().Consumers(ctx)
 	if err != nil || len(consumers) > 0 {
 		return "", err
 	}

@@ -2,13 +2,13 @@ package main
 
 // exceptions were made with the rules, and go as the code they name is mended.
 var exceptions = []exception{
-	{ruleExported, "inbox", 141},
+	{ruleExported, "inbox", 108},
 	{ruleExported, "internal/pgsql", 111},
 	{ruleExported, "outbox", 220},
 	{ruleFiles, "cmd/oncebox", 42},
 	{ruleFiles, "console", 28},
 	{ruleFiles, "idempotency", 23},
-	{ruleFiles, "inbox", 64},
+	{ruleFiles, "inbox", 54},
 	{ruleFiles, "outbox", 71},
 	{ruleFiles, "projector", 37},
 	{ruleFiles, "uow", 27},
@@ -25,7 +25,7 @@ var exceptions = []exception{
 	{ruleFileLines, "projector/worker.go", 486},
 	{ruleLines, "cmd/oncebox", 4712},
 	{ruleLines, "console", 3712},
-	{ruleLines, "inbox", 7789},
+	{ruleLines, "inbox", 6549},
 	{ruleLines, "outbox", 8153},
 	{ruleLines, "projector", 4970},
 	{ruleEmbedded, "cmd/oncebox.watcher embeds cmd/oncebox.session", 60},

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/inbox/state"
 )
 
 // subscription is a consumer at a topic.
@@ -15,7 +15,7 @@ type subscription struct{ topic, name string }
 // cutOff finds what the processes of the service have written down of their connections, after the broker has answered here: so the fault lies
 // between them and it. It returns the consumers of which no process is connected; to start another one would not mend them.
 func (e *examination) cutOff(ctx context.Context) (found []Finding, of map[subscription]bool, err error) {
-	states, err := e.inbox.Consumers(ctx)
+	states, err := e.inbox.State().Consumers(ctx)
 	of = map[subscription]bool{}
 	for n := range states {
 		for _, t := range states[n].Topics {
@@ -35,7 +35,7 @@ func (e *examination) cutOff(ctx context.Context) (found []Finding, of map[subsc
 }
 
 // unconnected are the processes of a consumer, if none of them has all of its connections, since when, and why.
-func unconnected(all []inbox.ProcessState) (since time.Time, names, why string) {
+func unconnected(all []state.Process) (since time.Time, names, why string) {
 	list := make([]string, len(all))
 	for n, p := range all {
 		if p.State != "away" && p.State != "partly" {

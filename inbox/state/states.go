@@ -1,4 +1,4 @@
-package inbox
+package state
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ type states struct {
 	processes     []process
 	subscriptions []subscriptionRow
 
-	list map[string]*ConsumerState
+	list map[string]*Consumer
 }
 
 // beaten is the heartbeat of a consumer.
@@ -30,7 +30,7 @@ type beaten struct {
 
 // process is what a process says of a consumer at a topic.
 type process struct {
-	ProcessState
+	Process
 
 	consumer, topic string
 	seen            time.Time
@@ -39,18 +39,18 @@ type process struct {
 
 // subscriptionRow is what the broker says of it.
 type subscriptionRow struct {
-	WaitingState
+	Waiting
 
 	consumer, topic string
 }
 
-func (a *states) sorted() []ConsumerState {
+func (a *states) sorted() []Consumer {
 	for _, p := range a.processes {
 		a.of(p.consumer)
 	}
 	for _, s := range a.subscriptions {
 		s.Known = s.At.After(a.now.Add(-freshFor)) && s.Error == ""
-		a.of(s.consumer).topic(s.topic).Waiting = s.WaitingState
+		a.of(s.consumer).topic(s.topic).Waiting = s.Waiting
 	}
 	for _, b := range a.beats {
 		a.of(b.consumer).SeenAt = b.beat
@@ -58,37 +58,37 @@ func (a *states) sorted() []ConsumerState {
 	for _, p := range a.processes {
 		if topic := a.of(p.consumer).topic(p.topic); p.alive {
 			p.State = strings.ToLower(p.State)
-			topic.Processes = append(topic.Processes, p.ProcessState)
+			topic.Processes = append(topic.Processes, p.Process)
 		}
 	}
 	for name, c := range a.list {
 		a.judge(name, c)
 		c.now = a.now
-		slices.SortFunc(c.Topics, func(x, y TopicState) int { return cmp.Compare(x.Topic, y.Topic) })
+		slices.SortFunc(c.Topics, func(x, y Topic) int { return cmp.Compare(x.Topic, y.Topic) })
 	}
 	return sortedStates(a.list)
 }
 
-func (a *states) of(name string) *ConsumerState {
+func (a *states) of(name string) *Consumer {
 	if a.list[name] == nil {
-		a.list[name] = &ConsumerState{Consumer: name}
+		a.list[name] = &Consumer{Consumer: name}
 	}
 	return a.list[name]
 }
 
-func (c *ConsumerState) topic(name string) *TopicState {
+func (c *Consumer) topic(name string) *Topic {
 	for n := range c.Topics {
 		if c.Topics[n].Topic == name {
 			return &c.Topics[n]
 		}
 	}
-	c.Topics = append(c.Topics, TopicState{Topic: name})
+	c.Topics = append(c.Topics, Topic{Topic: name})
 	return &c.Topics[len(c.Topics)-1]
 }
 
 // judge finds out whether a consumer runs. A process says so every few seconds and when it ends, for all generations of a read model; a process that
 // only handles what is parked says so every minute.
-func (a *states) judge(name string, c *ConsumerState) {
+func (a *states) judge(name string, c *Consumer) {
 	var said, stopped time.Time
 	for _, p := range a.processes {
 		if p.consumer != store.Family(name) {
@@ -105,7 +105,7 @@ func (a *states) judge(name string, c *ConsumerState) {
 	beat := c.SeenAt
 	c.SeenAt = later(later(beat, said), stopped)
 	c.Stopped = !c.Runs && !stopped.IsZero() && c.SeenAt.Equal(stopped)
-	if !c.Runs && !c.Stopped && beat.After(said.Add(reportInterval+reportInterval/2)) {
+	if !c.Runs && !c.Stopped && beat.After(said.Add(store.ReportInterval+store.ReportInterval/2)) {
 		c.Runs = beat.After(a.now.Add(-unseenAfter))
 	}
 }

@@ -1,4 +1,4 @@
-package inbox
+package state
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 )
 
-// gauges show the statistics of the consumers. One process of all that run [Inbox.RunParked] reads them, see leader.Reader, and only that
+// gauges show the statistics of the consumers. One process of all that run inbox.Inbox.RunParked reads them, see leader.Reader, and only that
 // one shows them.
 type gauges struct {
 	all                *otelx.Gauges
@@ -53,7 +53,7 @@ func (g *gauges) show(to metric.Observer, states map[string]Stats) {
 }
 
 // showConsumers observes what is known of the consumers at their topics. Of a broker that does not say what waits there is no series of that.
-func (g *gauges) showConsumers(to metric.Observer, list []ConsumerState) {
+func (g *gauges) showConsumers(to metric.Observer, list []Consumer) {
 	for n := range list {
 		c := &list[n]
 		for m := range c.Topics {
@@ -80,12 +80,13 @@ func (g *gauges) showConsumers(to metric.Observer, list []ConsumerState) {
 	}
 }
 
-// observe shows the statistics until ctx is done, if this is the process that reads them.
-func (i *Inbox) observe(ctx context.Context) {
-	reader := &leader.Reader[[]Stats]{Name: "inbox.stats", SQL: i.patient, DB: i.units.DB(ctx), Log: i.log, Read: i.Stats}
-	defer i.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
+// Observe shows the statistics as metrics, until ctx is done, if this is the process that does so: one of all does. own are the consumers of this process.
+// It is a part of inbox.Inbox.RunParked.
+func (r *Reader) Observe(ctx context.Context, own func() []string) {
+	reader := &leader.Reader[[]Stats]{Name: "inbox.stats", SQL: r.h.Patient, DB: r.h.Units.DB(ctx), Log: r.h.Log, Read: r.Stats}
+	defer r.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
 		if list, ok := reader.Latest(); ok {
-			i.gauges.show(to, i.byName(list))
+			r.gauges.show(to, byName(list, own()))
 		}
 		return nil
 	})()
@@ -94,9 +95,9 @@ func (i *Inbox) observe(ctx context.Context) {
 
 // byName returns the states of the consumers in the list, and zeros for the other ones of this process, so that a series is there before
 // it is needed. The generations of a read model are one.
-func (i *Inbox) byName(list []Stats) map[string]Stats {
+func byName(list []Stats, own []string) map[string]Stats {
 	states := map[string]Stats{}
-	for _, name := range i.consumers() {
+	for _, name := range own {
 		states[store.Family(name)] = Stats{}
 	}
 	for _, st := range list {

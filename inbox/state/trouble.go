@@ -1,4 +1,4 @@
-package inbox
+package state
 
 import (
 	"slices"
@@ -16,7 +16,7 @@ const (
 	TroubleAway TroubleKind = "away"
 	// TroubleLate: it is connected and settles nothing, although there is work.
 	TroubleLate TroubleKind = "late"
-	// TroublePaused: it was paused by [Inbox.Pause] long ago.
+	// TroublePaused: it was paused by inbox.Inbox.Pause long ago.
 	TroublePaused TroubleKind = "paused"
 )
 
@@ -37,13 +37,13 @@ type Trouble struct {
 	// Since is when it began, by the clock of the database.
 	Since time.Time
 	// Waiting is what is known of the messages at the broker.
-	Waiting WaitingState
+	Waiting Waiting
 	// Error is why, as far as that is known.
 	Error string
 }
 
-// Troubles are those of the consumer, by its topics. What is parked in the database is not looked at: see [Inbox.Absent].
-func (c *ConsumerState) Troubles() (list []Trouble) {
+// Troubles are those of the consumer, by its topics. What is parked in the database is not looked at: see [Reader.Absent].
+func (c *Consumer) Troubles() (list []Trouble) {
 	for n := range c.Topics {
 		if t := c.trouble(&c.Topics[n]); t.Kind != "" {
 			list = append(list, t)
@@ -52,7 +52,7 @@ func (c *ConsumerState) Troubles() (list []Trouble) {
 	return list
 }
 
-func (c *ConsumerState) trouble(t *TopicState) Trouble {
+func (c *Consumer) trouble(t *Topic) Trouble {
 	found := Trouble{Topic: t.Topic, Waiting: t.Waiting}
 	is := func(kind TroubleKind, since time.Time, err string) Trouble {
 		found.Kind, found.Since, found.Error = kind, since, err
@@ -84,11 +84,11 @@ func (c *ConsumerState) trouble(t *TopicState) Trouble {
 }
 
 // Unknown are the topics of which nobody knows what waits at the broker: nothing that is stuck there can be seen.
-func (c *ConsumerState) Unknown() (list []TopicState) {
+func (c *Consumer) Unknown() (list []Topic) {
 	for _, t := range c.Topics {
 		// A subscription that neither a process nor the broker ever spoke of is that of a service without a broker.
 		spoken := len(t.Processes) > 0 || c.Stopped || !t.Waiting.At.IsZero() || t.Waiting.Error != ""
-		stored := slices.ContainsFunc(t.Processes, func(p ProcessState) bool { return p.State == "stored" })
+		stored := slices.ContainsFunc(t.Processes, func(p Process) bool { return p.State == "stored" })
 		if !t.Waiting.Known && spoken && !stored {
 			list = append(list, t)
 		}
@@ -97,7 +97,7 @@ func (c *ConsumerState) Unknown() (list []TopicState) {
 }
 
 // unconnected is since when no process has had all of its connections, and why. Zero: one has.
-func (c *ConsumerState) unconnected(t *TopicState) (since time.Time, why string) {
+func (c *Consumer) unconnected(t *Topic) (since time.Time, why string) {
 	for _, p := range t.Processes {
 		if p.State != "away" && p.State != "partly" {
 			return time.Time{}, ""
@@ -109,7 +109,7 @@ func (c *ConsumerState) unconnected(t *TopicState) (since time.Time, why string)
 }
 
 // standing is since when there has been work and none got done, and where. Zero: that is not so, or not for long.
-func (c *ConsumerState) standing(t *TopicState) (since time.Time, why string) {
+func (c *Consumer) standing(t *Topic) (since time.Time, why string) {
 	if !allPaused(t).IsZero() {
 		return time.Time{}, ""
 	}
@@ -127,7 +127,7 @@ func (c *ConsumerState) standing(t *TopicState) (since time.Time, why string) {
 
 // receiving is since when a process has had all of its connections. Those that were killed count for the minute in which they are believed: a consumer whose
 // processes are killed again and again does not get on either.
-func receiving(t *TopicState) (since time.Time) {
+func receiving(t *Topic) (since time.Time) {
 	for _, p := range t.Processes {
 		if p.State == "connected" && (since.IsZero() || p.Since.Before(since)) {
 			since = p.Since
@@ -137,7 +137,7 @@ func receiving(t *TopicState) (since time.Time) {
 }
 
 // allPaused is since when all processes are paused. Zero: one is not.
-func allPaused(t *TopicState) (since time.Time) {
+func allPaused(t *Topic) (since time.Time) {
 	for _, p := range t.Processes {
 		if p.State != "paused" {
 			return time.Time{}
@@ -148,7 +148,7 @@ func allPaused(t *TopicState) (since time.Time) {
 }
 
 // away is for how long nobody has received messages of a topic. 0: somebody does.
-func (c *ConsumerState) away(t *TopicState) time.Duration {
+func (c *Consumer) away(t *Topic) time.Duration {
 	since, _ := c.unconnected(t)
 	if len(t.Processes) == 0 {
 		since = c.SeenAt

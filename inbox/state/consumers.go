@@ -1,4 +1,4 @@
-package inbox
+package state
 
 import (
 	"context"
@@ -26,33 +26,33 @@ FROM {schema}.inbox_subscription ORDER BY consumer, topic`
 // unseenAfter is when a consumer counts as gone that only its heartbeat tells of.
 const unseenAfter = 3 * time.Minute
 
-// ConsumerState is what an operator sees of a consumer.
-type ConsumerState struct {
+// Consumer is what an operator sees of a consumer.
+type Consumer struct {
 	Consumer string
 	// SeenAt is when a process last said that it runs it, or that it ends, by the clock of the database. Runs says that one does.
 	SeenAt time.Time
 	Runs   bool
 	// Stopped says that its last process ended in order, at SeenAt. Otherwise, if it does not run, it was killed or has lost its database.
 	Stopped bool
-	// Topics are those that it handles, by name. Empty for a consumer that has only a handler in this module ([Inbox.Wrap]).
-	Topics []TopicState
+	// Topics are those that it handles, by name. Empty for a consumer that has only a handler in this module (inbox.Inbox.Wrap).
+	Topics []Topic
 
 	now time.Time // by the clock of the database
 }
 
-// TopicState is what is known of a consumer at a topic.
-type TopicState struct {
+// Topic is what is known of a consumer at a topic.
+type Topic struct {
 	Topic string
 	// Processes are those that run it, by name. One that was killed is missing from a minute later on.
-	Processes []ProcessState
+	Processes []Process
 	// Waiting is what the broker has for it.
-	Waiting WaitingState
+	Waiting Waiting
 }
 
-// ProcessState is what a process has said of a consumer.
-type ProcessState struct {
+// Process is what a process has said of a consumer.
+type Process struct {
 	Name string
-	// State is connected, partly (some partitions have no connection), away (it has no connection, or is not subscribed), paused ([Inbox.Pause]),
+	// State is connected, partly (some partitions have no connection), away (it has no connection, or is not subscribed), paused (inbox.Inbox.Pause),
 	// or stored (there is no broker).
 	State string
 	// Since is since when it is so.
@@ -65,8 +65,8 @@ type ProcessState struct {
 	FailedAt time.Time
 }
 
-// WaitingState is what a broker said of a subscription.
-type WaitingState struct {
+// Waiting is what a broker said of a subscription.
+type Waiting struct {
 	// Known says that it said so within the last minute. Otherwise the rest is what it said at At, zero if it never has, and Error is why it has not
 	// since then, as far as that is known.
 	Known bool
@@ -82,11 +82,11 @@ type WaitingState struct {
 	Error  string
 }
 
-// Consumers lists the consumers that have ever run on this database, by their names, without those that were given up by [Inbox.Forget]. A
+// Consumers lists the consumers that have ever run on this database, by their names, without those that were given up by inbox.Inbox.Forget. A
 // generation of a read model is a consumer of its own, and what is known of its topics is that of the read model.
-func (i *Inbox) Consumers(ctx context.Context) ([]ConsumerState, error) {
-	all := &states{list: map[string]*ConsumerState{}}
-	for _, read := range []func(context.Context, *states) error{i.readBeats, i.readProcesses, i.readSubscriptions} {
+func (r *Reader) Consumers(ctx context.Context) ([]Consumer, error) {
+	all := &states{list: map[string]*Consumer{}}
+	for _, read := range []func(context.Context, *states) error{r.readBeats, r.readProcesses, r.readSubscriptions} {
 		if err := read(ctx, all); err != nil {
 			return nil, wrapErr("list consumers", err)
 		}
@@ -94,8 +94,8 @@ func (i *Inbox) Consumers(ctx context.Context) ([]ConsumerState, error) {
 	return all.sorted(), nil
 }
 
-func (i *Inbox) readBeats(ctx context.Context, all *states) error {
-	return pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), listConsumers), func(scan pgsql.Scan) error {
+func (r *Reader) readBeats(ctx context.Context, all *states) error {
+	return pgsql.Each(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), listConsumers), func(scan pgsql.Scan) error {
 		var name string
 		var beat time.Time
 		var stopped *time.Time
@@ -107,8 +107,8 @@ func (i *Inbox) readBeats(ctx context.Context, all *states) error {
 	})
 }
 
-func (i *Inbox) readProcesses(ctx context.Context, all *states) error {
-	return pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), listProcesses), func(scan pgsql.Scan) error {
+func (r *Reader) readProcesses(ctx context.Context, all *states) error {
+	return pgsql.Each(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), listProcesses), func(scan pgsql.Scan) error {
 		var p process
 		var progress, failed *time.Time
 		err := scan(&p.consumer, &p.topic, &p.Name, &p.State, &p.Since, &p.Unsettled, &progress, &p.Error, &failed, &p.seen, &p.alive, &all.now)
@@ -121,8 +121,8 @@ func (i *Inbox) readProcesses(ctx context.Context, all *states) error {
 	})
 }
 
-func (i *Inbox) readSubscriptions(ctx context.Context, all *states) error {
-	return pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
+func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
+	return pgsql.Each(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
 		var s subscriptionRow
 		var at, stands, failed *time.Time
 		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &s.Error, &failed, &all.now)
@@ -147,8 +147,8 @@ func zero(t *time.Time) time.Time {
 }
 
 // sortedStates returns them by name.
-func sortedStates(list map[string]*ConsumerState) []ConsumerState {
-	out := make([]ConsumerState, 0, len(list))
+func sortedStates(list map[string]*Consumer) []Consumer {
+	out := make([]Consumer, 0, len(list))
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		out = append(out, *list[name])
 	}

@@ -1,4 +1,4 @@
-package inbox
+package state
 
 import (
 	"context"
@@ -30,43 +30,43 @@ var errCannotSay = errors.New("the adapter of the broker cannot say what waits: 
 
 // WatchBrokers asks the broker what waits for each consumer of this database, writes it down and shows it as metrics, until ctx is done, if this is the
 // process that does so: one of all does, whichever consumers it has itself. So it is known of a consumer that no process runs, too. broker nil: there
-// is none, and nothing waits there. It is a part of [Inbox.Run].
-func (i *Inbox) WatchBrokers(ctx context.Context, broker messaging.Subscriber) {
-	reader := &leader.Reader[[]ConsumerState]{
-		Name: "inbox.consumers", SQL: i.patient, DB: i.units.DB(ctx), Log: i.log,
-		Read: func(ctx context.Context) ([]ConsumerState, error) { return i.ask(ctx, broker) },
+// is none, and nothing waits there. It is a part of inbox.Inbox.Run.
+func (r *Reader) WatchBrokers(ctx context.Context, broker messaging.Subscriber) {
+	reader := &leader.Reader[[]Consumer]{
+		Name: "inbox.consumers", SQL: r.h.Patient, DB: r.h.Units.DB(ctx), Log: r.h.Log,
+		Read: func(ctx context.Context) ([]Consumer, error) { return r.ask(ctx, broker) },
 	}
-	defer i.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
+	defer r.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
 		if list, ok := reader.Latest(); ok {
-			i.gauges.showConsumers(to, list)
+			r.gauges.showConsumers(to, list)
 		}
 		return nil
 	})()
 	reader.Run(ctx)
 }
 
-func (i *Inbox) ask(ctx context.Context, broker messaging.Subscriber) ([]ConsumerState, error) {
-	list, err := i.Consumers(ctx)
+func (r *Reader) ask(ctx context.Context, broker messaging.Subscriber) ([]Consumer, error) {
+	list, err := r.Consumers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	silent := false
 	for n := range list {
 		for _, t := range list[n].Topics {
-			said, err := i.waiting(ctx, broker, t.Topic, list[n].Consumer, silent)
+			said, err := r.waiting(ctx, broker, t.Topic, list[n].Consumer, silent)
 			silent = silent || err != nil
-			if err := i.note(ctx, list[n].Consumer, t.Topic, said, err); err != nil {
+			if err := r.note(ctx, list[n].Consumer, t.Topic, said, err); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return i.Consumers(ctx)
+	return r.Consumers(ctx)
 }
 
 // errSilent is for those that are not asked for any more in this round.
 var errSilent = errors.New("the broker has not answered for another subscription")
 
-func (i *Inbox) waiting(ctx context.Context, broker messaging.Subscriber, topic, name string, silent bool) (said messaging.SubscriptionState, err error) {
+func (r *Reader) waiting(ctx context.Context, broker messaging.Subscriber, topic, name string, silent bool) (said messaging.SubscriptionState, err error) {
 	reader, can := broker.(messaging.SubscriptionReader)
 	switch {
 	case broker == nil:
@@ -82,19 +82,19 @@ func (i *Inbox) waiting(ctx context.Context, broker messaging.Subscriber, topic,
 }
 
 // note writes an answer down, or that there was none.
-func (i *Inbox) note(ctx context.Context, consumer, topic string, said messaging.SubscriptionState, failure error) error {
+func (r *Reader) note(ctx context.Context, consumer, topic string, said messaging.SubscriptionState, failure error) error {
 	var err error
 	if failure != nil {
-		_, err = i.patient.Exec(ctx, i.units.DB(ctx), noteSilence, consumer, topic, failure.Error())
+		_, err = r.h.Patient.Exec(ctx, r.h.Units.DB(ctx), noteSilence, consumer, topic, failure.Error())
 	} else {
-		_, err = i.patient.Exec(ctx, i.units.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing)
+		_, err = r.h.Patient.Exec(ctx, r.h.Units.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing)
 	}
 	return wrapErr("write down what waits at the broker", err)
 }
 
-// ConsumersAt is [Inbox.Consumers] with what the broker says now, for a program that has a way to it. Nothing is written down.
-func (i *Inbox) ConsumersAt(ctx context.Context, broker messaging.SubscriptionReader) ([]ConsumerState, error) {
-	list, err := i.Consumers(ctx)
+// ConsumersAt is [Reader.Consumers] with what the broker says now, for a program that has a way to it. Nothing is written down.
+func (r *Reader) ConsumersAt(ctx context.Context, broker messaging.SubscriptionReader) ([]Consumer, error) {
+	list, err := r.Consumers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,14 +117,14 @@ func (i *Inbox) ConsumersAt(ctx context.Context, broker messaging.SubscriptionRe
 }
 
 // now is what is known after the broker was asked.
-func (w WaitingState) now(at time.Time, said messaging.SubscriptionState, failure error) WaitingState {
+func (w Waiting) now(at time.Time, said messaging.SubscriptionState, failure error) Waiting {
 	if failure != nil {
 		if !w.Known {
 			w.Error = failure.Error()
 		}
 		return w
 	}
-	next := WaitingState{
+	next := Waiting{
 		Known: true, At: at, Messages: said.Messages, Connections: said.Consumers, Unattended: said.Unattended, Missing: said.Missing,
 	}
 	if w.Known && next.Messages > 0 {

@@ -1,0 +1,15 @@
+package store
+
+import "time"
+
+// ReportInterval is how often a process writes down that it runs its consumers.
+const ReportInterval = 20 * time.Second
+
+// TopicsOfKeys are the topics of which keys wait, for each consumer of $1: an entry of the index each, however many keys they are.
+const TopicsOfKeys = `
+WITH RECURSIVE seen (consumer, topic) AS (
+	SELECT c, (SELECT min(k.topic) FROM {schema}.inbox_key k WHERE k.consumer = c AND k.state <> 'DEAD') FROM unnest($1::text[]) c
+	UNION ALL SELECT s.consumer, (
+		SELECT min(k.topic) FROM {schema}.inbox_key k WHERE k.consumer = s.consumer AND k.state <> 'DEAD' AND k.topic > s.topic)
+	FROM seen s WHERE s.topic IS NOT NULL
+)`

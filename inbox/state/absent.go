@@ -1,0 +1,109 @@
+package state
+
+import (
+	"context"
+	"time"
+
+	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// absentConsumers finds the consumers with parked messages that no process runs: one that says once a minute that it does has been silent, or the last
+// one has ended in order, or was killed.
+const absentConsumers = `
+SELECT c.consumer, greatest(c.beat_at, c.stopped_at) FROM {schema}.inbox_consumer c
+WHERE EXISTS (SELECT FROM {schema}.inbox_key k WHERE k.consumer = c.consumer) AND (c.beat_at < clock_timestamp() - interval '3 minutes'
+	OR (c.stopped_at >= c.beat_at
+			OR EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until < clock_timestamp()))
+		AND NOT EXISTS (SELECT FROM {schema}.inbox_process p WHERE p.consumer = split_part(c.consumer, '@', 1) AND p.seen_until >= clock_timestamp()))
+ORDER BY c.beat_at, c.consumer`
+
+// Absent returns the consumers that have parked messages and that no process runs, with the time when one was last seen running, by the clock of
+// the database. A consumer is absent as soon as its last process has ended in order, a minute after that was
+// killed, and after three minutes if it only handles what is parked.
+func (r *Reader) Absent(ctx context.Context) (map[string]time.Time, error) {
+	list := map[string]time.Time{}
+	err := pgsql.Each(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), absentConsumers), func(scan pgsql.Scan) error {
+		var consumer string
+		var seen time.Time
+		if err := scan(&consumer, &seen); err != nil {
+			return err
+		}
+		list[consumer] = seen
+		return nil
+	})
+	return list, wrapErr("look for absent consumers", err)
+}
+
+// AbsentTopic is a topic of which messages are parked and that no process handles.
+type AbsentTopic struct {
+	Consumer, Topic string
+	// Since is when the message that waits longest was due, by the clock of the database.
+	Since time.Time
+}
+
+const (
+	// beActive notes that consumers run, once a minute. For a consumer that was away for more than an hour the time stands still until
+	// it has been back for a day: what it handled last comes again only now.
+	beActive = `
+INSERT INTO {schema}.inbox_consumer AS c (consumer) SELECT unnest($1::text[])
+ON CONFLICT (consumer) DO UPDATE SET
+	active_at = CASE WHEN excluded.beat_at - c.beat_at > '1 hour' OR c.back_at > excluded.beat_at - interval '1 day' THEN c.active_at
+		ELSE excluded.beat_at END,
+	back_at = CASE WHEN excluded.beat_at - c.beat_at > '1 hour' THEN excluded.beat_at
+		WHEN c.back_at > excluded.beat_at - interval '1 day' THEN c.back_at END,
+	beat_at = excluded.beat_at
+WHERE c.beat_at < excluded.beat_at - interval '1 minute'`
+
+	// beTopics notes which topics of its consumers a process handles, once a minute.
+	beTopics = `
+INSERT INTO {schema}.inbox_topic AS t (consumer, topic) SELECT * FROM unnest($1::text[], $2::text[])
+ON CONFLICT (consumer, topic) DO UPDATE SET beat_at = excluded.beat_at WHERE t.beat_at < excluded.beat_at - interval '1 minute'`
+
+	// absentTopics asks the index for the key of each topic that has been due for longest: a topic that is handled has none that is late.
+	absentTopics = store.TopicsOfKeys + `
+SELECT s.consumer, s.topic, first.due_at FROM seen s CROSS JOIN LATERAL (
+	SELECT k.due_at FROM {schema}.inbox_key k WHERE k.consumer = s.consumer AND k.topic = s.topic AND k.state <> 'DEAD'
+	ORDER BY k.due_at LIMIT 1) first
+WHERE first.due_at < clock_timestamp() - interval '3 minutes' AND NOT EXISTS (
+	SELECT FROM {schema}.inbox_topic t
+	WHERE t.consumer = s.consumer AND t.topic IN (s.topic, '') AND t.beat_at >= clock_timestamp() - interval '3 minutes')
+ORDER BY s.consumer, s.topic`
+)
+
+// AbsentTopics returns the topics of which messages have been parked for three minutes and that no process handles, though processes run their
+// consumer. What [Reader.Absent] returns is not among them.
+func (r *Reader) AbsentTopics(ctx context.Context) ([]AbsentTopic, error) {
+	all, err := r.Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var run []string
+	for _, c := range all {
+		if c.Runs {
+			run = append(run, c.Consumer)
+		}
+	}
+	return r.absentTopics(ctx, run)
+}
+
+func (r *Reader) absentTopics(ctx context.Context, consumers []string) (list []AbsentTopic, err error) {
+	list, err = pgsql.Collect(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), absentTopics, consumers), func(scan pgsql.Scan, a *AbsentTopic) error {
+		return scan(&a.Consumer, &a.Topic, &a.Since)
+	})
+	return list, wrapErr("look for topics that no process handles", err)
+}
+
+// Beat notes that a process runs consumers and handles their topics, and returns the topics that no process handles. of and topics are of equal length;
+// topic "" is of all. A process calls it once a minute.
+func (r *Reader) Beat(ctx context.Context, consumers, of, topics []string) ([]AbsentTopic, error) {
+	for _, s := range []struct {
+		statement string
+		args      []any
+	}{{beActive, []any{consumers}}, {beTopics, []any{of, topics}}} {
+		if _, err := r.h.SQL.Exec(ctx, r.h.Units.DB(ctx), s.statement, s.args...); err != nil {
+			return nil, wrapErr("note that consumers run", err)
+		}
+	}
+	return r.absentTopics(ctx, consumers)
+}

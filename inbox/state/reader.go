@@ -1,0 +1,37 @@
+// Package state shows what runs and what waits: the consumers of a database with their processes and connections, the messages that wait at the broker and
+// in the database, and what does not get on. It is for operators, and reads by itself: a process needs no handlers to use it.
+//
+//	stats, err := box.State().Stats(ctx)
+//	consumers, err := box.State().Consumers(ctx)
+//
+// Read first: consumers.go:Reader.Consumers, states.go:states.judge, trouble.go:Consumer.trouble.
+package state
+
+import (
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Reader reads the state of an inbox. It is safe for concurrent use.
+type Reader struct {
+	h      *store.Handle
+	gauges *gauges
+}
+
+// New is for package inbox: see inbox.Inbox.State.
+func New(h *store.Handle, m metric.Meter) *Reader { return &Reader{h: h, gauges: newGauges(m)} }
+
+func wrapErr(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("inbox: %s: %w", what, pgsql.Explain(err))
+}
+
+// seconds is a number of them as a duration.
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

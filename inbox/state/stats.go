@@ -1,0 +1,57 @@
+package state
+
+import (
+	"context"
+	"time"
+
+	"github.com/oncebox/oncebox/inbox/internal/store"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Stats is what an operator looks at first, of one consumer. Each count goes up to Counted.
+type Stats struct {
+	Consumer string
+	// Counted is how far the counts go: 10,000, or less where more than 5 consumers have something parked or dead, at least 1,000.
+	Counted int
+	// Waiting, Failed and Dead are the keys that do not flow, by their state. A message without order is a key of its own.
+	Waiting, Failed, Dead int
+	// Parked messages, and for how long the oldest of them has waited.
+	Parked       int
+	OldestParked time.Duration
+	// DeadLetters are those that hold their key, which is Dead then, and the others.
+	DeadLetters int
+}
+
+// How many rows of each kind are counted: of one consumer, and about how many of all of them together. Metrics and pages ask again and again.
+const (
+	mostCounted  = 10_000
+	leastCounted = 1000
+	allCounted   = 50_000
+)
+
+// Stats reads the state of all consumers that have something parked or dead, by their names.
+func (r *Reader) Stats(ctx context.Context) ([]Stats, error) {
+	consumers, err := r.troubled(ctx)
+	if err != nil {
+		return nil, wrapErr("read statistics", err)
+	}
+	list := make([]Stats, len(consumers))
+	counted := min(mostCounted, max(allCounted/max(len(consumers), 1), leastCounted))
+	for n, consumer := range consumers {
+		st := &list[n]
+		st.Consumer, st.Counted = consumer, counted
+		var age float64
+		err := r.h.SQL.AdHoc().QueryRow(ctx, r.h.Units.DB(ctx), store.Statistics, []any{consumer, counted},
+			&st.Waiting, &st.Failed, &st.Dead, &st.Parked, &age, &st.DeadLetters)
+		if err != nil {
+			return nil, wrapErr("read statistics", err)
+		}
+		st.OldestParked = seconds(age)
+	}
+	return list, nil
+}
+
+func (r *Reader) troubled(ctx context.Context) ([]string, error) {
+	rows := r.h.SQL.AdHoc().Query(ctx, r.h.Units.DB(ctx), store.Troubled)
+	return pgsql.Collect(rows, func(scan pgsql.Scan, consumer *string) error { return scan(consumer) })
+}
