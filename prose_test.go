@@ -1,0 +1,157 @@
+package oncebox_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hits are the places of text in which a phrase stands, with some words around it.
+func (p *phrase) hits(text string) (found []string) {
+	low := strings.ToLower(text)
+	for _, at := range p.pattern.FindAllStringIndex(low, -1) {
+		if p.except == nil || !p.except.MatchString(low[at[0]:at[1]]) {
+			found = append(found, low[max(0, at[0]-40):min(len(low), at[1]+40)])
+		}
+	}
+	return found
+}
+
+// Pages are written in the words of a reader: no phrase stands in them.
+func TestPagesAvoidPhrases(t *testing.T) {
+	pages := prosePages(t)
+	require.Greater(t, len(pages), 50)
+	for _, page := range pages {
+		for _, paragraph := range paragraphs(readPage(t, page)) {
+			for _, p := range phrases {
+				for _, hit := range p.hits(paragraph) {
+					t.Errorf("%s: %s: …%s…", page, p.kind, hit)
+				}
+			}
+		}
+	}
+}
+
+// prosePages are the pages that people wrote. docs/config.md is made of comments of the code.
+func prosePages(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	more, err := filepath.Glob("docs/adr/*.md")
+	require.NoError(t, err)
+	pages = append(append(pages, more...), "README.md", "CHANGELOG.md")
+	return slices.DeleteFunc(pages, func(page string) bool { return page == "docs/config.md" })
+}
+
+// paragraphs are the paragraphs, cells and points of a page, each in one line, without code, quotations and addresses of links.
+func paragraphs(page string) (all []string) {
+	page = regexp.MustCompile("(?s)```.*?```").ReplaceAllString(page, "\n")
+	page = regexp.MustCompile("`[^`]*`").ReplaceAllString(page, "code")
+	page = regexp.MustCompile(`"[^"\n|]*"`).ReplaceAllString(page, "quotation")
+	page = regexp.MustCompile(`\]\([^)]*\)`).ReplaceAllString(page, "]")
+	page = regexp.MustCompile(`(?m)^\s*([-*]|\d+\.) `).ReplaceAllString(page, "\n\n")
+	page = strings.NewReplacer("|", "\n\n", "*", "").Replace(page)
+	for paragraph := range strings.SplitSeq(page, "\n\n") {
+		if line := strings.Join(strings.Fields(paragraph), " "); line != "" {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// The comments and texts of the code do not get more of a phrase than they have. Whoever mends some lowers its number.
+func TestCodeGetsNoMorePhrases(t *testing.T) {
+	texts := proseOfCode(t)
+	require.Greater(t, len(texts), 3000)
+	for _, p := range phrases {
+		var hits []string
+		for _, text := range texts {
+			for _, hit := range p.hits(text.text) {
+				hits = append(hits, fmt.Sprintf("%s: %s: …%s…", text.place, p.kind, hit))
+			}
+		}
+		t.Logf("%3d of %3d  %s  %s", len(hits), p.code, p.kind, p.pattern)
+		if len(hits) > p.code {
+			t.Errorf("%q stands %d times in the code, and %d are allowed:\n%s", p.pattern, len(hits), p.code, strings.Join(hits, "\n"))
+		}
+	}
+}
+
+// codeText is a comment, or a text for people, of a source file.
+type codeText struct {
+	place, text string
+}
+
+// proseOfCode are the comments of the product, and its texts for people: errors, log lines, help. A text has at least four words and is no SQL.
+func proseOfCode(t *testing.T) (all []codeText) {
+	t.Helper()
+	sql := regexp.MustCompile(`\b(SELECT|INSERT|UPDATE|DELETE|FROM|WHERE|CREATE|ALTER|VALUES)\b`)
+	for _, file := range proseFiles(t) {
+		switch {
+		case filepath.Ext(file) == ".sql":
+			all = append(all, commentsOfSQL(t, file)...)
+			continue
+		case filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go"):
+			continue
+		}
+		set := token.NewFileSet()
+		source, err := parser.ParseFile(set, file, nil, parser.ParseComments)
+		require.NoError(t, err)
+		place := func(at token.Pos) string { return fmt.Sprintf("%s:%d", file, set.Position(at).Line) }
+		for _, group := range source.Comments {
+			for _, paragraph := range paragraphs(group.Text()) {
+				all = append(all, codeText{place(group.Pos()), paragraph})
+			}
+		}
+		ast.Inspect(source, func(n ast.Node) bool {
+			literal, ok := n.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(literal.Value)
+			require.NoError(t, err)
+			if len(strings.Fields(text)) >= 4 && !sql.MatchString(text) {
+				all = append(all, codeText{place(literal.Pos()), strings.Join(strings.Fields(text), " ")})
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// commentsOfSQL are the comments of a file of SQL. Lines of a comment that follow each other are one text.
+func commentsOfSQL(t *testing.T, file string) (all []codeText) {
+	t.Helper()
+	for i, block := range regexp.MustCompile(`(?m)(?:--.*\n[ \t]*)+`).FindAllString(readPage(t, file), -1) {
+		text := strings.NewReplacer("--", " ", "\n", " ").Replace(block)
+		for _, paragraph := range paragraphs(text) {
+			all = append(all, codeText{fmt.Sprintf("%s, comment %d", file, i+1), paragraph})
+		}
+	}
+	return all
+}
+
+// Each phrase finds its plant, on a page and in a comment, and lets the sentence pass that looks alike.
+func TestPhrasesFindTheirPlants(t *testing.T) {
+	for _, p := range phrases {
+		found := func(page string) (hits []string) {
+			for _, paragraph := range paragraphs(page) {
+				hits = append(hits, p.hits(paragraph)...)
+			}
+			return hits
+		}
+		require.NotEmpty(t, found("# Title\n\n- A point.\n- "+p.plant+"\n"), "%s: %s", p.pattern, p.plant)
+		require.NotEmpty(t, found(strings.ReplaceAll(p.plant, " ", "\n")), "over the end of a line: %s", p.plant)
+		require.Empty(t, found(p.fine), "%s: %s", p.pattern, p.fine)
+		require.Empty(t, found("`"+p.plant+"`"), "code is no prose: %s", p.plant)
+	}
+}
