@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/operator"
@@ -15,73 +14,59 @@ import (
 
 func newDead(s *session) *cobra.Command {
 	return group("dead", "Dead letters: events that could not be published, and messages that consumers gave up",
-		newDeadList(s), newDeadShow(s), newDeadAct(s, replay), newDeadAct(s, discard), newDeadEdit(s))
+		newDeadList(s), newDeadShow(s), newDeadAct(s, &replay), newDeadAct(s, &discard), newDeadEdit(s))
 }
 
 // selection is which dead letters a command is about.
 type selection struct {
-	outboxOnly, inboxOnly               bool
-	consumer, tenant, topic, kind, text string
-	from, before                        string
-	id                                  string
+	ops.Selection
 
-	diedFrom, diedBefore time.Time
+	outboxOnly, inboxOnly bool
+	filter                operator.DeadFilter
 }
 
 func (f *selection) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.outboxOnly, "outbox", false, "only events that could not be published")
 	flags.BoolVar(&f.inboxOnly, "inbox", false, "only messages that consumers gave up")
-	flags.StringVar(&f.consumer, "consumer", "", "only messages that this consumer gave up")
-	flags.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
-	flags.StringVar(&f.topic, "topic", "", "only those of this topic")
-	flags.StringVar(&f.kind, "type", "", "only those of this event type")
-	flags.StringVar(&f.text, "error", "", "only those whose error contains this text, as it is written there")
-	flags.StringVar(&f.from, "died-from", "", "only those that died at this time or later: "+ops.TimeForms+" ago")
-	flags.StringVar(&f.before, "died-before", "", "only those that died before this time, in the same forms")
+	flags.StringVar(&f.Consumer, "consumer", "", "only messages that this consumer gave up")
+	flags.StringVar(&f.Tenant, "tenant", "", "only those of this tenant")
+	flags.StringVar(&f.Topic, "topic", "", "only those of this topic")
+	flags.StringVar(&f.Type, "type", "", "only those of this event type")
+	flags.StringVar(&f.Error, "error", "", "only those whose error contains this text, as it is written there")
+	flags.StringVar(&f.From, "died-from", "", "only those that died at this time or later: "+ops.TimeForms+" ago")
+	flags.StringVar(&f.Before, "died-before", "", "only those that died before this time, in the same forms")
 }
 
-// isEmpty says that it selects all.
-func (f *selection) isEmpty() bool {
-	return *f == selection{outboxOnly: f.outboxOnly, inboxOnly: f.inboxOnly}
-}
-
-// complete reads the times, and finds what contradicts itself.
+// complete makes a filter of the flags, and finds what contradicts itself.
 func (f *selection) complete(now time.Time) error {
-	var errs []error
-	if f.outboxOnly && (f.inboxOnly || f.consumer != "") {
-		errs = append(errs, errors.New("--outbox contradicts --inbox and --consumer"))
+	var contradiction error
+	switch {
+	case f.outboxOnly && (f.inboxOnly || f.Consumer != ""):
+		contradiction = errors.New("--outbox contradicts --inbox and --consumer")
+	case f.outboxOnly:
+		f.Box = ops.BoxOutbox
+	case f.inboxOnly:
+		f.Box = ops.BoxInbox
 	}
-	for _, t := range []struct {
-		flag, text string
-		to         *time.Time
-	}{{"--died-from", f.from, &f.diedFrom}, {"--died-before", f.before, &f.diedBefore}} {
-		at, err := ops.TimeAgo(t.text, now)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %w", t.flag, err))
-		}
-		*t.to = at
-	}
-	if f.id != "" && uuid.Validate(f.id) != nil {
-		errs = append(errs, fmt.Errorf("%q is no id: ids are UUIDs, as dead list shows them", f.id))
-	}
-	return errors.Join(errs...)
-}
-
-func (f *selection) ofOutbox() bool { return !f.inboxOnly && f.consumer == "" }
-func (f *selection) ofInbox() bool  { return !f.outboxOnly }
-
-func (f *selection) filter() operator.DeadFilter {
-	return operator.DeadFilter{
-		Consumer: f.consumer, TenantID: f.tenant, Topic: f.topic, Type: f.kind, ID: f.id, Error: f.text,
-		DiedFrom: f.diedFrom, DiedBefore: f.diedBefore,
-	}
+	names := map[ops.Field]string{ops.FieldID: "the argument", ops.FieldFrom: "--died-from", ops.FieldBefore: "--died-before"}
+	var err error
+	f.filter, err = f.Filter(now, func(field ops.Field) string { return names[field] })
+	return errors.Join(contradiction, err)
 }
 
 // counts are how many dead letters were selected or treated.
 type counts struct {
 	Outbox int64 `json:"outbox"`
 	Inbox  int64 `json:"inbox"`
+}
+
+func (c *counts) add(box ops.Box, n int64) {
+	if box == ops.BoxInbox {
+		c.Inbox += n
+		return
+	}
+	c.Outbox += n
 }
 
 func (c counts) total() int64 { return c.Outbox + c.Inbox }
@@ -92,37 +77,24 @@ func (c counts) String() string {
 
 // count counts what is selected.
 func (s *session) count(ctx context.Context, f *selection) (c counts, err error) {
-	if f.ofOutbox() {
-		if c.Outbox, err = s.outbox().CountDead(ctx, f.filter()); err != nil {
+	for _, box := range f.Boxes() {
+		n, err := s.view().Dead().Count(ctx, box, f.filter)
+		if err != nil {
 			return c, err
 		}
+		c.add(box, n)
 	}
-	if f.ofInbox() {
-		c.Inbox, err = s.inbox().CountDead(ctx, f.filter())
-	}
-	return c, err
+	return c, nil
 }
 
-// letters reads at most limit of the selected dead letters, the oldest first.
-func (s *session) letters(ctx context.Context, f *selection, limit int) ([]letter, error) {
-	var list []letter
-	if f.ofOutbox() {
-		page, err := s.outbox().Dead(ctx, f.filter(), nil, limit)
+// letters reads at most limit of the selected dead letters of each box, the oldest first.
+func (s *session) letters(ctx context.Context, f *selection, limit int) (list []ops.Letter, err error) {
+	for _, box := range f.Boxes() {
+		page, err := s.view().Dead().List(ctx, box, f.filter, nil, limit)
 		if err != nil {
 			return nil, err
 		}
-		for n := range page {
-			list = append(list, outboxLetter(&page[n]))
-		}
-	}
-	if f.ofInbox() {
-		page, err := s.inbox().Dead(ctx, f.filter(), nil, limit)
-		if err != nil {
-			return nil, err
-		}
-		for n := range page {
-			list = append(list, inboxLetter(&page[n]))
-		}
+		list = append(list, page...)
 	}
 	return list, nil
 }

@@ -9,57 +9,55 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/ops"
 )
 
 // deed is what can be done with dead letters.
 type deed struct {
-	name, short, long, done string
-	needsReason             bool
-	onOutbox                func(*outbox.Store, context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error)
-	onInbox                 func(*inbox.Inbox, context.Context, operator.DeadFilter, operator.By, *operator.Bulk) (int64, error)
+	action            operator.Action
+	short, long, done string
 }
 
 var (
 	replay = deed{
-		name: "replay", short: "Publish or handle dead letters after all", done: "replayed",
+		action: operator.Replay, short: "Publish or handle dead letters after all", done: "replayed",
 		long: "Publish or handle dead letters after all: those with the ids, or those that the flags select. Mend the cause first.\n" +
 			"An event keeps its id and its place; the processes of the service publish and handle it, before what waits behind it.",
-		onOutbox: (*outbox.Store).ReplayAll, onInbox: (*inbox.Inbox).ReplayAll,
 	}
 	discard = deed{
-		name: "discard", short: "Delete dead letters for good", done: "discarded", needsReason: true,
+		action: operator.Discard, short: "Delete dead letters for good", done: "discarded",
 		long: "Delete dead letters for good: those with the ids, or those that the flags select. What waits behind them goes on without them.\n" +
 			"--why is required: it stays in the audit.",
-		onOutbox: (*outbox.Store).DiscardAll, onInbox: (*inbox.Inbox).DiscardAll,
 	}
 )
 
 // order is a deed on what was selected.
 type order struct {
-	deed
 	selection
-	by, why          string
+
+	*deed
+
+	by               operator.By
 	all, yes, dryRun bool
 	rate             float64
 }
 
-func newDeadAct(s *session, d deed) *cobra.Command {
+func newDeadAct(s *session, d *deed) *cobra.Command {
 	o := &order{deed: d}
+	name := string(d.action)
 	cmd := &cobra.Command{
-		Use:   d.name + " [ID...]",
+		Use:   name + " [ID...]",
 		Short: d.short,
 		Long:  d.long,
-		Example: "  oncebox dead " + d.name + " 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why \"the cause is mended\"\n" +
-			"  oncebox dead " + d.name + " --consumer billing --error \"unknown currency\" --dry-run\n" +
-			"  oncebox dead " + d.name + " --consumer billing --rate 50 --by ann --why \"release 7\"",
+		Example: "  oncebox dead " + name + " 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why \"the cause is mended\"\n" +
+			"  oncebox dead " + name + " --consumer billing --error \"unknown currency\" --dry-run\n" +
+			"  oncebox dead " + name + " --consumer billing --rate 50 --by ann --why \"release 7\"",
 	}
 	o.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.by, "by", "", "who decides: a login or an address, for the audit (required, but for --dry-run)")
-	flags.StringVar(&o.why, "why", "", "why, for the audit")
+	flags.StringVar(&o.by.Actor, "by", "", "who decides: a login or an address, for the audit (required, but for --dry-run)")
+	flags.StringVar(&o.by.Reason, "why", "", "why, for the audit")
 	flags.BoolVar(&o.all, "all", false, "all dead letters: without an id and without a selection")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "count only")
@@ -80,19 +78,19 @@ func newDeadAct(s *session, d deed) *cobra.Command {
 func (o *order) check(ids []string) error {
 	errs := []error{o.complete(time.Now())}
 	for _, id := range ids {
-		one := selection{id: id}
+		one := selection{Selection: ops.Selection{ID: id}}
 		errs = append(errs, one.complete(time.Now()))
 	}
 	if !o.dryRun {
-		errs = append(errs, needsActor(o.by))
+		errs = append(errs, needsActor(o.by.Actor))
 	}
-	if o.needsReason && !o.dryRun && strings.TrimSpace(o.why) == "" {
+	if o.action == operator.Discard && !o.dryRun && strings.TrimSpace(o.by.Reason) == "" {
 		errs = append(errs, errors.New("--why is missing: what is discarded is gone, say why"))
 	}
 	if o.rate < 0 {
 		errs = append(errs, errors.New("--rate is below 0"))
 	}
-	switch selects := len(ids) > 0 || !o.isEmpty(); {
+	switch selects := len(ids) > 0 || !o.IsEmpty(); {
 	case !selects && !o.all:
 		errs = append(errs, errors.New("nothing is selected: give ids or flags as --consumer, or --all"))
 	case selects && o.all:
@@ -116,15 +114,15 @@ func (o *order) parts(ids []string) []selection {
 	parts := make([]selection, len(ids))
 	for n, id := range ids {
 		parts[n] = o.selection
-		parts[n].id = id
+		parts[n].ID, parts[n].filter.ID = id, id
 	}
 	return parts
 }
 
 // result is what a deed prints as JSON.
 type result struct {
-	Action string `json:"action"`
-	DryRun bool   `json:"dry_run"`
+	Action operator.Action `json:"action"`
+	DryRun bool            `json:"dry_run"`
 	counts
 }
 
@@ -136,8 +134,8 @@ func (s *session) carryOut(ctx context.Context, o *order, ids []string) error {
 		if err != nil {
 			return err
 		}
-		if c.total() == 0 && parts[n].id != "" {
-			return &exitError{exitNothing, fmt.Errorf("no dead letter has the id %s; nothing was done", parts[n].id)}
+		if c.total() == 0 && parts[n].ID != "" {
+			return &exitError{exitNothing, fmt.Errorf("no dead letter has the id %s; nothing was done", parts[n].ID)}
 		}
 		selected.Outbox, selected.Inbox = selected.Outbox+c.Outbox, selected.Inbox+c.Inbox
 	}
@@ -145,16 +143,16 @@ func (s *session) carryOut(ctx context.Context, o *order, ids []string) error {
 		return &exitError{exitNothing, errors.New("no dead letter is selected; nothing was done")}
 	}
 	if o.dryRun {
-		return s.printResult(result{o.name, true, selected}, "would be "+o.done)
+		return s.printResult(result{o.action, true, selected}, "would be "+o.done)
 	}
-	if err := s.confirm(o.yes, fmt.Sprintf("%s %s (%s)?", o.name, several(selected.total(), "dead letter", "dead letters"), selected)); err != nil {
+	if err := s.confirm(o.yes, fmt.Sprintf("%s %s (%s)?", o.action, several(selected.total(), "dead letter", "dead letters"), selected)); err != nil {
 		return err
 	}
 	done, err := s.treat(ctx, o, parts, selected)
 	if err != nil {
 		return fmt.Errorf("%w; %s %s before: call it again for the others", err, several(done.total(), "dead letter was", "dead letters were"), o.done)
 	}
-	if err := s.printResult(result{o.name, false, done}, o.done); err != nil || s.json || o.name != replay.name || len(ids) != 1 {
+	if err := s.printResult(result{o.action, false, done}, o.done); err != nil || s.json || o.action != operator.Replay || len(ids) != 1 {
 		return err
 	}
 	_, err = fmt.Fprintln(s.out, "See what becomes of it: "+typed("show", ids[0]))
@@ -167,20 +165,11 @@ func (s *session) treat(ctx context.Context, o *order, parts []selection, of cou
 	defer p.end()
 	for n := range parts {
 		f := &parts[n]
-		before := done
-		if f.ofOutbox() {
-			moved, err := o.onOutbox(s.outbox(), ctx, f.filter(), operator.By{Actor: o.by, Reason: o.why},
-				&operator.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before.total() + n) }})
-			done.Outbox += moved
-			if err != nil {
-				return done, err
-			}
-		}
-		before = done
-		if f.ofInbox() {
-			moved, err := o.onInbox(s.inbox(), ctx, f.filter(), operator.By{Actor: o.by, Reason: o.why},
-				&operator.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before.total() + n) }})
-			done.Inbox += moved
+		for _, box := range f.Boxes() {
+			before := done.total()
+			bulk := &operator.Bulk{Rate: o.rate, Progress: func(n int64) { p.show(before + n) }}
+			moved, err := s.view().Dead().ActOnAll(ctx, o.action, box, f.filter, o.by, bulk)
+			done.add(box, moved)
 			if err != nil {
 				return done, err
 			}

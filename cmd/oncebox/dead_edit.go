@@ -16,13 +16,13 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/ops"
 )
 
 func newDeadEdit(s *session) *cobra.Command {
 	var (
 		f           selection
-		by, why     string
+		by          operator.By
 		file        string
 		yes, dryRun bool
 	)
@@ -39,15 +39,15 @@ An event is published with the new payload, to all of its consumers. A message t
 	}
 	f.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&by, "by", "", "who decides: a login or an address, for the audit (required)")
-	flags.StringVar(&why, "why", "", "why, for the audit (required)")
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
 	flags.StringVar(&file, "payload-file", "", "the file with the new payload, - for the standard input")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	flags.BoolVar(&dryRun, "dry-run", false, "check the new payload only")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f.id = args[0]
-		errs := []error{f.complete(time.Now()), needsActor(by)}
-		if strings.TrimSpace(why) == "" {
+		f.ID = args[0]
+		errs := []error{f.complete(time.Now()), needsActor(by.Actor)}
+		if strings.TrimSpace(by.Reason) == "" {
 			errs = append(errs, errors.New("--why is missing: the former payload is gone, say why"))
 		}
 		if err := errors.Join(errs...); err != nil {
@@ -56,7 +56,7 @@ An event is published with the new payload, to all of its consumers. A message t
 		if err := s.openTables(cmd.Context()); err != nil {
 			return err
 		}
-		d, err := s.only(cmd.Context(), &f, by, why)
+		d, err := s.only(cmd.Context(), &f)
 		if err != nil {
 			return err
 		}
@@ -64,48 +64,37 @@ An event is published with the new payload, to all of its consumers. A message t
 		if err != nil {
 			return err
 		}
-		return s.replaceAndReplay(cmd.Context(), d, payload, yes, dryRun)
+		return s.replaceAndReplay(cmd.Context(), d, payload, by, yes, dryRun)
 	}
 	return cmd
 }
 
-// editable is a dead letter with its payload, and what replays it with another one.
+// editable is a dead letter with its payload.
 type editable struct {
 	letter
 
+	ref     ops.LetterRef
 	payload []byte
-	replay  func(context.Context, []byte) error
 }
 
 // only reads the dead letter that is selected, and refuses several.
-func (s *session) only(ctx context.Context, f *selection, by, why string) (*editable, error) {
+func (s *session) only(ctx context.Context, f *selection) (*editable, error) {
 	list, err := s.letters(ctx, f, 2)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(list) == 0:
-		return nil, &exitError{exitNothing, fmt.Errorf("no dead letter has the id %s; nothing was done", f.id)}
+		return nil, &exitError{exitNothing, fmt.Errorf("no dead letter has the id %s; nothing was done", f.ID)}
 	case len(list) > 1:
-		return nil, &exitError{exitUsage, fmt.Errorf("several dead letters have the id %s: choose one with --outbox, --consumer or --tenant", f.id)}
-	case list[0].ContentType == event.ContentTypeSealed:
-		return nil, fmt.Errorf("the payload of %s is sealed, and only the service can seal another: discard it, and let the service announce it again", f.id)
-	case list[0].Consumer == "":
-		d, err := s.outbox().DeadLetter(ctx, f.id, outbox.OfTenant(list[0].Tenant))
-		return &editable{list[0], d.Payload, func(ctx context.Context, payload []byte) error {
-			return s.outbox().ReplayEdited(ctx, f.id, payload, operator.By{Actor: by, Reason: why}, outbox.OfTenant(d.TenantID))
-		}}, err
+		return nil, &exitError{exitUsage, fmt.Errorf("several dead letters have the id %s: choose one with --outbox, --consumer or --tenant", f.ID)}
+	case list[0].Envelope.ContentType == event.ContentTypeSealed:
+		return nil, fmt.Errorf("the payload of %s is sealed, and only the service can seal another: discard it, and let the service announce it again", f.ID)
 	}
-	page, err := s.inbox().Dead(ctx, f.filter(), nil, 1)
-	if err != nil {
-		return nil, err
+	l, err := s.view().Dead().Show(ctx, list[0].Ref)
+	if errors.Is(err, operator.ErrNotDead) {
+		return nil, &exitError{exitNothing, err}
 	}
-	if len(page) == 0 {
-		return nil, &exitError{exitNothing, operator.ErrNotDead}
-	}
-	d, err := s.inbox().DeadLetter(ctx, page[0].Key)
-	return &editable{inboxLetter(&d), d.Envelope.Payload, func(ctx context.Context, payload []byte) error {
-		return s.inbox().ReplayEdited(ctx, d.Key, payload, operator.By{Actor: by, Reason: why})
-	}}, err
+	return &editable{letterOf(&l), l.Ref, l.Envelope.Payload}, err
 }
 
 // newPayload is that of the file, or what the editor leaves. It is checked.
@@ -162,14 +151,14 @@ type editResult struct {
 	BytesAfter  int    `json:"bytes_after"`
 }
 
-func (s *session) replaceAndReplay(ctx context.Context, d *editable, payload []byte, yes, dryRun bool) error {
+func (s *session) replaceAndReplay(ctx context.Context, d *editable, payload []byte, by operator.By, yes, dryRun bool) error {
 	what := fmt.Sprintf("the payload of %s (%s, %d bytes)", d.ID, d.of(), len(d.payload))
 	done := fmt.Sprintf("%s would be replaced by %d bytes, and the dead letter replayed.", what, len(payload))
 	if !dryRun {
 		if err := s.confirm(yes, fmt.Sprintf("replace %s by %d bytes, and replay it?", what, len(payload))); err != nil {
 			return err
 		}
-		switch err := d.replay(ctx, payload); {
+		switch err := s.view().Dead().ReplayEdited(ctx, d.ref, payload, by); {
 		case errors.Is(err, operator.ErrNotDead):
 			return &exitError{exitNothing, err}
 		case err != nil:

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/ops"
 )
 
 func newDeadList(s *session) *cobra.Command {
@@ -39,10 +41,10 @@ func newDeadList(s *session) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		slices.SortStableFunc(list, func(a, b letter) int { return a.DiedAt.Compare(b.DiedAt) })
+		slices.SortStableFunc(list, func(a, b ops.Letter) int { return a.DiedAt.Compare(b.DiedAt) })
 		more := len(list) > limit
 		list = list[:min(len(list), limit)]
-		if err := s.printLetters(list); err != nil {
+		if err := s.printLetters(lettersOf(list)); err != nil {
 			return err
 		}
 		if more {
@@ -60,9 +62,6 @@ func newDeadList(s *session) *cobra.Command {
 
 func (s *session) printLetters(list []letter) error {
 	if s.json {
-		if list == nil {
-			list = []letter{}
-		}
 		return s.document(list)
 	}
 	if len(list) == 0 {

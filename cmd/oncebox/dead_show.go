@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/ops"
 )
 
 func newDeadShow(s *session) *cobra.Command {
@@ -31,7 +31,7 @@ func newDeadShow(s *session) *cobra.Command {
 	f.flags(cmd)
 	cmd.Flags().BoolVar(&payload, "payload", false, "show the payload too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f.id = args[0]
+		f.ID = args[0]
 		if err := f.complete(time.Now()); err != nil {
 			return usage(cmd, err)
 		}
@@ -43,7 +43,7 @@ func newDeadShow(s *session) *cobra.Command {
 			return err
 		}
 		if len(list) == 0 {
-			return &exitError{exitNothing, fmt.Errorf("no dead letter has the id %s", f.id)}
+			return &exitError{exitNothing, fmt.Errorf("no dead letter has the id %s", f.ID)}
 		}
 		if s.json {
 			return s.document(list)
@@ -52,7 +52,7 @@ func newDeadShow(s *session) *cobra.Command {
 			if n > 0 {
 				fmt.Fprintln(s.out)
 			}
-			if err := s.printLetter(&list[n], f.id); err != nil {
+			if err := s.printLetter(&list[n], f.ID); err != nil {
 				return err
 			}
 		}
@@ -72,41 +72,18 @@ func exactlyOneID(cmd *cobra.Command, args []string) error {
 const most = 1000
 
 // whole reads the selected dead letters, with their payloads if they are asked for.
-func (s *session) whole(ctx context.Context, f *selection, payload bool) (list []letter, err error) {
-	if !payload {
-		return s.letters(ctx, f, most)
+func (s *session) whole(ctx context.Context, f *selection, payload bool) ([]letter, error) {
+	found, err := s.letters(ctx, f, most)
+	list := lettersOf(found)
+	for n := range found {
+		if !payload || err != nil {
+			break
+		}
+		var whole ops.Letter
+		whole, err = s.view().Dead().Show(ctx, found[n].Ref)
+		list[n].setPayload(whole.Envelope.Payload)
 	}
-	if f.ofOutbox() {
-		page, err := s.outbox().Dead(ctx, f.filter(), nil, most)
-		if err != nil {
-			return nil, err
-		}
-		for n := range page {
-			d, err := s.outbox().DeadLetter(ctx, page[n].ID, outbox.OfTenant(page[n].TenantID))
-			if err != nil {
-				return nil, err
-			}
-			l := outboxLetter(&d)
-			l.setPayload(d.Payload)
-			list = append(list, l)
-		}
-	}
-	if f.ofInbox() {
-		page, err := s.inbox().Dead(ctx, f.filter(), nil, most)
-		if err != nil {
-			return nil, err
-		}
-		for n := range page {
-			d, err := s.inbox().DeadLetter(ctx, page[n].Key)
-			if err != nil {
-				return nil, err
-			}
-			l := inboxLetter(&d)
-			l.setPayload(d.Envelope.Payload)
-			list = append(list, l)
-		}
-	}
-	return list, nil
+	return list, err
 }
 
 func (s *session) printLetter(l *letter, id string) error {

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/inbox"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/ops"
 )
 
 // letter is a dead letter, of the outbox or of a consumer. The names of its JSON stay.
@@ -39,25 +37,26 @@ type letter struct {
 	Payload64 string          `json:"payload_base64,omitempty"`
 }
 
-func letterOf(box string, e *event.Envelope) letter {
-	return letter{
-		Box: box, ID: e.ID, Type: e.Type, SchemaVersion: max(e.SchemaVersion, 1), Topic: e.Topic, Tenant: e.TenantID, Source: e.Source,
-		AggregateType: e.AggregateType, AggregateID: e.AggregateID, AggregateVersion: e.AggregateVersion, Sequence: e.Sequence,
-		OccurredAt: e.OccurredAt, ContentType: e.ContentType, Metadata: e.Metadata,
+func letterOf(l *ops.Letter) letter {
+	e := &l.Envelope
+	item := letter{
+		Box: string(l.Ref.Box), ID: e.ID, Consumer: l.Ref.Consumer, Type: e.Type, SchemaVersion: max(e.SchemaVersion, 1), Topic: e.Topic, Tenant: e.TenantID,
+		Source: e.Source, AggregateType: e.AggregateType, AggregateID: e.AggregateID, AggregateVersion: e.AggregateVersion, Sequence: e.Sequence,
+		Key: l.Key, Holds: l.Holds, OccurredAt: e.OccurredAt, DiedAt: l.DiedAt, Attempts: l.Attempts, Error: l.Error, ContentType: e.ContentType,
+		Metadata: e.Metadata,
 	}
+	if l.Ref.Box == ops.BoxInbox {
+		item.MessageKey = l.Ref.ID
+	}
+	return item
 }
 
-func outboxLetter(d *outbox.DeadLetter) letter {
-	l := letterOf("outbox", &d.Envelope)
-	l.Key, l.DiedAt, l.Attempts, l.Error, l.Holds = d.Key, d.DiedAt, d.RetryCount+d.Crashes, d.Error, d.Holds
-	return l
-}
-
-func inboxLetter(d *inbox.DeadLetter) letter {
-	l := letterOf("inbox", &d.Envelope)
-	l.Consumer, l.MessageKey = d.Key.Consumer, d.Key.MessageKey
-	l.Key, l.DiedAt, l.Attempts, l.Error, l.Holds = d.Envelope.OrderingKey(), d.DiedAt, d.Attempts, d.Error, d.Holds
-	return l
+func lettersOf(found []ops.Letter) []letter {
+	list := make([]letter, len(found))
+	for n := range found {
+		list[n] = letterOf(&found[n])
+	}
+	return list
 }
 
 // setPayload shows the payload.
