@@ -26,7 +26,7 @@ func decisions(t *testing.T) map[string]string {
 }
 
 // The list of decisions has each page, with its title, and nothing else.
-func TestListOfDecisionsNamesEachPage(t *testing.T) {
+func TestDocumentationListsEachDecision(t *testing.T) {
 	list, err := os.ReadFile("docs/adr/README.md")
 	require.NoError(t, err)
 	pages := decisions(t)
@@ -43,7 +43,7 @@ func TestListOfDecisionsNamesEachPage(t *testing.T) {
 }
 
 // A decision that a page or a comment names by its number exists.
-func TestNamedDecisionsExist(t *testing.T) {
+func TestDocumentationNamesDecisionsThatExist(t *testing.T) {
 	pages := decisions(t)
 	named := 0
 	for _, file := range proseFiles(t) {

@@ -27,7 +27,7 @@ func (p *phrase) hits(text string) (found []string) {
 }
 
 // Pages are written in the words of a reader: no phrase stands in them.
-func TestPagesAvoidPhrases(t *testing.T) {
+func TestDocumentationAvoidsPhrases(t *testing.T) {
 	pages := prosePages(t)
 	require.Greater(t, len(pages), 50)
 	for _, page := range pages {
