@@ -27,7 +27,7 @@ type pkg struct {
 }
 
 // supportFolder matches a folder whose package only tests, or the people who work on this module, use.
-var supportFolder = regexp.MustCompile(`(^|/)[a-z0-9]*(test|tests)(/|$)|(^|/)(check|configdoc|devenv|house|nightly|suite)(/|$)`)
+var supportFolder = regexp.MustCompile(`(^|/)[a-z0-9]*(test|tests)(/|$)|(^|/)(check|configdoc|devenv|house|nightly|suite|walk)(/|$)`)
 
 // left are the names of folders that hold no product: what is below them is not read.
 var left = []string{"bench", "docs", "examples", "testdata", "vendor"} //nolint:gochecknoglobals // a constant

@@ -1,0 +1,12 @@
+// Package walk records the way of one event: which functions of this module a service enters from Save of an aggregate to the
+// acknowledgement of the message.
+//
+// [Record] compiles the service in folder scenario from copies of the module's files that have a call of package trace in each function, and runs
+// it on a real PostgreSQL and a real Pulsar. The functions of the first event are not recorded: it fills what is read once per process.
+//
+// The test fails if the way grows. It prints the way and its figures with
+//
+//	go test ./internal/walk -v
+//
+// Read first: record.go: [Record], then trace/trace.go.
+package walk
