@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgplan"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -28,7 +30,7 @@ func (s *site) checkPlans(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	if err := visitTables(ctx, outbox.NewStore(db, &outbox.Config{Schema: s.schema.name}).Relay()); err != nil {
+	if err := visitTables(ctx, lanedb.Of(outbox.NewStore(db, &outbox.Config{Schema: s.schema.name}).Handle())); err != nil {
 		return fmt.Errorf("plans: %w", err)
 	}
 	var wrong error
@@ -47,12 +49,12 @@ func (s *site) checkPlans(ctx context.Context) error {
 }
 
 // visitTables calls what a relay calls, for 16 lanes.
-func visitTables(ctx context.Context, store outbox.Relay) error {
+func visitTables(ctx context.Context, store lanedb.Lanes) error {
 	const me, lanes = "plans", 16
-	if _, err := store.Heartbeat(ctx, me, 0, time.Minute); err != nil {
+	if _, err := store.Leases.Heartbeat(ctx, me, 0, time.Minute); err != nil {
 		return err
 	}
-	leases, err := store.Claim(ctx, me, 0, lanes, time.Minute)
+	leases, err := store.Leases.Claim(ctx, me, 0, lanes, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -60,21 +62,21 @@ func visitTables(ctx context.Context, store outbox.Relay) error {
 	for _, l := range leases {
 		numbers = append(numbers, l.Lane)
 	}
-	_, renew := store.Renew(ctx, leases, time.Minute)
-	_, blocks := store.Blocks(ctx, numbers)
-	_, _, due := store.Due(ctx, numbers, 0)
-	_, next := store.NextDue(ctx, numbers, time.Time{})
-	_, settle := store.Settle(ctx, leases, []outbox.RowID{{Lane: numbers[0], Seq: 0}}) // nobody's
+	_, renew := store.Leases.Renew(ctx, leases, time.Minute)
+	_, blocks := store.Held.Blocks(ctx, numbers)
+	_, _, due := store.Held.Due(ctx, numbers, 0)
+	_, next := store.Held.NextDue(ctx, numbers, time.Time{})
+	_, settle := store.Moves.Settle(ctx, leases, []outboxdb.RowID{{Lane: numbers[0], Seq: 0}}) // nobody's
 	errs := []error{renew, blocks, due, next, settle}
-	for _, quota := range []int32{32, 128, outbox.MaxFetch} { // each has a statement of its own
-		var cursors []outbox.Cursor
+	for _, quota := range []int32{32, 128, lanedb.MaxFetch} { // each has a statement of its own
+		var cursors []lanedb.Cursor
 		for _, l := range leases {
-			cursors = append(cursors, outbox.Cursor{Lease: l, Quota: quota})
+			cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: quota})
 		}
-		_, fetch := store.Fetch(ctx, cursors, 0)
+		_, fetch := store.Log.Fetch(ctx, cursors, 0)
 		errs = append(errs, fetch)
 	}
-	return errors.Join(append(errs, store.Release(ctx, leases), store.Unregister(ctx, me))...)
+	return errors.Join(append(errs, store.Leases.Release(ctx, leases), store.Leases.Unregister(ctx, me))...)
 }
 
 // eavesdropper keeps each statement of a pool once.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/ops"
 )
@@ -27,7 +28,7 @@ func TestStatusCountsWhatTheFilterSelects(t *testing.T) {
 	s.place("dead message")
 	s.DrainFailing()
 	s.place("new")
-	_, err := s.App.Outbox.Relay().Heartbeat(t.Context(), "me", 0, time.Hour)
+	_, err := lanedb.Of(s.App.Outbox.Handle()).Leases.Heartbeat(t.Context(), "me", 0, time.Hour)
 	require.NoError(t, err)
 
 	type seen struct {

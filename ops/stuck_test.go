@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox"
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/oncetest"
 	"github.com/oncebox/oncebox/ops"
@@ -136,12 +137,12 @@ func TestEventsThatShouldHaveLeft(t *testing.T) {
 	require.Equal(t, []ops.Stuck{{Kind: ops.RelayMissing, Relay: "vanished"}}, parts())
 	exec("UPDATE outbox_lane SET owner = 'slow', lease_until = now() + interval '1 hour'")
 	require.Equal(t, []ops.Stuck{{Kind: ops.RelayLate, Relay: "slow"}}, parts())
-	relay := s.App.Outbox.Relay()
-	_, err := relay.Heartbeat(t.Context(), "slow", 0, time.Hour)
+	relay := lanedb.Of(s.App.Outbox.Handle())
+	_, err := relay.Leases.Heartbeat(t.Context(), "slow", 0, time.Hour)
 	require.NoError(t, err)
 	why := func(ago time.Duration) string {
 		t.Helper()
-		require.NoError(t, relay.NoteFailure(t.Context(), "slow", "refused\x00", ago))
+		require.NoError(t, relay.Leases.NoteFailure(t.Context(), "slow", "refused\x00", ago))
 		all, err := s.Stuck(t.Context(), ops.Filter{}, 0)
 		require.NoError(t, err)
 		return all[0].Error

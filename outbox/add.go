@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // Add stores one event in the caller's own transaction and returns its id, or that of the earlier event that it repeats by
@@ -24,7 +25,7 @@ import (
 // Several events of a transaction are for [Store.AddAll], which sorts the locks of their ordering keys. Those of several calls of Add are not
 // sorted, so that two transactions could deadlock. PostgreSQL then fails one of them with the code 40P01: run it again.
 func (s *Store) Add(ctx context.Context, tx bun.Tx, topic string, payload any, opts ...event.AddOption) (id string, err error) {
-	h, err := s.within(tx)
+	h, err := s.box.Within(tx)
 	if err != nil {
 		return "", err
 	}
@@ -40,13 +41,14 @@ func (s *Store) AddSQL(ctx context.Context, tx *sql.Tx, topic string, payload an
 // AddPgx is [Store.Add] for a transaction of pgx, also one of a pgxpool.Pool, or a savepoint within one. The statements are sent in the
 // mode of the connection (pgx.ConnConfig.DefaultQueryExecMode), unless Config.Pooler says that nothing may be prepared.
 func (s *Store) AddPgx(ctx context.Context, tx pgx.Tx, topic string, payload any, opts ...event.AddOption) (id string, err error) {
-	if tx == nil {
-		return "", errNoTransaction
+	h, err := s.box.WithinPgx(tx)
+	if err != nil {
+		return "", err
 	}
-	return s.add(ctx, pgxHandle{s.sql, tx}, topic, payload, opts)
+	return s.add(ctx, h, topic, payload, opts)
 }
 
-func (s *Store) add(ctx context.Context, h handle, topic string, payload any, opts []event.AddOption) (id string, err error) {
+func (s *Store) add(ctx context.Context, h outboxdb.Conn, topic string, payload any, opts []event.AddOption) (id string, err error) {
 	env, err := s.maker.Payload(ctx, topic, payload, opts)
 	if err != nil {
 		return "", fmt.Errorf("outbox: Add: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -115,7 +116,7 @@ func TestEachWayToAddTakesTheLockOfTheKey(t *testing.T) {
 		require.NoError(t, within(func(add addFunc) error {
 			_, err := add("order", []byte("x"), event.WithAggregate("order", "hot", 1))
 			require.NoError(t, err)
-			require.Equal(t, []int64{int64(outbox.LaneHash("default|order|hot") >> 32 % outbox.LockBuckets)}, f.lockedBuckets(), name)
+			require.Equal(t, []int64{int64(outboxdb.LaneHash("default|order|hot") >> 32 % outboxdb.LockBuckets)}, f.lockedBuckets(), name)
 			return nil
 		}))
 		require.Empty(t, f.lockedBuckets(), name)

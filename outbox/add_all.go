@@ -9,6 +9,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // Draft is an event as [Store.Add] takes it: its topic, its payload and what else is known of it.
@@ -27,7 +28,7 @@ type Draft struct {
 //
 // [Store.AddAllSQL] and [Store.AddAllPgx] are AddAll for the transactions of database/sql and of pgx.
 func (s *Store) AddAll(ctx context.Context, tx bun.Tx, drafts ...Draft) (ids []string, err error) {
-	h, err := s.within(tx)
+	h, err := s.box.Within(tx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +42,14 @@ func (s *Store) AddAllSQL(ctx context.Context, tx *sql.Tx, drafts ...Draft) (ids
 
 // AddAllPgx is [Store.AddAll] for a transaction of pgx, as [Store.AddPgx] is Add.
 func (s *Store) AddAllPgx(ctx context.Context, tx pgx.Tx, drafts ...Draft) (ids []string, err error) {
-	if tx == nil {
-		return nil, errNoTransaction
+	h, err := s.box.WithinPgx(tx)
+	if err != nil {
+		return nil, err
 	}
-	return s.addAll(ctx, pgxHandle{s.sql, tx}, drafts)
+	return s.addAll(ctx, h, drafts)
 }
 
-func (s *Store) addAll(ctx context.Context, h handle, drafts []Draft) ([]string, error) {
+func (s *Store) addAll(ctx context.Context, h outboxdb.Conn, drafts []Draft) ([]string, error) {
 	evs := make([]event.Envelope, len(drafts))
 	for i, d := range drafts {
 		var err error

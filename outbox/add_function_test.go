@@ -11,9 +11,9 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 // addBy adds an event of the aggregate "order" with the function of the database. args are further parameters by name.
@@ -29,7 +29,7 @@ func TestFunctionHashesAsGo(t *testing.T) {
 		key := fmt.Sprintf("%s|ä€𝄞\\|%d", strings.Repeat("k", i), i)
 		var high, low uint64
 		require.NoError(t, f.db.NewRaw("SELECT high, low FROM outbox_hash(?)", key).Scan(t.Context(), &high, &low))
-		require.Equal(t, outbox.LaneHash(key), high<<32|low, key)
+		require.Equal(t, outboxdb.LaneHash(key), high<<32|low, key)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestFunctionAndGoWriteOneKeyInOrder(t *testing.T) {
 				_, err = f.Add(t.Context(), tx, "order", []byte("x"), event.WithAggregate("order", "hot", 1), event.WithType(name))
 			}
 			require.NoError(t, err)
-			require.Equal(t, []int64{int64(outbox.LaneHash("default|order|hot") >> 32 % outbox.LockBuckets)}, f.lockedBuckets(),
+			require.Equal(t, []int64{int64(outboxdb.LaneHash("default|order|hot") >> 32 % outboxdb.LockBuckets)}, f.lockedBuckets(),
 				"others of the key wait for COMMIT")
 		})
 	}

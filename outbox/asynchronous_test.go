@@ -5,7 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // What the relay notes and settles need not wait for the disk; what it holds must: nobody would know the block. Triggers
@@ -29,12 +30,12 @@ func TestOnlyFetchAndSettleCommitAsynchronously(t *testing.T) {
 	rows := f.fetch()
 	require.Equal(t, []string{"outbox_claim INSERT off"}, commits())
 	lease := f.leases[rows[0].Lane]
-	_, err = f.Relay().Record(t.Context(), []outbox.Placed{{Lease: lease}})
+	_, err = lanedb.Of(f.Handle()).Log.Record(t.Context(), []lanedb.Placed{{Lease: lease}})
 	require.NoError(t, err)
 	require.Equal(t, []string{today("outbox_progress") + " INSERT off"}, commits())
-	_, err = f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
+	_, err = lanedb.Of(f.Handle()).Moves.Settle(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
 	require.NoError(t, err)
 	require.Equal(t, []string{today("outbox") + " DELETE off"}, commits())
-	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "no"}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: rows[1].Sequence, Verdict: lanedb.Dead, Error: "no"}}))
 	require.Equal(t, []string{today("outbox") + " DELETE on"}, commits())
 }

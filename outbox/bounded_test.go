@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -18,9 +20,9 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 		t.Run(fmt.Sprintf("pooler %t", pooler), func(t *testing.T) {
 			f := newFixture(t, &outbox.Config{Pooler: pooler})
 			const each, bound = 1000, 10 * 1000
-			var cursors []outbox.Cursor
+			var cursors []lanedb.Cursor
 			for _, l := range f.leases {
-				cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
+				cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: 100})
 			}
 			for i := range 200 {
 				_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", bytes.Repeat([]byte{byte(i)}, each),
@@ -28,11 +30,11 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for left := 200; left > 0; {
-				rows, err := f.Relay().Fetch(t.Context(), cursors, bound)
+				rows, err := lanedb.Of(f.Handle()).Log.Fetch(t.Context(), cursors, bound)
 				require.NoError(t, err)
 				total, next := 0, map[int16]int64{}
-				var sent []outbox.RowID
-				var leases []outbox.Lease
+				var sent []outboxdb.RowID
+				var leases []lanedb.Lease
 				for _, r := range rows {
 					require.Greater(t, r.Sequence, next[r.Lane])
 					next[r.Lane] = r.Sequence
@@ -44,11 +46,11 @@ func TestFetchIsBoundedInBytes(t *testing.T) {
 					total += len(r.Payload)
 					require.Len(t, r.Payload, each)
 					require.Equal(t, bytes.Repeat(r.Payload[:1], each), r.Payload)
-					sent, leases = append(sent, outbox.RowID{Lane: r.Lane, Seq: r.Sequence}), append(leases, f.leases[r.Lane])
+					sent, leases = append(sent, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}), append(leases, f.leases[r.Lane])
 				}
 				require.NotEmpty(t, sent)
 				require.LessOrEqual(t, total, bound)
-				_, err = f.Relay().Settle(t.Context(), leases, sent)
+				_, err = lanedb.Of(f.Handle()).Moves.Settle(t.Context(), leases, sent)
 				require.NoError(t, err)
 				left -= len(sent)
 			}
@@ -64,13 +66,13 @@ func TestLargeRowsOfAllLanesHaveTheirTurn(t *testing.T) {
 		_, err := pgtest.Add(t.Context(), f.db.DB, f, "order", make([]byte, 500), event.WithAggregate("order", fmt.Sprint("k", i), 1))
 		require.NoError(t, err)
 	}
-	var cursors []outbox.Cursor
+	var cursors []lanedb.Cursor
 	for _, l := range f.leases {
-		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
+		cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: 100})
 	}
 	seen := map[int16]bool{}
 	for range 64 { // nothing is settled: a lane that is not served at first would never be
-		rows, err := f.Relay().Fetch(t.Context(), cursors, 64)
+		rows, err := lanedb.Of(f.Handle()).Log.Fetch(t.Context(), cursors, 64)
 		require.NoError(t, err)
 		whole := 0
 		for _, r := range rows {

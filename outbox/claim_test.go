@@ -14,6 +14,7 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -23,7 +24,7 @@ func TestClaimTakesNoLaneThatIsHeld(t *testing.T) {
 	f := newFixture(t, nil)
 	_, err := f.db.ExecContext(t.Context(), "UPDATE outbox_lane SET lease_until = '-infinity' WHERE lane IN (3, 5)")
 	require.NoError(t, err)
-	leases, err := f.Relay().Claim(t.Context(), "somebody", 0, 64, time.Hour)
+	leases, err := lanedb.Of(f.Handle()).Leases.Claim(t.Context(), "somebody", 0, 64, time.Hour)
 	require.NoError(t, err)
 	require.Len(t, leases, 2)
 	require.ElementsMatch(t, []int16{3, 5}, []int16{leases[0].Lane, leases[1].Lane})
@@ -54,7 +55,7 @@ func TestClaimTakesNoMoreThanItAskedFor(t *testing.T) {
 		var claims errgroup.Group
 		for range 8 {
 			claims.Go(func() error {
-				leases, err := store.Relay().Claim(t.Context(), "somebody", 0, 5, time.Hour)
+				leases, err := lanedb.Of(store.Handle()).Leases.Claim(t.Context(), "somebody", 0, 5, time.Hour)
 				if len(leases) > 5 {
 					return fmt.Errorf("%d lanes", len(leases))
 				}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
@@ -24,7 +26,7 @@ func (f *fixture) due() (types []string) {
 	for n := range f.leases {
 		lanes = append(lanes, n)
 	}
-	rows, _, err := f.Relay().Due(f.t.Context(), lanes, 0)
+	rows, _, err := lanedb.Of(f.Handle()).Held.Due(f.t.Context(), lanes, 0)
 	require.NoError(f.t, err)
 	for _, r := range rows {
 		types = append(types, r.Type)
@@ -42,13 +44,13 @@ func (f *fixture) drain() map[string][]string {
 		lanes = append(lanes, n)
 	}
 	for {
-		rows, _, err := f.Relay().Due(f.t.Context(), lanes, 0)
+		rows, _, err := lanedb.Of(f.Handle()).Held.Due(f.t.Context(), lanes, 0)
 		require.NoError(f.t, err)
 		if len(rows) == 0 {
 			return sent
 		}
 		for _, r := range rows {
-			_, err := f.Relay().SettleHeld(f.t.Context(), f.leases[r.Lane], f.change(r.Lane), r.Key, []int64{r.Sequence})
+			_, err := lanedb.Of(f.Handle()).Held.SettleHeld(f.t.Context(), f.leases[r.Lane], f.change(r.Lane), r.Key, []int64{r.Sequence})
 			require.NoError(f.t, err)
 			sent[r.Key] = append(sent[r.Key], r.Type)
 		}
@@ -99,7 +101,7 @@ func TestReplayGivesAllAttemptsBackAndKeepsTheRest(t *testing.T) {
 	f.kill(map[string]string{"a1": "no"})
 	f.exec("UPDATE outbox_dead SET crashes = 3")
 	require.NoError(t, f.Replay(t.Context(), id, ann))
-	rows, err := f.Queue(t.Context(), before.Lane, before.Key, 0)
+	rows, err := lanedb.Of(f.Handle()).Held.Queue(t.Context(), before.Lane, before.Key, 0)
 	require.NoError(t, err)
 	require.Equal(t, before, rows[0])
 }
@@ -186,13 +188,13 @@ func TestReplayedRowTakesThePlaceOfAFailedHead(t *testing.T) {
 	f.exec("DELETE FROM outbox_block") // a topic that goes on after a dead letter
 	f.add("a", "a2")
 	r := f.fetch()[0]
-	require.NoError(t, f.Relay().Hold(t.Context(), f.leases[r.Lane], []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[r.Lane], []lanedb.Outcome{{Seq: r.Sequence, Verdict: lanedb.Refused, Error: "no"}}))
 	require.Equal(t, []string{"a2"}, f.due())
 	require.NoError(t, f.Replay(t.Context(), first, ann))
 	require.Equal(t, []string{"a1"}, f.due())
 	letters := f.count("outbox_dead")
 	require.Zero(t, letters)
-	rows, err := f.Queue(t.Context(), r.Lane, r.Key, 0)
+	rows, err := lanedb.Of(f.Handle()).Held.Queue(t.Context(), r.Lane, r.Key, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.giveUp(f.leases[r.Lane], f.change(r.Lane), rows[0].Sequence, "again"))
 	require.Empty(t, f.due())
@@ -338,7 +340,7 @@ func TestOwnersHearOfReplayAndDiscard(t *testing.T) {
 	f.kill(map[string]string{"a1": "no", "b1": "no"})
 	lanes := map[string]int16{rows[0].Type: rows[0].Lane, rows[1].Type: rows[1].Lane}
 	woken := 0
-	f.Relay().OnWake(func(outbox.LaneSet) { woken++ })
+	f.Handle().OnWake(func(outboxdb.LaneSet) { woken++ })
 	before := f.change(lanes["a1"])
 	require.NoError(t, f.Replay(t.Context(), first, ann))
 	require.Equal(t, before+1, f.change(lanes["a1"]))
@@ -356,14 +358,14 @@ func TestRowThatDiesUnderADrainingBlock(t *testing.T) {
 	f.add("a", "a2")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Abandoned, Error: "no"}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(ctx, lease, []lanedb.Outcome{{Seq: rows[0].Sequence, Verdict: lanedb.Abandoned, Error: "no"}}))
 	require.NoError(t, f.Replay(ctx, rows[0].ID, ann))
-	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "no"}}))
-	blocks, err := f.Blocks(ctx, []int16{lease.Lane})
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(ctx, lease, []lanedb.Outcome{{Seq: rows[1].Sequence, Verdict: lanedb.Dead, Error: "no"}}))
+	blocks, err := lanedb.Of(f.Handle()).Held.Blocks(ctx, []int16{lease.Lane})
 	require.NoError(t, err)
-	require.Equal(t, []outbox.Block{{Key: "default|order|a", State: "dead"}}, blocks[lease.Lane].Blocks)
+	require.Equal(t, []lanedb.Block{{Key: "default|order|a", State: "dead"}}, blocks[lease.Lane].Blocks)
 	require.NoError(t, f.Discard(ctx, rows[1].ID, ann))
-	due, _, err := f.Relay().Due(ctx, []int16{lease.Lane}, 0)
+	due, _, err := lanedb.Of(f.Handle()).Held.Due(ctx, []int16{lease.Lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 	require.Equal(t, "a1", due[0].Type)

@@ -7,6 +7,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/deadletter"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -24,7 +25,7 @@ func (s *Store) newDead() *deadletter.Box[DeadLetter] {
 		},
 		Run: s.adHoc(), DB: func(context.Context) bun.IDB { return s.db }, Within: s.withinDead,
 		Scan: func(scan pgsql.Scan, d *DeadLetter) error {
-			return scanRow(scan, &d.Row, &d.DiedAt, &d.Error, &d.Holds)
+			return outboxdb.ScanRow(scan, &d.Row, &d.DiedAt, &d.Error, &d.Holds)
 		},
 		Place:    func(d *DeadLetter) []any { return []any{d.DiedAt, d.Sequence} },
 		NewBatch: func() deadletter.Batch { return &deadRows{} }, BatchSize: deadBatch,
@@ -54,7 +55,7 @@ type deadRows struct {
 
 func (b *deadRows) Add(scan pgsql.Scan) error {
 	var (
-		row RowID
+		row outboxdb.RowID
 		key string
 	)
 	if err := scan(&row.Lane, &row.Seq, &key); err != nil {
@@ -70,6 +71,4 @@ func (b *deadRows) Locks() []any { return []any{b.lanes} }
 func (b *deadRows) Refs() []any  { return []any{b.lanes, b.seqs} }
 func (b *deadRows) Keys() []any  { return []any{b.lanes, b.keys} }
 
-// adHoc runs what operators ask for: planned anew each time, because the best index depends on which tenant or topic it
-// is, and because tables that are nearly empty most of the time are full just then.
-func (s *Store) adHoc() *pgsql.Runner { return s.sql.AdHoc() }
+func (s *Store) adHoc() *pgsql.Runner { return s.box.AdHoc() }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -30,7 +31,7 @@ func TestEditedEventIsReplayedWithAllElseAsItWas(t *testing.T) {
 	if want.ID != id {
 		want = before[1]
 	}
-	rows, err := f.Queue(t.Context(), want.Lane, want.Key, 0)
+	rows, err := lanedb.Of(f.Handle()).Held.Queue(t.Context(), want.Lane, want.Key, 0)
 	require.NoError(t, err)
 	want.Payload = []byte("new")
 	require.Equal(t, want, rows[0])

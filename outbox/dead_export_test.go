@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -20,7 +21,7 @@ func (s *Store) ExplainDeadErrors(ctx context.Context, limit int) (string, error
 }
 
 // ExplainPick returns the plan of the choice of a batch.
-func (s *Store) ExplainPick(ctx context.Context, filter operator.DeadFilter, after RowID, n int) (string, error) {
+func (s *Store) ExplainPick(ctx context.Context, filter operator.DeadFilter, after outboxdb.RowID, n int) (string, error) {
 	w := s.dead.SQL.Where(filter)
 	w.Add(s.dead.SQL.Beyond, after.Lane, after.Seq)
 	statement, args := s.dead.Pick(w, n)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 // A producer gave two events one id. Both can be dead at once, whichever way they die, and each is found.
@@ -18,7 +18,7 @@ func TestEventsWithOneIDMayBothBeDead(t *testing.T) {
 		"held": func(f *fixture) {
 			for _, r := range f.fetch() {
 				lease := f.leases[r.Lane]
-				require.NoError(f.t, f.Relay().Hold(f.t.Context(), lease, []outbox.Outcome{{Seq: r.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+				require.NoError(f.t, lanedb.Of(f.Handle()).Moves.Hold(f.t.Context(), lease, []lanedb.Outcome{{Seq: r.Sequence, Verdict: lanedb.Refused, Error: "no"}}))
 				require.NoError(f.t, f.giveUp(lease, f.change(r.Lane), r.Sequence, "no"))
 			}
 		},

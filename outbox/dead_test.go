@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
@@ -21,16 +23,16 @@ var ann = operator.By{Actor: "ann", Reason: "tried it"}
 // kill makes fresh rows dead letters, each with an error of its own, and holds the others of their lanes.
 func (f *fixture) kill(errs map[string]string) {
 	f.t.Helper()
-	outcomes := map[int16][]outbox.Outcome{}
+	outcomes := map[int16][]lanedb.Outcome{}
 	for _, r := range f.fetch() {
-		o := outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Follower}
+		o := lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Follower}
 		if text, dead := errs[r.Type]; dead {
-			o.Verdict, o.Error = outbox.Dead, text
+			o.Verdict, o.Error = lanedb.Dead, text
 		}
 		outcomes[r.Lane] = append(outcomes[r.Lane], o)
 	}
 	for lane, list := range outcomes {
-		require.NoError(f.t, f.Relay().Hold(f.t.Context(), f.leases[lane], list))
+		require.NoError(f.t, lanedb.Of(f.Handle()).Moves.Hold(f.t.Context(), f.leases[lane], list))
 	}
 }
 
@@ -211,11 +213,11 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 			}
 		}
 	}
-	plan, err := f.ExplainPick(t.Context(), operator.DeadFilter{DiedBefore: time.Now().AddDate(1, 0, 0)}, outbox.RowID{Lane: 7, Seq: 1000}, 500)
+	plan, err := f.ExplainPick(t.Context(), operator.DeadFilter{DiedBefore: time.Now().AddDate(1, 0, 0)}, outboxdb.RowID{Lane: 7, Seq: 1000}, 500)
 	require.NoError(t, err)
 	require.Contains(t, plan, "Index Scan using outbox_dead_pkey", plan)
 	require.NotContains(t, plan, "Sort", plan)
-	plan, err = f.ExplainPick(t.Context(), operator.DeadFilter{DiedBefore: middle.DiedAt.AddDate(-1, 0, 0)}, outbox.RowID{Lane: -1}, 500)
+	plan, err = f.ExplainPick(t.Context(), operator.DeadFilter{DiedBefore: middle.DiedAt.AddDate(-1, 0, 0)}, outboxdb.RowID{Lane: -1}, 500)
 	require.NoError(t, err)
 	require.Contains(t, plan, "Index Scan using outbox_dead_order", "the retention finds that there is nothing\n%s", plan)
 	plan, err = f.ExplainDeadErrors(t.Context(), 500)
@@ -225,7 +227,7 @@ func TestListsOfManyDeadLettersUseTheirIndexes(t *testing.T) {
 	plan, err = f.ExplainAudit(t.Context(), middle.ID)
 	require.NoError(t, err)
 	require.Contains(t, plan, "oncebox_audit_event", plan)
-	plan, err = f.ExplainPick(t.Context(), operator.DeadFilter{ID: middle.ID}, outbox.RowID{Lane: -1}, 2)
+	plan, err = f.ExplainPick(t.Context(), operator.DeadFilter{ID: middle.ID}, outboxdb.RowID{Lane: -1}, 2)
 	require.NoError(t, err)
 	require.Contains(t, plan, "outbox_dead_id", plan)
 }
@@ -238,7 +240,7 @@ func TestReplayOfManyUsesTheIndexesOfTablesThatWereEmpty(t *testing.T) {
 	f.exec("UPDATE outbox_dead SET died_at = died_at - interval '1 day'; ANALYZE outbox_dead")
 	_, err := f.ReplayAll(t.Context(), operator.DeadFilter{}, ann, nil)
 	require.NoError(t, err)
-	rows, err := f.Queue(t.Context(), 7, "k7", 0)
+	rows, err := lanedb.Of(f.Handle()).Held.Queue(t.Context(), 7, "k7", 0)
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
 	move, wake, err := f.ExplainMove(t.Context(), []int16{7}, []int64{rows[0].Sequence}, []string{"k7"})

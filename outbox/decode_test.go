@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -36,15 +37,15 @@ func TestFetchReadsTheSameInBothWays(t *testing.T) {
 		require.NoError(t, err)
 	})
 
-	leases, err := binary.Relay().Claim(t.Context(), "me", 0, 64, time.Minute)
+	leases, err := lanedb.Of(binary.Handle()).Leases.Claim(t.Context(), "me", 0, 64, time.Minute)
 	require.NoError(t, err)
-	var cursors []outbox.Cursor
+	var cursors []lanedb.Cursor
 	for _, l := range leases {
-		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 10})
+		cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: 10})
 	}
-	got, err := binary.Relay().Fetch(t.Context(), cursors, 0)
+	got, err := lanedb.Of(binary.Handle()).Log.Fetch(t.Context(), cursors, 0)
 	require.NoError(t, err)
-	want, err := text.Relay().Fetch(t.Context(), cursors, 0)
+	want, err := lanedb.Of(text.Handle()).Log.Fetch(t.Context(), cursors, 0)
 	require.NoError(t, err)
 	require.Len(t, want, 5)
 	require.Equal(t, want, got)

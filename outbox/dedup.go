@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -35,7 +36,7 @@ type dedupKey struct{ tenant, key string }
 
 // dedupe returns the events that are to be stored: those whose key nobody used before, and those without a key. Each of
 // the others gets the id of the event that it repeats. xid is that of the transaction, "" if there was nothing to ask.
-func (s *Store) dedupe(ctx context.Context, h handle, evs []event.Envelope) (kept []event.Envelope, xid string, err error) {
+func (s *Store) dedupe(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (kept []event.Envelope, xid string, err error) {
 	if !slices.ContainsFunc(evs, func(e event.Envelope) bool { return e.Delivery.DedupKey != "" }) {
 		return evs, "", nil
 	}
@@ -50,7 +51,7 @@ func (s *Store) dedupe(ctx context.Context, h handle, evs []event.Envelope) (kep
 	}
 	repeated := map[dedupKey]bool{}
 	// Each row is the first event of a key, and whether it was there already.
-	err = h.query(ctx, takeKeys, []any{tenants, keys, ids}, func(scan pgsql.Scan) error {
+	err = h.Query(ctx, takeKeys, []any{tenants, keys, ids}, func(scan pgsql.Scan) error {
 		var key dedupKey
 		var id string
 		var again bool
@@ -61,7 +62,7 @@ func (s *Store) dedupe(ctx context.Context, h handle, evs []event.Envelope) (kep
 		return nil
 	})
 	if err != nil {
-		return nil, "", wrap(fmt.Sprintf("take %d dedup keys", len(keys)), err)
+		return nil, "", outboxdb.Wrap(fmt.Sprintf("take %d dedup keys", len(keys)), err)
 	}
 	for i := range evs {
 		key := dedupKey{evs[i].TenantID, evs[i].Delivery.DedupKey}
@@ -86,7 +87,7 @@ func (s *Store) expireKeys(ctx context.Context) error {
 	for {
 		n, err := s.sql.Exec(ctx, s.db, forgetKeys, s.cfg.DedupRetention)
 		if err != nil {
-			return wrap("forget dedup keys", err)
+			return outboxdb.Wrap("forget dedup keys", err)
 		}
 		if n < forgetLimit {
 			return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -21,7 +22,7 @@ const (
 	// findTimed locks the rows with the id $1 of the tenant $2 whose time has not come. In the backlog the lanes are known by the id:
 	// one in each group, of $3 lanes the one at $4. outbox_held has an index.
 	//
-	// The clock is compared before the lock, so that rows of projectors are not locked, and after it, as [Relay.Delay] explains.
+	// The clock is compared before the lock, so that rows of projectors are not locked, and after it, as delay.go of internal/lanedb explains.
 	findTimed = `
 WITH waiting AS MATERIALIZED (
 	SELECT o.lane, o.seq, o.not_before FROM {schema}.outbox o
@@ -50,7 +51,7 @@ b AS (
 	countTimed = ` SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b)`
 
 	listDelayed = `
-SELECT ` + rowColumns + ` FROM (
+SELECT ` + outboxdb.RowColumns + ` FROM (
 	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox WHERE not_before IS NOT NULL AND ordering_key IS NULL
 	UNION ALL
 	SELECT {columns but payload}, NULL::bytea AS payload FROM {schema}.outbox_held WHERE not_before IS NOT NULL AND ordering_key IS NULL) d
@@ -83,7 +84,7 @@ func (s *Store) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id 
 	if err != nil {
 		return fmt.Errorf("outbox: %s %q: %w", what, id, ErrTooLate)
 	}
-	l, err := s.loadLayout(ctx, bunHandle{s.sql, tx})
+	l, err := s.box.Layout(ctx, s.box.On(tx))
 	if err != nil {
 		return fmt.Errorf("outbox: %s %s: %w", what, id, err)
 	}
@@ -92,8 +93,8 @@ func (s *Store) changeTimed(ctx context.Context, tx bun.Tx, what, statement, id 
 		tenant = s.cfg.DefaultTenant
 	}
 	unordered := event.Envelope{ID: parsed.String()}
-	lane, _ := l.place(&unordered)
-	args := append([]any{parsed.String(), tenant, l.lanes, lane}, more...)
+	lane, _ := l.Place(&unordered)
+	args := append([]any{parsed.String(), tenant, l.Lanes, lane}, more...)
 	// A projector may have moved the row to outbox_held during the first statement, which then sees it in neither table.
 	for range 2 {
 		var changed int
@@ -148,6 +149,6 @@ func (s *Store) Delayed(ctx context.Context, db bun.IDB, filter DelayedFilter, a
 		w.Add("(d.not_before, d.seq) > (%s::timestamptz, %s::bigint)", after.Delivery.NotBefore, after.Sequence)
 	}
 	bound := w.Arg(limit)
-	out, err := scanRows(s.adHoc().Query(ctx, db, fmt.Sprintf(listDelayed, w, bound), w.Args...))
-	return out, wrap("list delayed events", err)
+	out, err := outboxdb.ScanRows(s.adHoc().Query(ctx, db, fmt.Sprintf(listDelayed, w, bound), w.Args...))
+	return out, outboxdb.Wrap("list delayed events", err)
 }

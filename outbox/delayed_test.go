@@ -13,6 +13,8 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -26,15 +28,15 @@ func (f *fixture) cancel(id string) error {
 }
 
 // delay does with the rows what a projector does.
-func (f *fixture) delay(rows ...outbox.Row) (delayed []outbox.RowID) {
+func (f *fixture) delay(rows ...outbox.Row) (delayed []outboxdb.RowID) {
 	f.t.Helper()
-	var leases []outbox.Lease
-	var ids []outbox.RowID
+	var leases []lanedb.Lease
+	var ids []outboxdb.RowID
 	for _, r := range rows {
 		leases = append(leases, f.leases[r.Lane])
-		ids = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+		ids = append(ids, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 	}
-	delayed, held, err := f.Relay().Delay(f.t.Context(), leases, ids)
+	delayed, held, err := lanedb.Of(f.Handle()).Moves.Delay(f.t.Context(), leases, ids)
 	require.NoError(f.t, err)
 	require.NotEmpty(f.t, held)
 	return delayed
@@ -198,7 +200,7 @@ func (f *fixture) refusedOnce(opts ...event.AddOption) string {
 	id := f.add("a", "e", opts...)
 	row := f.fetch()[0]
 	f.delay(row)
-	require.NoError(f.t, f.Relay().RetryHeld(f.t.Context(), f.leases[row.Lane], f.change(row.Lane), row.Sequence, time.Hour, "no"))
+	require.NoError(f.t, lanedb.Of(f.Handle()).Held.RetryHeld(f.t.Context(), f.leases[row.Lane], f.change(row.Lane), row.Sequence, time.Hour, "no"))
 	return id
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -24,7 +25,7 @@ func TestOneDeploymentNamesADatabase(t *testing.T) {
 
 			store := outbox.NewStore(db.Another(t), &outbox.Config{Deployment: mine})
 			late := make(chan error, 1)
-			go func() { late <- store.Relay().CheckOwner(context.Background()) }()
+			go func() { late <- lanedb.Of(store.Handle()).Leases.CheckOwner(context.Background()) }()
 			await.True(t, func() bool {
 				n, err := db.NewSelect().Table("pg_stat_activity").Where("? = ANY (pg_blocking_pids(pid))", pid).Count(t.Context())
 				return err == nil && n == 1
@@ -35,7 +36,7 @@ func TestOneDeploymentNamesADatabase(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorIs(t, err, outbox.ErrForeignDatabase)
+			require.ErrorIs(t, err, lanedb.ErrForeignDatabase)
 			require.ErrorContains(t, err, want)
 		})
 	}

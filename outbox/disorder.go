@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -103,7 +104,7 @@ func (s *Store) Disorder(ctx context.Context) ([]Disorder, error) {
 		d.Problem, d.Mend = r.problem, s.mending(r.statement, lanes)
 		return err
 	})
-	return list, wrap("look for disorder", err)
+	return list, outboxdb.Wrap("look for disorder", err)
 }
 
 // mending is a transaction that repairs lanes.

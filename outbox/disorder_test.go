@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
@@ -42,15 +43,15 @@ func (f *fixture) mend(lane int16) {
 // releaseStalled does what the owner of a lane does with the keys that are stalled when it has read the blocks.
 func (f *fixture) releaseStalled(lane int16) {
 	f.t.Helper()
-	blocks, err := f.Blocks(f.t.Context(), []int16{lane})
+	blocks, err := lanedb.Of(f.Handle()).Held.Blocks(f.t.Context(), []int16{lane})
 	require.NoError(f.t, err)
-	var keys []outbox.LaneKey
+	var keys []lanedb.LaneKey
 	for _, b := range blocks[lane].Blocks {
 		if b.Stalled && b.State != "dead" {
-			keys = append(keys, outbox.LaneKey{Lane: lane, Key: b.Key})
+			keys = append(keys, lanedb.LaneKey{Lane: lane, Key: b.Key})
 		}
 	}
-	_, _, err = f.Relay().ReleaseKeys(f.t.Context(), []outbox.LoadedLease{{Lease: f.leases[lane], Change: blocks[lane].Change}}, keys)
+	_, _, err = lanedb.Of(f.Handle()).Held.ReleaseKeys(f.t.Context(), []lanedb.LoadedLease{{Lease: f.leases[lane], Change: blocks[lane].Change}}, keys)
 	require.NoError(f.t, err)
 }
 
@@ -63,17 +64,17 @@ func (f *fixture) laneOf(name string) (lane int16) {
 // refuse holds the head of each key that waits in the lanes for an hour, and the rest of it behind that.
 func (f *fixture) refuse() {
 	f.t.Helper()
-	outcomes, seen := map[int16][]outbox.Outcome{}, map[string]bool{}
+	outcomes, seen := map[int16][]lanedb.Outcome{}, map[string]bool{}
 	for _, r := range f.fetch() {
-		o := outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Follower}
+		o := lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Follower}
 		if !seen[r.Key] || r.Key == "" {
-			o = outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Refused, Wait: time.Hour, Error: "no"}
+			o = lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Refused, Wait: time.Hour, Error: "no"}
 		}
 		seen[r.Key] = true
 		outcomes[r.Lane] = append(outcomes[r.Lane], o)
 	}
 	for lane, list := range outcomes {
-		require.NoError(f.t, f.Relay().Hold(f.t.Context(), f.leases[lane], list))
+		require.NoError(f.t, lanedb.Of(f.Handle()).Moves.Hold(f.t.Context(), f.leases[lane], list))
 	}
 }
 
@@ -219,8 +220,8 @@ func TestDisorderIsFoundAndMended(t *testing.T) {
 				require.Equal(t, c.want, found[0].Count, found[0].Problem)
 				f.mend(lane.Lane)
 				require.Equal(t, before, f.bystanders(), "they are none of its business")
-				_, err := f.Relay().SettleHeld(t.Context(), lane, seen, key, []int64{})
-				require.ErrorIs(t, err, outbox.ErrFenced, "the owner knows blocks of before")
+				_, err := lanedb.Of(f.Handle()).Held.SettleHeld(t.Context(), lane, seen, key, []int64{})
+				require.ErrorIs(t, err, lanedb.ErrFenced, "the owner knows blocks of before")
 				require.Equal(t, c.leaves, f.drain())
 			})
 		}

@@ -1,5 +1,5 @@
-// Package outbox owns the outbox tables: it stores events in the writer's transaction and gives them to the
-// relay, lane by lane.
+// Package outbox stores events in the writer's transaction, and shows and changes what becomes of them. What the relay does with them is
+// internal/lanedb.
 //
 // A [Store] is a sink of the unit of work (see package uow), or is called by hand within any transaction:
 //
@@ -10,8 +10,8 @@
 //
 // # How rows live
 //
-// "outbox" is a log: an event is one INSERT, and its row stays where it is. "outbox_progress" says how far each lane has come, see
-// [Position]. A row that cannot go yet waits in "outbox_held", a row that never can is in "outbox_dead", and one that left out of its
+// "outbox" is a log: an event is one INSERT, and its row stays where it is. "outbox_progress" says how far each lane has come.
+// A row that cannot go yet waits in "outbox_held", a row that never can is in "outbox_dead", and one that left out of its
 // turn is in "outbox_sent". With retention 0 published rows are deleted. The view "outbox_messages" shows all of them with a status,
 // see [Record].
 //
@@ -33,7 +33,7 @@
 //
 // # Errors
 //
-// [ErrFenced] tells that a lane was lost. [event.ErrInvalid] tells what was refused at Add. Missing tables are reported
+// [event.ErrInvalid] tells what was refused at Add. Missing tables are reported
 // with the call that makes them. [operator.ErrNotDead] tells that somebody else was faster with a dead letter.
 //
 // # Metrics
@@ -43,4 +43,6 @@
 //     savepoint that was undone counts if the transaction around it was committed
 //   - oncebox.outbox.reconciled, by kind: what [Store.Reconcile] repaired; 0 unless rows were changed by hand or the clock was wrong
 //   - oncebox.outbox.partitions_kept: expired days that stay because [Config.BeforeDrop] failed
+//
+// Read first: add.go:Store.Add, flush.go:Store.Flush, then internal/outboxdb.
 package outbox

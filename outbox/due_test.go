@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgtest"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 // Held rows that are due come with no more bytes of payload than asked for, the oldest first, and with one row at least. The
@@ -24,40 +25,40 @@ func TestDueRowsAreBoundedInBytes(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	var ids []outbox.RowID
+	var ids []outboxdb.RowID
 	var lanes []int16
-	outcomes := map[int16][]outbox.Outcome{}
+	outcomes := map[int16][]lanedb.Outcome{}
 	seen := map[string]bool{}
 	for _, r := range f.fetch() {
-		o := outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Refused, Wait: -time.Minute, Error: "no"}
+		o := lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Refused, Wait: -time.Minute, Error: "no"}
 		if seen[r.Key] {
-			o.Verdict = outbox.Follower
+			o.Verdict = lanedb.Follower
 		} else {
-			ids, lanes = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence}), append(lanes, r.Lane)
+			ids, lanes = append(ids, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}), append(lanes, r.Lane)
 		}
 		seen[r.Key] = true
 		outcomes[r.Lane] = append(outcomes[r.Lane], o)
 	}
 	for lane, o := range outcomes {
-		require.NoError(t, f.Relay().Hold(t.Context(), f.leases[lane], o))
+		require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[lane], o))
 	}
 	for bound, want := range map[int64]int{0: rows, 1: 1, each: 1, 2*each - 1: 1, 2 * each: 2, rows * each: rows} {
-		due, all, err := f.Relay().Due(t.Context(), lanes, bound)
+		due, all, err := lanedb.Of(f.Handle()).Held.Due(t.Context(), lanes, bound)
 		require.NoError(t, err)
 		require.Equal(t, want == rows, all, bound)
-		oldest, _, err := f.Relay().Due(t.Context(), lanes, 0)
+		oldest, _, err := lanedb.Of(f.Handle()).Held.Due(t.Context(), lanes, 0)
 		require.NoError(t, err)
 		require.Equal(t, heldSequences(oldest[:want]), heldSequences(due))
-		picked, err := f.Relay().FetchDueRows(t.Context(), ids, bound)
+		picked, err := lanedb.Of(f.Handle()).Held.FetchDueRows(t.Context(), ids, bound)
 		require.NoError(t, err)
 		require.Equal(t, heldSequences(due), heldSequences(picked))
-		queue, err := f.Queue(t.Context(), due[0].Lane, due[0].Key, bound)
+		queue, err := lanedb.Of(f.Handle()).Held.Queue(t.Context(), due[0].Lane, due[0].Key, bound)
 		require.NoError(t, err)
 		require.Len(t, queue, min(want, 2), bound)
 	}
 }
 
-func heldSequences(due []outbox.Held) (seqs []int64) {
+func heldSequences(due []lanedb.DueRow) (seqs []int64) {
 	for _, h := range due {
 		seqs = append(seqs, h.Sequence)
 	}
@@ -69,21 +70,21 @@ func TestNextDueCountsWhatCameSinceTheLastLook(t *testing.T) {
 	f := newFixture(t, nil)
 	f.add("key", "e")
 	row := f.fetch()[0]
-	next := func(after time.Time) outbox.Upcoming {
+	next := func(after time.Time) lanedb.Upcoming {
 		t.Helper()
-		next, err := f.Relay().NextDue(t.Context(), []int16{row.Lane}, after)
+		next, err := lanedb.Of(f.Handle()).Held.NextDue(t.Context(), []int16{row.Lane}, after)
 		require.NoError(t, err)
 		return next
 	}
 	require.False(t, next(time.Time{}).Some, "nothing is held")
 
 	lease := f.leases[row.Lane]
-	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Wait: time.Hour, Error: "no"}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Refused, Wait: time.Hour, Error: "no"}}))
 	first := next(time.Time{})
 	require.True(t, first.Some)
 	require.InDelta(t, time.Hour, first.In, float64(10*time.Minute))
 
-	require.NoError(t, f.Relay().RetryHeld(t.Context(), lease, 0, row.Sequence, -time.Minute, "no"))
+	require.NoError(t, lanedb.Of(f.Handle()).Held.RetryHeld(t.Context(), lease, 0, row.Sequence, -time.Minute, "no"))
 	require.False(t, next(first.Asked).Some, "it was due before the last question")
 	due := next(first.Asked.Add(-time.Hour))
 	require.True(t, due.Some)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -21,7 +22,7 @@ type Failing struct {
 //
 // The row comparison is that of headOfKey.
 const failingRows = `
-SELECT {columns but payload}, NULL::bytea AS payload` + rowEnd + `, retry_after, coalesce(error_message, '') FROM (
+SELECT {columns but payload}, NULL::bytea AS payload` + outboxdb.RowEnd + `, retry_after, coalesce(error_message, '') FROM (
 	(SELECT h.* FROM (
 		SELECT b.lane, b.ordering_key FROM {schema}.outbox_block b WHERE b.state = 'failed' ORDER BY b.lane, b.ordering_key LIMIT $1) b
 	CROSS JOIN LATERAL (
@@ -41,7 +42,7 @@ func (s *Store) Failing(ctx context.Context, limit int) ([]Failing, error) {
 		limit = defaultPage
 	}
 	list, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, failingRows, limit), func(scan pgsql.Scan, f *Failing) error {
-		return scanRow(scan, &f.Row, &f.RetryAfter, &f.Error)
+		return outboxdb.ScanRow(scan, &f.Row, &f.RetryAfter, &f.Error)
 	})
-	return list, wrap("list failing events", err)
+	return list, outboxdb.Wrap("list failing events", err)
 }

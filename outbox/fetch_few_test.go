@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -18,24 +19,24 @@ func TestFetchFewIsFetchAndTake(t *testing.T) {
 			for n := range 40 {
 				f.add(fmt.Sprint("k", n%3), fmt.Sprint("e", n))
 			}
-			for n := range outbox.FewRows + 5 {
+			for n := range lanedb.FewRows + 5 {
 				f.add("many", fmt.Sprint("m", n))
 			}
 			var lost int16
 			require.NoError(t, f.db.NewRaw("SELECT lane FROM outbox WHERE event_type = 'e0'").Scan(t.Context(), &lost))
-			var cursors []outbox.Cursor
+			var cursors []lanedb.Cursor
 			for _, l := range f.leases {
 				if l.Lane == lost {
 					l.Epoch--
 				}
-				cursors = append(cursors, outbox.Cursor{Lease: l, Quota: outbox.MaxFetch, Taken: 7})
+				cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: lanedb.MaxFetch, Taken: 7})
 			}
-			rows, held, mark, err := f.Relay().FetchFew(t.Context(), cursors, 0)
+			rows, held, mark, err := lanedb.Of(f.Handle()).Log.FetchFew(t.Context(), cursors, 0)
 			require.NoError(t, err)
 			for i := range cursors {
-				cursors[i].Quota = outbox.FewRows
+				cursors[i].Quota = lanedb.FewRows
 			}
-			same, err := f.Relay().Fetch(t.Context(), cursors, 0)
+			same, err := lanedb.Of(f.Handle()).Log.Fetch(t.Context(), cursors, 0)
 			require.NoError(t, err)
 			require.Equal(t, same, rows)
 
@@ -56,7 +57,7 @@ func TestFetchFewIsFetchAndTake(t *testing.T) {
 				require.True(t, held[n.Lane])
 				require.Equal(t, upto[n.Lane], n.Upto)
 			}
-			now, err := f.Relay().ReadWatermark(t.Context())
+			now, err := lanedb.Of(f.Handle()).Log.ReadWatermark(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, now.Seq, mark.Seq)
 			require.Less(t, mark.XID, now.XID)
@@ -69,11 +70,11 @@ func TestFetchFewIsFetchAndTake(t *testing.T) {
 func TestFetchFewOfEmptyLanesWritesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
-	before, err := f.Relay().ReadWatermark(t.Context())
+	before, err := lanedb.Of(f.Handle()).Log.ReadWatermark(t.Context())
 	require.NoError(t, err)
 	for _, l := range f.leases {
 		l.Incarnation = before.Incarnation
-		rows, held, _, err := f.Relay().FetchFew(t.Context(), []outbox.Cursor{{Lease: l, Quota: 10, Taken: 5}}, 0)
+		rows, held, _, err := lanedb.Of(f.Handle()).Log.FetchFew(t.Context(), []lanedb.Cursor{{Lease: l, Quota: 10, Taken: 5}}, 0)
 		require.NoError(t, err)
 		require.Empty(t, rows)
 		require.Empty(t, held)

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -46,11 +47,11 @@ func (s *Store) Find(ctx context.Context, db bun.IDB, evs []event.Envelope) (boo
 	}
 	statement, err := s.finding(ctx, db)
 	if err != nil {
-		return false, wrap("find an event", err)
+		return false, outboxdb.Wrap("find an event", err)
 	}
 	var found bool
 	err = s.adHoc().QueryRow(ctx, db, statement, []any{evs[0].ID, evs[0].Sequence}, &found)
-	return found, wrap("find an event", err)
+	return found, outboxdb.Wrap("find an event", err)
 }
 
 // finding returns findRow with the tables of published rows as they are now.

@@ -11,11 +11,12 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // FlushBatch adds to b the statement of [Store.Flush]. Package uow sends it together with COMMIT where it can.
 func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
-	h, err := s.within(tx)
+	h, err := s.box.Within(tx)
 	if err != nil {
 		return err
 	}
@@ -39,8 +40,8 @@ func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []
 
 // statement returns what stores the n events of evs that repeat no other, and the id of the transaction if it was asked for
 // on the way.
-func (s *Store) statement(ctx context.Context, h handle, evs []event.Envelope) (n int, text string, args []any, xid string, err error) {
-	l, err := s.loadLayout(ctx, h)
+func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (n int, text string, args []any, xid string, err error) {
+	l, err := s.box.Layout(ctx, h)
 	if err != nil {
 		return 0, "", nil, "", err
 	}
@@ -48,7 +49,7 @@ func (s *Store) statement(ctx context.Context, h handle, evs []event.Envelope) (
 	if err != nil || len(fresh) == 0 {
 		return 0, "", nil, xid, err
 	}
-	text, args, err = s.insertion(l, fresh)
+	text, args, err = outboxdb.Insertion(l, fresh, s.known.have(fresh))
 	return len(fresh), text, args, xid, err
 }
 
@@ -61,14 +62,14 @@ func (s *Store) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) err
 
 // FlushProbe is [Store.Flush], and returns the id of the transaction.
 func (s *Store) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (xid string, err error) {
-	h, err := s.within(tx)
+	h, err := s.box.Within(tx)
 	if err != nil {
 		return "", err
 	}
 	return s.flush(ctx, h, evs)
 }
 
-func (s *Store) flush(ctx context.Context, h handle, evs []event.Envelope) (xid string, err error) {
+func (s *Store) flush(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (xid string, err error) {
 	if len(evs) == 0 {
 		return "", nil
 	}
@@ -77,8 +78,8 @@ func (s *Store) flush(ctx context.Context, h handle, evs []event.Envelope) (xid 
 		return xid, err
 	}
 	var stored string
-	if err := h.queryRow(ctx, statement, args, &xid, &stored); err != nil {
-		return "", wrap(fmt.Sprintf("insert %d events", n), err)
+	if err := h.QueryRow(ctx, statement, args, &xid, &stored); err != nil {
+		return "", outboxdb.Wrap(fmt.Sprintf("insert %d events", n), err)
 	}
 	return xid, number(evs, stored)
 }

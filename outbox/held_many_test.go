@@ -6,21 +6,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgtest"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 // release releases keys of one lane and returns those that are free.
-func (f *fixture) release(lease outbox.Lease, change int64, keys ...string) (free []string, err error) {
+func (f *fixture) release(lease lanedb.Lease, change int64, keys ...string) (free []string, err error) {
 	f.t.Helper()
-	var list []outbox.LaneKey
+	var list []lanedb.LaneKey
 	for _, key := range keys {
-		list = append(list, outbox.LaneKey{Lane: lease.Lane, Key: key})
+		list = append(list, lanedb.LaneKey{Lane: lease.Lane, Key: key})
 	}
-	lifted, held, err := f.Relay().ReleaseKeys(f.t.Context(), []outbox.LoadedLease{{Lease: lease, Change: change}}, list)
+	lifted, held, err := lanedb.Of(f.Handle()).Held.ReleaseKeys(f.t.Context(), []lanedb.LoadedLease{{Lease: lease, Change: change}}, list)
 	if err == nil && !held[lease.Lane] {
 		require.Empty(f.t, lifted)
-		return nil, outbox.ErrFenced
+		return nil, lanedb.ErrFenced
 	}
 	for _, k := range lifted {
 		free = append(free, k.Key)
@@ -29,10 +30,10 @@ func (f *fixture) release(lease outbox.Lease, change int64, keys ...string) (fre
 }
 
 // loaded returns the leases of all lanes as their owner knows them.
-func (f *fixture) loaded() (out []outbox.LoadedLease) {
+func (f *fixture) loaded() (out []lanedb.LoadedLease) {
 	f.t.Helper()
 	for n, l := range f.leases {
-		out = append(out, outbox.LoadedLease{Lease: l, Change: f.change(n)})
+		out = append(out, lanedb.LoadedLease{Lease: l, Change: f.change(n)})
 	}
 	return out
 }
@@ -52,29 +53,29 @@ func TestManyHeldRowsAreGivenUp(t *testing.T) {
 		f.exec("DELETE FROM outbox WHERE ordering_key IS NULL AND lane = (SELECT lane FROM outbox WHERE event_type = 'changed1')")
 	}
 	f.exec("UPDATE outbox SET event_type = 'unordered' WHERE ordering_key IS NULL")
-	outcomes := map[string]outbox.HeldOutcome{}
+	outcomes := map[string]lanedb.HeldOutcome{}
 	lanes := map[string]int16{}
 	for _, r := range f.fetch() {
-		verdict, o := outbox.Refused, outbox.HeldOutcome{RowID: outbox.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: outbox.Abandoned, Error: "no"}
+		verdict, o := lanedb.Refused, lanedb.HeldOutcome{RowID: outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}, Verdict: lanedb.Abandoned, Error: "no"}
 		switch r.Type {
 		case "dead2", "abandoned2":
-			verdict = outbox.Follower
+			verdict = lanedb.Follower
 		case "dead1", "unordered":
-			o.Verdict = outbox.Dead
+			o.Verdict = lanedb.Dead
 		}
-		require.NoError(t, f.Relay().Hold(t.Context(), f.leases[r.Lane], []outbox.Outcome{{Seq: r.Sequence, Verdict: verdict, Error: "no"}}))
+		require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[r.Lane], []lanedb.Outcome{{Seq: r.Sequence, Verdict: verdict, Error: "no"}}))
 		outcomes[r.Type], lanes[r.Type] = o, r.Lane
 	}
 	require.NotContains(t, []int16{lanes["dead1"], lanes["abandoned1"], lanes["last1"], lanes["unordered"]}, lanes["changed1"])
 	leases := f.loaded()
 	f.exec("UPDATE outbox_lane SET change = change + 1 WHERE lane = ?", lanes["changed1"])
-	gone, held, err := f.Relay().GiveUpHeld(t.Context(), leases, []outbox.HeldOutcome{
+	gone, held, err := lanedb.Of(f.Handle()).Held.GiveUpHeld(t.Context(), leases, []lanedb.HeldOutcome{
 		outcomes["changed1"], outcomes["unordered"], outcomes["last1"], outcomes["abandoned1"], outcomes["dead1"],
 	})
 	require.NoError(t, err)
 	require.Len(t, held, 63)
 	require.False(t, held[lanes["changed1"]])
-	require.ElementsMatch(t, []outbox.GivenUp{
+	require.ElementsMatch(t, []lanedb.GivenUp{
 		{RowID: outcomes["unordered"].RowID}, {RowID: outcomes["last1"].RowID, Lifted: true},
 		{RowID: outcomes["abandoned1"].RowID}, {RowID: outcomes["dead1"].RowID},
 	}, gone)
@@ -91,8 +92,8 @@ func TestOnlyTheFirstRowOfAKeyIsGivenUp(t *testing.T) {
 	f.add("a", "a2")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{
-		{Seq: rows[0].Sequence, Verdict: outbox.Refused, Error: "no"}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{
+		{Seq: rows[0].Sequence, Verdict: lanedb.Refused, Error: "no"}, {Seq: rows[1].Sequence, Verdict: lanedb.Follower},
 	}))
 	require.NoError(t, f.giveUp(lease, f.change(lease.Lane), rows[1].Sequence, "no"))
 	require.Zero(t, f.count("outbox_dead"))
@@ -103,7 +104,7 @@ func TestOnlyTheFirstRowOfAKeyIsGivenUp(t *testing.T) {
 func TestManyKeysAreReleased(t *testing.T) {
 	f := newFixture(t, nil)
 	errs := map[string]string{}
-	var keys []outbox.LaneKey
+	var keys []lanedb.LaneKey
 	for i := range 20 {
 		name := fmt.Sprint("k", i)
 		f.add(name, name)
@@ -114,12 +115,12 @@ func TestManyKeysAreReleased(t *testing.T) {
 	}
 	for _, r := range f.fetch() {
 		if errs[r.Type] != "" {
-			keys = append(keys, outbox.LaneKey{Lane: r.Lane, Key: r.Key})
+			keys = append(keys, lanedb.LaneKey{Lane: r.Lane, Key: r.Key})
 		}
 	}
 	f.kill(errs)
 	f.exec("DELETE FROM outbox_dead; UPDATE outbox_block SET state = 'draining' WHERE ordering_key <> 'default|order|k1'")
-	lifted, held, err := f.Relay().ReleaseKeys(t.Context(), f.loaded(), keys)
+	lifted, held, err := lanedb.Of(f.Handle()).Held.ReleaseKeys(t.Context(), f.loaded(), keys)
 	require.NoError(t, err)
 	require.Len(t, held, 64)
 	require.Len(t, lifted, 9)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // eventsByAggregate names its columns: a migration of a newer build adds some, and this one reads on.
@@ -42,11 +43,11 @@ func (s *Store) EventsByAggregate(ctx context.Context, tenant, aggregateType, ag
 	rows := s.adHoc().Query(ctx, s.db, eventsByAggregate, tenant, aggregateType, aggregateID, after, limit)
 	defer func() { _ = rows.Close() }()
 	if err := rows.Err(); err != nil {
-		return nil, wrap("read the events of an aggregate", err)
+		return nil, outboxdb.Wrap("read the events of an aggregate", err)
 	}
 	var out []Record
 	if err := s.db.ScanRows(ctx, rows.Rows, &out); err != nil {
-		return nil, wrap("read the events of an aggregate", err)
+		return nil, outboxdb.Wrap("read the events of an aggregate", err)
 	}
-	return out, wrap("read the events of an aggregate", rows.Err())
+	return out, outboxdb.Wrap("read the events of an aggregate", rows.Err())
 }

@@ -7,21 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
 // settle publishes what waits in the lanes.
 func (f *fixture) settle() {
 	f.t.Helper()
-	var leases []outbox.Lease
-	var ids []outbox.RowID
+	var leases []lanedb.Lease
+	var ids []outboxdb.RowID
 	for _, l := range f.leases {
 		leases = append(leases, l)
 	}
 	for _, r := range f.fetch() {
-		ids = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+		ids = append(ids, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 	}
-	_, err := f.Relay().Settle(f.t.Context(), leases, ids)
+	_, err := lanedb.Of(f.Handle()).Moves.Settle(f.t.Context(), leases, ids)
 	require.NoError(f.t, err)
 }
 

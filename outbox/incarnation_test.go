@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -19,42 +21,42 @@ func TestPositionsOfAnotherServerAreVoid(t *testing.T) {
 	f.add("a", "a1")
 	var lane int16
 	require.NoError(t, f.db.NewRaw("SELECT lane FROM outbox").Scan(t.Context(), &lane))
-	position := func() (outbox.Position, string) {
-		at, on, err := f.Relay().Positions(t.Context(), []int16{lane})
+	position := func() (lanedb.Position, string) {
+		at, on, err := lanedb.Of(f.Handle()).Log.Positions(t.Context(), []int16{lane})
 		require.NoError(t, err)
 		return at[lane], on
 	}
-	_, err := f.Relay().ReadWatermark(t.Context()) // names the incarnation
+	_, err := lanedb.Of(f.Handle()).Log.ReadWatermark(t.Context()) // names the incarnation
 	require.NoError(t, err)
 	at, on := position()
 	require.NotEmpty(t, on)
 	lease := f.leases[lane]
 	lease.Incarnation = on
 	fetch := func() []outbox.Row {
-		rows, err := f.Relay().Fetch(t.Context(), []outbox.Cursor{{Lease: lease, Position: at, Quota: 10}}, 0)
+		rows, err := lanedb.Of(f.Handle()).Log.Fetch(t.Context(), []lanedb.Cursor{{Lease: lease, Position: at, Quota: 10}}, 0)
 		require.NoError(t, err)
 		return rows
 	}
 	rows := fetch()
 	require.Len(t, rows, 1)
-	id := outbox.RowID{Lane: lane, Seq: rows[0].Sequence}
+	id := outboxdb.RowID{Lane: lane, Seq: rows[0].Sequence}
 
 	f.exec("DELETE FROM outbox_incarnation") // as a crash does
 	require.Empty(t, fetch())
-	held, _, err := f.Relay().Take(t.Context(), []outbox.Taken{{Lease: lease, Upto: id.Seq}})
+	held, _, err := lanedb.Of(f.Handle()).Log.Take(t.Context(), []lanedb.Taken{{Lease: lease, Upto: id.Seq}})
 	require.NoError(t, err)
 	require.Empty(t, held, "take")
-	held, err = f.Relay().Record(t.Context(), []outbox.Placed{{Lease: lease, Position: at.Publish([]int64{id.Seq})}})
+	held, err = lanedb.Of(f.Handle()).Log.Record(t.Context(), []lanedb.Placed{{Lease: lease, Position: at.Publish([]int64{id.Seq})}})
 	require.NoError(t, err)
 	require.Empty(t, held, "record")
-	held, err = f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{id})
+	held, err = lanedb.Of(f.Handle()).Moves.Settle(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{id})
 	require.NoError(t, err)
 	require.Empty(t, held, "settle")
-	require.ErrorIs(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: id.Seq, Verdict: outbox.Dead}}), outbox.ErrFenced)
-	_, held, err = f.Relay().Delay(t.Context(), []outbox.Lease{lease}, []outbox.RowID{id})
+	require.ErrorIs(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: id.Seq, Verdict: lanedb.Dead}}), lanedb.ErrFenced)
+	_, held, err = lanedb.Of(f.Handle()).Moves.Delay(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{id})
 	require.NoError(t, err)
 	require.Empty(t, held, "delay")
-	require.ErrorIs(t, f.Relay().CountAttempt(t.Context(), []outbox.Lease{lease}, []outbox.RowID{id}, false), outbox.ErrFenced)
+	require.ErrorIs(t, lanedb.Of(f.Handle()).Moves.CountAttempt(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{id}, false), lanedb.ErrFenced)
 	require.Equal(t, 1, f.count("outbox WHERE crashes = 0"))
 	after, _ := position()
 	require.Equal(t, at, after)
@@ -67,25 +69,25 @@ func TestHeldRowsOfAnotherServerAreLeftAlone(t *testing.T) {
 	f := newFixture(t, nil)
 	f.add("a", "a1")
 	row := f.fetch()[0]
-	on, err := f.Relay().ReadWatermark(t.Context())
+	on, err := lanedb.Of(f.Handle()).Log.ReadWatermark(t.Context())
 	require.NoError(t, err)
 	lease := f.leases[row.Lane]
 	lease.Incarnation = on.Incarnation
-	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Refused, Error: "no"}}))
 	change := f.change(row.Lane)
-	loaded := []outbox.LoadedLease{{Lease: lease, Change: change}}
-	id := outbox.RowID{Lane: row.Lane, Seq: row.Sequence}
+	loaded := []lanedb.LoadedLease{{Lease: lease, Change: change}}
+	id := outboxdb.RowID{Lane: row.Lane, Seq: row.Sequence}
 
 	f.exec("DELETE FROM outbox_incarnation")
-	_, err = f.Relay().SettleHeld(t.Context(), lease, change, row.Key, []int64{id.Seq})
-	require.ErrorIs(t, err, outbox.ErrFenced)
-	require.ErrorIs(t, f.Relay().RetryHeld(t.Context(), lease, change, id.Seq, time.Minute, "again"), outbox.ErrFenced)
-	require.ErrorIs(t, f.Relay().CountAttempt(t.Context(), []outbox.Lease{lease}, []outbox.RowID{id}, true), outbox.ErrFenced)
-	gone, held, err := f.Relay().GiveUpHeld(t.Context(), loaded, []outbox.HeldOutcome{{RowID: id, Verdict: outbox.Dead}})
+	_, err = lanedb.Of(f.Handle()).Held.SettleHeld(t.Context(), lease, change, row.Key, []int64{id.Seq})
+	require.ErrorIs(t, err, lanedb.ErrFenced)
+	require.ErrorIs(t, lanedb.Of(f.Handle()).Held.RetryHeld(t.Context(), lease, change, id.Seq, time.Minute, "again"), lanedb.ErrFenced)
+	require.ErrorIs(t, lanedb.Of(f.Handle()).Moves.CountAttempt(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{id}, true), lanedb.ErrFenced)
+	gone, held, err := lanedb.Of(f.Handle()).Held.GiveUpHeld(t.Context(), loaded, []lanedb.HeldOutcome{{RowID: id, Verdict: lanedb.Dead}})
 	require.NoError(t, err)
 	require.Empty(t, gone)
 	require.Empty(t, held)
-	_, held, err = f.Relay().ReleaseKeys(t.Context(), loaded, []outbox.LaneKey{{Lane: row.Lane, Key: row.Key}})
+	_, held, err = lanedb.Of(f.Handle()).Held.ReleaseKeys(t.Context(), loaded, []lanedb.LaneKey{{Lane: row.Lane, Key: row.Key}})
 	require.NoError(t, err)
 	require.Empty(t, held)
 	require.Equal(t, "FAILED/1", f.statuses()["a1"])
@@ -98,13 +100,13 @@ func TestIncarnationIsAnotherOneThoughItsRowIsThere(t *testing.T) {
 	server := pgtest.Start(t, nil)
 	db := server.Migrated(t)
 	db.SetMaxIdleConns(0)
-	relay := outbox.NewStore(db.DB, nil).Relay()
+	relay := lanedb.Of(outbox.NewStore(db.DB, nil).Handle())
 	id := func() (id string) {
 		require.NoError(t, db.NewRaw("SELECT id FROM outbox_incarnation").Scan(t.Context(), &id))
 		return id
 	}
 	now := func() string {
-		m, err := relay.ReadWatermark(t.Context())
+		m, err := relay.Log.ReadWatermark(t.Context())
 		require.NoError(t, err)
 		return m.Incarnation
 	}

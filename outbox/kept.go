@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -48,11 +49,11 @@ func (s *Store) History(filter SentFilter) func(ctx context.Context, checkpoint 
 	return func(ctx context.Context, checkpoint string, to func(context.Context, []event.Envelope, string) error) error {
 		from, err := s.keptFrom(ctx, checkpoint)
 		if err = errors.Join(filter.Validate(), err); err != nil {
-			return wrap("read the events that are kept", err)
+			return outboxdb.Wrap("read the events that are kept", err)
 		}
 		for range 2 {
 			if err := s.handOver(ctx, filter, &from, to); err != nil {
-				return wrap("read the events that are kept", err)
+				return outboxdb.Wrap("read the events that are kept", err)
 			}
 		}
 		return nil

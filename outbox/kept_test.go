@@ -11,6 +11,8 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -100,7 +102,7 @@ func TestKeptWaitsForWhatIsOnItsWay(t *testing.T) {
 	},
 		"it has looked what is on its way")
 	lease := f.leases[rows[0].Lane]
-	_, err := f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
+	_, err := lanedb.Of(f.Handle()).Moves.Settle(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{{Lane: lease.Lane, Seq: rows[0].Sequence}})
 	require.NoError(t, err)
 	require.NoError(t, <-done)
 	require.Equal(t, rows[0].ID, (*got)[0].ID)

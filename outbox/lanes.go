@@ -7,6 +7,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -76,5 +77,5 @@ func (s *Store) Lanes(ctx context.Context) (list []LaneState, err error) {
 		})
 		return err
 	})
-	return list, wrap("list lanes", err)
+	return list, outboxdb.Wrap("list lanes", err)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgplan"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -41,8 +42,8 @@ func TestLanesTellWhatWaits(t *testing.T) {
 	require.Len(t, rows, 2)
 	taken := f.lane(number)
 	require.EqualValues(t, 2, taken.Claimed, "they may be on their way")
-	require.NoError(t, f.Relay().Hold(t.Context(), f.leases[number], []outbox.Outcome{
-		{Seq: rows[0].Sequence, Verdict: outbox.Refused, Error: "no"}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[number], []lanedb.Outcome{
+		{Seq: rows[0].Sequence, Verdict: lanedb.Refused, Error: "no"}, {Seq: rows[1].Sequence, Verdict: lanedb.Follower},
 	}))
 	held := f.lane(number)
 	require.EqualValues(t, 2, held.Held)
@@ -96,7 +97,7 @@ func TestDelayedEventIsNotOld(t *testing.T) {
 func TestPausedEventIsNotOld(t *testing.T) {
 	f := newFixture(t, nil)
 	f.add("a", "refused", event.WithTenantID("acme"))
-	f.hold(map[string]outbox.Verdict{"refused": outbox.Refused})
+	f.hold(map[string]lanedb.Verdict{"refused": lanedb.Refused})
 	f.add("b", "new", event.WithTenantID("acme"))
 	require.NoError(t, f.PauseTenant(t.Context(), "acme", ann))
 	lanes, err := f.Lanes(t.Context())
@@ -132,7 +133,7 @@ func TestPlanOfLanes(t *testing.T) {
 func TestProjectorsAreListed(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, owner := range []string{"gone", "long gone", "me"} {
-		_, err := f.Relay().Heartbeat(t.Context(), owner, 0, time.Minute)
+		_, err := lanedb.Of(f.Handle()).Leases.Heartbeat(t.Context(), owner, 0, time.Minute)
 		require.NoError(t, err)
 	}
 	f.exec("UPDATE outbox_projector SET seen_until = clock_timestamp() - interval '1 hour' WHERE owner = 'gone'")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestNothingWalksOverWhatWasDeleted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
-	require.Regexp(t, `Index Cond: \(\(lane = mine_\d.lane\) AND \(n >= mine_\d.taken_from\) AND \(n < mine_\d.latest\)\)`, f.explain(outbox.Renew))
+	require.Regexp(t, `Index Cond: \(\(lane = mine_\d.lane\) AND \(n >= mine_\d.taken_from\) AND \(n < mine_\d.latest\)\)`, f.explain(statement("renew")))
 	last := `Scan Backward using outbox_20\d+_lane_seq_idx on outbox_20\d+ o_\d+ .*\n +Index Cond: \(\(lane = \$\d+\) AND \(seq > \$\d+\)\)`
 	require.Regexp(t, last, f.explain(outbox.Statistics(200)))
 }
@@ -33,11 +34,11 @@ func TestRenewalForgetsWhatWasTaken(t *testing.T) {
 		return upto
 	}
 	take := func(upto int64) {
-		_, _, err := f.Relay().Take(t.Context(), []outbox.Taken{{Lease: f.leases[lane], Upto: upto}})
+		_, _, err := lanedb.Of(f.Handle()).Log.Take(t.Context(), []lanedb.Taken{{Lease: f.leases[lane], Upto: upto}})
 		require.NoError(t, err)
 	}
 	renew := func() {
-		changes, err := f.Relay().Renew(t.Context(), slices.Collect(maps.Values(f.leases)), time.Minute)
+		changes, err := lanedb.Of(f.Handle()).Leases.Renew(t.Context(), slices.Collect(maps.Values(f.leases)), time.Minute)
 		require.NoError(t, err)
 		require.Len(t, changes, 64)
 	}

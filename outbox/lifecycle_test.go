@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
@@ -19,7 +21,7 @@ type fixture struct {
 	*outbox.Store
 	t      *testing.T
 	db     *pgtest.DB
-	leases map[int16]outbox.Lease
+	leases map[int16]lanedb.Lease
 }
 
 func newFixture(t *testing.T, cfg *outbox.Config) *fixture {
@@ -39,9 +41,9 @@ func newFixture(t *testing.T, cfg *outbox.Config) *fixture {
 
 func (f *fixture) claim(owner string) {
 	f.t.Helper()
-	leases, err := f.Relay().Claim(f.t.Context(), owner, 0, 64, 30*time.Minute)
+	leases, err := lanedb.Of(f.Handle()).Leases.Claim(f.t.Context(), owner, 0, 64, 30*time.Minute)
 	require.NoError(f.t, err)
-	f.leases = map[int16]outbox.Lease{}
+	f.leases = map[int16]lanedb.Lease{}
 	for _, l := range leases {
 		f.leases[l.Lane] = l
 	}
@@ -57,11 +59,11 @@ func (f *fixture) add(key, name string, opts ...event.AddOption) string {
 
 func (f *fixture) fetch() []outbox.Row {
 	f.t.Helper()
-	var cursors []outbox.Cursor
+	var cursors []lanedb.Cursor
 	for _, l := range f.leases {
-		cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100})
+		cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: 100})
 	}
-	rows, err := f.Relay().Fetch(f.t.Context(), cursors, 0)
+	rows, err := lanedb.Of(f.Handle()).Log.Fetch(f.t.Context(), cursors, 0)
 	require.NoError(f.t, err)
 	f.take(rows)
 	return rows
@@ -74,11 +76,11 @@ func (f *fixture) take(rows []outbox.Row) {
 	for i := range rows {
 		upto[rows[i].Lane] = max(upto[rows[i].Lane], rows[i].Sequence)
 	}
-	var taken []outbox.Taken
+	var taken []lanedb.Taken
 	for lane, seq := range upto {
-		taken = append(taken, outbox.Taken{Lease: f.leases[lane], Upto: seq})
+		taken = append(taken, lanedb.Taken{Lease: f.leases[lane], Upto: seq})
 	}
-	held, _, err := f.Relay().Take(f.t.Context(), taken)
+	held, _, err := lanedb.Of(f.Handle()).Log.Take(f.t.Context(), taken)
 	require.NoError(f.t, err)
 	require.Len(f.t, held, len(taken))
 }
@@ -96,19 +98,19 @@ func (f *fixture) statuses() map[string]string {
 
 func (f *fixture) change(lane int16) int64 {
 	f.t.Helper()
-	blocks, err := f.Blocks(f.t.Context(), []int16{lane})
+	blocks, err := lanedb.Of(f.Handle()).Held.Blocks(f.t.Context(), []int16{lane})
 	require.NoError(f.t, err)
 	return blocks[lane].Change
 }
 
 // giveUp makes a held row a dead letter.
-func (f *fixture) giveUp(lease outbox.Lease, change, seq int64, reason string) error {
+func (f *fixture) giveUp(lease lanedb.Lease, change, seq int64, reason string) error {
 	f.t.Helper()
-	o := outbox.HeldOutcome{RowID: outbox.RowID{Lane: lease.Lane, Seq: seq}, Verdict: outbox.Dead, Error: reason}
-	gone, held, err := f.Relay().GiveUpHeld(f.t.Context(), []outbox.LoadedLease{{Lease: lease, Change: change}}, []outbox.HeldOutcome{o})
+	o := lanedb.HeldOutcome{RowID: outboxdb.RowID{Lane: lease.Lane, Seq: seq}, Verdict: lanedb.Dead, Error: reason}
+	gone, held, err := lanedb.Of(f.Handle()).Held.GiveUpHeld(f.t.Context(), []lanedb.LoadedLease{{Lease: lease, Change: change}}, []lanedb.HeldOutcome{o})
 	if err == nil && !held[lease.Lane] {
 		require.Empty(f.t, gone)
-		return outbox.ErrFenced
+		return lanedb.ErrFenced
 	}
 	return err
 }
@@ -132,21 +134,21 @@ func TestRowLifeCycle(t *testing.T) {
 
 	lane := rows[0].Lane
 	lease := f.leases[lane]
-	held, err := f.Relay().Settle(ctx, []outbox.Lease{lease}, []outbox.RowID{{Lane: lane, Seq: rows[0].Sequence}})
+	held, err := lanedb.Of(f.Handle()).Moves.Settle(ctx, []lanedb.Lease{lease}, []outboxdb.RowID{{Lane: lane, Seq: rows[0].Sequence}})
 	require.NoError(t, err)
 	require.True(t, held[lane])
 
-	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{
-		{Seq: rows[1].Sequence, Verdict: outbox.Refused, Error: "no\x00\xff"},
-		{Seq: rows[2].Sequence, Verdict: outbox.Follower},
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(ctx, lease, []lanedb.Outcome{
+		{Seq: rows[1].Sequence, Verdict: lanedb.Refused, Error: "no\x00\xff"},
+		{Seq: rows[2].Sequence, Verdict: lanedb.Follower},
 	}))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "FAILED/1", "a3": "NEW/0"}, f.statuses())
 
-	due, _, err := f.Relay().Due(ctx, []int16{lane}, 0)
+	due, _, err := lanedb.Of(f.Handle()).Held.Due(ctx, []int16{lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1, "a follower is not due")
 	change := f.change(lane)
-	require.NoError(t, f.Relay().RetryHeld(ctx, lease, change, due[0].Sequence, time.Hour, "again"))
+	require.NoError(t, lanedb.Of(f.Handle()).Held.RetryHeld(ctx, lease, change, due[0].Sequence, time.Hour, "again"))
 	require.NoError(t, f.giveUp(lease, change, due[0].Sequence, "for good"))
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "DEAD/3", "a3": "NEW/0"}, f.statuses())
 
@@ -157,21 +159,21 @@ func TestRowLifeCycle(t *testing.T) {
 	require.NoError(t, f.Replay(ctx, letters[0].ID, ann))
 	require.ErrorIs(t, f.Replay(ctx, letters[0].ID, ann), operator.ErrNotDead)
 
-	queue, err := f.Queue(ctx, lane, "default|order|a", 0)
+	queue, err := lanedb.Of(f.Handle()).Held.Queue(ctx, lane, "default|order|a", 0)
 	require.NoError(t, err)
 	require.Len(t, queue, 2)
 	require.Equal(t, "a2", queue[0].Type)
 
-	_, err = f.Relay().SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
-	require.ErrorIs(t, err, outbox.ErrFenced, "the replay bumped the counter")
+	_, err = lanedb.Of(f.Handle()).Held.SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
+	require.ErrorIs(t, err, lanedb.ErrFenced, "the replay bumped the counter")
 	change = f.change(lane)
-	lifted, err := f.Relay().SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
+	lifted, err := lanedb.Of(f.Handle()).Held.SettleHeld(ctx, lease, change, "default|order|a", []int64{queue[0].Sequence})
 	require.NoError(t, err)
 	require.False(t, lifted)
-	due, _, err = f.Relay().Due(ctx, []int16{lane}, 0)
+	due, _, err = lanedb.Of(f.Handle()).Held.Due(ctx, []int16{lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1, "the follower became due")
-	lifted, err = f.Relay().SettleHeld(ctx, lease, change, "default|order|a", []int64{due[0].Sequence})
+	lifted, err = lanedb.Of(f.Handle()).Held.SettleHeld(ctx, lease, change, "default|order|a", []int64{due[0].Sequence})
 	require.NoError(t, err)
 	require.True(t, lifted)
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "SENT/0", "a3": "SENT/0"}, f.statuses())
@@ -180,16 +182,16 @@ func TestRowLifeCycle(t *testing.T) {
 	require.NoError(t, err)
 	stats.SnapshotAge, stats.Sent = 0, 0 // the server counts what was published a second late
 	require.Equal(t, outbox.Stats{Lanes: 64}, stats)
-	mark, err := f.Relay().ReadWatermark(ctx)
+	mark, err := lanedb.Of(f.Handle()).Log.ReadWatermark(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, mark.Seq)
-	_, err = f.Relay().Renew(ctx, []outbox.Lease{lease}, time.Minute)
+	_, err = lanedb.Of(f.Handle()).Leases.Renew(ctx, []lanedb.Lease{lease}, time.Minute)
 	require.NoError(t, err)
-	all, err := f.Relay().Heartbeat(ctx, "me", 0, time.Minute)
+	all, err := lanedb.Of(f.Handle()).Leases.Heartbeat(ctx, "me", 0, time.Minute)
 	require.NoError(t, err)
-	require.Equal(t, outbox.Membership{Alive: 1, Lanes: 64}, all)
-	require.NoError(t, f.Relay().Unregister(ctx, "me"))
-	require.NoError(t, f.Relay().Release(ctx, []outbox.Lease{lease}))
+	require.Equal(t, lanedb.Membership{Alive: 1, Lanes: 64}, all)
+	require.NoError(t, lanedb.Of(f.Handle()).Leases.Unregister(ctx, "me"))
+	require.NoError(t, lanedb.Of(f.Handle()).Leases.Release(ctx, []lanedb.Lease{lease}))
 	require.NoError(t, f.Clean(ctx))
 }
 
@@ -200,15 +202,15 @@ func TestDiscardLetsTheKeyGo(t *testing.T) {
 	f.add("a", "a2")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{
-		{Seq: rows[0].Sequence, Verdict: outbox.Dead, Error: "bad"},
-		{Seq: rows[1].Sequence, Verdict: outbox.Follower},
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(ctx, lease, []lanedb.Outcome{
+		{Seq: rows[0].Sequence, Verdict: lanedb.Dead, Error: "bad"},
+		{Seq: rows[1].Sequence, Verdict: lanedb.Follower},
 	}))
 	require.NoError(t, f.Discard(ctx, id, ann))
-	due, _, err := f.Relay().Due(ctx, []int16{lease.Lane}, 0)
+	due, _, err := lanedb.Of(f.Handle()).Held.Due(ctx, []int16{lease.Lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1)
-	lifted, err := f.Relay().SettleHeld(ctx, lease, f.change(lease.Lane), due[0].Key, []int64{due[0].Sequence})
+	lifted, err := lanedb.Of(f.Handle()).Held.SettleHeld(ctx, lease, f.change(lease.Lane), due[0].Key, []int64{due[0].Sequence})
 	require.NoError(t, err)
 	require.True(t, lifted)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/telemetry"
@@ -144,7 +145,7 @@ func listening(t *testing.T, store *outbox.Store) (woken chan struct{}, ended ch
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ended <- store.Relay().Listen(ctx, func(outbox.LaneSet) { woken <- struct{}{} }, func() {})
+		ended <- store.Handle().Listen(ctx, func(outboxdb.LaneSet) { woken <- struct{}{} }, func() {})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -184,8 +185,8 @@ func TestListenTakesNoConnectionOfThePool(t *testing.T) {
 func TestStoresThatCannotListenSaySo(t *testing.T) {
 	db := pgtest.Migrated(t, pgtest.Outbox)
 	for _, cfg := range []*outbox.Config{{Pooler: true}, {PollOnly: true}} {
-		err := outbox.NewStore(db.DB, cfg).Relay().Listen(t.Context(), func(outbox.LaneSet) { t.Error("it listens") }, func() {})
-		require.ErrorIs(t, err, outbox.ErrCannotListen)
+		err := outbox.NewStore(db.DB, cfg).Handle().Listen(t.Context(), func(outboxdb.LaneSet) { t.Error("it listens") }, func() {})
+		require.ErrorIs(t, err, outboxdb.ErrCannotListen)
 	}
 }
 

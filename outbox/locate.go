@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -26,7 +27,7 @@ type Located struct {
 }
 
 const (
-	locatedColumns = `{columns but payload}, NULL::bytea AS payload` + rowEnd + `, status, error_message, retry_after, sent_at, died_at,
+	locatedColumns = `{columns but payload}, NULL::bytea AS payload` + outboxdb.RowEnd + `, status, error_message, retry_after, sent_at, died_at,
 	coalesce((SELECT coalesce(
 			(SELECT h.id FROM {schema}.outbox_held h WHERE h.lane = b.lane AND h.seq = b.head_seq),
 			(SELECT d.id FROM {schema}.outbox_dead d WHERE d.lane = b.lane AND d.seq = b.head_seq))::text
@@ -52,7 +53,7 @@ ORDER BY seq`
 
 	// locateSent reads the partitions of the time from $2 to $3: what was recorded then, and what was published out of its turn then.
 	locateSent = `
-SELECT {columns but payload}, NULL::bytea AS payload` + rowEnd + `, '` + StatusSent + `', '', NULL::timestamptz, sent_at, NULL::timestamptz, ''
+SELECT {columns but payload}, NULL::bytea AS payload` + outboxdb.RowEnd + `, '` + StatusSent + `', '', NULL::timestamptz, sent_at, NULL::timestamptz, ''
 FROM {schema}.outbox_published p WHERE id = $1::uuid AND within >= $2::timestamptz AND within < $3::timestamptz ORDER BY seq`
 )
 
@@ -70,22 +71,22 @@ func (s *Store) Locate(ctx context.Context, id string) ([]Located, error) {
 	}
 	list, err := s.locate(ctx, locateUnsent, parsed.String())
 	if err != nil || len(list) > 0 {
-		return list, wrap("locate an event", err)
+		return list, outboxdb.Wrap("locate an event", err)
 	}
 	var now time.Time
 	if err := s.sql.QueryRow(ctx, s.db, databaseNow, nil, &now); err != nil {
-		return nil, wrap("ask for the time", err)
+		return nil, outboxdb.Wrap("ask for the time", err)
 	}
 	// What was refused moves from one table to the other while they are read, but a row that is published stays so.
 	from := recordedAt(parsed)
 	if from.IsZero() {
 		list, err = s.locate(ctx, locateSent, parsed.String(), time.Unix(0, 0), now.Add(day))
-		return list, wrap("locate an event", err)
+		return list, outboxdb.Wrap("locate an event", err)
 	}
 	for from = from.Add(-clockSkew).UTC().Truncate(day); len(list) == 0 && err == nil && from.Before(now.Add(day)); from = from.Add(day) {
 		list, err = s.locate(ctx, locateSent, parsed.String(), from, from.Add(day))
 	}
-	return list, wrap("locate an event", err)
+	return list, outboxdb.Wrap("locate an event", err)
 }
 
 const (
@@ -105,7 +106,7 @@ func recordedAt(id uuid.UUID) time.Time {
 func (s *Store) locate(ctx context.Context, statement string, args ...any) ([]Located, error) {
 	return pgsql.Collect(s.adHoc().Query(ctx, s.db, statement, args...), func(scan pgsql.Scan, l *Located) error {
 		var retry, sent, died sql.NullTime
-		err := scanRow(scan, &l.Row, &l.Status, &l.Error, &retry, &sent, &died, &l.BehindID)
+		err := outboxdb.ScanRow(scan, &l.Row, &l.Status, &l.Error, &retry, &sent, &died, &l.BehindID)
 		l.RetryAfter, l.SentAt, l.DiedAt = retry.Time, sent.Time, died.Time
 		return err
 	})
@@ -115,5 +116,5 @@ func (s *Store) locate(ctx context.Context, statement string, args ...any) ([]Lo
 // have their meaning of [Config.Retention].
 func (s *Store) KeptFor(ctx context.Context) (time.Duration, error) {
 	p, err := s.askPolicy(ctx)
-	return p.retention, wrap("ask for the retention", err)
+	return p.retention, outboxdb.Wrap("ask for the retention", err)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/nightly"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // The lanes and the locks of existing rows rest on this function: these values never change.
@@ -22,7 +22,7 @@ func TestLaneHashIsFrozen(t *testing.T) {
 		"default|order|2":      0xc451a5177cd908c1,
 		"tenant-b|customer|ä✓": 0x1c32dc4a436a2461,
 	} {
-		require.Equal(t, want, outbox.LaneHash(key), "key %q", key)
+		require.Equal(t, want, outboxdb.LaneHash(key), "key %q", key)
 	}
 }
 

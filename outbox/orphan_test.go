@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // An owner that does not know yet that a block is gone, or is being drained with nothing behind it, holds the next row of
@@ -29,22 +29,22 @@ func TestFollowerWithNobodyInFrontIsTheHead(t *testing.T) {
 			head := f.add("a", "a1")
 			row := f.fetch()[0]
 			lease := f.leases[row.Lane]
-			require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Dead, Error: "bad"}}))
+			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(ctx, lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Dead, Error: "bad"}}))
 			before(f, head)
 			f.add("a", "a2")
 			f.add("a", "a3")
 			rows := f.fetch()
-			require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{
-				{Seq: rows[0].Sequence, Verdict: outbox.Follower}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
+			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(ctx, lease, []lanedb.Outcome{
+				{Seq: rows[0].Sequence, Verdict: lanedb.Follower}, {Seq: rows[1].Sequence, Verdict: lanedb.Follower},
 			}))
-			due, _, err := f.Relay().Due(ctx, []int16{lease.Lane}, 0)
+			due, _, err := lanedb.Of(f.Handle()).Held.Due(ctx, []int16{lease.Lane}, 0)
 			require.NoError(t, err)
 			require.Len(t, due, 1, "a2 and not a3")
 			require.Equal(t, "a2", due[0].Type)
-			blocks, err := f.Blocks(ctx, []int16{lease.Lane})
+			blocks, err := lanedb.Of(f.Handle()).Held.Blocks(ctx, []int16{lease.Lane})
 			require.NoError(t, err)
 			require.Len(t, blocks[lease.Lane].Blocks, 1, "what is held has a block")
-			lifted, err := f.Relay().SettleHeld(ctx, lease, f.change(lease.Lane), row.Key, []int64{rows[0].Sequence, rows[1].Sequence})
+			lifted, err := lanedb.Of(f.Handle()).Held.SettleHeld(ctx, lease, f.change(lease.Lane), row.Key, []int64{rows[0].Sequence, rows[1].Sequence})
 			require.NoError(t, err)
 			require.True(t, lifted)
 		})
@@ -59,18 +59,18 @@ func TestStalledBlockIsMended(t *testing.T) {
 	f.add("a", "a2")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{
-		{Seq: rows[0].Sequence, Verdict: outbox.Refused, Error: "no"}, {Seq: rows[1].Sequence, Verdict: outbox.Follower},
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(ctx, lease, []lanedb.Outcome{
+		{Seq: rows[0].Sequence, Verdict: lanedb.Refused, Error: "no"}, {Seq: rows[1].Sequence, Verdict: lanedb.Follower},
 	}))
 	_, err := f.db.Exec("DELETE FROM outbox_held WHERE seq = ?", rows[0].Sequence)
 	require.NoError(t, err)
-	blocks, err := f.Blocks(ctx, []int16{lease.Lane})
+	blocks, err := lanedb.Of(f.Handle()).Held.Blocks(ctx, []int16{lease.Lane})
 	require.NoError(t, err)
 	require.True(t, blocks[lease.Lane].Blocks[0].Stalled)
 	free, err := f.release(lease, f.change(lease.Lane), rows[0].Key)
 	require.NoError(t, err)
 	require.Empty(t, free)
-	due, _, err := f.Relay().Due(ctx, []int16{lease.Lane}, 0)
+	due, _, err := lanedb.Of(f.Handle()).Held.Due(ctx, []int16{lease.Lane}, 0)
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 }
@@ -85,7 +85,7 @@ func TestFollowerWithNobodyInFrontWaitsForItsTime(t *testing.T) {
 	tomorrow := time.Now().Add(24 * time.Hour)
 	f.add("a", "a2", inOrder, event.WithNotBefore(tomorrow))
 	row := f.fetch()[0]
-	require.NoError(t, f.Relay().Hold(t.Context(), f.leases[row.Lane], []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Follower}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[row.Lane], []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Follower}}))
 	require.Equal(t, 1, f.count("outbox_held WHERE retry_after = not_before"))
 }
 
@@ -97,8 +97,8 @@ func TestFollowerDoesNotWaitForALaterRow(t *testing.T) {
 	f.add("a", "a2", inOrder, event.WithNotBefore(time.Now().Add(24*time.Hour)))
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Delayed}}))
-	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Follower}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: rows[1].Sequence, Verdict: lanedb.Delayed}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: rows[0].Sequence, Verdict: lanedb.Follower}}))
 	require.Equal(t, []string{"a1"}, f.due())
 }
 
@@ -109,7 +109,7 @@ func TestHoldThatWaitedForAnOperatorSeesWhatChanged(t *testing.T) {
 	f.add("a", "a2")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Dead, Error: "bad"}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: rows[0].Sequence, Verdict: lanedb.Dead, Error: "bad"}}))
 
 	tx, err := f.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestHoldThatWaitedForAnOperatorSeesWhatChanged(t *testing.T) {
 	go func() { discarded <- f.Discard(t.Context(), letter, ann) }()
 	f.waitForLocks("outbox_lane", 1, "the operator has the lane")
 	go func() {
-		held <- f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: rows[1].Sequence, Verdict: outbox.Follower}})
+		held <- lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: rows[1].Sequence, Verdict: lanedb.Follower}})
 	}()
 	f.waitForLocks("outbox_lane", 2, "the owner waits for the lane")
 	require.NoError(t, tx.Rollback())
@@ -133,7 +133,7 @@ func TestHoldThatWaitedForAnOperatorSeesWhatChanged(t *testing.T) {
 // What was refused or must wait has no time of its own while an earlier row of its key is held: an operator replayed that
 // one a moment ago. Due before its turn, it would be looked at in vain again and again.
 func TestRowBehindAReplayedOneWaitsForIt(t *testing.T) {
-	for name, verdict := range map[string]outbox.Verdict{"refused": outbox.Refused, "delayed": outbox.Delayed} {
+	for name, verdict := range map[string]lanedb.Verdict{"refused": lanedb.Refused, "delayed": lanedb.Delayed} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, nil)
 			head := f.add("a", "a1")
@@ -142,7 +142,7 @@ func TestRowBehindAReplayedOneWaitsForIt(t *testing.T) {
 			f.add("a", "a2")
 			row := f.fetch()[0]
 			require.NoError(t, f.Replay(t.Context(), head, ann))
-			require.NoError(t, f.Relay().Hold(t.Context(), f.leases[row.Lane], []outbox.Outcome{{Seq: row.Sequence, Verdict: verdict}}))
+			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[row.Lane], []lanedb.Outcome{{Seq: row.Sequence, Verdict: verdict}}))
 			require.Equal(t, []string{"a1"}, f.due())
 		})
 	}
@@ -154,8 +154,8 @@ func TestBlockNamesItsDeadLetter(t *testing.T) {
 	f.add("a", "a1")
 	letter := f.add("a", "a2")
 	rows := f.fetch()
-	require.NoError(t, f.Relay().Hold(t.Context(), f.leases[rows[0].Lane], []outbox.Outcome{
-		{Seq: rows[0].Sequence, Verdict: outbox.Refused, Error: "not now"}, {Seq: rows[1].Sequence, Verdict: outbox.Dead, Error: "bad"},
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[rows[0].Lane], []lanedb.Outcome{
+		{Seq: rows[0].Sequence, Verdict: lanedb.Refused, Error: "not now"}, {Seq: rows[1].Sequence, Verdict: lanedb.Dead, Error: "bad"},
 	}))
 	require.Equal(t, 1, f.count("outbox_block WHERE head_seq = ?", rows[1].Sequence))
 	require.NoError(t, f.Discard(t.Context(), letter, ann))

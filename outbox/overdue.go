@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -55,5 +56,5 @@ func (s *Store) Overdue(ctx context.Context) ([]Overdue, error) {
 		}
 		return nil
 	})
-	return list, wrap("look for events that should have left", err)
+	return list, outboxdb.Wrap("look for events that should have left", err)
 }

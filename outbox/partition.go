@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -135,7 +136,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 		_, err := s.sql.Exec(ctx, s.db, makePartitions, day)
 		return err
 	})
-	return wrap("make partitions of outbox", err)
+	return outboxdb.Wrap("make partitions of outbox", err)
 }
 
 // ErrBusy means that a table was in use and the call is to be repeated in a while.
@@ -178,7 +179,7 @@ func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 func (s *Store) dropFamily(ctx context.Context, f family, retention time.Duration) (kept []error, err error) {
 	parts, err := s.expired(ctx, f, retention)
 	if err != nil {
-		return nil, wrap("look for expired partitions", err)
+		return nil, outboxdb.Wrap("look for expired partitions", err)
 	}
 	for _, p := range parts {
 		err := s.retire(ctx, func(ctx context.Context, tx bun.Tx) error { return s.dropOne(ctx, tx, p) })
@@ -189,7 +190,7 @@ func (s *Store) dropFamily(ctx context.Context, f family, retention time.Duratio
 			return kept, nil
 		case errors.Is(err, errStays):
 		case err != nil:
-			return kept, wrap("drop "+p.Name, err)
+			return kept, outboxdb.Wrap("drop "+p.Name, err)
 		}
 	}
 	if s.cfg.BeforeDrop == nil {
@@ -206,7 +207,7 @@ func (s *Store) dropFamily(ctx context.Context, f family, retention time.Duratio
 		case errors.Is(err, errNotOurTurn):
 			return kept, nil
 		case err != nil:
-			return kept, wrap("empty the DEFAULT child of "+f.table, err)
+			return kept, outboxdb.Wrap("empty the DEFAULT child of "+f.table, err)
 		}
 	}
 	return kept, nil
@@ -231,11 +232,11 @@ func (s *Store) forgetProgress(ctx context.Context, retention time.Duration) err
 			return nil
 		}
 		if err != nil {
-			return wrap("drop a day of outbox_progress", err)
+			return outboxdb.Wrap("drop a day of outbox_progress", err)
 		}
 	}
 	_, err := s.sql.Exec(ctx, s.db, emptyProgress, retention)
-	return wrap("empty outbox_progress_default", err)
+	return outboxdb.Wrap("empty outbox_progress_default", err)
 }
 
 func (s *Store) expired(ctx context.Context, f family, kept time.Duration) ([]Partition, error) {
@@ -321,7 +322,7 @@ func (s *Store) emptyDefault(ctx context.Context, f family, kept time.Duration) 
 	for {
 		n, err := s.sql.Exec(ctx, s.db, f.in(emptyDefault), kept)
 		if err != nil || n == 0 {
-			return wrap("empty the DEFAULT child of "+f.table, err)
+			return outboxdb.Wrap("empty the DEFAULT child of "+f.table, err)
 		}
 	}
 }

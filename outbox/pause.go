@@ -2,12 +2,12 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -39,12 +39,9 @@ noted AS (
 SELECT count(*) FROM changed`
 
 	listPauses = `
-SELECT tenant_id, actor, reason, since, resumed_at, extract(epoch FROM clock_timestamp() - since)::float8
-FROM {schema}.outbox_pause WHERE resumed_at IS NULL OR resumed_at > clock_timestamp() - $1::interval ORDER BY tenant_id`
+SELECT tenant_id, actor, reason, since, extract(epoch FROM clock_timestamp() - since)::float8
+FROM {schema}.outbox_pause WHERE resumed_at IS NULL ORDER BY tenant_id`
 )
-
-// resumedWithin is for how long the events of a tenant that was resumed count as waiting from that moment on.
-const resumedWithin = 24 * time.Hour
 
 // Pause is a tenant whose events are not published, because an operator decided so.
 type Pause struct {
@@ -55,8 +52,6 @@ type Pause struct {
 	// Since is when it was paused, and Age how long ago that is, by the clock of the database.
 	Since time.Time
 	Age   time.Duration
-	// ResumedAt is when it was resumed. Zero: it is paused.
-	ResumedAt time.Time
 }
 
 // PauseTenant stops the publishing of a tenant's events until [Store.ResumeTenant]: those that wait, and those that are recorded meanwhile.
@@ -97,27 +92,19 @@ func (s *Store) changePause(ctx context.Context, action operator.Action, stateme
 	if s.cfg.PollOnly {
 		return nil
 	}
-	if err := s.notify(ctx, lanesFreed); err != nil {
+	if err := s.box.Notify(ctx, outboxdb.LanesFreed); err != nil {
 		s.log.WarnContext(ctx, "oncebox: projectors cannot be told about a tenant, they find it when they renew their leases", "tenant", tenant, "error", err)
 	}
 	return nil
 }
 
 // PausedTenants lists the tenants that are paused, in the order of their ids.
-func (s *Store) PausedTenants(ctx context.Context) ([]Pause, error) { return s.pauses(ctx, 0) }
-
-// Pauses lists the tenants that are paused, and those that were resumed within a day: their events count as waiting from then on.
-func (s Relay) Pauses(ctx context.Context) ([]Pause, error) { return s.pauses(ctx, resumedWithin) }
-
-func (s *Store) pauses(ctx context.Context, resumed time.Duration) ([]Pause, error) {
-	list, err := pgsql.Collect(s.sql.Query(ctx, s.db, listPauses, resumed), func(scan pgsql.Scan, p *Pause) error {
-		var at sql.NullTime
+func (s *Store) PausedTenants(ctx context.Context) ([]Pause, error) {
+	list, err := pgsql.Collect(s.sql.Query(ctx, s.db, listPauses), func(scan pgsql.Scan, p *Pause) error {
 		var age float64
-		if err := scan(&p.Tenant, &p.Actor, &p.Reason, &p.Since, &at, &age); err != nil {
-			return err
-		}
-		p.ResumedAt, p.Age = at.Time, seconds(age)
-		return nil
+		err := scan(&p.Tenant, &p.Actor, &p.Reason, &p.Since, &age)
+		p.Age = seconds(age)
+		return err
 	})
-	return list, wrap("list paused tenants", err)
+	return list, outboxdb.Wrap("list paused tenants", err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -34,7 +35,7 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	paused, err = f.PausedTenants(ctx)
 	require.NoError(t, err)
 	require.Empty(t, paused)
-	known, err := f.Relay().Pauses(ctx)
+	known, err := lanedb.Of(f.Handle()).Leases.Pauses(ctx)
 	require.NoError(t, err)
 	require.Len(t, known, 1)
 	require.False(t, known[0].ResumedAt.IsZero())

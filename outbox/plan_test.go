@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgplan"
 	"github.com/oncebox/oncebox/outbox"
@@ -19,7 +20,7 @@ func TestPlansAtAnyBacklog(t *testing.T) {
 	for _, step := range []struct {
 		more  int
 		fetch string
-	}{{0, outbox.FetchMany}, {50_000, outbox.FetchFew}, {nightly.N(150_000, 950_000), outbox.FetchMany}} {
+	}{{0, statement("fetchMany")}, {50_000, statement("fetchFew")}, {nightly.N(150_000, 950_000), statement("fetchMany")}} {
 		backlog += step.more
 		t.Run(strconv.Itoa(backlog), func(t *testing.T) {
 			if step.more > 0 {
@@ -29,10 +30,10 @@ func TestPlansAtAnyBacklog(t *testing.T) {
 			}
 			for name, plan := range map[string]string{
 				"fetch":   f.explain(step.fetch),
-				"settle":  f.explain(outbox.SettleRows),
-				"scan":    f.explain(outbox.LookRows),
-				"tenants": f.explain(outbox.LookTenants),
-				"pick":    f.explain(outbox.PickRows),
+				"settle":  f.explain(statement("settleRows")),
+				"scan":    f.explain(statement("lookRows")),
+				"tenants": f.explain(statement("lookTenants")),
+				"pick":    f.explain(statement("pickRows")),
 				"overdue": f.explain(outbox.OldestOverdue),
 			} {
 				if backlog == 50_000 && (name == "scan" || name == "tenants") {
@@ -65,13 +66,13 @@ func TestPlansOfALongQueue(t *testing.T) {
 				require.NoError(t, err)
 			}
 			const byKey, byTime = "outbox_held_key on outbox_held", "outbox_held_due on outbox_held"
-			due := f.explain(outbox.DueRows)
+			due := f.explain(statement("dueRows"))
 			require.Regexp(t, `outbox_held_due.*\n.*Index Cond: \(\(lane = c.held_lane\) AND \(retry_after <= `, due)
-			next := f.explain(outbox.NextDue)
+			next := f.explain(statement("nextDue"))
 			require.Contains(t, next, byTime)
 			require.Regexp(t, `Index Cond: \(\(lane = c.lane\) AND \(retry_after > .*\) AND \(retry_after < 'infinity'`, next)
 			if state != "empty" { // a scan of the few pages that it expects
-				queue := f.explain(outbox.QueueRows)
+				queue := f.explain(statement("queueRows"))
 				require.Contains(t, queue, byKey)
 				require.NotContains(t, queue, "Sort Key: x_1.lane")
 				failing := f.explain(outbox.FailingRows)
@@ -81,9 +82,9 @@ func TestPlansOfALongQueue(t *testing.T) {
 				require.NotContains(t, failing, "Sort Key: x")
 			}
 			for name, plan := range map[string]string{
-				"settle":  f.explain(outbox.SettleHeld),
-				"give up": f.explain(outbox.GiveUpHeld),
-				"release": f.explain(outbox.ReleaseKeys),
+				"settle":  f.explain(statement("settleHeld")),
+				"give up": f.explain(statement("giveUpHeld")),
+				"release": f.explain(statement("releaseKeys")),
 			} {
 				require.Regexp(t, `Index Cond: \(\(lane = (next|f_1).lane\) AND \(seq = (next|f_1).seq\)\)`, plan, name)
 				require.NotRegexp(t, `Sort Key: \w+\.seq`, plan, name)
@@ -104,12 +105,12 @@ func TestPlansOfAPausedTopic(t *testing.T) {
 			if state == "analysed" {
 				f.exec("ANALYZE outbox_held")
 			}
-			plan := f.explain(outbox.ScanDue)
+			plan := f.explain(statement("lookDue"))
 			require.Regexp(t, `Index Scan using outbox_held_due .*\n.*`+
 				`Index Cond: \(ROW\(lane, retry_after, seq\) > ROW\(c.lane, c.after, c.seq\)\)`, plan, state)
 			require.NotContains(t, plan, "Sort", state)
 			require.NotContains(t, plan, "JIT", state)
-			require.Regexp(t, `Index Cond: \(\(lane = a.held_lane\) AND \(seq = a.held_seq\)\)`, f.explain(outbox.FetchDueRows), state)
+			require.Regexp(t, `Index Cond: \(\(lane = a.held_lane\) AND \(seq = a.held_seq\)\)`, f.explain(statement("pickDue")), state)
 		}
 	}
 }
@@ -117,13 +118,13 @@ func TestPlansOfAPausedTopic(t *testing.T) {
 // The literals in the statements are the constants that their readers count with.
 func TestLimitsInStatements(t *testing.T) {
 	for statement, limit := range map[string]int{
-		outbox.FetchMany: outbox.MaxFetch, outbox.LookRows: outbox.ScanWindow, outbox.LookTenants: outbox.ScanWindow,
-		outbox.ScanDue: outbox.ScanWindow, outbox.DueRows: outbox.MaxDue, outbox.LookFar: outbox.FarWindow,
+		statement("fetchMany"): lanedb.MaxFetch, statement("lookRows"): lanedb.ScanWindow, statement("lookTenants"): lanedb.ScanWindow,
+		statement("lookDue"): lanedb.ScanWindow, statement("dueRows"): lanedb.MaxDue, statement("lookFar"): lanedb.FarWindow,
 	} {
 		require.Regexp(t, `LIMIT `+strconv.Itoa(limit)+`\)`, statement)
 	}
-	for _, statement := range []string{outbox.LookRows, outbox.LookTenants} {
-		require.Regexp(t, `size = `+strconv.Itoa(outbox.ScanWindow)+`\b`, statement)
+	for _, statement := range []string{statement("lookRows"), statement("lookTenants")} {
+		require.Regexp(t, `size = `+strconv.Itoa(lanedb.ScanWindow)+`\b`, statement)
 	}
 }
 
@@ -143,3 +144,6 @@ func (f *fixture) explain(statement string) string {
 	require.NoError(f.t, err)
 	return plan.Text
 }
+
+// statement returns one with which lanes are served.
+func statement(name string) string { return lanedb.Statements(true)[name] }

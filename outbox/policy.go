@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -65,7 +66,7 @@ func (s *Store) SetRetention(ctx context.Context, by operator.By) error {
 	if err == nil {
 		_, err = s.policy(ctx)
 	}
-	return wrap("set the retention", err)
+	return outboxdb.Wrap("set the retention", err)
 }
 
 // policy asks for the policy of the database, after it has entered what this process keeps beyond it. It warns, once for each
@@ -80,8 +81,9 @@ func (s *Store) policy(ctx context.Context) (policy, error) {
 		}
 	}
 	if err != nil {
-		return p, wrap("ask for the retention", err)
+		return p, outboxdb.Wrap("ask for the retention", err)
 	}
+	s.box.Forgets.Store(p.retention == NoRetention)
 	if last := s.kept.Swap(&p); last == nil || *last != p {
 		s.reportPolicy(ctx, p)
 	}
@@ -152,11 +154,4 @@ func (p policy) String() string {
 	default:
 		return p.retention.String()
 	}
-}
-
-// keeps tells whether published rows are kept at all, as of the last look at the policy. Until there was one they are kept:
-// another process may need them.
-func (s *Store) keeps() bool {
-	p := s.kept.Load()
-	return p == nil || p.retention != NoRetention
 }

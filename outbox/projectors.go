@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -42,5 +43,5 @@ func (s *Store) Projectors(ctx context.Context) ([]ProjectorState, error) {
 		}
 		return nil
 	})
-	return list, wrap("list projectors", err)
+	return list, outboxdb.Wrap("list projectors", err)
 }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // Reconciled counts what [Store.Reconcile] found and repaired. All of it is 0 unless rows were changed by hand, a backup was restored in part, or
@@ -52,13 +53,13 @@ func (s *Store) Reconcile(ctx context.Context) (Reconciled, error) {
 		s.report(ctx, repaired, found)
 		s.Wake()
 	}
-	return found, wrap("reconcile", err)
+	return found, outboxdb.Wrap("reconcile", err)
 }
 
 // ReconcileDryRun returns what [Store.Reconcile] would repair, and changes nothing: each repair is made and rolled back.
 func (s *Store) ReconcileDryRun(ctx context.Context) (Reconciled, error) {
 	found, err := (&reconciler{store: s, dry: true}).all(ctx)
-	return found, wrap("reconcile, dry run", err)
+	return found, outboxdb.Wrap("reconcile, dry run", err)
 }
 
 // repaired returns the counter, with a series for each kind.
@@ -121,7 +122,7 @@ func (r *reconciler) exec(ctx context.Context, statement string, args ...any) (n
 
 // leases cuts what a wrong clock would make last. A relay does so as well, at each of its beats.
 func (r *reconciler) leases(ctx context.Context, found *Reconciled) error {
-	for _, statement := range []string{cutLanes, cutHeartbeats} {
+	for _, statement := range []string{outboxdb.CutLanes, outboxdb.CutHeartbeats} {
 		n, err := r.exec(ctx, statement, shortLease)
 		if err != nil {
 			return err

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 const (
@@ -27,20 +30,25 @@ ON CONFLICT DO NOTHING`
 
 // lanes enters the lanes of every group that has tenants, and those that rows are in.
 func (r *reconciler) lanes(ctx context.Context, found *Reconciled) error {
-	l, err := r.store.loadLayout(ctx, bunHandle{r.store.sql, r.store.db})
+	l, err := r.store.box.Layout(ctx, r.store.box.On(r.store.db))
 	if err != nil {
 		return err
 	}
 	missing, err := r.store.missingLanes(ctx, l)
 	if err == nil && len(missing) > 0 {
-		found.Lanes, err = r.exec(ctx, enterLanes, missing, l.lanes)
+		found.Lanes, err = r.exec(ctx, enterLanes, missing, l.Lanes)
 	}
 	return err
 }
 
-func (s *Store) missingLanes(ctx context.Context, l *layout) (missing []int16, err error) {
-	known, err := scanLanes(s.adHoc().Query(ctx, s.db, knownLanes))
-	if err != nil {
+func (s *Store) missingLanes(ctx context.Context, l *outboxdb.Layout) (missing []int16, err error) {
+	known := map[int16]bool{}
+	if err := pgsql.Each(s.adHoc().Query(ctx, s.db, knownLanes), func(scan pgsql.Scan) error {
+		var lane int16
+		err := scan(&lane)
+		known[lane] = true
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	tenants, err := s.Tenants(ctx)
@@ -48,8 +56,8 @@ func (s *Store) missingLanes(ctx context.Context, l *layout) (missing []int16, e
 		return nil, err
 	}
 	for _, t := range append(tenants, TenantGroup{Group: 0}) {
-		for n := range l.lanes {
-			lane := t.Group*int16(l.lanes) + int16(n) //nolint:gosec // at most 32,767 lanes
+		for n := range l.Lanes {
+			lane := t.Group*int16(l.Lanes) + int16(n) //nolint:gosec // at most 32,767 lanes
 			if !known[lane] {
 				known[lane] = true
 				missing = append(missing, lane)

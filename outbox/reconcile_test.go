@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/telemetry"
@@ -42,7 +44,7 @@ func TestReconcileEntersLanes(t *testing.T) {
 	require.Equal(t, 64, f.count("outbox_lane WHERE grp = 0 AND lane < 64"))
 	require.Equal(t, 1, f.count("outbox_lane WHERE grp = 2 AND lane = 130"))
 	require.Equal(t, 1, f.count("outbox_lane WHERE grp = 3 AND lane = 200"))
-	leases, err := f.Relay().Claim(t.Context(), "me", 0, 64, time.Minute)
+	leases, err := lanedb.Of(f.Handle()).Leases.Claim(t.Context(), "me", 0, 64, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, leases, 3)
 	for _, l := range leases {
@@ -54,10 +56,10 @@ func TestReconcileEndsLeasesThatAClockMadeLong(t *testing.T) {
 	f := newFixture(t, nil)
 	require.NoError(t, f.EnsurePartitions(t.Context()))
 	f.exec("UPDATE outbox_lane SET lease_until = now() + interval '2 days' WHERE lane < 3")
-	_, err := f.Relay().Heartbeat(t.Context(), "gone", 0, time.Minute)
+	_, err := lanedb.Of(f.Handle()).Leases.Heartbeat(t.Context(), "gone", 0, time.Minute)
 	require.NoError(t, err)
 	f.exec("UPDATE outbox_projector SET seen_until = now() + interval '2 days'")
-	_, err = f.Relay().Heartbeat(t.Context(), "me", 0, time.Minute)
+	_, err = lanedb.Of(f.Handle()).Leases.Heartbeat(t.Context(), "me", 0, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, outbox.Reconciled{Leases: 4}, f.reconcile())
 	require.Equal(t, 64, f.count("outbox_lane WHERE lease_until < now() + interval '31 minutes'"), "what their owners have leased for")
@@ -90,7 +92,7 @@ func TestReconcileTells(t *testing.T) {
 	require.Zero(t, f.reconcile())
 	require.Empty(t, log.String())
 	woken := 0
-	f.Relay().OnWake(func(outbox.LaneSet) { woken++ })
+	f.Handle().OnWake(func(outboxdb.LaneSet) { woken++ })
 	f.exec("DELETE FROM outbox_lane WHERE lane < 2")
 	require.EqualValues(t, 2, f.reconcile().Total())
 	require.Contains(t, log.String(), "level=WARN")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -37,7 +38,7 @@ func TestRehearsalFindsEachRightThatServingNeeds(t *testing.T) {
 	as.User = url.UserPassword(role, "x")
 	pool := (&pgtest.DB{Schema: db.Schema, DSN: as.String()}).Another(t)
 	rehearse := func(cfg outbox.Config) error {
-		return outbox.NewStore(pool, &cfg).Relay().Rehearse(t.Context(), "me", 0, time.Minute)
+		return lanedb.Of(outbox.NewStore(pool, &cfg).Handle()).Leases.Rehearse(t.Context(), "me", 0, time.Minute)
 	}
 	for _, cfg := range []outbox.Config{{}, {Retention: outbox.NoRetention}, {Pooler: true}} {
 		require.NoError(t, rehearse(cfg))
@@ -52,7 +53,7 @@ func TestRehearsalFindsEachRightThatServingNeeds(t *testing.T) {
 			exec("REVOKE " + of + " FROM %[1]s")
 			err := rehearse(outbox.Config{})
 			if strings.Contains(needs[relation], letter) {
-				require.True(t, outbox.IsMisfit(err), "%s: %v", of, err)
+				require.True(t, lanedb.IsMisfit(err), "%s: %v", of, err)
 				require.ErrorContains(t, err, relation, of)
 			} else {
 				require.NoError(t, err, of)
@@ -63,11 +64,11 @@ func TestRehearsalFindsEachRightThatServingNeeds(t *testing.T) {
 	for _, sequence := range sequences {
 		exec("REVOKE ALL ON SEQUENCE " + sequence + " FROM %[1]s")
 		err := rehearse(outbox.Config{})
-		require.True(t, outbox.IsMisfit(err), "%s: %v", sequence, err)
+		require.True(t, lanedb.IsMisfit(err), "%s: %v", sequence, err)
 		exec("GRANT USAGE ON SEQUENCE " + sequence + " TO %[1]s")
 	}
 	require.NoError(t, rehearse(outbox.Config{}), "it has all rights again")
 	_, err = db.Exec("ALTER TABLE outbox_progress RENAME COLUMN total TO other") // another build
 	require.NoError(t, err)
-	require.True(t, outbox.IsMisfit(rehearse(outbox.Config{})))
+	require.True(t, lanedb.IsMisfit(rehearse(outbox.Config{})))
 }

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/telemetry"
@@ -250,8 +251,8 @@ func TestDaysAreDroppedAlsoWithoutRetention(t *testing.T) {
 	require.Equal(t, []int{1, 0, 1}, []int{days("outbox"), days("outbox_sent"), days("outbox_progress")})
 
 	rows := f.fetch()
-	_, err := f.Relay().Record(t.Context(), []outbox.Placed{{
-		Lease: f.leases[rows[0].Lane], Position: outbox.Position{}.Publish([]int64{rows[0].Sequence}),
+	_, err := lanedb.Of(f.Handle()).Log.Record(t.Context(), []lanedb.Placed{{
+		Lease: f.leases[rows[0].Lane], Position: lanedb.Position{}.Publish([]int64{rows[0].Sequence}),
 	}})
 	require.NoError(t, err)
 	require.NoError(t, f.Clean(t.Context()))
@@ -274,11 +275,11 @@ func TestDayOfTheDefaultChildStaysWhileSomethingIsUnsent(t *testing.T) {
 		sequences[name] = seq
 	}
 	publish := func(names ...string) {
-		var at outbox.Position
+		var at lanedb.Position
 		for _, n := range names {
 			at = at.Publish([]int64{sequences[n]})
 		}
-		_, err := f.Relay().Record(t.Context(), []outbox.Placed{{Lease: f.leases[1], Position: at}})
+		_, err := lanedb.Of(f.Handle()).Log.Record(t.Context(), []lanedb.Placed{{Lease: f.leases[1], Position: at}})
 		require.NoError(t, err)
 	}
 	publish("a1", "b1")

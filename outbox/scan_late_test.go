@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -21,13 +23,13 @@ func TestLateScanFindsWhatIsUnsentUpToAnEnd(t *testing.T) {
 				f.exec(`INSERT INTO outbox (seq, id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 					VALUES (?, gen_random_uuid(), now(), ?, 'default', 'order', 't', 'test', 'x')`, r.seq, r.lane)
 			}
-			scan := func(after, upto int64, incarnation string, lanes ...int16) []outbox.RowID {
-				ids, all, err := f.Relay().ScanLate(t.Context(), lanes, after, upto, incarnation)
+			scan := func(after, upto int64, incarnation string, lanes ...int16) []outboxdb.RowID {
+				ids, all, err := lanedb.Of(f.Handle()).Log.ScanLate(t.Context(), lanes, after, upto, incarnation)
 				require.NoError(t, err)
 				require.True(t, all)
 				return ids
 			}
-			require.Equal(t, []outbox.RowID{{Lane: 1, Seq: 20}, {Lane: 1, Seq: 30}, {Lane: 2, Seq: 15}, {Lane: 2, Seq: 25}}, scan(10, 30, "", 2, 1))
+			require.Equal(t, []outboxdb.RowID{{Lane: 1, Seq: 20}, {Lane: 1, Seq: 30}, {Lane: 2, Seq: 15}, {Lane: 2, Seq: 25}}, scan(10, 30, "", 2, 1))
 			require.Empty(t, scan(0, 21, "", 3))
 			require.Empty(t, scan(0, 100, "another", 1, 2, 3), "the positions are those of a server that has crashed")
 		})
@@ -40,13 +42,13 @@ func TestLateScanGivesUpOnManyRows(t *testing.T) {
 	f := newFixture(t, nil)
 	insert := `INSERT INTO outbox (seq, id, occurred_at, lane, tenant_id, topic, event_type, source, payload)
 		SELECT n, gen_random_uuid(), now(), 1, 'default', 'order', 't', 'test', 'x' FROM generate_series(?::bigint, ?) n`
-	f.exec(insert, 1, outbox.MaxLate)
-	ids, all, err := f.Relay().ScanLate(t.Context(), []int16{1}, 0, 1_000_000, "")
+	f.exec(insert, 1, lanedb.MaxLate)
+	ids, all, err := lanedb.Of(f.Handle()).Log.ScanLate(t.Context(), []int16{1}, 0, 1_000_000, "")
 	require.NoError(t, err)
 	require.True(t, all)
-	require.Len(t, ids, outbox.MaxLate)
-	f.exec(insert, outbox.MaxLate+1, outbox.MaxLate+1)
-	ids, all, err = f.Relay().ScanLate(t.Context(), []int16{1}, 0, 1_000_000, "")
+	require.Len(t, ids, lanedb.MaxLate)
+	f.exec(insert, lanedb.MaxLate+1, lanedb.MaxLate+1)
+	ids, all, err = lanedb.Of(f.Handle()).Log.ScanLate(t.Context(), []int16{1}, 0, 1_000_000, "")
 	require.NoError(t, err)
 	require.False(t, all)
 	require.Empty(t, ids)
@@ -63,9 +65,9 @@ func TestPlanOfTheLateScan(t *testing.T) {
 			f.exec("ANALYZE outbox")
 		}
 		err := f.db.RunInTx(t.Context(), nil, func(_ context.Context, tx bun.Tx) error {
-			_, err := tx.Tx.ExecContext(t.Context(), outbox.SwitchOff, outbox.PagesOnce())
+			_, err := tx.Tx.ExecContext(t.Context(), outboxdb.SwitchOff, lanedb.PagesOnce())
 			require.NoError(t, err)
-			_, err = tx.Exec("PREPARE late AS " + f.Text(outbox.LookLate))
+			_, err = tx.Exec("PREPARE late AS " + f.Text(statement("lookLate")))
 			require.NoError(t, err)
 			defer func() { _, _ = tx.Exec("DEALLOCATE late") }()
 			var plan []string

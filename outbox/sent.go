@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -128,7 +129,7 @@ func (s *Store) ReplaySent(
 	default:
 		err = s.replaySent(ctx, filter, topic, to, replay, &done)
 	}
-	return done, wrap("replay published events", err)
+	return done, outboxdb.Wrap("replay published events", err)
 }
 
 const (
@@ -152,7 +153,7 @@ SELECT s.child::bigint, s.place::text, s.seq FROM {schema}.outbox_published s WH
 	closeSent = `CLOSE oncebox_replay`
 
 	readSent = `
-SELECT ` + rowColumns + ` FROM unnest($1::bigint[], $2::text[]) a(child, place) JOIN (
+SELECT ` + outboxdb.RowColumns + ` FROM unnest($1::bigint[], $2::text[]) a(child, place) JOIN (
 	SELECT o.tableoid AS child, o.ctid AS at, {columns} FROM {schema}.outbox o
 	UNION ALL SELECT s.tableoid, s.ctid, {columns} FROM {schema}.outbox_sent s) r ON r.child = a.child::oid AND r.at = a.place::tid`
 )
@@ -263,7 +264,7 @@ func (s *Store) nextSent(ctx context.Context, conn bun.Conn, size int) (rows []R
 	if err != nil || len(numbers) == 0 {
 		return nil, nil, err
 	}
-	if rows, err = scanRows(s.adHoc().Query(ctx, conn, readSent, children, places)); err != nil {
+	if rows, err = outboxdb.ScanRows(s.adHoc().Query(ctx, conn, readSent, children, places)); err != nil {
 		return nil, nil, err
 	}
 	rows = slices.DeleteFunc(rows, func(r Row) bool {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -21,7 +22,7 @@ func TestFetchTakesAShortcutWhileTransactionsAreOpen(t *testing.T) {
 			t.Cleanup(func() { _ = long.Rollback() })
 			_, err = f.Add(t.Context(), long, "order", []byte("slow"), event.WithAggregate("order", "a", 1), event.WithType("slow"))
 			require.NoError(t, err)
-			mark, err := f.Relay().ReadWatermark(t.Context())
+			mark, err := lanedb.Of(f.Handle()).Log.ReadWatermark(t.Context())
 			require.NoError(t, err)
 			var xid int64
 			require.NoError(t, long.NewRaw("SELECT pg_current_xact_id()::text::bigint").Scan(t.Context(), &xid))
@@ -31,12 +32,12 @@ func TestFetchTakesAShortcutWhileTransactionsAreOpen(t *testing.T) {
 
 			fetch := func(while ...int64) (types []string) {
 				t.Helper()
-				var cursors []outbox.Cursor
+				var cursors []lanedb.Cursor
 				for _, l := range f.leases {
 					l.Incarnation = mark.Incarnation
-					cursors = append(cursors, outbox.Cursor{Lease: l, Quota: 100, After: mark.Seq, While: while})
+					cursors = append(cursors, lanedb.Cursor{Lease: l, Quota: 100, After: mark.Seq, While: while})
 				}
-				rows, err := f.Relay().Fetch(t.Context(), cursors, 0)
+				rows, err := lanedb.Of(f.Handle()).Log.Fetch(t.Context(), cursors, 0)
 				require.NoError(t, err)
 				for i := range rows {
 					types = append(types, rows[i].Type)

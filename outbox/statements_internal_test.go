@@ -10,6 +10,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 var update = flag.Bool("update", false, "write testdata/statements.sql anew")
@@ -18,15 +22,18 @@ var update = flag.Bool("update", false, "write testdata/statements.sql anew")
 // else it changes. Run the test with -update to accept it.
 func TestStatementsOfRows(t *testing.T) {
 	statements := map[string]string{
-		"dead: list": listDead, "dead: show": showDead, "dead: replay": replayDead, "dead: of the log": readFresh, "dead: of held rows": readHeld,
-		"delayed: list": listDelayed, "failing": failingRows, "fetch and take": fetchAndTake, "fetch: few": fetchFew, "fetch: many": fetchMany,
-		"fetch: picked": pickRows, "fetch: some": fetchSome, "held: due": dueRows, "held: give up": giveUpHeld, "held: picked": pickDue,
-		"held: queue": queueRows, "held: settle": settleHeld, "hold": holdRows, "delay": delayRows, "locate: sent": locateSent,
-		"locate: unsent": locateUnsent, "sent: read": readSent, "settle": settleRows,
+		"list dead letters": listDead, "show a dead letter": showDead, "replay": replayDead, "list delayed events": listDelayed,
+		"list failing events": failingRows, "locate what was sent": locateSent, "locate what waits": locateUnsent, "read what was sent": readSent,
 	}
-	for how, insert := range inserts {
-		for _, n := range []int{0, 1, 2} {
-			statements[fmt.Sprintf("insert: new tenants %t, alike %t, %d rows", how[0], how[1], n)] = insert.texts[n]
+	for name, text := range lanedb.Statements(true) {
+		statements["relay: "+name] = text
+	}
+	one := event.Envelope{AggregateType: "order", AggregateID: "1"}
+	for name, evs := range map[string][]event.Envelope{"one": {one}, "two of one aggregate": {one, one}, "two": {one, {}}, "many": make([]event.Envelope, 17)} {
+		for _, known := range []bool{true, false} {
+			text, _, err := outboxdb.Insertion(&outboxdb.Layout{Lanes: 64}, evs, known)
+			require.NoError(t, err)
+			statements[fmt.Sprintf("insert %s, tenants known %t", name, known)] = text
 		}
 	}
 	store := NewStore(nil, &Config{Schema: "s"})

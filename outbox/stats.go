@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
 
-	"github.com/oncebox/oncebox/internal/leader"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -100,11 +99,11 @@ func (st Stats) Plus(other *Stats) Stats {
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	st, believed, err := s.readNumbers(ctx)
 	if err != nil {
-		return Stats{}, wrap("read statistics", err)
+		return Stats{}, outboxdb.Wrap("read statistics", err)
 	}
 	c, err := s.countShares(ctx, countAll)
 	if err != nil {
-		return Stats{}, wrap("count rows by topic and tenant", err)
+		return Stats{}, outboxdb.Wrap("count rows by topic and tenant", err)
 	}
 	st.New, st.Held, st.Paused, st.Dead = c.fresh, c.held, c.pausedFresh+c.pausedHeld, c.dead
 	st.Sent = max(st.Sent-believed.fresh, 0) // they lie in the same table
@@ -112,7 +111,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	manyNew, manyHeld, manyDead := c.fresh+c.pausedFresh+c.delayed > Counted, c.held+c.pausedHeld > Counted, c.dead > Counted
 	if manyNew || manyHeld {
 		if c, err = s.countShares(ctx, countFront); err != nil {
-			return Stats{}, wrap("look at rows by topic and tenant", err)
+			return Stats{}, outboxdb.Wrap("look at rows by topic and tenant", err)
 		}
 	}
 	pausedFresh, pausedHeld := c.pausedFresh, c.pausedHeld
@@ -140,28 +139,10 @@ type believed struct {
 	waiting           float64
 }
 
-// Observe returns what reads the statistics in one process of all that relay this outbox. It reads as long as its Run runs.
-func (r Relay) Observe(log *slog.Logger) *leader.Reader[Stats] {
-	return &leader.Reader[Stats]{Name: "outbox.stats", SQL: r.sql, DB: r.db, Log: log, Read: r.Stats}
-}
-
-// switchOff switches settings of the planner off for the rest of a transaction.
-const switchOff = `SELECT set_config(name, 'off', true) FROM unnest($1::text[]) name`
-
-// without runs statements in a transaction in which settings of the planner are off.
-func (s *Store) without(ctx context.Context, settings []string, fn func(context.Context, bun.Tx) error) error {
-	return s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := s.adHoc().Exec(ctx, tx, switchOff, settings); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
-	})
-}
-
 // uncompiled runs statements that the server does not compile. Their costs are overestimated, and to compile them takes longer than to run them, with
 // each day that is kept.
 func (s *Store) uncompiled(ctx context.Context, fn func(context.Context, bun.Tx) error) error {
-	return s.without(ctx, []string{"jit"}, fn)
+	return s.box.Without(ctx, []string{"jit"}, fn)
 }
 
 // readNumbers reads all but the shares.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgplan"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -29,7 +31,7 @@ func (f *fixture) aged(age time.Duration, key, name string, opts ...event.AddOpt
 }
 
 // hold fetches all rows and writes down the verdicts over them, by type. What has no verdict is published.
-func (f *fixture) hold(verdicts map[string]outbox.Verdict) {
+func (f *fixture) hold(verdicts map[string]lanedb.Verdict) {
 	f.t.Helper()
 	rows := f.fetch()
 	require.NotEmpty(f.t, rows)
@@ -39,13 +41,13 @@ func (f *fixture) hold(verdicts map[string]outbox.Verdict) {
 		v := verdicts[r.Type]
 		switch {
 		case v == 0:
-			_, err := f.Relay().Settle(f.t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: r.Lane, Seq: r.Sequence}})
+			_, err := lanedb.Of(f.Handle()).Moves.Settle(f.t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{{Lane: r.Lane, Seq: r.Sequence}})
 			require.NoError(f.t, err)
-		case v == outbox.Delayed && r.Key == "":
-			_, _, err := f.Relay().Delay(f.t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: r.Lane, Seq: r.Sequence}})
+		case v == lanedb.Delayed && r.Key == "":
+			_, _, err := lanedb.Of(f.Handle()).Moves.Delay(f.t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{{Lane: r.Lane, Seq: r.Sequence}})
 			require.NoError(f.t, err)
 		default:
-			require.NoError(f.t, f.Relay().Hold(f.t.Context(), lease, []outbox.Outcome{{Seq: r.Sequence, Verdict: v, Wait: time.Hour, Error: "no"}}))
+			require.NoError(f.t, lanedb.Of(f.Handle()).Moves.Hold(f.t.Context(), lease, []lanedb.Outcome{{Seq: r.Sequence, Verdict: v, Wait: time.Hour, Error: "no"}}))
 		}
 	}
 }
@@ -69,22 +71,22 @@ func TestOldestAge(t *testing.T) {
 		}, 2 * time.Hour},
 		"refused": {func(f *fixture) {
 			f.aged(2*time.Hour, "a", "a1")
-			f.hold(map[string]outbox.Verdict{"a1": outbox.Refused})
+			f.hold(map[string]lanedb.Verdict{"a1": lanedb.Refused})
 		}, 2 * time.Hour},
 		"behind a dead letter": {func(f *fixture) {
 			f.aged(96*time.Hour, "a", "a1")
 			f.aged(72*time.Hour, "a", "a2")
 			f.aged(time.Minute, "b", "b1")
-			f.hold(map[string]outbox.Verdict{"a1": outbox.Dead, "a2": outbox.Follower})
+			f.hold(map[string]lanedb.Verdict{"a1": lanedb.Dead, "a2": lanedb.Follower})
 		}, 72 * time.Hour},
 		"a dead letter alone": {func(f *fixture) {
 			f.aged(96*time.Hour, "a", "a1")
-			f.hold(map[string]outbox.Verdict{"a1": outbox.Dead})
+			f.hold(map[string]lanedb.Verdict{"a1": lanedb.Dead})
 		}, 0},
 		"delayed and not moved yet": {func(f *fixture) { f.aged(time.Hour, "a", "a1", later()) }, 0},
 		"delayed": {func(f *fixture) {
 			f.aged(time.Hour, "a", "a1", later())
-			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed})
+			f.hold(map[string]lanedb.Verdict{"a1": lanedb.Delayed})
 		}, 0},
 		"behind a delayed one that no projector has moved": {func(f *fixture) {
 			f.aged(2*time.Hour, "a", "a1", later())
@@ -94,12 +96,12 @@ func TestOldestAge(t *testing.T) {
 		"behind a delayed one in its key": {func(f *fixture) {
 			f.aged(2*time.Hour, "a", "a1", later(), event.WithOrderingKey("k"))
 			f.aged(2*time.Hour, "a", "a2", event.WithOrderingKey("k"))
-			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed, "a2": outbox.Follower})
+			f.hold(map[string]lanedb.Verdict{"a1": lanedb.Delayed, "a2": lanedb.Follower})
 		}, 0},
 		"behind one that was delayed and then refused": {func(f *fixture) {
 			f.aged(3*time.Hour, "a", "a1", later(), event.WithOrderingKey("k"))
 			f.aged(2*time.Hour, "a", "a2", event.WithOrderingKey("k"))
-			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed, "a2": outbox.Follower})
+			f.hold(map[string]lanedb.Verdict{"a1": lanedb.Delayed, "a2": lanedb.Follower})
 			f.exec("UPDATE outbox_held SET retry_count = 1, not_before = clock_timestamp() - interval '1 hour' WHERE event_type = 'a1'")
 		}, 2 * time.Hour},
 		"younger than what was delayed and is in front of it": {func(f *fixture) {
@@ -110,12 +112,12 @@ func TestOldestAge(t *testing.T) {
 		}, 2 * time.Hour},
 		"delayed, and its time has come": {func(f *fixture) {
 			f.aged(9*time.Hour, "a", "a1", later())
-			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed})
+			f.hold(map[string]lanedb.Verdict{"a1": lanedb.Delayed})
 			f.exec("UPDATE outbox_held SET not_before = clock_timestamp() - interval '1 hour', retry_after = clock_timestamp() - interval '1 hour'")
 		}, time.Hour},
 		"delayed, refused, and waits for its next try": {func(f *fixture) {
 			f.aged(9*time.Hour, "a", "a1", later())
-			f.hold(map[string]outbox.Verdict{"a1": outbox.Delayed})
+			f.hold(map[string]lanedb.Verdict{"a1": lanedb.Delayed})
 			f.exec(`UPDATE outbox_held SET not_before = clock_timestamp() - interval '1 hour', retry_count = 1,
 				retry_after = clock_timestamp() + interval '1 hour'`)
 		}, time.Hour},
@@ -129,9 +131,9 @@ func TestOldestAge(t *testing.T) {
 				f.aged(9*time.Hour, "a", name, event.WithTenantID("acme"))
 				switch name {
 				case "behind":
-					f.hold(map[string]outbox.Verdict{"refused": outbox.Refused, "behind": outbox.Follower})
+					f.hold(map[string]lanedb.Verdict{"refused": lanedb.Refused, "behind": lanedb.Follower})
 				case "due":
-					f.hold(map[string]outbox.Verdict{"due": outbox.Refused})
+					f.hold(map[string]lanedb.Verdict{"due": lanedb.Refused})
 					f.exec("UPDATE outbox_held SET retry_after = clock_timestamp() - interval '8 hours' WHERE event_type = 'due'")
 				}
 			}
@@ -141,7 +143,7 @@ func TestOldestAge(t *testing.T) {
 		}, time.Hour},
 		"of a tenant that was resumed": {func(f *fixture) {
 			f.aged(9*time.Hour, "a", "refused", event.WithTenantID("acme"))
-			f.hold(map[string]outbox.Verdict{"refused": outbox.Refused})
+			f.hold(map[string]lanedb.Verdict{"refused": lanedb.Refused})
 			f.aged(9*time.Hour, "a", "new", event.WithTenantID("acme"))
 			require.NoError(f.t, f.PauseTenant(f.t.Context(), "acme", ann))
 			require.NoError(f.t, f.ResumeTenant(f.t.Context(), "acme", ann))
@@ -206,7 +208,7 @@ func TestStatsOfAPausedTenant(t *testing.T) {
 		f.add(name, name, event.WithTenantID("acme"))
 		f.add(name, "other "+name)
 		if name == "refused" {
-			f.hold(map[string]outbox.Verdict{"dead": outbox.Dead, "refused": outbox.Refused, "other dead": outbox.Dead, "other refused": outbox.Refused})
+			f.hold(map[string]lanedb.Verdict{"dead": lanedb.Dead, "refused": lanedb.Refused, "other dead": lanedb.Dead, "other refused": lanedb.Refused})
 		}
 	}
 	require.NoError(t, f.PauseTenant(t.Context(), "acme", ann))
@@ -228,7 +230,7 @@ func TestStats(t *testing.T) {
 	f.add("b", "b1")
 	f.exec("UPDATE outbox SET tenant_id = 'acme' WHERE event_type = 'b1'")
 	f.add("c", "c1", later)
-	f.hold(map[string]outbox.Verdict{"a1": outbox.Dead, "a2": outbox.Follower, "b1": outbox.Refused, "c1": outbox.Delayed})
+	f.hold(map[string]lanedb.Verdict{"a1": lanedb.Dead, "a2": lanedb.Follower, "b1": lanedb.Refused, "c1": lanedb.Delayed})
 	f.exec("UPDATE outbox_held SET retry_count = 7 WHERE event_type = 'b1'")
 	f.add("d", "d1")
 	f.add("e", "e1", later)

@@ -13,6 +13,7 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -44,12 +45,6 @@ INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
 SELECT 'outbox', $3, '` + string(operator.Move) + `', $1, 'to group ' || $2 || CASE WHEN $4 <> '' THEN ': ' || $4 ELSE '' END FROM layout`
 
 	listTenants = `SELECT tenant_id, grp, since FROM {schema}.outbox_tenant WHERE grp > 0 ORDER BY grp, tenant_id`
-
-	// tenantsFull says that enough tenants are entered to know that there are many; further ones are not. Rows are never
-	// deleted, so a reader that sees an event of a tenant without a row finds the table full as well.
-	tenantsFull = `(SELECT count(*) >= 1000 FROM (SELECT FROM {schema}.outbox_tenant LIMIT 1000) entered)`
-
-	otherTenants = `SELECT ` + tenantsFull + ` OR EXISTS (SELECT FROM {schema}.outbox_tenant WHERE tenant_id <> ALL ($1::text[]))`
 )
 
 // moveBound is how long a move may hold up everybody's flushes.
@@ -64,12 +59,12 @@ const moveBound = time.Second
 // moment, when few events of anybody wait: they are searched for the tenant's.
 func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by operator.By) error {
 	what := fmt.Sprintf("outbox: move tenant %q to group %d", tenant, group)
-	l, err := s.loadLayout(ctx, bunHandle{s.sql, s.db})
+	l, err := s.box.Layout(ctx, s.box.On(s.db))
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	var bad []error
-	if groups := math.MaxInt16/l.lanes - 1; group < 0 || int(group) > groups {
+	if groups := math.MaxInt16/l.Lanes - 1; group < 0 || int(group) > groups {
 		bad = append(bad, fmt.Errorf("give a group from 0 to %d", groups))
 	}
 	if tenant == "" {
@@ -93,14 +88,14 @@ func (s *Store) MoveTenant(ctx context.Context, tenant string, group int16, by o
 	return nil
 }
 
-func (s *Store) moveTenant(ctx context.Context, tx bun.Tx, l *layout, tenant string, group int16, by operator.By) error {
+func (s *Store) moveTenant(ctx context.Context, tx bun.Tx, l *outboxdb.Layout, tenant string, group int16, by operator.By) error {
 	run := s.adHoc()
 	for _, timeout := range []string{"lock_timeout", "statement_timeout"} {
 		if _, err := run.Exec(ctx, tx, `SELECT set_config($1, $2, true)`, timeout, strconv.FormatInt(moveBound.Milliseconds(), 10)); err != nil {
 			return err
 		}
 	}
-	if _, err := run.Exec(ctx, tx, holdFlushes, l.lockSpace, lockBuckets); err != nil {
+	if _, err := run.Exec(ctx, tx, holdFlushes, l.LockSpace, outboxdb.LockBuckets); err != nil {
 		return err
 	}
 	if err := s.drained(ctx, tx, tenant); err != nil {
@@ -135,13 +130,6 @@ func (s *Store) drained(ctx context.Context, tx bun.Tx, tenant string) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// OtherTenants tells whether anybody but these tenants may have committed an event.
-func (s Relay) OtherTenants(ctx context.Context, tenants []string) (bool, error) {
-	var others bool
-	err := s.sql.QueryRow(ctx, s.db, otherTenants, []any{notNil(tenants)}, &others)
-	return others, wrap("look for other tenants", err)
 }
 
 // knownTenants are those that need not be entered in outbox_tenant for a while, because a transaction that tried to, or found it full, was committed. It may
@@ -201,5 +189,5 @@ func (s *Store) Tenants(ctx context.Context) ([]TenantGroup, error) {
 	out, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, listTenants), func(scan pgsql.Scan, t *TenantGroup) error {
 		return scan(&t.Tenant, &t.Group, &t.Since)
 	})
-	return out, wrap("list tenants", err)
+	return out, outboxdb.Wrap("list tenants", err)
 }

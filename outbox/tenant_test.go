@@ -15,6 +15,8 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
@@ -72,15 +74,15 @@ func TestTenantsAreMoved(t *testing.T) {
 	low, high = f.lanesOf("small")
 	require.True(t, low >= 0 && high < 64, "%d to %d", low, high)
 
-	leases, err := f.Relay().Claim(ctx, "other", 2, 100, time.Minute)
+	leases, err := lanedb.Of(f.Handle()).Leases.Claim(ctx, "other", 2, 100, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, leases, 64)
-	all, err := f.Relay().Heartbeat(ctx, "me", 0, time.Minute)
+	all, err := lanedb.Of(f.Handle()).Leases.Heartbeat(ctx, "me", 0, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2}, all.Unserved)
-	_, err = f.Relay().Heartbeat(ctx, "other", 2, time.Minute)
+	_, err = lanedb.Of(f.Handle()).Leases.Heartbeat(ctx, "other", 2, time.Minute)
 	require.NoError(t, err)
-	all, err = f.Relay().Heartbeat(ctx, "me", 0, time.Minute)
+	all, err = lanedb.Of(f.Handle()).Leases.Heartbeat(ctx, "me", 0, time.Minute)
 	require.NoError(t, err)
 	require.Empty(t, all.Unserved)
 
@@ -142,7 +144,7 @@ func TestBusyTenantIsNotMoved(t *testing.T) {
 	refused("1 still wait")
 	rows := f.fetch()
 	lease := f.leases[rows[0].Lane]
-	require.NoError(t, f.Relay().Hold(ctx, lease, []outbox.Outcome{{Seq: rows[0].Sequence, Verdict: outbox.Refused}}))
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(ctx, lease, []lanedb.Outcome{{Seq: rows[0].Sequence, Verdict: lanedb.Refused}}))
 	refused("1 still wait")
 	require.NoError(t, f.giveUp(lease, f.change(lease.Lane), rows[0].Sequence, "no"))
 	refused("1 dead letters")
@@ -158,7 +160,7 @@ func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
 	tx, err := f.db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM outbox_layout, generate_series(0, ?) b", outbox.LockBuckets-1)
+	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM outbox_layout, generate_series(0, ?) b", outboxdb.LockBuckets-1)
 	require.NoError(t, err)
 	flushed := make(chan struct{})
 	go func() {
@@ -209,7 +211,7 @@ func TestTenantsAreEnteredWithTheirFirstEvent(t *testing.T) {
 	f := newFixture(t, nil)
 	others := func(than ...string) bool {
 		t.Helper()
-		yes, err := f.Relay().OtherTenants(ctx, than)
+		yes, err := lanedb.Of(f.Handle()).Leases.OtherTenants(ctx, than)
 		require.NoError(t, err)
 		return yes
 	}
@@ -287,12 +289,12 @@ func TestFurtherTenantsAreNotEntered(t *testing.T) {
 	f.flush("another", 1)
 	f.flush("and more", 200)
 	require.Equal(t, 1000, entered())
-	others, err := f.Relay().OtherTenants(t.Context(), []string{"t1"})
+	others, err := lanedb.Of(f.Handle()).Leases.OtherTenants(t.Context(), []string{"t1"})
 	require.NoError(t, err)
 	require.True(t, others)
 	var all []string
 	require.NoError(t, f.db.NewRaw("SELECT tenant_id FROM outbox_tenant").Scan(t.Context(), &all))
-	others, err = f.Relay().OtherTenants(t.Context(), all)
+	others, err = lanedb.Of(f.Handle()).Leases.OtherTenants(t.Context(), all)
 	require.NoError(t, err)
 	require.True(t, others, "it is not known which they are")
 	require.NoError(t, f.MoveTenant(t.Context(), "moved", 1, operator.By{Actor: "test"}), "it has a row whatever their number")
@@ -342,11 +344,11 @@ func TestFewKeysWaitForAnOpenTransactionOfOthers(t *testing.T) {
 	t.Parallel()
 	held := map[uint64]bool{}
 	for n := range 100 {
-		held[outbox.LaneHash(fmt.Sprintf("default|order|held%d", n))>>32%outbox.LockBuckets] = true
+		held[outboxdb.LaneHash(fmt.Sprintf("default|order|held%d", n))>>32%outboxdb.LockBuckets] = true
 	}
 	waiting := 0
 	for n := range 400 {
-		if held[outbox.LaneHash(fmt.Sprintf("default|order|other%d", n))>>32%outbox.LockBuckets] {
+		if held[outboxdb.LaneHash(fmt.Sprintf("default|order|other%d", n))>>32%outboxdb.LockBuckets] {
 			waiting++
 		}
 	}

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // countTraffic reads the sequence, the totals of the lanes, and what the server counts of inserts and deletes. An event that is refused goes from
@@ -36,5 +38,5 @@ func (t Traffic) PerSecond(since Traffic) (recorded, left float64, ok bool) {
 // Traffic reads what the server has counted. It costs the same whatever is in the tables.
 func (s *Store) Traffic(ctx context.Context) (t Traffic, err error) {
 	err = s.sql.QueryRow(ctx, s.db, countTraffic, nil, &t.At, &t.Recorded, &t.Left)
-	return t, wrap("count traffic", err)
+	return t, outboxdb.Wrap("count traffic", err)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -24,15 +26,15 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 		lease := f.leases[row.Lane]
 		switch row.Type {
 		case "published":
-			_, err := f.Relay().Settle(t.Context(), []outbox.Lease{lease}, []outbox.RowID{{Lane: row.Lane, Seq: row.Sequence}})
+			_, err := lanedb.Of(f.Handle()).Moves.Settle(t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{{Lane: row.Lane, Seq: row.Sequence}})
 			require.NoError(t, err)
 		case "in its turn":
-			_, err := f.Relay().Record(t.Context(), []outbox.Placed{{Lease: lease, Position: outbox.Position{}.Publish([]int64{row.Sequence})}})
+			_, err := lanedb.Of(f.Handle()).Log.Record(t.Context(), []lanedb.Placed{{Lease: lease, Position: lanedb.Position{}.Publish([]int64{row.Sequence})}})
 			require.NoError(t, err)
 		case "refused":
-			require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Refused, Error: "no"}}))
+			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Refused, Error: "no"}}))
 		default:
-			require.NoError(t, f.Relay().Hold(t.Context(), lease, []outbox.Outcome{{Seq: row.Sequence, Verdict: outbox.Dead, Error: "no"}}))
+			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Dead, Error: "no"}}))
 		}
 	}
 	_, err = f.DiscardAll(t.Context(), operator.DeadFilter{Type: "discarded"}, ann, nil)

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // backlogShare is which part of a full batch makes a tenant one of the backlogged: a sixteenth.
@@ -24,7 +25,7 @@ type backlogged struct {
 const otherTenants = ""
 
 // leads counts a batch from the heads of the lanes.
-func (b *backlogged) leads(rows []outbox.Row, batch int) {
+func (b *backlogged) leads(rows []outboxdb.Row, batch int) {
 	if !filled(rows, batch) {
 		return
 	}
@@ -43,9 +44,9 @@ func (b *backlogged) join(large []string) (joined []string) {
 }
 
 // filled tells whether more rows wait than a batch takes: it has about all the rows that it may have, or all the bytes.
-func filled(rows []outbox.Row, batch int) bool { return len(rows) >= batch/2 || isCut(rows) }
+func filled(rows []outboxdb.Row, batch int) bool { return len(rows) >= batch/2 || isCut(rows) }
 
-func isCut(rows []outbox.Row) bool {
+func isCut(rows []outboxdb.Row) bool {
 	for i := range rows {
 		if rows[i].Cut {
 			return true
@@ -55,19 +56,19 @@ func isCut(rows []outbox.Row) bool {
 }
 
 // largest returns the tenants that have one share or more of what filled a batch: of its rows, or of its bytes.
-func largest(rows []outbox.Row, batch, shares int) (large []string) {
+func largest(rows []outboxdb.Row, batch, shares int) (large []string) {
 	if len(rows) >= batch/2 {
-		large = largestBy(rows, shares, func(*outbox.Row) int { return 1 })
+		large = largestBy(rows, shares, func(*outboxdb.Row) int { return 1 })
 	}
 	if isCut(rows) {
-		large = append(large, largestBy(rows, shares, func(r *outbox.Row) int { return len(r.Payload) })...)
+		large = append(large, largestBy(rows, shares, func(r *outboxdb.Row) int { return len(r.Payload) })...)
 		slices.Sort(large)
 		large = slices.Compact(large)
 	}
 	return large
 }
 
-func largestBy(rows []outbox.Row, shares int, weight func(*outbox.Row) int) (large []string) {
+func largestBy(rows []outboxdb.Row, shares int, weight func(*outboxdb.Row) int) (large []string) {
 	byTenant, total := map[string]int{}, 0
 	for i := range rows {
 		n := weight(&rows[i])
@@ -139,7 +140,7 @@ func (w *worker) give(ctx context.Context, full []*lane, tenant string, low int6
 		if lanes = w.stillReady(lanes); len(lanes) == 0 {
 			return moved, nil
 		}
-		keep := outbox.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, w.backlogged.but(tenant))}
+		keep := lanedb.Filter{Topics: stay.Topics, Tenants: slices.Concat(stay.Tenants, w.backlogged.but(tenant))}
 		p, err := w.pick(ctx, lanes, keep, func(l *lane) *skip { return l.past(tenant) })
 		moved, more = moved+p.moved, p.more
 		if err != nil {
@@ -177,7 +178,7 @@ func (w *worker) alone(ctx context.Context, full []*lane, low int64) (bool, erro
 	}
 	ctx, cancel := w.r.bounded(ctx)
 	defer cancel()
-	others, err := w.r.store.OtherTenants(ctx, slices.Concat(w.backlogged.tenants, w.stay.Tenants))
+	others, err := w.r.lanes.Leases.OtherTenants(ctx, slices.Concat(w.backlogged.tenants, w.stay.Tenants))
 	if others || err != nil {
 		return false, err
 	}

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // States of a block, as in outbox_block.
@@ -36,7 +37,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 	}
 	if !sure {
 		note(group, newBatch(byLane))
-		w.more, err = w.r.mark.lookAgain(ctx, w.r.store, short)
+		w.more, err = w.r.mark.lookAgain(ctx, w.r.lanes.Log, short)
 		if w.more {
 			moved = 1 // no reason to pause
 		}
@@ -66,7 +67,7 @@ func (w *worker) fresh(ctx context.Context, group []*lane) (moved int, err error
 
 // deliver publishes rows and writes down what became of them. The error is the database's or the broker's; the batch is
 // never nil.
-func (w *worker) deliver(ctx context.Context, b *batch, rows []outbox.Row) (*batch, error) {
+func (w *worker) deliver(ctx context.Context, b *batch, rows []outboxdb.Row) (*batch, error) {
 	b.sort(w, rows)
 	if len(b.send) > 0 {
 		b.errs = w.publish(ctx, b.lanes, b.send)
@@ -94,18 +95,18 @@ type batch struct {
 	cut     map[int16]bool  // lanes with a row that did not fit into Config.BatchBytes
 	first   map[int16]int64 // lowest sequence per lane
 	last    map[int16]int64 // highest
-	send    []*outbox.Row
+	send    []*outboxdb.Row
 	errs    map[int]error // of send, by index
 
-	apart []*outbox.Row // to be sent apart from the others
+	apart []*outboxdb.Row // to be sent apart from the others
 
-	published []*outbox.Row
-	timed     []outbox.RowID // delayed rows without order
-	outcomes  map[int16][]outbox.Outcome
-	rows      map[outbox.RowID]*outbox.Row // those that have an outcome
-	blocked   map[int16]map[string]string  // keys that the outcomes block, by lane
-	left      map[int16]bool               // lanes in which rows stay for another try
-	stays     map[string]bool              // keys of rows that were sent and stay
+	published []*outboxdb.Row
+	timed     []outboxdb.RowID // delayed rows without order
+	outcomes  map[int16][]lanedb.Outcome
+	rows      map[outboxdb.RowID]*outboxdb.Row // those that have an outcome
+	blocked   map[int16]map[string]string      // keys that the outcomes block, by lane
+	left      map[int16]bool                   // lanes in which rows stay for another try
+	stays     map[string]bool                  // keys of rows that were sent and stay
 	moved     int
 	trouble   error // topic or broker: the reason why rows stay
 }
@@ -113,7 +114,7 @@ type batch struct {
 func newBatch(lanes map[int16]*lane) *batch {
 	return &batch{
 		lanes: lanes, inTurn: map[int16]bool{}, fetched: map[int16]int{}, cut: map[int16]bool{}, first: map[int16]int64{}, last: map[int16]int64{},
-		outcomes: map[int16][]outbox.Outcome{}, rows: map[outbox.RowID]*outbox.Row{},
+		outcomes: map[int16][]lanedb.Outcome{}, rows: map[outboxdb.RowID]*outboxdb.Row{},
 		blocked: map[int16]map[string]string{}, left: map[int16]bool{}, stays: map[string]bool{},
 	}
 }
@@ -124,7 +125,7 @@ func newBatch(lanes map[int16]*lane) *batch {
 // Rows of one key that go different ways go one after the other: what comes after the change stays for the next fetch.
 // That includes a row that has expired or must wait. Nobody knows yet whether the row in front of it will leave, and a
 // block made now would hold that one behind its own successor.
-func (b *batch) sort(w *worker, rows []outbox.Row) {
+func (b *batch) sort(w *worker, rows []outboxdb.Row) {
 	ways := map[string]string{}
 	stays := map[string]bool{}
 	for i := range rows {
@@ -145,12 +146,12 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 		case r.Key != "" && ways[r.Key] != "" && ways[r.Key] != b.way(r):
 			b.left[r.Lane] = true
 			stays[r.Key] = true
-		case r.IsTimed(): // also when its time has come: it may be cancelled until then, see outbox.Relay.Delay
-			b.timed = append(b.timed, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+		case r.IsTimed(): // also when its time has come: it may be cancelled until then, see lanedb.Moves.Delay
+			b.timed = append(b.timed, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 		case r.Expired:
 			b.die(r, errExpired.Error(), w.r.p.cfg.blocksExpired)
 		case r.Waits:
-			b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Delayed}, stateFailed)
+			b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Delayed}, stateFailed)
 		default:
 			ways[r.Key] = b.way(r)
 			b.put(r)
@@ -161,7 +162,7 @@ func (b *batch) sort(w *worker, rows []outbox.Row) {
 // way says in which company a row may be sent without losing its order: the broker keeps the order within a topic and a
 // routing key, what was in flight is sent after the other rows, and those of them that were counted one by one. What is not sent
 // at all has no company. The answer is never "".
-func (b *batch) way(r *outbox.Row) string {
+func (b *batch) way(r *outboxdb.Row) string {
 	place := r.Topic + "\x00" + r.RoutingKey
 	switch {
 	case r.Expired || r.Waits:
@@ -175,9 +176,9 @@ func (b *batch) way(r *outbox.Row) string {
 	}
 }
 
-func (b *batch) wasInFlight(r *outbox.Row) bool { return b.lanes[r.Lane].inFlight.has(r.Sequence) }
+func (b *batch) wasInFlight(r *outboxdb.Row) bool { return b.lanes[r.Lane].inFlight.has(r.Sequence) }
 
-func (b *batch) put(r *outbox.Row) {
+func (b *batch) put(r *outboxdb.Row) {
 	if b.wasInFlight(r) {
 		b.apart = append(b.apart, r)
 		b.left[r.Lane] = true
@@ -186,7 +187,7 @@ func (b *batch) put(r *outbox.Row) {
 	b.send = append(b.send, r)
 }
 
-func (b *batch) isBlocked(r *outbox.Row) bool {
+func (b *batch) isBlocked(r *outboxdb.Row) bool {
 	if r.Key == "" {
 		return false
 	}
@@ -195,22 +196,22 @@ func (b *batch) isBlocked(r *outbox.Row) bool {
 	return before || now
 }
 
-func (b *batch) follow(r *outbox.Row) {
-	b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Follower}, "")
+func (b *batch) follow(r *outboxdb.Row) {
+	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Follower}, "")
 }
 
 // die makes the row a dead letter. blocks tells whether such a row of a topic blocks its key.
-func (b *batch) die(r *outbox.Row, reason string, blocks func(topic string) bool) {
+func (b *batch) die(r *outboxdb.Row, reason string, blocks func(topic string) bool) {
 	if !blocks(r.Topic) {
-		b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Abandoned, Error: reason}, "")
+		b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Abandoned, Error: reason}, "")
 		return
 	}
-	b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Dead, Error: reason}, stateDead)
+	b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Dead, Error: reason}, stateDead)
 }
 
-func (b *batch) add(r *outbox.Row, o outbox.Outcome, blocks string) {
+func (b *batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
 	b.outcomes[r.Lane] = append(b.outcomes[r.Lane], o)
-	b.rows[outbox.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
+	b.rows[outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence}] = r
 	if r.Key == "" || blocks == "" {
 		return
 	}
@@ -240,7 +241,7 @@ func (b *batch) judge(ctx context.Context, w *worker) {
 				b.die(r, err.Error(), w.r.p.cfg.blocksDead)
 				b.stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the adapter held back what follows
 			} else {
-				b.add(r, outbox.Outcome{Seq: r.Sequence, Verdict: outbox.Refused, Wait: wait, Error: err.Error()}, stateFailed)
+				b.add(r, lanedb.Outcome{Seq: r.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: err.Error()}, stateFailed)
 			}
 		default:
 			b.stays[r.Key] = true
@@ -259,7 +260,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		p.telemetry.unconfirmed.Add(ctx, int64(n))
 	}
 	if len(b.published) > 0 {
-		lost, err := w.settleFresh(ctx, b.lanes, b.out(w.r.store.Keeps()))
+		lost, err := w.settleFresh(ctx, b.lanes, b.out(w.r.store.Handle().Keeps()))
 		if err != nil {
 			return err
 		}
@@ -274,7 +275,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 	for n, outcomes := range b.outcomes {
 		w.due = dueTime{} // these are what will be due
 		l := b.lanes[n]
-		if err := w.r.store.Hold(ctx, l.lease, outcomes); err != nil {
+		if err := w.r.lanes.Moves.Hold(ctx, l.lease, outcomes); err != nil {
 			b.left[n] = true
 			if err := w.forget(ctx, l, err); err != nil {
 				return err
@@ -285,7 +286,7 @@ func (w *worker) settle(ctx context.Context, b *batch) error {
 		maps.Copy(l.blocks, b.blocked[n])
 		b.moved += len(outcomes)
 		for _, o := range outcomes {
-			w.report(ctx, b.rows[outbox.RowID{Lane: n, Seq: o.Seq}], o)
+			w.report(ctx, b.rows[outboxdb.RowID{Lane: n, Seq: o.Seq}], o)
 		}
 	}
 	return nil
@@ -298,16 +299,16 @@ func (w *worker) delay(ctx context.Context, b *batch) error {
 	}
 	w.due = dueTime{}
 	leases := leasesOf(b.lanes, b.timed)
-	delayed, held, err := w.r.store.Delay(ctx, leases, b.timed)
+	delayed, held, err := w.r.lanes.Moves.Delay(ctx, leases, b.timed)
 	if err != nil {
 		return err
 	}
 	for _, l := range leases {
 		if !held[l.Lane] {
-			_ = w.forget(ctx, b.lanes[l.Lane], outbox.ErrFenced)
+			_ = w.forget(ctx, b.lanes[l.Lane], lanedb.ErrFenced)
 		}
 	}
-	gone := map[outbox.RowID]bool{}
+	gone := map[outboxdb.RowID]bool{}
 	for _, id := range delayed {
 		gone[id] = true
 	}
@@ -345,7 +346,7 @@ func (b *batch) end(n int16, mark int64) int64 {
 }
 
 // leasesOf returns the leases of the lanes that the rows are in.
-func leasesOf(lanes map[int16]*lane, ids []outbox.RowID) (leases []outbox.Lease) {
+func leasesOf(lanes map[int16]*lane, ids []outboxdb.RowID) (leases []lanedb.Lease) {
 	seen := map[int16]bool{}
 	for _, id := range ids {
 		if !seen[id.Lane] {

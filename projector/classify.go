@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 // class says whose trouble an error of the publisher is.
@@ -36,13 +36,13 @@ func classify(err error) class {
 }
 
 // refused counts a refusal, also one that makes a dead letter, and says what [worker.verdict] says.
-func (w *worker) refused(ctx context.Context, r *outbox.Row, err error) (wait time.Duration, dead bool) {
+func (w *worker) refused(ctx context.Context, r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
 	w.r.p.telemetry.refused.Add(1, r.Topic, r.TenantID)
 	return w.verdict(r, err)
 }
 
 // verdict says how long a refused row waits, or that it is dead.
-func (w *worker) verdict(r *outbox.Row, err error) (wait time.Duration, dead bool) {
+func (w *worker) verdict(r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
 	cfg := &w.r.p.cfg
 	limit := cfg.MaxRetryAttempts
 	if r.Delivery.MaxAttempts > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -31,7 +32,7 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 				u.RawQuery = query.Encode()
 			})
 			store := outbox.NewStore(db, &outbox.Config{Source: "test", PollOnly: true})
-			f.requireLeasesByTheDatabase(store.Relay(), shift)
+			f.requireLeasesByTheDatabase(lanedb.Of(store.Handle()), shift)
 			f.pub.refuse = func(e event.Envelope) error {
 				if len(f.pub.taken) == 0 {
 					return errors.New("not before something else was sent")
@@ -63,7 +64,7 @@ func TestClockOfTheProcessDecidesNothing(t *testing.T) {
 }
 
 // requireLeasesByTheDatabase requires that leases that are shorter than the shift begin and end by the clock of the database.
-func (f *fixture) requireLeasesByTheDatabase(r outbox.Relay, shift string) {
+func (f *fixture) requireLeasesByTheDatabase(r lanedb.Lanes, shift string) {
 	f.t.Helper()
 	const lease = 5 * time.Minute
 	ends := func(what string) {
@@ -71,18 +72,18 @@ func (f *fixture) requireLeasesByTheDatabase(r outbox.Relay, shift string) {
 		require.Equal(f.t, 64, f.rows(`outbox_lane WHERE abs(extract(epoch FROM
 			lease_until - pg_catalog.clock_timestamp() - ?::interval - interval '5 minutes')) < 120`, shift), what)
 	}
-	leases, err := r.Claim(f.t.Context(), "first", 0, 64, lease)
+	leases, err := r.Leases.Claim(f.t.Context(), "first", 0, 64, lease)
 	require.NoError(f.t, err)
 	require.Len(f.t, leases, 64)
 	ends("a claim")
-	others, err := r.Claim(f.t.Context(), "second", 0, 64, lease)
+	others, err := r.Leases.Claim(f.t.Context(), "second", 0, 64, lease)
 	require.NoError(f.t, err)
 	require.Empty(f.t, others)
-	renewed, err := r.Renew(f.t.Context(), leases, lease)
+	renewed, err := r.Leases.Renew(f.t.Context(), leases, lease)
 	require.NoError(f.t, err)
 	require.Len(f.t, renewed, 64)
 	ends("a renewal")
-	require.NoError(f.t, r.Release(f.t.Context(), leases))
+	require.NoError(f.t, r.Leases.Release(f.t.Context(), leases))
 }
 
 // The clock of the database goes back by an hour, as in a failover to a server whose clock is behind, and a projector dies before it has renewed anything. Its
@@ -90,15 +91,15 @@ func (f *fixture) requireLeasesByTheDatabase(r outbox.Relay, shift string) {
 func TestLeasesOfAClockThatWentBackAreCut(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	relay := f.store.Relay()
+	relay := lanedb.Of(f.store.Handle())
 	const lease = 3 * time.Minute
-	held, err := relay.Claim(t.Context(), "dead", 0, 40, lease)
+	held, err := relay.Leases.Claim(t.Context(), "dead", 0, 40, lease)
 	require.NoError(t, err)
 	require.Len(t, held, 40)
-	alive, err := relay.Claim(t.Context(), "alive", 0, 24, time.Hour)
+	alive, err := relay.Leases.Claim(t.Context(), "alive", 0, 24, time.Hour)
 	require.NoError(t, err)
 	for name, ttl := range map[string]time.Duration{"dead": lease, "alive": time.Hour} {
-		_, err := relay.Heartbeat(t.Context(), name, 0, ttl)
+		_, err := relay.Leases.Heartbeat(t.Context(), name, 0, ttl)
 		require.NoError(t, err)
 	}
 	_, err = f.db.Exec("UPDATE outbox_projector SET seen_until = seen_until + interval '1 hour' WHERE owner = 'dead'")
@@ -114,7 +115,7 @@ func TestLeasesOfAClockThatWentBackAreCut(t *testing.T) {
 	})
 	require.Equal(t, 40, f.rows("outbox_lane WHERE owner = 'dead' AND lease_until > clock_timestamp() + interval '60 seconds'"), "it may be alive after all")
 	require.Equal(t, 24, f.rows("outbox_lane WHERE owner = 'alive' AND lease_until > clock_timestamp() + interval '50 minutes'"), "its leases are long")
-	renewed, err := relay.Renew(t.Context(), alive, time.Hour)
+	renewed, err := relay.Leases.Renew(t.Context(), alive, time.Hour)
 	require.NoError(t, err)
 	require.Len(t, renewed, 24)
 }

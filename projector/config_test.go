@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // A batch has to be settled before its lease ends, or two projectors publish its rows.
@@ -18,7 +18,7 @@ func TestBatchesFitIntoTheLease(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 
 	now := time.Now()
-	l := &lane{lease: outbox.Lease{Lane: 1}, validUntil: now.Add(7 * time.Second)}
+	l := &lane{lease: lanedb.Lease{Lane: 1}, validUntil: now.Add(7 * time.Second)}
 	require.False(t, l.usable(now, 6*time.Second), "no batch begins that could outlast the lease")
 	require.True(t, l.usable(now, 6*time.Second-time.Millisecond))
 	l.lost = true

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // leaseEnd is how long to wait after one lease has ended until the other leases of its owner have ended too. One statement
@@ -56,7 +56,7 @@ func (r *relay) hurry() {
 // time to try again, and no lane is lost.
 func (r *relay) coordinate(ctx context.Context) error {
 	// Before the heartbeat: a projector that is alive has a share of the lanes, and this one would leave its share unserved.
-	if err := r.answered(ctx, r.store.CheckOwner); err != nil {
+	if err := r.answered(ctx, r.lanes.Leases.CheckOwner); err != nil {
 		return errors.Join(err, r.leave(ctx, err))
 	}
 	if err := r.rehearse(ctx); err != nil {
@@ -98,10 +98,10 @@ func (r *relay) answered(ctx context.Context, fn func(context.Context) error) er
 	return fn(ctx)
 }
 
-func (r *relay) heartbeat(ctx context.Context) (all outbox.Membership, err error) {
+func (r *relay) heartbeat(ctx context.Context) (all lanedb.Membership, err error) {
 	cfg := &r.p.cfg
 	err = r.answered(ctx, func(ctx context.Context) (err error) {
-		all, err = r.store.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
+		all, err = r.lanes.Leases.Heartbeat(ctx, cfg.Name, cfg.Group, cfg.Lease)
 		return err
 	})
 	return all, err
@@ -113,7 +113,9 @@ func (r *relay) noteFailure(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	err := r.answered(ctx, func(ctx context.Context) error { return r.store.NoteFailure(ctx, r.p.cfg.Name, reason, time.Since(at)) })
+	err := r.answered(ctx, func(ctx context.Context) error {
+		return r.lanes.Leases.NoteFailure(ctx, r.p.cfg.Name, reason, time.Since(at))
+	})
 	if err == nil {
 		r.noted = at
 	}
@@ -129,12 +131,12 @@ func (r *relay) rehearse(ctx context.Context) error {
 		return nil
 	}
 	err := r.answered(ctx, func(ctx context.Context) error {
-		return r.store.Rehearse(ctx, r.p.cfg.Name, r.p.cfg.Group, r.p.cfg.Lease)
+		return r.lanes.Leases.Rehearse(ctx, r.p.cfg.Name, r.p.cfg.Group, r.p.cfg.Lease)
 	})
 	if err != nil {
 		r.rehearsed.Store(false)
 	}
-	if outbox.IsMisfit(err) { // not: the database is away, or its disk is full. Then others can do no more.
+	if lanedb.IsMisfit(err) { // not: the database is away, or its disk is full. Then others can do no more.
 		return fmt.Errorf("%w: %w", errCannotServe, err)
 	}
 	return nil
@@ -144,7 +146,7 @@ func (r *relay) rehearse(ctx context.Context) error {
 func (r *relay) cutLeases(ctx context.Context) {
 	var cut int64
 	err := r.answered(ctx, func(ctx context.Context) (err error) {
-		cut, err = r.store.CutLeases(ctx, r.p.cfg.Lease)
+		cut, err = r.lanes.Leases.CutLeases(ctx, r.p.cfg.Lease)
 		return err
 	})
 	if err != nil || cut > 0 {
@@ -156,7 +158,7 @@ func (r *relay) cutLeases(ctx context.Context) {
 // leave gives all lanes back because the database belongs to another deployment, or because this process cannot serve them. It also deletes the
 // heartbeat, so that the others share the lanes among themselves.
 func (r *relay) leave(ctx context.Context, why error) error {
-	if !errors.Is(why, outbox.ErrForeignDatabase) && !errors.Is(why, errCannotServe) {
+	if !errors.Is(why, lanedb.ErrForeignDatabase) && !errors.Is(why, errCannotServe) {
 		return nil
 	}
 	for _, w := range r.workers {
@@ -165,7 +167,7 @@ func (r *relay) leave(ctx context.Context, why error) error {
 		}
 	}
 	r.wake()
-	return r.answered(ctx, func(ctx context.Context) error { return r.store.Unregister(ctx, r.p.cfg.Name) })
+	return r.answered(ctx, func(ctx context.Context) error { return r.lanes.Leases.Unregister(ctx, r.p.cfg.Name) })
 }
 
 // reportUnserved warns of groups without a projector when they have been the same for two heartbeats. A projector for them may
@@ -181,7 +183,7 @@ func (r *relay) reportUnserved(ctx context.Context, groups []int64) {
 
 // renew extends the leases and tells the workers which lanes are lost and which an operator has changed.
 func (r *relay) renew(ctx context.Context) (held int, err error) {
-	var leases []outbox.Lease
+	var leases []lanedb.Lease
 	for _, w := range r.workers {
 		leases = append(leases, w.leases()...)
 	}
@@ -191,7 +193,7 @@ func (r *relay) renew(ctx context.Context) (held int, err error) {
 	until := time.Now().Add(r.p.cfg.Lease)
 	var changes map[int16]int64
 	err = r.answered(ctx, func(ctx context.Context) (err error) {
-		changes, err = r.store.Renew(ctx, leases, r.p.cfg.Lease)
+		changes, err = r.lanes.Leases.Renew(ctx, leases, r.p.cfg.Lease)
 		return err
 	})
 	if err != nil {
@@ -211,9 +213,9 @@ func (r *relay) renew(ctx context.Context) (held int, err error) {
 // see all that the former owner wrote, and what it tries to write from now on is refused.
 func (r *relay) claim(ctx context.Context, n int) error {
 	until := time.Now().Add(r.p.cfg.Lease)
-	var leases []outbox.Lease
+	var leases []lanedb.Lease
 	err := r.answered(ctx, func(ctx context.Context) (err error) {
-		leases, err = r.store.Claim(ctx, r.p.cfg.Name, r.p.cfg.Group, n, r.p.cfg.Lease)
+		leases, err = r.lanes.Leases.Claim(ctx, r.p.cfg.Name, r.p.cfg.Group, n, r.p.cfg.Lease)
 		return err
 	})
 	r.short = len(leases) < n-1 // shares are rounded up, so one may be missing for good

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
@@ -30,10 +31,10 @@ func TestCopyOfADatabasePublishesNothing(t *testing.T) {
 
 	f.add("a", "a2")
 	_, unnamed := at("")
-	require.ErrorIs(t, unnamed.RunOnce(t.Context()), outbox.ErrForeignDatabase)
+	require.ErrorIs(t, unnamed.RunOnce(t.Context()), lanedb.ErrForeignDatabase)
 	store, staging := at("staging")
 	err := staging.RunOnce(t.Context())
-	require.ErrorIs(t, err, outbox.ErrForeignDatabase)
+	require.ErrorIs(t, err, lanedb.ErrForeignDatabase)
 	require.ErrorContains(t, err, `it is "production", Config.Deployment is "staging"`)
 	require.Equal(t, []string{"a1"}, f.pub.types())
 
@@ -41,7 +42,7 @@ func TestCopyOfADatabasePublishesNothing(t *testing.T) {
 	require.ErrorContains(t, store.TakeOwnership(t.Context(), operator.By{Actor: "ann"}), "By.Reason is empty")
 	require.NoError(t, store.TakeOwnership(t.Context(), operator.By{Actor: "ann", Reason: "a trial"}))
 	f.eventually("a2 is sent", func() bool { return f.pub.total() == 2 })
-	require.ErrorIs(t, production.RunOnce(t.Context()), outbox.ErrForeignDatabase)
+	require.ErrorIs(t, production.RunOnce(t.Context()), lanedb.ErrForeignDatabase)
 }
 
 // deployed is a projector of a deployment, which beats often.
@@ -111,5 +112,5 @@ func TestNameIsIntroducedProcessByProcess(t *testing.T) {
 	stopOther()
 	f.owns("canary", 64)
 	f.eventually("the database has the name", func() bool { return f.rows("outbox_layout WHERE deployment = 'production'") == 1 })
-	require.ErrorIs(t, f.deployed("late", "").RunOnce(t.Context()), outbox.ErrForeignDatabase)
+	require.ErrorIs(t, f.deployed("late", "").RunOnce(t.Context()), lanedb.ErrForeignDatabase)
 }

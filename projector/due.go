@@ -34,7 +34,7 @@ func (w *worker) untilDue(ctx context.Context) (time.Duration, error) {
 		ctx, cancel := w.r.bounded(ctx)
 		defer cancel()
 		// The last look came after the question before. What is due since that question and was left alone costs one look more.
-		next, err := w.r.store.NextDue(ctx, w.numbers(), w.due.asked)
+		next, err := w.r.lanes.Held.NextDue(ctx, w.numbers(), w.due.asked)
 		if err != nil {
 			return 0, err
 		}

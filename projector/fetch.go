@@ -4,25 +4,26 @@ import (
 	"context"
 	"slices"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // fetchHeads reads the heads of the lanes and notes that they are taken. sure tells whether there are no other ones: a shortcut that gives nothing may
 // have ended.
-func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane, short shortcut) (rows []outbox.Row, sure bool, err error) {
+func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []*lane, short shortcut) (rows []outboxdb.Row, sure bool, err error) {
 	cursors := w.cursors(group, short)
 	few := w.few
 	if few {
 		rows, err = w.fetchFew(ctx, lanes, cursors)
 	} else {
-		rows, err = w.r.store.Fetch(ctx, cursors, w.r.p.cfg.batchBytes())
+		rows, err = w.r.lanes.Log.Fetch(ctx, cursors, w.r.p.cfg.batchBytes())
 	}
 	w.few = bringsFew(cursors, rows)
 	switch {
 	case err != nil:
 		return nil, false, err
 	case len(rows) == 0:
-		return nil, !slices.ContainsFunc(cursors, func(c outbox.Cursor) bool { return len(c.While) > 0 }), nil
+		return nil, !slices.ContainsFunc(cursors, func(c lanedb.Cursor) bool { return len(c.While) > 0 }), nil
 	case few:
 		return rows, true, nil
 	}
@@ -32,21 +33,21 @@ func (w *worker) fetchHeads(ctx context.Context, lanes map[int16]*lane, group []
 			upto[r.Lane] = max(upto[r.Lane], r.Sequence)
 		}
 	}
-	var taken []outbox.Taken
+	var taken []lanedb.Taken
 	for n, seq := range upto {
 		l := lanes[n]
 		l.taken = max(l.taken, seq)
-		taken = append(taken, outbox.Taken{Lease: l.lease, Upto: l.taken})
+		taken = append(taken, lanedb.Taken{Lease: l.lease, Upto: l.taken})
 	}
 	rows, err = w.takeRows(ctx, lanes, taken, rows)
 	return rows, true, err
 }
 
 // fewRows is up to how many rows of a fetch the next one takes at once what it reads.
-const fewRows = 2 * outbox.FewRows
+const fewRows = 2 * lanedb.FewRows
 
 // bringsFew tells whether the next fetch of heads is likely to bring few rows: this one did, and no lane has filled its part.
-func bringsFew(cursors []outbox.Cursor, rows []outbox.Row) bool {
+func bringsFew(cursors []lanedb.Cursor, rows []outboxdb.Row) bool {
 	if len(rows) >= fewRows {
 		return false
 	}
@@ -54,13 +55,13 @@ func bringsFew(cursors []outbox.Cursor, rows []outbox.Row) bool {
 	for i := range rows {
 		n[rows[i].Lane]++
 	}
-	return !slices.ContainsFunc(cursors, func(c outbox.Cursor) bool { return n[c.Lease.Lane] >= c.Quota })
+	return !slices.ContainsFunc(cursors, func(c lanedb.Cursor) bool { return n[c.Lease.Lane] >= c.Quota })
 }
 
 // fetchFew reads the heads of the lanes and notes that they are taken, with one statement.
-func (w *worker) fetchFew(ctx context.Context, lanes map[int16]*lane, cursors []outbox.Cursor) ([]outbox.Row, error) {
+func (w *worker) fetchFew(ctx context.Context, lanes map[int16]*lane, cursors []lanedb.Cursor) ([]outboxdb.Row, error) {
 	look := w.r.mark.begin()
-	rows, held, mark, err := w.r.store.FetchFew(ctx, cursors, w.r.p.cfg.batchBytes())
+	rows, held, mark, err := w.r.lanes.Log.FetchFew(ctx, cursors, w.r.p.cfg.batchBytes())
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -72,18 +73,18 @@ func (w *worker) fetchFew(ctx context.Context, lanes map[int16]*lane, cursors []
 			w.lost(ctx, l)
 		}
 	}
-	return slices.DeleteFunc(rows, func(r outbox.Row) bool { return !held[r.Lane] }), nil
+	return slices.DeleteFunc(rows, func(r outboxdb.Row) bool { return !held[r.Lane] }), nil
 }
 
 // lost is told that a lane is somebody else's. This worker does not know any more where it is.
 func (w *worker) lost(ctx context.Context, l *lane) {
 	l.located = false
-	_ = w.forget(ctx, l, outbox.ErrFenced)
+	_ = w.forget(ctx, l, lanedb.ErrFenced)
 }
 
 // fetchPicked reads rows that a scan has found and notes that they are taken.
-func (w *worker) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []outbox.RowID) ([]outbox.Row, error) {
-	rows, err := w.r.store.FetchRows(ctx, leasesOf(lanes, ids), ids, w.r.p.cfg.batchBytes())
+func (w *worker) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []outboxdb.RowID) ([]outboxdb.Row, error) {
+	rows, err := w.r.lanes.Log.FetchRows(ctx, leasesOf(lanes, ids), ids, w.r.p.cfg.batchBytes())
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -93,18 +94,18 @@ func (w *worker) fetchPicked(ctx context.Context, lanes map[int16]*lane, ids []o
 			picked[r.Lane] = append(picked[r.Lane], r.Sequence)
 		}
 	}
-	var taken []outbox.Taken
+	var taken []lanedb.Taken
 	for n, seqs := range picked {
-		taken = append(taken, outbox.Taken{Lease: lanes[n].lease, Upto: lanes[n].taken, Picked: seqs})
+		taken = append(taken, lanedb.Taken{Lease: lanes[n].lease, Upto: lanes[n].taken, Picked: seqs})
 	}
 	return w.takeRows(ctx, lanes, taken, rows)
 }
 
 // takeRows notes what is taken and returns the rows of lanes that are still held.
-func (w *worker) takeRows(ctx context.Context, lanes map[int16]*lane, taken []outbox.Taken, rows []outbox.Row) ([]outbox.Row, error) {
-	slices.SortFunc(taken, func(a, b outbox.Taken) int { return int(a.Lease.Lane) - int(b.Lease.Lane) })
+func (w *worker) takeRows(ctx context.Context, lanes map[int16]*lane, taken []lanedb.Taken, rows []outboxdb.Row) ([]outboxdb.Row, error) {
+	slices.SortFunc(taken, func(a, b lanedb.Taken) int { return int(a.Lease.Lane) - int(b.Lease.Lane) })
 	look := w.r.mark.begin()
-	held, mark, err := w.r.store.Take(ctx, taken)
+	held, mark, err := w.r.lanes.Log.Take(ctx, taken)
 	if err != nil {
 		return nil, err
 	}
@@ -114,5 +115,5 @@ func (w *worker) takeRows(ctx context.Context, lanes map[int16]*lane, taken []ou
 			w.lost(ctx, l)
 		}
 	}
-	return slices.DeleteFunc(rows, func(r outbox.Row) bool { return !r.Cut && !held[r.Lane] }), nil
+	return slices.DeleteFunc(rows, func(r outboxdb.Row) bool { return !r.Cut && !held[r.Lane] }), nil
 }

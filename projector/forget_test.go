@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric/noop"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // Whatever became of a write, the blocks are not known any more: its answer may have been lost after COMMIT.
 func TestLostAnswerPutsTheBlocksInDoubt(t *testing.T) {
 	lost := errors.New("connection reset")
-	for _, err := range []error{outbox.ErrFenced, lost} {
+	for _, err := range []error{lanedb.ErrFenced, lost} {
 		p := &Projector{log: slog.Default(), telemetry: newInstruments(noop.NewMeterProvider())}
 		l := &lane{loaded: 7}
 		got := (&worker{r: &relay{p: p}}).forget(t.Context(), l, err)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
@@ -16,7 +16,7 @@ func TestOnlyLanesInQuestionAreFetched(t *testing.T) {
 	r.workers = []*worker{w}
 	var group []*lane
 	for _, n := range []int16{3, 7, 64 + 9} {
-		l := &lane{lease: outbox.Lease{Lane: n}}
+		l := &lane{lease: lanedb.Lease{Lane: n}}
 		w.lanes[n], group = l, append(group, l)
 	}
 	asked := func() (numbers []int16) {

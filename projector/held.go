@@ -3,14 +3,15 @@ package projector
 import (
 	"context"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // queue is the held rows of one key that are sent together, or one unordered row.
 type queue struct {
 	lane *lane
 	key  string
-	rows []*outbox.Row
+	rows []*outboxdb.Row
 	from int // index of the first of them in what is published
 }
 
@@ -33,8 +34,8 @@ func (w *worker) held(ctx context.Context, lanes []*lane) (moved int, err error)
 		return moved, err
 	}
 	var queues []*queue
-	var send []*outbox.Row
-	var alone []*outbox.Row
+	var send []*outboxdb.Row
+	var alone []*outboxdb.Row
 	most, bytes := w.r.p.cfg.batchBytes(), int64(0)
 	for i := range due {
 		l := byLane[due[i].Lane]
@@ -104,15 +105,15 @@ func (w *worker) settleQueues(ctx context.Context, queues []*queue, errs map[int
 }
 
 // queueOf returns what is to be sent for a row that is due, nil if it is not this worker's turn. bytes is that of
-// [outbox.Store.Queue].
-func (w *worker) queueOf(ctx context.Context, l *lane, head *outbox.Row, bytes int64) (*queue, error) {
+// [lanedb.Held.Queue].
+func (w *worker) queueOf(ctx context.Context, l *lane, head *outboxdb.Row, bytes int64) (*queue, error) {
 	if head.Key == "" {
-		return &queue{lane: l, rows: []*outbox.Row{head}}, nil
+		return &queue{lane: l, rows: []*outboxdb.Row{head}}, nil
 	}
 	if !w.isTurn(l, head) {
 		return nil, nil
 	}
-	rows, err := w.r.store.Queue(ctx, l.lease.Lane, head.Key, bytes)
+	rows, err := w.r.lanes.Held.Queue(ctx, l.lease.Lane, head.Key, bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -173,12 +174,12 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 	}
 	wait, dead := w.refused(ctx, head, reason)
 	if dead {
-		n, err := w.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outbox.Row{head}, reason.Error(), p.cfg.blocksDead)
+		n, err := w.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), p.cfg.blocksDead)
 		return moved + n, err
 	}
-	if err := w.r.store.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {
+	if err := w.r.lanes.Held.RetryHeld(ctx, l.lease, l.loaded, head.Sequence, wait, reason.Error()); err != nil {
 		return moved, w.forget(ctx, l, err)
 	}
-	w.report(ctx, head, outbox.Outcome{Seq: head.Sequence, Verdict: outbox.Refused, Wait: wait, Error: reason.Error()})
+	w.report(ctx, head, lanedb.Outcome{Seq: head.Sequence, Verdict: lanedb.Refused, Wait: wait, Error: reason.Error()})
 	return moved + 1, nil
 }

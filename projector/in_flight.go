@@ -6,19 +6,20 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // inFlight are rows of a lane that were on their way when its former owner died. One of them may have killed it. They are sent
 // apart from all others. If another projector dies over them, they are sent one by one, so that the row that kills is known.
 type inFlight struct {
-	outbox.InFlight
+	lanedb.InFlight
 
 	picked  map[int64]bool
 	cleared map[int64]bool // this process has lived through their publication
 }
 
-func newInFlight(s outbox.InFlight) inFlight {
+func newInFlight(s lanedb.InFlight) inFlight {
 	out := inFlight{InFlight: s, picked: map[int64]bool{}, cleared: map[int64]bool{}}
 	for _, seq := range s.Picked {
 		out.picked[seq] = true
@@ -30,7 +31,7 @@ func (s *inFlight) has(seq int64) bool {
 	return (seq <= s.UpTo || s.picked[seq]) && !s.cleared[seq]
 }
 
-func (s *inFlight) hasHeld(h *outbox.Held) bool {
+func (s *inFlight) hasHeld(h *lanedb.DueRow) bool {
 	return !h.RetryAfter.After(s.HeldUntil) && !s.cleared[h.Sequence]
 }
 
@@ -47,13 +48,13 @@ const mostAlone = 32
 // groupsOf divides the rows that were in flight into those that go alone and those that go together. Hardly any projector dies of a row, and there
 // may be a backlog of them, so they go together, as fast as other rows, the first time. All of them are counted then: if
 // the process dies over them, they go one by one.
-func groupsOf(rows []*outbox.Row) (groups [][]*outbox.Row) {
-	var together []*outbox.Row
+func groupsOf(rows []*outboxdb.Row) (groups [][]*outboxdb.Row) {
+	var together []*outboxdb.Row
 	for _, r := range rows {
 		if r.Crashes == 0 {
 			together = append(together, r)
 		} else if len(groups) < mostAlone {
-			groups = append(groups, []*outbox.Row{r})
+			groups = append(groups, []*outboxdb.Row{r})
 		}
 	}
 	if len(together) > 0 {
@@ -67,7 +68,7 @@ func groupsOf(rows []*outbox.Row) (groups [][]*outbox.Row) {
 // process counts a row at its first attempt only, and takes that back if it hears anything at all.
 //
 // Only one worker of the relay does so at a time: of two, a crash would count against the rows of both.
-func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row) (moved int, err error) {
+func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) (moved int, err error) {
 	if len(rows) == 0 || !w.r.alone.TryLock() {
 		return 0, nil
 	}
@@ -100,14 +101,14 @@ func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*out
 }
 
 // isolateHeld is isolate for held rows. Of each key only the head is sent.
-func (w *worker) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row) (moved int, err error) {
+func (w *worker) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) (moved int, err error) {
 	if len(rows) == 0 || !w.r.alone.TryLock() {
 		return 0, nil
 	}
 	defer w.r.isolated()
 	for _, group := range groupsOf(rows) {
 		var queues []*queue
-		var send []*outbox.Row
+		var send []*outboxdb.Row
 		for _, r := range group {
 			q, err := w.queueOf(ctx, lanes[r.Lane], r, headOnly)
 			if err != nil {
@@ -127,7 +128,7 @@ func (w *worker) isolateHeld(ctx context.Context, lanes map[int16]*lane, rows []
 	return moved, nil
 }
 
-func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []*queue, send []*outbox.Row) (moved int, err error) {
+func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []*queue, send []*outboxdb.Row) (moved int, err error) {
 	if len(send) == 0 || !w.mayPublish(lanes, send) {
 		return 0, nil
 	}
@@ -148,22 +149,22 @@ func (w *worker) sendHeads(ctx context.Context, lanes map[int16]*lane, queues []
 
 // countAttempt counts rows that are about to be sent. If one of them is not this worker's any more, the lanes of all are in doubt,
 // and publish leaves them where they are.
-func (w *worker) countAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) (err error) {
+func (w *worker) countAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, held bool) (err error) {
 	leases, ids := identify(lanes, rows)
-	counted := w.r.store.CountAttempt(ctx, leases, ids, held)
+	counted := w.r.lanes.Moves.CountAttempt(ctx, leases, ids, held)
 	for _, l := range leases {
 		err = w.forget(ctx, lanes[l.Lane], counted)
 	}
 	return err
 }
 
-func (w *worker) clearAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row, held bool) error {
+func (w *worker) clearAttempt(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row, held bool) error {
 	leases, ids := identify(lanes, rows)
-	return w.r.store.ClearAttempt(ctx, leases, ids, held)
+	return w.r.lanes.Moves.ClearAttempt(ctx, leases, ids, held)
 }
 
 // lived remembers that this process has lived through the publication of rows.
-func lived(lanes map[int16]*lane, rows []*outbox.Row, errs map[int]error) {
+func lived(lanes map[int16]*lane, rows []*outboxdb.Row, errs map[int]error) {
 	for i, r := range rows {
 		if !errors.Is(errs[i], errInDoubt) {
 			lanes[r.Lane].inFlight.cleared[r.Sequence] = true
@@ -171,20 +172,20 @@ func lived(lanes map[int16]*lane, rows []*outbox.Row, errs map[int]error) {
 	}
 }
 
-func identify(lanes map[int16]*lane, rows []*outbox.Row) (leases []outbox.Lease, ids []outbox.RowID) {
+func identify(lanes map[int16]*lane, rows []*outboxdb.Row) (leases []lanedb.Lease, ids []outboxdb.RowID) {
 	for _, r := range rows {
-		ids = append(ids, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+		ids = append(ids, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 	}
 	return leasesOf(lanes, ids), ids
 }
 
 // killer tells whether enough projectors have died over a row. The first time it was one of many.
-func (w *worker) killer(r *outbox.Row) bool {
+func (w *worker) killer(r *outboxdb.Row) bool {
 	most := w.r.p.cfg.MaxCrashes
 	return most > 0 && r.Crashes > most
 }
 
-func crashReason(r *outbox.Row) string {
+func crashReason(r *outboxdb.Row) string {
 	return fmt.Sprintf("%d projectors died while they published this row alone", r.Crashes-1)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/outbox"
@@ -208,7 +209,7 @@ func TestContinueAfterDead(t *testing.T) {
 				return s["a1"] == "DEAD" && s["a2"] == "SENT" && s["a3"] == "SENT"
 			})
 			require.Equal(t, []string{"a2", "a3"}, f.pub.types())
-			blocks, err := f.store.Blocks(t.Context(), lanes())
+			blocks, err := lanedb.Of(f.store.Handle()).Held.Blocks(t.Context(), lanes())
 			require.NoError(t, err)
 			for _, lane := range blocks {
 				require.Empty(t, lane.Blocks)

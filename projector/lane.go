@@ -3,13 +3,13 @@ package projector
 import (
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // lane is what a worker knows of a lane that it holds. The coordinator writes the first group of fields, under the worker's
 // lock; the second belongs to the worker alone, while it is in a pass.
 type lane struct {
-	lease      outbox.Lease
+	lease      lanedb.Lease
 	validUntil time.Time // by this process's clock, counted from before the lease was asked for
 	change     int64     // the operators' counter as last renewed
 	surplus    bool      // to be given back
@@ -21,7 +21,7 @@ type lane struct {
 	doubted  int64             // the operators' counter at which blocks was doubted last, and read again
 	blocks   map[string]string // ordering key -> state: a copy of outbox_block
 	located  bool              // at is what the database has, as long as the server has the incarnation of the lease
-	at       outbox.Position   // how far the lane has come
+	at       lanedb.Position   // how far the lane has come
 	reached  time.Time         // when at.Upto was written down; zero: nobody knows
 	recorded time.Time         // when at was last written down
 	taken    int64             // the highest number of those that were taken in their turn
@@ -38,18 +38,18 @@ type lane struct {
 	stalled  []string         // keys of blocks behind which nothing is due or ever will be
 }
 
-func newLane(lease outbox.Lease, until time.Time) *lane {
+func newLane(lease lanedb.Lease, until time.Time) *lane {
 	return &lane{lease: lease, validUntil: until, loaded: -1, doubted: -1, more: true, inFlight: newInFlight(lease.InFlight), taken: lease.InFlight.UpTo}
 }
 
 // startAt takes a position that was read. Others may have written it down.
-func (l *lane) startAt(at outbox.Position, incarnation string) {
+func (l *lane) startAt(at lanedb.Position, incarnation string) {
 	l.located, l.at, l.reached, l.lease.Incarnation = true, at, time.Time{}, incarnation
 }
 
 // startAnew forgets where the lane is.
 func (l *lane) startAnew() {
-	l.located, l.at, l.short, l.more = false, outbox.Position{}, passed{}, true
+	l.located, l.at, l.short, l.more = false, lanedb.Position{}, passed{}, true
 	l.searchAnew()
 }
 
@@ -62,7 +62,7 @@ func (l *lane) usable(now time.Time, publishTimeout time.Duration) bool {
 }
 
 // next is where the lane is when what is out was written down.
-func (l *lane) next(o out) outbox.Position {
+func (l *lane) next(o out) lanedb.Position {
 	at := l.at.Publish(o.logged[l.lease.Lane])
 	if end, done := o.ends[l.lease.Lane]; done {
 		at = at.Advance(end)
@@ -71,7 +71,7 @@ func (l *lane) next(o out) outbox.Position {
 }
 
 // moveTo takes a position that was written down.
-func (l *lane) moveTo(at outbox.Position) {
+func (l *lane) moveTo(at lanedb.Position) {
 	now := time.Now()
 	if at.Upto > l.at.Upto {
 		l.reached = now

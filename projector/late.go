@@ -5,7 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // strayed returns the lanes that have come further on a shortcut which has ended than they are.
@@ -29,11 +30,11 @@ func (w *worker) late(ctx context.Context, group []*lane) (moved int, err error)
 	if err != nil || !found.all {
 		return 1, err // no reason to pause
 	}
-	var ids []outbox.RowID
+	var ids []outboxdb.RowID
 	for _, c := range cursors {
 		for _, seq := range found.rows[c.Lease.Lane] {
 			if seq <= c.After && !c.Position.Has(seq) {
-				ids = append(ids, outbox.RowID{Lane: c.Lease.Lane, Seq: seq})
+				ids = append(ids, outboxdb.RowID{Lane: c.Lease.Lane, Seq: seq})
 			}
 		}
 	}
@@ -83,7 +84,7 @@ func (r *relay) lateRows(ctx context.Context, group []*lane) (lateRows, error) {
 		}
 	}
 	r.latest = lateRows{}
-	ids, all, err := r.store.ScanLate(ctx, slices.Sorted(maps.Keys(f.of)), f.from, f.to, group[0].lease.Incarnation)
+	ids, all, err := r.lanes.Log.ScanLate(ctx, slices.Sorted(maps.Keys(f.of)), f.from, f.to, group[0].lease.Incarnation)
 	if f.all = all; err != nil || !all {
 		return f, err
 	}
@@ -96,14 +97,14 @@ func (r *relay) lateRows(ctx context.Context, group []*lane) (lateRows, error) {
 
 // lateBatch is for all that is unsent up to where the lanes came on a shortcut. It is a fetch from their positions, and what is true of a fetch is true of
 // it: all rows are of one snapshot, and the mark and the next shortcut were read before. So a lane is done up to the mark, if that is lower.
-func lateBatch(group []*lane, low int64, short shortcut) (*batch, []outbox.Cursor) {
+func lateBatch(group []*lane, low int64, short shortcut) (*batch, []lanedb.Cursor) {
 	b := newBatch(map[int16]*lane{})
 	b.low, b.short, b.upto = low, short, map[int16]int64{}
-	cursors := make([]outbox.Cursor, len(group))
+	cursors := make([]lanedb.Cursor, len(group))
 	for i, l := range group {
 		n := l.lease.Lane
 		b.lanes[n], b.upto[n], l.more = l, l.short.to, true
-		cursors[i] = outbox.Cursor{Lease: l.lease, Position: l.at, After: l.short.to}
+		cursors[i] = lanedb.Cursor{Lease: l.lease, Position: l.at, After: l.short.to}
 		l.short = passed{}
 	}
 	return b, cursors
@@ -111,7 +112,7 @@ func lateBatch(group []*lane, low int64, short shortcut) (*batch, []outbox.Curso
 
 // deliverAll publishes rows that a scan has found, in batches. Of a lane in which something is left the rest is left as well: it may be of the
 // same key.
-func (w *worker) deliverAll(ctx context.Context, all *batch, ids []outbox.RowID) (moved int, err error) {
+func (w *worker) deliverAll(ctx context.Context, all *batch, ids []outboxdb.RowID) (moved int, err error) {
 	for len(ids) > 0 {
 		part := ids[:min(len(ids), w.batch(len(all.lanes)))]
 		rows, err := w.fetchPicked(ctx, all.lanes, part)
@@ -119,7 +120,7 @@ func (w *worker) deliverAll(ctx context.Context, all *batch, ids []outbox.RowID)
 			return moved, err
 		}
 		cut := map[int16]int64{}
-		rows = slices.DeleteFunc(rows, func(r outbox.Row) bool {
+		rows = slices.DeleteFunc(rows, func(r outboxdb.Row) bool {
 			if r.Cut {
 				cut[r.Lane] = r.Sequence
 			}
@@ -130,7 +131,7 @@ func (w *worker) deliverAll(ctx context.Context, all *batch, ids []outbox.RowID)
 			return moved, err
 		}
 		maps.Copy(all.left, b.left)
-		var rest []outbox.RowID
+		var rest []outboxdb.RowID
 		for i, id := range ids {
 			begins, some := cut[id.Lane]
 			if again := some && id.Seq >= begins; (again || i >= len(part)) && !all.left[id.Lane] {

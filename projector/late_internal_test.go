@@ -6,14 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // What one scan has found serves other workers if it was for their lanes, for all that they have to do, and on the shortcut of now.
 func TestScanServesOtherWorkers(t *testing.T) {
 	found := lateRows{short: shortcut{n: 3}, of: map[int16]bool{1: true, 2: true}, from: 100, to: 900}
 	at := func(n int16, sent, came int64) *lane {
-		l := newLane(outbox.Lease{Lane: n}, time.Time{})
+		l := newLane(lanedb.Lease{Lane: n}, time.Time{})
 		l.at.Sent, l.short = sent, passed{to: came, n: 2}
 		return l
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // relistenPause is between the loss of a listening connection and the first attempt to have another. It is also what a
@@ -16,14 +16,14 @@ const relistenPause = 100 * time.Millisecond
 // connection is lost. It saves the time to the next poll or beat and is needed for nothing else.
 func (r *relay) listen(ctx context.Context) error {
 	listened := false
-	err := r.store.Listen(ctx, func(lanes outbox.LaneSet) {
+	err := r.store.Handle().Listen(ctx, func(lanes outboxdb.LaneSet) {
 		listened = true
 		r.hears.Store(true)
 		r.hear(lanes)
 	}, r.hurry)
 	r.hears.Store(false)
 	switch {
-	case errors.Is(err, outbox.ErrCannotListen):
+	case errors.Is(err, outboxdb.ErrCannotListen):
 		<-ctx.Done()
 		return nil
 	case err != nil && listened:

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/nightly"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // The model of the log: writers that commit late or roll back, projectors that stand still, lose their lanes or die at each step, and a server that
-// crashes and forgets what did not wait for the disk. What decides is the product's own: watermark, outbox.Position, batch.out. What PostgreSQL does is
+// crashes and forgets what did not wait for the disk. What decides is the product's own: watermark, lanedb.Position, batch.out. What PostgreSQL does is
 // modelled: snapshots, transaction ids, the sequence, the fence, the log (WAL) of which a crash keeps a beginning.
 //
 // Nothing committed may be lost, of each key the events must be published for the first time in the order of their commits, and the owner of a lane
@@ -66,7 +67,7 @@ type modelDB struct {
 	held      []modelRow
 	owner     map[int16]int // the relay that has the lane
 	epoch     map[int16]int64
-	at        map[int16]outbox.Position
+	at        map[int16]lanedb.Position
 	committed []modelRow // in the order of the commits
 }
 
@@ -113,7 +114,7 @@ type modelRelay struct {
 	taken map[int16]bool
 	look  look
 	asked *modelLook
-	take  outbox.Watermark
+	take  lanedb.Watermark
 	b     *batch
 	o     out
 	hold  []modelRow
@@ -121,7 +122,7 @@ type modelRelay struct {
 
 func newModel(draw func(int, string) int, w wrong) *model {
 	m := &model{draw: draw, wrong: w, incarnation: 1, db: &modelDB{
-		xid: 10, completed: 10, published: map[int]bool{}, owner: map[int16]int{}, epoch: map[int16]int64{}, at: map[int16]outbox.Position{},
+		xid: 10, completed: 10, published: map[int]bool{}, owner: map[int16]int{}, epoch: map[int16]int64{}, at: map[int16]lanedb.Position{},
 	}}
 	for i := range modelRelays {
 		m.relays = append(m.relays, m.newRelay(i+1))
@@ -234,7 +235,7 @@ func (m *model) crash() {
 	m.flush()
 }
 
-func (m *model) unsent(at outbox.Position, n int16, snapshot []modelRow) (rows []modelRow) {
+func (m *model) unsent(at lanedb.Position, n int16, snapshot []modelRow) (rows []modelRow) {
 	for _, r := range snapshot {
 		if r.lane == n && !at.Has(r.seq) && !m.db.published[r.uid] && !slices.Contains(m.db.held, r) {
 			rows = append(rows, r)
@@ -255,7 +256,7 @@ func (m *model) claim(r *modelRelay, n int16) {
 	m.db.epoch[n]++
 	m.flush()
 	r.epoch[n], r.late[n] = m.db.epoch[n], false
-	r.lanes[n] = newLane(outbox.Lease{Lane: n, Epoch: m.db.epoch[n]}, time.Time{})
+	r.lanes[n] = newLane(lanedb.Lease{Lane: n, Epoch: m.db.epoch[n]}, time.Time{})
 	if m.wrong == noReload {
 		r.lanes[n].located, r.lanes[n].lease.Incarnation = true, m.name()
 	}
@@ -273,7 +274,7 @@ func (m *model) same(l *lane) bool {
 // modelLook is a look of another worker whose answer is on its way.
 type modelLook struct {
 	before      look
-	now         outbox.Watermark
+	now         lanedb.Watermark
 	incarnation int
 }
 
@@ -295,7 +296,7 @@ func (m *model) answer(r *modelRelay) {
 
 func (m *model) ask(r *modelRelay) {
 	before := r.mark.begin()
-	now := outbox.Watermark{Seq: m.db.seq, Xmin: m.xmin(), Xmax: m.xmax(), Running: m.open(), Timeline: "1", Incarnation: m.name()}
+	now := lanedb.Watermark{Seq: m.db.seq, Xmin: m.xmin(), Xmax: m.xmax(), Running: m.open(), Timeline: "1", Incarnation: m.name()}
 	if m.wrong == markFromXmax {
 		now.Xmin = m.xmax()
 	}
@@ -384,7 +385,7 @@ func (m *model) fetch(r *modelRelay) {
 // late brings what the transactions of a shortcut have left behind.
 func (m *model) late(r *modelRelay, back []*lane) {
 	slices.SortFunc(back, func(a, b *lane) int { return int(a.lease.Lane - b.lease.Lane) })
-	var cursors []outbox.Cursor
+	var cursors []lanedb.Cursor
 	r.b, cursors = lateBatch(back, r.low, r.short)
 	if m.wrong == shortcutDone {
 		r.b.low = math.MaxInt64 / 2
@@ -408,7 +409,7 @@ func (m *model) fromCursor(r *modelRelay, rows []modelRow, l *lane) []modelRow {
 	if m.wrong == shortcutKept {
 		l.short.n = r.short.n
 	}
-	c := outbox.Cursor{Position: l.at}
+	c := lanedb.Cursor{Position: l.at}
 	l.short.cursor(r.short, &c)
 	ended := func(xid int64) bool { return !slices.Contains(m.open(), xid) }
 	if slices.ContainsFunc(c.While, ended) && m.wrong != shortcutAlways {
@@ -419,7 +420,7 @@ func (m *model) fromCursor(r *modelRelay, rows []modelRow, l *lane) []modelRow {
 
 func (m *model) beginTake(r *modelRelay) {
 	r.look = r.mark.begin()
-	r.take = outbox.Watermark{Xmin: m.xmin()}
+	r.take = lanedb.Watermark{Xmin: m.xmin()}
 	if m.wrong == markFromXmax {
 		r.take.Xmin = m.xmax()
 	}
@@ -436,7 +437,7 @@ func (m *model) beginTake(r *modelRelay) {
 // otherTake is a take of another worker.
 func (m *model) otherTake(r *modelRelay) {
 	before := r.mark.begin()
-	now := outbox.Watermark{Seq: m.db.seq, Xmin: m.xmin()}
+	now := lanedb.Watermark{Seq: m.db.seq, Xmin: m.xmin()}
 	if m.wrong == markFromXmax {
 		now.Xmin = m.xmax()
 	}
@@ -486,12 +487,12 @@ func (m *model) publish(r *modelRelay) {
 			behind[row.key] = behind[row.key] || row.key != ""
 			r.hold = append(r.hold, row)
 			if m.wrong != endsPastHeld {
-				r.b.outcomes[row.lane] = append(r.b.outcomes[row.lane], outbox.Outcome{Seq: row.seq})
+				r.b.outcomes[row.lane] = append(r.b.outcomes[row.lane], lanedb.Outcome{Seq: row.seq})
 			}
 			continue
 		}
 		m.send(r, row)
-		r.b.published = append(r.b.published, &outbox.Row{Lane: row.lane, Key: row.key})
+		r.b.published = append(r.b.published, &outboxdb.Row{Lane: row.lane, Key: row.key})
 		r.b.published[len(r.b.published)-1].Sequence = row.seq
 	}
 	if m.wrong == markOfNow {

@@ -3,13 +3,13 @@ package projector
 import (
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // out are rows that the broker confirmed, and what is to be written down of them.
 type out struct {
 	logged map[int16][]int64 // they stay where they are
-	moved  []outbox.RowID    // they leave the log
+	moved  []outboxdb.RowID  // they leave the log
 	ends   map[int16]int64   // how far lanes are done, once that is written down
 }
 
@@ -36,7 +36,7 @@ func (b *batch) out(keeps bool) out {
 		covered := done && r.Sequence <= end
 		late := r.Sequence <= l.at.Upto && time.Since(l.reached) > maxLate
 		if !keeps || !b.inTurn[r.Lane] || late || !covered && room[r.Lane] == 0 {
-			o.moved = append(o.moved, outbox.RowID{Lane: r.Lane, Seq: r.Sequence})
+			o.moved = append(o.moved, outboxdb.RowID{Lane: r.Lane, Seq: r.Sequence})
 			continue
 		}
 		if !covered {
@@ -80,9 +80,9 @@ func (o out) rows() int {
 }
 
 // ids are those of the rows that stay, one for each lane.
-func (o out) recorded() (ids []outbox.RowID) {
+func (o out) recorded() (ids []outboxdb.RowID) {
 	for n := range o.logged {
-		ids = append(ids, outbox.RowID{Lane: n})
+		ids = append(ids, outboxdb.RowID{Lane: n})
 	}
 	return ids
 }

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // A row that stays in the log takes the time of its publication from a later one of its lane, if there is one. So it stays only when that was
@@ -24,13 +25,13 @@ func TestRowStaysIfItsTimeIsThatOfALaterOne(t *testing.T) {
 		"it is the latest of a lane that is new": {11, time.Time{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLane(outbox.Lease{Lane: 1}, time.Time{})
-			l.located, l.at, l.reached = true, outbox.Position{Upto: 10, Sent: 5}, c.reached
+			l := newLane(lanedb.Lease{Lane: 1}, time.Time{})
+			l.located, l.at, l.reached = true, lanedb.Position{Upto: 10, Sent: 5}, c.reached
 			b := newBatch(map[int16]*lane{1: l})
 			b.inTurn[1] = true
-			row := &outbox.Row{Lane: 1}
+			row := &outboxdb.Row{Lane: 1}
 			row.Sequence, row.CreatedAt = c.seq, time.Now()
-			b.published = []*outbox.Row{row}
+			b.published = []*outboxdb.Row{row}
 			o := b.out(true)
 			require.Equal(t, c.stays, len(o.logged[1]) == 1)
 			require.Equal(t, !c.stays, len(o.moved) == 1)
@@ -39,14 +40,14 @@ func TestRowStaysIfItsTimeIsThatOfALaterOne(t *testing.T) {
 }
 
 func TestLaneKnowsWhenItsLatestRowLeft(t *testing.T) {
-	l := newLane(outbox.Lease{Lane: 1}, time.Time{})
-	l.moveTo(outbox.Position{Upto: 10})
+	l := newLane(lanedb.Lease{Lane: 1}, time.Time{})
+	l.moveTo(lanedb.Position{Upto: 10})
 	first := l.reached
 	require.False(t, first.IsZero())
-	l.moveTo(outbox.Position{Upto: 10, Sent: 9})
+	l.moveTo(lanedb.Position{Upto: 10, Sent: 9})
 	require.Equal(t, first, l.reached, "the latest row is that of before")
-	l.moveTo(outbox.Position{Upto: 11})
+	l.moveTo(lanedb.Position{Upto: 11})
 	require.True(t, l.reached.After(first))
-	l.startAt(outbox.Position{Upto: 12}, "")
+	l.startAt(lanedb.Position{Upto: 12}, "")
 	require.True(t, l.reached.IsZero(), "another owner may have published it")
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // pace shares a batch out among the lanes of a worker, so that those with a backlog keep step: they reach the same place
@@ -38,23 +38,23 @@ func (p *pace) saw(n int, first, last int64) {
 
 // cursors shares the batch out: equal parts at first; once lanes have filled theirs, those divide a whole batch among
 // themselves. A lane that is ahead gets little, and never nothing, because somebody may wait for just this lane.
-func (w *worker) cursors(lanes []*lane, short shortcut) []outbox.Cursor {
+func (w *worker) cursors(lanes []*lane, short shortcut) []lanedb.Cursor {
 	batch := w.batch(len(lanes))
 	part := max(1, batch/len(lanes))
 	least := max(1, part/8)
 	goal := meet(lanes, batch)
-	out := make([]outbox.Cursor, len(lanes))
+	out := make([]lanedb.Cursor, len(lanes))
 	for i, l := range lanes {
 		quota := part
 		if l.full && l.pace.density > 0 && batch > len(lanes) {
 			quota = max(least, int(math.Ceil(l.pace.density*(goal-float64(l.pace.at)))))
 		}
-		most := outbox.MaxFetch
+		most := lanedb.MaxFetch
 		if w.few {
-			most = outbox.FewRows
+			most = lanedb.FewRows
 		}
 		l.pace.quota = int32(min(quota, most))
-		out[i] = outbox.Cursor{Lease: l.lease, Position: l.at, Quota: l.pace.quota, Taken: l.taken}
+		out[i] = lanedb.Cursor{Lease: l.lease, Position: l.at, Quota: l.pace.quota, Taken: l.taken}
 		l.short.cursor(short, &out[i])
 	}
 	return out

@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // pausedTenants are the tenants that an operator has paused, as of the last beat. Their rows stay where they are and others pass them, as
@@ -22,7 +23,7 @@ type pausedTenants struct {
 }
 
 // set takes what was read. It tells whether other tenants are paused than before.
-func (t *pausedTenants) set(list []outbox.Pause) (changed bool) {
+func (t *pausedTenants) set(list []lanedb.Pause) (changed bool) {
 	var names []string
 	resumed := map[string]time.Time{}
 	for i := range list {
@@ -48,7 +49,7 @@ func (t *pausedTenants) list() []string {
 }
 
 // due returns since when a row should have left: since it was recorded, or its time has come, or its tenant was resumed.
-func (t *pausedTenants) due(r *outbox.Row) time.Time {
+func (t *pausedTenants) due(r *outboxdb.Row) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	due := r.CreatedAt
@@ -63,9 +64,9 @@ func (t *pausedTenants) due(r *outbox.Row) time.Time {
 // readPauses asks which tenants are paused. It comes right before leases are renewed or taken, and without an answer none is: so no lane is
 // published for longer than its lease after the last answer.
 func (r *relay) readPauses(ctx context.Context) error {
-	var list []outbox.Pause
+	var list []lanedb.Pause
 	err := r.answered(ctx, func(ctx context.Context) (err error) {
-		list, err = r.store.Pauses(ctx)
+		list, err = r.lanes.Leases.Pauses(ctx)
 		return err
 	})
 	if err != nil {
@@ -80,8 +81,8 @@ func (r *relay) readPauses(ctx context.Context) error {
 
 // staying returns what is to be left alone now: topics in trouble, and paused tenants. When any of them comes back, what was skipped for its
 // sake comes first. When another tenant is paused, the first rows that are known of topics in trouble may be of that tenant.
-func (w *worker) staying() outbox.Filter {
-	now := outbox.Filter{Topics: w.leftAlone(), Tenants: w.r.tenants.list()}
+func (w *worker) staying() lanedb.Filter {
+	now := lanedb.Filter{Topics: w.leftAlone(), Tenants: w.r.tenants.list()}
 	back := func(topic string) bool { return !slices.Contains(now.Topics, topic) }
 	if slices.ContainsFunc(w.stay.Topics, back) || !slices.Equal(w.stay.Tenants, now.Tenants) {
 		for _, l := range w.mine() {

@@ -7,20 +7,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // The lag of an event does not count for how long its tenant was paused.
 func TestLagBeginsWhenTheTenantIsResumed(t *testing.T) {
 	var tenants pausedTenants
 	recorded, night := time.Now().Add(-8*time.Hour), time.Now()
-	require.True(t, tenants.set([]outbox.Pause{{Tenant: "acme", ResumedAt: night}, {Tenant: "other"}}) && !tenants.set([]outbox.Pause{{Tenant: "other"}}))
-	tenants.set([]outbox.Pause{{Tenant: "acme", ResumedAt: night}})
-	row := outbox.Row{CreatedAt: recorded, Envelope: event.Envelope{TenantID: "acme"}}
+	require.True(t, tenants.set([]lanedb.Pause{{Tenant: "acme", ResumedAt: night}, {Tenant: "other"}}) && !tenants.set([]lanedb.Pause{{Tenant: "other"}}))
+	tenants.set([]lanedb.Pause{{Tenant: "acme", ResumedAt: night}})
+	row := outboxdb.Row{CreatedAt: recorded, Envelope: event.Envelope{TenantID: "acme"}}
 	require.Equal(t, night, tenants.due(&row))
 	row.Delivery.NotBefore = night.Add(time.Minute)
 	require.Equal(t, night.Add(time.Minute), tenants.due(&row))
-	row = outbox.Row{CreatedAt: recorded, Envelope: event.Envelope{TenantID: "small"}}
+	row = outboxdb.Row{CreatedAt: recorded, Envelope: event.Envelope{TenantID: "small"}}
 	require.Equal(t, recorded, tenants.due(&row))
 	row.CreatedAt = night.Add(time.Hour)
 	require.Equal(t, night.Add(time.Hour), tenants.due(&row))

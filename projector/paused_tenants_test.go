@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
@@ -64,7 +65,7 @@ func TestPausedTenant(t *testing.T) {
 	f.eventually("nobody is paused", func() bool { return f.pub.of("acme") == 64 })
 	f.pause("acme", p)
 	f.pause("other", p) // and is not resumed
-	const backlog = 64 * (2*outbox.ScanWindow + 7)
+	const backlog = 64 * (2*lanedb.ScanWindow + 7)
 	f.fill(backlog, "acme", "order", "night")
 	f.fill(640, "small", "order", "small")
 	f.eventually("others pass", func() bool { return f.pub.of("small") == 640 })

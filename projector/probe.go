@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // probe is the oldest row of a topic in trouble, on its way alone. It may take as long as a publication may, so the worker
@@ -95,8 +96,8 @@ func (w *worker) oldest(ctx context.Context, group []*lane, p *probe) (moved int
 	return moved, err
 }
 
-func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (q *queue, moved int, err error) {
-	due, err := w.r.store.FetchDueRows(ctx, []outbox.RowID{id}, headOnly)
+func (w *worker) oldestHeld(ctx context.Context, l *lane, id outboxdb.RowID) (q *queue, moved int, err error) {
+	due, err := w.r.lanes.Held.FetchDueRows(ctx, []outboxdb.RowID{id}, headOnly)
 	if err != nil || len(due) == 0 {
 		return nil, 0, err
 	}
@@ -106,7 +107,7 @@ func (w *worker) oldestHeld(ctx context.Context, l *lane, id outbox.RowID) (q *q
 	}
 	if l.inFlight.hasHeld(&due[0]) {
 		n, err := w.isolateProbe(due[0].Topic, func() (int, error) {
-			return w.isolateHeld(ctx, lanes, []*outbox.Row{&due[0].Row})
+			return w.isolateHeld(ctx, lanes, []*outboxdb.Row{&due[0].Row})
 		})
 		return nil, n, err
 	}
@@ -127,11 +128,11 @@ func (w *worker) oldestFresh(ctx context.Context, l *lane, topic string) (*queue
 	// Up to the position of the search there is nothing but what is paused or waits behind it; beyond, rows may be in front
 	// that will be sent.
 	from := min(l.topics.to, l.topics.first[topic]-1)
-	infos, err := w.r.store.Scan(ctx, []outbox.Cursor{{Lease: l.lease, Position: l.at, After: from}}, w.stay)
+	infos, err := w.r.lanes.Log.Scan(ctx, []lanedb.Cursor{{Lease: l.lease, Position: l.at, After: from}}, w.stay)
 	if err != nil {
 		return nil, 0, err
 	}
-	var ids []outbox.RowID
+	var ids []outboxdb.RowID
 	seen := map[string]bool{}
 	for _, g := range infos {
 		head := g.Key == "" || !seen[g.Key] && !l.topics.keys.waits(maphash.String(w.r.seed, g.Key), g.Seq)
@@ -198,7 +199,7 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	}
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
-	now, _, err := w.r.mark.latest(ctx, w.r.store)
+	now, _, err := w.r.mark.latest(ctx, w.r.lanes.Log)
 	if err != nil {
 		return 0, err // the next pass asks again
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 // swamp is a publisher with a topic "down" that gives no receipts: a call with such rows hangs, until its deadline or until
@@ -274,7 +274,7 @@ func TestHeldRowsOfATopicInTroubleStarveNoOther(t *testing.T) {
 		}
 		return nil
 	}
-	const rows = 3*outbox.ScanWindow + 7
+	const rows = 3*lanedb.ScanWindow + 7
 	_, err := f.db.Exec(`
 		WITH row AS (
 			INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, event_type, source, payload)

@@ -134,7 +134,7 @@ func (p *Projector) start(ctx context.Context, wait time.Duration) ([]*relay, er
 		return nil, err
 	}
 	for i, s := range p.stores {
-		p.forget = append(p.forget, s.Relay().OnWake(relays[i].hear))
+		p.forget = append(p.forget, s.Handle().OnWake(relays[i].hear))
 	}
 	p.relays = relays
 	return relays, nil

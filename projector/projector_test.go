@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
@@ -311,7 +312,7 @@ func TestSequenceOfThePositionsThatIsBehind(t *testing.T) {
 	_, err := f.db.Exec("SELECT setval('outbox_progress_n', 1, false)")
 	require.NoError(t, err)
 	f.add("a", "a2")
-	require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), outbox.ErrNumbersAgain)
+	require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), lanedb.ErrNumbersAgain)
 	require.Equal(t, 1, f.pub.total())
 }
 
@@ -324,7 +325,7 @@ func TestSequenceThatWasBehindItsRows(t *testing.T) {
 			require.NoError(f.t, err)
 		},
 		"a relay has met it": func(f *fixture) {
-			require.ErrorIs(f.t, f.projector(quick()).RunOnce(f.t.Context()), outbox.ErrNumbersAgain)
+			require.ErrorIs(f.t, f.projector(quick()).RunOnce(f.t.Context()), lanedb.ErrNumbersAgain)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -347,7 +348,7 @@ func TestSequenceThatWasBehindItsRows(t *testing.T) {
 				}
 			}
 			for range 2 {
-				require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), outbox.ErrNumbersAgain)
+				require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), lanedb.ErrNumbersAgain)
 			}
 			require.Equal(t, 10, f.pub.total())
 		})
@@ -369,7 +370,7 @@ func TestSequenceThatIsBehindItsRows(t *testing.T) {
 	for n := range 20 {
 		all = append(all, f.add(fmt.Sprint("k", n%5), fmt.Sprint("after", n)))
 	}
-	require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), outbox.ErrNumbersAgain)
+	require.ErrorIs(t, f.projector(quick()).RunOnce(t.Context()), lanedb.ErrNumbersAgain)
 	require.Equal(t, 50, f.pub.total())
 	require.Zero(t, f.rows("outbox_layout WHERE numbers_of IS NOT NULL"))
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/otelx"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 // errInDoubt is why rows stay that were to be published when it was not sure any more that it is their turn.
@@ -23,7 +23,7 @@ var errInDoubt = fmt.Errorf("projector: the lease ends too soon, or the lane's b
 //
 // The leases are looked at once more, because the database may have taken long to give the rows: the projector that has a lane by
 // then publishes them too. One lane in doubt stops the call. The next pass begins without it, or with its blocks read anew.
-func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*outbox.Row) map[int]error {
+func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*outboxdb.Row) map[int]error {
 	if !w.mayPublish(lanes, rows) {
 		errs := map[int]error{}
 		for i := range rows {
@@ -40,7 +40,7 @@ func (w *worker) publish(ctx context.Context, lanes map[int16]*lane, rows []*out
 }
 
 // handOver is the part of publish that may run beside the worker.
-func (w *worker) handOver(ctx context.Context, rows []*outbox.Row) map[int]error {
+func (w *worker) handOver(ctx context.Context, rows []*outboxdb.Row) map[int]error {
 	p := w.r.p
 	n := int64(len(rows))
 	p.telemetry.inFlight.Add(ctx, n)
@@ -76,7 +76,7 @@ func (w *worker) handOver(ctx context.Context, rows []*outbox.Row) map[int]error
 
 // mayPublish tells whether what is published now is settled before the leases of these rows' lanes end, and whether the
 // blocks that the choice of the rows rests on are still those of the database, as far as this worker knows.
-func (w *worker) mayPublish(lanes map[int16]*lane, rows []*outbox.Row) bool {
+func (w *worker) mayPublish(lanes map[int16]*lane, rows []*outboxdb.Row) bool {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()

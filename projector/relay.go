@@ -14,7 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/leader"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -22,7 +24,8 @@ import (
 // relay serves one store: a coordinator that holds leases, workers that publish, and a cleaner that keeps the tables in order.
 type relay struct {
 	p       *Projector
-	store   outbox.Relay
+	store   *outbox.Store
+	lanes   lanedb.Lanes
 	workers []*worker
 	mark    watermark
 	topics  pausedTopics
@@ -50,10 +53,11 @@ type relay struct {
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
-	r := &relay{p: p, store: s.Relay(), topics: pausedTopics{pause: p.pauses.topic}, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
+	r := &relay{p: p, store: s, lanes: lanedb.Of(s.Handle()), topics: pausedTopics{pause: p.pauses.topic}, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
 	r.mark.patience = p.pauses.shortcut
-	r.state = r.store.Observe(p.log)
-	r.state.Interval = p.pauses.observe
+	r.state = &leader.Reader[outbox.Stats]{
+		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: s.Stats, Interval: p.pauses.observe,
+	}
 	for range p.cfg.Workers {
 		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})
 	}
@@ -61,10 +65,10 @@ func newRelay(p *Projector, s *outbox.Store) *relay {
 }
 
 // wake has all lanes looked at.
-func (r *relay) wake() { r.hear(outbox.AllLanes) }
+func (r *relay) wake() { r.hear(outboxdb.AllLanes) }
 
 // hear has the workers of these lanes look at them.
-func (r *relay) hear(lanes outbox.LaneSet) {
+func (r *relay) hear(lanes outboxdb.LaneSet) {
 	for _, w := range r.workers {
 		w.hear(lanes)
 	}
@@ -207,7 +211,7 @@ func (r *relay) handBack(ctx context.Context) {
 	}
 	settling, cancel := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer cancel()
-	var leases []outbox.Lease
+	var leases []lanedb.Lease
 	for _, w := range r.workers {
 		w.settleLast(settling)
 		leases = append(leases, w.drop()...)
@@ -215,9 +219,9 @@ func (r *relay) handBack(ctx context.Context) {
 	// Anew: a settle that hangs must not keep the lanes from the others.
 	ctx, stop := context.WithTimeout(ctx, r.p.cfg.PublishTimeout)
 	defer stop()
-	err := r.store.Unregister(ctx, r.p.cfg.Name)
+	err := r.lanes.Leases.Unregister(ctx, r.p.cfg.Name)
 	if len(leases) > 0 {
-		err = errors.Join(err, r.store.Release(ctx, leases))
+		err = errors.Join(err, r.lanes.Leases.Release(ctx, leases))
 	}
 	if err != nil {
 		r.p.log.WarnContext(ctx, "oncebox: lanes were not handed back, they are free when their leases end", "error", err)

@@ -3,7 +3,8 @@ package projector
 import (
 	"context"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // mostReleased is how many keys one pass releases. An operator may discard the dead letters of many more at once.
@@ -13,19 +14,19 @@ const mostReleased = 500
 // lifts their blocks if there is none. Until a key has its turn, what is stored under it goes through the held rows.
 func (w *worker) release(ctx context.Context, group []*lane) (moved int, err error) {
 	lanes := map[int16]*lane{}
-	var ids []outbox.RowID
-	var keys []outbox.LaneKey
+	var ids []outboxdb.RowID
+	var keys []lanedb.LaneKey
 	for _, l := range group {
 		if l.loaded < 0 || len(l.stalled) == 0 || len(keys) == mostReleased {
 			continue
 		}
 		n := min(len(l.stalled), mostReleased-len(keys))
 		for _, key := range l.stalled[:n] {
-			keys = append(keys, outbox.LaneKey{Lane: l.lease.Lane, Key: key})
+			keys = append(keys, lanedb.LaneKey{Lane: l.lease.Lane, Key: key})
 		}
 		l.stalled = l.stalled[n:]
 		lanes[l.lease.Lane] = l
-		ids = append(ids, outbox.RowID{Lane: l.lease.Lane})
+		ids = append(ids, outboxdb.RowID{Lane: l.lease.Lane})
 	}
 	if len(keys) == 0 {
 		return 0, nil
@@ -34,7 +35,7 @@ func (w *worker) release(ctx context.Context, group []*lane) (moved int, err err
 	defer cancel()
 	w.due = dueTime{}
 	leases := loadedLeasesOf(lanes, ids)
-	lifted, held, err := w.r.store.ReleaseKeys(ctx, leases, keys)
+	lifted, held, err := w.r.lanes.Held.ReleaseKeys(ctx, leases, keys)
 	if err = w.forgetUnless(ctx, lanes, leases, held, err); err != nil {
 		return 0, err
 	}

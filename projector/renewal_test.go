@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // Lanes whose leases are about to end are passed over, and a worker that was woken for their rows meanwhile sleeps again. When the
@@ -18,7 +18,7 @@ func TestARenewalThatCameLateWakesTheWorker(t *testing.T) {
 	}{"late": {6 * time.Second, 1}, "in time": {time.Minute, 0}} {
 		t.Run(name, func(t *testing.T) {
 			w := &worker{r: &relay{p: &Projector{cfg: Config{PublishTimeout: 5 * time.Second}}}, wake: make(chan struct{}, 1)}
-			l := &lane{lease: outbox.Lease{Lane: 7}, validUntil: time.Now().Add(c.left)}
+			l := &lane{lease: lanedb.Lease{Lane: 7}, validUntil: time.Now().Add(c.left)}
 			w.lanes = map[int16]*lane{7: l}
 			until := time.Now().Add(time.Hour)
 			require.Equal(t, 1, w.renewed(until, map[int16]int64{7: 0}))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // The pauses of a worker that hears nothing grow up to SleepIdle. Each commit that it hears of makes them short again.
@@ -17,7 +17,7 @@ func TestPausesOfAnIdleWorkerGrow(t *testing.T) {
 		rests := func() time.Duration {
 			began := time.Now()
 			w.rest(t.Context(), w.longerPause())
-			require.Equal(t, outbox.AllLanes, w.heard, "after a pause all lanes are looked at")
+			require.Equal(t, outboxdb.AllLanes, w.heard, "after a pause all lanes are looked at")
 			return time.Since(began)
 		}
 		for range 2 {

@@ -3,7 +3,7 @@ package projector
 import (
 	"slices"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // shortcutOpen is the most transactions that a shortcut is for. One that ends makes lanes begin anew.
@@ -31,7 +31,7 @@ func (s *shortcut) drop() {
 
 // find looks for the latest mark that waits for nothing but what the first one waits for. A mark that another worker has just taken may be younger
 // than the look: of what it waits for, the look does not tell all.
-func (s *shortcut) find(now outbox.Watermark, waits []pendingMark) {
+func (s *shortcut) find(now lanedb.Watermark, waits []pendingMark) {
 	n, _ := slices.BinarySearch(now.Running, waits[0].xid)
 	open := now.Running[:n]
 	if len(open) == 0 || len(open) > shortcutOpen {
@@ -60,7 +60,7 @@ type passed struct {
 }
 
 // cursor lets a fetch of the lane take the shortcut.
-func (p *passed) cursor(s shortcut, c *outbox.Cursor) {
+func (p *passed) cursor(s shortcut, c *lanedb.Cursor) {
 	if to := p.reached(s); to > c.Position.Sent {
 		c.After, c.While = to, s.open
 	}

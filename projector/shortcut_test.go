@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // A mark counts for a shortcut if nothing but the transactions that have been open for long can still draw a number below it.
@@ -31,7 +31,7 @@ func TestShortcutIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s shortcut
-			s.find(outbox.Watermark{Running: c.running, Xmax: c.xmax}, waits)
+			s.find(lanedb.Watermark{Running: c.running, Xmax: c.xmax}, waits)
 			require.Equal(t, c.to, s.to)
 			require.Equal(t, c.open, s.open)
 		})
@@ -46,7 +46,7 @@ func TestShortcutEndsWithItsTransactions(t *testing.T) {
 		if len(running) > 0 {
 			xmin = running[0]
 		}
-		m.take(m.begin(), outbox.Watermark{Seq: seq, XID: xid, Xmin: xmin, Xmax: xid, Running: running})
+		m.take(m.begin(), lanedb.Watermark{Seq: seq, XID: xid, Xmin: xmin, Xmax: xid, Running: running})
 		return m.shortcut()
 	}
 	look(100, 10, 5)
@@ -58,7 +58,7 @@ func TestShortcutEndsWithItsTransactions(t *testing.T) {
 	lane.advance(one, 150)
 	require.EqualValues(t, 100, lane.to, "it never passes the mark")
 	cursor := func(s shortcut) (after int64, while []int64) {
-		c := outbox.Cursor{Position: outbox.Position{Sent: 50}}
+		c := lanedb.Cursor{Position: lanedb.Position{Sent: 50}}
 		lane.cursor(s, &c)
 		return c.After, c.While
 	}
@@ -86,7 +86,7 @@ func TestShortcutEndsWithItsTransactions(t *testing.T) {
 func TestShortcutNeedsPatience(t *testing.T) {
 	m := watermark{patience: time.Hour}
 	for i := range int64(100) {
-		m.take(m.begin(), outbox.Watermark{Seq: 100 * i, XID: 10 + i, Xmin: 5, Xmax: 10 + i, Running: []int64{5}})
+		m.take(m.begin(), lanedb.Watermark{Seq: 100 * i, XID: 10 + i, Xmin: 5, Xmax: 10 + i, Running: []int64{5}})
 		require.Empty(t, m.shortcut().open)
 	}
 }
@@ -94,7 +94,7 @@ func TestShortcutNeedsPatience(t *testing.T) {
 // Another server gives out transaction ids anew.
 func TestShortcutEndsWithItsServer(t *testing.T) {
 	m := watermark{patience: 0}
-	at := outbox.Watermark{Seq: 100, XID: 10, Xmin: 5, Xmax: 10, Running: []int64{5}, Timeline: "1", Incarnation: "a"}
+	at := lanedb.Watermark{Seq: 100, XID: 10, Xmin: 5, Xmax: 10, Running: []int64{5}, Timeline: "1", Incarnation: "a"}
 	m.take(m.begin(), at)
 	at.XID, at.Xmax = 20, 20
 	m.take(m.begin(), at)

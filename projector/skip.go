@@ -5,7 +5,8 @@ import (
 	"hash/maphash"
 	"maps"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // skip is how far into a lane rows were searched for that may leave before those in front of them. It holds for one
@@ -37,14 +38,14 @@ func (s *skip) clone() skip {
 // picked is what a pick did.
 type picked struct {
 	moved  int
-	rows   []outbox.Row
+	rows   []outboxdb.Row
 	more   bool           // there is more to look at
 	beyond map[int16]bool // lanes that have rows beyond those that were looked at or taken
 }
 
 // pick publishes rows that the filter lets through, from wherever in the lanes they are. which says for what the lanes
 // remember their position.
-func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, which func(*lane) *skip) (p picked, err error) {
+func (w *worker) pick(ctx context.Context, group []*lane, keep lanedb.Filter, which func(*lane) *skip) (p picked, err error) {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 	if same, err := w.isSameServer(ctx); !same {
@@ -52,12 +53,12 @@ func (w *worker) pick(ctx context.Context, group []*lane, keep outbox.Filter, wh
 	}
 	low := w.r.mark.current() // before the scan begins, see watermark
 	byLane := map[int16]*lane{}
-	cursors := make([]outbox.Cursor, len(group))
+	cursors := make([]lanedb.Cursor, len(group))
 	for i, l := range group {
 		byLane[l.lease.Lane] = l
-		cursors[i] = outbox.Cursor{Lease: l.lease, Position: l.at, After: which(l).to}
+		cursors[i] = lanedb.Cursor{Lease: l.lease, Position: l.at, After: which(l).to}
 	}
-	infos, err := w.r.store.Scan(ctx, cursors, keep)
+	infos, err := w.r.lanes.Log.Scan(ctx, cursors, keep)
 	if err != nil {
 		return p, err
 	}
@@ -103,8 +104,8 @@ type extent struct {
 
 // choose takes the rows that may leave, about a batch, in equal parts from the lanes that have any: else one lane with a
 // backlog would be served to its end before the next.
-func (w *worker) choose(infos []outbox.RowInfo, lanes map[int16]*lane, which func(*lane) *skip) ([]outbox.RowID, map[int16]extent) {
-	var ids []outbox.RowID
+func (w *worker) choose(infos []lanedb.RowInfo, lanes map[int16]*lane, which func(*lane) *skip) ([]outboxdb.RowID, map[int16]extent) {
+	var ids []outboxdb.RowID
 	seen := map[int16]extent{}
 	full, left := map[int16]bool{}, map[int16]bool{}
 	part, taken := w.part(infos), map[int16]int{}
@@ -137,7 +138,7 @@ func (w *worker) choose(infos []outbox.RowInfo, lanes map[int16]*lane, which fun
 }
 
 // part is how many rows of one lane make a batch together with those of the others.
-func (w *worker) part(infos []outbox.RowInfo) int {
+func (w *worker) part(infos []lanedb.RowInfo) int {
 	lanes := map[int16]bool{}
 	for _, g := range infos {
 		if g.Pass {

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 const (
-	// farInterval is how often a lane is looked at far beyond the mark. A look reads up to [outbox.FarWindow] rows.
+	// farInterval is how often a lane is looked at far beyond the mark. A look reads up to [lanedb.FarWindow] rows.
 	farInterval = 2 * time.Second
 	// farLanes is how many lanes one pass looks at: the others are not to wait for long.
 	farLanes = 4
@@ -29,23 +30,23 @@ func (w *worker) far(ctx context.Context, group []*lane) (moved int, err error) 
 	}
 	low := w.r.mark.current()
 	byLane := map[int16]*lane{}
-	var cursors []outbox.Cursor
+	var cursors []lanedb.Cursor
 	oldest := slices.SortedFunc(slices.Values(group), func(a, b *lane) int { return a.farSeen.Compare(b.farSeen) })
 	for _, l := range oldest {
 		if l.full && l.topics.stuck == low && len(cursors) < farLanes && time.Since(l.farSeen) >= farInterval {
 			l.farSeen = time.Now()
 			byLane[l.lease.Lane] = l
-			cursors = append(cursors, outbox.Cursor{Lease: l.lease, Position: l.at, After: l.topics.to})
+			cursors = append(cursors, lanedb.Cursor{Lease: l.lease, Position: l.at, After: l.topics.to})
 		}
 	}
 	if len(cursors) == 0 {
 		return 0, nil
 	}
-	infos, err := w.r.store.ScanFar(ctx, cursors, w.stay)
+	infos, err := w.r.lanes.Log.ScanFar(ctx, cursors, w.stay)
 	if err != nil {
 		return 0, err
 	}
-	var ids []outbox.RowID
+	var ids []outboxdb.RowID
 	part, taken := w.part(infos), map[int16]int{}
 	for _, g := range infos {
 		behind := g.Key != "" && byLane[g.Lane].topics.keys.waits(maphash.String(w.r.seed, g.Key), g.Seq)

@@ -7,27 +7,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // A lane is whole up to where a search came if all rows up to there are to leave: neither the filter keeps one, nor is one behind a key that waits.
 func TestSearchTellsWhetherSomethingIsLeft(t *testing.T) {
-	row := func(seq int64, key string, pass, kept bool) outbox.RowInfo {
-		return outbox.RowInfo{RowID: outbox.RowID{Lane: 1, Seq: seq}, Key: key, Pass: pass, Kept: kept}
+	row := func(seq int64, key string, pass, kept bool) lanedb.RowInfo {
+		return lanedb.RowInfo{RowID: outboxdb.RowID{Lane: 1, Seq: seq}, Key: key, Pass: pass, Kept: kept}
 	}
 	for name, c := range map[string]struct {
-		infos []outbox.RowInfo
+		infos []lanedb.RowInfo
 		whole bool
 	}{
-		"all leave":            {[]outbox.RowInfo{row(1, "a", true, false), row(2, "b", true, false)}, true},
-		"the filter keeps one": {[]outbox.RowInfo{row(1, "a", true, true), row(3, "b", true, true)}, false},
-		"a key waits":          {[]outbox.RowInfo{row(11, "waits", true, false), row(12, "b", true, false)}, false},
-		"the last one waits":   {[]outbox.RowInfo{row(11, "b", true, false), row(12, "waits", true, false)}, false},
+		"all leave":            {[]lanedb.RowInfo{row(1, "a", true, false), row(2, "b", true, false)}, true},
+		"the filter keeps one": {[]lanedb.RowInfo{row(1, "a", true, true), row(3, "b", true, true)}, false},
+		"a key waits":          {[]lanedb.RowInfo{row(11, "waits", true, false), row(12, "b", true, false)}, false},
+		"the last one waits":   {[]lanedb.RowInfo{row(11, "b", true, false), row(12, "waits", true, false)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &relay{p: &Projector{cfg: Config{BatchSize: 100}}, seed: maphash.MakeSeed()}
 			w := &worker{r: r}
-			l := newLane(outbox.Lease{Lane: 1}, time.Time{})
+			l := newLane(lanedb.Lease{Lane: 1}, time.Time{})
 			l.topics.keys.pause(maphash.String(r.seed, "waits"), 10)
 			_, seen := w.choose(c.infos, map[int16]*lane{1: l}, func(l *lane) *skip { return &l.topics })
 			require.Equal(t, c.whole, seen[1].whole)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/projector"
 )
 
@@ -37,7 +37,7 @@ func TestTopicInTroubleStarvesNoOther(t *testing.T) {
 		return nil
 	}
 	// One tenant: what passes the backlog of another one must not help here.
-	f.fill(64*(2*outbox.ScanWindow+7), "acme", "down", "big")
+	f.fill(64*(2*lanedb.ScanWindow+7), "acme", "down", "big")
 	f.fill(640, "acme", "up", "small")
 	f.run(f.projector(quick()))
 	f.eventually("the other topic is served", func() bool { return f.pub.total() == 640 })
@@ -50,7 +50,7 @@ func TestTopicInTroubleStarvesNoOther(t *testing.T) {
 	f.eventually("the free one passes", func() bool { return f.pub.total() == 641 })
 	require.NotContains(t, f.pub.types(), "behind")
 	f.pub.refuseWith(nil)
-	total := 64*(2*outbox.ScanWindow+7) + 642
+	total := 64*(2*lanedb.ScanWindow+7) + 642
 	f.eventually("all are sent", func() bool { return f.pub.total() == total })
 	types := f.pub.types()
 	last := ""
@@ -61,7 +61,7 @@ func TestTopicInTroubleStarvesNoOther(t *testing.T) {
 		last = name
 	}
 	require.Equal(t, 1, count(types, "behind"))
-	require.Greater(t, index(types, "behind"), index(types, fmt.Sprintf("big-%d", 64*(2*outbox.ScanWindow+6)+3)), "in order per key")
+	require.Greater(t, index(types, "behind"), index(types, fmt.Sprintf("big-%d", 64*(2*lanedb.ScanWindow+6)+3)), "in order per key")
 }
 
 // While a topic is in trouble, no lane waits until the backlog of another one is out.
@@ -262,7 +262,7 @@ func TestTopicInTroubleStarvesNoOtherBesideAnOpenTransaction(t *testing.T) {
 			SELECT gen_random_uuid(), now(), 3, 'a', ?, ? || i, ? || i, ?, 'test', 'x' FROM generate_series(1, ?) i`, topic, key, key, name, n)
 		require.NoError(t, err)
 	}
-	add(3*outbox.ScanWindow, "down", "k", "down")
+	add(3*lanedb.ScanWindow, "down", "k", "down")
 	add(2, "up", "k", "behind")
 	add(2, "up", "other", "free")
 	f.run(f.projector(quick()))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
@@ -55,7 +56,7 @@ func TestRowsThatCannotLeaveStarveNoOther(t *testing.T) {
 func TestExpiredRowsDelayNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	const expired = 5 * outbox.MaxDue
+	const expired = 5 * lanedb.MaxDue
 	hold := func(n int, name, until string) {
 		_, err := f.db.Exec(`WITH row AS (
 				INSERT INTO outbox (id, occurred_at, lane, tenant_id, topic, ordering_key, routing_key, event_type, source, payload, expires_at)
@@ -71,7 +72,7 @@ func TestExpiredRowsDelayNoOther(t *testing.T) {
 	statements := f.passWithOneWorker("INTO outbox_dead")
 	require.Equal(t, []string{"good"}, f.pub.types())
 	require.Equal(t, expired, f.rows("outbox_dead"))
-	require.LessOrEqual(t, statements, int32(expired/outbox.MaxDue+1))
+	require.LessOrEqual(t, statements, int32(expired/lanedb.MaxDue+1))
 }
 
 // An operator discards the dead letters of many keys at once. What is published meanwhile does not wait until all of their

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/outbox"
 )
@@ -78,9 +79,9 @@ func TestLanesAreTakenWhenTheirLeasesEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			_, err := f.store.Relay().Heartbeat(t.Context(), "dead", 0, c.seen)
+			_, err := lanedb.Of(f.store.Handle()).Leases.Heartbeat(t.Context(), "dead", 0, c.seen)
 			require.NoError(t, err)
-			dead, err := f.store.Relay().Claim(t.Context(), "dead", 0, 64, c.lease)
+			dead, err := lanedb.Of(f.store.Handle()).Leases.Claim(t.Context(), "dead", 0, 64, c.lease)
 			require.NoError(t, err)
 			require.Len(t, dead, 64)
 			cfg := quick()

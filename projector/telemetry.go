@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/oncebox/oncebox/internal/otelx"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // instruments are what a projector measures of its own work. What waits in the tables is shown by gauges.
@@ -52,7 +52,7 @@ func newInstruments(provider metric.MeterProvider) *instruments {
 }
 
 // took notes how long the broker took for rows, and for how long the oldest of those that it confirmed had waited: since due.
-func (t *instruments) took(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time, due func(*outbox.Row) time.Time) {
+func (t *instruments) took(ctx context.Context, rows []*outboxdb.Row, errs map[int]error, began time.Time, due func(*outboxdb.Row) time.Time) {
 	now := time.Now()
 	t.latency.Record(ctx, now.Sub(began).Seconds())
 	var oldest time.Time
@@ -78,12 +78,12 @@ const (
 	outcomeDead      = "dead"
 )
 
-func (t *instruments) tried(ctx context.Context, r *outbox.Row, outcome string) {
+func (t *instruments) tried(ctx context.Context, r *outboxdb.Row, outcome string) {
 	t.attempts.Record(ctx, int64(r.RetryCount+1), metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
 // gaveUp notes a dead letter.
-func (t *instruments) gaveUp(ctx context.Context, r *outbox.Row) {
+func (t *instruments) gaveUp(ctx context.Context, r *outboxdb.Row) {
 	t.dead.Add(1, r.Topic, r.TenantID)
 	t.tried(ctx, r, outcomeDead)
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/messaging"
-	"github.com/oncebox/oncebox/outbox"
 	"github.com/oncebox/oncebox/retry"
 )
 
@@ -207,7 +207,7 @@ func (w *worker) leftAlone() []string {
 
 // reportTopics pauses topics in trouble and forgets the trouble of those that took something. A topic that gave no answer
 // while the broker gave receipts for others is in trouble as well: its errors become those of a topic.
-func (w *worker) reportTopics(ctx context.Context, rows []*outbox.Row, errs map[int]error, began time.Time) {
+func (w *worker) reportTopics(ctx context.Context, rows []*outboxdb.Row, errs map[int]error, began time.Time) {
 	topics := &w.r.topics
 	silent, unknown := map[string]error{}, false
 	for i, r := range rows {

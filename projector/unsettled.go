@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // unsettled are rows that the broker has confirmed and the database has not settled, because that failed. Until it has,
@@ -43,7 +43,7 @@ func (w *worker) settleFresh(ctx context.Context, lanes map[int16]*lane, o out) 
 func (w *worker) writeDown(ctx context.Context, lanes map[int16]*lane, o out, gone map[int16]bool) error {
 	if len(o.moved) > 0 {
 		leases := leasesOf(lanes, o.moved)
-		held, err := w.r.store.Settle(ctx, leases, o.moved)
+		held, err := w.r.lanes.Moves.Settle(ctx, leases, o.moved)
 		if err != nil {
 			return err
 		}
@@ -51,12 +51,12 @@ func (w *worker) writeDown(ctx context.Context, lanes map[int16]*lane, o out, go
 			gone[l.Lane] = !held[l.Lane]
 		}
 	}
-	var placed []outbox.Placed
+	var placed []lanedb.Placed
 	for _, lease := range leasesOf(lanes, o.recorded()) {
-		placed = append(placed, outbox.Placed{Lease: lease, Position: lanes[lease.Lane].next(o)})
+		placed = append(placed, lanedb.Placed{Lease: lease, Position: lanes[lease.Lane].next(o)})
 	}
 	if len(placed) > 0 {
-		held, err := w.r.store.Record(ctx, placed)
+		held, err := w.r.lanes.Log.Record(ctx, placed)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (w *worker) writeDown(ctx context.Context, lanes map[int16]*lane, o out, go
 
 // settleHeld settles held rows of one key that the broker confirmed. The lane's blocks are in doubt after an error.
 func (w *worker) settleHeld(ctx context.Context, l *lane, key string, sent []int64) error {
-	lifted, err := w.r.store.SettleHeld(ctx, l.lease, l.loaded, key, sent)
+	lifted, err := w.r.lanes.Held.SettleHeld(ctx, l.lease, l.loaded, key, sent)
 	if err != nil {
 		w.owe(l, key, sent)
 		return err
@@ -108,7 +108,7 @@ func (w *worker) settleOwed(ctx context.Context) (settled int, err error) {
 	if len(w.unsettled) == 0 {
 		return 0, nil
 	}
-	now, _, err := w.r.mark.latest(ctx, w.r.store)
+	now, _, err := w.r.mark.latest(ctx, w.r.lanes.Log)
 	if err != nil {
 		return 0, err
 	}
@@ -168,7 +168,7 @@ func (w *worker) owes(l *lane) bool {
 
 // settleLast ends what a worker that has stopped still owes.
 func (w *worker) settleLast(ctx context.Context) {
-	if _, err := w.settleOwed(ctx); err != nil && !errors.Is(err, outbox.ErrFenced) {
+	if _, err := w.settleOwed(ctx); err != nil && !errors.Is(err, lanedb.ErrFenced) {
 		w.r.p.log.WarnContext(ctx, "oncebox: published rows could not be settled, they are published again", "error", err)
 	}
 }

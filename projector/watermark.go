@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 // observeInterval is how often the sequence is looked at while there is work.
@@ -24,7 +24,7 @@ const observeInterval = 200 * time.Millisecond
 // rest on a mark find another incarnation and do nothing.
 type watermark struct {
 	mu      sync.Mutex
-	last    outbox.Watermark // the latest look
+	last    lanedb.Watermark // the latest look
 	pending []pendingMark    // looks that are to count; none after a look that failed
 	short   shortcut         // while one of them waits for long
 	valid   int64
@@ -49,14 +49,14 @@ const maxPending = 64
 // observe looks at the sequence unless it was looked at within observeInterval. One worker looks at a time: of two answers the
 // older could be taken last, and would look as if numbers had been forgotten. The others wait, because to fetch without an
 // answer would be to trust cursors on a server that may be another one.
-func (m *watermark) observe(ctx context.Context, store outbox.Relay) error {
+func (m *watermark) observe(ctx context.Context, log lanedb.Log) error {
 	m.looking.Lock()
 	defer m.looking.Unlock()
 	if time.Since(m.seen) < observeInterval {
 		return nil
 	}
 	before := m.begin()
-	now, err := store.ReadWatermark(ctx)
+	now, err := log.ReadWatermark(ctx)
 	if err != nil {
 		m.doubt()
 		return err
@@ -67,11 +67,11 @@ func (m *watermark) observe(ctx context.Context, store outbox.Relay) error {
 }
 
 // lookAgain looks at the sequence at once, because a fetch on a shortcut gave nothing. It tells whether that was because the shortcut has ended.
-func (m *watermark) lookAgain(ctx context.Context, store outbox.Relay, before shortcut) (ended bool, err error) {
+func (m *watermark) lookAgain(ctx context.Context, log lanedb.Log, before shortcut) (ended bool, err error) {
 	m.looking.Lock()
 	m.seen = time.Time{}
 	m.looking.Unlock()
-	err = m.observe(ctx, store)
+	err = m.observe(ctx, log)
 	return m.shortcut().n != before.n, err
 }
 
@@ -97,8 +97,8 @@ func (m *watermark) begin() look {
 	return look{max(m.valid, m.last.Seq), m.resets, m.doubts}
 }
 
-// take takes an answer of [outbox.Relay.ReadWatermark].
-func (m *watermark) take(before look, now outbox.Watermark) {
+// take takes an answer of [lanedb.Log.ReadWatermark].
+func (m *watermark) take(before look, now lanedb.Watermark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last := m.last
@@ -121,9 +121,9 @@ func (m *watermark) take(before look, now outbox.Watermark) {
 	m.wait(pendingMark{now.Seq, now.XID, time.Now()})
 }
 
-// took takes an answer of [outbox.Relay.Take]. What it read of the sequence was read after its transaction id was assigned, perhaps. So the mark is
+// took takes an answer of [lanedb.Log.Take]. What it read of the sequence was read after its transaction id was assigned, perhaps. So the mark is
 // what was known before it was sent.
-func (m *watermark) took(before look, now outbox.Watermark) {
+func (m *watermark) took(before look, now lanedb.Watermark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now.XID == 0 || before.resets != m.resets || before.doubts != m.doubts {
@@ -159,8 +159,8 @@ func (m *watermark) wait(p pendingMark) {
 }
 
 // latest is generation after [watermark.observe]: for what must not rest on a server that has gone.
-func (m *watermark) latest(ctx context.Context, store outbox.Relay) (n int, incarnation string, err error) {
-	if err := m.observe(ctx, store); err != nil {
+func (m *watermark) latest(ctx context.Context, log lanedb.Log) (n int, incarnation string, err error) {
+	if err := m.observe(ctx, log); err != nil {
 		return 0, "", err
 	}
 	n, incarnation = m.generation()

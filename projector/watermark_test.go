@@ -5,16 +5,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
 )
 
 func TestMarkCounts(t *testing.T) {
-	mark := func(seq, xid, xmin int64, timeline, incarnation string) outbox.Watermark {
-		return outbox.Watermark{Seq: seq, XID: xid, Xmin: xmin, Timeline: timeline, Incarnation: incarnation}
+	mark := func(seq, xid, xmin int64, timeline, incarnation string) lanedb.Watermark {
+		return lanedb.Watermark{Seq: seq, XID: xid, Xmin: xmin, Timeline: timeline, Incarnation: incarnation}
 	}
 	first := mark(100, 7, 7, "1", "a")
 	for name, c := range map[string]struct {
-		then   outbox.Watermark
+		then   lanedb.Watermark
 		valid  int64
 		resets int
 	}{
@@ -38,9 +38,9 @@ func TestMarkCounts(t *testing.T) {
 
 // Rows are taken by several workers at a time, and look at the sequence while they are.
 func TestMarkOfATake(t *testing.T) {
-	taken := func(seq, xid, xmin int64) outbox.Watermark { return outbox.Watermark{Seq: seq, XID: xid, Xmin: xmin} }
+	taken := func(seq, xid, xmin int64) lanedb.Watermark { return lanedb.Watermark{Seq: seq, XID: xid, Xmin: xmin} }
 	var m watermark
-	m.take(m.begin(), outbox.Watermark{Seq: 100, XID: 7, Xmin: 7})
+	m.take(m.begin(), lanedb.Watermark{Seq: 100, XID: 7, Xmin: 7})
 	one := m.begin()
 	other := m.begin()
 	m.took(one, taken(150, 10, 8)) // 100 counts: the transactions up to 7 have ended
@@ -63,10 +63,10 @@ func TestMarkOfATake(t *testing.T) {
 func TestMarksThatWaitAreBounded(t *testing.T) {
 	var m watermark
 	for i := range int64(10_000) {
-		m.take(m.begin(), outbox.Watermark{Seq: 100 * i, XID: 10 * i, Xmin: 5})
+		m.take(m.begin(), lanedb.Watermark{Seq: 100 * i, XID: 10 * i, Xmin: 5})
 		require.LessOrEqual(t, len(m.pending), maxPending)
 	}
-	m.take(m.begin(), outbox.Watermark{Seq: 2_000_000, XID: 100_000, Xmin: 99_991})
+	m.take(m.begin(), lanedb.Watermark{Seq: 2_000_000, XID: 100_000, Xmin: 99_991})
 	require.EqualValues(t, 999_900, m.current(), "the latest of them counts")
 }
 
@@ -74,7 +74,7 @@ func TestMarksThatWaitAreBounded(t *testing.T) {
 func TestMarkBeforeALookThatFailedDoesNotCount(t *testing.T) {
 	var m watermark
 	look := func(seq, xid int64) {
-		m.take(m.begin(), outbox.Watermark{Seq: seq, XID: xid, Xmin: xid, Timeline: "1", Incarnation: "a"})
+		m.take(m.begin(), lanedb.Watermark{Seq: seq, XID: xid, Xmin: xid, Timeline: "1", Incarnation: "a"})
 	}
 	look(100, 7)
 	m.doubt()

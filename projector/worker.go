@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // worker publishes the rows of its lanes. One goroutine is in a pass at a time, so a lane has one batch on its way.
@@ -17,7 +18,7 @@ type worker struct {
 
 	mu    sync.Mutex
 	lanes map[int16]*lane
-	heard outbox.LaneSet // lanes in which rows may be, since the last fetch began
+	heard outboxdb.LaneSet // lanes in which rows may be, since the last fetch began
 
 	wake       chan struct{}
 	pause      time.Duration // of the last idle poll
@@ -26,7 +27,7 @@ type worker struct {
 	due        dueTime
 	stepped    pulse
 	backlogged backlogged
-	stay       outbox.Filter // what is left alone, as of the last look
+	stay       lanedb.Filter // what is left alone, as of the last look
 	silence    silence
 	trial      *probe // on its way
 	unsettled  []unsettled
@@ -77,7 +78,7 @@ func (w *worker) rest(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 		// Not nudge: its token would end the next rest at once, and the pause would never grow.
 		w.mu.Lock()
-		w.heard = outbox.AllLanes
+		w.heard = outboxdb.AllLanes
 		w.mu.Unlock()
 	case <-w.wake:
 		w.pause = 0
@@ -86,10 +87,10 @@ func (w *worker) rest(ctx context.Context, d time.Duration) {
 }
 
 // nudge has the worker look at all its lanes, at once or after the pass under way.
-func (w *worker) nudge() { w.hear(outbox.AllLanes) }
+func (w *worker) nudge() { w.hear(outboxdb.AllLanes) }
 
 // hear has it look at those of the lanes that it holds.
-func (w *worker) hear(lanes outbox.LaneSet) {
+func (w *worker) hear(lanes outboxdb.LaneSet) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.noteHeard(lanes)
@@ -97,8 +98,8 @@ func (w *worker) hear(lanes outbox.LaneSet) {
 
 // noteHeard is hear for callers that have the lock. A worker that is in a pass may have fetched already: the lanes stay named, and the token
 // makes another pass begin.
-func (w *worker) noteHeard(lanes outbox.LaneSet) {
-	if lanes != outbox.AllLanes && !w.holds(lanes) {
+func (w *worker) noteHeard(lanes outboxdb.LaneSet) {
+	if lanes != outboxdb.AllLanes && !w.holds(lanes) {
 		return
 	}
 	w.heard |= lanes
@@ -108,7 +109,7 @@ func (w *worker) noteHeard(lanes outbox.LaneSet) {
 	}
 }
 
-func (w *worker) holds(lanes outbox.LaneSet) bool {
+func (w *worker) holds(lanes outboxdb.LaneSet) bool {
 	for n := range w.lanes {
 		if lanes.Has(n) {
 			return true
@@ -126,7 +127,7 @@ func (w *worker) inQuestion(group []*lane) []*lane {
 	heard := w.heard
 	w.heard = 0
 	w.mu.Unlock()
-	if heard == outbox.AllLanes || !w.r.hears.Load() || now.Sub(w.looked) >= w.r.p.cfg.SleepBusy {
+	if heard == outboxdb.AllLanes || !w.r.hears.Load() || now.Sub(w.looked) >= w.r.p.cfg.SleepBusy {
 		w.looked = now
 		return group
 	}
@@ -188,7 +189,7 @@ func (w *worker) prepare(ctx context.Context) ([]*lane, error) {
 		w.due = dueTime{} // unknown when they come back
 		return nil, nil
 	}
-	now, incarnation, err := w.r.mark.latest(ctx, w.r.store)
+	now, incarnation, err := w.r.mark.latest(ctx, w.r.lanes.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +220,7 @@ func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) 
 	if len(unknown) == 0 {
 		return nil
 	}
-	at, on, err := w.r.store.Positions(ctx, unknown)
+	at, on, err := w.r.lanes.Log.Positions(ctx, unknown)
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (w *worker) locate(ctx context.Context, lanes []*lane, incarnation string) 
 // isSameServer looks at the sequence unless that was done a moment before, because a pass may take long. It tells whether the
 // cursors still hold. If not, the next pass comes at once and begins at the heads.
 func (w *worker) isSameServer(ctx context.Context) (bool, error) {
-	now, _, err := w.r.mark.latest(ctx, w.r.store)
+	now, _, err := w.r.mark.latest(ctx, w.r.lanes.Log)
 	if err != nil {
 		return false, err
 	}
@@ -305,7 +306,7 @@ func (w *worker) past(ctx context.Context, group []*lane) (moved int, err error)
 
 // tidy forgets lanes that are lost and gives back those that are surplus. No batch is under way here.
 func (w *worker) tidy(ctx context.Context) error {
-	var surplus []outbox.Lease
+	var surplus []lanedb.Lease
 	w.mu.Lock()
 	for n, l := range w.lanes {
 		if l.surplus && !l.lost {
@@ -325,7 +326,7 @@ func (w *worker) tidy(ctx context.Context) error {
 	ctx, cancel := w.r.begun(ctx)
 	defer cancel()
 	w.r.p.log.InfoContext(ctx, "oncebox: lanes given back", "projector", w.r.p.cfg.Name, "lanes", len(surplus))
-	return w.r.store.Release(ctx, surplus)
+	return w.r.lanes.Leases.Release(ctx, surplus)
 }
 
 // ready returns the lanes whose leases last long enough for a batch, in order. Those whose blocks are not those of the
@@ -377,7 +378,7 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 		return nil
 	}
 	w.due = dueTime{} // an operator may have made something due
-	loaded, err := w.r.store.Blocks(ctx, numbers)
+	loaded, err := w.r.lanes.Held.Blocks(ctx, numbers)
 	if err != nil {
 		return err
 	}
@@ -399,7 +400,7 @@ func (w *worker) load(ctx context.Context, lanes []*lane) error {
 // forget is what follows a write that did not return well: this worker does not know the lane's blocks any more, and the
 // next pass loads them again before it fetches.
 //
-// An [outbox.ErrFenced] says that the lane is somebody else's or that an operator changed it; that is no failure. Any
+// An [lanedb.ErrFenced] says that the lane is somebody else's or that an operator changed it; that is no failure. Any
 // other error is, and it leaves open what the database did: the statement may have been committed and its answer lost.
 // To go on with the blocks as they were before would publish what follows a row that is held, or hold rows behind a
 // block that is gone.
@@ -408,7 +409,7 @@ func (w *worker) forget(ctx context.Context, l *lane, err error) error {
 		return nil
 	}
 	l.loaded = -1
-	if !errors.Is(err, outbox.ErrFenced) {
+	if !errors.Is(err, lanedb.ErrFenced) {
 		return err
 	}
 	w.r.p.telemetry.fenced.Add(ctx, 1)
@@ -445,10 +446,10 @@ func (w *worker) giveBackOne() {
 }
 
 // leases returns the leases that are to be renewed: a surplus lane stays ours until it is given back.
-func (w *worker) leases() []outbox.Lease {
+func (w *worker) leases() []lanedb.Lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []outbox.Lease
+	var out []lanedb.Lease
 	for _, l := range w.lanes {
 		if !l.lost {
 			lease := l.lease
@@ -478,7 +479,7 @@ func (w *worker) renewed(until time.Time, changes map[int16]int64) (held int) {
 			continue
 		}
 		if change > l.change || !l.usable(time.Now(), w.r.p.cfg.PublishTimeout) { // passed over until now: rows may wait
-			w.noteHeard(outbox.AllLanes)
+			w.noteHeard(outboxdb.AllLanes)
 		}
 		l.change, l.validUntil = max(change, l.change), until
 		if !l.surplus {
@@ -489,7 +490,7 @@ func (w *worker) renewed(until time.Time, changes map[int16]int64) (held int) {
 }
 
 // drop forgets all lanes and returns their leases.
-func (w *worker) drop() []outbox.Lease {
+func (w *worker) drop() []lanedb.Lease {
 	out := w.leases()
 	w.mu.Lock()
 	defer w.mu.Unlock()

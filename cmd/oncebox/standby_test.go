@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
@@ -52,7 +53,7 @@ func TestWhatReadsWorksOnAStandby(t *testing.T) {
 	fresh := add("fresh")
 	require.NoError(t, store.PauseTenant(ctx, "acme", by))
 	require.NoError(t, store.MoveTenant(ctx, "globex", 1, by))
-	_, err = store.Relay().Claim(ctx, "me", 0, 64, time.Hour)
+	_, err = lanedb.Of(store.Handle()).Leases.Claim(ctx, "me", 0, 64, time.Hour)
 	require.NoError(t, err)
 	_, err = db.Exec("INSERT INTO outbox_claim (lane, upto) SELECT lane, max(seq) FROM outbox GROUP BY lane")
 	require.NoError(t, err)

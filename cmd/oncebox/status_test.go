@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -25,7 +26,7 @@ func (s *shop) trouble() {
 	s.unknownStep()
 	s.place("new")
 	for _, relay := range []string{"relay-1", "relay-2"} {
-		_, err := s.App.Outbox.Relay().Heartbeat(s.t.Context(), relay, 0, time.Hour)
+		_, err := lanedb.Of(s.App.Outbox.Handle()).Leases.Heartbeat(s.t.Context(), relay, 0, time.Hour)
 		require.NoError(s.t, err)
 	}
 	s.exec("UPDATE outbox_projector SET seen_until = clock_timestamp() - interval '1 minute' WHERE owner = 'relay-2'")

@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/inbox/readmodel"
+	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
@@ -28,7 +29,7 @@ func TestLanesAreListed(t *testing.T) {
 	s := newShop(t)
 	s.place("a")
 	s.exec("UPDATE outbox SET created_at = created_at - interval '3 days'")
-	_, err := s.App.Outbox.Relay().Claim(t.Context(), "me\x1b[31m", 0, 60, time.Hour)
+	_, err := lanedb.Of(s.App.Outbox.Handle()).Leases.Claim(t.Context(), "me\x1b[31m", 0, 60, time.Hour)
 	require.NoError(t, err)
 	s.exec("UPDATE outbox_lane SET lease_until = clock_timestamp() - interval '1 minute' WHERE lane = (SELECT lane FROM outbox)")
 

@@ -1,0 +1,39 @@
+package lanedb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/internal/outboxdb"
+)
+
+// ErrForeignDatabase means that the database belongs to another deployment, see Config.Deployment.
+var ErrForeignDatabase = errors.New("outbox: this is another deployment's database, or a copy of it, and its events are not published from here; " +
+	"if they should be, call Store.TakeOwnership")
+
+// claimDeployment names a database that is nobody's. It waits for others that do, and does nothing if they have. While
+// projectors without a name are alive it does nothing either: they would be shut out by the first projector that has a name,
+// and where a name is introduced process by process, those that restart still have none.
+const claimDeployment = `
+UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL
+	AND NOT EXISTS (SELECT FROM {schema}.outbox_projector WHERE deployment = '' AND seen_until > clock_timestamp())`
+
+// CheckOwner returns [ErrForeignDatabase] if the database belongs to another deployment than Config.Deployment. A database that belongs
+// to none may be used by all, and becomes this deployment's as soon as no projector without a name is alive.
+func (s Leases) CheckOwner(ctx context.Context) error {
+	name, err := s.box.Owner(ctx)
+	if err == nil && name == "" && s.box.Deployment != "" {
+		// Asked again in a statement of its own: what the claim waited for is not in the claim's snapshot.
+		if _, err = s.box.Run.Exec(ctx, s.box.DB, claimDeployment, s.box.Deployment); err == nil {
+			name, err = s.box.Owner(ctx)
+		}
+	}
+	if err != nil {
+		return outboxdb.Wrap("ask whose database this is", err)
+	}
+	if name != "" && name != s.box.Deployment {
+		return fmt.Errorf("%w (it is %q, Config.Deployment is %q)", ErrForeignDatabase, name, s.box.Deployment)
+	}
+	return nil
+}

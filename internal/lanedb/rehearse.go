@@ -1,0 +1,94 @@
+package lanedb
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Rehearse asks the server whether it would run all statements with which lanes are served: those that claim and keep them, and those that read rows,
+// take them and record what became of them. It errs if this build does not fit the tables, or this role lacks a right. A projector that is
+// counted as alive has a share of the lanes, and so has to be able to serve them. Nothing is written.
+func (s Leases) Rehearse(ctx context.Context, owner string, group int16, ttl time.Duration) error {
+	if _, err := s.Claim(ctx, owner, group, 0, ttl); err != nil {
+		return err
+	}
+	if _, err := s.Renew(ctx, nil, ttl); err != nil {
+		return err
+	}
+	// Without arguments, all of them are one round trip.
+	if _, err := s.box.AdHoc().Exec(ctx, s.box.DB, explained(Statements(s.box.Keeps()))); err != nil {
+		return outboxdb.Wrap("rehearse what serves lanes", err)
+	}
+	var may bool
+	if err := s.box.AdHoc().QueryRow(ctx, s.box.DB, mayDraw, nil, &may); err != nil {
+		return outboxdb.Wrap("rehearse what serves lanes", err)
+	}
+	if !may {
+		return &misfit{errNumbers}
+	}
+	return nil
+}
+
+// mayDraw asks for what EXPLAIN does not look at: a default is not evaluated, and to look at a sequence without the right to is an error in some
+// versions and NULL in others. One of the rights in a list is enough.
+const mayDraw = `SELECT has_sequence_privilege('{schema}.outbox_claim_n', 'USAGE, UPDATE')
+	AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, UPDATE') AND has_sequence_privilege('{schema}.outbox_progress_n', 'USAGE, SELECT')
+	AND has_sequence_privilege('{schema}.outbox_seq', 'USAGE, SELECT')`
+
+var errNumbers = errors.New("outbox: rehearse what serves lanes: this role may not use the sequences outbox_claim_n, outbox_progress_n and outbox_seq: " +
+	"have the owner of the tables run GRANT USAGE, SELECT ON SEQUENCE for them; the command oncebox grants prints all that a role needs")
+
+// misfit is a right that was asked for, and not refused by the server.
+type misfit struct{ error }
+
+func (e *misfit) Unwrap() error { return e.error }
+
+// IsMisfit reports whether an error of [Leases.Rehearse] says that this process cannot serve lanes until somebody mends its build, its role or the tables.
+// Else the database is away, or in trouble that others share.
+func IsMisfit(err error) bool {
+	_, asked := errors.AsType[*misfit](err)
+	return asked || pgsql.IsMisfit(err)
+}
+
+// Statements are those of a relay that has lanes, by name. What it does not need to go on is not among them: partitions, cleaning, statistics, and the
+// hooks of dead letters. keeps says whether published rows stay where they are.
+func Statements(keeps bool) map[string]string {
+	settle := settleRows
+	if !keeps {
+		settle = settleAndForget
+	}
+	return map[string]string{
+		// Who owns what.
+		"renew": renew, "release": release, "pauses": pauses, "otherTenants": otherTenants, "askDeployment": outboxdb.AskDeployment,
+		// Where lanes are.
+		"positions": positions, "hidden": hidden, "doubtNumbers": doubtNumbers, "trustNumbers": trustNumbers, "observe": observe, "begin": begin,
+		// What is read and taken.
+		"fetchFew": fetchFew, "fetchSome": fetchSome, "fetchMany": fetchMany, "fetchAndTake": fetchAndTake, "takeRows": takeRows, "pickRows": pickRows,
+		"lookRows": lookRows, "lookTenants": lookTenants, "lookFar": lookFar, "lookLate": lookLate,
+		// What was published.
+		"recordRows": recordRows, "settleRows": settle,
+		// What waits.
+		"holdRows": holdRows, "delayRows": delayRows, "loadBlocks": loadBlocks, "queueRows": queueRows, "dueRows": dueRows, "lookDue": lookDue,
+		"pickDue": pickDue, "nextDue": nextDue, "unlockedRows": unlockedRows, "settleHeld": settleHeld, "retryHeld": retryHeld,
+		"giveUpHeld": giveUpHeld, "releaseKeys": releaseKeys,
+		// What may have killed a relay.
+		"countCrash": countCrash, "countHeldCrash": countHeldCrash, "clearCrash": clearCrash, "clearHeldCrash": clearHeldCrash,
+	}
+}
+
+var parameter = regexp.MustCompile(`\$\d+`)
+
+// explained has the server plan statements and look at the rights that they need, and not run them.
+func explained(statements map[string]string) string {
+	var text strings.Builder
+	for _, statement := range statements {
+		text.WriteString("EXPLAIN " + parameter.ReplaceAllString(statement, "NULL") + ";\n")
+	}
+	return text.String()
+}

@@ -1,0 +1,223 @@
+package lanedb
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// ScanWindow is how many rows of a lane one scan looks at.
+const ScanWindow = 500
+
+// Filter names rows that are to stay where they are for now.
+type Filter struct {
+	Topics, Tenants []string
+}
+
+// RowInfo is what a scan tells of a row.
+type RowInfo struct {
+	outboxdb.RowID
+	// Key is the ordering key, "" for an unordered row.
+	Key string
+	// Topic is "" if the filter names none.
+	Topic string
+	// Pass says that the filter lets the row through, Paused that it keeps it because of its topic alone.
+	Pass, Paused bool
+	// More says that the scan ended before the lane did.
+	More bool
+	// Kept says that the filter keeps some row of those that the scan looked at in this lane.
+	Kept bool
+}
+
+// lookRows looks at the rows behind those that others wait behind, without their payloads. It returns the rows that
+// pass, those that are paused, because nothing of their key may pass them, and the last one of each lane. A row of a tenant that
+// stays is not paused: its whole key is of that tenant.
+//
+// The inner LIMIT is a literal for the reason given at fetchRows.
+const lookRows = `
+SELECT c.lane, w.seq, coalesce(w.ordering_key, ''), w.topic, w.pass, w.paused, w.size = 500, NOT w.all_pass
+FROM ` + unsentRows + ` CROSS JOIN LATERAL (
+	SELECT x.seq, x.ordering_key, x.topic, x.topic = ANY ($5::text[]) AND x.tenant_id <> ALL ($6::text[]) AS paused,
+		x.topic <> ALL ($5::text[]) AND x.tenant_id <> ALL ($6::text[]) AS pass,
+		count(*) OVER () AS size, max(x.seq) OVER () AS last,
+		bool_and(x.topic <> ALL ($5::text[]) AND x.tenant_id <> ALL ($6::text[])) OVER () AS all_pass
+	FROM (
+		SELECT o.seq, o.ordering_key, o.topic, o.tenant_id FROM {schema}.outbox o
+		WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 500) x) w
+WHERE (w.pass OR w.paused OR w.seq = w.last) AND ` + sameServer + `$4::text`
+
+// unsentRows are the lanes of a scan: $1 lanes, $2 after, $3 ahead. $4 is the incarnation.
+const unsentRows = `unnest($1::smallint[], $2::bigint[], $3::text[]::int8multirange[]) c(lane, after, ahead)`
+
+// lookTenants is lookRows for tenants alone, whose rows nothing of another tenant waits behind. It costs half, and
+// whole backlogs are searched with it.
+const lookTenants = `
+SELECT c.lane, w.last, w.size = 500, coalesce(array_to_string(w.pass, ','), ''), w.size > coalesce(cardinality(w.pass), 0)
+FROM ` + unsentRows + ` CROSS JOIN LATERAL (
+	SELECT count(*) AS size, max(x.seq) AS last, array_agg(x.seq) FILTER (WHERE x.tenant_id <> ALL ($5::text[])) AS pass
+	FROM (
+		SELECT o.seq, o.tenant_id FROM {schema}.outbox o
+		WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 500) x) w
+WHERE w.size > 0 AND ` + sameServer + `$4::text`
+
+// Scan looks at the next rows of each lane, from the cursor on. The result is ordered by lane and sequence.
+func (s Log) Scan(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
+	var out []RowInfo
+	var err error
+	if len(keep.Topics) == 0 {
+		out, err = s.scanTenants(ctx, cursors, keep.Tenants)
+	} else {
+		out, err = s.scanTopics(ctx, cursors, keep)
+	}
+	slices.SortFunc(out, func(a, b RowInfo) int { return compareIDs(a.RowID, b.RowID) })
+	return out, outboxdb.Wrap("scan lanes", err)
+}
+
+// from turns cursors into the first arguments of a scan.
+func from(cursors []Cursor) []any {
+	lanes, after, ahead, incarnation := placed(cursors)
+	for i, c := range cursors {
+		after[i] = max(after[i], c.After)
+	}
+	return []any{lanes, after, ahead, incarnation}
+}
+
+func (s Log) scanTopics(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
+	rows := s.box.Run.Query(ctx, s.box.DB, lookRows, append(from(cursors), keep.Topics, notNil(keep.Tenants))...)
+	return pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
+		return scan(&g.Lane, &g.Seq, &g.Key, &g.Topic, &g.Pass, &g.Paused, &g.More, &g.Kept)
+	})
+}
+
+func (s Log) scanTenants(ctx context.Context, cursors []Cursor, tenants []string) (out []RowInfo, err error) {
+	err = pgsql.Each(s.box.Run.Query(ctx, s.box.DB, lookTenants, append(from(cursors), notNil(tenants))...), func(scan pgsql.Scan) error {
+		var last RowInfo
+		var pass string
+		if err := scan(&last.Lane, &last.Seq, &last.More, &pass, &last.Kept); err != nil {
+			return err
+		}
+		for _, seq := range parseInts(pass) {
+			if seq == last.Seq {
+				last.Pass = true
+			} else {
+				out = append(out, RowInfo{RowID: outboxdb.RowID{Lane: last.Lane, Seq: seq}, Pass: true, More: last.More, Kept: last.Kept})
+			}
+		}
+		out = append(out, last)
+		return nil
+	})
+	return out, err
+}
+
+func compareIDs(a, b outboxdb.RowID) int {
+	return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Seq, b.Seq))
+}
+
+// notNil returns an array where nil would be NULL, and no comparison with NULL is true.
+func notNil(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// pickRows is fetchRows for rows that were chosen by a scan.
+const pickRows = `
+SELECT ` + boundedStart + `$4` + boundedEnd + ` FROM (
+	SELECT o.* FROM unnest($1::smallint[], $2::bigint[]) a(lane, seq) CROSS JOIN LATERAL (
+		SELECT {columns} FROM {schema}.outbox o WHERE o.lane = a.lane AND o.seq = a.seq ORDER BY o.seq LIMIT 1) o
+	WHERE ` + sameServer + `$3::text) f`
+
+// FetchRows reads rows that a scan has found, ordered by lane and sequence. Their payloads are within bytes, as those of [Log.Fetch] are;
+// 0: there is no bound. [Log.Take] is to be called as after Fetch.
+func (s Log) FetchRows(ctx context.Context, leases []Lease, ids []outboxdb.RowID, bytes int64) ([]outboxdb.Row, error) {
+	rowLanes, seqs := splitIDs(ids)
+	out, err := s.rows(ctx, len(ids), bytes, nil, pickRows, rowLanes, seqs, incarnationOf(leases), small(bytes, len(ids)))
+	return out, outboxdb.Wrap("pick rows", err)
+}
+
+func incarnationOf(leases []Lease) string {
+	if len(leases) == 0 {
+		return ""
+	}
+	return leases[0].Incarnation
+}
+
+func splitIDs(ids []outboxdb.RowID) (lanes []int16, seqs []int64) {
+	lanes, seqs = make([]int16, len(ids)), make([]int64, len(ids))
+	for i, id := range ids {
+		lanes[i], seqs[i] = id.Lane, id.Seq
+	}
+	return lanes, seqs
+}
+
+// FarWindow is how many rows of a lane [Log.ScanFar] looks at.
+const FarWindow = 10_000
+
+// lookFar is lookRows over a long stretch, which has to be one statement: only a snapshot that shows a row shows all
+// earlier ones of its key. It returns what may leave and nothing else.
+//
+// The inner LIMIT is a literal for the reason given at fetchRows.
+const lookFar = `
+SELECT c.lane, w.seq, coalesce(w.ordering_key, '')
+FROM ` + unsentRows + ` CROSS JOIN LATERAL (
+	SELECT y.seq, y.ordering_key FROM (
+		SELECT x.seq, x.ordering_key, x.topic <> ALL ($5::text[]) AND x.tenant_id <> ALL ($6::text[]) AS pass,
+			x.ordering_key IS NOT NULL AND bool_or(x.topic = ANY ($5::text[])) OVER (PARTITION BY x.ordering_key ORDER BY x.seq) AS behind
+		FROM (
+			SELECT o.seq, o.ordering_key, o.topic, o.tenant_id FROM {schema}.outbox o
+			WHERE o.lane = c.lane AND o.seq > c.after AND NOT o.seq <@ c.ahead ORDER BY o.seq LIMIT 10000) x) y
+	WHERE y.pass AND NOT y.behind ORDER BY y.seq LIMIT 100) w
+WHERE ` + sameServer + `$4::text`
+
+// ScanFar is [Log.Scan] for rows far behind those that stay. It looks at [FarWindow] rows of each lane and returns,
+// ordered by lane and sequence, the first hundred that the filter lets through and that are not behind a row of a paused topic
+// under their key.
+func (s Log) ScanFar(ctx context.Context, cursors []Cursor, keep Filter) ([]RowInfo, error) {
+	rows := s.box.Run.Query(ctx, s.box.DB, lookFar, append(from(cursors), notNil(keep.Topics), notNil(keep.Tenants))...)
+	out, err := pgsql.Collect(rows, func(scan pgsql.Scan, g *RowInfo) error {
+		g.Pass = true
+		return scan(&g.Lane, &g.Seq, &g.Key)
+	})
+	slices.SortFunc(out, func(a, b RowInfo) int { return compareIDs(a.RowID, b.RowID) })
+	return out, outboxdb.Wrap("scan lanes far", err)
+}
+
+// MaxLate is the most rows that [Log.ScanLate] returns.
+const MaxLate = 50_000
+
+// lookLate is run without the settings of PagesOnce: the index tells in which pages of the table rows may be, and each page is read once. To go through
+// the index lane by lane costs ten times as much where nearly all of its entries are of rows that have left: each of them is looked up on its own.
+const lookLate = `
+SELECT o.lane, o.seq FROM {schema}.outbox o
+WHERE o.lane = ANY ($1::smallint[]) AND o.seq > $2::bigint AND o.seq <= $3::bigint AND ` + sameServer + `$4::text LIMIT 50001`
+
+// ScanLate finds the rows of the lanes whose numbers are beyond after and not beyond upto, ordered by lane and sequence, and published ones that stay where
+// they are among them. It is for a long stretch that nearly everything has left. all is false if there are more than [MaxLate] rows: then it
+// returns none.
+func (s Log) ScanLate(ctx context.Context, lanes []int16, after, upto int64, incarnation string) (ids []outboxdb.RowID, all bool, err error) {
+	err = s.box.Without(ctx, PagesOnce(), func(ctx context.Context, tx bun.Tx) error {
+		ids, err = pgsql.Collect(s.box.AdHoc().Query(ctx, tx, lookLate, lanes, after, upto, incarnation), func(scan pgsql.Scan, id *outboxdb.RowID) error {
+			return scan(&id.Lane, &id.Seq)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, false, outboxdb.Wrap("look for late rows", err)
+	}
+	if len(ids) > MaxLate {
+		return nil, false, nil
+	}
+	slices.SortFunc(ids, compareIDs)
+	return ids, true, nil
+}
+
+// PagesOnce are the settings that leave the planner nothing but a bitmap scan.
+func PagesOnce() []string {
+	return []string{"enable_indexscan", "enable_indexonlyscan", "enable_seqscan", "jit"}
+}

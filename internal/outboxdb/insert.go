@@ -1,0 +1,205 @@
+package outboxdb
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
+)
+
+// insertColumns are all but those with a DEFAULT.
+var insertColumns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.value == nil }) //nolint:gochecknoglobals // a constant
+
+// maxValues is up to how many rows are parameters of their own. Server and driver spend less on them than on arrays;
+// but each number of rows is a statement to prepare.
+const maxValues = 16
+
+// insertStatements store events whose values of some columns are shared.
+type insertStatements struct {
+	shared, mine []column
+	// texts are those for 1 to maxValues rows, and at 0 the one for any number.
+	texts [maxValues + 1]string
+}
+
+// inserts are the statements by whether they enter the tenants too, and whether the events are alike.
+var inserts = map[[2]bool]*insertStatements{ //nolint:gochecknoglobals // a constant
+	{false, false}: makeInserts("", false),
+	{false, true}:  makeInserts("", true),
+	{true, false}:  makeInserts(enterTenants, false),
+	{true, true}:   makeInserts(enterTenants, true),
+}
+
+// alike tells whether the rows differ only in what events have of their own. Most units announce what happened to one
+// aggregate; then a third of the parameters is enough, which is most of what more events in one unit cost.
+func alike(rows []Row) bool {
+	for i := range rows[1:] {
+		for n := range insertColumns {
+			if c := &insertColumns[n]; !c.own && !c.same(&rows[i], &rows[i+1]) {
+				return false
+			}
+		}
+	}
+	return len(rows) > 1
+}
+
+// TenantsFull says that enough tenants are entered to know that there are many; further ones are not. Rows are never
+// deleted, so a reader that sees an event of a tenant without a row finds the table full as well.
+const TenantsFull = `(SELECT count(*) >= 1000 FROM (SELECT FROM {schema}.outbox_tenant LIMIT 1000) entered)`
+
+// enterTenants is in the order of the names, so that no two flushes wait for each other. Nor does a flush wait for one that has entered the tenant and is
+// still open: it leaves that to it. A lock of a tenant is one of 256.
+const enterTenants = `,
+t AS (
+	INSERT INTO {schema}.outbox_tenant (tenant_id)
+	SELECT n.tenant_id FROM (SELECT DISTINCT tenant_id FROM i WHERE NOT ` + TenantsFull + ` ORDER BY tenant_id) n
+	WHERE pg_try_advisory_xact_lock($1::int # 1, hashtext(n.tenant_id) & 255) ON CONFLICT DO NOTHING)`
+
+// makeInserts makes statements that take the locks of the ordering keys, then draw the numbers.
+//
+// Without the locks, two transactions of one key could draw 7 and 8 and commit as 8, 7; a relay that looks in between
+// publishes 8 first. The INSERT must read the CTE that takes the locks, here by FROM l and l.n: PostgreSQL does not
+// execute a CTE that nobody reads, and says nothing about it. The locks are held to the end of the transaction.
+//
+// pg_current_xact_id goes back to the unit of work: proof that the transaction is alive, and the name by which a lost
+// COMMIT is looked up. COMMIT may be on its way already when the answer is read, so the statement itself has to fail
+// where a trigger of somebody else's drops rows: no number looks like that text.
+func makeInserts(enter string, alike bool) *insertStatements {
+	s := &insertStatements{}
+	value := map[string]string{}
+	for _, c := range insertColumns {
+		if alike && !c.own {
+			s.shared = append(s.shared, c)
+			value[c.name] = fmt.Sprintf("$%d::%s", 3+len(s.shared), c.typ)
+		} else {
+			s.mine = append(s.mine, c)
+			value[c.name] = "u." + c.name
+		}
+	}
+	next := 4 + len(s.shared)
+	var mine, arrays []string
+	for i, c := range s.mine {
+		mine = append(mine, c.name)
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", next+i, c.typ))
+	}
+	for k := range s.texts {
+		from := "unnest(" + strings.Join(arrays, ", ") + ") WITH ORDINALITY"
+		if k > 0 {
+			rows := make([]string, k)
+			for row := range rows {
+				params := make([]string, len(s.mine))
+				for i, c := range s.mine {
+					params[i] = fmt.Sprintf("$%d::%s", next+row*len(s.mine)+i, c.typ)
+				}
+				rows[row] = fmt.Sprintf("(%s, %d)", strings.Join(params, ", "), row+1)
+			}
+			from = "(VALUES " + strings.Join(rows, ", ") + ")"
+		}
+		s.texts[k] = `
+WITH l AS MATERIALIZED (
+	SELECT n, pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL AS moved
+	FROM (SELECT count(pg_advisory_xact_lock($1::int, b)) AS n FROM unnest($2::int[]) b) taken),
+i AS (
+	` + insertInto(value) + ` FROM l CROSS JOIN ` + from + ` u(` + strings.Join(mine, ", ") + `, ord)
+	WHERE l.n >= 0 ORDER BY u.ord
+	RETURNING id, seq, tenant_id)` + enter + storedRows
+	}
+	if !alike {
+		s.texts[1] = insertOne(enter)
+	}
+	return s
+}
+
+// insertInto begins an INSERT of the values of the columns.
+func insertInto(value map[string]string) string {
+	names, values := make([]string, len(insertColumns)), make([]string, len(insertColumns))
+	for i, c := range insertColumns {
+		names[i], values[i] = c.name, value[c.name]
+		if c.name == "lane" { // the caller knows a row's lane within its group, and only the holder of the locks knows the group
+			values[i] = fmt.Sprintf("CASE WHEN l.moved THEN ({schema}.outbox_first_lane(%s) + %s)::smallint ELSE %[2]s END", value["tenant_id"], value["lane"])
+		}
+	}
+	return "INSERT INTO {schema}.outbox (" + strings.Join(names, ", ") + ")\n	SELECT " + strings.Join(values, ", ")
+}
+
+// insertOne is the statement for a single event. To take its one lock needs neither an aggregate nor a join: they are an eighth of what the
+// statement costs the server. Nothing but OFFSET and the condition keeps the lock before the number.
+func insertOne(enter string) string {
+	value := map[string]string{}
+	for i, c := range insertColumns {
+		value[c.name] = fmt.Sprintf("$%d::%s", 4+i, c.typ)
+	}
+	return `
+WITH i AS (
+	` + insertInto(value) + `
+	FROM (SELECT pg_advisory_xact_lock($1::int, ($2::int[])[1]) AS taken, pg_sequence_last_value('{schema}.outbox_moves') IS NOT NULL AS moved OFFSET 0) l
+	WHERE l.taken IS NOT NULL OR cardinality($2::int[]) = 0
+	RETURNING id, seq, tenant_id)` + enter + storedRows
+}
+
+// storedRows ends a statement with the rows that it has stored, all or none.
+const storedRows = `
+SELECT pg_current_xact_id()::text, CASE WHEN count(*) = $3::int THEN string_agg(id::text || ' ' || seq, ' ')
+	ELSE ('outbox: of ' || $3::int || ' events were stored ' || count(*))::int::text END
+FROM i`
+
+// Insertion returns the statement that stores evs, and its parameters. known says that the tenants need not be entered.
+func Insertion(l *Layout, evs []event.Envelope, known bool) (statement string, args []any, err error) {
+	locks := []int32{} // not nil: NULL would be no array
+	args = make([]any, 3, 3+len(evs)*len(insertColumns))
+	rows := make([]Row, len(evs))
+	for i := range evs {
+		r := &rows[i]
+		var lock int32
+		*r, lock = newRow(l, &evs[i])
+		if i > 0 && maps.Equal(r.Metadata, rows[i-1].Metadata) {
+			r.encoded = rows[i-1].encoded // as most events of a unit have the request's
+		} else if r.encoded, err = encodeMetadata(r.Metadata); err != nil {
+			return "", nil, fmt.Errorf("outbox: encode metadata of %s %s: %w", r.Type, r.ID, err)
+		}
+		if lock >= 0 {
+			locks = append(locks, lock)
+		}
+	}
+	args[0], args[1], args[2] = l.LockSpace, sortedLocks(locks), len(evs)
+	insert := inserts[[2]bool{!known, alike(rows)}]
+	for _, c := range insert.shared {
+		args = append(args, c.value(&rows[0]))
+	}
+	if len(evs) > maxValues {
+		for _, c := range insert.mine {
+			args = append(args, c.values(rows))
+		}
+		return insert.texts[0], args, nil
+	}
+	for i := range rows {
+		for _, c := range insert.mine {
+			args = append(args, c.value(&rows[i]))
+		}
+	}
+	return insert.texts[len(evs)], args, nil
+}
+
+// newRow returns an event as it is stored, but for its metadata, and the lock of its ordering key, as Place does.
+func newRow(l *Layout, e *event.Envelope) (r Row, lock int32) {
+	r.Envelope, r.Key = *e, envelope.StoredKey(e)
+	r.Lane, lock = l.Place(e)
+	r.SchemaVersion = max(r.SchemaVersion, 1)
+	r.Delivery.MaxAttempts = min(r.Delivery.MaxAttempts, math.MaxInt16)
+	if r.Payload == nil {
+		r.Payload = []byte{} // nil would be NULL
+	}
+	return r, lock
+}
+
+func encodeMetadata(m event.Metadata) (string, error) {
+	if len(m) == 0 {
+		return "{}", nil
+	}
+	encoded, err := json.Marshal(m)
+	return string(encoded), err
+}

@@ -1,0 +1,28 @@
+package outboxdb
+
+import "strconv"
+
+// LaneSet is a set of lanes. Those that are 64 apart, as the lanes of the same number in all groups, are in it together: it may have more
+// lanes than were added, and never fewer.
+type LaneSet uint64
+
+// AllLanes has every lane.
+const AllLanes = ^LaneSet(0)
+
+// Has tells whether the lane is in the set.
+func (s LaneSet) Has(lane int16) bool { return s&LaneOf(lane) != 0 }
+
+// LaneOf is the set of one lane.
+func LaneOf(lane int16) LaneSet { return 1 << (uint16(lane) % 64) } //nolint:gosec // no lane is negative
+
+// String is how a NOTIFY names the set.
+func (s LaneSet) String() string { return strconv.FormatUint(uint64(s), 16) }
+
+// parseLaneSet reads what String wrote, and takes anything else for all lanes.
+func parseLaneSet(text string) LaneSet {
+	n, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return AllLanes
+	}
+	return LaneSet(n)
+}

@@ -1,0 +1,32 @@
+package outboxdb
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/nightly"
+)
+
+func TestFlatMetadataIsThatOfJSON(t *testing.T) {
+	nightly.Check(t, 100, 10_000, func(t *rapid.T) {
+		text := rapid.StringMatching(`[a-z":,{}\\ü\n]{0,6}`)
+		want := event.Metadata(rapid.MapOf(text, text).Draw(t, "metadata"))
+		written, err := json.Marshal(want)
+		require.NoError(t, err)
+		if got := flatMetadata(string(written)); got != nil {
+			require.Equal(t, want, got)
+		}
+	})
+}
+
+func TestFlatMetadataKnowsItsLimits(t *testing.T) {
+	for _, text := range []string{`{"a":1}`, `{"a": "b"}`, `{"a":"b" }`, `{"a":null,"b":"c"}`, `{"a":{"b":"c"}}`, `[]`, `null`, `{"a":["x"],"b":"y"}`} {
+		require.Nil(t, flatMetadata(text), text)
+	}
+	require.Equal(t, event.Metadata{}, flatMetadata("{}"))
+	require.Equal(t, event.Metadata{"a": "", "b": "ü"}, flatMetadata(`{"a":"","b":"ü"}`))
+}

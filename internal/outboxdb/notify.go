@@ -1,0 +1,124 @@
+package outboxdb
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+const (
+	// notifyGap is the least time between two NOTIFYs of a store, and so the longest that a commit waits for its own.
+	notifyGap = 2 * time.Millisecond
+	// notifyTimeout bounds a NOTIFY, a connection of the pool included. A NOTIFY that takes longer comes no earlier than a poll.
+	notifyTimeout = time.Second
+	// notifyComplaint is the failure in a row that is logged. A single one is no matter, and the last of a process that
+	// closes its database is none at all.
+	notifyComplaint = 3
+)
+
+// channelOf is the channel of the store whose outbox_layout is read: one per schema, whether the schema is given or found
+// through the search_path. The table has one row.
+const channelOf = `'oncebox_outbox_' || tableoid`
+
+// notify is sent in a transaction of its own. In the business transaction it would take a lock that all notifying
+// transactions of the server share, from before the COMMIT record is written until it is safely on disk: they would
+// commit one after the other. Of its own it writes nothing that has to reach the disk.
+const notify = `SELECT pg_notify(` + channelOf + `, $1) FROM {schema}.outbox_layout`
+
+// notifier sends a NOTIFY at once, and at most one per notifyGap. Its goroutine lives while there is something to send:
+// a store has no end, so nothing could stop one.
+type notifier struct {
+	send func(ctx context.Context, lanes LaneSet) error
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	running bool
+	next    LaneSet // in which something was committed since the last NOTIFY was begun
+
+	failures int // in a row; belongs to the goroutine
+}
+
+// tell has a NOTIFY sent soon. It never waits for one.
+func (n *notifier) tell(lanes LaneSet) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.running {
+		n.next |= lanes
+		return
+	}
+	n.running = true
+	go n.run(lanes)
+}
+
+// run sends until a gap goes by in which nobody called tell. What is told while a NOTIFY is on its way gets another one:
+// the listeners may have looked already, and not seen it.
+func (n *notifier) run(lanes LaneSet) {
+	for {
+		gap := time.NewTimer(notifyGap)
+		ctx, cancel := context.WithTimeout(context.Background(), notifyTimeout)
+		err := n.send(ctx, lanes)
+		cancel()
+		if err == nil {
+			n.failures = 0
+		} else if n.failures++; n.failures == notifyComplaint {
+			n.log.Warn("oncebox: projectors of other processes cannot be woken, they find rows when they poll", "error", err)
+		}
+		<-gap.C
+		if lanes = n.more(); lanes == 0 {
+			return
+		}
+	}
+}
+
+// more returns the lanes to go on with. It decides under the lock, so that a tell either is seen here or starts a new goroutine.
+func (n *notifier) more() LaneSet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lanes := n.next
+	n.running, n.next = lanes != 0, 0
+	return lanes
+}
+
+// LanesFreed is the payload when lanes were handed back, or a tenant was paused or resumed: what projectors find when they renew their
+// leases. That of a commit is which store says so, and in which lanes: "store lanes".
+const LanesFreed = "lanes"
+
+// Notify tells the stores of other processes.
+func (h *Handle) Notify(ctx context.Context, payload string) error {
+	if _, err := h.Run.Exec(ctx, h.DB, notify, payload); err != nil {
+		return fmt.Errorf("outbox: notify: %w", pgsql.Explain(err))
+	}
+	return nil
+}
+
+// Wake tells relays that there may be new rows in the lanes: those of this process by [Handle.OnWake], those of others by NOTIFY.
+func (h *Handle) Wake(lanes LaneSet) {
+	h.mu.Lock()
+	wakers := h.wakers
+	h.mu.Unlock()
+	for _, wake := range wakers {
+		(*wake)(lanes)
+	}
+	if !h.PollOnly {
+		h.notifier.tell(lanes)
+	}
+}
+
+// OnWake has fn called by every Wake until forget is called, with the lanes that may have new rows. fn must not block.
+func (h *Handle) OnWake(fn func(LaneSet)) (forget func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	waker := &fn
+	// A new slice each time: Wake calls the old one without the lock.
+	h.wakers = append(slices.Clip(h.wakers), waker)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.wakers = slices.DeleteFunc(slices.Clone(h.wakers), func(w *func(LaneSet)) bool { return w == waker })
+	}
+}

@@ -1,0 +1,71 @@
+package outboxdb
+
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/internal/pgsql"
+)
+
+// Row is an outbox row: the envelope plus the state of its delivery.
+type Row struct {
+	event.Envelope
+	Lane       int16
+	RetryCount int // refusals so far
+	Crashes    int // projectors that died over it so far
+	CreatedAt  time.Time
+
+	// Waits says that NotBefore lies ahead, Expired that ExpiresAt has passed, both by the database's clock when the row
+	// was read.
+	Waits, Expired bool
+	// Key is the ordering key as stored, "" for an unordered row.
+	Key string
+	// Cut says that the row, and what follows it in its lane, did not fit into the bound of its fetch. It has no payload.
+	Cut bool
+
+	// Size is that of the payload, 0 but in the middle of a fetch.
+	Size int
+
+	encoded string // the metadata of an event that is stored
+}
+
+// RowColumns are the columns that ScanRow takes, of a relation that has those of "outbox". RowEnd follows the payload, or what stands in its place.
+const (
+	RowColumns = `{columns}` + RowEnd
+	RowEnd     = `,
+	coalesce(not_before > clock_timestamp(), false), coalesce(expires_at <= clock_timestamp(), false)`
+)
+
+// ScanRow reads the columns of RowColumns into r, and what follows them into more.
+func ScanRow(scan pgsql.Scan, r *Row, more ...any) error {
+	dest := make([]any, 0, len(columns)+2+len(more))
+	for i := range columns {
+		dest = append(dest, columns[i].target(r))
+	}
+	dest = append(append(dest, &r.Waits, &r.Expired), more...)
+	err := scan(dest...)
+	r.Delivery.OrderingKey = envelope.GivenKey(r.Key, r.AggregateID, r.ID)
+	return err
+}
+
+// ScanRows reads rows of RowColumns.
+func ScanRows(rows *pgsql.Rows) ([]Row, error) {
+	return pgsql.Collect(rows, func(scan pgsql.Scan, r *Row) error { return ScanRow(scan, r) })
+}
+
+// ScanSized reads rows of RowColumns and the size of the payload, and what follows it into more.
+func ScanSized(rows *pgsql.Rows, more func(*Row) []any) ([]Row, error) {
+	return pgsql.Collect(rows, func(scan pgsql.Scan, r *Row) error {
+		return ScanRow(scan, r, append([]any{&r.Size}, more(r)...)...)
+	})
+}
+
+// RowID names a row within the store.
+type RowID struct {
+	Lane int16
+	Seq  int64
+}
+
+// IsTimed reports whether the row may be cancelled until its time has come: a delayed row without order.
+func (r *Row) IsTimed() bool { return r.Key == "" && !r.Delivery.NotBefore.IsZero() }
