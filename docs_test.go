@@ -90,6 +90,33 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// Every link to a heading of a page leads to one that the page has.
+func TestLinksLeadToHeadings(t *testing.T) {
+	links := 0
+	for _, page := range append(prosePages(t), "docs/config.md") {
+		prose := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(readPage(t, page), "")
+		for _, link := range regexp.MustCompile(`\]\(([\w./-]*\.md)?#([^)]+)\)`).FindAllStringSubmatch(prose, -1) {
+			target := page
+			if link[1] != "" {
+				target = filepath.Join(filepath.Dir(page), link[1])
+			}
+			links++
+			require.Contains(t, headings(readPage(t, target)), link[2], "%s links to %s", page, link[0])
+		}
+	}
+	require.Greater(t, links, 50)
+}
+
+// headings are the names by which a page can be linked to, as GitHub makes them.
+func headings(page string) (names []string) {
+	page = regexp.MustCompile("(?s)```.*?```").ReplaceAllString(page, "")
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(page, -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
+}
+
 // A claim of the README links to the file of its test.
 func TestClaimsLinkToTheirTests(t *testing.T) {
 	page, err := os.ReadFile("README.md")

@@ -27,7 +27,7 @@ var phrases = []phrase{
 		regexp.MustCompile(`^, (and |or )?who|person and who`),
 		"Who comes second waits.", "Ask the person who holds the key.", 10},
 	{"noun", regexp.MustCompile(`\bwhoever\b`), nil,
-		"Whoever has the lease writes.", "The owner of the lease writes.", 6},
+		"Whoever has the lease writes.", "The owner of the lease writes.", 7},
 	{"noun", regexp.MustCompile(`\b(behind|beyond|below|before|of|for|from|by|with|without) what (is|was|are|were|has|had|waits|` +
 		`waited|arrives|arrived|comes|came|follows|leaves|left|fails|failed)\b`), nil,
 		"It goes past what is in front of what waits: it looks for what is behind a topic.", "Tell us what is missing.", 102},
@@ -38,14 +38,14 @@ var phrases = []phrase{
 	{"flow", regexp.MustCompile(`\btold (of|by|that|whether)\b`), nil,
 		"It was a failure that nobody had told of.", "It was a failure that nobody had reported.", 21},
 	{"flow", regexp.MustCompile(`\b(hears?|heard)\b`), nil,
-		"A projector hears of a commit.", "A projector receives the notification.", 36},
-	{"flow", regexp.MustCompile(`\b(goes|went|gone) by (it|its|that|the|what|this|a|an)\b`), nil,
-		"The relay goes by the mark.", "The relay follows the mark.", 5},
-	{"flow", regexp.MustCompile(`\b(has|have|had) (the|its|a|an|each|all|any|them|it|others|all others|the next \w+) (\w+ )?(refuse|` +
+		"A projector hears of a commit.", "A projector receives the notification.", 37},
+	{"flow", regexp.MustCompile(`\b(go|goes|went|gone) by (it|its|that|the|what|this|a|an)\b`), nil,
+		"The relay goes by the mark.", "The relay follows the mark.", 9},
+	{"flow", regexp.MustCompile(`\b(has|have|had) (the|its|a|an|each|every|all|any|them|it|others|all others|the next \w+) (\w+ )?(refuse|` +
 		`wait|make|read|fail|be|look|die|write|store|drop|end|put|renew|take|go|start|begin|keep|send|` +
-		`log|stop|run|show|commit|publish|handle|count) (?:\w+)`),
+		`log|stop|run|show|commit|publish|handle|count)\b( \w+)?`),
 		regexp.MustCompile(`(wait|end|store|look|log|run|count|start|stop|drop|show) (of|for its|in the|is|was|that|to)\b`),
-		"prove has the next renewal store how far it is.", "The table has a row per lane.", 40},
+		"prove has the next renewal store how far it is.", "The table has a row per lane.", 51},
 	{"flow", regexp.MustCompile(`\bnobody (said|says|asked|asks|tells|told|hears|heard)\b`), nil,
 		"Nobody says so of a transaction.", "Nobody reads the row.", 8},
 	{"denial", regexp.MustCompile(`(\b\w+ )?\b(is|are|was|were) none\b( of\b)?`), regexp.MustCompile(`^there (is|are|was|were)|none of$`),
