@@ -42,6 +42,19 @@ func TestDocumentationListsEachDecision(t *testing.T) {
 	}
 }
 
+// Each decision says what was needed and what was decided, and after that what follows, what was measured and what was rejected, as far as
+// there is any of it: under these headings, in this order.
+func TestDocumentationOfDecisionsHasOneForm(t *testing.T) {
+	form := regexp.MustCompile(`^Context Decision( What can go wrong)?( Consequences)?( Measured)?( Rejected)?$`)
+	for _, page := range decisions(t) {
+		var headings []string
+		for _, heading := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(readPage(t, page), -1) {
+			headings = append(headings, heading[1])
+		}
+		require.Regexp(t, form, strings.Join(headings, " "), page)
+	}
+}
+
 // A decision that a page or a comment names by its number exists.
 func TestDocumentationNamesDecisionsThatExist(t *testing.T) {
 	pages := decisions(t)
