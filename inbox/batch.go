@@ -182,14 +182,14 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 		return nil
 	}
 	entering := makeEntering(b.ids)
-	args := []any{entering.keys, w.consumer, entering.tenants, entering.sources, entering.locks, w.lockTimeout()}
-	place, err := w.sql.In(ctx, u.DB())
+	args := []any{entering.keys, w.consumer, entering.tenants, entering.sources, entering.locks, w.box.lockTimeout()}
+	place, err := w.box.sql.In(ctx, u.DB())
 	if err != nil {
 		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.keys), w.consumer, err)
 	}
 	queued := &pgx.Batch{}
 	queued.Queue(place.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.read(rows, b.became) })
-	bounded, cancel := w.bounded(ctx)
+	bounded, cancel := w.box.bounded(ctx)
 	defer cancel()
 	ok, err := unit.Of(ctx).Send(bounded, queued)
 	if !ok {
@@ -206,14 +206,14 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 		}
 	}
 	if n := slices.IndexFunc(b.became, func(became entry) bool { return became == fresh || became == behind }); n >= 0 {
-		unit.Of(ctx).ProvedBy(w.proof(b.ids[n]))
+		unit.Of(ctx).ProvedBy(w.box.proof(b.ids[n]))
 	}
 	return nil
 }
 
 // queryAll is for connections that cannot send several statements at once.
 func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *entering, became []entry) error {
-	rows := w.sql.Query(ctx, tx, enterAll, args...)
+	rows := w.box.sql.Query(ctx, tx, enterAll, args...)
 	return errors.Join(e.read(rows, became), rows.Close())
 }
 

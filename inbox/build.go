@@ -41,8 +41,8 @@ func (i *Inbox) first(line logged) bool {
 
 // noteBuild logs that messages wait for a build that knows them: once for each type and version, because there may be very many.
 func (w *wrapped) noteBuild(ctx context.Context, e *event.Envelope, cause error) {
-	if w.first(logged{consumer: w.consumer, eventType: e.Type, version: e.SchemaVersion}) {
-		w.log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, and what is behind them waits",
+	if w.box.first(logged{consumer: w.consumer, eventType: e.Type, version: e.SchemaVersion}) {
+		w.box.log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, and what is behind them waits",
 			"consumer", w.consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", w.retry.DeployWait,
 			"id", e.ID, "tenant", e.TenantID, "error", cause)
 	}
@@ -60,6 +60,6 @@ func (w *wrapped) awaitBuild(ctx context.Context, id identity, m *messaging.Mess
 // awaitBuildHead is awaitBuild for a parked message.
 func (w *wrapped) awaitBuildHead(ctx context.Context, k parkedKey, h head, counted count, cause error) error {
 	w.noteBuild(ctx, &h.envelope, cause)
-	_, err := w.noteFailure(ctx, k, h, h.try(counted)-1, w.retry.buildPause(h.unknown), cause)
+	_, err := w.box.noteFailure(ctx, k, h, h.try(counted)-1, w.retry.buildPause(h.unknown), cause)
 	return err
 }

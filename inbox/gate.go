@@ -39,10 +39,10 @@ ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
 // enter is that of the inbox, behind the gate if the handler is one of a read model. It is one round trip in any case.
 func (w *wrapped) enter(ctx context.Context, u *uow.Unit, id identity) (entry, error) {
 	if w.of == nil {
-		return w.Inbox.enter(ctx, u, id)
+		return w.box.enter(ctx, u, id)
 	}
-	n, err := w.countRows(ctx, u, enterModel, w.of.model, w.of.generation, w.of.replayed,
-		id.key.String(), id.consumer, id.tenant, id.source, id.lock, w.lockTimeout())
+	n, err := w.box.countRows(ctx, u, enterModel, w.of.model, w.of.generation, w.of.replayed,
+		id.key.String(), id.consumer, id.tenant, id.source, id.lock, w.box.lockTimeout())
 	switch {
 	case err != nil:
 		return duplicate, fmt.Errorf("inbox: enter message %s of read model %s: %w", id.key, w.of.model, explain(err))
@@ -58,7 +58,7 @@ func (w *wrapped) gate(ctx context.Context, tx bun.IDB) (rebuilding bool, err er
 	if w == nil || w.of == nil {
 		return false, nil
 	}
-	n, err := w.sql.Exec(ctx, tx, enterGate, w.of.model, w.of.generation)
+	n, err := w.box.sql.Exec(ctx, tx, enterGate, w.of.model, w.of.generation)
 	if err != nil {
 		return false, fmt.Errorf("inbox: pass the gate of read model %s: %w", w.of.model, pgsql.Explain(err))
 	}
@@ -80,7 +80,7 @@ func (w *wrapped) setAside(ctx context.Context, tx bun.IDB, id identity, m *mess
 	id.consumer += store.Aside
 	args, err := messageArgs(id, m, 0, "")
 	if err == nil {
-		_, err = w.sql.Exec(ctx, tx, storeAside, append(args, entered)...)
+		_, err = w.box.sql.Exec(ctx, tx, storeAside, append(args, entered)...)
 	}
 	if err != nil {
 		return fmt.Errorf("inbox: set message %s of read model %s aside: %w", id.key, w.of.model, explain(err))

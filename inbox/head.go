@@ -287,14 +287,14 @@ const loud = 10
 
 func (w *wrapped) failHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
 	wait := w.pause(n, cause)
-	if noted, err := w.noteFailure(ctx, k, h, n, wait, cause); err != nil || !noted {
+	if noted, err := w.box.noteFailure(ctx, k, h, n, wait, cause); err != nil || !noted {
 		return err
 	}
 	level, said := slog.LevelWarn, "oncebox: parked message failed, it is tried again after a pause"
 	if n == loud {
 		level, said = slog.LevelError, "oncebox: a message fails again and again, and what is behind it waits; it is tried until it is given up"
 	}
-	w.log.Log(ctx, level, said, "consumer", k.consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
+	w.box.log.Log(ctx, level, said, "consumer", k.consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
 		"id", h.envelope.ID, "tenant", h.envelope.TenantID, "ordering_key", h.envelope.OrderingKey(), "attempts", n, "wait", wait, "error", cause)
 	return nil
 }

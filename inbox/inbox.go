@@ -133,7 +133,7 @@ func (i *Inbox) wrap(consumer string, w *wrapped, opts []Option) *wrapped {
 
 // equip gives w what it needs besides its handler.
 func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
-	w.Inbox, w.consumer = i, consumer
+	w.box, w.consumer = i, consumer
 	leased := w.leased
 	w.settings = i.settings(opts)
 	w.leased = w.leased || leased

@@ -81,27 +81,27 @@ func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, 
 		a    asked
 		rest float64
 	)
-	err := w.sql.QueryRow(ctx, w.units.DB(ctx), takeLease, append(id.args(), lock, l.token, w.cfg.LeaseTTL, seq, more),
+	err := w.box.sql.QueryRow(ctx, w.box.units.DB(ctx), takeLease, append(id.args(), lock, l.token, w.box.cfg.LeaseTTL, seq, more),
 		&a.outcome, &a.tried.n, &a.tried.unended, &rest)
 	a.tried.begun = true
 	if err != nil {
 		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.key, id.consumer, explain(err))
 	}
 	// Its owner may be done long before it ends. A lease that has ended just now is asked for again soon, and not at once.
-	a.rest = min(max(seconds(rest), minRest), w.cfg.PollInterval)
+	a.rest = min(max(seconds(rest), minRest), w.box.cfg.PollInterval)
 	return l, a, nil
 }
 
 // run has the message handled while the lease is renewed. A panic is an error.
 func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error, lost bool) { //nolint:revive // lost explains err
 	l.held = leases.New(&leases.Terms{
-		TTL: l.w.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
-		Log: l.w.log, What: "a message", Attrs: []any{"consumer", l.w.consumer, "message_key", l.id.key.String()},
+		TTL: l.w.box.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
+		Log: l.w.box.log, What: "a message", Attrs: []any{"consumer", l.w.consumer, "message_key", l.id.key.String()},
 	}, l.since)
 	timed, cancel := l.w.timed(ctx)
 	defer cancel()
 	lost, err = l.held.Hold(timed, func(ctx context.Context) error {
-		if pool, ok := l.w.units.DB(ctx).(*bun.DB); ok {
+		if pool, ok := l.w.box.units.DB(ctx).(*bun.DB); ok {
 			ctx = pgsql.UnderLease(ctx, pool.DB)
 		}
 		ctx, mark := skipped.With(ctx)
@@ -113,7 +113,7 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 }
 
 func (l *lease) renew(ctx context.Context) (ours bool, err error) {
-	renewed, err := l.w.sql.Exec(ctx, l.w.units.DB(ctx), renewLease, l.w.consumer, l.lock, l.token, l.w.cfg.LeaseTTL)
+	renewed, err := l.w.box.sql.Exec(ctx, l.w.box.units.DB(ctx), renewLease, l.w.consumer, l.lock, l.token, l.w.box.cfg.LeaseTTL)
 	return renewed > 0, err
 }
 
@@ -124,7 +124,7 @@ func (l *lease) free(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeTimeout)
 	defer cancel()
-	n, err := l.w.sql.Exec(ctx, l.w.units.DB(ctx), freeLease, l.w.consumer, l.lock, l.token)
+	n, err := l.w.box.sql.Exec(ctx, l.w.box.units.DB(ctx), freeLease, l.w.consumer, l.lock, l.token)
 	l.freed = err == nil && n == 1
 	return l.freed
 }

@@ -39,7 +39,7 @@ func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Me
 			return err
 		case a.outcome == leaseHeld:
 			// Not parked: the message that runs may fail or come again, and then this one would stand before it.
-			w.count(ctx, w.consumer, outcomeLeased)
+			w.box.count(ctx, w.consumer, outcomeLeased)
 			return messaging.Postpone(a.rest, ErrLeased)
 		case a.outcome == leaseTaken:
 			return l.handle(ctx, m, a.tried)
@@ -48,7 +48,7 @@ func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Me
 				return err
 			}
 		default: // without order, only the message itself can be in the way of its key
-			w.count(ctx, w.consumer, outcomeDuplicate)
+			w.box.count(ctx, w.consumer, outcomeDuplicate)
 			return nil
 		}
 	}
@@ -59,7 +59,7 @@ var errFlows = errors.New("inbox: the key flows again")
 
 func (w *wrapped) storeBehind(ctx context.Context, id identity, m *messaging.Message) error {
 	var became entry
-	err := w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+	err := w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 		became, err = w.enter(ctx, u, id)
 		switch {
 		case err != nil || became == duplicate:
@@ -99,11 +99,11 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried attempts
 		return nil
 	case lost:
 		// Whatever it came to: it is another process that decides now.
-		l.w.count(ctx, l.w.consumer, outcomeInterrupted)
+		l.w.box.count(ctx, l.w.consumer, outcomeInterrupted)
 		return fmt.Errorf("%w (its handler ended with: %w)", ErrLeaseLost, err)
 	case ctx.Err() != nil:
-		l.w.takeBack(ctx, l.id, tried)
-		l.w.count(ctx, l.w.consumer, outcomeInterrupted)
+		l.w.box.takeBack(ctx, l.id, tried)
+		l.w.box.count(ctx, l.w.consumer, outcomeInterrupted)
 		return err
 	}
 	err = l.w.failed(ctx, l.id, &counted, tried, err)
@@ -127,7 +127,7 @@ func (l *lease) finish(ctx context.Context) error {
 // does nothing.
 func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id identity) error {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
-	if !ok || l.w.Inbox != i || l.id != id {
+	if !ok || l.w.box != i || l.id != id {
 		return nil
 	}
 	n, err := i.sql.Exec(ctx, u.DB(), freeLease, l.w.consumer, l.lock, l.token)

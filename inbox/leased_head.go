@@ -26,15 +26,15 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 	id := identify(k.consumer, m)
 	var err error
 	if id.key, err = uuid.Parse(h.key.MessageKey); err != nil {
-		return ranNothing, errors.Join(err, w.giveBack(ctx, k, counted, w.retry.Delay))
+		return ranNothing, errors.Join(err, w.box.giveBack(ctx, k, counted, w.retry.Delay))
 	}
 	id.tenant, id.source = h.key.TenantID, h.key.Source
 	l, a, err := w.ask(ctx, id, k.lock, &h.seq, more)
 	switch {
 	case err != nil:
-		return ranNothing, w.lostKey(ctx, k, counted, err)
+		return ranNothing, w.box.lostKey(ctx, k, counted, err)
 	case a.outcome != leaseTaken:
-		return ranNothing, w.giveBack(ctx, k, counted, a.rest)
+		return ranNothing, w.box.giveBack(ctx, k, counted, a.rest)
 	}
 	ctx = l.context(ctx)
 	defer l.free(ctx)
@@ -49,10 +49,10 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 	}
 	switch {
 	case err == nil && l.skip:
-		w.count(ctx, k.consumer, outcomeSkipped)
+		w.box.count(ctx, k.consumer, outcomeSkipped)
 		return became, nil
 	case err == nil:
-		w.count(ctx, k.consumer, outcomeHandled)
+		w.box.count(ctx, k.consumer, outcomeHandled)
 		return became, nil
 	}
 	return l.failedHead(ctx, k, h, count{a.tried, h.seq}, err, lost)
@@ -60,22 +60,22 @@ func (w *wrapped) runLeased(ctx context.Context, k parkedKey, h head, counted co
 
 // finishHead removes the message, unless somebody decided otherwise while it ran.
 func (l *lease) finishHead(ctx context.Context, k parkedKey, h head) (became ran, err error) {
-	err = l.w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
-		there, err := l.w.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq)
+	err = l.w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+		there, err := l.w.box.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq)
 		if err != nil {
 			return err
 		}
-		if _, err := l.w.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
+		if _, err := l.w.box.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
 			return err
 		}
-		if err := l.w.endLease(ctx, u, l.id); err != nil || there == 0 {
+		if err := l.w.box.endLease(ctx, u, l.id); err != nil || there == 0 {
 			return cmp.Or(err, errOthers)
 		}
 		var handled bool
-		if err := l.w.sql.QueryRow(ctx, u.DB(), enterHead, []any{k.consumer, k.lock, h.seq, h.parked}, &handled); err != nil {
+		if err := l.w.box.sql.QueryRow(ctx, u.DB(), enterHead, []any{k.consumer, k.lock, h.seq, h.parked}, &handled); err != nil {
 			return err
 		}
-		more, err := l.w.removeHead(ctx, u.DB(), k, h.seq)
+		more, err := l.w.box.removeHead(ctx, u.DB(), k, h.seq)
 		if became = ranLast; more {
 			became = ranMore
 		}
@@ -90,12 +90,12 @@ func (l *lease) finishHead(ctx context.Context, k parkedKey, h head) (became ran
 // failedHead decides what becomes of a parked message whose handler failed.
 func (l *lease) failedHead(ctx context.Context, k parkedKey, h head, tried count, cause error, lost bool) (ran, error) {
 	if lost || !l.free(ctx) {
-		l.w.count(ctx, k.consumer, outcomeInterrupted)
-		return ranNothing, errors.Join(cause, l.w.handBackKey(context.WithoutCancel(ctx), k, l.w.cfg.PollInterval))
+		l.w.box.count(ctx, k.consumer, outcomeInterrupted)
+		return ranNothing, errors.Join(cause, l.w.box.handBackKey(context.WithoutCancel(ctx), k, l.w.box.cfg.PollInterval))
 	}
 	if ctx.Err() != nil {
-		return ranNothing, l.w.giveBack(context.WithoutCancel(ctx), k, tried, 0)
+		return ranNothing, l.w.box.giveBack(context.WithoutCancel(ctx), k, tried, 0)
 	}
-	l.w.count(ctx, k.consumer, outcomeFailed)
+	l.w.box.count(ctx, k.consumer, outcomeFailed)
 	return ranFailed, l.w.headFailed(ctx, k, h, tried, cause)
 }

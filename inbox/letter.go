@@ -106,7 +106,7 @@ func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message,
 			return err
 		})
 		if err != nil {
-			w.count(ctx, w.consumer, outcomeFailed)
+			w.box.count(ctx, w.consumer, outcomeFailed)
 			return err
 		}
 		if became == duplicate || became != fresh && !l.reduced {
@@ -128,22 +128,22 @@ func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error
 		case became == early:
 			return w.setAside(ctx, u.DB(), l.id, l.m)
 		case became == behind:
-			_, err := w.park(ctx, u.DB(), parking{l.id, l.m, 0, pgsql.CleanText(cause.Error())})
+			_, err := w.box.park(ctx, u.DB(), parking{l.id, l.m, 0, pgsql.CleanText(cause.Error())})
 			return err
 		}
 		holds := became == fresh && l.id.lock != nil && !w.continueAfterDead
 		if err := a.make(ctx, u, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
 			return err
 		}
-		return w.stopKeys(ctx, u.DB(), keyDead, 0, l.id)
+		return w.box.stopKeys(ctx, u.DB(), keyDead, 0, l.id)
 	})
 }
 
 // gaveUp counts and logs a dead letter. The log gets the text of the cause and not the error: it was stored, so whatever broke is not our database, and
 // the line must not be put together with those that say so (package quietlog).
 func (w *wrapped) gaveUp(ctx context.Context, l letter, cause error) {
-	w.count(ctx, w.consumer, outcomeDead)
-	w.log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
+	w.box.count(ctx, w.consumer, outcomeDead)
+	w.box.log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
 		"topic", l.m.Topic, "type", l.m.Type, "id", l.m.ID, "tenant", l.id.tenant, "ordering_key", l.id.ordering,
 		"message_key", l.id.key.String(), "error", pgsql.CleanText(cause.Error()))
 }

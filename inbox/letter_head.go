@@ -42,7 +42,7 @@ func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, ca
 		return err
 	}
 	wait := w.retry.longest()
-	_, noted := w.noteFailure(ctx, k, h, n, wait, err)
+	_, noted := w.box.noteFailure(ctx, k, h, n, wait, err)
 	return errors.Join(err, noted)
 }
 
@@ -58,24 +58,24 @@ func (w *wrapped) letterOf(k parkedKey, h head, n int) (l letter, holds bool, er
 
 // moveHead stores one form in the place of the parked message. moved is false if the key is another process's by now.
 func (w *wrapped) moveHead(ctx context.Context, k parkedKey, h head, a *announcement, d death) (moved bool, err error) {
-	err = w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+	err = w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 		if _, err := w.gate(ctx, u.DB()); err != nil {
 			return err
 		}
-		if _, err := w.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq); err != nil {
+		if _, err := w.box.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq); err != nil {
 			return err
 		}
-		if _, err := w.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
+		if _, err := w.box.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
 			return err
 		}
-		taken, err := w.sql.Exec(ctx, u.DB(), takeAwayHead, k.consumer, k.lock, h.seq, w.owner)
+		taken, err := w.box.sql.Exec(ctx, u.DB(), takeAwayHead, k.consumer, k.lock, h.seq, w.box.owner)
 		if moved = taken > 0; err != nil || !moved {
 			return err
 		}
 		if err := a.make(ctx, u, d); err != nil || d.holds {
 			return err
 		}
-		return w.freeKey(ctx, u.DB(), k.consumer, k.lock)
+		return w.box.freeKey(ctx, u.DB(), k.consumer, k.lock)
 	}, readCommitted())
 	return moved, err
 }

@@ -27,7 +27,7 @@ type announcement struct {
 // A hook that fails is undone by itself. If the whole unit fails after a call, because the hook has broken the connection or has added an
 // event that cannot be stored, write is run once more without the hook.
 func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announcement) error) error {
-	a := &announcement{w: w, l: l, hook: w.cfg.OnDead}
+	a := &announcement{w: w, l: l, hook: w.box.cfg.OnDead}
 	if l.announces {
 		a.hook = nil
 	}
@@ -37,8 +37,8 @@ func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announc
 		err = write(a)
 	}
 	if err == nil && a.made && a.failed != nil {
-		w.silent.Add(ctx, 1, ofConsumer(w.consumer))
-		w.log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", w.consumer, "topic", l.m.Topic,
+		w.box.silent.Add(ctx, 1, ofConsumer(w.consumer))
+		w.box.log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", w.consumer, "topic", l.m.Topic,
 			"type", l.m.Type, "id", l.m.ID, "tenant", l.id.tenant, "ordering_key", l.id.ordering, "message_key", l.id.key.String(), "error", a.failed)
 	}
 	return err
@@ -52,19 +52,19 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	there := false
 	if a.hook != nil {
 		ref = MessageRef{MessageKey: a.l.id.key.String(), Consumer: a.l.id.consumer, TenantID: a.l.id.tenant, Source: a.l.id.source}
-		_, err := a.w.dead.Show(ctx, u.DB(), ref.dead())
+		_, err := a.w.box.dead.Show(ctx, u.DB(), ref.dead())
 		if there = err == nil; err != nil && !errors.Is(err, operator.ErrNotDead) {
 			return err
 		}
 	}
-	if err := a.w.storeDead(ctx, u.DB(), a.l, d); err != nil {
+	if err := a.w.box.storeDead(ctx, u.DB(), a.l, d); err != nil {
 		return err
 	}
 	a.made = true
 	if a.hook == nil || there {
 		return nil
 	}
-	letter, err := a.w.dead.Show(ctx, u.DB(), ref.dead())
+	letter, err := a.w.box.dead.Show(ctx, u.DB(), ref.dead())
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 
 // call calls the hook behind a savepoint.
 func (a *announcement) call(ctx context.Context, d DeadLetter) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.w.cfg.OnDeadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.w.box.cfg.OnDeadTimeout)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil { // the unit has rolled back to the savepoint
@@ -84,5 +84,5 @@ func (a *announcement) call(ctx context.Context, d DeadLetter) (err error) {
 	}()
 	ctx = event.WithTenant(messaging.NewContext(ctx, a.l.m), a.l.id.tenant) // which is one that can be stored
 	ctx = event.WithMetadata(ctx, event.Metadata{event.DeadLetterOf: a.l.id.key.String()})
-	return a.w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return a.hook(ctx, u, d) })
+	return a.w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return a.hook(ctx, u, d) })
 }

@@ -35,7 +35,7 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 	}
 	timed, cancel := context.WithCancelCause(ctx)
 	limit := newLimit(cancel, w.timeout)
-	err := w.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, readCommitted())
+	err := w.box.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, readCommitted())
 	err = explainLate(timed, err)
 	limit.stop()
 	cancel(nil)
@@ -50,7 +50,7 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 	case ctx.Err() != nil || errors.Is(err, store.ErrGeneration):
 		return err
 	default:
-		w.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
+		w.box.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
 			"topic", p.msgs[0].Topic, "messages", len(p.msgs), "error", err)
 		if err := w.revoke(ctx, err, b.ids...); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 		counts[became]++
 	}
 	for became, n := range counts {
-		w.countN(ctx, w.consumer, w.outcome(became), n)
+		w.box.countN(ctx, w.consumer, w.outcome(became), n)
 	}
 	skipped.Add(ctx, counts[passed]) // for the metrics of the consumer
 	return nil

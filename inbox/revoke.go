@@ -22,9 +22,9 @@ func (w *wrapped) revoke(ctx context.Context, cause error, ids ...identity) erro
 	for n, id := range ids {
 		keys[n] = id.key.String()
 	}
-	ctx, cancel := w.bounded(context.WithoutCancel(ctx))
+	ctx, cancel := w.box.bounded(context.WithoutCancel(ctx))
 	defer cancel()
-	if _, err := w.sql.Exec(ctx, w.units.DB(ctx), revokeEntries, keys, w.consumer, xid); err != nil {
+	if _, err := w.box.sql.Exec(ctx, w.box.units.DB(ctx), revokeEntries, keys, w.consumer, xid); err != nil {
 		return fmt.Errorf("inbox: take back the entries of %d messages of consumer %s, whose handler has sent COMMIT: %w", len(ids), w.consumer, err)
 	}
 	return nil

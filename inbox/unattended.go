@@ -20,17 +20,17 @@ const (
 // tellIfUnattended logs an error if messages are parked that no process handles: [Inbox.RunParked] runs in none, so they and all that
 // is parked behind them wait for ever.
 func (w *wrapped) tellIfUnattended(ctx context.Context) {
-	if w.runners.Load() > 0 || !w.askAgain(w.consumer) {
+	if w.box.runners.Load() > 0 || !w.box.askAgain(w.consumer) {
 		return
 	}
 	var since float64
-	err := w.sql.QueryRow(ctx, w.units.DB(ctx), lastBeat, []any{w.consumer}, &since)
+	err := w.box.sql.QueryRow(ctx, w.box.units.DB(ctx), lastBeat, []any{w.consumer}, &since)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		w.log.ErrorContext(ctx, "oncebox: messages are parked, and no process handles what is parked: they wait for ever. Have Inbox.Run run "+
+		w.box.log.ErrorContext(ctx, "oncebox: messages are parked, and no process handles what is parked: they wait for ever. Have Inbox.Run run "+
 			"(or Inbox.RunParked beside a consumer of your own), in a process that has this consumer", "consumer", w.consumer)
 	case err == nil && seconds(since) > unattendedAfter:
-		w.log.ErrorContext(ctx, "oncebox: messages are parked, and no process has handled what is parked for a while: have Inbox.Run run "+
+		w.box.log.ErrorContext(ctx, "oncebox: messages are parked, and no process has handled what is parked for a while: have Inbox.Run run "+
 			"(or Inbox.RunParked beside a consumer of your own), in a process that has this consumer", "consumer", w.consumer, "last", seconds(since))
 	}
 }

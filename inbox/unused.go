@@ -15,8 +15,8 @@ func (w *wrapped) watched(ctx context.Context, topic string, handle func(ctx con
 	ctx, mark := skipped.With(ctx)
 	err = handle(ctx)
 	skip = err == nil && mark.IsSet()
-	if err == nil && !skip && !w.withoutUnit && !unit.Of(ctx).Used() && w.first(logged{consumer: w.consumer, topic: topic}) {
-		w.log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by itself, and "+
+	if err == nil && !skip && !w.withoutUnit && !unit.Of(ctx).Used() && w.box.first(logged{consumer: w.consumer, topic: topic}) {
+		w.box.log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by itself, and "+
 			"done again when the message is handled again: use uow.FromContext(ctx), inbox.Leased for calls to other systems, or inbox.WithoutUnit if it "+
 			"has nothing to do there", "consumer", w.consumer, "topic", topic)
 	}

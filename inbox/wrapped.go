@@ -18,10 +18,9 @@ import (
 
 // wrapped is what [Inbox.Wrap] returns.
 type wrapped struct {
-	*Inbox
-
 	settings
 
+	box      *Inbox
 	consumer string
 	next     messaging.Handler
 	parked   messaging.Handler // next, for parked messages: no consumer traces and measures those
@@ -74,12 +73,12 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 	}
 	var tried attempts
 	if w.mustCount(ctx, m) {
-		a, isFresh, err := w.beginAttempt(ctx, id)
+		a, isFresh, err := w.box.beginAttempt(ctx, id)
 		if err != nil {
 			return err
 		}
 		if !isFresh {
-			w.count(ctx, w.consumer, outcomeDuplicate)
+			w.box.count(ctx, w.consumer, outcomeDuplicate)
 			return nil
 		}
 		if tried = a; w.retry.isDeadly(a.earlier()) {
@@ -91,12 +90,12 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 	case errors.Is(err, store.ErrGeneration):
 		return err
 	case errors.Is(err, errLocked):
-		w.takeBack(ctx, id, tried)
-		w.count(ctx, w.consumer, outcomeLocked)
+		w.box.takeBack(ctx, id, tried)
+		w.box.count(ctx, w.consumer, outcomeLocked)
 		return messaging.Postpone(lockedPause, err)
 	case err != nil && ctx.Err() != nil:
-		w.takeBack(ctx, id, tried)
-		w.count(ctx, w.consumer, outcomeInterrupted)
+		w.box.takeBack(ctx, id, tried)
+		w.box.count(ctx, w.consumer, outcomeInterrupted)
 		return err
 	case err != nil:
 		return w.failed(ctx, id, m, tried, err)
@@ -118,7 +117,7 @@ func (w *wrapped) mustCount(ctx context.Context, m *messaging.Message) bool {
 func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tried attempts) (became entry, err error) {
 	timed, cancel := w.timed(ctx)
 	defer cancel()
-	err = w.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
+	err = w.box.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
 		became, err = w.enter(ctx, u, id)
 		switch {
 		case err != nil || became == duplicate:
@@ -136,7 +135,7 @@ func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tr
 			return err
 		}
 		// Not before the handler: copies of the message in other processes count their tries in the same row.
-		return w.forgetAttempts(ctx, u.DB(), id)
+		return w.box.forgetAttempts(ctx, u.DB(), id)
 	}, readCommitted())
 	return became, explainLate(timed, errors.Join(err, w.revoke(ctx, err, id)))
 }
@@ -156,13 +155,13 @@ func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []parking, flo
 	if len(list) == 0 {
 		return nil
 	}
-	if _, err := w.park(ctx, u.DB(), list...); err != nil {
+	if _, err := w.box.park(ctx, u.DB(), list...); err != nil {
 		return fmt.Errorf("inbox: park %d messages, the first is %s: %w", len(list), list[0].id.key, err)
 	}
 	if len(flow) == 0 {
 		return nil
 	}
-	if err := w.stopKeys(ctx, u.DB(), keyWaiting, 0, flow...); err != nil {
+	if err := w.box.stopKeys(ctx, u.DB(), keyWaiting, 0, flow...); err != nil {
 		return fmt.Errorf("inbox: store message %s: %w", list[0].id.key, err)
 	}
 	u.AfterCommit(w.toldOfParked)
@@ -171,13 +170,13 @@ func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []parking, flo
 
 // toldOfParked has what was parked looked at, here or elsewhere.
 func (w *wrapped) toldOfParked(ctx context.Context) {
-	w.wake()
+	w.box.wake()
 	w.tellIfUnattended(ctx)
 }
 
 // settled counts a message that needs nothing more from the broker.
 func (w *wrapped) settled(ctx context.Context, became entry) {
-	w.count(ctx, w.consumer, w.outcome(became))
+	w.box.count(ctx, w.consumer, w.outcome(became))
 	if became == passed {
 		skipped.Add(ctx, 1) // for the metrics of the consumer
 	}
@@ -211,14 +210,14 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 	if hopeless(cause) {
 		return w.giveUp(ctx, id, m, max(tried.n, m.Attempt), cause)
 	}
-	w.count(ctx, w.consumer, outcomeFailed)
+	w.box.count(ctx, w.consumer, outcomeFailed)
 	if _, within := uow.FromContext(ctx); within {
 		return cause // what is written now may be undone by those around
 	}
 	if needsBuild(cause) {
 		return w.awaitBuild(ctx, id, m, cause)
 	}
-	n, err := w.failAttempt(ctx, id, tried, cause)
+	n, err := w.box.failAttempt(ctx, id, tried, cause)
 	if err != nil {
 		// It is tried again here: a process that cannot write that the message failed cannot park it either.
 		return errors.Join(cause, err)
@@ -240,7 +239,7 @@ func (w *wrapped) give(ctx context.Context, id identity, m *messaging.Message, n
 	if err != nil || became == duplicate || became == early {
 		return err
 	}
-	w.log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits", "consumer", w.consumer,
+	w.box.log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits", "consumer", w.consumer,
 		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", id.tenant, "ordering_key", id.ordering, "attempts", n, "wait", wait, "error", cause)
 	return nil
 }
@@ -253,12 +252,12 @@ func (w *wrapped) parkFailed(
 		if became == early {
 			return w.setAside(ctx, u.DB(), id, m)
 		}
-		waiting, err := w.park(ctx, u.DB(), parking{id, m, n, pgsql.CleanText(cause.Error())})
+		waiting, err := w.box.park(ctx, u.DB(), parking{id, m, n, pgsql.CleanText(cause.Error())})
 		if err != nil || became == behind || waiting == 0 {
 			return err
 		}
 		u.AfterCommit(w.toldOfParked)
-		return w.stopKeys(ctx, u.DB(), keyFailed, wait, id)
+		return w.box.stopKeys(ctx, u.DB(), keyFailed, wait, id)
 	})
 	if err != nil {
 		return became, fmt.Errorf("inbox: park message %q, which failed with %q: %w", m.ID, cause.Error(), err)
@@ -273,14 +272,14 @@ func (w *wrapped) parkFailed(
 
 // settle enters a message whose handler's work is undone, or was done under a lease, and calls fn if nobody was faster.
 func (w *wrapped) settle(ctx context.Context, id identity, fn func(context.Context, *uow.Unit, entry) error) (became entry, err error) {
-	err = w.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+	err = w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 		if became, err = w.enter(ctx, u, id); err != nil || became == duplicate {
 			return err
 		}
-		if err := w.endLease(ctx, u, id); err != nil {
+		if err := w.box.endLease(ctx, u, id); err != nil {
 			return err
 		}
-		if err := w.forgetAttempts(ctx, u.DB(), id); err != nil {
+		if err := w.box.forgetAttempts(ctx, u.DB(), id); err != nil {
 			return err
 		}
 		return fn(ctx, u, became)
