@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -50,11 +51,11 @@ func TestWhatStoringKeepsIsHandedOn(t *testing.T) {
 			w := &wrapped{}
 			w.unordered = unordered
 			keeps := c.same && (!unordered || e.Delivery.OrderingKey == "")
-			require.Equal(t, keeps, w.asStored(m) == m, "%s, unordered: %v", name, unordered)
+			require.Equal(t, keeps, store.AsStored(m, unordered) == m, "%s, unordered: %v", name, unordered)
 			if keeps {
-				require.Equal(t, e, w.stored(m).Envelope, "%s, unordered: %v", name, unordered)
+				require.Equal(t, e, store.Stored(m, unordered).Envelope, "%s, unordered: %v", name, unordered)
 			} else {
-				require.NotEqual(t, e, w.stored(m).Envelope, "%s, unordered: %v", name, unordered)
+				require.NotEqual(t, e, store.Stored(m, unordered).Envelope, "%s, unordered: %v", name, unordered)
 			}
 		}
 	}

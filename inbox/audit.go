@@ -15,5 +15,5 @@ const noteDeeds = `
 // before the last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for
 // [Config.AuditRetention].
 func (i *Inbox) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
-	return i.audit.List(ctx, i.units.DB(ctx), filter, before, limit)
+	return i.audit.List(ctx, i.store.DB(ctx), filter, before, limit)
 }

@@ -77,7 +77,8 @@ func TestAuditIsListedNewestFirst(t *testing.T) {
 	require.WithinDuration(t, time.Now(), e.At, time.Minute)
 	e.ID, e.At = 0, time.Time{}
 	require.Equal(t, operator.AuditEntry{
-		Actor: "ann", Action: operator.Discard, Reason: "tried it", Part: operator.PartInbox, TenantID: keys[1].TenantID, EventID: keys[1].MessageKey, Consumer: "billing", Source: keys[1].Source,
+		Actor: "ann", Action: operator.Discard, Reason: "tried it", Part: operator.PartInbox,
+		TenantID: keys[1].TenantID, EventID: keys[1].MessageKey, Consumer: "billing", Source: keys[1].Source,
 		Events: 1, MessageID: b, Topic: "order", Type: "order.placed",
 	}, e)
 	require.Equal(t, strings.Repeat("ü", 1<<10), got[2].Reason, "cut to 2 KiB")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/backoff"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
@@ -42,7 +43,7 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 	}
 	var keys, tenants, sources []string
 	for _, e := range events {
-		keys = append(keys, messageKey(e.Source, e.ID).String())
+		keys = append(keys, store.MessageKey(e.Source, e.ID).String())
 		tenants = append(tenants, e.TenantID)
 		sources = append(sources, e.Source)
 	}
@@ -53,7 +54,7 @@ func (i *Inbox) Await(ctx context.Context, consumer string, t uow.Token, topics 
 	}
 	var done, dead int
 	for attempt := 1; len(events) > 0; attempt++ {
-		err := i.sql.QueryRow(asking, i.units.DB(ctx), handled, []any{keys, tenants, sources, consumer}, &done, &dead)
+		err := i.store.SQL.QueryRow(asking, i.store.DB(ctx), handled, []any{keys, tenants, sources, consumer}, &done, &dead)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("inbox: Await: look for %d messages of %s: %w", len(events), consumer, pgsql.Explain(err))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/internal/unit"
@@ -46,8 +47,8 @@ SELECT entered, tenant, origin, stopped, xid FROM {schema}.inbox_enter_batch($1:
 // batch is the messages of one unit of work, with what became of each.
 type batch struct {
 	msgs   []*messaging.Message
-	ids    []identity
-	became []entry
+	ids    []store.Identity
+	became []store.Entry
 
 	stopped []int64 // locks of the keys that do not flow
 }
@@ -82,7 +83,7 @@ func (w *wrapped) portion(msgs []*messaging.Message) int {
 	}
 	keys := map[string]struct{}{}
 	for n, m := range msgs {
-		if key := w.keyOf(m); key != "" {
+		if key := store.KeyOf(m, w.unordered); key != "" {
 			keys[key] = struct{}{}
 		}
 		if len(keys) > maxKeys {
@@ -95,13 +96,13 @@ func (w *wrapped) portion(msgs []*messaging.Message) int {
 // batch returns the messages as one batch. ok is false if there is only one message, or if one of them has to be handled alone:
 // it is invalid, or its try must be counted before it is made.
 func (w *wrapped) batch(ctx context.Context, msgs []*messaging.Message) (b *batch, ok bool) {
-	b = &batch{msgs: slices.Clone(msgs), ids: make([]identity, len(msgs)), became: make([]entry, len(msgs))}
+	b = &batch{msgs: slices.Clone(msgs), ids: make([]store.Identity, len(msgs)), became: make([]store.Entry, len(msgs))}
 	for n, m := range msgs {
-		if m.ID == "" || w.mustCount(ctx, m) || validate(m) != nil || messaging.Unreadable(m) != nil {
+		if m.ID == "" || w.mustCount(ctx, m) || store.Validate(m) != nil || messaging.Unreadable(m) != nil {
 			return nil, false
 		}
-		b.msgs[n] = w.asStored(m)
-		b.ids[n] = w.ordered(identify(w.consumer, b.msgs[n]))
+		b.msgs[n] = store.AsStored(m, w.unordered)
+		b.ids[n] = w.ordered(store.Identify(w.consumer, b.msgs[n]))
 	}
 	return b, len(msgs) > 1
 }
@@ -113,20 +114,20 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 	var (
 		todo []*messaging.Message
 		at   []int // where they are in the batch
-		wait []parking
-		flow []identity
+		wait []store.Parking
+		flow []store.Identity
 	)
 	for n, m := range b.msgs {
 		switch became := b.became[n]; {
-		case became == duplicate:
-		case became == early:
+		case became == store.Duplicate:
+		case became == store.Early:
 			if err := w.setAside(ctx, u.DB(), b.ids[n], m); err != nil {
 				return err
 			}
-		case became == behind:
-			wait = append(wait, parking{id: b.ids[n], m: m})
+		case became == store.Behind:
+			wait = append(wait, store.Parking{ID: b.ids[n], Message: m})
 		case w.storesFirst:
-			wait, flow = append(wait, parking{id: b.ids[n], m: m}), append(flow, b.ids[n])
+			wait, flow = append(wait, store.Parking{ID: b.ids[n], Message: m}), append(flow, b.ids[n])
 		default:
 			todo, at = append(todo, m), append(at, n)
 		}
@@ -144,7 +145,7 @@ func (w *wrapped) tryAll(ctx context.Context, u *uow.Unit, b *batch, limit *limi
 		skips, err := w.handleAll(ctx, todo, limit)
 		for n, skip := range skips {
 			if skip {
-				b.became[at[n]] = passed
+				b.became[at[n]] = store.Passed
 			}
 		}
 		return err
@@ -177,44 +178,44 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 		return err
 	} else if rebuilding && !w.of.replayed {
 		for n := range b.became {
-			b.became[n] = early
+			b.became[n] = store.Early
 		}
 		return nil
 	}
-	entering := makeEntering(b.ids)
-	args := []any{entering.keys, w.consumer, entering.tenants, entering.sources, entering.locks, w.box.lockTimeout()}
-	place, err := w.box.sql.In(ctx, u.DB())
+	entering := store.MakeEntering(b.ids)
+	args := []any{entering.Keys, w.consumer, entering.Tenants, entering.Sources, entering.Locks, w.box.store.LockMillis()}
+	place, err := w.box.store.SQL.In(ctx, u.DB())
 	if err != nil {
-		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.keys), w.consumer, err)
+		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), w.consumer, err)
 	}
 	queued := &pgx.Batch{}
-	queued.Queue(place.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.read(rows, b.became) })
-	bounded, cancel := w.box.bounded(ctx)
+	queued.Queue(place.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.Read(rows, b.became) })
+	bounded, cancel := w.box.store.Bounded(ctx)
 	defer cancel()
 	ok, err := unit.Of(ctx).Send(bounded, queued)
 	if !ok {
 		err = w.queryAll(bounded, u.DB(), args, entering, b.became)
 	}
 	if err != nil {
-		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.keys), w.consumer, explain(err))
+		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), w.consumer, store.Explain(err))
 	}
-	unit.Of(ctx).Identified(entering.xid)
-	b.stopped = entering.stopped
+	unit.Of(ctx).Identified(entering.Xid)
+	b.stopped = entering.Stopped
 	for n, became := range b.became {
-		if became == fresh && b.standsStill(n) {
-			b.became[n] = behind
+		if became == store.Fresh && b.standsStill(n) {
+			b.became[n] = store.Behind
 		}
 	}
-	if n := slices.IndexFunc(b.became, func(became entry) bool { return became == fresh || became == behind }); n >= 0 {
-		unit.Of(ctx).ProvedBy(w.box.proof(b.ids[n]))
+	if n := slices.IndexFunc(b.became, func(became store.Entry) bool { return became == store.Fresh || became == store.Behind }); n >= 0 {
+		unit.Of(ctx).ProvedBy(w.box.table.Entries.Proof(b.ids[n]))
 	}
 	return nil
 }
 
 // queryAll is for connections that cannot send several statements at once.
-func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *entering, became []entry) error {
-	rows := w.box.sql.Query(ctx, tx, enterAll, args...)
-	return errors.Join(e.read(rows, became), rows.Close())
+func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *store.Entering, became []store.Entry) error {
+	rows := w.box.store.SQL.Query(ctx, tx, enterAll, args...)
+	return errors.Join(e.Read(rows, became), rows.Close())
 }
 
 // outcomes are the failures of a batch.
@@ -230,18 +231,10 @@ func (o *outcomes) err() error {
 	return &messaging.BatchError{Failed: o.failed}
 }
 
-// keyOf is the key that m is ordered by, "" if it is not.
-func (w *wrapped) keyOf(m *messaging.Message) string {
-	if w.unordered {
-		return ""
-	}
-	return m.OrderingKey()
-}
-
 // oneByOne handles each message as if it had come alone. Messages behind a failed one of the same key are not handled.
 func (w *wrapped) oneByOne(ctx context.Context, p part, done *outcomes) {
 	for n, m := range p.msgs {
-		key := w.keyOf(m)
+		key := store.KeyOf(m, w.unordered)
 		err := messaging.ErrBehind
 		if key == "" || !done.stuck[key] {
 			err = call(messaging.NewContext(ctx, m), w, m)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/envelope"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -42,23 +43,24 @@ func (i *Inbox) first(line logged) bool {
 // noteBuild logs that messages wait for a build that knows them: once for each type and version, because there may be very many.
 func (w *wrapped) noteBuild(ctx context.Context, e *event.Envelope, cause error) {
 	if w.box.first(logged{consumer: w.consumer, eventType: e.Type, version: e.SchemaVersion}) {
-		w.box.log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, and what is behind them waits",
+		w.box.store.Log.WarnContext(ctx, "oncebox: messages are parked until a build that knows their type and version is deployed, "+
+			"and what is behind them waits",
 			"consumer", w.consumer, "topic", e.Topic, "type", e.Type, "version", e.SchemaVersion, "limit", w.retry.DeployWait,
 			"id", e.ID, "tenant", e.TenantID, "error", cause)
 	}
 }
 
 // awaitBuild parks a message that this build does not know. Its tries do not count.
-func (w *wrapped) awaitBuild(ctx context.Context, id identity, m *messaging.Message, cause error) error {
+func (w *wrapped) awaitBuild(ctx context.Context, id store.Identity, m *messaging.Message, cause error) error {
 	became, err := w.parkFailed(ctx, id, m, 0, w.retry.buildPause(0), cause)
-	if err == nil && became != duplicate {
+	if err == nil && became != store.Duplicate {
 		w.noteBuild(ctx, &m.Envelope, cause)
 	}
 	return err
 }
 
 // awaitBuildHead is awaitBuild for a parked message.
-func (w *wrapped) awaitBuildHead(ctx context.Context, k parkedKey, h head, counted count, cause error) error {
+func (w *wrapped) awaitBuildHead(ctx context.Context, k store.ParkedKey, h head, counted count, cause error) error {
 	w.noteBuild(ctx, &h.envelope, cause)
 	_, err := w.box.noteFailure(ctx, k, h, h.try(counted)-1, w.retry.buildPause(h.unknown), cause)
 	return err

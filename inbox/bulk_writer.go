@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"slices"
 
 	"github.com/oncebox/oncebox/internal/skipped"
 	"github.com/oncebox/oncebox/messaging"
@@ -37,7 +38,7 @@ func (b *bulkWriter) call(ctx context.Context, msgs []*messaging.Message) (skips
 		}
 		before, entered := passing, false
 		last := messaging.HandlerFunc(func(_ context.Context, m *messaging.Message) error {
-			entered, passing = true, append(before, m)
+			entered, passing = true, slices.Concat(before, []*messaging.Message{m})
 			return enter(n + 1)
 		})
 		alone, mark := skipped.With(messaging.NewContext(ctx, msgs[n]))

@@ -63,7 +63,7 @@ func (i *Inbox) Dead(ctx context.Context, filter operator.DeadFilter, after *Dea
 
 // DeadLetter returns one dead letter with its payload, or [operator.ErrNotDead].
 func (i *Inbox) DeadLetter(ctx context.Context, key MessageRef) (DeadLetter, error) {
-	return i.dead.Show(ctx, i.units.DB(ctx), key.dead())
+	return i.dead.Show(ctx, i.store.DB(ctx), key.dead())
 }
 
 // CountDead counts the dead letters that the filter selects.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/uow"
@@ -26,12 +27,12 @@ type death struct {
 }
 
 func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) error {
-	args, err := messageArgs(l.id, l.m, max(d.attempts, 1), pgsql.CleanText(d.cause.Error()))
+	args, err := store.MessageArgs(l.id, l.m, max(d.attempts, 1), pgsql.CleanText(d.cause.Error()))
 	if err != nil {
 		return err
 	}
-	_, err = i.sql.Exec(ctx, tx, storeDead, append(args, d.holds, d.seq)...)
-	return explain(err)
+	_, err = i.store.SQL.Exec(ctx, tx, storeDead, append(args, d.holds, d.seq)...)
+	return store.Explain(err)
 }
 
 // newDead returns the inbox as the engine of dead letters knows it.
@@ -41,24 +42,26 @@ func (i *Inbox) newDead() *deadletter.Box[DeadLetter] {
 		SQL: deadletter.SQL{
 			Consumer: "d.consumer", ID: "d.message_key", List: listDead, After: afterDead, Show: showDead, Count: countDead, Errors: listDeadErrors,
 			Pick: pickDead, Beyond: "(d.key_lock, d.seq) > (%s::bigint, %s::bigint)", Lock: lockKeys,
-			Edit: editDead, Replay: replayDead, Discard: discardDead, Expire: forgetDead, Settle: setTopics,
+			Edit: editDead, Replay: replayDead, Discard: discardDead, Expire: forgetDead, Settle: store.SetTopics,
 		},
-		Run: i.adHoc(), DB: i.units.DB, Within: i.withinDead,
+		Run: i.store.AdHoc(), DB: i.store.Units.DB, Within: i.withinDead,
 		Scan: func(scan pgsql.Scan, d *DeadLetter) (err error) {
-			d.Key, d.Envelope, err = scanEnvelope(scan, &d.Attempts, &d.Error, &d.DiedAt, &d.Holds)
+			var key store.Ref
+			key, d.Envelope, err = store.ScanEnvelope(scan, &d.Attempts, &d.Error, &d.DiedAt, &d.Holds)
+			d.Key = MessageRef(key)
 			return err
 		},
 		Place: func(d *DeadLetter) []any {
 			return []any{d.DiedAt, d.Key.MessageKey, d.Key.Consumer, d.Key.TenantID, d.Key.Source}
 		},
 		NewBatch: func() deadletter.Batch { return &deadMessages{} }, BatchSize: deadBatch,
-		MaxPayload: i.cfg.MaxPayload, Log: i.log,
+		MaxPayload: i.cfg.MaxPayload, Log: i.store.Log,
 	}
 }
 
 // withinDead runs fn in a unit, and wakes what handles parked messages after its commit if fn has moved dead letters.
 func (i *Inbox) withinDead(ctx context.Context, fn func(context.Context, bun.IDB) (bool, error)) error {
-	return i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+	return i.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		moved, err := fn(ctx, u.DB())
 		if moved {
 			u.AfterCommit(func(context.Context) { i.wake() })
@@ -93,7 +96,3 @@ func (b *deadMessages) Place() []any { return []any{b.locks[len(b.locks)-1], b.s
 func (b *deadMessages) Locks() []any { return []any{b.locks} }
 func (b *deadMessages) Refs() []any  { return []any{b.keys, b.consumers, b.tenants, b.sources, b.locks} }
 func (b *deadMessages) Keys() []any  { return []any{b.consumers, b.locks} }
-
-// adHoc runs what operators ask for: planned anew each time, because the best index depends on which consumer or tenant it
-// is, and because tables that are nearly empty most of the time are full just then.
-func (i *Inbox) adHoc() *pgsql.Runner { return i.sql.AdHoc() }

@@ -54,12 +54,12 @@ func (i *Inbox) ExplainLocate(ctx context.Context, keys ...string) (string, erro
 
 // ExplainNextDue returns the plan of the question when the next key becomes due.
 func (i *Inbox) ExplainNextDue(ctx context.Context, consumers []string) (string, error) {
-	return i.explain(ctx, nextDue, []any{consumers})
+	return i.explain(ctx, store.NextDue, []any{consumers})
 }
 
 // ExplainClaim returns the plan of the statement that takes keys of these topics.
 func (i *Inbox) ExplainClaim(ctx context.Context, consumer string, topics []string) (string, error) {
-	return i.explain(ctx, "(ANALYZE, COSTS OFF, TIMING OFF) "+claimKeys, []any{[]string{consumer}, 4, i.owner, i.cfg.ParkedLease, topics})
+	return i.explain(ctx, "(ANALYZE, COSTS OFF, TIMING OFF) "+store.ClaimKeys, []any{[]string{consumer}, 4, i.store.Owner, i.cfg.ParkedLease, topics})
 }
 
 // ExplainStats returns the plans of the statistics.
@@ -73,7 +73,7 @@ func (i *Inbox) ExplainStats(ctx context.Context, consumer string) (string, erro
 }
 
 func (i *Inbox) explain(ctx context.Context, statement string, args []any) (string, error) {
-	rows := i.adHoc().Query(ctx, i.units.DB(ctx), "EXPLAIN "+statement, args...)
+	rows := i.store.AdHoc().Query(ctx, i.store.DB(ctx), "EXPLAIN "+statement, args...)
 	plan, err := pgsql.Collect(rows, func(scan pgsql.Scan, line *string) error { return scan(line) })
 	return strings.Join(plan, "\n"), err
 }

@@ -1,9 +1,11 @@
 package inbox
 
+import "github.com/oncebox/oncebox/inbox/internal/store"
+
 const (
 	storeDead = `
-INSERT INTO {schema}.inbox_dead (` + messageColumns + `, key_lock, attempts, error_message, holds, seq)
-VALUES (` + messageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
+INSERT INTO {schema}.inbox_dead (` + store.MessageColumns + `, key_lock, attempts, error_message, holds, seq)
+VALUES (` + store.MessageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
 ` + diedAgain
 
 	// diedAgain: the entry of a dead letter has expired, and its message came again. It stays in the key that it holds.
@@ -18,7 +20,7 @@ SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded
 	listedColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
 	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, NULL::bytea AS payload, ordering_key`
 
-	deadColumns = envelopeColumns + `, attempts, error_message, died_at, holds`
+	deadColumns = store.EnvelopeColumns + `, attempts, error_message, died_at, holds`
 
 	listDead = `
 SELECT ` + deadColumns + ` FROM (SELECT ` + listedColumns + `, attempts, error_message, died_at, holds FROM {schema}.inbox_dead) d
@@ -74,7 +76,7 @@ open AS (
 	SELECT d.* FROM d JOIN entered e USING (message_key, consumer, tenant_id, source)
 	WHERE d.holds OR e.processed_at <= d.died_at OR e.processed_at = now()),
 parked AS (
-	INSERT INTO {schema}.inbox_parked (` + messageColumns + `, key_lock, seq) SELECT ` + messageColumns + `, key_lock, seq FROM open
+	INSERT INTO {schema}.inbox_parked (` + store.MessageColumns + `, key_lock, seq) SELECT ` + store.MessageColumns + `, key_lock, seq FROM open
 	ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET parked_at = clock_timestamp()),
 keys AS (
 	INSERT INTO {schema}.inbox_key AS k (consumer, key_lock, tenant_id, ordering_key, state, due_at)

@@ -158,8 +158,9 @@ func TestWhatOnlyALaterBuildKnowsIsNoDeadLetter(t *testing.T) {
 			w := newWorld(t)
 			var log lines
 			box := inbox.New(w.units, &inbox.Config{
-				Retry: inbox.RetryPolicy{MaxAttempts: 1, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}}, PollInterval: 20 * time.Millisecond,
-				Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+				Retry:        inbox.RetryPolicy{MaxAttempts: 1, Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}},
+				PollInterval: 20 * time.Millisecond,
+				Telemetry:    telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
 			})
 			var calls atomic.Int64
 			h := wrapped(box, countCalls(&calls, router(firstRelease(w))))

@@ -2,8 +2,5 @@ package inbox
 
 import "time"
 
-// AnswersWithin gives each statement of the inbox another time than answerTimeout.
-func (i *Inbox) AnswersWithin(d time.Duration) {
-	i.answer = d
-	i.sql = i.patient.Within(i.patience())
-}
+// AnswersWithin gives each statement of the inbox another time than store.AnswerTimeout.
+func (i *Inbox) AnswersWithin(d time.Duration) { i.store.AnswerWithin(d) }

@@ -29,27 +29,27 @@ FROM {schema}.inbox_enter_read_model($1::text, $2::bigint, $3::boolean, $4::uuid
 	// storeAside keeps a live message, unless it was replayed already. A rebuild that replays it in this moment does not look here:
 	// what was replayed is dropped when all was.
 	storeAside = `
-INSERT INTO {schema}.inbox_parked (` + messageColumns + `, key_lock, attempts, error_message)
-SELECT ` + messageValues + `
+INSERT INTO {schema}.inbox_parked (` + store.MessageColumns + `, key_lock, attempts, error_message)
+SELECT ` + store.MessageValues + `
 WHERE NOT EXISTS (SELECT FROM {schema}.inbox i
 	WHERE i.message_key = $1::uuid AND i.consumer = $23::text AND i.tenant_id = $3::text AND i.source = $4::text)
 ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
 )
 
 // enter is that of the inbox, behind the gate if the handler is one of a read model. It is one round trip in any case.
-func (w *wrapped) enter(ctx context.Context, u *uow.Unit, id identity) (entry, error) {
+func (w *wrapped) enter(ctx context.Context, u *uow.Unit, id store.Identity) (store.Entry, error) {
 	if w.of == nil {
-		return w.box.enter(ctx, u, id)
+		return w.box.table.Entries.Enter(ctx, u, id)
 	}
-	n, err := w.box.countRows(ctx, u, enterModel, w.of.model, w.of.generation, w.of.replayed,
-		id.key.String(), id.consumer, id.tenant, id.source, id.lock, w.box.lockTimeout())
+	n, err := w.box.table.Entries.CountRows(ctx, u, enterModel, w.of.model, w.of.generation, w.of.replayed,
+		id.Key.String(), id.Consumer, id.Tenant, id.Source, id.Lock, w.box.store.LockMillis())
 	switch {
 	case err != nil:
-		return duplicate, fmt.Errorf("inbox: enter message %s of read model %s: %w", id.key, w.of.model, explain(err))
-	case entry(n) > early:
-		return duplicate, store.ErrGeneration
+		return store.Duplicate, fmt.Errorf("inbox: enter message %s of read model %s: %w", id.Key, w.of.model, store.Explain(err))
+	case store.Entry(n) > store.Early:
+		return store.Duplicate, store.ErrGeneration
 	default:
-		return entry(n), nil
+		return store.Entry(n), nil
 	}
 }
 
@@ -58,7 +58,7 @@ func (w *wrapped) gate(ctx context.Context, tx bun.IDB) (rebuilding bool, err er
 	if w == nil || w.of == nil {
 		return false, nil
 	}
-	n, err := w.box.sql.Exec(ctx, tx, enterGate, w.of.model, w.of.generation)
+	n, err := w.box.store.SQL.Exec(ctx, tx, enterGate, w.of.model, w.of.generation)
 	if err != nil {
 		return false, fmt.Errorf("inbox: pass the gate of read model %s: %w", w.of.model, pgsql.Explain(err))
 	}
@@ -75,15 +75,15 @@ func (i *Inbox) gateOf(ctx context.Context, tx bun.IDB, consumer string) error {
 }
 
 // setAside has a live message wait.
-func (w *wrapped) setAside(ctx context.Context, tx bun.IDB, id identity, m *messaging.Message) error {
-	entered := id.consumer
-	id.consumer += store.Aside
-	args, err := messageArgs(id, m, 0, "")
+func (w *wrapped) setAside(ctx context.Context, tx bun.IDB, id store.Identity, m *messaging.Message) error {
+	entered := id.Consumer
+	id.Consumer += store.Aside
+	args, err := store.MessageArgs(id, m, 0, "")
 	if err == nil {
-		_, err = w.box.sql.Exec(ctx, tx, storeAside, append(args, entered)...)
+		_, err = w.box.store.SQL.Exec(ctx, tx, storeAside, append(args, entered)...)
 	}
 	if err != nil {
-		return fmt.Errorf("inbox: set message %s of read model %s aside: %w", id.key, w.of.model, explain(err))
+		return fmt.Errorf("inbox: set message %s of read model %s aside: %w", id.Key, w.of.model, store.Explain(err))
 	}
 	return nil
 }

@@ -99,9 +99,9 @@ func (g *Generations) look(ctx context.Context, again bool) (*Generation, error)
 		return g.current, nil
 	}
 	var number int64
-	err := g.box.sql.QueryRow(ctx, g.box.units.DB(ctx), readGeneration, []any{g.name}, &number)
+	err := g.box.store.SQL.QueryRow(ctx, g.box.store.DB(ctx), readGeneration, []any{g.name}, &number)
 	if errors.Is(err, sql.ErrNoRows) {
-		_, err = g.box.sql.Exec(ctx, g.box.units.DB(ctx), enrollModel, g.name)
+		_, err = g.box.store.SQL.Exec(ctx, g.box.store.DB(ctx), enrollModel, g.name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inbox: look for read model %s: %w", g.name, pgsql.Explain(err))

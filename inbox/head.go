@@ -24,7 +24,7 @@ type head struct {
 	parked   time.Time
 	unknown  time.Duration // for how long no build has known it that tried it, see DeployWait
 	failing  time.Duration // for how long it has failed, see GiveUpAfter
-	key      MessageRef
+	key      store.Ref
 	envelope event.Envelope
 }
 
@@ -32,7 +32,7 @@ const (
 	// takeHead locks the first message of a key. It returns no row if another process has the key by now, or runs the message still. Only
 	// the first message can be taken: SKIP LOCKED must not lead to the one behind it.
 	takeHead = `
-SELECT ` + envelopeColumns + `, attempts, seq, parked_at,
+SELECT ` + store.EnvelopeColumns + `, attempts, seq, parked_at,
 	coalesce(extract(epoch FROM clock_timestamp() - unknown_since), 0)::float8,
 	coalesce(extract(epoch FROM clock_timestamp() - failing_since), 0)::float8 FROM {schema}.inbox_parked p
 WHERE consumer = $1::text AND key_lock = $2::bigint
@@ -128,7 +128,7 @@ var errOthers = errors.New("inbox: another process has the key by now")
 // All take the row of the message first, then the lock, then the row of the key; so none waits in a circle. The exception is a copy that comes
 // after the entry of its message has expired, while the message runs: it has the lock and waits for the entry. PostgreSQL ends that circle,
 // and the message or its copy is tried again.
-func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
+func (i *Inbox) runHead(ctx context.Context, k store.ParkedKey) (ran, error) {
 	var (
 		counted count
 		h       head
@@ -136,8 +136,8 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 		more    bool
 		outcome string
 	)
-	if k.doubtful {
-		err := i.sql.QueryRow(ctx, i.units.DB(ctx), countHead, []any{k.consumer, k.lock, i.owner}, &counted.n, &counted.unended, &counted.seq)
+	if k.Doubtful {
+		err := i.store.SQL.QueryRow(ctx, i.store.DB(ctx), countHead, []any{k.Consumer, k.Lock, i.store.Owner}, &counted.N, &counted.Unended, &counted.seq)
 		if err != nil {
 			return ranNothing, i.lostKey(ctx, k, counted, err)
 		}
@@ -146,21 +146,21 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	defer cancel(nil)
 	limit := newLimit(cancel, i.cfg.HandlerTimeout)
 	defer limit.stop()
-	err := i.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
+	err := i.store.Units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
 		// The unit is run again after a conflict. If that run ends at the gate, it has not tried the message that the run before took.
 		h, w = head{}, nil
 		// Before the message and the lock of its key: all transactions take them in this order.
-		if err = i.gateOf(ctx, u.DB(), k.consumer); err != nil {
+		if err = i.gateOf(ctx, u.DB(), k.Consumer); err != nil {
 			return err
 		}
 		if h, err = i.takeHead(ctx, u.DB(), k); err != nil {
 			return err
 		}
-		if w = i.handlerOf(k.consumer, h.envelope.Topic); w == nil || w.leased || w.retry.isDeadly(counted.earlier()) {
+		if w = i.handlerOf(k.Consumer, h.envelope.Topic); w == nil || w.leased || w.retry.isDeadly(counted.Earlier()) {
 			return errOthers
 		}
 		var handled bool
-		if err := i.sql.QueryRow(ctx, u.DB(), enterHead, []any{k.consumer, k.lock, h.seq, h.parked}, &handled); err != nil {
+		if err := i.store.SQL.QueryRow(ctx, u.DB(), enterHead, []any{k.Consumer, k.Lock, h.seq, h.parked}, &handled); err != nil {
 			return err
 		}
 		outcome = outcomeDuplicate
@@ -182,7 +182,7 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	err = explainLate(timed, err)
 	switch {
 	case err == nil:
-		i.count(ctx, k.consumer, outcome)
+		i.count(ctx, k.Consumer, outcome)
 		if more {
 			return ranMore, nil
 		}
@@ -194,16 +194,16 @@ func (i *Inbox) runHead(ctx context.Context, k parkedKey) (ran, error) {
 	case w.leased:
 		return w.runLeased(ctx, k, h, counted)
 	case errors.Is(err, errOthers):
-		return ranFailed, w.giveUpHead(ctx, k, h, counted.n-1, errDeadly)
+		return ranFailed, w.giveUpHead(ctx, k, h, counted.N-1, errDeadly)
 	case ctx.Err() != nil:
 		return ranNothing, i.giveBack(context.WithoutCancel(ctx), k, counted, 0)
 	}
-	i.count(ctx, k.consumer, outcomeFailed)
+	i.count(ctx, k.Consumer, outcomeFailed)
 	return ranFailed, w.headFailed(ctx, k, h, counted, err)
 }
 
 // headFailed decides what becomes of the first message of a key, whose handler failed.
-func (w *wrapped) headFailed(ctx context.Context, k parkedKey, h head, counted count, cause error) error {
+func (w *wrapped) headFailed(ctx context.Context, k store.ParkedKey, h head, counted count, cause error) error {
 	n := h.try(counted)
 	switch {
 	case w.retry.waitsForBuild(h.unknown, cause):
@@ -218,25 +218,25 @@ func (w *wrapped) headFailed(ctx context.Context, k parkedKey, h head, counted c
 
 // count is a try that was counted before it was made. seq 0: it was not.
 type count struct {
-	attempts
+	store.Attempts
 	seq int64
 }
 
 // try is the number of the present try, which was counted already if it had to be.
 func (h head) try(counted count) int {
 	if counted.seq == h.seq {
-		return counted.n
+		return counted.N
 	}
 	return h.attempts + 1
 }
 
 // takeHead locks and reads the first message of a key.
-func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, err error) {
-	ctx, cancel := i.bounded(ctx)
+func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k store.ParkedKey) (h head, err error) {
+	ctx, cancel := i.store.Bounded(ctx)
 	defer cancel()
-	found, err := pgsql.One(i.sql.Query(ctx, tx, takeHead, k.consumer, k.lock, i.owner), func(scan pgsql.Scan) (err error) {
+	found, err := pgsql.One(i.store.SQL.Query(ctx, tx, takeHead, k.Consumer, k.Lock, i.store.Owner), func(scan pgsql.Scan) (err error) {
 		var unknown, failing float64
-		h.key, h.envelope, err = scanEnvelope(scan, &h.attempts, &h.seq, &h.parked, &unknown, &failing)
+		h.key, h.envelope, err = store.ScanEnvelope(scan, &h.attempts, &h.seq, &h.parked, &unknown, &failing)
 		h.unknown, h.failing = seconds(unknown), seconds(failing)
 		return err
 	})
@@ -247,35 +247,35 @@ func (i *Inbox) takeHead(ctx context.Context, tx bun.IDB, k parkedKey) (h head, 
 }
 
 // removeHead takes the lock of the key and removes its first message. more says that something is behind it.
-func (i *Inbox) removeHead(ctx context.Context, tx bun.IDB, k parkedKey, seq int64) (more bool, err error) {
-	if _, err := i.sql.Exec(ctx, tx, lockKey, k.lock); err != nil {
+func (i *Inbox) removeHead(ctx context.Context, tx bun.IDB, k store.ParkedKey, seq int64) (more bool, err error) {
+	if _, err := i.store.SQL.Exec(ctx, tx, store.LockKey, k.Lock); err != nil {
 		return false, err
 	}
 	var flows bool
-	err = i.sql.QueryRow(ctx, tx, removeHead, []any{k.consumer, k.lock, seq}, &flows)
+	err = i.store.SQL.QueryRow(ctx, tx, removeHead, []any{k.Consumer, k.Lock, seq}, &flows)
 	return !flows, err
 }
 
 // lostKey hands back a key whose head was not tried.
-func (i *Inbox) lostKey(ctx context.Context, k parkedKey, counted count, err error) error {
+func (i *Inbox) lostKey(ctx context.Context, k store.ParkedKey, counted count, err error) error {
 	back := i.giveBack(context.WithoutCancel(ctx), k, counted, i.cfg.PollInterval)
 	if errors.Is(err, errOthers) || errors.Is(err, store.ErrGeneration) || errors.Is(err, sql.ErrNoRows) {
 		return back
 	}
-	return fmt.Errorf("inbox: read a parked message of consumer %s: %w", k.consumer, errors.Join(pgsql.Explain(err), back))
+	return fmt.Errorf("inbox: read a parked message of consumer %s: %w", k.Consumer, errors.Join(pgsql.Explain(err), back))
 }
 
 // giveBack hands back a key whose head was not tried, or not to the end.
-func (i *Inbox) giveBack(ctx context.Context, k parkedKey, counted count, wait time.Duration) (err error) {
+func (i *Inbox) giveBack(ctx context.Context, k store.ParkedKey, counted count, wait time.Duration) (err error) {
 	if counted.seq != 0 {
-		_, err = i.sql.Exec(ctx, i.units.DB(ctx), uncountHead, k.consumer, k.lock, counted.seq)
+		_, err = i.store.SQL.Exec(ctx, i.store.DB(ctx), uncountHead, k.Consumer, k.Lock, counted.seq)
 	}
-	return errors.Join(err, i.handBackKey(ctx, k, wait))
+	return errors.Join(err, i.table.Keys.HandBack(ctx, k, wait))
 }
 
 // leaveToOthers hands back a key whose first message no handler of this process is for: what was before it in its key was for one. The key is
 // taken by its topic from now on, and not by this process. A message without topic cannot be told apart so, and waits for its turn each time.
-func (i *Inbox) leaveToOthers(ctx context.Context, k parkedKey, counted count, h *head) error {
+func (i *Inbox) leaveToOthers(ctx context.Context, k store.ParkedKey, counted count, h *head) error {
 	if h.envelope.Topic != "" {
 		return i.giveBack(ctx, k, counted, 0)
 	}
@@ -285,7 +285,7 @@ func (i *Inbox) leaveToOthers(ctx context.Context, k parkedKey, counted count, h
 // loud is the try whose failure is an error in the log. By then the pauses are minutes long.
 const loud = 10
 
-func (w *wrapped) failHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
+func (w *wrapped) failHead(ctx context.Context, k store.ParkedKey, h head, n int, cause error) error {
 	wait := w.pause(n, cause)
 	if noted, err := w.box.noteFailure(ctx, k, h, n, wait, cause); err != nil || !noted {
 		return err
@@ -294,14 +294,15 @@ func (w *wrapped) failHead(ctx context.Context, k parkedKey, h head, n int, caus
 	if n == loud {
 		level, said = slog.LevelError, "oncebox: a message fails again and again, and what is behind it waits; it is tried until it is given up"
 	}
-	w.box.log.Log(ctx, level, said, "consumer", k.consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
+	w.box.store.Log.Log(ctx, level, said, "consumer", k.Consumer, "topic", h.envelope.Topic, "type", h.envelope.Type,
 		"id", h.envelope.ID, "tenant", h.envelope.TenantID, "ordering_key", h.envelope.OrderingKey(), "attempts", n, "wait", wait, "error", cause)
 	return nil
 }
 
 // noteFailure says when the first message of a key is tried again. noted is false if the key is another's by now.
-func (i *Inbox) noteFailure(ctx context.Context, k parkedKey, h head, n int, wait time.Duration, cause error) (noted bool, err error) {
-	rows, err := i.sql.Exec(ctx, i.units.DB(ctx), failHead, k.consumer, k.lock, h.seq, i.owner, wait, n, pgsql.CleanText(cause.Error()), needsBuild(cause))
+func (i *Inbox) noteFailure(ctx context.Context, k store.ParkedKey, h head, n int, wait time.Duration, cause error) (noted bool, err error) {
+	rows, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), failHead, k.Consumer, k.Lock, h.seq, i.store.Owner, wait, n,
+		pgsql.CleanText(cause.Error()), needsBuild(cause))
 	if err != nil {
 		return false, fmt.Errorf("inbox: note the failed try of parked message %s: %w", h.key.MessageKey, err)
 	}

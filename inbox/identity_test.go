@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -16,9 +17,9 @@ import (
 // The keys are stored: they must be the same in every release.
 func TestMessageKeyIsFrozen(t *testing.T) {
 	const v7 = "019aa3b5-ec00-7abc-8def-0123456789ab"
-	require.Equal(t, v7, messageKey("shop", v7).String())
-	require.Equal(t, v7, messageKey("other", v7).String())
-	require.Equal(t, "ffaeb263-dc8b-82b9-851a-9ae87c666855", messageKey("shop", "4711").String())
+	require.Equal(t, v7, store.MessageKey("shop", v7).String())
+	require.Equal(t, v7, store.MessageKey("other", v7).String())
+	require.Equal(t, "ffaeb263-dc8b-82b9-851a-9ae87c666855", store.MessageKey("shop", "4711").String())
 }
 
 func TestOtherIDsAreHashedWithTheirSource(t *testing.T) {
@@ -34,7 +35,7 @@ func TestOtherIDsAreHashedWithTheirSource(t *testing.T) {
 		{"sho", "p4711"},
 		{"other", "4711"},
 	} {
-		key := messageKey(c.source, c.id)
+		key := store.MessageKey(c.source, c.id)
 		require.False(t, keys[key], "%v: another one has this key", c)
 		keys[key] = true
 		if len(keys) > 1 {
@@ -51,11 +52,11 @@ func TestIdentifierFitsWhateverComes(t *testing.T) {
 		if rapid.Bool().Draw(t, "long") {
 			s = strings.Repeat(s+"é", 200)
 		}
-		require.NoError(t, event.ValidateIdentifier("s", identifier(s)))
+		require.NoError(t, event.ValidateIdentifier("s", store.Identifier(s)))
 		if event.ValidateIdentifier("s", s) == nil {
-			require.Equal(t, s, identifier(s))
+			require.Equal(t, s, store.Identifier(s))
 		}
-		require.LessOrEqual(t, len(cut(strings.ToValidUTF8(s, "?"), 9)), 9)
+		require.LessOrEqual(t, len(store.Cut(strings.ToValidUTF8(s, "?"), 9)), 9)
 	})
 }
 
@@ -64,13 +65,14 @@ func TestLockIsOfConsumerTenantAndKey(t *testing.T) {
 		return messaging.NewMessage(event.Envelope{ID: "1", TenantID: tenant, AggregateType: "order", AggregateID: aggregate}, 1, nil)
 	}
 	locks := map[any]bool{}
-	for _, id := range []identity{
-		identify("a", m("t1", "1")), identify("a", m("t1", "2")), identify("a", m("t2", "1")), identify("b", m("t1", "1")), identify("a", m("", "1")),
+	for _, id := range []store.Identity{
+		store.Identify("a", m("t1", "1")), store.Identify("a", m("t1", "2")), store.Identify("a", m("t2", "1")),
+		store.Identify("b", m("t1", "1")), store.Identify("a", m("", "1")),
 	} {
-		require.IsType(t, int64(0), id.lock)
-		locks[id.lock] = true
+		require.IsType(t, int64(0), id.Lock)
+		locks[id.Lock] = true
 	}
 	require.Len(t, locks, 5)
-	require.Equal(t, identify("a", m("", "1")), identify("a", m(DefaultTenant, "1")))
-	require.Nil(t, identify("a", m("t1", "")).lock)
+	require.Equal(t, store.Identify("a", m("", "1")), store.Identify("a", m(DefaultTenant, "1")))
+	require.Nil(t, store.Identify("a", m("t1", "")).Lock)
 }

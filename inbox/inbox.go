@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,14 +29,10 @@ import (
 
 // Inbox remembers which consumer has handled which message. It is safe for concurrent use.
 type Inbox struct {
-	units *uow.Manager
 	cfg   Config
-	sql   *pgsql.Runner
-	// patient runs what may take long: cleaning, and what waits for handlers to end.
-	patient *pgsql.Runner
-	answer  time.Duration // how long a statement of sql may take, besides waiting for locks
+	store *store.Handle // of all tables
+	table store.Tables  // that a message passes
 
-	log        *slog.Logger
 	messages   metric.Int64Counter
 	silent     metric.Int64Counter // hooks that failed
 	dead       *deadletter.Box[DeadLetter]
@@ -45,8 +40,6 @@ type Inbox struct {
 	attributes sync.Map // consumer and outcome -> metric.MeasurementOption
 	state      *state.Reader
 
-	// owner is this process to others that work on parked messages.
-	owner string
 	// woken gets a token when something was parked here.
 	woken chan struct{}
 
@@ -67,6 +60,9 @@ type Inbox struct {
 	logged     map[logged]struct{}  // what is written to the log once
 }
 
+// DefaultTenant is the tenant of messages that name none. It is part of their key for ever, so it is no setting.
+const DefaultTenant = store.DefaultTenant
+
 // handlerKey finds the handler of a parked message. Topic "" is of all topics.
 type handlerKey struct{ consumer, topic string }
 
@@ -80,17 +76,22 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 	c.Telemetry = c.Telemetry.Or(m.Telemetry())
 	meter := otelx.Meter(c.Telemetry.MeterProvider, "inbox")
 	i := &Inbox{
-		units: m, cfg: c, patient: pgsql.New(c.Schema, c.Pooler), answer: answerTimeout,
-		log:      otelx.Logger(c.Telemetry.Logger),
+		cfg: c,
+		store: &store.Handle{
+			Units: m, Patient: pgsql.New(c.Schema, c.Pooler), Log: otelx.Logger(c.Telemetry.Logger), Owner: uuid.NewString(),
+			ParkedLease: c.ParkedLease, LeaseTTL: c.LeaseTTL, LockTimeout: c.LockTimeout,
+		},
 		messages: otelx.Counter(meter, "oncebox.inbox.messages", "Messages that came to a consumer, by outcome"),
 		silent:   otelx.Counter(meter, "oncebox.inbox.unannounced", "Dead letters that were not announced because Config.OnDead failed, by consumer"),
-		owner:    uuid.NewString(), woken: make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
+		woken:    make(chan struct{}, 1), handlers: map[handlerKey]*wrapped{},
 		logged: map[logged]struct{}{}, subscribed: map[string]subscribed{}, stores: map[Subscription]messaging.BatchHandler{},
 		paused: map[string]bool{}, pausedAt: map[string]time.Time{}, owned: map[string]bool{}, asked: map[string]time.Time{},
 	}
-	i.sql = i.patient.Within(i.patience())
+	i.store.Wake = i.wake
+	i.store.AnswerWithin(store.AnswerTimeout)
+	i.table = store.NewTables(i.store)
 	i.dead = i.newDead()
-	i.audit = &audit.Log{Part: operator.PartInbox, Run: i.adHoc(), Retention: c.AuditRetention}
+	i.audit = &audit.Log{Part: operator.PartInbox, Run: i.store.AdHoc(), Retention: c.AuditRetention}
 	i.state = state.New(i.Handle(), meter)
 	return i
 }
@@ -99,13 +100,11 @@ func New(m *uow.Manager, cfg *Config) *Inbox {
 func (i *Inbox) State() *state.Reader { return i.state }
 
 // Handle is for package readmodel.
-func (i *Inbox) Handle() *store.Handle {
-	return &store.Handle{Units: i.units, SQL: i.sql, Patient: i.patient, Log: i.log, Lease: i.cfg.ParkedLease, Wake: i.wake}
-}
+func (i *Inbox) Handle() *store.Handle { return i.store }
 
 // Telemetry returns where logs, traces and metrics go, for what shows the inbox and does not say it itself, the console for example. The Logger is not nil.
 func (i *Inbox) Telemetry() telemetry.Config {
-	return telemetry.Config{Logger: i.log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider}
+	return telemetry.Config{Logger: i.store.Log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider}
 }
 
 // Wrap returns a handler that has next handle each message once; see the package documentation. The name of the
@@ -143,7 +142,7 @@ func (i *Inbox) equip(consumer string, w *wrapped, opts []Option) {
 	w.next = named{store.Family(consumer), messaging.Chain(w.next, w.middleware...)}
 	w.parked = messaging.Instrument(w.next, &messaging.ConsumerConfig{
 		Name:      store.Family(consumer),
-		Telemetry: telemetry.Config{Logger: i.log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider},
+		Telemetry: telemetry.Config{Logger: i.store.Log, TracerProvider: i.cfg.Telemetry.TracerProvider, MeterProvider: i.cfg.Telemetry.MeterProvider},
 	})
 	guarded := i.cfg.CrashGuard
 	if guarded >= 0 {

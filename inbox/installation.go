@@ -12,13 +12,13 @@ import (
 
 // Installation returns the id of this database, which the first call makes. Copies and replicas have that of their origin.
 func (i *Inbox) Installation(ctx context.Context) (string, error) {
-	return installation.ID(ctx, i.patient, i.units.DB(ctx))
+	return installation.ID(ctx, i.store.Patient, i.store.DB(ctx))
 }
 
 // KnownInstallation returns the id of this database, "" if it has none yet, and the statement by which it gets another one: see [Inbox.Installation].
 func (i *Inbox) KnownInstallation(ctx context.Context, other string) (id, takeOver string, err error) {
-	id, err = installation.Known(ctx, i.patient, i.units.DB(ctx))
-	return id, installation.TakeOver(i.patient, other), err
+	id, err = installation.Known(ctx, i.store.Patient, i.store.DB(ctx))
+	return id, installation.TakeOver(i.store.Patient, other), err
 }
 
 // Identify gives the subscriptions of consumers that belong to a service the id of this database, so that another database with a service of that name
@@ -43,7 +43,7 @@ func (i *Inbox) Identify(ctx context.Context) error {
 			return err
 		}
 		wait := retry.Policy{Delay: i.cfg.PollInterval, MaxDelay: maxPause}.Pause(failures)
-		i.log.WarnContext(ctx, "oncebox: the database does not say which installation it is, and consumers wait for that, trying again",
+		i.store.Log.WarnContext(ctx, "oncebox: the database does not say which installation it is, and consumers wait for that, trying again",
 			"pause", wait, "error", err)
 		if backoff.Wait(ctx, wait) != nil {
 			return err
@@ -54,7 +54,7 @@ func (i *Inbox) Identify(ctx context.Context) error {
 // Explain returns err, and if a broker refused this database, with the statement by which it takes the place of the other one.
 func (i *Inbox) Explain(err error) error {
 	if refused, ok := errors.AsType[*messaging.InstallationError](err); ok && refused.Mend == "" {
-		refused.Mend = installation.TakeOver(i.sql, refused.Owner)
+		refused.Mend = installation.TakeOver(i.store.SQL, refused.Owner)
 	}
 	return err
 }

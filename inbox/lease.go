@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	leases "github.com/oncebox/oncebox/internal/lease"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/skipped"
@@ -56,7 +57,7 @@ const freeTimeout = 5 * time.Second
 // lease is the right to run one message, once. The steps of the message are written under it.
 type lease struct {
 	w     *wrapped // whose handler it is
-	id    identity
+	id    store.Identity
 	lock  int64
 	token string
 	since time.Time // when it was asked for
@@ -70,22 +71,22 @@ type lease struct {
 // asked is the answer of inbox_take_lease.
 type asked struct {
 	outcome string
-	tried   attempts
+	tried   store.Attempts
 	rest    time.Duration
 }
 
 // ask asks for the lease of a message: of a parked one if seq is its place. more is 0 if the try was counted before.
-func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, more int) (*lease, asked, error) {
+func (w *wrapped) ask(ctx context.Context, id store.Identity, lock int64, seq *int64, more int) (*lease, asked, error) {
 	l := &lease{w: w, id: id, lock: lock, token: uuid.NewString(), since: time.Now()}
 	var (
 		a    asked
 		rest float64
 	)
-	err := w.box.sql.QueryRow(ctx, w.box.units.DB(ctx), takeLease, append(id.args(), lock, l.token, w.box.cfg.LeaseTTL, seq, more),
-		&a.outcome, &a.tried.n, &a.tried.unended, &rest)
-	a.tried.begun = true
+	err := w.box.store.SQL.QueryRow(ctx, w.box.store.DB(ctx), takeLease, append(id.Args(), lock, l.token, w.box.cfg.LeaseTTL, seq, more),
+		&a.outcome, &a.tried.N, &a.tried.Unended, &rest)
+	a.tried.Begun = true
 	if err != nil {
-		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.key, id.consumer, explain(err))
+		return nil, a, fmt.Errorf("inbox: take the lease of message %s of consumer %s: %w", id.Key, id.Consumer, store.Explain(err))
 	}
 	// Its owner may be done long before it ends. A lease that has ended just now is asked for again soon, and not at once.
 	a.rest = min(max(seconds(rest), minRest), w.box.cfg.PollInterval)
@@ -96,12 +97,12 @@ func (w *wrapped) ask(ctx context.Context, id identity, lock int64, seq *int64, 
 func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Message) (err error, lost bool) { //nolint:revive // lost explains err
 	l.held = leases.New(&leases.Terms{
 		TTL: l.w.box.cfg.LeaseTTL, Lost: ErrLeaseLost, Renew: l.renew,
-		Log: l.w.box.log, What: "a message", Attrs: []any{"consumer", l.w.consumer, "message_key", l.id.key.String()},
+		Log: l.w.box.store.Log, What: "a message", Attrs: []any{"consumer", l.w.consumer, "message_key", l.id.Key.String()},
 	}, l.since)
 	timed, cancel := l.w.timed(ctx)
 	defer cancel()
 	lost, err = l.held.Hold(timed, func(ctx context.Context) error {
-		if pool, ok := l.w.box.units.DB(ctx).(*bun.DB); ok {
+		if pool, ok := l.w.box.store.DB(ctx).(*bun.DB); ok {
 			ctx = pgsql.UnderLease(ctx, pool.DB)
 		}
 		ctx, mark := skipped.With(ctx)
@@ -113,7 +114,7 @@ func (l *lease) run(ctx context.Context, h messaging.Handler, m *messaging.Messa
 }
 
 func (l *lease) renew(ctx context.Context) (ours bool, err error) {
-	renewed, err := l.w.box.sql.Exec(ctx, l.w.box.units.DB(ctx), renewLease, l.w.consumer, l.lock, l.token, l.w.box.cfg.LeaseTTL)
+	renewed, err := l.w.box.store.SQL.Exec(ctx, l.w.box.store.DB(ctx), renewLease, l.w.consumer, l.lock, l.token, l.w.box.cfg.LeaseTTL)
 	return renewed > 0, err
 }
 
@@ -124,7 +125,7 @@ func (l *lease) free(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeTimeout)
 	defer cancel()
-	n, err := l.w.box.sql.Exec(ctx, l.w.box.units.DB(ctx), freeLease, l.w.consumer, l.lock, l.token)
+	n, err := l.w.box.store.SQL.Exec(ctx, l.w.box.store.DB(ctx), freeLease, l.w.consumer, l.lock, l.token)
 	l.freed = err == nil && n == 1
 	return l.freed
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -28,12 +29,12 @@ func (i *Inbox) WrapLeased(consumer string, next messaging.Handler, opts ...Opti
 }
 
 // handleLeased is handle for a handler that runs under a lease. The message is entered when that has ended.
-func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Message) error {
+func (w *wrapped) handleLeased(ctx context.Context, id store.Identity, m *messaging.Message) error {
 	if _, within := uow.FromContext(ctx); within {
 		return errWithin
 	}
 	for {
-		l, a, err := w.ask(ctx, id, id.keyLock(), nil, 1)
+		l, a, err := w.ask(ctx, id, id.KeyLock(), nil, 1)
 		switch {
 		case err != nil:
 			return err
@@ -43,7 +44,7 @@ func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Me
 			return messaging.Postpone(a.rest, ErrLeased)
 		case a.outcome == leaseTaken:
 			return l.handle(ctx, m, a.tried)
-		case a.outcome == leaseBehind && id.lock != nil:
+		case a.outcome == leaseBehind && id.Lock != nil:
 			if err := w.storeBehind(ctx, id, m); !errors.Is(err, errFlows) {
 				return err
 			}
@@ -57,17 +58,17 @@ func (w *wrapped) handleLeased(ctx context.Context, id identity, m *messaging.Me
 // errFlows rolls back a unit that was to park a message behind others, which have gone meanwhile.
 var errFlows = errors.New("inbox: the key flows again")
 
-func (w *wrapped) storeBehind(ctx context.Context, id identity, m *messaging.Message) error {
-	var became entry
-	err := w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+func (w *wrapped) storeBehind(ctx context.Context, id store.Identity, m *messaging.Message) error {
+	var became store.Entry
+	err := w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 		became, err = w.enter(ctx, u, id)
 		switch {
-		case err != nil || became == duplicate:
+		case err != nil || became == store.Duplicate:
 			return err
-		case became == fresh:
+		case became == store.Fresh:
 			return errFlows
 		}
-		return w.store(ctx, u, parking{id: id, m: m}, became)
+		return w.store(ctx, u, store.Parking{ID: id, Message: m}, became)
 	}, readCommitted())
 	if err == nil {
 		w.settled(ctx, became)
@@ -76,14 +77,14 @@ func (w *wrapped) storeBehind(ctx context.Context, id identity, m *messaging.Mes
 }
 
 // handle runs the message and settles it.
-func (l *lease) handle(ctx context.Context, m *messaging.Message, tried attempts) error {
+func (l *lease) handle(ctx context.Context, m *messaging.Message, tried store.Attempts) error {
 	ctx = l.context(ctx)
 	defer l.free(ctx)
 	counted := *m
-	counted.Attempt = tried.n // the consumer has counted waiting for the lease as well
-	if l.w.retry.isDeadly(tried.earlier()) {
+	counted.Attempt = tried.N // the consumer has counted waiting for the lease as well
+	if l.w.retry.isDeadly(tried.Earlier()) {
 		counted.Attempt--
-		return l.w.giveUp(ctx, l.id, &counted, tried.n-1, errDeadly)
+		return l.w.giveUp(ctx, l.id, &counted, tried.N-1, errDeadly)
 	}
 	err, lost := l.run(ctx, l.w.next, m)
 	if err == nil {
@@ -92,47 +93,47 @@ func (l *lease) handle(ctx context.Context, m *messaging.Message, tried attempts
 	}
 	switch {
 	case err == nil && l.skip:
-		l.w.settled(ctx, passed)
+		l.w.settled(ctx, store.Passed)
 		return nil
 	case err == nil:
-		l.w.settled(ctx, fresh)
+		l.w.settled(ctx, store.Fresh)
 		return nil
 	case lost:
 		// Whatever it came to: it is another process that decides now.
 		l.w.box.count(ctx, l.w.consumer, outcomeInterrupted)
 		return fmt.Errorf("%w (its handler ended with: %w)", ErrLeaseLost, err)
 	case ctx.Err() != nil:
-		l.w.box.takeBack(ctx, l.id, tried)
+		l.w.box.table.Attempts.TakeBack(ctx, l.id, tried)
 		l.w.box.count(ctx, l.w.consumer, outcomeInterrupted)
 		return err
 	}
 	err = l.w.failed(ctx, l.id, &counted, tried, err)
-	if isUnstorable(err) && !messaging.IsLeft(err) {
+	if store.IsUnstorable(err) && !messaging.IsLeft(err) {
 		// Under the lease, or another process could handle the message meanwhile.
-		return l.w.giveUp(ctx, l.id, &counted, tried.n, err)
+		return l.w.giveUp(ctx, l.id, &counted, tried.N, err)
 	}
 	return err
 }
 
 // finish enters the message and frees the lease, in one transaction.
 func (l *lease) finish(ctx context.Context) error {
-	_, err := l.w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, _ entry) error { return l.forgetSteps(ctx, u.DB()) })
+	_, err := l.w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, _ store.Entry) error { return l.forgetSteps(ctx, u.DB()) })
 	if err != nil {
-		return fmt.Errorf("inbox: settle message %s, whose handler has ended: %w", l.id.key, err)
+		return fmt.Errorf("inbox: settle message %s, whose handler has ended: %w", l.id.Key, err)
 	}
 	return nil
 }
 
 // endLease goes with whatever settles a message. It refuses a handler that has lost the lease under which it ran. Without one it
 // does nothing.
-func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id identity) error {
+func (i *Inbox) endLease(ctx context.Context, u *uow.Unit, id store.Identity) error {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
 	if !ok || l.w.box != i || l.id != id {
 		return nil
 	}
-	n, err := i.sql.Exec(ctx, u.DB(), freeLease, l.w.consumer, l.lock, l.token)
+	n, err := i.store.SQL.Exec(ctx, u.DB(), freeLease, l.w.consumer, l.lock, l.token)
 	if err != nil {
-		return fmt.Errorf("inbox: free the lease of message %s: %w", id.key, err)
+		return fmt.Errorf("inbox: free the lease of message %s: %w", id.Key, err)
 	}
 	if n == 0 {
 		return ErrLeaseLost

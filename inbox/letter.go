@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
@@ -16,7 +17,7 @@ const keptPayload = 64 << 10
 
 // letter is a message that becomes a dead letter.
 type letter struct {
-	id      identity
+	id      store.Identity
 	m       *messaging.Message
 	reduced bool // m is not what came
 
@@ -24,7 +25,7 @@ type letter struct {
 	announces bool
 }
 
-func newLetter(id identity, m *messaging.Message) letter {
+func newLetter(id store.Identity, m *messaging.Message) letter {
 	return letter{id: id, m: m, announces: m.Metadata[event.DeadLetterOf] != ""}
 }
 
@@ -34,9 +35,9 @@ func reductions(l letter) []letter {
 	less := l
 	less.m, less.reduced = reduced(l.m), true
 	plain := less
-	plain.id = l.id.disordered()
-	plain.id.key = hashed(l.id.tenant, l.id.source, l.id.key.String())
-	plain.id.tenant, plain.id.source = ascii(l.id.tenant), ascii(l.id.source)
+	plain.id = l.id.Disordered()
+	plain.id.Key = store.Hashed(l.id.Tenant, l.id.Source, l.id.Key.String())
+	plain.id.Tenant, plain.id.Source = ascii(l.id.Tenant), ascii(l.id.Source)
 	plain.m = withoutFields(less.m)
 	return []letter{l, less, plain}
 }
@@ -45,8 +46,8 @@ func reductions(l letter) []letter {
 // have it handled.
 func reduced(m *messaging.Message) *messaging.Message {
 	return messaging.NewMessage(event.Envelope{
-		ID: identifier(m.ID), Type: identifier(m.Type), Topic: identifier(m.Topic), AggregateType: identifier(m.AggregateType),
-		AggregateID: identifier(m.AggregateID), RoutingKey: identifier(m.RoutingKey), ContentType: identifier(m.ContentType),
+		ID: store.Identifier(m.ID), Type: store.Identifier(m.Type), Topic: store.Identifier(m.Topic), AggregateType: store.Identifier(m.AggregateType),
+		AggregateID: store.Identifier(m.AggregateID), RoutingKey: store.Identifier(m.RoutingKey), ContentType: store.Identifier(m.ContentType),
 		Metadata: event.Metadata{messaging.UnreadableKey: "PostgreSQL refused the message as it came, see the error"},
 		Payload:  m.Payload[:min(len(m.Payload), keptPayload)],
 	}, m.Attempt, nil)
@@ -77,18 +78,18 @@ func (l letter) refusal(cause, refused error) error {
 	return fmt.Errorf("%s (stored without what PostgreSQL refuses: %s)", ascii(cause.Error()), ascii(refused.Error()))
 }
 
-// storeFirst stores the first form of a dead letter that PostgreSQL takes, with store: a form that it refuses for what is in it is
+// storeFirst stores the first form of a dead letter that PostgreSQL takes, with write: a form that it refuses for what is in it is
 // followed by one with less. If it refuses all forms, the error is marked by [messaging.LeaveAtBroker].
-func storeFirst(l letter, cause error, store func(form letter, reason error) error) error {
+func storeFirst(l letter, cause error, write func(form letter, reason error) error) error {
 	var refused error
 	for _, form := range reductions(l) {
-		err := store(form, form.refusal(cause, refused))
+		err := write(form, form.refusal(cause, refused))
 		if err == nil {
 			return nil
 		}
 		// The cause is permanent. That it could not be written down is not.
 		refused = fmt.Errorf("inbox: make a dead letter of message %q, which failed with %q: %w", l.m.ID, cause.Error(), err)
-		if !isUnstorable(err) {
+		if !store.IsUnstorable(err) {
 			return refused
 		}
 	}
@@ -98,9 +99,9 @@ func storeFirst(l letter, cause error, store func(form letter, reason error) err
 // giveUp makes a dead letter of m in a transaction of its own: what the handler did is rolled back. Afterwards m is
 // settled, and its copies are duplicates. The result is nil without a dead letter if another process was faster and has settled m,
 // or if others of its key have been parked meanwhile: then m waits behind them.
-func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
+func (w *wrapped) giveUp(ctx context.Context, id store.Identity, m *messaging.Message, n int, cause error) error {
 	return storeFirst(newLetter(id, m), cause, func(l letter, reason error) error {
-		var became entry
+		var became store.Entry
 		err := w.announced(ctx, l, func(a *announcement) (err error) {
 			became, err = w.settleLetter(ctx, l, n, reason, a)
 			return err
@@ -109,7 +110,7 @@ func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message,
 			w.box.count(ctx, w.consumer, outcomeFailed)
 			return err
 		}
-		if became == duplicate || became != fresh && !l.reduced {
+		if became == store.Duplicate || became != store.Fresh && !l.reduced {
 			w.settled(ctx, became)
 			return nil
 		}
@@ -121,21 +122,21 @@ func (w *wrapped) giveUp(ctx context.Context, id identity, m *messaging.Message,
 
 // settleLetter enters and stores one form. A message as it came may wait behind others, or for the end of a rebuild, to be handled.
 // A reduced one never is.
-func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error, a *announcement) (entry, error) {
-	return w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became entry) error {
+func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error, a *announcement) (store.Entry, error) {
+	return w.settle(ctx, l.id, func(ctx context.Context, u *uow.Unit, became store.Entry) error {
 		switch {
 		case l.reduced:
-		case became == early:
+		case became == store.Early:
 			return w.setAside(ctx, u.DB(), l.id, l.m)
-		case became == behind:
-			_, err := w.box.park(ctx, u.DB(), parking{l.id, l.m, 0, pgsql.CleanText(cause.Error())})
+		case became == store.Behind:
+			_, err := w.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: l.id, Message: l.m, Reason: pgsql.CleanText(cause.Error())})
 			return err
 		}
-		holds := became == fresh && l.id.lock != nil && !w.continueAfterDead
+		holds := became == store.Fresh && l.id.Lock != nil && !w.continueAfterDead
 		if err := a.make(ctx, u, death{attempts: n, cause: cause, holds: holds}); err != nil || !holds {
 			return err
 		}
-		return w.box.stopKeys(ctx, u.DB(), keyDead, 0, l.id)
+		return w.box.table.Keys.Stop(ctx, u.DB(), store.KeyDead, 0, l.id)
 	})
 }
 
@@ -143,7 +144,7 @@ func (w *wrapped) settleLetter(ctx context.Context, l letter, n int, cause error
 // the line must not be put together with those that say so (package quietlog).
 func (w *wrapped) gaveUp(ctx context.Context, l letter, cause error) {
 	w.box.count(ctx, w.consumer, outcomeDead)
-	w.box.log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
-		"topic", l.m.Topic, "type", l.m.Type, "id", l.m.ID, "tenant", l.id.tenant, "ordering_key", l.id.ordering,
-		"message_key", l.id.key.String(), "error", pgsql.CleanText(cause.Error()))
+	w.box.store.Log.ErrorContext(ctx, "oncebox: message given up, it is a dead letter now", "consumer", w.consumer,
+		"topic", l.m.Topic, "type", l.m.Type, "id", l.m.ID, "tenant", l.id.Tenant, "ordering_key", l.id.Ordering,
+		"message_key", l.id.Key.String(), "error", pgsql.CleanText(cause.Error()))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -30,17 +31,17 @@ func FuzzStorableLetter(f *testing.F) {
 			AggregateType: aggregateType, AggregateID: aggregate, RoutingKey: routing, AggregateVersion: sequence, Sequence: version,
 			OccurredAt: time.Unix(at/1000, at%1000), Metadata: event.Metadata{key: value}, Payload: payload,
 		}, int(sequence), nil)
-		of := func() identity {
-			if validate(m) != nil {
-				return identifyInvalid("billing", m)
+		of := func() store.Identity {
+			if store.Validate(m) != nil {
+				return store.IdentifyInvalid("billing", m)
 			}
-			return identify("billing", m)
+			return store.Identify("billing", m)
 		}
 		first := of()
 		require.Equal(t, first, of())
 		seen := map[string]bool{}
 		for _, l := range reductions(letter{id: of(), m: m}) {
-			args, err := messageArgs(l.id, l.m, 1, pgsql.CleanText(l.refusal(errors.New(cause), errors.New(value)).Error()))
+			args, err := store.MessageArgs(l.id, l.m, 1, pgsql.CleanText(l.refusal(errors.New(cause), errors.New(value)).Error()))
 			require.NoError(t, err)
 			requireColumns(t, args)
 			if l.reduced {
@@ -49,7 +50,7 @@ func FuzzStorableLetter(f *testing.F) {
 			} else {
 				require.Equal(t, string(m.Payload), string(args[18].([]byte)))
 			}
-			seen[l.id.key.String()] = true
+			seen[l.id.Key.String()] = true
 		}
 		require.Len(t, seen, 2, "the last form has a key of its own")
 	})

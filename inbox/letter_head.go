@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -22,7 +23,7 @@ DELETE FROM {schema}.inbox_parked p USING k WHERE p.consumer = k.consumer AND p.
 
 // giveUpHead is giveUp for the first message of a key, whose place the dead letter keeps. A message that PostgreSQL takes in no form stays
 // parked, and is tried again after the longest pause.
-func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, cause error) error {
+func (w *wrapped) giveUpHead(ctx context.Context, k store.ParkedKey, h head, n int, cause error) error {
 	l, holds, err := w.letterOf(k, h, n)
 	if err != nil {
 		return fmt.Errorf("inbox: make a dead letter of parked message %s: %w", h.key.MessageKey, err)
@@ -30,7 +31,7 @@ func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, ca
 	err = storeFirst(l, cause, func(form letter, reason error) error {
 		var moved bool
 		err := w.announced(ctx, form, func(a *announcement) (err error) {
-			moved, err = w.moveHead(ctx, k, h, a, death{attempts: n, cause: reason, holds: holds && form.id.lock != nil, seq: &h.seq})
+			moved, err = w.moveHead(ctx, k, h, a, death{attempts: n, cause: reason, holds: holds && form.id.Lock != nil, seq: &h.seq})
 			return err
 		})
 		if err == nil && moved {
@@ -47,35 +48,35 @@ func (w *wrapped) giveUpHead(ctx context.Context, k parkedKey, h head, n int, ca
 }
 
 // letterOf returns the letter of a parked message under the names with which it was parked, and whether what is behind it waits for it.
-func (w *wrapped) letterOf(k parkedKey, h head, n int) (l letter, holds bool, err error) {
+func (w *wrapped) letterOf(k store.ParkedKey, h head, n int) (l letter, holds bool, err error) {
 	m := messaging.NewMessage(h.envelope, n, nil)
-	l = newLetter(w.ordered(identify(k.consumer, m)), m)
-	holds = l.id.lock == any(k.lock) && !w.continueAfterDead
-	l.id.key, err = uuid.Parse(h.key.MessageKey)
-	l.id.tenant, l.id.source, l.id.lock = h.key.TenantID, h.key.Source, k.lock
+	l = newLetter(w.ordered(store.Identify(k.Consumer, m)), m)
+	holds = l.id.Lock == any(k.Lock) && !w.continueAfterDead
+	l.id.Key, err = uuid.Parse(h.key.MessageKey)
+	l.id.Tenant, l.id.Source, l.id.Lock = h.key.TenantID, h.key.Source, k.Lock
 	return l, holds, err
 }
 
 // moveHead stores one form in the place of the parked message. moved is false if the key is another process's by now.
-func (w *wrapped) moveHead(ctx context.Context, k parkedKey, h head, a *announcement, d death) (moved bool, err error) {
-	err = w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+func (w *wrapped) moveHead(ctx context.Context, k store.ParkedKey, h head, a *announcement, d death) (moved bool, err error) {
+	err = w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 		if _, err := w.gate(ctx, u.DB()); err != nil {
 			return err
 		}
-		if _, err := w.box.sql.Exec(ctx, u.DB(), lookForHead, k.consumer, k.lock, h.seq); err != nil {
+		if _, err := w.box.store.SQL.Exec(ctx, u.DB(), lookForHead, k.Consumer, k.Lock, h.seq); err != nil {
 			return err
 		}
-		if _, err := w.box.sql.Exec(ctx, u.DB(), lockKey, k.lock); err != nil {
+		if _, err := w.box.store.SQL.Exec(ctx, u.DB(), store.LockKey, k.Lock); err != nil {
 			return err
 		}
-		taken, err := w.box.sql.Exec(ctx, u.DB(), takeAwayHead, k.consumer, k.lock, h.seq, w.box.owner)
+		taken, err := w.box.store.SQL.Exec(ctx, u.DB(), takeAwayHead, k.Consumer, k.Lock, h.seq, w.box.store.Owner)
 		if moved = taken > 0; err != nil || !moved {
 			return err
 		}
 		if err := a.make(ctx, u, d); err != nil || d.holds {
 			return err
 		}
-		return w.box.freeKey(ctx, u.DB(), k.consumer, k.lock)
+		return w.box.table.Keys.Free(ctx, u.DB(), k.Consumer, k.Lock)
 	}, readCommitted())
 	return moved, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -60,7 +61,7 @@ const (
 	// locateMessages looks at all tables with one snapshot, because messages move between them. A message that is parked or dead has an entry
 	// as well.
 	locateMessages = `
-SELECT ` + envelopeColumns + `, place, at, attempts, error_message, failing_since, due_at, holds, behind FROM (
+SELECT ` + store.EnvelopeColumns + `, place, at, attempts, error_message, failing_since, due_at, holds, behind FROM (
 	SELECT ` + listedColumns + `, '` + string(PlaceParked) + `' AS place, parked_at AS at, attempts, error_message, failing_since,
 		(SELECT nullif(k.due_at, 'infinity') FROM {schema}.inbox_key k WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock) AS due_at,
 		ordering_key IS NOT NULL AS holds, coalesce(
@@ -89,7 +90,7 @@ WHERE message_key = ANY ($1::uuid[]) ORDER BY done_at, name`
 )
 
 // MessageKey is [MessageRef.MessageKey] of the message with this id from this source: the id itself for an event of an outbox.
-func MessageKey(source, id string) string { return messageKey(source, id).String() }
+func MessageKey(source, id string) string { return store.MessageKey(source, id).String() }
 
 // Locate finds messages by their keys at all consumers of this database, ordered by tenant, source and consumer. A consumer that never had a message, or
 // has forgotten it ([Config.Retention]), is not in the list. It reads by indexes.
@@ -107,7 +108,7 @@ func (i *Inbox) Locate(ctx context.Context, messageKeys ...string) ([]Located, e
 		return nil, fmt.Errorf("inbox: locate: %w", err)
 	}
 	var list []Located
-	err := pgsql.Each(i.adHoc().Query(ctx, i.units.DB(ctx), locateMessages, keys), func(scan pgsql.Scan) error {
+	err := pgsql.Each(i.store.AdHoc().Query(ctx, i.store.DB(ctx), locateMessages, keys), func(scan pgsql.Scan) error {
 		l, err := scanLocated(scan)
 		if err != nil {
 			return err
@@ -128,7 +129,9 @@ func (i *Inbox) Locate(ctx context.Context, messageKeys ...string) ([]Located, e
 func scanLocated(scan pgsql.Scan) (l Located, err error) {
 	var failing, due sql.NullTime
 	var behind sql.NullString
-	l.Key, l.Envelope, err = scanEnvelope(scan, &l.Place, &l.At, &l.Attempts, &l.Error, &failing, &due, &l.Holds, &behind)
+	var key store.Ref
+	key, l.Envelope, err = store.ScanEnvelope(scan, &l.Place, &l.At, &l.Attempts, &l.Error, &failing, &due, &l.Holds, &behind)
+	l.Key = MessageRef(key)
 	l.FailingSince, l.DueAt, l.Behind = failing.Time, due.Time, behind.String
 	return l, err
 }
@@ -143,7 +146,7 @@ func (l Located) with(other Located) Located {
 }
 
 func (i *Inbox) addSteps(ctx context.Context, list []Located, keys []string) error {
-	return pgsql.Each(i.adHoc().Query(ctx, i.units.DB(ctx), locateSteps, keys), func(scan pgsql.Scan) error {
+	return pgsql.Each(i.store.AdHoc().Query(ctx, i.store.DB(ctx), locateSteps, keys), func(scan pgsql.Scan) error {
 		var k MessageRef
 		var step DoneStep
 		if err := scan(&k.MessageKey, &k.Consumer, &k.TenantID, &k.Source, &step.Name, &step.At); err != nil {

@@ -105,7 +105,8 @@ func TestMiddlewareIsAroundEachHandler(t *testing.T) {
 	}
 	for name, k := range map[string]kind{
 		"handler": {wrap: wrap}, "batch": {wrap: wrap, batch: true}, "writer": {wrap: bulk, batch: true}, "alone": {wrap: bulk},
-		"leased": {wrap: leased, leased: true}, "stored": {wrap: stored(wrap), stored: true}, "model": {wrap: readModel}, "models": {wrap: readModel, batch: true},
+		"leased": {wrap: leased, leased: true}, "stored": {wrap: stored(wrap), stored: true},
+		"model": {wrap: readModel}, "models": {wrap: readModel, batch: true},
 		"leased-later": {wrap: stored(leased), leased: true, stored: true}, "writer-later": {wrap: stored(bulk), stored: true, batch: true},
 	} {
 		t.Run(name, func(t *testing.T) {

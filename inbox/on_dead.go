@@ -38,8 +38,8 @@ func (w *wrapped) announced(ctx context.Context, l letter, write func(a *announc
 	}
 	if err == nil && a.made && a.failed != nil {
 		w.box.silent.Add(ctx, 1, ofConsumer(w.consumer))
-		w.box.log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", w.consumer, "topic", l.m.Topic,
-			"type", l.m.Type, "id", l.m.ID, "tenant", l.id.tenant, "ordering_key", l.id.ordering, "message_key", l.id.key.String(), "error", a.failed)
+		w.box.store.Log.ErrorContext(ctx, "oncebox: a dead letter is not announced: Config.OnDead failed", "consumer", w.consumer, "topic", l.m.Topic,
+			"type", l.m.Type, "id", l.m.ID, "tenant", l.id.Tenant, "ordering_key", l.id.Ordering, "message_key", l.id.Key.String(), "error", a.failed)
 	}
 	return err
 }
@@ -51,7 +51,7 @@ func (a *announcement) make(ctx context.Context, u *uow.Unit, d death) error {
 	var ref MessageRef
 	there := false
 	if a.hook != nil {
-		ref = MessageRef{MessageKey: a.l.id.key.String(), Consumer: a.l.id.consumer, TenantID: a.l.id.tenant, Source: a.l.id.source}
+		ref = MessageRef{MessageKey: a.l.id.Key.String(), Consumer: a.l.id.Consumer, TenantID: a.l.id.Tenant, Source: a.l.id.Source}
 		_, err := a.w.box.dead.Show(ctx, u.DB(), ref.dead())
 		if there = err == nil; err != nil && !errors.Is(err, operator.ErrNotDead) {
 			return err
@@ -82,7 +82,7 @@ func (a *announcement) call(ctx context.Context, d DeadLetter) (err error) {
 			err = fmt.Errorf("inbox: Config.OnDead panicked: %v\n%s", v, debug.Stack())
 		}
 	}()
-	ctx = event.WithTenant(messaging.NewContext(ctx, a.l.m), a.l.id.tenant) // which is one that can be stored
-	ctx = event.WithMetadata(ctx, event.Metadata{event.DeadLetterOf: a.l.id.key.String()})
-	return a.w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return a.hook(ctx, u, d) })
+	ctx = event.WithTenant(messaging.NewContext(ctx, a.l.m), a.l.id.Tenant) // which is one that can be stored
+	ctx = event.WithMetadata(ctx, event.Metadata{event.DeadLetterOf: a.l.id.Key.String()})
+	return a.w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error { return a.hook(ctx, u, d) })
 }

@@ -2,8 +2,8 @@ package inbox
 
 import (
 	"context"
-	"encoding/hex"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/calls"
 	"github.com/oncebox/oncebox/messaging"
 )
@@ -20,16 +20,11 @@ func Key(ctx context.Context) string {
 	if !ok || !handling {
 		return ""
 	}
-	return identify(consumer, m).outsideKey()
+	return store.Identify(consumer, m).OutsideKey()
 }
 
 // stepKey is the key of one step of the message.
-func (l *lease) stepKey(name string) string { return l.id.outsideKey(name) }
-
-func (id identity) outsideKey(step ...string) string {
-	sum := digest(append([]string{id.consumer, id.tenant, id.source, id.key.String()}, step...)...)
-	return hex.EncodeToString(sum[:16])
-}
+func (l *lease) stepKey(name string) string { return l.id.OutsideKey(name) }
 
 type consumerKey struct{}
 

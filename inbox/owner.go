@@ -32,7 +32,7 @@ ON CONFLICT (consumer) DO UPDATE SET source = o.source`
 // Owners returns the services that the consumers of this database belong to, by the names of the consumers, see [OwnedBy].
 func (i *Inbox) Owners(ctx context.Context) (map[string]string, error) {
 	list := map[string]string{}
-	err := pgsql.Each(i.patient.Query(ctx, i.units.DB(ctx), owners), func(scan pgsql.Scan) error {
+	err := pgsql.Each(i.store.Patient.Query(ctx, i.store.DB(ctx), owners), func(scan pgsql.Scan) error {
 		var consumer, source string
 		if err := scan(&consumer, &source); err != nil {
 			return err
@@ -54,7 +54,7 @@ func (i *Inbox) own(ctx context.Context) error {
 	for n, s := range all {
 		names[n], sources[n] = s.Name, s.Source
 	}
-	if _, err := i.sql.Exec(ctx, i.units.DB(ctx), own, names, sources); err != nil {
+	if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), own, names, sources); err != nil {
 		return wrapErr("look for the services that the consumers belong to", err)
 	}
 	return i.checkOwners(ctx)
@@ -82,7 +82,7 @@ func (i *Inbox) checkOwners(ctx context.Context) error {
 	}
 	for _, s := range all {
 		if owner := known[s.Name]; owner != "" && owner != s.Source {
-			mend, err := i.sql.TextFor(ctx, i.units.DB(ctx), reassign)
+			mend, err := i.store.SQL.TextFor(ctx, i.store.DB(ctx), reassign)
 			if err != nil {
 				return err
 			}
@@ -126,7 +126,7 @@ func (i *Inbox) insistOnOwners(ctx context.Context) error {
 		}
 		wait := retry.Policy{Delay: i.cfg.PollInterval, MaxDelay: maxPause}.Pause(failures)
 		if ctx.Err() == nil {
-			i.log.WarnContext(ctx, "oncebox: parked messages cannot be handled yet, trying again", "pause", wait, "error", err)
+			i.store.Log.WarnContext(ctx, "oncebox: parked messages cannot be handled yet, trying again", "pause", wait, "error", err)
 		}
 		if backoff.Wait(ctx, wait) != nil {
 			return nil //nolint:nilerr // told to stop

@@ -31,7 +31,8 @@ import (
 
 // hasty is an inbox whose parked messages are tried again soon.
 func (w *world) hasty(change func(*inbox.Config)) *inbox.Inbox {
-	cfg := &inbox.Config{Retry: inbox.RetryPolicy{Policy: retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}}, PollInterval: 20 * time.Millisecond}
+	soon := retry.Policy{Delay: time.Millisecond, MaxDelay: 5 * time.Millisecond}
+	cfg := &inbox.Config{Retry: inbox.RetryPolicy{Policy: soon}, PollInterval: 20 * time.Millisecond}
 	if change != nil {
 		change(cfg)
 	}

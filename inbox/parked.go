@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -41,9 +42,9 @@ type KeyState string
 
 // The states of keys.
 const (
-	KeyWaiting KeyState = keyWaiting // its turn comes at once: it was never tried, or somebody had it tried again
-	KeyFailed  KeyState = keyFailed  // it failed, and is tried again after a pause
-	KeyDead    KeyState = keyDead    // it is a dead letter: what is behind it waits for a decision
+	KeyWaiting KeyState = store.KeyWaiting // its turn comes at once: it was never tried, or somebody had it tried again
+	KeyFailed  KeyState = store.KeyFailed  // it failed, and is tried again after a pause
+	KeyDead    KeyState = store.KeyDead    // it is a dead letter: what is behind it waits for a decision
 )
 
 // ParkedFilter selects parked messages: those that agree with every field that is set. The zero filter selects all.
@@ -107,7 +108,7 @@ func (f ParkedFilter) where(args ...any) (w *pgsql.Where, ofKey string) {
 
 // listParked goes from key to key and reads no more of each than the page can take.
 const listParked = `
-SELECT ` + envelopeColumns + `, attempts, error_message, parked_at, key_lock, seq, ordering_key, state, due_at, first
+SELECT ` + store.EnvelopeColumns + `, attempts, error_message, parked_at, key_lock, seq, ordering_key, state, due_at, first
 FROM (
 	SELECT p.message_key, p.consumer, p.tenant_id, p.source, p.message_id, p.event_type, p.topic, p.aggregate_type, p.aggregate_id,
 		p.aggregate_version, p.sequence, p.schema_id, p.schema_version, p.routing_key, p.content_type, p.occurred_at, p.event_metadata,
@@ -126,12 +127,11 @@ func (i *Inbox) Parked(ctx context.Context, filter ParkedFilter, after *Parked, 
 		return nil, err
 	}
 	statement, args := parkedPage(filter, after, limit)
-	list, err := pgsql.Collect(i.adHoc().Query(ctx, i.units.DB(ctx), statement, args...), func(scan pgsql.Scan, p *Parked) error {
+	list, err := pgsql.Collect(i.store.AdHoc().Query(ctx, i.store.DB(ctx), statement, args...), func(scan pgsql.Scan, p *Parked) error {
 		var due sql.NullTime
-		var err error
-		p.Key, p.Envelope, err = scanEnvelope(scan,
+		key, e, err := store.ScanEnvelope(scan,
 			&p.Attempts, &p.Error, &p.ParkedAt, &p.KeyLock, &p.Seq, &p.OrderingKey, &p.State, &due, &p.First)
-		p.DueAt = due.Time
+		p.Key, p.Envelope, p.DueAt = MessageRef(key), e, due.Time
 		return err
 	})
 	return list, wrapErr("list parked messages", err)

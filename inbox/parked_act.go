@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
@@ -48,8 +49,8 @@ held AS (
 	UPDATE {schema}.inbox_key k SET state = 'DEAD', owner = NULL, due_at = 'infinity'
 	FROM p WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock AND $8::boolean),
 dead AS (
-	INSERT INTO {schema}.inbox_dead (` + messageColumns + `, key_lock, attempts, error_message, holds, seq)
-	SELECT ` + messageColumns + `, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), 'given up by ' || $1::text), $8::boolean, seq
+	INSERT INTO {schema}.inbox_dead (` + store.MessageColumns + `, key_lock, attempts, error_message, holds, seq)
+	SELECT ` + store.MessageColumns + `, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), 'given up by ' || $1::text), $8::boolean, seq
 	FROM p` + diedAgain + `)
 SELECT count(*) FROM p`
 )
@@ -64,7 +65,7 @@ func (i *Inbox) RetryNow(ctx context.Context, key MessageRef, by operator.By) er
 	}
 	var moved int64
 	args = append([]any{by.Actor, string(operator.Retry), pgsql.CleanText(by.Reason)}, args...)
-	if err := i.adHoc().QueryRow(ctx, i.units.DB(ctx), retryNow, args, &moved); err != nil {
+	if err := i.store.AdHoc().QueryRow(ctx, i.store.DB(ctx), retryNow, args, &moved); err != nil {
 		return wrapErr(what, err)
 	}
 	if moved == 0 {
@@ -85,15 +86,15 @@ func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by operator.By) erro
 	if err := errors.Join(by.Validate(operator.GiveUp), err); err != nil {
 		return wrapErr(what, err)
 	}
-	run := i.adHoc()
-	err = i.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+	run := i.store.AdHoc()
+	err = i.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		var lock int64
 		var ordered bool
 		var topic string
 		if err := run.QueryRow(ctx, u.DB(), findParked, of, &lock, &ordered, &topic); err != nil {
 			return err
 		}
-		if _, err := run.Exec(ctx, u.DB(), lockKey, lock); err != nil {
+		if _, err := run.Exec(ctx, u.DB(), store.LockKey, lock); err != nil {
 			return err
 		}
 		holds := ordered && !i.continuesAfterDead(key.Consumer, topic)
@@ -109,7 +110,7 @@ func (i *Inbox) GiveUp(ctx context.Context, key MessageRef, by operator.By) erro
 			return nil
 		}
 		u.AfterCommit(func(context.Context) { i.wake() })
-		return i.freeKey(ctx, u.DB(), key.Consumer, lock)
+		return i.table.Keys.Free(ctx, u.DB(), key.Consumer, lock)
 	}, readCommitted())
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotParked

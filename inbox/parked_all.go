@@ -45,7 +45,7 @@ func (i *Inbox) CountParked(ctx context.Context, filter ParkedFilter) (int64, er
 		perKey = "1"
 	}
 	var n int64
-	err := i.adHoc().QueryRow(ctx, i.units.DB(ctx), fmt.Sprintf(countParked, ofKey, perKey, w), w.Args, &n)
+	err := i.store.AdHoc().QueryRow(ctx, i.store.DB(ctx), fmt.Sprintf(countParked, ofKey, perKey, w), w.Args, &n)
 	return n, wrapErr("count parked messages", err)
 }
 
@@ -98,7 +98,7 @@ func (i *Inbox) retryBatch(ctx context.Context, filter ParkedFilter, by operator
 	}
 	bound := w.Arg(size)
 	var at keyPlace
-	err = i.adHoc().QueryRow(ctx, i.units.DB(ctx), fmt.Sprintf(retryMany, w, bound), w.Args, &at.consumer, &at.lock, &n)
+	err = i.store.AdHoc().QueryRow(ctx, i.store.DB(ctx), fmt.Sprintf(retryMany, w, bound), w.Args, &at.consumer, &at.lock, &n)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, 0, nil

@@ -35,7 +35,7 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 	}
 	timed, cancel := context.WithCancelCause(ctx)
 	limit := newLimit(cancel, w.timeout)
-	err := w.box.units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, readCommitted())
+	err := w.box.store.Units.Do(timed, func(ctx context.Context, u *uow.Unit) error { return w.tryAll(ctx, u, b, limit) }, readCommitted())
 	err = explainLate(timed, err)
 	limit.stop()
 	cancel(nil)
@@ -50,22 +50,22 @@ func (w *wrapped) handlePart(ctx context.Context, p part, done *outcomes) error 
 	case ctx.Err() != nil || errors.Is(err, store.ErrGeneration):
 		return err
 	default:
-		w.box.log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
+		w.box.store.Log.WarnContext(ctx, "oncebox: a batch failed, its messages are handled one by one", "consumer", w.consumer,
 			"topic", p.msgs[0].Topic, "messages", len(p.msgs), "error", err)
-		if err := w.revoke(ctx, err, b.ids...); err != nil {
+		if err := w.box.table.Entries.Revoke(ctx, w.consumer, err, b.ids...); err != nil {
 			return err
 		}
 		w.oneByOne(ctx, p, done)
 		return nil
 	}
-	counts := map[entry]int64{}
+	counts := map[store.Entry]int64{}
 	for _, became := range b.became {
 		counts[became]++
 	}
 	for became, n := range counts {
 		w.box.countN(ctx, w.consumer, w.outcome(became), n)
 	}
-	skipped.Add(ctx, counts[passed]) // for the metrics of the consumer
+	skipped.Add(ctx, counts[store.Passed]) // for the metrics of the consumer
 	return nil
 }
 
@@ -83,6 +83,6 @@ func (b *batch) split(p part) (still, flowing part) {
 
 // standsStill tells whether the key of message n did not flow when the batch was entered.
 func (b *batch) standsStill(n int) bool {
-	lock, ordered := b.ids[n].lock.(int64)
+	lock, ordered := b.ids[n].Lock.(int64)
 	return ordered && slices.Contains(b.stopped, lock)
 }

@@ -54,7 +54,7 @@ func (p *publisher) store(ctx context.Context, topic string, msgs []*messaging.M
 		return failed
 	}
 	if len(all) == 0 && p.box.first(logged{topic: topic, eventType: msgs[0].Type}) {
-		p.box.log.WarnContext(ctx, "oncebox: events of this type are sent and no consumer handles them, because none is subscribed to their topic: "+
+		p.box.store.Log.WarnContext(ctx, "oncebox: events of this type are sent and no consumer handles them, because none is subscribed to their topic: "+
 			"have a process consume it (App.Consume), which handles what is sent from then on", "topic", topic, "type", msgs[0].Type, "id", msgs[0].ID)
 	}
 	for _, s := range all {

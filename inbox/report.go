@@ -84,7 +84,7 @@ func (i *Inbox) RunReporting(ctx context.Context, broker messaging.Subscriber, w
 			return err
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			i.log.WarnContext(ctx, "oncebox: what the consumers of this process do could not be written down, it is tried again", "error", err)
+			i.store.Log.WarnContext(ctx, "oncebox: what the consumers of this process do could not be written down, it is tried again", "error", err)
 		}
 		failing = err != nil
 		pause := reportLooks
@@ -211,7 +211,8 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 			progress[n] = time.Since(c.progress).Microseconds()
 		}
 	}
-	_, err := r.box.sql.Exec(ctx, r.box.units.DB(ctx), report, r.box.owner, r.name, consumers, topics, states, ages, unsettled, progress, errs, reportLife)
+	_, err := r.box.store.SQL.Exec(ctx, r.box.store.DB(ctx), report, r.box.store.Owner, r.name,
+		consumers, topics, states, ages, unsettled, progress, errs, reportLife)
 	if err != nil {
 		return fmt.Errorf("inbox: write down what the consumers do: %w", pgsql.Explain(err))
 	}
@@ -222,7 +223,7 @@ func (r *reporter) write(ctx context.Context, list []reported) error {
 func (r *reporter) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if _, err := r.box.sql.Exec(ctx, r.box.units.DB(ctx), stopReporting, r.box.owner); err != nil {
-		r.box.log.WarnContext(ctx, "oncebox: it could not be written down that the consumers have ended; that is noticed in a minute", "error", err)
+	if _, err := r.box.store.SQL.Exec(ctx, r.box.store.DB(ctx), stopReporting, r.box.store.Owner); err != nil {
+		r.box.store.Log.WarnContext(ctx, "oncebox: it could not be written down that the consumers have ended; that is noticed in a minute", "error", err)
 	}
 }

@@ -73,7 +73,7 @@ DELETE FROM {schema}.inbox_lease WHERE ctid = ANY (ARRAY(
 func (i *Inbox) RunCleaning(ctx context.Context) error {
 	for {
 		if err := i.Clean(ctx); err != nil && ctx.Err() == nil {
-			i.log.WarnContext(ctx, "oncebox: cleaning the inbox failed, trying again", "pause", cleanInterval, "error", err)
+			i.store.Log.WarnContext(ctx, "oncebox: cleaning the inbox failed, trying again", "pause", cleanInterval, "error", err)
 		}
 		if backoff.Wait(ctx, backoff.Jitter(cleanInterval)) != nil {
 			return nil //nolint:nilerr // told to stop, which is no failure
@@ -84,7 +84,7 @@ func (i *Inbox) RunCleaning(ctx context.Context) error {
 // Clean makes partitions ahead and removes the entries, the dead letters and the audit that are older than their
 // retentions, once. It is safe in any number of processes.
 func (i *Inbox) Clean(ctx context.Context) error {
-	err := errors.Join(i.EnsurePartitions(ctx), i.dead.Expire(ctx, i.cfg.DeadRetention), i.audit.Expire(ctx, i.units.DB(ctx)))
+	err := errors.Join(i.EnsurePartitions(ctx), i.dead.Expire(ctx, i.cfg.DeadRetention), i.audit.Expire(ctx, i.store.DB(ctx)))
 	if i.cfg.Retention == KeepForever {
 		return err
 	}
@@ -99,7 +99,7 @@ func (i *Inbox) Clean(ctx context.Context) error {
 func (i *Inbox) EnsurePartitions(ctx context.Context) error {
 	err := pgsql.EachPatiently(ctx, daysAhead+2, func(n int) error {
 		// Each in a transaction of its own: locks are held as shortly as possible.
-		_, err := i.patient.Exec(ctx, i.units.DB(ctx), makePartition, n-1)
+		_, err := i.store.Patient.Exec(ctx, i.store.DB(ctx), makePartition, n-1)
 		return err
 	})
 	return wrapErr("make partitions", err)
@@ -117,7 +117,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 	for _, day := range days {
 		var emptied bool
 		err := pgsql.Patiently(ctx, func() error {
-			return i.patient.QueryRow(ctx, i.units.DB(ctx), emptyPartition, []any{day, i.cfg.Retention}, &emptied)
+			return i.store.Patient.QueryRow(ctx, i.store.DB(ctx), emptyPartition, []any{day, i.cfg.Retention}, &emptied)
 		})
 		switch {
 		case err != nil:
@@ -128,7 +128,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 	}
 	for _, day := range empty {
 		err := pgsql.Patiently(ctx, func() error {
-			_, err := i.patient.Exec(ctx, i.units.DB(ctx), dropPartition, day)
+			_, err := i.store.Patient.Exec(ctx, i.store.DB(ctx), dropPartition, day)
 			return err
 		})
 		if pgsql.InUse(err) {
@@ -143,7 +143,7 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 
 // expired returns the days of the children that may be dropped.
 func (i *Inbox) expired(ctx context.Context) ([]string, error) {
-	rows := i.patient.Query(ctx, i.units.DB(ctx), expired, i.cfg.Retention)
+	rows := i.store.Patient.Query(ctx, i.store.DB(ctx), expired, i.cfg.Retention)
 	return pgsql.Collect(rows, func(scan pgsql.Scan, day *string) error { return scan(day) })
 }
 
@@ -152,7 +152,7 @@ func (i *Inbox) expired(ctx context.Context) ([]string, error) {
 // subscriptions end: without a broker, messages are stored for a subscribed consumer although no process has it. Another service
 // may use the name from then on.
 func (i *Inbox) Forget(ctx context.Context, consumer string) error {
-	_, err := i.patient.Exec(ctx, i.units.DB(ctx), giveUpConsumer, consumer)
+	_, err := i.store.Patient.Exec(ctx, i.store.DB(ctx), giveUpConsumer, consumer)
 	if err != nil {
 		return fmt.Errorf("inbox: forget consumer %s: %w", consumer, pgsql.Explain(err))
 	}
@@ -164,7 +164,7 @@ func (i *Inbox) deleteExpired(ctx context.Context) error {
 	for _, statement := range []string{deleteForeign, deleteDefault, deleteAttempts, deleteSteps, deleteLeases} {
 		for n := int64(chunk); n == chunk; {
 			var err error
-			if n, err = i.patient.Exec(ctx, i.units.DB(ctx), statement, i.cfg.Retention, chunk); err != nil {
+			if n, err = i.store.Patient.Exec(ctx, i.store.DB(ctx), statement, i.cfg.Retention, chunk); err != nil {
 				return fmt.Errorf("inbox: delete expired entries: %w", pgsql.Explain(err))
 			}
 		}

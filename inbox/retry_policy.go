@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
 )
@@ -117,8 +118,8 @@ func (p *RetryPolicy) isExhausted(n int, failing time.Duration) bool {
 }
 
 // isDeadly tells whether a message is given up without another try, because of what is written down of the earlier ones.
-func (p *RetryPolicy) isDeadly(earlier attempts) bool {
-	return p.MaxAttempts > 0 && earlier.n >= p.MaxAttempts || p.MaxCrashes > 0 && earlier.unended >= p.MaxCrashes
+func (p *RetryPolicy) isDeadly(earlier store.Attempts) bool {
+	return p.MaxAttempts > 0 && earlier.N >= p.MaxAttempts || p.MaxCrashes > 0 && earlier.Unended >= p.MaxCrashes
 }
 
 // waitsForBuild tells whether the message of cause, which no build has known for so long, goes on waiting for a build that does.

@@ -20,12 +20,12 @@ import (
 // It returns an error at once when the subscriptions are refused; a broker or a database that is away is waited for. Any number of processes may run the same
 // consumers. Handlers do not see ctx being cancelled: they get ConsumerConfig.DrainTimeout and [Config.DrainTimeout] to end.
 func (i *Inbox) Run(ctx context.Context, broker messaging.Subscriber) error {
-	defer quietlog.Flush(i.log)
+	defer quietlog.Flush(i.store.Log)
 	if err := i.EnsurePartitions(ctx); err != nil && ctx.Err() == nil {
-		i.log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
+		i.store.Log.WarnContext(ctx, "oncebox: partitions of the inbox could not be made, rows go to the default one", "error", err)
 	}
 	if broker == nil {
-		err := arrival.Wait{Limit: i.cfg.DatabaseWait, Log: i.log}.Until(ctx, func() error { return i.SubscribeAll(ctx) })
+		err := arrival.Wait{Limit: i.cfg.DatabaseWait, Log: i.store.Log}.Until(ctx, func() error { return i.SubscribeAll(ctx) })
 		if err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -19,6 +19,9 @@ const maxPause = 30 * time.Second
 // turn is how many messages of one key are handled before others get their turn.
 const turn = 100
 
+// shortestWait keeps a process from asking all the time, whatever the keys look like that it cannot take.
+const shortestWait = 10 * time.Millisecond
+
 // runner works on the keys that do not flow.
 type runner struct {
 	box *Inbox
@@ -29,8 +32,8 @@ type runner struct {
 	noted   int       // how many of them
 
 	mu   sync.Mutex
-	keys map[parkedKey]struct{} // those that are being worked on; without doubts
-	busy map[string]int         // how many they are of each consumer
+	keys map[store.ParkedKey]struct{} // those that are being worked on; without doubts
+	busy map[string]int               // how many they are of each consumer
 }
 
 // RunParked handles parked messages, of the consumers that were wrapped by this inbox, until ctx is done: each as soon as it
@@ -45,7 +48,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 	i.runners.Add(1)
 	defer i.runners.Add(-1)
 	r := &runner{
-		box: i, freed: make(chan struct{}, 1), keys: map[parkedKey]struct{}{}, busy: map[string]int{},
+		box: i, freed: make(chan struct{}, 1), keys: map[store.ParkedKey]struct{}{}, busy: map[string]int{},
 	}
 	handling, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -63,7 +66,7 @@ func (i *Inbox) RunParked(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			failures++
 			wait = retry.Policy{Delay: i.cfg.PollInterval, MaxDelay: maxPause}.Pause(failures)
-			i.log.WarnContext(ctx, "oncebox: parked messages could not be looked for, trying again", "pause", wait, "error", err)
+			i.store.Log.WarnContext(ctx, "oncebox: parked messages could not be looked for, trying again", "pause", wait, "error", err)
 		} else {
 			failures = 0
 		}
@@ -103,12 +106,12 @@ func (r *runner) round(ctx, handling context.Context) (time.Duration, error) {
 	}
 	// Asked before keys are taken: a key that becomes due meanwhile is taken, and a key that becomes due afterwards is waited for.
 	asked := time.Now()
-	next, err := r.box.nextDue(ctx, consumers, r.box.cfg.PollInterval)
+	next, err := r.box.table.Keys.NextDue(ctx, consumers, r.box.cfg.PollInterval)
 	if err != nil {
 		return 0, err
 	}
 	for _, consumer := range consumers {
-		keys, err := r.box.claimKeys(ctx, consumer, r.free(consumer))
+		keys, err := r.box.table.Keys.Claim(ctx, consumer, r.free(consumer), r.box.topicsOf(consumer))
 		if err != nil {
 			return 0, err
 		}
@@ -144,26 +147,26 @@ func (i *Inbox) atOnce(name string) int {
 }
 
 // start works on a key in a goroutine of its own.
-func (r *runner) start(ctx context.Context, stop <-chan struct{}, k parkedKey) {
-	plain := parkedKey{consumer: k.consumer, lock: k.lock}
+func (r *runner) start(ctx context.Context, stop <-chan struct{}, k store.ParkedKey) {
+	plain := store.ParkedKey{Consumer: k.Consumer, Lock: k.Lock}
 	r.mu.Lock()
 	r.keys[plain] = struct{}{}
-	r.busy[k.consumer]++
+	r.busy[k.Consumer]++
 	r.mu.Unlock()
 	r.working.Go(func() {
 		defer r.done(plain)
 		if err := r.work(ctx, stop, k); err != nil {
-			r.box.log.WarnContext(ctx, "oncebox: parked messages of a key wait for another turn", "consumer", k.consumer, "error", err)
+			r.box.store.Log.WarnContext(ctx, "oncebox: parked messages of a key wait for another turn", "consumer", k.Consumer, "error", err)
 		}
 	})
 }
 
 // done makes room for another key.
-func (r *runner) done(k parkedKey) {
+func (r *runner) done(k store.ParkedKey) {
 	r.mu.Lock()
 	delete(r.keys, k)
-	if r.busy[k.consumer]--; r.busy[k.consumer] == 0 {
-		delete(r.busy, k.consumer)
+	if r.busy[k.Consumer]--; r.busy[k.Consumer] == 0 {
+		delete(r.busy, k.Consumer)
 	}
 	r.mu.Unlock()
 	select {
@@ -173,19 +176,19 @@ func (r *runner) done(k parkedKey) {
 }
 
 // work handles the messages of a key until one fails, none is left, or others have waited long enough.
-func (r *runner) work(ctx context.Context, stop <-chan struct{}, k parkedKey) error {
+func (r *runner) work(ctx context.Context, stop <-chan struct{}, k store.ParkedKey) error {
 	for range turn {
 		select {
 		case <-stop:
-			return r.box.handBackKey(ctx, k, 0)
+			return r.box.table.Keys.HandBack(ctx, k, 0)
 		default:
 		}
 		if became, err := r.box.runHead(ctx, k); err != nil || became != ranMore {
 			return err
 		}
-		k.doubtful = false
+		k.Doubtful = false
 	}
-	return r.box.handBackKey(ctx, k, 0)
+	return r.box.table.Keys.HandBack(ctx, k, 0)
 }
 
 // renew keeps the keys that are being worked on, with one statement for all of them. Nothing is cancelled when one is lost: its message
@@ -198,8 +201,8 @@ func (r *runner) renew(ctx context.Context) {
 		if len(keys) == 0 {
 			return nil
 		}
-		return r.box.renewKeys(ctx, keys)
+		return r.box.table.Keys.Renew(ctx, keys)
 	}, func(err error) {
-		r.box.log.WarnContext(ctx, "oncebox: keys of parked messages could not be renewed, it is tried again", "error", err)
+		r.box.store.Log.WarnContext(ctx, "oncebox: keys of parked messages could not be renewed, it is tried again", "error", err)
 	})
 }

@@ -103,7 +103,7 @@ func StepInUnit(ctx context.Context, name string, fn func(ctx context.Context, u
 			l.steps.release(name)
 		}
 	}()
-	err = l.w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
+	err = l.w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) error {
 		if err := fn(calls.Within(ctx, name), u); err != nil {
 			return err
 		}
@@ -161,9 +161,9 @@ func (l *lease) loadSteps(ctx context.Context) error {
 		return nil
 	}
 	done := map[string][]byte{}
-	ctx, cancel := l.w.box.bounded(ctx)
+	ctx, cancel := l.w.box.store.Bounded(ctx)
 	defer cancel()
-	err := pgsql.Each(l.w.box.sql.Query(ctx, l.w.box.units.DB(ctx), loadSteps, l.id.args()...), func(scan pgsql.Scan) error {
+	err := pgsql.Each(l.w.box.store.SQL.Query(ctx, l.w.box.store.DB(ctx), loadSteps, l.id.Args()...), func(scan pgsql.Scan) error {
 		var name string
 		var result []byte
 		if err := scan(&name, &result); err != nil {
@@ -185,7 +185,7 @@ func (l *lease) insist(ctx context.Context, name string, result []byte) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.w.box.cfg.LeaseTTL)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		err := l.storeStep(bounded, l.w.box.units.DB(bounded), name, result)
+		err := l.storeStep(bounded, l.w.box.store.DB(bounded), name, result)
 		if err == nil || !pgsql.IsConnectionError(err) ||
 			(retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(bounded, attempt) != nil {
 			return err
@@ -194,7 +194,7 @@ func (l *lease) insist(ctx context.Context, name string, result []byte) error {
 }
 
 func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result []byte) error {
-	n, err := l.w.box.sql.Confirmed().Exec(ctx, db, storeStep, append(l.id.args(), name, string(result), l.lock, l.token)...)
+	n, err := l.w.box.store.SQL.Confirmed().Exec(ctx, db, storeStep, append(l.id.Args(), name, string(result), l.lock, l.token)...)
 	if err == nil && n == 0 {
 		l.held.Lose()
 		err = ErrLeaseLost
@@ -206,6 +206,6 @@ func (l *lease) storeStep(ctx context.Context, db bun.IDB, name string, result [
 }
 
 func (l *lease) forgetSteps(ctx context.Context, tx bun.IDB) error {
-	_, err := l.w.box.sql.Exec(ctx, tx, forgetSteps, l.id.args()...)
+	_, err := l.w.box.store.SQL.Exec(ctx, tx, forgetSteps, l.id.Args()...)
 	return err
 }

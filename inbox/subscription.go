@@ -29,7 +29,7 @@ ON CONFLICT (topic, consumer) DO UPDATE SET read_model = excluded.read_model`
 // delivers messages without a broker knows of them. oncebox.App calls it.
 func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
-		if _, err := i.sql.Exec(ctx, i.units.DB(ctx), subscribe, s.Topic, s.Consumer, s.ReadModel); err != nil {
+		if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), subscribe, s.Topic, s.Consumer, s.ReadModel); err != nil {
 			return fmt.Errorf("inbox: subscribe consumer %s to topic %s: %w", s.Consumer, s.Topic, pgsql.Explain(err))
 		}
 	}
@@ -40,7 +40,7 @@ func (i *Inbox) Subscribe(ctx context.Context, all ...Subscription) error {
 // consumer. What was stored for it already stays parked, and is handled or given up like other parked messages.
 func (i *Inbox) Unsubscribe(ctx context.Context, all ...Subscription) error {
 	for _, s := range all {
-		if _, err := i.sql.Exec(ctx, i.units.DB(ctx), unsubscribe, s.Topic, s.Consumer); err != nil {
+		if _, err := i.store.SQL.Exec(ctx, i.store.DB(ctx), unsubscribe, s.Topic, s.Consumer); err != nil {
 			return fmt.Errorf("inbox: unsubscribe consumer %s from topic %s: %w", s.Consumer, s.Topic, pgsql.Explain(err))
 		}
 	}
@@ -62,9 +62,9 @@ func (i *Inbox) subscribers(ctx context.Context, topic string) ([]Subscription, 
 		return known.all, nil
 	}
 	asked := time.Now()
-	ctx, cancel := i.bounded(ctx)
+	ctx, cancel := i.store.Bounded(ctx)
 	defer cancel()
-	all, err := pgsql.Collect(i.sql.Query(ctx, i.units.DB(ctx), subscribers, topic), func(scan pgsql.Scan, s *Subscription) error {
+	all, err := pgsql.Collect(i.store.SQL.Query(ctx, i.store.DB(ctx), subscribers, topic), func(scan pgsql.Scan, s *Subscription) error {
 		s.Topic = topic
 		return scan(&s.Consumer, &s.ReadModel)
 	})

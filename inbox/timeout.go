@@ -6,26 +6,6 @@ import (
 	"time"
 )
 
-// answerTimeout is how long each statement of the inbox may take, besides waiting for locks. A host that vanishes never answers, and
-// neither does a proxy that takes the statement and passes nothing on. Then the connection is closed, and the message is tried again on
-// another connection.
-const answerTimeout = 15 * time.Second
-
-// patience is the answerTimeout plus the time for which a statement may wait for a lock.
-func (i *Inbox) patience() time.Duration { return i.answer + i.cfg.LockTimeout }
-
-// bounded is for statements that Inbox.sql does not run. Those that it runs have the same limit.
-func (i *Inbox) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, i.patience(), &silentError{i.patience()})
-}
-
-// silentError is the cause with which a statement is cancelled that got no answer. It makes its text only when that is read.
-type silentError struct{ timeout time.Duration }
-
-func (e *silentError) Error() string {
-	return fmt.Sprintf("inbox: the database has not answered for %s", e.timeout)
-}
-
 // timed returns the context of one try of a handler and of its transaction.
 func (w *wrapped) timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.timeout < 0 {

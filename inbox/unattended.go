@@ -24,13 +24,13 @@ func (w *wrapped) tellIfUnattended(ctx context.Context) {
 		return
 	}
 	var since float64
-	err := w.box.sql.QueryRow(ctx, w.box.units.DB(ctx), lastBeat, []any{w.consumer}, &since)
+	err := w.box.store.SQL.QueryRow(ctx, w.box.store.DB(ctx), lastBeat, []any{w.consumer}, &since)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		w.box.log.ErrorContext(ctx, "oncebox: messages are parked, and no process handles what is parked: they wait for ever. Have Inbox.Run run "+
+		w.box.store.Log.ErrorContext(ctx, "oncebox: messages are parked, and no process handles what is parked: they wait for ever. Have Inbox.Run run "+
 			"(or Inbox.RunParked beside a consumer of your own), in a process that has this consumer", "consumer", w.consumer)
 	case err == nil && seconds(since) > unattendedAfter:
-		w.box.log.ErrorContext(ctx, "oncebox: messages are parked, and no process has handled what is parked for a while: have Inbox.Run run "+
+		w.box.store.Log.ErrorContext(ctx, "oncebox: messages are parked, and no process has handled what is parked for a while: have Inbox.Run run "+
 			"(or Inbox.RunParked beside a consumer of your own), in a process that has this consumer", "consumer", w.consumer, "last", seconds(since))
 	}
 }

@@ -16,7 +16,8 @@ func (w *wrapped) watched(ctx context.Context, topic string, handle func(ctx con
 	err = handle(ctx)
 	skip = err == nil && mark.IsSet()
 	if err == nil && !skip && !w.withoutUnit && !unit.Of(ctx).Used() && w.box.first(logged{consumer: w.consumer, topic: topic}) {
-		w.box.log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by itself, and "+
+		w.box.store.Log.WarnContext(ctx, "oncebox: a handler has not used its unit of work. What it does through a pool of its own is committed by "+
+			"itself, and "+
 			"done again when the message is handled again: use uow.FromContext(ctx), inbox.Leased for calls to other systems, or inbox.WithoutUnit if it "+
 			"has nothing to do there", "consumer", w.consumer, "topic", topic)
 	}

@@ -38,6 +38,9 @@ var (
 	errDeadly = errors.New("inbox: the process died while the message was handled, or its outcome could not be written down, every time")
 )
 
+// lockedPause is how long a message is put off after errLocked.
+const lockedPause = 500 * time.Millisecond
+
 // Handle enters m, and calls the handler if it was not there and nothing of its key waits before it.
 func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 	if m.ID == "" {
@@ -46,34 +49,34 @@ func (w *wrapped) Handle(ctx context.Context, m *messaging.Message) error {
 	if in, ok := messaging.FromContext(ctx); !ok || in != m {
 		ctx = messaging.NewContext(ctx, m)
 	}
-	if err := validate(m); err != nil {
-		return w.giveUp(ctx, identifyInvalid(w.consumer, m), m, m.Attempt, err)
+	if err := store.Validate(m); err != nil {
+		return w.giveUp(ctx, store.IdentifyInvalid(w.consumer, m), m, m.Attempt, err)
 	}
-	if stored := w.asStored(m); stored != m {
+	if stored := store.AsStored(m, w.unordered); stored != m {
 		m, ctx = stored, messaging.WithMessage(ctx, stored)
 	}
-	id := w.ordered(identify(w.consumer, m))
+	id := w.ordered(store.Identify(w.consumer, m))
 	err := w.handle(ctx, id, m)
-	if isUnstorable(err) && !messaging.IsLeft(err) {
+	if store.IsUnstorable(err) && !messaging.IsLeft(err) {
 		return w.giveUp(ctx, id, m, m.Attempt, err)
 	}
 	return err
 }
 
-func (w *wrapped) ordered(id identity) identity {
+func (w *wrapped) ordered(id store.Identity) store.Identity {
 	if w.unordered {
-		return id.disordered()
+		return id.Disordered()
 	}
 	return id
 }
 
-func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message) error {
+func (w *wrapped) handle(ctx context.Context, id store.Identity, m *messaging.Message) error {
 	if w.leased && !w.storesFirst {
 		return w.handleLeased(ctx, id, m)
 	}
-	var tried attempts
+	var tried store.Attempts
 	if w.mustCount(ctx, m) {
-		a, isFresh, err := w.box.beginAttempt(ctx, id)
+		a, isFresh, err := w.box.table.Attempts.Begin(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -81,20 +84,20 @@ func (w *wrapped) handle(ctx context.Context, id identity, m *messaging.Message)
 			w.box.count(ctx, w.consumer, outcomeDuplicate)
 			return nil
 		}
-		if tried = a; w.retry.isDeadly(a.earlier()) {
-			return w.giveUp(ctx, id, m, a.n-1, errDeadly)
+		if tried = a; w.retry.isDeadly(a.Earlier()) {
+			return w.giveUp(ctx, id, m, a.N-1, errDeadly)
 		}
 	}
 	became, err := w.try(ctx, id, m, tried)
 	switch {
 	case errors.Is(err, store.ErrGeneration):
 		return err
-	case errors.Is(err, errLocked):
-		w.box.takeBack(ctx, id, tried)
+	case errors.Is(err, store.ErrLocked):
+		w.box.table.Attempts.TakeBack(ctx, id, tried)
 		w.box.count(ctx, w.consumer, outcomeLocked)
 		return messaging.Postpone(lockedPause, err)
 	case err != nil && ctx.Err() != nil:
-		w.box.takeBack(ctx, id, tried)
+		w.box.table.Attempts.TakeBack(ctx, id, tried)
 		w.box.count(ctx, w.consumer, outcomeInterrupted)
 		return err
 	case err != nil:
@@ -114,55 +117,55 @@ func (w *wrapped) mustCount(ctx context.Context, m *messaging.Message) bool {
 }
 
 // try runs the handler in a unit, if the message is fresh.
-func (w *wrapped) try(ctx context.Context, id identity, m *messaging.Message, tried attempts) (became entry, err error) {
+func (w *wrapped) try(ctx context.Context, id store.Identity, m *messaging.Message, tried store.Attempts) (became store.Entry, err error) {
 	timed, cancel := w.timed(ctx)
 	defer cancel()
-	err = w.box.units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
+	err = w.box.store.Units.Do(timed, func(ctx context.Context, u *uow.Unit) (err error) {
 		became, err = w.enter(ctx, u, id)
 		switch {
-		case err != nil || became == duplicate:
-		case became == early:
+		case err != nil || became == store.Duplicate:
+		case became == store.Early:
 			err = w.setAside(ctx, u.DB(), id, m)
-		case became == behind, w.storesFirst:
-			err = w.store(ctx, u, parking{id: id, m: m}, became)
+		case became == store.Behind, w.storesFirst:
+			err = w.store(ctx, u, store.Parking{ID: id, Message: m}, became)
 		default:
 			var skip bool
 			if skip, err = w.watched(ctx, m.Topic, func(ctx context.Context) error { return w.next.Handle(ctx, m) }); skip {
-				became = passed
+				became = store.Passed
 			}
 		}
-		if err != nil || !tried.begun {
+		if err != nil || !tried.Begun {
 			return err
 		}
 		// Not before the handler: copies of the message in other processes count their tries in the same row.
-		return w.box.forgetAttempts(ctx, u.DB(), id)
+		return w.box.table.Attempts.Forget(ctx, u.DB(), id)
 	}, readCommitted())
-	return became, explainLate(timed, errors.Join(err, w.revoke(ctx, err, id)))
+	return became, explainLate(timed, errors.Join(err, w.box.table.Entries.Revoke(ctx, w.consumer, err, id)))
 }
 
 // store parks what has not been tried.
-func (w *wrapped) store(ctx context.Context, u *uow.Unit, p parking, became entry) error {
+func (w *wrapped) store(ctx context.Context, u *uow.Unit, p store.Parking, became store.Entry) error {
 	switch became {
-	case behind:
-		return w.storeAll(ctx, u, []parking{p}, nil)
+	case store.Behind:
+		return w.storeAll(ctx, u, []store.Parking{p}, nil)
 	default:
-		return w.storeAll(ctx, u, []parking{p}, []identity{p.id})
+		return w.storeAll(ctx, u, []store.Parking{p}, []store.Identity{p.ID})
 	}
 }
 
 // storeAll parks what has not been tried, and stops the keys that flow.
-func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []parking, flow []identity) error {
+func (w *wrapped) storeAll(ctx context.Context, u *uow.Unit, list []store.Parking, flow []store.Identity) error {
 	if len(list) == 0 {
 		return nil
 	}
-	if _, err := w.box.park(ctx, u.DB(), list...); err != nil {
-		return fmt.Errorf("inbox: park %d messages, the first is %s: %w", len(list), list[0].id.key, err)
+	if _, err := w.box.table.Parked.Park(ctx, u.DB(), list...); err != nil {
+		return fmt.Errorf("inbox: park %d messages, the first is %s: %w", len(list), list[0].ID.Key, err)
 	}
 	if len(flow) == 0 {
 		return nil
 	}
-	if err := w.box.stopKeys(ctx, u.DB(), keyWaiting, 0, flow...); err != nil {
-		return fmt.Errorf("inbox: store message %s: %w", list[0].id.key, err)
+	if err := w.box.table.Keys.Stop(ctx, u.DB(), store.KeyWaiting, 0, flow...); err != nil {
+		return fmt.Errorf("inbox: store message %s: %w", list[0].ID.Key, err)
 	}
 	u.AfterCommit(w.toldOfParked)
 	return nil
@@ -175,12 +178,12 @@ func (w *wrapped) toldOfParked(ctx context.Context) {
 }
 
 // settled counts a message that needs nothing more from the broker.
-func (w *wrapped) settled(ctx context.Context, became entry) {
+func (w *wrapped) settled(ctx context.Context, became store.Entry) {
 	w.box.count(ctx, w.consumer, w.outcome(became))
-	if became == passed {
+	if became == store.Passed {
 		skipped.Add(ctx, 1) // for the metrics of the consumer
 	}
-	if became != duplicate {
+	if became != store.Duplicate {
 		w.survived()
 	}
 }
@@ -192,13 +195,13 @@ func (w *wrapped) survived() {
 	}
 }
 
-func (w *wrapped) outcome(became entry) string {
+func (w *wrapped) outcome(became store.Entry) string {
 	switch {
-	case became == duplicate:
+	case became == store.Duplicate:
 		return outcomeDuplicate
-	case became == passed:
+	case became == store.Passed:
 		return outcomeSkipped
-	case became == behind, became == early, w.storesFirst:
+	case became == store.Behind, became == store.Early, w.storesFirst:
 		return outcomeParked
 	default:
 		return outcomeHandled
@@ -206,9 +209,9 @@ func (w *wrapped) outcome(became entry) string {
 }
 
 // failed decides what becomes of a message whose handler failed: another try here, one later, or none.
-func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message, tried attempts, cause error) error {
+func (w *wrapped) failed(ctx context.Context, id store.Identity, m *messaging.Message, tried store.Attempts, cause error) error {
 	if hopeless(cause) {
-		return w.giveUp(ctx, id, m, max(tried.n, m.Attempt), cause)
+		return w.giveUp(ctx, id, m, max(tried.N, m.Attempt), cause)
 	}
 	w.box.count(ctx, w.consumer, outcomeFailed)
 	if _, within := uow.FromContext(ctx); within {
@@ -217,7 +220,7 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 	if needsBuild(cause) {
 		return w.awaitBuild(ctx, id, m, cause)
 	}
-	n, err := w.box.failAttempt(ctx, id, tried, cause)
+	n, err := w.box.table.Attempts.Fail(ctx, id, tried, cause)
 	if err != nil {
 		// It is tried again here: a process that cannot write that the message failed cannot park it either.
 		return errors.Join(cause, err)
@@ -233,37 +236,37 @@ func (w *wrapped) failed(ctx context.Context, id identity, m *messaging.Message,
 }
 
 // give parks a message that failed, and says so.
-func (w *wrapped) give(ctx context.Context, id identity, m *messaging.Message, n int, cause error) error {
+func (w *wrapped) give(ctx context.Context, id store.Identity, m *messaging.Message, n int, cause error) error {
 	wait := w.pause(n, cause)
 	became, err := w.parkFailed(ctx, id, m, n, wait, cause)
-	if err != nil || became == duplicate || became == early {
+	if err != nil || became == store.Duplicate || became == store.Early {
 		return err
 	}
-	w.box.log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits", "consumer", w.consumer,
-		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", id.tenant, "ordering_key", id.ordering, "attempts", n, "wait", wait, "error", cause)
+	w.box.store.Log.WarnContext(ctx, "oncebox: message parked, its handler failed; it will be tried again, and what is behind it waits", "consumer", w.consumer,
+		"topic", m.Topic, "type", m.Type, "id", m.ID, "tenant", id.Tenant, "ordering_key", id.Ordering, "attempts", n, "wait", wait, "error", cause)
 	return nil
 }
 
 // parkFailed parks a message that failed, in a transaction of its own.
 func (w *wrapped) parkFailed(
-	ctx context.Context, id identity, m *messaging.Message, n int, wait time.Duration, cause error,
-) (became entry, err error) {
-	became, err = w.settle(ctx, id, func(ctx context.Context, u *uow.Unit, became entry) error {
-		if became == early {
+	ctx context.Context, id store.Identity, m *messaging.Message, n int, wait time.Duration, cause error,
+) (became store.Entry, err error) {
+	became, err = w.settle(ctx, id, func(ctx context.Context, u *uow.Unit, became store.Entry) error {
+		if became == store.Early {
 			return w.setAside(ctx, u.DB(), id, m)
 		}
-		waiting, err := w.box.park(ctx, u.DB(), parking{id, m, n, pgsql.CleanText(cause.Error())})
-		if err != nil || became == behind || waiting == 0 {
+		waiting, err := w.box.table.Parked.Park(ctx, u.DB(), store.Parking{ID: id, Message: m, Attempts: n, Reason: pgsql.CleanText(cause.Error())})
+		if err != nil || became == store.Behind || waiting == 0 {
 			return err
 		}
 		u.AfterCommit(w.toldOfParked)
-		return w.box.stopKeys(ctx, u.DB(), keyFailed, wait, id)
+		return w.box.table.Keys.Stop(ctx, u.DB(), store.KeyFailed, wait, id)
 	})
 	if err != nil {
 		return became, fmt.Errorf("inbox: park message %q, which failed with %q: %w", m.ID, cause.Error(), err)
 	}
-	if became == fresh {
-		w.settled(ctx, behind)
+	if became == store.Fresh {
+		w.settled(ctx, store.Behind)
 	} else {
 		w.settled(ctx, became)
 	}
@@ -271,15 +274,15 @@ func (w *wrapped) parkFailed(
 }
 
 // settle enters a message whose handler's work is undone, or was done under a lease, and calls fn if nobody was faster.
-func (w *wrapped) settle(ctx context.Context, id identity, fn func(context.Context, *uow.Unit, entry) error) (became entry, err error) {
-	err = w.box.units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
-		if became, err = w.enter(ctx, u, id); err != nil || became == duplicate {
+func (w *wrapped) settle(ctx context.Context, id store.Identity, fn func(context.Context, *uow.Unit, store.Entry) error) (became store.Entry, err error) {
+	err = w.box.store.Units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
+		if became, err = w.enter(ctx, u, id); err != nil || became == store.Duplicate {
 			return err
 		}
 		if err := w.box.endLease(ctx, u, id); err != nil {
 			return err
 		}
-		if err := w.box.forgetAttempts(ctx, u.DB(), id); err != nil {
+		if err := w.box.table.Attempts.Forget(ctx, u.DB(), id); err != nil {
 			return err
 		}
 		return fn(ctx, u, became)

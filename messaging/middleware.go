@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/otelx"
@@ -25,8 +26,8 @@ type Middleware func(next Handler) Handler
 // Chain returns h within middleware. The first one is the outermost: it is called first and returns last. The result is no [BatchHandler], also if h
 // is one.
 func Chain(h Handler, middleware ...Middleware) Handler {
-	for n := len(middleware) - 1; n >= 0; n-- {
-		h = middleware[n](h)
+	for _, wrap := range slices.Backward(middleware) {
+		h = wrap(h)
 	}
 	return h
 }

@@ -122,9 +122,11 @@ func TestSkippedMessageIsCountedAsSkipped(t *testing.T) {
 func TestLoggingLogsWhatBecomesOfAMessage(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
+	nothing := func(context.Context, *messaging.Message) error { return nil }
+	skips := func(ctx context.Context, _ *messaging.Message) error { return messaging.Skip(ctx) }
 	for want, h := range map[string]messaging.HandlerFunc{
-		`level=INFO msg="oncebox: message handled" topic=thing type=thing.happened id=k1 tenant=t1 try=1`: func(context.Context, *messaging.Message) error { return nil },
-		`level=INFO msg="oncebox: message skipped"`:                                                       func(ctx context.Context, _ *messaging.Message) error { return messaging.Skip(ctx) },
+		`level=INFO msg="oncebox: message handled" topic=thing type=thing.happened id=k1 tenant=t1 try=1`: nothing,
+		`level=INFO msg="oncebox: message skipped"`:                                                       skips,
 		`level=WARN msg="oncebox: message not handled"`:                                                   func(context.Context, *messaging.Message) error { return errNotNow },
 	} {
 		out.Reset()

@@ -14,7 +14,9 @@ import (
 
 func TestPausesDoubleUpToTheLongest(t *testing.T) {
 	p := retry.Policy{Delay: time.Second, MaxDelay: 5 * time.Second}
-	for n, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 4: 5 * time.Second, 1000: 5 * time.Second} {
+	for n, want := range map[int]time.Duration{
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 4: 5 * time.Second, 1000: 5 * time.Second,
+	} {
 		require.Equal(t, want, p.Longest(n), n)
 		seen := map[time.Duration]bool{}
 		for range 100 {

@@ -131,7 +131,7 @@ func (m *Model) run(
 		checkpoint string
 	)
 	since := time.Now()
-	err = r.h.SQL.QueryRow(ctx, r.h.Units.DB(ctx), claim, []any{r.name, r.id, r.h.Lease}, &generation, &rebuilding, &checkpoint)
+	err = r.h.SQL.QueryRow(ctx, r.h.DB(ctx), claim, []any{r.name, r.id, r.h.ParkedLease}, &generation, &rebuilding, &checkpoint)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrRebuilding
 	}
@@ -141,7 +141,7 @@ func (m *Model) run(
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_, _ = r.h.SQL.Exec(ctx, r.h.Units.DB(ctx), release, r.name, r.id) // else its lease ends it
+		_, _ = r.h.SQL.Exec(ctx, r.h.DB(ctx), release, r.name, r.id) // else its lease ends it
 	}()
 	if err := r.know(ctx); err != nil { // nobody resets it any more
 		return err
@@ -184,9 +184,9 @@ var errRebuildLost = fmt.Errorf("%w, or may be by now: its lease was lost", ErrR
 // lease is that of the read model, which was claimed by a statement that was sent at the moment since.
 func (r *rebuild) lease(since time.Time) *leases.Lease {
 	return leases.New(&leases.Terms{
-		TTL: r.h.Lease, Lost: errRebuildLost,
+		TTL: r.h.ParkedLease, Lost: errRebuildLost,
 		Renew: func(ctx context.Context) (ours bool, err error) {
-			n, err := r.h.SQL.Exec(ctx, r.h.Units.DB(ctx), renew, r.name, r.id, r.h.Lease)
+			n, err := r.h.SQL.Exec(ctx, r.h.DB(ctx), renew, r.name, r.id, r.h.ParkedLease)
 			return n > 0, err
 		},
 		Log: r.h.Log, What: "a rebuild", Attrs: []any{"read_model", r.name},
@@ -202,8 +202,8 @@ func (r *rebuild) take(ctx context.Context, events []event.Envelope, checkpoint 
 		}
 	}
 	var total int64
-	err := r.h.SQL.QueryRow(ctx, r.h.Units.DB(ctx), saveCheckpoint,
-		[]any{r.name, r.id, r.h.Lease, checkpoint, len(events)}, &total)
+	err := r.h.SQL.QueryRow(ctx, r.h.DB(ctx), saveCheckpoint,
+		[]any{r.name, r.id, r.h.ParkedLease, checkpoint, len(events)}, &total)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrRebuilding
 	}

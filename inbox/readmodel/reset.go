@@ -123,7 +123,7 @@ func (r *rebuild) reset(ctx context.Context, empty func(context.Context, *uow.Un
 		if err := r.exec(ctx, u.DB(), store.ForgetConsumer, now); err != nil {
 			return err
 		}
-		err := r.h.Patient.QueryRow(ctx, u.DB(), nextGeneration, []any{r.name, r.id, r.h.Lease, r.at.Number}, &generation)
+		err := r.h.Patient.QueryRow(ctx, u.DB(), nextGeneration, []any{r.name, r.id, r.h.ParkedLease, r.at.Number}, &generation)
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrRebuilding
 		}

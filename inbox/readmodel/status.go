@@ -53,7 +53,7 @@ func (m *Model) Status(ctx context.Context) (s Status, err error) {
 		return s, err
 	}
 	h := m.box.Handle()
-	_, err = pgsql.One(h.SQL.Query(ctx, h.Units.DB(ctx), readStatus, m.Name()), func(scan pgsql.Scan) error { return scanStatus(scan, &s) })
+	_, err = pgsql.One(h.SQL.Query(ctx, h.DB(ctx), readStatus, m.Name()), func(scan pgsql.Scan) error { return scanStatus(scan, &s) })
 	if err != nil {
 		return s, fmt.Errorf("readmodel: read the state of %s: %w", m.Name(), pgsql.Explain(err))
 	}
@@ -64,7 +64,7 @@ func (m *Model) Status(ctx context.Context) (s Status, err error) {
 // 10,000.
 func List(ctx context.Context, box *inbox.Inbox) ([]Status, error) {
 	h := box.Handle()
-	list, err := pgsql.Collect(h.Patient.Query(ctx, h.Units.DB(ctx), listStatus), scanStatus)
+	list, err := pgsql.Collect(h.Patient.Query(ctx, h.DB(ctx), listStatus), scanStatus)
 	if err != nil {
 		return nil, fmt.Errorf("readmodel: list read models: %w", pgsql.Explain(err))
 	}

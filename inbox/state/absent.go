@@ -23,7 +23,7 @@ ORDER BY c.beat_at, c.consumer`
 // killed, and after three minutes if it only handles what is parked.
 func (r *Reader) Absent(ctx context.Context) (map[string]time.Time, error) {
 	list := map[string]time.Time{}
-	err := pgsql.Each(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), absentConsumers), func(scan pgsql.Scan) error {
+	err := pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), absentConsumers), func(scan pgsql.Scan) error {
 		var consumer string
 		var seen time.Time
 		if err := scan(&consumer, &seen); err != nil {
@@ -88,7 +88,7 @@ func (r *Reader) AbsentTopics(ctx context.Context) ([]AbsentTopic, error) {
 }
 
 func (r *Reader) absentTopics(ctx context.Context, consumers []string) (list []AbsentTopic, err error) {
-	list, err = pgsql.Collect(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), absentTopics, consumers), func(scan pgsql.Scan, a *AbsentTopic) error {
+	list, err = pgsql.Collect(r.h.Patient.Query(ctx, r.h.DB(ctx), absentTopics, consumers), func(scan pgsql.Scan, a *AbsentTopic) error {
 		return scan(&a.Consumer, &a.Topic, &a.Since)
 	})
 	return list, wrapErr("look for topics that no process handles", err)
@@ -101,7 +101,7 @@ func (r *Reader) Beat(ctx context.Context, consumers, of, topics []string) ([]Ab
 		statement string
 		args      []any
 	}{{beActive, []any{consumers}}, {beTopics, []any{of, topics}}} {
-		if _, err := r.h.SQL.Exec(ctx, r.h.Units.DB(ctx), s.statement, s.args...); err != nil {
+		if _, err := r.h.SQL.Exec(ctx, r.h.DB(ctx), s.statement, s.args...); err != nil {
 			return nil, wrapErr("note that consumers run", err)
 		}
 	}

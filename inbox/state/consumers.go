@@ -95,7 +95,7 @@ func (r *Reader) Consumers(ctx context.Context) ([]Consumer, error) {
 }
 
 func (r *Reader) readBeats(ctx context.Context, all *states) error {
-	return pgsql.Each(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), listConsumers), func(scan pgsql.Scan) error {
+	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listConsumers), func(scan pgsql.Scan) error {
 		var name string
 		var beat time.Time
 		var stopped *time.Time
@@ -108,7 +108,7 @@ func (r *Reader) readBeats(ctx context.Context, all *states) error {
 }
 
 func (r *Reader) readProcesses(ctx context.Context, all *states) error {
-	return pgsql.Each(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), listProcesses), func(scan pgsql.Scan) error {
+	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listProcesses), func(scan pgsql.Scan) error {
 		var p process
 		var progress, failed *time.Time
 		err := scan(&p.consumer, &p.topic, &p.Name, &p.State, &p.Since, &p.Unsettled, &progress, &p.Error, &failed, &p.seen, &p.alive, &all.now)
@@ -122,7 +122,7 @@ func (r *Reader) readProcesses(ctx context.Context, all *states) error {
 }
 
 func (r *Reader) readSubscriptions(ctx context.Context, all *states) error {
-	return pgsql.Each(r.h.Patient.Query(ctx, r.h.Units.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
+	return pgsql.Each(r.h.Patient.Query(ctx, r.h.DB(ctx), listSubscriptions), func(scan pgsql.Scan) error {
 		var s subscriptionRow
 		var at, stands, failed *time.Time
 		err := scan(&s.consumer, &s.topic, &s.Messages, &s.Connections, &s.Unattended, &s.Missing, &at, &stands, &s.Error, &failed, &all.now)

@@ -83,7 +83,7 @@ func (g *gauges) showConsumers(to metric.Observer, list []Consumer) {
 // Observe shows the statistics as metrics, until ctx is done, if this is the process that does so: one of all does. own are the consumers of this process.
 // It is a part of inbox.Inbox.RunParked.
 func (r *Reader) Observe(ctx context.Context, own func() []string) {
-	reader := &leader.Reader[[]Stats]{Name: "inbox.stats", SQL: r.h.Patient, DB: r.h.Units.DB(ctx), Log: r.h.Log, Read: r.Stats}
+	reader := &leader.Reader[[]Stats]{Name: "inbox.stats", SQL: r.h.Patient, DB: r.h.DB(ctx), Log: r.h.Log, Read: r.Stats}
 	defer r.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
 		if list, ok := reader.Latest(); ok {
 			r.gauges.show(to, byName(list, own()))

@@ -41,7 +41,7 @@ func (r *Reader) Stats(ctx context.Context) ([]Stats, error) {
 		st := &list[n]
 		st.Consumer, st.Counted = consumer, counted
 		var age float64
-		err := r.h.SQL.AdHoc().QueryRow(ctx, r.h.Units.DB(ctx), store.Statistics, []any{consumer, counted},
+		err := r.h.AdHoc().QueryRow(ctx, r.h.DB(ctx), store.Statistics, []any{consumer, counted},
 			&st.Waiting, &st.Failed, &st.Dead, &st.Parked, &age, &st.DeadLetters)
 		if err != nil {
 			return nil, wrapErr("read statistics", err)
@@ -52,6 +52,6 @@ func (r *Reader) Stats(ctx context.Context) ([]Stats, error) {
 }
 
 func (r *Reader) troubled(ctx context.Context) ([]string, error) {
-	rows := r.h.SQL.AdHoc().Query(ctx, r.h.Units.DB(ctx), store.Troubled)
+	rows := r.h.AdHoc().Query(ctx, r.h.DB(ctx), store.Troubled)
 	return pgsql.Collect(rows, func(scan pgsql.Scan, consumer *string) error { return scan(consumer) })
 }

@@ -33,7 +33,7 @@ var errCannotSay = errors.New("the adapter of the broker cannot say what waits: 
 // is none, and nothing waits there. It is a part of inbox.Inbox.Run.
 func (r *Reader) WatchBrokers(ctx context.Context, broker messaging.Subscriber) {
 	reader := &leader.Reader[[]Consumer]{
-		Name: "inbox.consumers", SQL: r.h.Patient, DB: r.h.Units.DB(ctx), Log: r.h.Log,
+		Name: "inbox.consumers", SQL: r.h.Patient, DB: r.h.DB(ctx), Log: r.h.Log,
 		Read: func(ctx context.Context) ([]Consumer, error) { return r.ask(ctx, broker) },
 	}
 	defer r.gauges.all.Show(func(_ context.Context, to metric.Observer) error {
@@ -85,9 +85,9 @@ func (r *Reader) waiting(ctx context.Context, broker messaging.Subscriber, topic
 func (r *Reader) note(ctx context.Context, consumer, topic string, said messaging.SubscriptionState, failure error) error {
 	var err error
 	if failure != nil {
-		_, err = r.h.Patient.Exec(ctx, r.h.Units.DB(ctx), noteSilence, consumer, topic, failure.Error())
+		_, err = r.h.Patient.Exec(ctx, r.h.DB(ctx), noteSilence, consumer, topic, failure.Error())
 	} else {
-		_, err = r.h.Patient.Exec(ctx, r.h.Units.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing)
+		_, err = r.h.Patient.Exec(ctx, r.h.DB(ctx), noteWaiting, consumer, topic, said.Messages, said.Settled, said.Consumers, said.Unattended, said.Missing)
 	}
 	return wrapErr("write down what waits at the broker", err)
 }

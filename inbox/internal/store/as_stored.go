@@ -1,4 +1,4 @@
-package inbox
+package store
 
 import (
 	"encoding/json"
@@ -11,16 +11,16 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 )
 
-// asStored returns m as a parked message of the consumer is read again, so that a handler sees the same on each try: m itself if it is like that,
+// AsStored returns m as a parked message of the consumer is read again, so that a handler sees the same on each try: m itself if it is like that,
 // as what oncebox sends is, else a copy. A message of another program may have no tenant, names that cannot be stored and nanoseconds.
-func (w *wrapped) asStored(m *messaging.Message) *messaging.Message {
-	if w.isAsStored(&m.Envelope) {
+func AsStored(m *messaging.Message, unordered bool) *messaging.Message {
+	if isAsStored(&m.Envelope, unordered) {
 		return m
 	}
-	return w.stored(m)
+	return Stored(m, unordered)
 }
 
-func (w *wrapped) stored(m *messaging.Message) *messaging.Message {
+func Stored(m *messaging.Message, unordered bool) *messaging.Message {
 	e := m.Envelope
 	if e.TenantID == "" {
 		e.TenantID = DefaultTenant
@@ -34,20 +34,20 @@ func (w *wrapped) stored(m *messaging.Message) *messaging.Message {
 	if e.Payload == nil {
 		e.Payload = []byte{}
 	}
-	stored := *m
-	stored.Envelope = e
-	e.Delivery = event.Delivery{OrderingKey: givenKey(w.keyOf(&stored), &e)}
+	out := *m
+	out.Envelope = e
+	e.Delivery = event.Delivery{OrderingKey: givenKey(KeyOf(&out, unordered), &e)}
 	if e.Metadata == nil || !isText(e.Metadata) {
 		e.Metadata = throughJSON(e.Metadata)
 	}
-	stored.Envelope = e
-	return &stored
+	out.Envelope = e
+	return &out
 }
 
 // isAsStored says that asStored has nothing to change. It is asked for each message, so it makes nothing.
-func (w *wrapped) isAsStored(e *event.Envelope) bool {
+func isAsStored(e *event.Envelope, unordered bool) bool {
 	given := event.Delivery{OrderingKey: e.Delivery.OrderingKey}
-	if w.unordered {
+	if unordered {
 		given = event.Delivery{}
 	}
 	return e.TenantID != "" && (e.AggregateID != "" || e.RoutingKey == "") && e.Delivery == given &&
@@ -88,4 +88,12 @@ func throughJSON(md event.Metadata) event.Metadata {
 		_ = json.Unmarshal(text, &out) // JSON that was just made
 	}
 	return out
+}
+
+// KeyOf is the key that m is ordered by, "" if it is not.
+func KeyOf(m *messaging.Message, unordered bool) string {
+	if unordered {
+		return ""
+	}
+	return m.OrderingKey()
 }

@@ -1,10 +1,9 @@
-package inbox
+package store
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
@@ -14,23 +13,26 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// entry is what became of a message when it was entered.
-type entry int
+// Entry is what became of a message when it was entered.
+type Entry int
 
 const (
-	// duplicate: it was entered before, by a transaction that has committed.
-	duplicate entry = iota
-	// fresh: it is to be handled.
-	fresh
-	// behind: others of its key wait before it.
-	behind
-	// early: it is live, and its read model is being rebuilt.
-	early
-	// passed: it was fresh, and was settled without being handled, see messaging.Skip.
-	passed
+	// Duplicate: it was entered before, by a transaction that has committed.
+	Duplicate Entry = iota
+	// Fresh: it is to be handled.
+	Fresh
+	// Behind: others of its key wait before it.
+	Behind
+	// Early: it is live, and its read model is being rebuilt.
+	Early
+	// Passed: it was fresh, and was settled without being handled, see messaging.Skip.
+	Passed
 )
 
-// enter takes the lock of the message's key, if it has one, enters the message, and looks whether its key flows: in one
+// entryTable has an entry for each message that a consumer has handled, or parked.
+type entryTable struct{ *Handle }
+
+// Enter takes the lock of the message's key, if it has one, enters the message, and looks whether its key flows: in one
 // round trip, which BEGIN shares.
 //
 // Whether the key flows must be read with a snapshot that is taken after the lock was acquired. Otherwise message 2, which waited for
@@ -38,42 +40,36 @@ const (
 // each of its statements has a snapshot of its own (PostgreSQL 38.7, Function Volatility Categories). The entry needs no young snapshot:
 // the unique index knows what was committed meanwhile. While a copy of the message is being handled, the lock or the index makes this
 // one wait.
-func (i *Inbox) enter(ctx context.Context, u *uow.Unit, id identity) (entry, error) {
-	n, err := i.countRows(ctx, u, enterOne, id.key.String(), id.consumer, id.tenant, id.source, id.lock, i.lockTimeout())
+func (t entryTable) Enter(ctx context.Context, u *uow.Unit, id Identity) (Entry, error) {
+	n, err := t.CountRows(ctx, u, enterOne, id.Key.String(), id.Consumer, id.Tenant, id.Source, id.Lock, t.LockMillis())
 	if err != nil {
-		return duplicate, fmt.Errorf("inbox: enter message %s of consumer %s: %w", id.key, id.consumer, explain(err))
+		return Duplicate, fmt.Errorf("inbox: enter message %s of consumer %s: %w", id.Key, id.Consumer, Explain(err))
 	}
-	if became := entry(n); became == fresh || became == behind {
-		unit.Of(ctx).ProvedBy(i.proof(id))
+	if became := Entry(n); became == Fresh || became == Behind {
+		unit.Of(ctx).ProvedBy(t.Proof(id))
 	}
-	return entry(n), nil
+	return Entry(n), nil
 }
 
-// proof looks for the entry that the unit's own transaction made. A copy of the message that another process handled meanwhile was
+// Proof looks for the entry that the unit's own transaction made. A copy of the message that another process handled meanwhile was
 // entered by another transaction. After a crash of the server that transaction may have the same id by chance. Then the answer is
 // wrong about the transaction and right about the message, which was handled once.
-func (i *Inbox) proof(id identity) unit.Proof {
+func (t entryTable) Proof(id Identity) unit.Proof {
 	return func(ctx context.Context, db bun.IDB, xid string) (found bool, err error) {
-		err = i.sql.QueryRow(ctx, db, isEntered, []any{id.key.String(), id.consumer, id.tenant, id.source, xid}, &found)
+		err = t.SQL.QueryRow(ctx, db, isEntered, []any{id.Key.String(), id.Consumer, id.Tenant, id.Source, xid}, &found)
 		return found, err
 	}
 }
 
-// errLocked means that another process, which may hang, has handled a message of the key for longer than the functions wait. Waiting
+// ErrLocked means that another process, which may hang, has handled a message of the key for longer than the functions wait. Waiting
 // longer would occupy a slot and a connection that other keys can use.
-var errLocked = errors.New("a message of its key is being handled elsewhere, which takes long")
+var ErrLocked = errors.New("a message of its key is being handled elsewhere, which takes long")
 
-// lockTimeout is Config.LockTimeout in milliseconds, at least 1: PostgreSQL takes 0 for no limit.
-func (i *Inbox) lockTimeout() int64 { return max(i.cfg.LockTimeout.Milliseconds(), 1) }
-
-// lockedPause is how long a message is put off after errLocked.
-const lockedPause = 500 * time.Millisecond
-
-// explain tells what the error of a statement means for the message.
-func explain(err error) error {
+// Explain tells what the error of a statement means for the message.
+func Explain(err error) error {
 	switch {
 	case pgsql.Code(err) == pgsql.CodeLockNotAvailable:
-		return fmt.Errorf("%w: %w", errLocked, err)
+		return fmt.Errorf("%w: %w", ErrLocked, err)
 	case refusesContent(err):
 		return &unstorableError{err}
 	default:
@@ -89,10 +85,10 @@ SELECT EXISTS (SELECT FROM {schema}.inbox WHERE message_key = $1::uuid AND consu
 const enterOne = `
 SELECT pg_current_xact_id()::text FROM {schema}.inbox_enter($1::uuid, $2::text, $3::text, $4::text, $5::bigint, $6::integer)`
 
-// countRows sends a statement whose rows are the id of the transaction, and returns how many they are.
-func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, args ...any) (n int64, err error) {
+// CountRows sends a statement whose rows are the id of the transaction, and returns how many they are.
+func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string, args ...any) (n int64, err error) {
 	var xid string
-	place, err := i.sql.In(ctx, u.DB())
+	place, err := t.SQL.In(ctx, u.DB())
 	if err != nil {
 		return 0, err
 	}
@@ -107,11 +103,11 @@ func (i *Inbox) countRows(ctx context.Context, u *uow.Unit, statement string, ar
 	}
 	b := &pgx.Batch{}
 	b.Queue(place.Text(statement), args...).Query(func(rows pgx.Rows) error { return count(rows) })
-	bounded, cancel := i.bounded(ctx)
+	bounded, cancel := t.Bounded(ctx)
 	defer cancel()
 	ok, err := unit.Of(ctx).Send(bounded, b)
 	if !ok {
-		rows := i.sql.Query(bounded, u.DB(), statement, args...)
+		rows := t.SQL.Query(bounded, u.DB(), statement, args...)
 		err = errors.Join(count(rows), rows.Close())
 	}
 	if err == nil && xid != "" {

@@ -1,4 +1,4 @@
-package inbox
+package store
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 
 // The states of a key that does not flow, those of its first message.
 const (
-	keyWaiting = "WAITING" // it has not been tried, or may be tried again because somebody said so
-	keyFailed  = "FAILED"  // it waits for its next try
-	keyDead    = "DEAD"    // it waits for somebody to decide
+	KeyWaiting = "WAITING" // it has not been tried, or may be tried again because somebody said so
+	KeyFailed  = "FAILED"  // it waits for its next try
+	KeyDead    = "DEAD"    // it waits for somebody to decide
 )
 
 const (
@@ -25,7 +25,7 @@ WITH again AS (
 	UPDATE {schema}.inbox_dead d SET died_at = clock_timestamp() FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(m, c, t, s)
 	WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s
 )
-INSERT INTO {schema}.inbox_parked (` + messageColumns + `, key_lock, attempts, error_message, failing_since)
+INSERT INTO {schema}.inbox_parked (` + MessageColumns + `, key_lock, attempts, error_message, failing_since)
 SELECT u.c1, u.c2, u.c3, u.c4, u.c5, u.c6, u.c7, nullif(u.c8, ''), u.c9, u.c10, u.c11, u.c12, nullif(u.c13, ''), u.c14, nullif(u.c15, ''),
 	u.c16, u.c17, u.c18, u.c19, u.c20, u.c21, u.c22, CASE WHEN u.c21 > 0 THEN clock_timestamp() END
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
@@ -47,33 +47,36 @@ FROM unnest($2::bigint[], $3::text[], $4::text[]) u(key_lock, tenant, ordering) 
 ON CONFLICT (consumer, key_lock) DO NOTHING`
 )
 
-// parking is a message that is going to be parked.
-type parking struct {
-	id       identity
-	m        *messaging.Message
-	attempts int
-	reason   string
+// Parking is a message that is going to be parked.
+type Parking struct {
+	ID       Identity
+	Message  *messaging.Message
+	Attempts int
+	Reason   string
 }
 
-// park stores messages that have been entered in the same transaction: from then on they wait here and not at the broker. It
+// parkedTable has the messages that wait in the database.
+type parkedTable struct{ *Handle }
+
+// Park stores messages that have been entered in the same transaction: from then on they wait here and not at the broker. It
 // returns how many wait; the others are dead letters.
-func (i *Inbox) park(ctx context.Context, tx bun.IDB, list ...parking) (waiting int64, err error) {
+func (t parkedTable) Park(ctx context.Context, tx bun.IDB, list ...Parking) (waiting int64, err error) {
 	rows := make([][]any, len(list))
 	for n, p := range list {
-		if rows[n], err = messageArgs(p.id, p.m, p.attempts, p.reason); err != nil {
+		if rows[n], err = MessageArgs(p.ID, p.Message, p.Attempts, p.Reason); err != nil {
 			return 0, err
 		}
 	}
-	waiting, err = i.sql.Exec(ctx, tx, storeParked, transpose(rows)...)
-	return waiting, explain(err)
+	waiting, err = t.SQL.Exec(ctx, tx, storeParked, transpose(rows)...)
+	return waiting, Explain(err)
 }
 
-// stopKeys stops the keys of messages of one consumer.
-func (i *Inbox) stopKeys(ctx context.Context, tx bun.IDB, state string, wait time.Duration, ids ...identity) error {
+// Stop stops the keys of messages of one consumer.
+func (t keyTable) Stop(ctx context.Context, tx bun.IDB, state string, wait time.Duration, ids ...Identity) error {
 	locks, tenants, orderings := make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))
 	for n, id := range ids {
-		locks[n], tenants[n], orderings[n] = id.keyLock(), id.tenant, readable(id.ordering)
+		locks[n], tenants[n], orderings[n] = id.KeyLock(), id.Tenant, readable(id.Ordering)
 	}
-	_, err := i.sql.Exec(ctx, tx, stopKeys, ids[0].consumer, locks, tenants, orderings, state, wait)
-	return explain(err)
+	_, err := t.SQL.Exec(ctx, tx, stopKeys, ids[0].Consumer, locks, tenants, orderings, state, wait)
+	return Explain(err)
 }

@@ -1,4 +1,4 @@
-package inbox
+package store
 
 import (
 	"database/sql"
@@ -13,22 +13,22 @@ import (
 
 // A message as parked messages and dead letters have it: with its bytes as they were, under names that can be stored.
 const (
-	messageColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key,
+	MessageColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, ordering_key,
 	aggregate_type, aggregate_id, aggregate_version, sequence, schema_id, schema_version, routing_key, content_type,
 	occurred_at, event_metadata, payload`
 
-	// messageValues are those columns, key_lock, attempts and error_message: what messageArgs returns.
-	messageValues = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, nullif($8::text, ''),
+	// MessageValues are those columns, key_lock, attempts and error_message: what messageArgs returns.
+	MessageValues = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, nullif($8::text, ''),
 	$9::text, $10::text, $11::bigint, $12::bigint, nullif($13::text, ''), $14::integer, nullif($15::text, ''), $16::text,
 	$17::timestamptz, $18::json, $19::bytea, $20::bigint, $21::integer, $22::text`
 
-	// envelopeColumns are what scanEnvelope reads.
-	envelopeColumns = `message_key::text, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
+	// EnvelopeColumns are what scanEnvelope reads.
+	EnvelopeColumns = `message_key::text, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
 	aggregate_version, sequence, coalesce(schema_id, ''), schema_version, coalesce(routing_key, ''), content_type,
 	occurred_at, event_metadata, payload, coalesce(ordering_key, '')`
 )
 
-func messageArgs(id identity, m *messaging.Message, attempts int, reason string) ([]any, error) {
+func MessageArgs(id Identity, m *messaging.Message, attempts int, reason string) ([]any, error) {
 	metadata, err := json.Marshal(m.Metadata.Clone())
 	if err != nil {
 		return nil, fmt.Errorf("encode the metadata: %w", err)
@@ -38,11 +38,11 @@ func messageArgs(id identity, m *messaging.Message, attempts int, reason string)
 		payload = []byte{}
 	}
 	return []any{
-		id.key.String(), id.consumer, id.tenant, id.source,
-		identifier(m.ID), identifier(m.Type), identifier(m.Topic), readable(id.ordering),
-		identifier(m.AggregateType), identifier(m.AggregateID), m.AggregateVersion, m.Sequence, identifier(m.SchemaID),
+		id.Key.String(), id.Consumer, id.Tenant, id.Source,
+		Identifier(m.ID), Identifier(m.Type), Identifier(m.Topic), readable(id.Ordering),
+		Identifier(m.AggregateType), Identifier(m.AggregateID), m.AggregateVersion, m.Sequence, Identifier(m.SchemaID),
 		storedVersion(m.SchemaVersion), readable(m.RoutingKey), readable(m.ContentType), storable(m.OccurredAt), string(metadata), payload,
-		id.keyLock(), attempts, reason,
+		id.KeyLock(), attempts, reason,
 	}, nil
 }
 
@@ -74,8 +74,14 @@ func column[T any](rows [][]any, c int) []T {
 	return values
 }
 
-// scanEnvelope reads the envelopeColumns, and what follows them into more.
-func scanEnvelope(scan pgsql.Scan, more ...any) (k MessageRef, e event.Envelope, err error) {
+// Ref identifies a message of a consumer.
+type Ref struct {
+	MessageKey                 string
+	Consumer, TenantID, Source string
+}
+
+// ScanEnvelope reads the envelopeColumns, and what follows them into more.
+func ScanEnvelope(scan pgsql.Scan, more ...any) (k Ref, e event.Envelope, err error) {
 	var (
 		occurred sql.NullTime
 		metadata []byte

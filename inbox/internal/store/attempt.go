@@ -1,4 +1,4 @@
-package inbox
+package store
 
 import (
 	"context"
@@ -44,53 +44,56 @@ UPDATE {schema}.inbox_attempt SET attempts = attempts - 1, unended = greatest(un
 WHERE message_key = $1::uuid AND consumer = $2::text AND tenant_id = $3::text AND source = $4::text AND attempts > 1`
 )
 
-// attempts is what is known of the tries of a message.
-type attempts struct {
-	n       int
-	unended int  // how many of them were begun since one last ended with an error
-	begun   bool // the present one was counted before it was made
+// Attempts is what is known of the tries of a message.
+type Attempts struct {
+	N       int
+	Unended int  // how many of them were begun since one last ended with an error
+	Begun   bool // the present one was counted before it was made
 }
 
-// earlier are the attempts before the present one, if that is counted already.
-func (a attempts) earlier() attempts { return attempts{n: a.n - 1, unended: a.unended - 1} }
+// Earlier are the attempts before the present one, if that is counted already.
+func (a Attempts) Earlier() Attempts { return Attempts{N: a.N - 1, Unended: a.Unended - 1} }
 
-// beginAttempt counts a try and commits that. fresh is false if the message needs no try any more.
-func (i *Inbox) beginAttempt(ctx context.Context, id identity) (a attempts, fresh bool, err error) {
-	err = i.sql.QueryRow(ctx, i.units.DB(ctx), beginAttempt, id.args(), &a.n, &a.unended)
+// attemptTable counts the tries of messages that are at the broker.
+type attemptTable struct{ *Handle }
+
+// Begin counts a try and commits that. fresh is false if the message needs no try any more.
+func (t attemptTable) Begin(ctx context.Context, id Identity) (a Attempts, fresh bool, err error) {
+	err = t.SQL.QueryRow(ctx, t.DB(ctx), beginAttempt, id.Args(), &a.N, &a.Unended)
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, false, nil
 	}
 	if err != nil {
-		return a, false, fmt.Errorf("inbox: count a try of message %s: %w", id.key, explain(err))
+		return a, false, fmt.Errorf("inbox: count a try of message %s: %w", id.Key, Explain(err))
 	}
-	a.begun = true
+	a.Begun = true
 	return a, true, nil
 }
 
-// failAttempt notes why a try failed and returns how many there were.
-func (i *Inbox) failAttempt(ctx context.Context, id identity, a attempts, cause error) (n int, err error) {
+// Fail notes why a try failed and returns how many there were.
+func (t attemptTable) Fail(ctx context.Context, id Identity, a Attempts, cause error) (n int, err error) {
 	more := 1
-	if a.begun {
+	if a.Begun {
 		more = 0
 	}
-	err = i.sql.QueryRow(ctx, i.units.DB(ctx), failAttempt, append(id.args(), more, pgsql.CleanText(cause.Error())), &n)
+	err = t.SQL.QueryRow(ctx, t.DB(ctx), failAttempt, append(id.Args(), more, pgsql.CleanText(cause.Error())), &n)
 	if err != nil {
-		return 0, fmt.Errorf("inbox: note the failed try of message %s: %w", id.key, explain(err))
+		return 0, fmt.Errorf("inbox: note the failed try of message %s: %w", id.Key, Explain(err))
 	}
 	return n, nil
 }
 
-func (i *Inbox) forgetAttempts(ctx context.Context, tx bun.IDB, id identity) error {
-	_, err := i.sql.Exec(ctx, tx, forgetAttempts, id.args()...)
+func (t attemptTable) Forget(ctx context.Context, tx bun.IDB, id Identity) error {
+	_, err := t.SQL.Exec(ctx, tx, forgetAttempts, id.Args()...)
 	return err
 }
 
-// takeBack is a favour: a message that was interrupted without end would be given up otherwise.
-func (i *Inbox) takeBack(ctx context.Context, id identity, a attempts) {
-	if a.begun {
-		_, _ = i.sql.Exec(context.WithoutCancel(ctx), i.units.DB(ctx), takeBackAttempt, id.args()...)
+// TakeBack is a favour: a message that was interrupted without end would be given up otherwise.
+func (t attemptTable) TakeBack(ctx context.Context, id Identity, a Attempts) {
+	if a.Begun {
+		_, _ = t.SQL.Exec(context.WithoutCancel(ctx), t.DB(ctx), takeBackAttempt, id.Args()...)
 	}
 }
 
-// args are what every table of the inbox knows a message by.
-func (id identity) args() []any { return []any{id.key.String(), id.consumer, id.tenant, id.source} }
+// Args are what every table of the inbox knows a message by.
+func (id Identity) Args() []any { return []any{id.Key.String(), id.Consumer, id.Tenant, id.Source} }

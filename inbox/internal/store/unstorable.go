@@ -1,4 +1,4 @@
-package inbox
+package store
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ type unstorableError struct{ err error }
 func (e *unstorableError) Error() string { return e.err.Error() }
 func (e *unstorableError) Unwrap() error { return e.err }
 
-func isUnstorable(err error) bool {
+func IsUnstorable(err error) bool {
 	_, ok := errors.AsType[*unstorableError](err)
 	return ok
 }

@@ -1,4 +1,4 @@
-package inbox
+package store
 
 import (
 	"context"
@@ -11,21 +11,21 @@ import (
 const revokeEntries = `
 DELETE FROM {schema}.inbox WHERE message_key = ANY($1::uuid[]) AND consumer = $2::text AND xmin::text = mod($3::text::numeric, 4294967296)::text`
 
-// revoke takes back the entries of messages whose handler has sent COMMIT itself, against the rules: it has committed them before it had ended, for
+// Revoke takes back the entries of messages whose handler has sent COMMIT itself, against the rules: it has committed them before it had ended, for
 // a batch those of the messages behind it as well. They would pass for handled. What else it has committed stays, and is done again.
-func (w *wrapped) revoke(ctx context.Context, cause error, ids ...identity) error {
+func (t entryTable) Revoke(ctx context.Context, consumer string, cause error, ids ...Identity) error {
 	xid := pgsql.MayHaveCommitted(cause)
 	if xid == "" {
 		return nil
 	}
 	keys := make([]string, len(ids))
 	for n, id := range ids {
-		keys[n] = id.key.String()
+		keys[n] = id.Key.String()
 	}
-	ctx, cancel := w.box.bounded(context.WithoutCancel(ctx))
+	ctx, cancel := t.Bounded(context.WithoutCancel(ctx))
 	defer cancel()
-	if _, err := w.box.sql.Exec(ctx, w.box.units.DB(ctx), revokeEntries, keys, w.consumer, xid); err != nil {
-		return fmt.Errorf("inbox: take back the entries of %d messages of consumer %s, whose handler has sent COMMIT: %w", len(ids), w.consumer, err)
+	if _, err := t.SQL.Exec(ctx, t.DB(ctx), revokeEntries, keys, consumer, xid); err != nil {
+		return fmt.Errorf("inbox: take back the entries of %d messages of consumer %s, whose handler has sent COMMIT: %w", len(ids), consumer, err)
 	}
 	return nil
 }

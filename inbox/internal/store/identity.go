@@ -1,0 +1,153 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/messaging"
+)
+
+// DefaultTenant is the tenant of messages that name none.
+const DefaultTenant = "default"
+
+// Identity is the key of an entry, and the lock that goes with it.
+type Identity struct {
+	Key                      uuid.UUID
+	Consumer, Tenant, Source string
+	Ordering                 string // the ordering key, "" for a message without order
+	Lock                     any    // int64, or nil for a message without order
+}
+
+// Identify returns the identity of a message whose identifiers are valid.
+func Identify(consumer string, m *messaging.Message) Identity {
+	id := Identity{Consumer: consumer, Tenant: m.TenantID, Source: m.Source}
+	if id.Tenant == "" {
+		id.Tenant = DefaultTenant
+	}
+	id.Key = MessageKey(m.Source, m.ID)
+	named := *m
+	named.TenantID = id.Tenant
+	if id.Ordering = named.OrderingKey(); id.Ordering != "" {
+		id.Lock = hash64(Family(consumer), id.Ordering)
+	}
+	return id
+}
+
+// Disordered is id without its order.
+func (id Identity) Disordered() Identity {
+	id.Ordering, id.Lock = "", nil
+	return id
+}
+
+// KeyLock is what a parked message waits under: the lock of its ordering key. A message without order is a key of its own.
+func (id Identity) KeyLock() int64 {
+	if lock, ok := id.Lock.(int64); ok {
+		return lock
+	}
+	return hash64(Family(id.Consumer), "", id.Tenant, id.Source, id.Key.String())
+}
+
+// OutsideKey is the key of a message, or of a step of it, for others.
+func (id Identity) OutsideKey(step ...string) string {
+	sum := digest(append([]string{id.Consumer, id.Tenant, id.Source, id.Key.String()}, step...)...)
+	return hex.EncodeToString(sum[:16])
+}
+
+func hash64(parts ...string) int64 {
+	sum := digest(parts...)
+	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any 64 bits will do
+}
+
+// MessageKey is the id itself if it is a UUIDv7, which carries the day that entries are partitioned by. Other ids are
+// Hashed together with their source to a UUIDv8. Its first byte is ff: no UUIDv7 of the next 8,000 years begins so, so
+// that no hash lies in the range of a day, whose end would be its own.
+//
+// A UUID in another spelling than the canonical one is hashed too: ids are compared as they are, not as what they mean.
+func MessageKey(source, id string) uuid.UUID {
+	if len(id) == canonicalLength && !strings.ContainsAny(id, "ABCDEF") {
+		if key, err := uuid.Parse(id); err == nil && key.Version() == 7 && key.Variant() == uuid.RFC4122 {
+			return key
+		}
+	}
+	return Hashed(source, id)
+}
+
+// canonicalLength is that of the one spelling of a UUID that RFC 9562 has.
+const canonicalLength = 36
+
+func Hashed(parts ...string) uuid.UUID {
+	sum := digest(parts...)
+	key := uuid.UUID(sum[:16])
+	key[0] = 0xff
+	key[6] = key[6]&0x0f | 0x80
+	key[8] = key[8]&0x3f | 0x80
+	return key
+}
+
+// digest hashes each part with its length before it, so that parts cannot borrow from each other.
+func digest(parts ...string) [sha256.Size]byte {
+	all := make([]byte, 0, 256) // on the stack, mostly
+	for _, part := range parts {
+		all = binary.BigEndian.AppendUint64(all, uint64(len(part)))
+		all = append(all, part...)
+	}
+	return sha256.Sum256(all)
+}
+
+// Validate checks what goes into keys, and what handlers are likely to put into SQL. The error quotes what it refuses.
+func Validate(m *messaging.Message) error {
+	var errs []error
+	for _, f := range []struct{ name, value string }{
+		{"ID", m.ID}, {"Source", m.Source}, {"TenantID", m.TenantID}, {"Type", m.Type}, {"Topic", m.Topic},
+		{"AggregateType", m.AggregateType}, {"AggregateID", m.AggregateID}, {"SchemaID", m.SchemaID}, {"OrderingKey", m.Delivery.OrderingKey},
+	} {
+		if err := event.ValidateIdentifier(f.name, f.value); err != nil {
+			errs = append(errs, fmt.Errorf("%w: %.300q", err, f.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// IdentifyInvalid returns the identity of a message with an identifier that is none. What makes it different from others
+// is in the hash, byte for byte, because the names that can be stored may be equal. It has no order: a name that is none
+// does not say what it belongs to, and nothing must wait for it.
+func IdentifyInvalid(consumer string, m *messaging.Message) Identity {
+	id := Identify(consumer, m).Disordered()
+	id.Key = Hashed(m.TenantID, m.Source, m.ID)
+	id.Tenant, id.Source = Identifier(id.Tenant), Identifier(id.Source)
+	return id
+}
+
+// Identifier turns any bytes into something that PostgreSQL takes and that people can read.
+func Identifier(s string) string { return Cut(readable(s), event.MaxIdentifier) }
+
+// isReadable says that readable keeps s.
+func isReadable(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
+}
+
+func readable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
+}
+
+// Cut returns at most limit bytes of s, without half a character at the end.
+func Cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "")
+}

@@ -1,0 +1,14 @@
+package store
+
+// Tables are those that a message passes.
+type Tables struct {
+	Entries  entryTable
+	Attempts attemptTable
+	Keys     keyTable
+	Parked   parkedTable
+}
+
+// NewTables returns the tables that a handle reaches.
+func NewTables(h *Handle) Tables {
+	return Tables{Entries: entryTable{h}, Attempts: attemptTable{h}, Keys: keyTable{h}, Parked: parkedTable{h}}
+}
