@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
 )
 
 // consumersOfEachState are consumers as their processes and the broker have written them down.
@@ -72,7 +75,7 @@ func TestConsumersAreListed(t *testing.T) {
 	} {
 		require.Contains(t, status, row)
 	}
-	for _, c := range document[[]consumerItem](t, s.oncebox("consumers", "list", "--json")) {
+	for _, c := range document[[]consumers.Item](t, s.oncebox("consumers", "list", "--json")) {
 		if c.Consumer == "unknown" {
 			require.Nil(t, c.Topics[0].Backlog)
 			require.Equal(t, "admin: no route to host", c.Topics[0].BacklogError)
@@ -99,7 +102,7 @@ func TestConsumerIsForgotten(t *testing.T) {
 	require.Contains(t, s.asked("n\n", "consumers", "forget", "ended").errs, "nothing was done")
 	require.Contains(t, s.oncebox("consumers", "list").out, "ended")
 	require.Contains(t, s.asked("y\n", "consumers", "forget", "ended").out, "The consumer ended is forgotten.\n")
-	require.Equal(t, acted{Action: "forget", Consumer: "killed"}, document[acted](t, s.oncebox("consumers", "forget", "killed", "--yes", "--json")))
+	require.Equal(t, cli.Acted{Action: "forget", Consumer: "killed"}, document[cli.Acted](t, s.oncebox("consumers", "forget", "killed", "--yes", "--json")))
 	left := s.oncebox("consumers", "list").out
 	require.NotContains(t, left, "ended")
 	require.NotContains(t, left, "killed")

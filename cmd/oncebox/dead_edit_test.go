@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/dead"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
@@ -19,28 +21,28 @@ func TestEditedDeadLettersFlow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.killed()
-	list := document[[]letter](t, s.oncebox("dead", "list", "--json"))
+	list := document[[]dead.Letter](t, s.oncebox("dead", "list", "--json"))
 	message, event := list[0].ID, list[1].ID
 	file := filepath.Join(t.TempDir(), "order.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"Order": "mended event"}`), 0o600))
 	args := []string{"dead", "edit", event, "--payload-file", file, "--by", "ann", "--why", "it had no name"}
 
-	would := document[editResult](t, s.oncebox(append(args, "--dry-run", "--json")...))
-	require.Equal(t, editResult{"edit", true, event, "", 24, 25}, would)
-	require.Equal(t, exitRefused, s.oncebox(args...).code, "nobody answers")
-	require.Equal(t, exitRefused, s.asked("n\n", args...).code)
-	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 2, "nothing was changed")
+	would := document[dead.EditResult](t, s.oncebox(append(args, "--dry-run", "--json")...))
+	require.Equal(t, dead.EditResult{Action: "edit", DryRun: true, ID: event, Consumer: "", BytesBefore: 24, BytesAfter: 25}, would)
+	require.Equal(t, cli.ExitRefused, s.oncebox(args...).code, "nobody answers")
+	require.Equal(t, cli.ExitRefused, s.asked("n\n", args...).code)
+	require.Len(t, document[[]dead.Letter](t, s.oncebox("dead", "list", "--json")), 2, "nothing was changed")
 	done := s.asked("y\n", args...)
 	require.Equal(t, "The payload of "+event+" (outbox, 24 bytes) was replaced by 25 bytes, and the dead letter is replayed.\n", done.out)
-	require.Equal(t, exitNothing, s.asked("y\n", args...).code)
+	require.Equal(t, cli.ExitNothing, s.asked("y\n", args...).code)
 
-	fromInput := &terminal{in: openAnswers(t, `{"Order":"mended message"}`)}
+	fromInput := &cli.Terminal{In: openAnswers(t, `{"Order":"mended message"}`)}
 	edited := command(t, fromInput, "--database-url", pgtest.URL(t), "--schema", s.Schema,
 		"dead", "edit", message, "--consumer", "billing", "--payload-file", "-", "--by", "ann", "--why", "it had no name", "--yes", "--json")
-	require.Equal(t, editResult{"edit", false, message, "billing", 26, 26}, document[editResult](t, edited))
+	require.Equal(t, dead.EditResult{Action: "edit", DryRun: false, ID: message, Consumer: "billing", BytesBefore: 26, BytesAfter: 26}, document[dead.EditResult](t, edited))
 	s.Drain()
 	require.ElementsMatch(t, []string{`{"Order":"mended message"}`, `{"Order": "mended event"}`}, s.seen)
-	require.Empty(t, document[[]letter](t, s.oncebox("dead", "list", "--json")))
+	require.Empty(t, document[[]dead.Letter](t, s.oncebox("dead", "list", "--json")))
 
 	published, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{EventID: event}, nil, 10)
 	require.NoError(t, err)
@@ -65,7 +67,7 @@ func openAnswers(t *testing.T, text string) *os.File {
 func TestEditorIsAskedForThePayload(t *testing.T) {
 	s := newShop(t)
 	s.killed()
-	id := document[[]letter](t, s.oncebox("dead", "list", "--inbox", "--json"))[0].ID
+	id := document[[]dead.Letter](t, s.oncebox("dead", "list", "--inbox", "--json"))[0].ID
 	folder := t.TempDir()
 	t.Setenv("VISUAL", "")
 	t.Setenv("TMPDIR", folder)
@@ -77,7 +79,7 @@ func TestEditorIsAskedForThePayload(t *testing.T) {
 	}
 	edit := func(answers string) answer {
 		t.Helper()
-		at := &terminal{in: openAnswers(t, answers), asks: true}
+		at := &cli.Terminal{In: openAnswers(t, answers), Asks: true}
 		return command(t, at, "--database-url", pgtest.URL(t), "--schema", s.Schema,
 			"dead", "edit", id, "--inbox", "--by", "ann", "--why", "it had no name")
 	}
@@ -85,17 +87,17 @@ func TestEditorIsAskedForThePayload(t *testing.T) {
 	require.Contains(t, edit("").errs, "set EDITOR, or give --payload-file")
 	t.Setenv("EDITOR", editor("exit 3"))
 	failed := edit("")
-	require.Equal(t, exitFailed, failed.code)
+	require.Equal(t, cli.ExitFailed, failed.code)
 	require.Contains(t, failed.errs, "exit status 3; nothing was done")
 	t.Setenv("EDITOR", editor("true"))
 	same := edit("n\n")
-	require.Equal(t, exitRefused, same.code)
+	require.Equal(t, cli.ExitRefused, same.code)
 	require.Contains(t, same.errs, "to replay it so: oncebox dead replay "+id)
 	t.Setenv("EDITOR", editor(`stat -c %a "$2" > "$1"; cat "$2" >> "$1"; echo '{' > "$2"`)+" "+filepath.Join(folder, "seen"))
 	broken := edit("n\n")
-	require.Equal(t, exitRefused, broken.code)
+	require.Equal(t, cli.ExitRefused, broken.code)
 	require.Contains(t, broken.errs, "the payload has to be JSON (application/json)")
-	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--inbox", "--json")), 1, "nothing was changed")
+	require.Len(t, document[[]dead.Letter](t, s.oncebox("dead", "list", "--inbox", "--json")), 1, "nothing was changed")
 	seen, err := os.ReadFile(filepath.Join(folder, "seen"))
 	require.NoError(t, err)
 	require.Equal(t, "600\n{\n  \"Order\": \"poison message\"\n}\n", string(seen))
@@ -116,7 +118,7 @@ func TestEditRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.killed()
-	list := document[[]letter](t, s.oncebox("dead", "list", "--json"))
+	list := document[[]dead.Letter](t, s.oncebox("dead", "list", "--json"))
 	text := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(text, []byte("no json"), 0o600))
 	empty := filepath.Join(t.TempDir(), "empty")
@@ -127,30 +129,30 @@ func TestEditRefusesWhatItCannotDo(t *testing.T) {
 		says string
 		args []string
 	}{
-		{exitUsage, "--why is missing", []string{list[0].ID, "--by", "ann"}},
-		{exitUsage, "--by is missing", []string{list[0].ID, "--why", "x"}},
-		{exitUsage, "takes one id", by},
-		{exitUsage, "has to be JSON", append([]string{list[0].ID, "--payload-file", text}, by...)},
-		{exitUsage, "--payload-file: the payload", append([]string{list[0].ID, "--payload-file", empty}, by...)},
-		{exitUsage, "no such file", append([]string{list[0].ID, "--payload-file", text + "x"}, by...)},
-		{exitNothing, "nothing was done", append([]string{list[0].ID, "--outbox", "--payload-file", text}, by...)},
+		{cli.ExitUsage, "--why is missing", []string{list[0].ID, "--by", "ann"}},
+		{cli.ExitUsage, "--by is missing", []string{list[0].ID, "--why", "x"}},
+		{cli.ExitUsage, "takes one id", by},
+		{cli.ExitUsage, "has to be JSON", append([]string{list[0].ID, "--payload-file", text}, by...)},
+		{cli.ExitUsage, "--payload-file: the payload", append([]string{list[0].ID, "--payload-file", empty}, by...)},
+		{cli.ExitUsage, "no such file", append([]string{list[0].ID, "--payload-file", text + "x"}, by...)},
+		{cli.ExitNothing, "nothing was done", append([]string{list[0].ID, "--outbox", "--payload-file", text}, by...)},
 	} {
 		a := s.oncebox(append([]string{"dead", "edit"}, test.args...)...)
 		require.Equal(t, test.code, a.code, "%q: %s", test.args, a.errs)
 		require.Contains(t, a.errs, test.says, "%q", test.args)
 	}
-	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 2, "nothing was changed")
+	require.Len(t, document[[]dead.Letter](t, s.oncebox("dead", "list", "--json")), 2, "nothing was changed")
 
 	// Two consumers, or two tenants, may have given up the same event.
 	_, err := s.DB.ExecContext(t.Context(), "UPDATE outbox_dead SET id = ?", list[0].ID)
 	require.NoError(t, err)
 	several := s.oncebox(append([]string{"dead", "edit", list[0].ID, "--payload-file", text}, by...)...)
-	require.Equal(t, exitUsage, several.code)
+	require.Equal(t, cli.ExitUsage, several.code)
 	require.Contains(t, several.errs, "choose one with --outbox, --consumer or --tenant")
 	_, err = s.DB.ExecContext(t.Context(), "UPDATE outbox_dead SET content_type = ?", event.ContentTypeSealed)
 	require.NoError(t, err)
 	sealed := s.oncebox(append([]string{"dead", "edit", list[0].ID, "--outbox", "--payload-file", text}, by...)...)
-	require.Equal(t, exitFailed, sealed.code)
+	require.Equal(t, cli.ExitFailed, sealed.code)
 	require.Contains(t, sealed.errs, "is sealed")
 }
 
@@ -160,14 +162,14 @@ func TestIDsOfOneCommandShareTheRate(t *testing.T) {
 	s := newShop(t)
 	s.killed()
 	require.Contains(t, s.oncebox("dead", "replay", "--all", "--by", "ann", "--rate", "-1").errs, "--rate is below 0")
-	list := document[[]letter](t, s.oncebox("dead", "list", "--json"))
+	list := document[[]dead.Letter](t, s.oncebox("dead", "list", "--json"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	a := commandWithin(ctx, &terminal{}, "--database-url", pgtest.URL(t), "--schema", s.Schema,
+	a := commandWithin(ctx, &cli.Terminal{}, "--database-url", pgtest.URL(t), "--schema", s.Schema,
 		"dead", "replay", list[0].ID, list[1].ID, "--rate", "1e-4", "--by", "ann", "--yes")
-	require.Equal(t, exitFailed, a.code)
+	require.Equal(t, cli.ExitFailed, a.code)
 	require.Contains(t, a.errs, "wait, for the rate that was asked for")
 	require.Contains(t, a.errs, "1 dead letter was replayed before: call it again for the others")
-	require.Len(t, document[[]letter](t, s.oncebox("dead", "list", "--json")), 1)
+	require.Len(t, document[[]dead.Letter](t, s.oncebox("dead", "list", "--json")), 1)
 	require.Zero(t, s.oncebox("dead", "replay", "--all", "--rate", "1000", "--by", "ann", "--yes").code)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/uow"
@@ -28,25 +30,25 @@ func TestDelayedEventsAreListedCancelledAndMoved(t *testing.T) {
 		}
 		return nil
 	}))
-	list := document[[]delayedEvent](t, s.oncebox("delayed", "list", "--json"))
+	list := document[[]events.DelayedEvent](t, s.oncebox("delayed", "list", "--json"))
 	require.Len(t, list, 3)
 	require.Equal(t, ids["cancelled"], list[0].ID, "the next one first")
 	require.Contains(t, s.oncebox("delayed", "list").out, ids["kept"])
-	require.Len(t, document[[]delayedEvent](t, s.oncebox("delayed", "list", "--aggregate-id", "kept", "--json")), 1)
+	require.Len(t, document[[]events.DelayedEvent](t, s.oncebox("delayed", "list", "--aggregate-id", "kept", "--json")), 1)
 	require.Contains(t, s.oncebox("delayed", "list", "--limit", "2").errs, "There are more")
 
 	cancel := []string{"delayed", "cancel", ids["cancelled"], "--by", "ann", "--why", "sold out"}
-	require.Equal(t, exitRefused, s.oncebox(cancel...).code, "nobody answers")
-	require.Equal(t, exitRefused, s.asked("n\n", cancel...).code)
+	require.Equal(t, cli.ExitRefused, s.oncebox(cancel...).code, "nobody answers")
+	require.Equal(t, cli.ExitRefused, s.asked("n\n", cancel...).code)
 	require.Equal(t, "The event "+ids["cancelled"]+" was cancelled.\n", s.asked("y\n", cancel...).out)
 	again := s.oncebox(append(cancel, "--yes")...)
-	require.Equal(t, exitNothing, again.code)
+	require.Equal(t, cli.ExitNothing, again.code)
 	require.Contains(t, again.errs, "needs --tenant")
 
 	require.Zero(t, s.oncebox("delayed", "move", ids["moved"], "--to", "0m", "--by", "ann", "--yes").code)
 	s.Drain()
 	require.EqualValues(t, 1, s.billed.Load(), "its time has come")
-	left := document[[]delayedEvent](t, s.oncebox("delayed", "list", "--json"))
+	left := document[[]events.DelayedEvent](t, s.oncebox("delayed", "list", "--json"))
 	require.Len(t, left, 1)
 	require.Equal(t, ids["kept"], left[0].ID)
 	entries, err := s.App.Outbox.Audit(t.Context(), operator.AuditFilter{EventID: ids["cancelled"]}, nil, 0)
@@ -57,6 +59,6 @@ func TestDelayedEventsAreListedCancelledAndMoved(t *testing.T) {
 		{"cancel", ids["kept"], "--by", "ann"}, {"cancel", ids["kept"], "--why", "x"}, {"move", ids["kept"], "--by", "ann"},
 		{"move", ids["kept"], "--by", "ann", "--to", "tomorrow"}, {"cancel"}, {"list", "--limit", "0"},
 	} {
-		require.Equal(t, exitUsage, s.oncebox(append([]string{"delayed"}, args...)...).code, args)
+		require.Equal(t, cli.ExitUsage, s.oncebox(append([]string{"delayed"}, args...)...).code, args)
 	}
 }

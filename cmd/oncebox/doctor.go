@@ -6,15 +6,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/migrations"
 )
 
-func newDoctor(s *session) *cobra.Command {
+func newDoctor(s *cli.Session) *cobra.Command {
 	var duty string
 	var topics []string
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Compare the settings with each other, with the database and with the broker", Args: noArgs,
+		Use: "doctor", Short: "Compare the settings with each other, with the database and with the broker", Args: cli.NoArgs,
 		Long: `Compare the settings of the service with each other, with the database, and with the broker if ONCEBOX_PULSAR_URL is set.
 It only reads. Run it with the variables and the role of the service.
 
@@ -23,21 +24,21 @@ Exit code 0: nothing was found. 3: something was found; each finding says what t
   oncebox doctor --duty writer
   oncebox doctor --topic order --topic invoice --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.open(cmd.Context()); err != nil {
+			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
-			broker, err := s.pulsarConfig()
+			broker, err := s.PulsarConfig()
 			if err != nil {
 				return err
 			}
-			target := doctor.Target{DB: s.db, Config: s.cfg, Duty: migrations.Duty(duty), Pulsar: broker, Topics: topics}
-			bar := s.progress("checks", 0)
+			target := doctor.Target{DB: s.DB, Config: s.Cfg, Duty: migrations.Duty(duty), Pulsar: broker, Topics: topics}
+			bar := s.Progress("checks", 0)
 			found := doctor.Examine(cmd.Context(), target, func(_ string, n, of int) {
-				bar.of = int64(of)
-				bar.show(int64(n))
+				bar.Of = int64(of)
+				bar.Show(int64(n))
 			})
-			bar.end()
-			return s.printFindings(found, target.Pulsar != nil)
+			bar.End()
+			return printFindings(s, found, target.Pulsar != nil)
 		},
 	}
 	cmd.Flags().StringVar(&duty, "duty", string(migrations.Service), "what the role of the database does, see oncebox grants")
@@ -52,27 +53,27 @@ type diagnosis struct {
 	Broker bool `json:"broker"`
 }
 
-func (s *session) printFindings(found []doctor.Finding, broker bool) error {
-	if s.json {
-		if err := s.document(diagnosis{append([]doctor.Finding{}, found...), broker}); err != nil {
+func printFindings(s *cli.Session, found []doctor.Finding, broker bool) error {
+	if s.JSON {
+		if err := s.Document(diagnosis{append([]doctor.Finding{}, found...), broker}); err != nil {
 			return err
 		}
 	}
 	for _, f := range found {
-		if !s.json {
-			fmt.Fprintf(s.out, "%s (%s): %s\n  to mend it: %s\n", f.Severity, f.Check, printable(f.Problem), printable(f.Mend))
+		if !s.JSON {
+			fmt.Fprintf(s.Out, "%s (%s): %s\n  to mend it: %s\n", f.Severity, f.Check, cli.Printable(f.Problem), cli.Printable(f.Mend))
 		}
 	}
 	if len(found) > 0 {
-		return &exitError{exitFindings, errors.New(several(len(found), "finding", "findings"))}
+		return cli.Exit(cli.ExitFindings, errors.New(cli.Several(len(found), "finding", "findings")))
 	}
-	if s.json {
+	if s.JSON {
 		return nil
 	}
 	text := "Nothing was found."
 	if !broker {
 		text = "Nothing was found in settings and database. No broker was looked at: ONCEBOX_PULSAR_URL is not set."
 	}
-	_, err := fmt.Fprintln(s.out, text)
+	_, err := fmt.Fprintln(s.Out, text)
 	return err
 }

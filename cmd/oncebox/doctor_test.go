@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -19,10 +20,10 @@ func TestDoctorTellsWhatItFound(t *testing.T) {
 	_, err := db.Exec("DROP INDEX inbox_dead_tenant")
 	require.NoError(t, err)
 	oncebox := func(args ...string) answer {
-		return command(t, &terminal{shows: true}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
+		return command(t, &cli.Terminal{Shows: true}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
 	}
 	a := oncebox("doctor", "--json")
-	require.Equal(t, exitFindings, a.code)
+	require.Equal(t, cli.ExitFindings, a.code)
 	require.Contains(t, a.errs, "checks", "progress")
 	var d diagnosis
 	require.NoError(t, json.Unmarshal([]byte(a.out), &d))

@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/migrations"
 )
 
-func newGrants(s *session) *cobra.Command {
+func newGrants(s *cli.Session) *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use: "grants DUTY --to ROLE", Short: "Print the GRANT statements that a role of the database needs",
@@ -28,26 +29,26 @@ The owner of the tables runs them, for example with psql:
   oncebox grants reader --to dashboard | psql "$OWNER_URL"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage(cmd, errors.New("grants takes one duty"))
+				return cli.Usage(cmd, errors.New("grants takes one duty"))
 			}
 			return nil
 		},
 		ValidArgs: []string{string(migrations.Service), string(migrations.Writer), string(migrations.Caller), string(migrations.Reader)},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to == "" {
-				return usage(cmd, errors.New("--to names the role"))
+				return cli.Usage(cmd, errors.New("--to names the role"))
 			}
-			if err := s.open(cmd.Context()); err != nil {
+			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
-			statements, err := migrations.Grants(cmd.Context(), s.db, s.migrations(), migrations.Duty(args[0]), to)
+			statements, err := migrations.Grants(cmd.Context(), s.DB, s.Migrations(), migrations.Duty(args[0]), to)
 			if err != nil {
-				return &exitError{exitUsage, err}
+				return cli.Exit(cli.ExitUsage, err)
 			}
-			if s.json {
-				return s.document(map[string][]string{"statements": statements})
+			if s.JSON {
+				return s.Document(map[string][]string{"statements": statements})
 			}
-			_, err = fmt.Fprintln(s.out, strings.Join(statements, ";\n")+";")
+			_, err = fmt.Fprintln(s.Out, strings.Join(statements, ";\n")+";")
 			return err
 		},
 	}

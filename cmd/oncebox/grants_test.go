@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -19,7 +20,7 @@ func TestGrantsCanBeRun(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = db.Exec("DROP OWNED BY " + quoted + "; DROP ROLE " + quoted) })
 	oncebox := func(args ...string) answer {
-		return command(t, &terminal{}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
+		return command(t, &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
 	}
 	for _, duty := range []string{"service", "writer", "caller", "reader"} {
 		a := oncebox("grants", duty, "--to", role)
@@ -30,6 +31,6 @@ func TestGrantsCanBeRun(t *testing.T) {
 		require.Equal(t, strings.Join(listed, ";\n")+";\n", a.out)
 	}
 	for _, args := range [][]string{{"grants"}, {"grants", "service"}, {"grants", "king", "--to", role}, {"grants", "service", "writer", "--to", role}} {
-		require.Equal(t, exitUsage, oncebox(args...).code, args)
+		require.Equal(t, cli.ExitUsage, oncebox(args...).code, args)
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 )
@@ -57,13 +60,13 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 			line := words(t, hint)
 			if slices.ContainsFunc(line, func(word string) bool { return word == "--by" }) {
 				seen[hint] = s.asked("n\n", line...) // all of them are seen before one is done
-				require.Contains(t, []int{exitRefused, exitUsage}, seen[hint].code, "%s: %s", hint, seen[hint].errs)
+				require.Contains(t, []int{cli.ExitRefused, cli.ExitUsage}, seen[hint].code, "%s: %s", hint, seen[hint].errs)
 				require.NotContains(t, seen[hint].errs, "missing", hint)
 				require.NotContains(t, seen[hint].errs, "unknown", hint)
 				continue
 			}
 			seen[hint] = s.asked("", line...)
-			require.Contains(t, []int{exitDone, exitFindings}, seen[hint].code, "%s: %s", hint, seen[hint].errs)
+			require.Contains(t, []int{cli.ExitDone, cli.ExitFindings}, seen[hint].code, "%s: %s", hint, seen[hint].errs)
 			follow(seen[hint].out + seen[hint].errs)
 		}
 	}
@@ -76,7 +79,7 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 		if strings.Contains(hint, "parked retry") || strings.Contains(hint, "dead replay --") || strings.Contains(hint, "--not-done") ||
 			strings.HasSuffix(hint, " -- -t1") {
 			a := s.typed(hint)
-			require.Contains(t, []int{exitDone, exitNothing}, a.code, "%s: %s", hint, a.errs)
+			require.Contains(t, []int{cli.ExitDone, cli.ExitNothing}, a.code, "%s: %s", hint, a.errs)
 		}
 	}
 	s.Drain()
@@ -86,14 +89,14 @@ func TestHintsRunAsTheyArePrinted(t *testing.T) {
 // An id may begin with a dash, as one of nanoid does. It is no flag then, wherever it comes from.
 func TestHintsNameIDsThatBeginWithADash(t *testing.T) {
 	for want, hint := range map[string]string{
-		`oncebox dead show --consumer billing -- -V1StGXR8_Z5`:                 typed("dead", "show", "-V1StGXR8_Z5", "--consumer", "billing"),
-		`oncebox parked retry --consumer billing --by "$USER" -- -V1StGXR8_Z5`: decided("parked", "retry", "-V1StGXR8_Z5", "--consumer", "billing"),
-		`oncebox keys resolve --not-done --why x --by "$USER" -- --V1 a-step`:  decided("keys", "resolve", "--V1", "a-step", "--not-done", "--why", "x"),
-		`oncebox keys resolve 17 --done null --by "$USER" -- '-a step'`:        decided("keys", "resolve", "17", "-a step", "--done", "null"),
-		`oncebox tenants resume --by "$USER" -- -acme`:                         decided("tenants", "resume", "-acme"),
-		`oncebox parked retry m-17 --consumer -b --by "$USER"`:                 decided("parked", "retry", "m-17", "--consumer", "-b"),
-		`oncebox dead replay --consumer billing --error -ERR --by "$USER"`:     decided("dead", "replay", "--consumer", "billing", "--error", "-ERR"),
-		`oncebox doctor`: typed("doctor"),
+		`oncebox dead show --consumer billing -- -V1StGXR8_Z5`:                 cli.Typed("dead", "show", "-V1StGXR8_Z5", "--consumer", "billing"),
+		`oncebox parked retry --consumer billing --by "$USER" -- -V1StGXR8_Z5`: cli.Decided("parked", "retry", "-V1StGXR8_Z5", "--consumer", "billing"),
+		`oncebox keys resolve --not-done --why x --by "$USER" -- --V1 a-step`:  cli.Decided("keys", "resolve", "--V1", "a-step", "--not-done", "--why", "x"),
+		`oncebox keys resolve 17 --done null --by "$USER" -- '-a step'`:        cli.Decided("keys", "resolve", "17", "-a step", "--done", "null"),
+		`oncebox tenants resume --by "$USER" -- -acme`:                         cli.Decided("tenants", "resume", "-acme"),
+		`oncebox parked retry m-17 --consumer -b --by "$USER"`:                 cli.Decided("parked", "retry", "m-17", "--consumer", "-b"),
+		`oncebox dead replay --consumer billing --error -ERR --by "$USER"`:     cli.Decided("dead", "replay", "--consumer", "billing", "--error", "-ERR"),
+		`oncebox doctor`: cli.Typed("doctor"),
 	} {
 		require.Equal(t, want, hint)
 	}
@@ -114,14 +117,14 @@ func TestExamplesCanBeTyped(t *testing.T) {
 			}
 			a := s.oncebox(words(t, line)...)
 			missing := strings.Contains(a.errs, "no such file") || strings.Contains(a.errs, "there is no editor")
-			require.True(t, a.code != exitUsage || missing, "%s: %s", line, a.errs)
+			require.True(t, a.code != cli.ExitUsage || missing, "%s: %s", line, a.errs)
 			ran++
 		}
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
 	}
-	walk(newRoot(&session{terminal: &terminal{}}))
+	walk(newRoot(&cli.Session{Terminal: &cli.Terminal{}}))
 	require.Greater(t, ran, 40)
 }
 
@@ -136,7 +139,7 @@ func TestNoFlagIsNamedThatDoesNotExist(t *testing.T) {
 	s.unknownStep()
 	s.delayed()
 	found := s.stuck()
-	delayed := document[[]delayedEvent](t, s.oncebox("delayed", "list", "--json"))[0].ID
+	delayed := document[[]events.DelayedEvent](t, s.oncebox("delayed", "list", "--json"))[0].ID
 	by := []string{"--by", "ann", "--why", "x"}
 	for _, args := range [][]string{
 		append([]string{"parked", "retry", found["message failing"].MessageKey, "--consumer", "billing"}, by...),
@@ -149,8 +152,8 @@ func TestNoFlagIsNamedThatDoesNotExist(t *testing.T) {
 		{"retention", "run"},
 	} {
 		a := s.oncebox(args...)
-		require.Equal(t, exitRefused, a.code, "%v: %s", args, a.errs)
-		cmd, _, err := newRoot(&session{terminal: &terminal{}}).Find(args)
+		require.Equal(t, cli.ExitRefused, a.code, "%v: %s", args, a.errs)
+		cmd, _, err := newRoot(&cli.Session{Terminal: &cli.Terminal{}}).Find(args)
 		require.NoError(t, err)
 		for _, flag := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(a.errs, -1) {
 			require.NotNil(t, cmd.Flags().Lookup(flag[1]), "%v names --%s", args, flag[1])
@@ -173,7 +176,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	s.DrainFailing()
 	s.refuse = nil
 	a := s.oncebox("stuck")
-	require.Equal(t, exitFindings, a.code)
+	require.Equal(t, cli.ExitFindings, a.code)
 	require.Regexp(t, `^message failing  billing: 120 keys fail, "smtp …: connection refused", since \d{4}-\S+, next try in [\dhms]+\n`, a.out)
 	require.Less(t, strings.Count(a.out, "\n"), 5, a.out)
 	require.Contains(t, a.errs, "120 things are stuck, for 1 reason")
@@ -182,7 +185,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	require.Equal(t, 100, strings.Count(each.out, "message failing"))
 	require.Contains(t, each.errs, "100 of 120 shown: --limit 120 shows all.")
 	require.Contains(t, each.errs, "120 things are stuck")
-	require.Len(t, list[stuckItem](t, s.oncebox("stuck", "--json", "--limit", "7")), 7)
+	require.Len(t, list[stuck.Item](t, s.oncebox("stuck", "--json", "--limit", "7")), 7)
 	page := s.oncebox("parked", "list", "--first", "--limit", "3")
 	require.Contains(t, page.errs, "3 of 120 shown: --limit 120 shows all.")
 
@@ -194,10 +197,10 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	s.Drain()
 	require.EqualValues(t, many, s.billed.Load())
 	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck").out)
-	require.Equal(t, exitNothing, s.oncebox("parked", "retry", "--all", "--by", "ann", "--yes").code)
+	require.Equal(t, cli.ExitNothing, s.oncebox("parked", "retry", "--all", "--by", "ann", "--yes").code)
 	for _, args := range [][]string{
 		{}, {"--all"}, {"--all", "--consumer", "billing", "--by", "ann"}, {"k", "--by", "ann"}, {"--all", "--by", "ann", "--rate", "-1"},
 	} {
-		require.Equal(t, exitUsage, s.oncebox(append([]string{"parked", "retry"}, args...)...).code, args)
+		require.Equal(t, cli.ExitUsage, s.oncebox(append([]string{"parked", "retry"}, args...)...).code, args)
 	}
 }

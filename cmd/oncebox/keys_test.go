@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/keys"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
 )
 
 // An operator sees which work a step was: what the service calls it, the request, and who asked. Each command says so, and what it prints as JSON too.
@@ -11,11 +14,11 @@ func TestStuckStepIsRecognised(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.unknownStep()
-	of := list[stuckItem](t, s.oncebox("stuck", "--json"))
+	of := list[stuck.Item](t, s.oncebox("stuck", "--json"))
 	require.Len(t, of, 1)
 	require.Equal(t, []string{"charge", "order o-7", "POST /orders", "ann"}, []string{of[0].Step, of[0].Label, of[0].Request, of[0].Caller})
 	require.Len(t, of[0].Principal, 16)
-	keys := list[keyItem](t, s.oncebox("keys", "list", "--json"))
+	keys := list[keys.Item](t, s.oncebox("keys", "list", "--json"))
 	require.Equal(t, []string{"order o-7"}, keys[0].Labels)
 	require.Equal(t, []string{"POST /orders", "ann", of[0].Principal}, []string{keys[0].Request, keys[0].Caller, keys[0].Principal})
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/dead"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/messaging"
@@ -54,9 +55,9 @@ func TestLettersSayWhetherTheirKeyWaits(t *testing.T) {
 			s.Drain()
 			require.Equal(t, c.holds, s.billed.Load() == 0, "the next one of the key")
 
-			list := document[[]letter](t, s.oncebox("dead", "list", "--json"))
+			list := document[[]dead.Letter](t, s.oncebox("dead", "list", "--json"))
 			require.Len(t, list, 1)
-			shown := document[[]letter](t, s.oncebox("dead", "show", list[0].ID, "--payload", "--json"))
+			shown := document[[]dead.Letter](t, s.oncebox("dead", "show", list[0].ID, "--payload", "--json"))
 			found := s.stuck()
 			stuck := slices.Collect(maps.Values(found))
 			require.Equal(t, []bool{c.holds, c.holds, c.holds}, []bool{list[0].Holds, shown[0].Holds, stuck[0].Holds}, "list, show, stuck")

@@ -7,15 +7,17 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	t := &terminal{
-		in: os.Stdin, out: os.Stdout, errs: os.Stderr, asks: term.IsTerminal(int(os.Stdin.Fd())), shows: term.IsTerminal(int(os.Stderr.Fd())),
+	t := &cli.Terminal{
+		In: os.Stdin, Out: os.Stdout, Errs: os.Stderr, Asks: term.IsTerminal(int(os.Stdin.Fd())), Shows: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if term.IsTerminal(int(os.Stdout.Fd())) {
-		t.size = size
+		t.Size = size
 	}
 	code := run(ctx, t, os.Args[1:])
 	stop()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/config"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -113,24 +114,24 @@ type answer struct {
 // oncebox runs a command on the tables of the shop.
 func (s *shop) oncebox(args ...string) answer {
 	s.t.Helper()
-	return command(s.t, &terminal{}, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
+	return command(s.t, &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
 }
 
 // asked runs a command at a terminal, with the answer to its question.
 func (s *shop) asked(reply string, args ...string) answer {
 	s.t.Helper()
-	at := &terminal{in: strings.NewReader(reply), asks: true, shows: true}
+	at := &cli.Terminal{In: strings.NewReader(reply), Asks: true, Shows: true}
 	return command(s.t, at, append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema}, args...)...)
 }
 
-func command(t *testing.T, at *terminal, args ...string) answer {
+func command(t *testing.T, at *cli.Terminal, args ...string) answer {
 	t.Helper()
 	return commandWithin(t.Context(), at, args...)
 }
 
-func commandWithin(ctx context.Context, at *terminal, args ...string) (a answer) {
+func commandWithin(ctx context.Context, at *cli.Terminal, args ...string) (a answer) {
 	var out, errs bytes.Buffer
-	at.out, at.errs = &out, &errs
+	at.Out, at.Errs = &out, &errs
 	a.code = run(ctx, at, args)
 	a.out, a.errs = out.String(), errs.String()
 	return a

@@ -6,44 +6,45 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/migrations"
 )
 
-func newMigrate(s *session) *cobra.Command {
+func newMigrate(s *cli.Session) *cobra.Command {
 	up := &cobra.Command{
-		Use: "up", Short: "Make the tables, or bring them up to date", Args: noArgs,
+		Use: "up", Short: "Make the tables, or bring them up to date", Args: cli.NoArgs,
 		Example: "  oncebox migrate up",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.open(cmd.Context()); err != nil {
+			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
-			if err := migrations.Up(cmd.Context(), s.db, s.migrations()); err != nil {
+			if err := migrations.Up(cmd.Context(), s.DB, s.Migrations()); err != nil {
 				return err
 			}
-			return s.printVerdict(verdict{UpToDate: true}, "The tables are up to date.")
+			return printVerdict(s, verdict{UpToDate: true}, "The tables are up to date.")
 		},
 	}
 	status := &cobra.Command{
-		Use: "status", Short: "Say which files were not applied", Args: noArgs,
+		Use: "status", Short: "Say which files were not applied", Args: cli.NoArgs,
 		Example: "  oncebox migrate status --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.open(cmd.Context()); err != nil {
+			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
-			return s.judge(migrations.Applied(cmd.Context(), s.db, s.migrations()), "All files were applied.")
+			return judge(s, migrations.Applied(cmd.Context(), s.DB, s.Migrations()), "All files were applied.")
 		},
 	}
 	verify := &cobra.Command{
-		Use: "verify", Short: "Compare the tables with what the files make, and print the SQL that mends each difference", Args: noArgs,
+		Use: "verify", Short: "Compare the tables with what the files make, and print the SQL that mends each difference", Args: cli.NoArgs,
 		Example: "  oncebox migrate verify",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.open(cmd.Context()); err != nil {
+			if err := s.Open(cmd.Context()); err != nil {
 				return err
 			}
-			return s.judge(migrations.Verify(cmd.Context(), s.db, s.migrations()), "The tables are as the files make them.")
+			return judge(s, migrations.Verify(cmd.Context(), s.DB, s.Migrations()), "The tables are as the files make them.")
 		},
 	}
-	return group("migrate", "Make the tables, and check them", up, status, verify)
+	return cli.Group("migrate", "Make the tables, and check them", up, status, verify)
 }
 
 // verdict is what the commands print as JSON.
@@ -61,7 +62,7 @@ type difference struct {
 }
 
 // judge tells findings apart from a check that failed.
-func (s *session) judge(err error, fine string) error {
+func judge(s *cli.Session, err error, fine string) error {
 	var (
 		missing *migrations.MissingError
 		differs *migrations.DifferenceError
@@ -70,7 +71,7 @@ func (s *session) judge(err error, fine string) error {
 	switch {
 	case err == nil:
 		v.UpToDate = true
-		return s.printVerdict(v, fine)
+		return printVerdict(s, v, fine)
 	case errors.As(err, &missing):
 		v.Missing, v.Unknown = missing.Missing, missing.Unknown
 	case errors.As(err, &differs):
@@ -80,18 +81,18 @@ func (s *session) judge(err error, fine string) error {
 	default:
 		return err
 	}
-	if s.json {
-		if failed := s.document(v); failed != nil {
+	if s.JSON {
+		if failed := s.Document(v); failed != nil {
 			return failed
 		}
 	}
-	return &exitError{exitFindings, err}
+	return cli.Exit(cli.ExitFindings, err)
 }
 
-func (s *session) printVerdict(v verdict, fine string) error {
-	if s.json {
-		return s.document(v)
+func printVerdict(s *cli.Session, v verdict, fine string) error {
+	if s.JSON {
+		return s.Document(v)
 	}
-	_, err := fmt.Fprintln(s.out, fine)
+	_, err := fmt.Fprintln(s.Out, fine)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
 
@@ -13,15 +14,15 @@ func TestTablesAreMadeAndChecked(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	oncebox := func(args ...string) answer {
-		return command(t, &terminal{}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
+		return command(t, &cli.Terminal{}, append([]string{"--database-url", pgtest.URL(t), "--schema", db.Schema}, args...)...)
 	}
 	var v verdict
 	a := oncebox("migrate", "status", "--json")
-	require.Equal(t, exitFindings, a.code)
+	require.Equal(t, cli.ExitFindings, a.code)
 	require.NoError(t, json.Unmarshal([]byte(a.out), &v))
 	require.NotEmpty(t, v.Missing)
 	a = oncebox("dead", "list")
-	require.Equal(t, exitFailed, a.code)
+	require.Equal(t, cli.ExitFailed, a.code)
 	require.Contains(t, a.errs, "oncebox migrate up")
 
 	for range 2 {
@@ -32,7 +33,7 @@ func TestTablesAreMadeAndChecked(t *testing.T) {
 	_, err := db.ExecContext(t.Context(), "DROP INDEX inbox_dead_tenant")
 	require.NoError(t, err)
 	a = oncebox("migrate", "verify", "--json")
-	require.Equal(t, exitFindings, a.code)
+	require.Equal(t, cli.ExitFindings, a.code)
 	v = verdict{}
 	require.NoError(t, json.Unmarshal([]byte(a.out), &v))
 	require.Len(t, v.Differences, 1)

@@ -17,6 +17,8 @@ import (
 	"github.com/google/shlex"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -111,7 +113,7 @@ func TestCommandsOfTheRunbookAreComplete(t *testing.T) {
 			continue
 		}
 		a := s.oncebox(words...)
-		require.NotEqual(t, exitUsage, a.code, "%s: %s", found[0], a.errs)
+		require.NotEqual(t, cli.ExitUsage, a.code, "%s: %s", found[0], a.errs)
 		ran++
 	}
 	require.Greater(t, ran, 40)
@@ -167,14 +169,14 @@ func (p *play) end() {
 	require.Positive(p.t, p.typed, p.title)
 	require.Less(p.t, p.typed, 4, "under four commands: %s", p.title)
 	require.Empty(p.t, p.stuck(), "%s is mended", p.title)
-	require.Empty(p.t, document[[]delayedEvent](p.t, p.oncebox("delayed", "list", "--json")))
+	require.Empty(p.t, document[[]events.DelayedEvent](p.t, p.oncebox("delayed", "list", "--json")))
 }
 
 // typedInAShell is what a terminal shows of a command.
 func (s *shop) typedInAShell(line string) string {
 	s.t.Helper()
 	a := s.oncebox(words(s.t, line)...)
-	require.Contains(s.t, []int{exitDone, exitFindings}, a.code, "%s: %s", line, a.errs)
+	require.Contains(s.t, []int{cli.ExitDone, cli.ExitFindings}, a.code, "%s: %s", line, a.errs)
 	return a.out + a.errs
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -18,10 +19,10 @@ type reconcileResult struct {
 	Partitions int64 `json:"partitions"`
 }
 
-func newReconcile(s *session) *cobra.Command {
+func newReconcile(s *cli.Session) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use: "reconcile", Short: "Repair what would keep events of the outbox from ever being published", Args: noArgs,
+		Use: "reconcile", Short: "Repair what would keep events of the outbox from ever being published", Args: cli.NoArgs,
 		Long: `Repair what would keep events of the outbox from ever being published: lanes that are missing after rows were changed by hand or a backup was
 restored in part, leases that end far ahead because the clock was wrong, and partitions of today and tomorrow that are missing. Relays do so every
 hour. It may run at any time, deletes no event, and changes nothing in tables that nobody has touched. With --dry-run it says what it would repair.
@@ -30,51 +31,51 @@ Events and ordering keys that were changed by hand are found by oncebox doctor.
 Exit code 0: nothing was wrong. 3: something was, and is repaired unless it is a dry run.`,
 		Example: "  oncebox reconcile --dry-run\n  oncebox reconcile",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.openTables(cmd.Context()); err != nil {
+			if err := s.OpenTables(cmd.Context()); err != nil {
 				return err
 			}
 			if dryRun {
-				found, err := s.outbox().ReconcileDryRun(cmd.Context())
+				found, err := s.Outbox().ReconcileDryRun(cmd.Context())
 				if err != nil {
 					return err
 				}
-				return s.printReconciled(found, true)
+				return printReconciled(s, found, true)
 			}
-			found, err := s.outbox().Reconcile(cmd.Context())
+			found, err := s.Outbox().Reconcile(cmd.Context())
 			if err != nil {
-				return fmt.Errorf("%w; %s repaired before: call it again", err, several(found.Total(), "thing was", "things were"))
+				return fmt.Errorf("%w; %s repaired before: call it again", err, cli.Several(found.Total(), "thing was", "things were"))
 			}
-			return s.printReconciled(found, false)
+			return printReconciled(s, found, false)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what is wrong, and repair nothing")
 	return cmd
 }
 
-func (s *session) printReconciled(r outbox.Reconciled, dryRun bool) error {
-	if s.json {
-		err := s.document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Leases, r.Partitions})
+func printReconciled(s *cli.Session, r outbox.Reconciled, dryRun bool) error {
+	if s.JSON {
+		err := s.Document(reconcileResult{dryRun, r.Total(), r.Lanes, r.Leases, r.Partitions})
 		if err != nil {
 			return err
 		}
 	}
 	if r.Total() > 0 {
-		if !s.json {
-			if err := s.pairs(
+		if !s.JSON {
+			if err := s.Pairs(
 				"lanes that no relay could take", some(r.Lanes),
 				"leases and heartbeats that ended too far ahead", some(r.Leases), "days without a partition", some(r.Partitions)); err != nil {
 				return err
 			}
 		}
 		if dryRun {
-			return &exitError{exitFindings, fmt.Errorf("%s wrong; nothing was repaired", several(r.Total(), "thing is", "things are"))}
+			return cli.Exit(cli.ExitFindings, fmt.Errorf("%s wrong; nothing was repaired", cli.Several(r.Total(), "thing is", "things are")))
 		}
-		return &exitError{exitFindings, fmt.Errorf("%s wrong, and repaired now", several(r.Total(), "thing was", "things were"))}
+		return cli.Exit(cli.ExitFindings, fmt.Errorf("%s wrong, and repaired now", cli.Several(r.Total(), "thing was", "things were")))
 	}
-	if s.json {
+	if s.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintln(s.out, "Nothing was wrong.")
+	_, err := fmt.Fprintln(s.Out, "Nothing was wrong.")
 	return err
 }
 

@@ -19,39 +19,38 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox"
-	"github.com/oncebox/oncebox/config"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/messaging/pulsar"
-	"github.com/oncebox/oncebox/telemetry"
 )
 
 // probeTimeout is less than what probes usually wait for.
 const probeTimeout = 3 * time.Second
 
-func newRelay(s *session) *cobra.Command {
+func newRelay(s *cli.Session) *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
-		Use: "relay", Short: "Publish the outbox to Pulsar, until the process is told to stop", Args: noArgs,
+		Use: "relay", Short: "Publish the outbox to Pulsar, until the process is told to stop", Args: cli.NoArgs,
 		Long: `Publish the outbox to Pulsar, until the process is told to stop (SIGTERM). It is for services in other languages, which add events by the SQL
 function oncebox_add, and for services whose own processes publish nothing. Any number of processes may run it; they share the lanes.
 
 It needs ONCEBOX_PULSAR_URL, and takes the variables of docs/config.md. A database or a broker that is away is waited for. With --listen it
 answers /healthz, /readyz and /metrics (Prometheus).`,
 		Example: `  oncebox relay --listen :8081`,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return s.relay(cmd.Context(), listen) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return relay(cmd.Context(), s, listen) },
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "address for /healthz, /readyz and /metrics, such as :8081")
 	return cmd
 }
 
-func (s *session) relay(ctx context.Context, listen string) error {
-	s.level, s.waits = slog.LevelInfo, true
+func relay(ctx context.Context, s *cli.Session, listen string) error {
+	s.Level, s.Waits = slog.LevelInfo, true
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
 	if err != nil {
 		return fmt.Errorf("make the metrics exporter: %w", err)
 	}
-	s.meters = sdk.NewMeterProvider(sdk.WithReader(reader))
+	s.Meters = sdk.NewMeterProvider(sdk.WithReader(reader))
 	var app atomic.Pointer[oncebox.App]
 	group, ctx := errgroup.WithContext(ctx)
 	if listen != "" {
@@ -59,30 +58,30 @@ func (s *session) relay(ctx context.Context, listen string) error {
 		if err != nil {
 			return fmt.Errorf("--listen: choose another address: %w", err)
 		}
-		s.logger().InfoContext(ctx, "oncebox: the relay answers probes", "addr", listener.Addr().String())
-		serve(ctx, group, listener, probes(&app, registry, s.logger()))
+		s.Logger().InfoContext(ctx, "oncebox: the relay answers probes", "addr", listener.Addr().String())
+		serve(ctx, group, listener, probes(&app, registry, s.Logger()))
 	}
-	group.Go(func() error { return s.publish(ctx, &app) })
+	group.Go(func() error { return publish(ctx, s, &app) })
 	return group.Wait()
 }
 
 // publish runs the relay, and shows it to the probes once the database has come.
-func (s *session) publish(ctx context.Context, shown *atomic.Pointer[oncebox.App]) (err error) {
-	if err := s.openTables(ctx); err != nil {
+func publish(ctx context.Context, s *cli.Session, shown *atomic.Pointer[oncebox.App]) (err error) {
+	if err := s.OpenTables(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop before it began
 		}
 		return err
 	}
-	broker, err := s.connect(ctx)
+	broker, err := connect(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, broker.Close()) }()
-	if s.cfg.UoW.Source == "" {
-		s.cfg.UoW.Source = "oncebox-relay" // it announces nothing of its own
+	if s.Cfg.UoW.Source == "" {
+		s.Cfg.UoW.Source = "oncebox-relay" // it announces nothing of its own
 	}
-	app, err := oncebox.New(s.db, broker, s.cfg)
+	app, err := oncebox.New(s.DB, broker, s.Cfg)
 	if err != nil {
 		return err
 	}
@@ -91,31 +90,16 @@ func (s *session) publish(ctx context.Context, shown *atomic.Pointer[oncebox.App
 }
 
 // connect connects to Pulsar.
-func (s *session) connect(ctx context.Context) (*pulsar.Broker, error) {
-	cfg, err := s.pulsarConfig()
+func connect(ctx context.Context, s *cli.Session) (*pulsar.Broker, error) {
+	cfg, err := s.PulsarConfig()
 	if err != nil {
 		return nil, err
 	}
 	if cfg == nil {
 		return nil, errors.New("the relay needs a broker: set ONCEBOX_PULSAR_URL")
 	}
-	cfg.Telemetry.MeterProvider = s.cfg.Telemetry.MeterProvider
+	cfg.Telemetry.MeterProvider = s.Cfg.Telemetry.MeterProvider
 	return pulsar.Connect(ctx, cfg)
-}
-
-// pulsarConfig is nil where there is no broker.
-func (s *session) pulsarConfig() (*pulsar.Config, error) {
-	if s.cfg.PulsarURL == "" {
-		return nil, nil
-	}
-	cfg := &pulsar.Config{Telemetry: telemetry.Config{Logger: s.cfg.Telemetry.Logger}}
-	if err := config.Env("ONCEBOX_PULSAR_", cfg); err != nil {
-		return nil, err
-	}
-	if cfg.URL == "" { // it came from PULSAR_URL
-		cfg.URL = s.cfg.PulsarURL
-	}
-	return cfg, nil
 }
 
 func probes(shown *atomic.Pointer[oncebox.App], registry *prometheus.Registry, log *slog.Logger) http.Handler {

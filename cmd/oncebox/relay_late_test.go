@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -23,14 +24,14 @@ func TestRelayStartsBeforeItsDatabase(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		code := make(chan int, 1)
 		go func() {
-			code <- run(ctx, &terminal{out: io.Discard, errs: book}, []string{
+			code <- run(ctx, &cli.Terminal{Out: io.Discard, Errs: book}, []string{
 				"--database-url", db.URL, "--schema", db.Schema, "relay", "--listen", "127.0.0.1:0",
 			})
 		}()
 		await.True(t, func() bool { return book.Count("is waited for") > 0 || len(code) > 0 }, "it waits")
 		return book, func() {
 			stop()
-			require.Equal(t, exitDone, await.Receive(t, code, "it has ended"), book.String())
+			require.Equal(t, cli.ExitDone, await.Receive(t, code, "it has ended"), book.String())
 		}
 	}
 	db.Leave(t)
@@ -66,8 +67,8 @@ func readiness(t *testing.T, book *logbook.Book) (status int, body string) {
 func TestCommandsDoNotWaitForTheDatabase(t *testing.T) {
 	t.Setenv("ONCEBOX_DATABASE_WAIT", "1h")
 	for _, args := range [][]string{{"status"}, {"migrate", "up"}, {"doctor"}, {"stuck"}, {"keys", "list"}} {
-		a := command(t, &terminal{}, append([]string{"--database-url", "postgres://u@127.0.0.1:1/d"}, args...)...)
-		require.Equal(t, exitFailed, a.code, "%v: %s", args, a.errs)
+		a := command(t, &cli.Terminal{}, append([]string{"--database-url", "postgres://u@127.0.0.1:1/d"}, args...)...)
+		require.Equal(t, cli.ExitFailed, a.code, "%v: %s", args, a.errs)
 		require.Contains(t, a.errs, "does not answer: start it", args)
 	}
 }

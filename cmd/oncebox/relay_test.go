@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -43,7 +44,7 @@ func TestRelayPublishesWhatSQLAdds(t *testing.T) {
 	var book logbook.Book
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, &terminal{out: io.Discard, errs: &book}, []string{
+		code <- run(ctx, &cli.Terminal{Out: io.Discard, Errs: &book}, []string{
 			"--database-url", pgtest.URL(t), "--schema", db.Schema, "relay", "--listen", "127.0.0.1:0",
 		})
 	}()
@@ -77,7 +78,7 @@ func TestRelayPublishesWhatSQLAdds(t *testing.T) {
 
 	stop()
 	ended := <-code
-	require.Equal(t, exitDone, ended, &book)
+	require.Equal(t, cli.ExitDone, ended, &book)
 	code <- ended
 }
 
@@ -86,7 +87,7 @@ func TestRelayNeedsABroker(t *testing.T) {
 	t.Setenv("PULSAR_URL", "")
 	db := pgtest.Migrated(t)
 	var errs bytes.Buffer
-	code := run(t.Context(), &terminal{out: io.Discard, errs: &errs}, []string{"--database-url", pgtest.URL(t), "--schema", db.Schema, "relay"})
-	require.Equal(t, exitFailed, code)
+	code := run(t.Context(), &cli.Terminal{Out: io.Discard, Errs: &errs}, []string{"--database-url", pgtest.URL(t), "--schema", db.Schema, "relay"})
+	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errs.String(), "set ONCEBOX_PULSAR_URL")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/outbox"
 )
 
@@ -18,10 +19,10 @@ type retentionResult struct {
 	KeysRemoved      int64   `json:"keys_removed"`
 }
 
-func newRetention(s *session) *cobra.Command {
+func newRetention(s *cli.Session) *cobra.Command {
 	var yes, dryRun bool
 	run := &cobra.Command{
-		Use: "run", Short: "Remove at once what has outlived its retention", Args: noArgs,
+		Use: "run", Short: "Remove at once what has outlived its retention", Args: cli.NoArgs,
 		Long: `Remove at once what has outlived its retention: days of published events, what consumers have handled, old audit, expired idempotency keys, dead
 letters if they have a retention. Days ahead are made. The processes of the service do so every hour; this is for a disk that is full, or a service
 that stands still.
@@ -34,37 +35,37 @@ Run it with the variables of the service: they say for how long things are kept.
 	run.Flags().BoolVar(&dryRun, "dry-run", false, "say for how long things are kept, and remove nothing")
 	run.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
-		if err := s.openTables(ctx); err != nil {
+		if err := s.OpenTables(ctx); err != nil {
 			return err
 		}
-		store, box := s.outbox(), s.inbox()
+		store, box := s.Outbox(), s.Inbox()
 		published, err := store.KeptFor(ctx)
 		if err != nil {
 			return err
 		}
 		result := retentionResult{DryRun: dryRun, PublishedSeconds: keptSeconds(published), HandledSeconds: keptSeconds(box.Retention())}
 		terms := fmt.Sprintf("published events are kept %s, what consumers have handled %s, dead letters of the outbox %s, those of consumers %s",
-			kept(published), kept(box.Retention()), keptDead(s.cfg.Outbox.DeadRetention), keptDead(s.cfg.Inbox.DeadRetention))
+			kept(published), kept(box.Retention()), keptDead(s.Cfg.Outbox.DeadRetention), keptDead(s.Cfg.Inbox.DeadRetention))
 		if dryRun {
-			return s.printRetention(result, "Nothing was removed: "+terms+".")
+			return printRetention(s, result, "Nothing was removed: "+terms+".")
 		}
-		if err := s.confirm(yes, terms+": remove what is older?"); err != nil {
+		if err := s.Confirm(yes, terms+": remove what is older?"); err != nil {
 			return err
 		}
-		result.KeysRemoved, err = s.keys().Purge(ctx, s.db)
+		result.KeysRemoved, err = s.Keys().Purge(ctx, s.DB)
 		if err := errors.Join(store.Clean(ctx), box.Clean(ctx), err); err != nil {
 			return fmt.Errorf("%w; what was removed before stays so: call it again", err)
 		}
-		return s.printRetention(result, fmt.Sprintf("What is older was removed: %s. %d idempotency keys had expired.", terms, result.KeysRemoved))
+		return printRetention(s, result, fmt.Sprintf("What is older was removed: %s. %d idempotency keys had expired.", terms, result.KeysRemoved))
 	}
-	return group("retention", "How long things are kept", run)
+	return cli.Group("retention", "How long things are kept", run)
 }
 
-func (s *session) printRetention(r retentionResult, text string) error {
-	if s.json {
-		return s.document(r)
+func printRetention(s *cli.Session, r retentionResult, text string) error {
+	if s.JSON {
+		return s.Document(r)
 	}
-	_, err := fmt.Fprintln(s.out, text)
+	_, err := fmt.Fprintln(s.Out, text)
 	return err
 }
 

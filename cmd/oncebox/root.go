@@ -4,70 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 
 	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/dead"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/keys"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
 )
-
-// Exit codes, see the package comment.
-const (
-	exitDone = iota
-	exitFailed
-	exitUsage
-	exitFindings
-	exitNothing
-	exitRefused
-)
-
-// exitError ends the command with a code of its own.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
-
-// terminal is where a command reads and writes.
-type terminal struct {
-	in        io.Reader
-	out, errs io.Writer
-	asks      bool                       // somebody can answer a question
-	shows     bool                       // somebody looks at errs
-	size      func() (width, height int) // of the terminal that out is; nil: it is none
-}
 
 // run runs one command and returns its exit code.
-func run(ctx context.Context, t *terminal, args []string) int {
-	s := &session{terminal: t, level: slog.LevelWarn}
+func run(ctx context.Context, t *cli.Terminal, args []string) int {
+	s := &cli.Session{Terminal: t, Level: slog.LevelWarn}
 	root := newRoot(s)
 	root.SetArgs(args)
-	root.SetIn(t.in)
-	root.SetOut(t.out)
-	root.SetErr(t.errs)
-	err := errors.Join(root.ExecuteContext(ctx), s.close())
+	root.SetIn(t.In)
+	root.SetOut(t.Out)
+	root.SetErr(t.Errs)
+	err := errors.Join(root.ExecuteContext(ctx), s.Close())
 	if err == nil {
-		return exitDone
+		return cli.ExitDone
 	}
-	fmt.Fprintln(t.errs, "oncebox:", err)
-	if exit, ok := errors.AsType[*exitError](err); ok {
-		return exit.code
+	fmt.Fprintln(t.Errs, "oncebox:", err)
+	if exit, ok := errors.AsType[*cli.ExitError](err); ok {
+		return exit.Code
 	}
-	return exitFailed
+	return cli.ExitFailed
 }
 
-func newRoot(s *session) *cobra.Command {
-	root := group("oncebox", "See what the tables of oncebox hold, and decide about dead letters",
-		newStatus(s), newStuck(s), newShow(s), newDead(s), newParked(s), newConsumers(s), newDelayed(s), newKeys(s), newLanes(s),
-		newTenants(s), newReconcile(s), newRetention(s), newRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s))
+func newRoot(s *cli.Session) *cobra.Command {
+	root := cli.Group("oncebox", "See what the tables of oncebox hold, and decide about dead letters",
+		status.New(s), stuck.New(s), events.NewShow(s), dead.New(s), consumers.NewParked(s), consumers.New(s), events.NewDelayed(s), keys.New(s),
+		events.NewLanes(s),
+		events.NewTenants(s), newReconcile(s), newRetention(s), consumers.NewRebuild(s), newMigrate(s), newGrants(s), newDoctor(s), newRelay(s))
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(usage)
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { s.running = cmd }
+	root.SetFlagErrorFunc(cli.Usage)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { s.Running = cmd }
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.databaseURL, "database-url", "", "PostgreSQL, in place of ONCEBOX_DATABASE_URL and DATABASE_URL")
-	flags.StringVar(&s.schema, "schema", "", "schema of the tables, in place of ONCEBOX_SCHEMA")
-	flags.BoolVar(&s.json, "json", false, "print one JSON document in place of tables")
+	flags.StringVar(&s.DatabaseURL, "database-url", "", "PostgreSQL, in place of ONCEBOX_DATABASE_URL and DATABASE_URL")
+	flags.StringVar(&s.Schema, "schema", "", "schema of the tables, in place of ONCEBOX_SCHEMA")
+	flags.BoolVar(&s.JSON, "json", false, "print one JSON document in place of tables")
 	withoutFiles(root)
 	return root
 }
@@ -80,29 +60,4 @@ func withoutFiles(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		withoutFiles(sub)
 	}
-}
-
-// usage is an error of the caller.
-func usage(cmd *cobra.Command, err error) error {
-	return &exitError{exitUsage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
-}
-
-// noArgs refuses arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage(cmd, fmt.Errorf("%s takes no argument, and got %q", cmd.CommandPath(), args[0]))
-	}
-	return nil
-}
-
-// group is a command that has others and does nothing by itself.
-func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usage(cmd, fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]))
-		}
-		return cmd.Help()
-	}}
-	cmd.AddCommand(commands...)
-	return cmd
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/shlex"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 )
 
 // commands are those that do something, by what is typed for them.
@@ -44,7 +46,7 @@ func parses(line string) error {
 	if len(words) == 0 || words[0] != "oncebox" {
 		return errors.New("it is not the command oncebox")
 	}
-	root := newRoot(&session{terminal: &terminal{}})
+	root := newRoot(&cli.Session{Terminal: &cli.Terminal{}})
 	root.InitDefaultCompletionCmd()
 	cmd, rest, err := root.Find(words[1:])
 	if err != nil {
@@ -55,7 +57,7 @@ func parses(line string) error {
 		return err
 	}
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return usage(cmd, errors.New("there is no command "+args[0]))
+		return cli.Usage(cmd, errors.New("there is no command "+args[0]))
 	}
 	if len(rest) == 0 {
 		return nil // it is named, not called
@@ -66,24 +68,24 @@ func parses(line string) error {
 // The shell offers every command, and no files as their arguments.
 func TestCompletionOffersEveryCommand(t *testing.T) {
 	t.Parallel()
-	all := commands(newRoot(&session{terminal: &terminal{}}))
+	all := commands(newRoot(&cli.Session{Terminal: &cli.Terminal{}}))
 	require.Greater(t, len(all), 20)
 	for path := range all {
 		words := strings.Fields(path)
 		for n := 1; n < len(words); n++ {
 			typed := append(append([]string{"__complete"}, words[1:n]...), words[n][:1])
-			a := command(t, &terminal{}, typed...)
+			a := command(t, &cli.Terminal{}, typed...)
 			require.Zero(t, a.code, a.errs)
 			require.Regexp(t, `(?m)^`+words[n]+`\t`, a.out, "%q", typed)
 		}
-		a := command(t, &terminal{}, append(append([]string{"__complete"}, words[1:]...), "")...)
+		a := command(t, &cli.Terminal{}, append(append([]string{"__complete"}, words[1:]...), "")...)
 		require.Contains(t, a.errs, "ShellCompDirectiveNoFileComp", path)
-		flags := command(t, &terminal{}, append(append([]string{"__complete"}, words[1:]...), "--")...)
+		flags := command(t, &cli.Terminal{}, append(append([]string{"__complete"}, words[1:]...), "--")...)
 		require.Contains(t, flags.out, "--json\t", path)
 	}
-	require.Contains(t, command(t, &terminal{}, "__complete", "grants", "").out, "service\n")
+	require.Contains(t, command(t, &cli.Terminal{}, "__complete", "grants", "").out, "service\n")
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		a := command(t, &terminal{}, "completion", shell)
+		a := command(t, &cli.Terminal{}, "completion", shell)
 		require.Zero(t, a.code, a.errs)
 		require.Contains(t, a.out, "__complete", shell)
 	}
@@ -92,13 +94,13 @@ func TestCompletionOffersEveryCommand(t *testing.T) {
 // Each command has examples, and each of them is one that it understands.
 func TestExamplesOfCommandsParse(t *testing.T) {
 	t.Parallel()
-	for path, cmd := range commands(newRoot(&session{terminal: &terminal{}})) {
+	for path, cmd := range commands(newRoot(&cli.Session{Terminal: &cli.Terminal{}})) {
 		require.NotEmpty(t, cmd.Example, "%s has no example", path)
 		for line := range strings.Lines(cmd.Example) {
 			require.True(t, strings.HasPrefix(line, "  "+path), "an example of %s: %s", path, line)
 			require.NoError(t, parses(line), line)
 		}
-		a := command(t, &terminal{}, append(strings.Fields(path)[1:], "--help")...)
+		a := command(t, &cli.Terminal{}, append(strings.Fields(path)[1:], "--help")...)
 		require.Zero(t, a.code)
 		require.Contains(t, a.out, cmd.Example)
 	}

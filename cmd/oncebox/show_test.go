@@ -5,6 +5,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/dead"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
 	"github.com/oncebox/oncebox/ops"
 )
 
@@ -13,13 +17,13 @@ func TestShowFollowsAnEvent(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.killed()
-	id := document[[]letter](t, s.oncebox("dead", "list", "--inbox", "--json"))[0].ID
+	id := document[[]dead.Letter](t, s.oncebox("dead", "list", "--inbox", "--json"))[0].ID
 	whats := func() (list []string) {
-		life := document[[]lifeItem](t, s.oncebox("show", id, "--json"))
+		life := document[[]events.LifeItem](t, s.oncebox("show", id, "--json"))
 		require.Len(t, life, 1)
 		require.Equal(t, []string{id, "order.placed", "order", "default|poison message"}, []string{life[0].ID, life[0].Type, life[0].Topic, life[0].Key})
 		for _, m := range life[0].History {
-			list = append(list, join(string(m.What), m.Consumer, string(m.Action), m.Actor))
+			list = append(list, cli.Join(string(m.What), m.Consumer, string(m.Action), m.Actor))
 		}
 		return list
 	}
@@ -42,12 +46,12 @@ func TestShowSaysThatNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	a := s.oncebox("show", "0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e")
-	require.Equal(t, exitNothing, a.code)
+	require.Equal(t, cli.ExitNothing, a.code)
 	require.Contains(t, a.errs, ops.ErrUnknown.Error())
 	require.Contains(t, a.errs, "published events are kept for")
-	require.Equal(t, exitNothing, s.oncebox("show", "order-7").code)
-	require.Equal(t, exitNothing, s.oncebox("show", "order-7", "--source", "partner").code)
-	require.Equal(t, exitUsage, s.oncebox("show").code)
+	require.Equal(t, cli.ExitNothing, s.oncebox("show", "order-7").code)
+	require.Equal(t, cli.ExitNothing, s.oncebox("show", "order-7", "--source", "partner").code)
+	require.Equal(t, cli.ExitUsage, s.oncebox("show").code)
 }
 
 // What is stuck is listed by tenant, topic and consumer.
@@ -60,7 +64,7 @@ func TestStuckIsFiltered(t *testing.T) {
 	} {
 		var got []ops.Kind
 		a := s.oncebox("stuck", "--json", flag)
-		for _, i := range list[stuckItem](t, a) {
+		for _, i := range list[stuck.Item](t, a) {
 			got = append(got, i.Kind)
 			require.Equal(t, i.Kind.Actions(), i.Actions)
 		}

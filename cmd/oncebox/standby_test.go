@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/lanedb"
@@ -79,7 +81,7 @@ func TestWhatReadsWorksOnAStandby(t *testing.T) {
 	}
 
 	on := func(url string, args ...string) answer {
-		return command(t, &terminal{}, append([]string{"--database-url", url, "--schema", db.Schema}, args...)...)
+		return command(t, &cli.Terminal{}, append([]string{"--database-url", url, "--schema", db.Schema}, args...)...)
 	}
 	when := regexp.MustCompile(`\d+(\.\d+)?(ms|s)\b|-?\d+\.\d+|until \S+`)
 	for _, line := range []string{
@@ -87,11 +89,11 @@ func TestWhatReadsWorksOnAStandby(t *testing.T) {
 		"keys list", "tenants list", "migrate status", "migrate verify", "grants reader --to bi",
 	} {
 		want, got := on(primary.URL, strings.Fields(line)...), on(standby.URL, strings.Fields(line)...)
-		require.NotEqual(t, exitUsage, want.code, "%s: %s", line, want.errs)
+		require.NotEqual(t, cli.ExitUsage, want.code, "%s: %s", line, want.errs)
 		require.Equal(t, when.ReplaceAllString(want.out+want.errs, ""), when.ReplaceAllString(got.out+got.errs, ""), line)
 		require.Equal(t, want.code, got.code, line)
 	}
-	lanes := list[laneItem](t, on(standby.URL, "lanes", "--waiting", "--json"))
+	lanes := list[events.LaneItem](t, on(standby.URL, "lanes", "--waiting", "--json"))
 	require.Len(t, lanes, 3)
 	for n := range lanes {
 		require.Zero(t, lanes[n].Claimed)

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 )
@@ -36,10 +37,10 @@ func TestStatusIsOneScreen(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.trouble()
-	item := document[statusItem](t, s.oncebox("status", "--json"))
+	item := document[status.Item](t, s.oncebox("status", "--json"))
 	require.Equal(t, []int64{1, 1, 0, 1}, []int64{item.Outbox.Backlog, item.Outbox.New, item.Outbox.Held, item.Outbox.Dead})
-	require.Equal(t, []shareItem{{Topic: "order", Tenant: "default", New: 1, Dead: 1}}, item.Shares)
-	require.Equal(t, []relayItem{{"relay-1", 0, true, 0}, {"relay-2", 0, false, 0}}, item.Relays)
+	require.Equal(t, []status.ShareItem{{Topic: "order", Tenant: "default", New: 1, Dead: 1}}, item.Shares)
+	require.Equal(t, []status.RelayItem{{Owner: "relay-1", Alive: true}, {Owner: "relay-2"}}, item.Relays)
 	require.Len(t, item.Consumers, 1)
 	c := item.Consumers[0]
 	require.Equal(t, []any{"billing", true, 1, 1, 1, 1}, []any{c.Consumer, c.Runs, c.Parked, c.KeysFailed, c.KeysDead, c.Dead})
@@ -62,16 +63,16 @@ func TestStatusOfATenantATopicAndAConsumer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.trouble()
-	other := document[statusItem](t, s.oncebox("status", "--tenant", "acme", "--json"))
+	other := document[status.Item](t, s.oncebox("status", "--tenant", "acme", "--json"))
 	require.Equal(t, []int64{0, 0, 0}, []int64{other.Outbox.Backlog, other.Outbox.Dead, int64(other.UnknownSteps)})
 	require.Empty(t, other.Shares)
 	require.Equal(t, []int{0, 0}, []int{other.Consumers[0].Parked, other.Consumers[0].Dead})
 	topic := s.oncebox("status", "--topic", "order").out
 	require.NotContains(t, topic, "oldest  ", "that of a topic is not known")
 	require.Contains(t, strings.Join(strings.Fields(topic), " "), "billing yes 1 - - - 1")
-	require.Empty(t, document[statusItem](t, s.oncebox("status", "--consumer", "shipping", "--json")).Consumers)
-	require.Equal(t, exitUsage, s.oncebox("status", "--watch=0s").code)
-	require.Equal(t, exitUsage, s.oncebox("status", "now").code)
+	require.Empty(t, document[status.Item](t, s.oncebox("status", "--consumer", "shipping", "--json")).Consumers)
+	require.Equal(t, cli.ExitUsage, s.oncebox("status", "--watch=0s").code)
+	require.Equal(t, cli.ExitUsage, s.oncebox("status", "now").code)
 }
 
 // frames is an output that is interrupted when it has shown so many.
@@ -96,9 +97,9 @@ func (s *shop) watched(mark string, size func() (int, int), args ...string) (out
 	defer cancel()
 	shown := &frames{left: 3, mark: mark, interrupt: cancel}
 	var said bytes.Buffer
-	code := run(ctx, &terminal{out: shown, errs: &said, size: size},
+	code := run(ctx, &cli.Terminal{Out: shown, Errs: &said, Size: size},
 		append([]string{"--database-url", pgtest.URL(s.t), "--schema", s.Schema, "status", "--watch=1ms"}, args...))
-	require.Equal(s.t, exitDone, code, said.String())
+	require.Equal(s.t, cli.ExitDone, code, said.String())
 	return shown.String(), said.String()
 }
 
@@ -108,13 +109,13 @@ func TestWatchRedrawsTheScreen(t *testing.T) {
 	s := newShop(t)
 	s.trouble()
 	s.exec("UPDATE outbox SET topic = ?", "bad\x1b[2J")
-	out, _ := s.watched(screenTop, func() (int, int) { return 50, 20 })
-	require.True(t, strings.HasPrefix(out, enterScreen+screenTop))
-	require.True(t, strings.HasSuffix(out, leaveScreen))
-	drawn := strings.Split(strings.TrimSuffix(strings.TrimPrefix(out, enterScreen+screenTop), leaveScreen), screenTop)
+	out, _ := s.watched(status.ScreenTop, func() (int, int) { return 50, 20 })
+	require.True(t, strings.HasPrefix(out, status.EnterScreen+status.ScreenTop))
+	require.True(t, strings.HasSuffix(out, status.LeaveScreen))
+	drawn := strings.Split(strings.TrimSuffix(strings.TrimPrefix(out, status.EnterScreen+status.ScreenTop), status.LeaveScreen), status.ScreenTop)
 	require.Len(t, drawn, 3)
 	for _, screen := range drawn {
-		lines := strings.Split(strings.TrimSuffix(screen, screenEnd), lineEnd)
+		lines := strings.Split(strings.TrimSuffix(screen, status.ScreenEnd), status.LineEnd)
 		require.LessOrEqual(t, len(lines), 20)
 		for _, line := range lines {
 			require.LessOrEqual(t, len([]rune(line)), 50)
@@ -126,7 +127,7 @@ func TestWatchRedrawsTheScreen(t *testing.T) {
 	require.NotContains(t, drawn[0], "recorded")
 	require.Contains(t, drawn[2], "recorded")
 	require.Contains(t, drawn[2], "███", "the course of the backlog, which stays as it is")
-	tall, _ := s.watched(screenTop, func() (int, int) { return 200, 60 })
+	tall, _ := s.watched(status.ScreenTop, func() (int, int) { return 200, 60 })
 	require.Contains(t, tall, "bad\uFFFD[2J")
 }
 
@@ -146,7 +147,7 @@ func TestWatchWithoutATerminalPrintsLines(t *testing.T) {
 	require.NotContains(t, out, "oldest")
 	out, _ = s.watched("\n", func() (int, int) { return 80, 24 }, "--json")
 	for line := range strings.Lines(out) {
-		var item statusItem
+		var item status.Item
 		require.NoError(t, json.Unmarshal([]byte(line), &item))
 		require.EqualValues(t, 1, item.Outbox.Backlog)
 	}
@@ -182,27 +183,13 @@ func TestWatchGoesOnAfterAnError(t *testing.T) {
 				s.exec("ALTER TABLE outbox_projector RENAME TO gone")
 			}
 		}}
-		code := run(ctx, &terminal{out: out, errs: out, size: size},
+		code := run(ctx, &cli.Terminal{Out: out, Errs: out, Size: size},
 			[]string{"--database-url", pgtest.URL(t), "--schema", s.Schema, "status", "--watch=1ms"})
-		require.Equal(t, exitDone, code)
-		said := strings.ReplaceAll(out.String(), lineEnd, "")
+		require.Equal(t, cli.ExitDone, code)
+		said := strings.ReplaceAll(out.String(), status.LineEnd, "")
 		require.Contains(t, said, "outbox_projector\" does not exist", "the whole error, in several lines")
 		s.exec("ALTER TABLE gone RENAME TO outbox_projector")
 	}
 	s.exec("ALTER TABLE outbox_projector RENAME TO gone")
-	require.Equal(t, exitFailed, s.oncebox("status", "--watch").code)
-}
-
-func TestSparklinesAreAsHighAsTheLargest(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "▁▄█", sparkline([]float64{0, 5, 10}))
-	require.Equal(t, "▁▁", sparkline([]float64{0, 0}))
-	require.Equal(t, "█", sparkline([]float64{3}))
-	var c course
-	for n := range courseWidth + 10 {
-		c.add(&statusItem{Outbox: outboxItem{Backlog: int64(n)}})
-	}
-	require.Len(t, c.backlog, courseWidth)
-	require.InDelta(t, courseWidth+9, c.backlog[courseWidth-1], 0)
-	require.Equal(t, "about "+strconv.Itoa(10_001), count(10_001))
+	require.Equal(t, cli.ExitFailed, s.oncebox("status", "--watch").code)
 }

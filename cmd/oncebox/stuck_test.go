@@ -13,6 +13,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/keys"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/messaging"
@@ -21,13 +26,13 @@ import (
 )
 
 // stuck runs the command, and returns what it lists by kind.
-func (s *shop) stuck() map[ops.Kind]stuckItem {
+func (s *shop) stuck() map[ops.Kind]stuck.Item {
 	s.t.Helper()
 	a := s.oncebox("stuck", "--json")
-	var list []stuckItem
+	var list []stuck.Item
 	require.NoError(s.t, json.Unmarshal([]byte(a.out), &list), a.errs)
-	require.Equal(s.t, len(list) > 0, a.code == exitFindings, a.errs)
-	kinds := map[ops.Kind]stuckItem{}
+	require.Equal(s.t, len(list) > 0, a.code == cli.ExitFindings, a.errs)
+	kinds := map[ops.Kind]stuck.Item{}
 	for _, i := range list {
 		require.NotContains(s.t, kinds, i.Kind)
 		kinds[i.Kind] = i
@@ -124,13 +129,13 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	unknown := found[ops.StepUnknown]
 	require.Contains(t, s.oncebox("keys", "resolve", unknown.ID[:7], "charge", "--not-done", "--by", "ann", "--why", "x").errs, "too short")
 	asked := s.asked("n\n", "keys", "resolve", unknown.ID[:16]+"...", "charge", "--done", `{"id": "ch_42"}`, "--by", "ann", "--why", "x")
-	require.Equal(t, exitRefused, asked.code, "the beginning of the key is enough")
+	require.Equal(t, cli.ExitRefused, asked.code, "the beginning of the key is enough")
 	require.Contains(t, asked.errs, `as done with the result {"id": "ch_42"}?`)
 	resolved := s.typed(unknown.Or)
 	require.Zero(t, resolved.code, resolved.errs)
-	require.Equal(t, exitNothing, s.typed(unknown.Do).code, "it is known now")
+	require.Equal(t, cli.ExitNothing, s.typed(unknown.Do).code, "it is known now")
 
-	delayed := document[[]delayedEvent](t, s.oncebox("delayed", "list", "--json"))
+	delayed := document[[]events.DelayedEvent](t, s.oncebox("delayed", "list", "--json"))
 	require.Len(t, delayed, 1)
 	require.Zero(t, s.oncebox("delayed", "move", delayed[0].ID, "--to", "0m", "--by", "ann", "--yes").code)
 
@@ -138,10 +143,10 @@ func TestOperatorMendsWhatIsStuck(t *testing.T) {
 	s.Drain()
 	require.EqualValues(t, 6, s.billed.Load())
 	require.Empty(t, s.stuck())
-	status := document[statusItem](t, s.oncebox("status", "--json"))
+	status := document[status.Item](t, s.oncebox("status", "--json"))
 	require.Equal(t, []int64{0, 0, 0}, []int64{status.Outbox.Backlog, status.Outbox.Delayed, status.Outbox.Dead})
 	require.Equal(t, []int{0, 0, 0}, []int{status.UnknownSteps, status.Consumers[0].Parked, status.Consumers[0].Dead})
-	require.Equal(t, keyFree, document[[]keyItem](t, s.oncebox("keys", "list", "--json"))[0].State, "the next request with it goes on")
+	require.Equal(t, keys.Free, document[[]keys.Item](t, s.oncebox("keys", "list", "--json"))[0].State, "the next request with it goes on")
 }
 
 // What does not run comes first.
@@ -193,12 +198,12 @@ func TestParkedMessageIsGivenUp(t *testing.T) {
 	s.DrainFailing()
 	item := s.stuck()[ops.MessageFailing]
 	giveUp := []string{"parked", "give-up", item.MessageKey, "--consumer", "billing", "--by", "ann"}
-	require.Equal(t, exitUsage, s.oncebox(giveUp...).code, "what is behind it waits: it says why")
+	require.Equal(t, cli.ExitUsage, s.oncebox(giveUp...).code, "what is behind it waits: it says why")
 	giveUp = append(giveUp, "--why", "the customer is gone")
-	require.Equal(t, exitRefused, s.oncebox(giveUp...).code)
+	require.Equal(t, cli.ExitRefused, s.oncebox(giveUp...).code)
 	require.Zero(t, s.asked("y\n", giveUp...).code)
 	require.Contains(t, s.stuck(), ops.MessageDead)
-	require.Equal(t, exitNothing, s.asked("y\n", giveUp...).code)
+	require.Equal(t, cli.ExitNothing, s.asked("y\n", giveUp...).code)
 }
 
 func TestResolveSaysOneThing(t *testing.T) {
@@ -208,11 +213,11 @@ func TestResolveSaysOneThing(t *testing.T) {
 		{"k"}, {"k", "s"}, {"k", "s", "--by", "ann", "--why", "x"}, {"k", "s", "--by", "ann", "--why", "x", "--done", "no json"},
 		{"k", "s", "--by", "ann", "--why", "x", "--done", "1", "--not-done"}, {"k", "s", "--by", "ann", "--not-done"},
 	} {
-		require.Equal(t, exitUsage, s.oncebox(append([]string{"keys", "resolve"}, args...)...).code, args)
+		require.Equal(t, cli.ExitUsage, s.oncebox(append([]string{"keys", "resolve"}, args...)...).code, args)
 	}
 	refused := s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--done", "ch_42")
 	require.Contains(t, refused.errs, `--done ch_42 is not JSON: a text is quoted twice, --done '"ch_42"'`)
-	require.Equal(t, exitNothing, s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
+	require.Equal(t, cli.ExitNothing, s.oncebox("keys", "resolve", "0d6e9c9f", "s", "--by", "ann", "--why", "x", "--not-done", "--yes").code)
 }
 
 // A database that no service has used may be the wrong one: all is well there.
@@ -224,7 +229,7 @@ func TestUnusedDatabaseIsSaid(t *testing.T) {
 	empty := s.oncebox("stuck")
 	require.Zero(t, empty.code)
 	require.Contains(t, empty.out, said)
-	require.Empty(t, list[stuckItem](t, s.oncebox("stuck", "--json")))
+	require.Empty(t, list[stuck.Item](t, s.oncebox("stuck", "--json")))
 	s.place("an order")
 	require.NotContains(t, s.oncebox("status").out, said)
 	require.NotContains(t, s.oncebox("stuck").out, said)

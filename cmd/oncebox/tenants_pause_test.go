@@ -5,34 +5,37 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/events"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/stuck"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 func TestTenantsArePausedAndResumed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	pause := []string{"tenants", "pause", "acme", "--by", "ann", "--why", "their system is down"}
-	require.Equal(t, exitRefused, s.oncebox(pause...).code)
+	require.Equal(t, cli.ExitRefused, s.oncebox(pause...).code)
 	require.Equal(t, "The tenant acme is paused.\n", s.asked("y\n", pause...).out)
 	again := s.oncebox(append(pause, "--yes")...)
-	require.Equal(t, exitNothing, again.code)
+	require.Equal(t, cli.ExitNothing, again.code)
 	require.Contains(t, again.errs, "the tenant is paused already")
 
 	s.placeFor("acme", "o-1")
 	s.placeFor("small", "o-2")
 	s.Drain()
 	require.EqualValues(t, 1, s.billed.Load())
-	tenants := document[[]tenantItem](t, s.oncebox("tenants", "list", "--json"))
+	tenants := document[[]events.TenantItem](t, s.oncebox("tenants", "list", "--json"))
 	require.Len(t, tenants, 1)
 	require.Equal(t, []any{"acme", "ann", "their system is down"}, []any{tenants[0].Tenant, tenants[0].Paused.By, tenants[0].Paused.Why})
 	require.Regexp(t, `acme +0 +\S+Z +ann +their system is down`, s.oncebox("tenants", "list").out)
 	require.Regexp(t, `paused +1 of 1 tenant`, s.oncebox("status").out)
 	require.Regexp(t, `order +acme +0 +0 +0 +1\n`, s.oncebox("status").out)
-	item := document[statusItem](t, s.oncebox("status", "--tenant", "acme", "--json"))
+	item := document[status.Item](t, s.oncebox("status", "--tenant", "acme", "--json"))
 	require.Equal(t, []int64{0, 1, 1}, []int64{item.Outbox.Backlog, item.Outbox.Paused, int64(item.Outbox.TenantsPaused)})
 
-	require.Empty(t, list[stuckItem](t, s.oncebox("stuck", "--json")))
+	require.Empty(t, list[stuck.Item](t, s.oncebox("stuck", "--json")))
 	for _, filter := range [][]string{nil, {"--tenant", "acme"}, {"--topic", "order"}} {
 		noted := s.oncebox(append([]string{"stuck"}, filter...)...)
 		require.Zero(t, noted.code)
@@ -44,14 +47,14 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	require.NoError(t, s.DB.QueryRowContext(t.Context(), "SELECT id FROM outbox_unsent").Scan(&waiting))
 	require.Regexp(t, `now +outbox +tenant paused +by ann because their system is down`, s.oncebox("show", waiting).out)
 	s.exec("UPDATE outbox_pause SET since = clock_timestamp() - interval '25 hours'")
-	stuck := list[stuckItem](t, s.oncebox("stuck", "--json"))
+	stuck := list[stuck.Item](t, s.oncebox("stuck", "--json"))
 	require.Len(t, stuck, 1)
 	require.Equal(t, `when its events may leave: oncebox tenants resume acme --by "$USER"`, stuck[0].Do)
 	require.Contains(t, s.oncebox("stuck").out, "its events are not published")
 
 	resume := []string{"tenants", "resume", "acme", "--by", "bob", "--yes", "--json"}
-	require.Equal(t, tenantResult{"resume", "acme"}, document[tenantResult](t, s.oncebox(resume...)))
-	require.Equal(t, exitNothing, s.oncebox(resume...).code)
+	require.Equal(t, events.TenantResult{Action: "resume", Tenant: "acme"}, document[events.TenantResult](t, s.oncebox(resume...)))
+	require.Equal(t, cli.ExitNothing, s.oncebox(resume...).code)
 	s.Drain()
 	require.EqualValues(t, 2, s.billed.Load())
 	require.Equal(t, "Nothing is stuck.\n", s.oncebox("stuck").out)
@@ -62,18 +65,6 @@ func TestTenantsArePausedAndResumed(t *testing.T) {
 	for _, args := range [][]string{
 		{"pause", "acme", "--by", "ann"}, {"pause", "acme", "--why", "x"}, {"pause"}, {"resume", "acme"}, {"resume", "a", "b", "--by", "ann"},
 	} {
-		require.Equal(t, exitUsage, s.oncebox(append([]string{"tenants"}, args...)...).code, args)
+		require.Equal(t, cli.ExitUsage, s.oncebox(append([]string{"tenants"}, args...)...).code, args)
 	}
-}
-
-// A tenant that was moved and is paused is one line.
-func TestTenantsThatWereMovedAndPaused(t *testing.T) {
-	list := tenantItems([]outbox.TenantGroup{{Tenant: "big", Group: 1}, {Tenant: "far", Group: 2}}, []outbox.Pause{{Tenant: "big"}, {Tenant: "small"}})
-	var names []string
-	for _, i := range list {
-		names = append(names, i.Tenant)
-	}
-	require.Equal(t, []string{"small", "big", "far"}, names)
-	require.Equal(t, []bool{true, true, false}, []bool{list[0].Paused != nil, list[1].Paused != nil, list[2].Paused != nil})
-	require.Equal(t, []int16{0, 1, 2}, []int16{list[0].Group, list[1].Group, list[2].Group})
 }

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, see the package comment.
+const (
+	ExitDone = iota
+	ExitFailed
+	ExitUsage
+	ExitFindings
+	ExitNothing
+	ExitRefused
+)
+
+// ExitError ends the command with a code of its own.
+type ExitError struct {
+	Code int
+	err  error
+}
+
+// Exit returns an error that ends the command with a code.
+func Exit(code int, err error) error { return &ExitError{code, err} }
+
+func (e *ExitError) Error() string { return e.err.Error() }
+func (e *ExitError) Unwrap() error { return e.err }
+
+// Usage is an error of the caller.
+func Usage(cmd *cobra.Command, err error) error {
+	return Exit(ExitUsage, fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+}
+
+// NoArgs refuses arguments.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usage(cmd, fmt.Errorf("%s takes no argument, and got %q", cmd.CommandPath(), args[0]))
+	}
+	return nil
+}
+
+// Group is a command that has others and does nothing by itself.
+func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usage(cmd, fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]))
+		}
+		return cmd.Help()
+	}}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// ExactlyOneID refuses more than one argument, and none.
+func ExactlyOneID(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return Usage(cmd, fmt.Errorf("%s takes one id, and got %d arguments", cmd.CommandPath(), len(args)))
+	}
+	return nil
+}
+
+// NeedsActor refuses a decision of nobody.
+func NeedsActor(by string) error {
+	if strings.TrimSpace(by) == "" {
+		return errors.New("--by is missing: say who decides, --by ann")
+	}
+	return nil
+}

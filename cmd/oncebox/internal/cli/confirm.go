@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Confirm asks before something is changed. Without a terminal nobody can answer, and --yes has to be given.
+func (s *Session) Confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !s.Asks {
+		text := "nobody can answer the question: give --yes"
+		if s.Running != nil && s.Running.Flags().Lookup("dry-run") != nil {
+			text += ", or --dry-run to see what would be done"
+		}
+		return Exit(ExitRefused, errors.New(text+"; nothing was done"))
+	}
+	fmt.Fprintf(s.Errs, "%s [y/N] ", question)
+	if s.answers == nil {
+		s.answers = bufio.NewReader(s.In) // it may read more than one answer
+	}
+	line, err := s.answers.ReadString('\n')
+	if answer := strings.ToLower(strings.TrimSpace(line)); err == nil && (answer == "y" || answer == "yes") {
+		return nil
+	}
+	return Exit(ExitRefused, errors.New("nothing was done"))
+}

@@ -1,0 +1,14 @@
+package cli
+
+import (
+	"io"
+)
+
+// Terminal is where a command reads and writes.
+type Terminal struct {
+	In        io.Reader
+	Out, Errs io.Writer
+	Asks      bool                       // somebody can answer a question
+	Shows     bool                       // somebody looks at Errs
+	Size      func() (width, height int) // of the terminal that Out is; nil: it is none
+}

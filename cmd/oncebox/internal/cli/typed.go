@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+)
+
+// Typed is a command as an operator types it. Words that a shell would change are quoted.
+func Typed(words ...string) string { return line(words, "") }
+
+// Decided is a command that asks who decides: the shell knows.
+func Decided(words ...string) string { return line(words, ` --by "$USER"`) }
+
+// line has an id that begins with a dash, as one in 64 of base64 does, and what follows it up to the next flag, at its end, where it is no flag.
+func line(words []string, more string) string {
+	begin := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
+	if begin < 0 || isFlag(words[begin]) {
+		return "oncebox " + joined(words) + more
+	}
+	end := begin + 1
+	for end < len(words) && !isFlag(words[end]) {
+		end++
+	}
+	return "oncebox " + joined(words[:begin], words[end:]) + more + " -- " + joined(words[begin:end])
+}
+
+// isFlag tells a flag of ours from an id.
+func isFlag(word string) bool {
+	name, is := strings.CutPrefix(word, "--")
+	return is && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-") == ""
+}
+
+func joined(parts ...[]string) string {
+	words := slices.Concat(parts...)
+	for n, word := range words {
+		words[n] = quoted(word)
+	}
+	return strings.Join(words, " ")
+}
+
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,=", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,137 @@
+package consumers
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// New returns the commands "oncebox consumers".
+func New(s *cli.Session) *cobra.Command {
+	return cli.Group("consumers", "Consumers: which run, what waits for them, and those that are gone", newConsumersList(s), newConsumersForget(s))
+}
+
+func newConsumersList(s *cli.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the consumers with their topics, processes and connections", Args: cli.NoArgs,
+		Long: `List the consumers that have run on this database: at which topic, whether a process runs them and is connected to the broker, what waits there,
+and why they last had no connection; oncebox stuck has the errors of handlers.
+
+With ONCEBOX_PULSAR_URL set it asks the broker itself; otherwise it shows what the processes of the service have written down.`,
+		Example: "  oncebox consumers list\n  oncebox consumers list --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.OpenTables(cmd.Context()); err != nil {
+				return err
+			}
+			view, err := s.ViewOfBroker()
+			if err != nil {
+				return err
+			}
+			found, err := view.Consumers(cmd.Context(), ops.Filter{})
+			if err != nil {
+				return err
+			}
+			list := make([]Item, len(found))
+			for n := range found {
+				list[n] = ItemOf(&found[n])
+			}
+			return printConsumers(s, list)
+		},
+	}
+}
+
+func printConsumers(s *cli.Session, list []Item) error {
+	if s.JSON {
+		return s.Document(list)
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(s.Out, "No consumer has run on this database.")
+		return err
+	}
+	rows := [][]string{{"CONSUMER", "TOPIC", "PROCESS", "STATE", "SINCE", "IN HAND", "AT BROKER", "LAST ERROR OF THE CONNECTION"}}
+	for n := range list {
+		c := &list[n]
+		if len(c.Topics) == 0 {
+			rows = append(rows, []string{cli.Short(c.Consumer, 40), "", "", c.HowItRuns(), cli.At(c.SeenAt), "", "", ""})
+		}
+		for _, t := range c.Topics {
+			rows = append(rows, c.rowsOf(&t)...)
+		}
+	}
+	return cli.Columns(s.Out, rows)
+}
+
+func (c *Item) rowsOf(t *TopicItem) (rows [][]string) {
+	waits := (&Item{Topics: []TopicItem{*t}}).AtBroker()
+	if len(t.Processes) == 0 {
+		return [][]string{{cli.Short(c.Consumer, 40), cli.Short(t.Topic, 40), "none", c.HowItRuns(), "", "", waits, cli.Short(t.BacklogError, 200)}}
+	}
+	for _, p := range t.Processes {
+		failure := p.Error
+		if failure != "" {
+			failure = cli.At(p.FailedAt) + " " + failure
+		}
+		rows = append(rows, []string{
+			cli.Short(c.Consumer, 40), cli.Short(t.Topic, 40), cli.Short(p.Name, 40), p.State, cli.At(&p.Since), strconv.Itoa(p.Unsettled), waits, cli.Short(failure, 200),
+		})
+	}
+	return rows
+}
+
+func newConsumersForget(s *cli.Session) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "forget NAME", Short: "Say that a consumer is gone for good", Args: cobra.ArbitraryArgs,
+		Long: `Say that a consumer is gone for good: it is not listed as missing any more, another service may use its name, and without a broker no messages
+are stored for it. What is parked or dead stays. It is refused while a process runs the consumer.
+
+Its subscription at the broker stays, and keeps messages: remove it with pulsar-admin topics unsubscribe.`,
+		Example: "  oncebox consumers forget mailer",
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return cli.Usage(cmd, errors.New("give the name of one consumer: oncebox consumers list shows them"))
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		return forget(s, cmd, args[0], yes)
+	}
+	return cmd
+}
+
+func forget(s *cli.Session, cmd *cobra.Command, name string, yes bool) error {
+	known, err := s.Inbox().State().Consumers(cmd.Context())
+	if err != nil {
+		return err
+	}
+	found := false
+	for n := range known {
+		if known[n].Consumer != name {
+			continue
+		}
+		if found = true; known[n].Runs {
+			return cli.Exit(cli.ExitRefused, fmt.Errorf("a process runs the consumer %s: stop it first; oncebox consumers list shows which", name))
+		}
+	}
+	if !found {
+		return cli.Exit(cli.ExitNothing, fmt.Errorf("no consumer %s has run on this database; oncebox consumers list shows those that have", name))
+	}
+	if err := s.Confirm(yes, "forget the consumer "+name+"?"); err != nil {
+		return err
+	}
+	if err := s.Inbox().Forget(cmd.Context(), name); err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.Document(cli.Acted{Action: "forget", Consumer: name})
+	}
+	_, err = fmt.Fprintf(s.Out, "The consumer %s is forgotten.\n", name)
+	return err
+}

@@ -1,0 +1,152 @@
+package consumers
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/inbox/state"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// Item is what status prints of a consumer as JSON. The names stay.
+type Item struct {
+	Consumer string `json:"consumer"`
+	Runs     bool   `json:"runs"`
+	// Stopped says that its last process ended in order, at SeenAt.
+	Stopped          bool        `json:"stopped"`
+	SeenAt           *time.Time  `json:"seen_at,omitempty"`
+	Topics           []TopicItem `json:"topics"`
+	Parked           int         `json:"parked"`
+	OldestAgeSeconds float64     `json:"oldest_age_seconds"`
+	KeysWaiting      int         `json:"keys_waiting"`
+	KeysFailed       int         `json:"keys_failed"`
+	KeysDead         int         `json:"keys_dead"`
+	Dead             int         `json:"dead"`
+	// CountedUpTo is how far these numbers go. 0: none of them is known.
+	CountedUpTo int `json:"counted_up_to"`
+}
+
+// TopicItem is what is known of a consumer at a topic.
+type TopicItem struct {
+	Topic string `json:"topic"`
+	// Backlog is how many messages wait at the broker. null: it is not known; then BacklogError says why, as far as that is known.
+	Backlog       *int64     `json:"backlog"`
+	BacklogAt     *time.Time `json:"backlog_at,omitempty"`
+	BacklogError  string     `json:"backlog_error,omitempty"`
+	StandingSince *time.Time `json:"standing_since,omitempty"`
+	// Connections is how many consumers the broker has.
+	Connections int           `json:"connections"`
+	Missing     bool          `json:"missing"`
+	Processes   []ProcessItem `json:"processes"`
+}
+
+// ProcessItem is a process that runs a consumer.
+type ProcessItem struct {
+	Name string `json:"name"`
+	// State is connected, partly, away, paused or stored.
+	State      string     `json:"state"`
+	Since      time.Time  `json:"since"`
+	Unsettled  int        `json:"unsettled"`
+	ProgressAt *time.Time `json:"progress_at,omitempty"`
+	Error      string     `json:"error,omitempty"`
+	FailedAt   *time.Time `json:"failed_at,omitempty"`
+}
+
+// ItemOf returns how a consumer is printed.
+func ItemOf(c *ops.ConsumerStatus) Item {
+	item := Item{
+		Consumer: c.Consumer, Runs: c.Run.Runs, Stopped: c.Run.Stopped, SeenAt: cli.TimeOf(c.Run.SeenAt), Topics: []TopicItem{}, Parked: c.Stats.Parked,
+		OldestAgeSeconds: c.Stats.OldestParked.Seconds(), KeysWaiting: c.Stats.Waiting, KeysFailed: c.Stats.Failed, KeysDead: c.Stats.Dead,
+		Dead: c.Stats.DeadLetters, CountedUpTo: c.Stats.Counted,
+	}
+	for n := range c.Run.Topics {
+		item.Topics = append(item.Topics, topicOf(&c.Run.Topics[n]))
+	}
+	return item
+}
+
+func topicOf(t *state.Topic) TopicItem {
+	w := &t.Waiting
+	item := TopicItem{
+		Topic: t.Topic, BacklogAt: cli.TimeOf(w.At), BacklogError: w.Error, StandingSince: cli.TimeOf(w.Stands), Connections: w.Connections, Missing: w.Missing,
+		Processes: []ProcessItem{},
+	}
+	if w.Known {
+		item.Backlog = &w.Messages
+	}
+	for _, p := range t.Processes {
+		item.Processes = append(item.Processes, ProcessItem{p.Name, p.State, p.Since, p.Unsettled, cli.TimeOf(p.Progress), p.Error, cli.TimeOf(p.FailedAt)})
+	}
+	return item
+}
+
+// HowItRuns says in a few words whether it runs, and how.
+func (c *Item) HowItRuns() string {
+	switch {
+	case c.Stopped:
+		return "stopped " + cli.At(c.SeenAt)
+	case !c.Runs && c.SeenAt != nil:
+		return "not heard of since " + cli.At(c.SeenAt)
+	case !c.Runs:
+		return "never"
+	}
+	counts, since, all := map[string]int{}, map[string]time.Time{}, 0
+	for _, t := range c.Topics {
+		for _, p := range t.Processes {
+			counts[p.State]++
+			all++
+			if p.Since.After(since[p.State]) {
+				since[p.State] = p.Since
+			}
+		}
+	}
+	if all == counts["connected"]+counts["stored"] {
+		return "yes"
+	}
+	var parts []string
+	for _, state := range []struct{ name, text string }{
+		{"away", "no connection since "}, {"partly", "some partitions without connection since "}, {"paused", "paused since "},
+	} {
+		n, when := counts[state.name], since[state.name]
+		switch {
+		case n == all:
+			return state.text + cli.At(&when)
+		case n > 0:
+			parts = append(parts, fmt.Sprintf("%d of %d: %s%s", n, all, state.text, cli.At(&when)))
+		}
+	}
+	return "yes, but " + strings.Join(parts, "; ")
+}
+
+// AtBroker is how many messages wait at the broker for all its topics, "?" if that is not known, "-" if there is no broker.
+func (c *Item) AtBroker() string {
+	sum, stored, known := int64(0), true, true
+	for _, t := range c.Topics {
+		stored = stored && len(t.Processes) > 0
+		for _, p := range t.Processes {
+			stored = stored && p.State == "stored"
+		}
+		if known = known && t.Backlog != nil; known {
+			sum += *t.Backlog
+		}
+	}
+	switch {
+	case stored:
+		return "-"
+	case known:
+		return strconv.FormatInt(sum, 10)
+	default:
+		return "?"
+	}
+}
+
+// Count is a number of this consumer, with a plus if there may be more.
+func (c *Item) Count(n int) string {
+	if c.CountedUpTo == 0 {
+		return strconv.Itoa(n)
+	}
+	return cli.UpTo(int64(n), int64(c.CountedUpTo))
+}

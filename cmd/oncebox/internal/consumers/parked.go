@@ -1,0 +1,119 @@
+package consumers
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/inbox"
+)
+
+// NewParked returns the commands "oncebox parked".
+func NewParked(s *cli.Session) *cobra.Command {
+	return cli.Group("parked", "Messages that failed and are tried again, and those behind them", newParkedList(s), newParkedRetry(s), newParkedGiveUp(s))
+}
+
+// parkedSelection is which parked messages a command is about.
+type parkedSelection struct {
+	consumer, tenant, topic, kind, text string
+}
+
+func (f *parkedSelection) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.consumer, "consumer", "", "only those of this consumer")
+	flags.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
+	flags.StringVar(&f.topic, "topic", "", "only those of this topic")
+	flags.StringVar(&f.kind, "type", "", "only those of this event type")
+	flags.StringVar(&f.text, "error", "", "only those whose last error contains this text, as it is written there")
+}
+
+func (f *parkedSelection) isEmpty() bool { return *f == parkedSelection{} }
+
+func (f *parkedSelection) filter() inbox.ParkedFilter {
+	return inbox.ParkedFilter{Consumer: f.consumer, TenantID: f.tenant, Topic: f.topic, Type: f.kind, Error: f.text}
+}
+
+// ParkedItem is what list prints as JSON. The names stay.
+type ParkedItem struct {
+	Consumer   string         `json:"consumer"`
+	MessageKey string         `json:"message_key"`
+	ID         string         `json:"id"`
+	Type       string         `json:"type"`
+	Topic      string         `json:"topic"`
+	Tenant     string         `json:"tenant"`
+	Source     string         `json:"source"`
+	Key        string         `json:"key,omitempty"`
+	State      inbox.KeyState `json:"state"`
+	First      bool           `json:"first"`
+	ParkedAt   time.Time      `json:"parked_at"`
+	Attempts   int            `json:"attempts"`
+	Next       *time.Time     `json:"next,omitempty"`
+	Error      string         `json:"error,omitempty"`
+}
+
+func newParkedList(s *cli.Session) *cobra.Command {
+	var (
+		f     parkedSelection
+		first bool
+		limit int
+	)
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the messages that wait in the database, key by key, without their payloads", Args: cli.NoArgs,
+		Long: `List the messages that wait in the database: those that failed, and those behind them, key by key. The first one of a key is tried; the others
+follow when it is handled. --first lists only those that are tried.`,
+		Example: `  oncebox parked list --first
+  oncebox parked list --consumer billing --error "connection refused" --json`,
+	}
+	f.flags(cmd)
+	cmd.Flags().BoolVar(&first, "first", false, "only the first one of each key")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.OpenList(cmd, limit); err != nil {
+			return err
+		}
+		filter := f.filter()
+		filter.FirstOnly = first
+		page, err := s.Inbox().Parked(cmd.Context(), filter, nil, limit+1)
+		if err != nil {
+			return err
+		}
+		list := make([]ParkedItem, min(len(page), limit))
+		for n := range list {
+			p := &page[n]
+			list[n] = ParkedItem{
+				p.Key.Consumer, p.Key.MessageKey, p.Envelope.ID, p.Envelope.Type, p.Envelope.Topic, p.Key.TenantID, p.Key.Source, p.OrderingKey,
+				p.State, p.First, p.ParkedAt, p.Attempts, cli.TimeOf(p.DueAt), p.Error,
+			}
+		}
+		if err := printParked(s, list); err != nil || len(page) <= limit {
+			return err
+		}
+		all, err := s.Inbox().CountParked(cmd.Context(), filter)
+		fmt.Fprintf(s.Errs, "%d of %d shown: --limit %d shows all.\n", len(list), all, all)
+		return err
+	}
+	return cmd
+}
+
+func printParked(s *cli.Session, list []ParkedItem) error {
+	if s.JSON {
+		return s.Document(list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.Errs, "No such message waits.")
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for n := range list {
+		p := &list[n]
+		tries, next := "behind", ""
+		if p.First {
+			tries, next = strconv.Itoa(p.Attempts), cli.At(p.Next)
+		}
+		rows[n] = []string{cli.Moment(p.ParkedAt), p.Consumer, p.MessageKey, p.Type, p.Tenant, cli.Short(p.Key, 40), tries, next, cli.Short(p.Error, 80)}
+	}
+	return s.Table([]string{"PARKED", "CONSUMER", "MESSAGE KEY", "TYPE", "TENANT", "KEY", "TRIES", "NEXT", "ERROR"}, rows)
+}

@@ -1,0 +1,212 @@
+package consumers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/inbox"
+	"github.com/oncebox/oncebox/operator"
+)
+
+func newParkedRetry(s *cli.Session) *cobra.Command {
+	var (
+		f                parkedSelection
+		by               operator.By
+		all, yes, dryRun bool
+		rate             float64
+	)
+	cmd := &cobra.Command{
+		Use: "retry [ID...]", Short: "Have messages that failed tried at once, and not only when their pause is over",
+		Long: `Have messages that failed tried at once, and not only when their pause is over: those with the ids, or those that the flags select. ID is the
+message_key that oncebox stuck prints, of the first message of a key; it needs --consumer. What is behind a message follows it.`,
+		Example: `  oncebox parked retry 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the bank is back"
+  oncebox parked retry --consumer billing --error "connection refused" --dry-run
+  oncebox parked retry --consumer billing --rate 50 --by ann --why "the bank is back"
+  oncebox parked retry --all --by ann`,
+	}
+	f.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required, but for --dry-run)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit")
+	flags.BoolVar(&all, "all", false, "all that failed: without an id and without a selection")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	flags.BoolVar(&dryRun, "dry-run", false, "count only")
+	flags.Float64Var(&rate, "rate", 0, "at most so many per second, so that the service, and what it calls, is not flooded (default: no bound)")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		var errs []error
+		if !dryRun {
+			errs = append(errs, cli.NeedsActor(by.Actor))
+		}
+		switch selects := len(ids) > 0 || !f.isEmpty(); {
+		case !selects && !all:
+			errs = append(errs, errors.New("nothing is selected: give ids or flags as --consumer, or --all"))
+		case selects && all:
+			errs = append(errs, errors.New("--all and a selection contradict each other"))
+		case len(ids) > 0 && f.consumer == "":
+			errs = append(errs, errors.New("--consumer is missing: a message is parked for a consumer"))
+		}
+		if rate < 0 {
+			errs = append(errs, errors.New("--rate is below 0"))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return cli.Usage(cmd, err)
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		if len(ids) > 0 {
+			return retryEach(cmd.Context(), s, f.consumer, ids, by, yes, dryRun)
+		}
+		return retryMany(cmd.Context(), s, f.filter(), by, &operator.Bulk{Rate: rate, DryRun: dryRun}, yes)
+	}
+	return cmd
+}
+
+// RetryResult is what retry prints as JSON for several messages. The names stay.
+type RetryResult struct {
+	Action   operator.Action `json:"action"`
+	DryRun   bool            `json:"dry_run"`
+	Messages int64           `json:"messages"`
+}
+
+func retryMany(ctx context.Context, s *cli.Session, filter inbox.ParkedFilter, by operator.By, bulk *operator.Bulk, yes bool) error {
+	filter.State, filter.FirstOnly = inbox.KeyFailed, true
+	n, err := s.Inbox().CountParked(ctx, filter)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return cli.Exit(cli.ExitNothing, errors.New("no message that failed is selected; nothing was done"))
+	case bulk.DryRun:
+		return printRetried(s, RetryResult{operator.Retry, true, n}, "would be tried at once")
+	}
+	if err := s.Confirm(yes, "retry "+cli.Several(n, "message", "messages")+" that failed?"); err != nil {
+		return err
+	}
+	p := s.Progress("retried", n)
+	bulk.Progress = p.Show
+	done, err := s.Inbox().RetryAll(ctx, filter, by, bulk)
+	p.End()
+	if err != nil {
+		return fmt.Errorf("%w; %s before: call it again for the others", err, cli.Several(done, "message was retried", "messages were retried"))
+	}
+	return printRetried(s, RetryResult{operator.Retry, false, done}, "will be tried now")
+}
+
+func printRetried(s *cli.Session, r RetryResult, verb string) error {
+	if s.JSON {
+		return s.Document(r)
+	}
+	_, err := fmt.Fprintf(s.Out, "%s %s.\n", cli.Several(r.Messages, "message", "messages"), verb)
+	return err
+}
+
+func retryEach(ctx context.Context, s *cli.Session, consumer string, ids []string, by operator.By, yes, dryRun bool) error {
+	refs := make([]inbox.MessageRef, len(ids))
+	for n, id := range ids {
+		var err error
+		if refs[n], err = firstParked(ctx, s, consumer, id); err != nil {
+			return err
+		}
+	}
+	if dryRun {
+		return printRetried(s, RetryResult{operator.Retry, true, int64(len(refs))}, "would be tried at once")
+	}
+	if len(refs) == 1 {
+		return decideParked(s, "retry", "is tried now", consumer, ids[0], yes, func() error { return s.Inbox().RetryNow(ctx, refs[0], by) })
+	}
+	if err := s.Confirm(yes, fmt.Sprintf("retry %d messages of consumer %s?", len(refs), consumer)); err != nil {
+		return err
+	}
+	for n, ref := range refs {
+		if err := s.Inbox().RetryNow(ctx, ref, by); err != nil {
+			return fmt.Errorf("%w; %s before: call it again for the others", err, cli.Several(n, "message was retried", "messages were retried"))
+		}
+	}
+	return printRetried(s, RetryResult{operator.Retry, false, int64(len(refs))}, "will be tried now")
+}
+
+func newParkedGiveUp(s *cli.Session) *cobra.Command {
+	var (
+		by       operator.By
+		consumer string
+		yes      bool
+	)
+	cmd := &cobra.Command{
+		Use: "give-up ID", Short: "Make a dead letter of a message at once", Args: cli.ExactlyOneID,
+		Long:    "Make a dead letter of a message at once. ID is the message_key that oncebox stuck prints; the message has to be the first of its key.",
+		Example: `  oncebox parked give-up 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --by ann --why "the customer is gone"`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	flags.StringVar(&consumer, "consumer", "", "the consumer (required)")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		errs := []error{cli.NeedsActor(by.Actor)}
+		if consumer == "" {
+			errs = append(errs, errors.New("--consumer is missing: a message is parked for a consumer"))
+		}
+		if strings.TrimSpace(by.Reason) == "" {
+			errs = append(errs, errors.New("--why is missing: what is behind the message waits for a decision, say why"))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return cli.Usage(cmd, err)
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		ref, err := firstParked(cmd.Context(), s, consumer, args[0])
+		if err != nil {
+			return err
+		}
+		return decideParked(s, "give-up", "is a dead letter", consumer, args[0], yes, func() error {
+			return s.Inbox().GiveUp(cmd.Context(), ref, by)
+		})
+	}
+	return cmd
+}
+
+// decideParked asks, and does something to one parked message.
+func decideParked(s *cli.Session, name, done, consumer, id string, yes bool, do func() error) error {
+	if err := s.Confirm(yes, name+" the message "+id+" of consumer "+consumer+"?"); err != nil {
+		return err
+	}
+	switch err := do(); {
+	case errors.Is(err, inbox.ErrNotParked):
+		return cli.Exit(cli.ExitNothing, err)
+	case err != nil:
+		return err
+	}
+	if s.JSON {
+		return s.Document(cli.Acted{Action: name, ID: id, Consumer: consumer})
+	}
+	_, err := fmt.Fprintf(s.Out, "The message %s %s.\n", id, done)
+	return err
+}
+
+// firstParked looks for the message among the first ones of the consumer's keys.
+func firstParked(ctx context.Context, s *cli.Session, consumer, key string) (inbox.MessageRef, error) {
+	var after *inbox.Parked
+	for {
+		page, err := s.Inbox().Parked(ctx, inbox.ParkedFilter{Consumer: consumer, FirstOnly: true}, after, cli.Most)
+		if err != nil {
+			return inbox.MessageRef{}, err
+		}
+		for n := range page {
+			if page[n].Key.MessageKey == key || page[n].Envelope.ID == key {
+				return page[n].Key, nil
+			}
+		}
+		if len(page) < cli.Most {
+			return inbox.MessageRef{}, cli.Exit(cli.ExitNothing,
+				fmt.Errorf("no message %s is the first of a key of consumer %s; see oncebox stuck", key, consumer))
+		}
+		after = &page[len(page)-1]
+	}
+}

@@ -1,0 +1,119 @@
+package consumers
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/inbox/readmodel"
+)
+
+// ModelItem is what rebuild status prints as JSON. The names stay.
+type ModelItem struct {
+	Name       string     `json:"name"`
+	State      string     `json:"state"`
+	Generation int64      `json:"generation"`
+	Consumer   string     `json:"consumer"`
+	Events     int64      `json:"events"`
+	Checkpoint string     `json:"checkpoint,omitempty"`
+	Waiting    int64      `json:"waiting"`
+	StartedAt  *time.Time `json:"started_at,omitempty"`
+	UpdatedAt  *time.Time `json:"updated_at,omitempty"`
+}
+
+// The states of a read model.
+const (
+	ModelLive        = "live"
+	ModelRebuilding  = "rebuilding"  // a process is at it
+	ModelInterrupted = "interrupted" // none is: Model.Resume goes on
+)
+
+// NewRebuild returns the commands "oncebox rebuild".
+func NewRebuild(s *cli.Session) *cobra.Command {
+	show := &cobra.Command{
+		Use: "status [READ_MODEL...]", Short: "Show the rebuilds of read models: how far they are, and how many live messages wait",
+		Long: `Show the rebuilds of read models: how far they are, and how many live messages wait (up to 10,000). A read model is
+
+  live          its read model has all that came
+  rebuilding    a process reads the history, and live messages wait for it
+  interrupted   no process does, and live messages wait: have the service call Model.Resume
+
+A rebuild is started by the service, for it has the handler: see "Rebuild a read model" in docs/runbook.md.
+
+Exit code 0: none is interrupted. 3: one is. 4: there is no read model of a name that was given.`,
+		Example: `  oncebox rebuild status
+  oncebox rebuild status balances --json`,
+	}
+	show.RunE = func(cmd *cobra.Command, names []string) error {
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		all, err := readmodel.List(cmd.Context(), s.Inbox())
+		if err != nil {
+			return err
+		}
+		list := make([]ModelItem, 0, len(all))
+		byName := map[string]ModelItem{}
+		for n := range all {
+			item := ModelOf(&all[n])
+			byName[item.Name] = item
+			list = append(list, item)
+		}
+		if len(names) > 0 {
+			list = list[:0]
+		}
+		for _, name := range names {
+			item, found := byName[name]
+			if !found {
+				return cli.Exit(cli.ExitNothing, fmt.Errorf("there is no read model %q", name))
+			}
+			list = append(list, item)
+		}
+		return printModels(s, list)
+	}
+	return cli.Group("rebuild", "Rebuilds of read models", show)
+}
+
+// ModelOf returns how a read model is printed.
+func ModelOf(p *readmodel.Status) ModelItem {
+	state := ModelLive
+	switch {
+	case p.Running:
+		state = ModelRebuilding
+	case p.Rebuilding:
+		state = ModelInterrupted
+	}
+	return ModelItem{p.Name, state, p.Generation, p.Consumer, p.Events, p.Checkpoint, p.Waiting, cli.TimeOf(p.StartedAt), cli.TimeOf(p.UpdatedAt)}
+}
+
+func printModels(s *cli.Session, list []ModelItem) error {
+	interrupted := 0
+	rows := make([][]string, len(list))
+	for n := range list {
+		p := &list[n]
+		if p.State == ModelInterrupted {
+			interrupted++
+		}
+		rows[n] = []string{
+			p.Name, p.State, strconv.FormatInt(p.Generation, 10), strconv.FormatInt(p.Events, 10), cli.UpTo(p.Waiting, 10_000),
+			cli.At(p.StartedAt), cli.At(p.UpdatedAt), cli.Short(p.Checkpoint, 40),
+		}
+	}
+	var err error
+	switch {
+	case s.JSON:
+		err = s.Document(list)
+	case len(list) == 0:
+		fmt.Fprintln(s.Errs, "There is no read model.")
+	default:
+		err = s.Table([]string{"PROJECTION", "STATE", "REBUILDS", "EVENTS", "WAITING", "STARTED", "UPDATED", "CHECKPOINT"}, rows)
+	}
+	if err == nil && interrupted > 0 {
+		err = cli.Exit(cli.ExitFindings, fmt.Errorf("%s: have the service call Model.Resume",
+			cli.Several(interrupted, "rebuild is interrupted", "rebuilds are interrupted")))
+	}
+	return err
+}

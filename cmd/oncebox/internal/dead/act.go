@@ -1,0 +1,181 @@
+package dead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// deed is what can be done with dead letters.
+type deed struct {
+	action            operator.Action
+	short, long, done string
+}
+
+var (
+	replay = deed{
+		action: operator.Replay, short: "Publish or handle dead letters after all", done: "replayed",
+		long: "Publish or handle dead letters after all: those with the ids, or those that the flags select. Mend the cause first.\n" +
+			"An event keeps its id and its place; the processes of the service publish and handle it, before what waits behind it.",
+	}
+	discard = deed{
+		action: operator.Discard, short: "Delete dead letters for good", done: "discarded",
+		long: "Delete dead letters for good: those with the ids, or those that the flags select. What waits behind them goes on without them.\n" +
+			"--why is required: it stays in the audit.",
+	}
+)
+
+// order is a deed on what was selected.
+type order struct {
+	selection
+
+	*deed
+
+	by               operator.By
+	all, yes, dryRun bool
+	rate             float64
+}
+
+func newDeadAct(s *cli.Session, d *deed) *cobra.Command {
+	o := &order{deed: d}
+	name := string(d.action)
+	cmd := &cobra.Command{
+		Use:   name + " [ID...]",
+		Short: d.short,
+		Long:  d.long,
+		Example: "  oncebox dead " + name + " 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why \"the cause is mended\"\n" +
+			"  oncebox dead " + name + " --consumer billing --error \"unknown currency\" --dry-run\n" +
+			"  oncebox dead " + name + " --consumer billing --rate 50 --by ann --why \"release 7\"",
+	}
+	o.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.by.Actor, "by", "", "who decides: a login or an address, for the audit (required, but for --dry-run)")
+	flags.StringVar(&o.by.Reason, "why", "", "why, for the audit")
+	flags.BoolVar(&o.all, "all", false, "all dead letters: without an id and without a selection")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "count only")
+	flags.Float64Var(&o.rate, "rate", 0, "at most so many per second, so that what publishes or handles them is not flooded (default: no bound)")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		if err := o.check(ids); err != nil {
+			return cli.Usage(cmd, err)
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		return carryOut(cmd.Context(), s, o, ids)
+	}
+	return cmd
+}
+
+// check finds what is missing or contradicts itself before anything is asked of the database.
+func (o *order) check(ids []string) error {
+	errs := []error{o.complete(time.Now())}
+	for _, id := range ids {
+		one := selection{Selection: ops.Selection{ID: id}}
+		errs = append(errs, one.complete(time.Now()))
+	}
+	if !o.dryRun {
+		errs = append(errs, cli.NeedsActor(o.by.Actor))
+	}
+	if o.action == operator.Discard && !o.dryRun && strings.TrimSpace(o.by.Reason) == "" {
+		errs = append(errs, errors.New("--why is missing: what is discarded is gone, say why"))
+	}
+	if o.rate < 0 {
+		errs = append(errs, errors.New("--rate is below 0"))
+	}
+	switch selects := len(ids) > 0 || !o.IsEmpty(); {
+	case !selects && !o.all:
+		errs = append(errs, errors.New("nothing is selected: give ids or flags as --consumer, or --all"))
+	case selects && o.all:
+		errs = append(errs, errors.New("--all and a selection contradict each other"))
+	}
+	return errors.Join(errs...)
+}
+
+// parts are the selections of the order: one for each id, or the flags alone.
+func (o *order) parts(ids []string) []selection {
+	if len(ids) == 0 {
+		return []selection{o.selection}
+	}
+	parts := make([]selection, len(ids))
+	for n, id := range ids {
+		parts[n] = o.selection
+		parts[n].ID, parts[n].filter.ID = id, id
+	}
+	return parts
+}
+
+// Result is what a deed prints as JSON.
+type Result struct {
+	Action operator.Action `json:"action"`
+	DryRun bool            `json:"dry_run"`
+	Counts
+}
+
+func carryOut(ctx context.Context, s *cli.Session, o *order, ids []string) error {
+	parts := o.parts(ids)
+	var selected Counts
+	for n := range parts {
+		c, err := count(ctx, s, &parts[n])
+		if err != nil {
+			return err
+		}
+		if c.total() == 0 && parts[n].ID != "" {
+			return cli.Exit(cli.ExitNothing, fmt.Errorf("no dead letter has the id %s; nothing was done", parts[n].ID))
+		}
+		selected.Outbox, selected.Inbox = selected.Outbox+c.Outbox, selected.Inbox+c.Inbox
+	}
+	if selected.total() == 0 {
+		return cli.Exit(cli.ExitNothing, errors.New("no dead letter is selected; nothing was done"))
+	}
+	if o.dryRun {
+		return printResult(s, Result{o.action, true, selected}, "would be "+o.done)
+	}
+	if err := s.Confirm(o.yes, fmt.Sprintf("%s %s (%s)?", o.action, cli.Several(selected.total(), "dead letter", "dead letters"), selected)); err != nil {
+		return err
+	}
+	done, err := treat(ctx, s, o, parts, selected)
+	if err != nil {
+		return fmt.Errorf("%w; %s %s before: call it again for the others", err, cli.Several(done.total(), "dead letter was", "dead letters were"), o.done)
+	}
+	if err := printResult(s, Result{o.action, false, done}, o.done); err != nil || s.JSON || o.action != operator.Replay || len(ids) != 1 {
+		return err
+	}
+	_, err = fmt.Fprintln(s.Out, "See what becomes of it: "+cli.Typed("show", ids[0]))
+	return err
+}
+
+// treat does what was ordered, part by part.
+func treat(ctx context.Context, s *cli.Session, o *order, parts []selection, of Counts) (done Counts, err error) {
+	p := s.Progress(o.done, of.total())
+	defer p.End()
+	for n := range parts {
+		f := &parts[n]
+		for _, box := range f.Boxes() {
+			before := done.total()
+			bulk := &operator.Bulk{Rate: o.rate, Progress: func(n int64) { p.Show(before + n) }}
+			moved, err := s.View().Dead().ActOnAll(ctx, o.action, box, f.filter, o.by, bulk)
+			done.add(box, moved)
+			if err != nil {
+				return done, err
+			}
+		}
+	}
+	return done, nil
+}
+
+func printResult(s *cli.Session, r Result, verb string) error {
+	if s.JSON {
+		return s.Document(r)
+	}
+	_, err := fmt.Fprintf(s.Out, "%s %s (%s)\n", cli.Several(r.total(), "dead letter", "dead letters"), verb, r.Counts)
+	return err
+}

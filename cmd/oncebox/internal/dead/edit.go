@@ -1,0 +1,175 @@
+package dead
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
+)
+
+func newDeadEdit(s *cli.Session) *cobra.Command {
+	var (
+		f           selection
+		by          operator.By
+		file        string
+		yes, dryRun bool
+	)
+	cmd := &cobra.Command{
+		Use:   "edit ID",
+		Short: "Replay a dead letter with another payload",
+		Long: `Replay a dead letter with another payload. The editor that VISUAL or EDITOR names shows the payload; --payload-file gives the new one instead.
+All else of the event stays, its id too. The former payload is gone: --why is required, and stays in the audit. A payload that is JSON has to stay JSON.
+
+An event is published with the new payload, to all of its consumers. A message that a consumer gave up has the new payload at that consumer alone.`,
+		Example: `  oncebox dead edit 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why "the total was wrong"
+  oncebox dead edit 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --consumer billing --payload-file order.json --by ann --why "the total was wrong"`,
+		Args: cli.ExactlyOneID,
+	}
+	f.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	flags.StringVar(&file, "payload-file", "", "the file with the new payload, - for the standard input")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	flags.BoolVar(&dryRun, "dry-run", false, "check the new payload only")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.ID = args[0]
+		errs := []error{f.complete(time.Now()), cli.NeedsActor(by.Actor)}
+		if strings.TrimSpace(by.Reason) == "" {
+			errs = append(errs, errors.New("--why is missing: the former payload is gone, say why"))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return cli.Usage(cmd, err)
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		d, err := only(cmd.Context(), s, &f)
+		if err != nil {
+			return err
+		}
+		payload, err := newPayload(cmd.Context(), s, d, file)
+		if err != nil {
+			return err
+		}
+		return replaceAndReplay(cmd.Context(), s, d, payload, by, yes, dryRun)
+	}
+	return cmd
+}
+
+// editable is a dead letter with its payload.
+type editable struct {
+	Letter
+
+	ref     ops.LetterRef
+	payload []byte
+}
+
+// only reads the dead letter that is selected, and refuses several.
+func only(ctx context.Context, s *cli.Session, f *selection) (*editable, error) {
+	list, err := letters(ctx, s, f, 2)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(list) == 0:
+		return nil, cli.Exit(cli.ExitNothing, fmt.Errorf("no dead letter has the id %s; nothing was done", f.ID))
+	case len(list) > 1:
+		return nil, cli.Exit(cli.ExitUsage, fmt.Errorf("several dead letters have the id %s: choose one with --outbox, --consumer or --tenant", f.ID))
+	case list[0].Envelope.ContentType == event.ContentTypeSealed:
+		return nil, fmt.Errorf("the payload of %s is sealed, and only the service can seal another: discard it, and let the service announce it again", f.ID)
+	}
+	l, err := s.View().Dead().Show(ctx, list[0].Ref)
+	if errors.Is(err, operator.ErrNotDead) {
+		return nil, cli.Exit(cli.ExitNothing, err)
+	}
+	return &editable{letterOf(&l), l.Ref, l.Envelope.Payload}, err
+}
+
+// newPayload is that of the file, or what the editor leaves. It is checked.
+func newPayload(ctx context.Context, s *cli.Session, d *editable, file string) (payload []byte, err error) {
+	switch file {
+	case "":
+		return editor(ctx, s, d)
+	case "-":
+		payload, err = io.ReadAll(s.In)
+	default:
+		payload, err = os.ReadFile(file) //nolint:gosec // the operator names it
+	}
+	if err != nil {
+		return nil, cli.Exit(cli.ExitUsage, fmt.Errorf("--payload-file: %w", err))
+	}
+	if err := d.check(payload); err != nil {
+		return nil, cli.Exit(cli.ExitUsage, fmt.Errorf("--payload-file: %w", err))
+	}
+	return payload, nil
+}
+
+// isJSON says that the payload has to be JSON: by its content type, or as it was so without one.
+func (d *editable) isJSON() bool {
+	if d.ContentType == "" {
+		return json.Valid(d.payload)
+	}
+	kind, _, err := mime.ParseMediaType(d.ContentType)
+	return err == nil && (kind == event.ContentTypeJSON || strings.HasSuffix(kind, "+json"))
+}
+
+// check finds what is wrong with a new payload.
+func (d *editable) check(payload []byte) error {
+	var into json.RawMessage
+	if err := json.Unmarshal(payload, &into); d.isJSON() && err != nil {
+		return fmt.Errorf("the payload has to be JSON (%s): %w", d.ContentType, err)
+	}
+	switch {
+	case len(payload) == 0:
+		return errors.New("the payload is empty")
+	case bytes.Equal(payload, d.payload):
+		return errors.New("the payload is as it was; to replay it so: " + cli.Decided("dead", "replay", d.ID))
+	default:
+		return nil
+	}
+}
+
+// EditResult is what edit prints as JSON. The names stay.
+type EditResult struct {
+	Action      string `json:"action"`
+	DryRun      bool   `json:"dry_run"`
+	ID          string `json:"id"`
+	Consumer    string `json:"consumer,omitempty"`
+	BytesBefore int    `json:"bytes_before"`
+	BytesAfter  int    `json:"bytes_after"`
+}
+
+func replaceAndReplay(ctx context.Context, s *cli.Session, d *editable, payload []byte, by operator.By, yes, dryRun bool) error {
+	what := fmt.Sprintf("the payload of %s (%s, %d bytes)", d.ID, d.of(), len(d.payload))
+	done := fmt.Sprintf("%s would be replaced by %d bytes, and the dead letter replayed.", what, len(payload))
+	if !dryRun {
+		if err := s.Confirm(yes, fmt.Sprintf("replace %s by %d bytes, and replay it?", what, len(payload))); err != nil {
+			return err
+		}
+		switch err := s.View().Dead().ReplayEdited(ctx, d.ref, payload, by); {
+		case errors.Is(err, operator.ErrNotDead):
+			return cli.Exit(cli.ExitNothing, err)
+		case err != nil:
+			return err
+		}
+		done = fmt.Sprintf("%s was replaced by %d bytes, and the dead letter is replayed.", what, len(payload))
+	}
+	if s.JSON {
+		return s.Document(EditResult{"edit", dryRun, d.ID, d.Consumer, len(d.payload), len(payload)})
+	}
+	_, err := fmt.Fprintln(s.Out, cli.Printable(strings.ToUpper(done[:1])+done[1:]))
+	return err
+}

@@ -1,0 +1,89 @@
+package dead
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+)
+
+// editor has the operator change a payload. What is JSON in one line is shown in several, and is one line again afterwards.
+func editor(ctx context.Context, s *cli.Session, d *editable) ([]byte, error) {
+	program := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
+	if program == "" {
+		return nil, cli.Exit(cli.ExitUsage, errors.New("there is no editor: set EDITOR, or give --payload-file"))
+	}
+	if !utf8.Valid(d.payload) || bytes.ContainsRune(d.payload, 0) {
+		return nil, cli.Exit(cli.ExitUsage, errors.New("the payload is no text: give --payload-file"))
+	}
+	shown, restore := d.forEditor()
+	// A folder of its own, with a mode of 0700, so that what an editor keeps beside the file is nobody else's either, and goes with it.
+	folder, err := os.MkdirTemp("", "oncebox-")
+	if err != nil {
+		return nil, fmt.Errorf("make a file for the editor: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "payload"+d.extension())
+	for {
+		if err := os.WriteFile(file, shown, 0o600); err != nil { //nolint:gosec // in the folder that was made above
+			return nil, fmt.Errorf("make a file for the editor: %w", err)
+		}
+		if err := runEditor(ctx, s, program, file); err != nil {
+			return nil, fmt.Errorf("the editor %q: %w; nothing was done", program, err)
+		}
+		if shown, err = os.ReadFile(file); err != nil { //nolint:gosec // the file that was made above
+			return nil, fmt.Errorf("read what the editor has written: %w", err)
+		}
+		payload := restore(shown)
+		wrong := d.check(payload)
+		if wrong == nil {
+			return payload, nil
+		}
+		fmt.Fprintln(s.Errs, "oncebox:", cli.Printable(wrong.Error()))
+		if err := s.Confirm(false, "edit it again?"); err != nil {
+			return nil, cli.Exit(cli.ExitRefused, fmt.Errorf("%w; nothing was done", wrong))
+		}
+	}
+}
+
+// runEditor runs it by the shell, because the variable may have options.
+func runEditor(ctx context.Context, s *cli.Session, program, file string) error {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", program+` "$1"`, "oncebox", file) //nolint:gosec // the operator's own editor
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Errs, s.Errs
+	return cmd.Run()
+}
+
+// forEditor is the payload as it is shown, and what makes a payload of what comes back.
+func (d *editable) forEditor() (shown []byte, restore func([]byte) []byte) {
+	var pretty, line bytes.Buffer
+	if d.isJSON() && json.Compact(&line, d.payload) == nil && bytes.Equal(line.Bytes(), d.payload) && json.Indent(&pretty, d.payload, "", "  ") == nil {
+		pretty.WriteByte('\n')
+		return pretty.Bytes(), func(text []byte) []byte {
+			var line bytes.Buffer
+			if json.Compact(&line, text) != nil {
+				return text
+			}
+			return line.Bytes()
+		}
+	}
+	if bytes.HasSuffix(d.payload, []byte("\n")) {
+		return d.payload, func(text []byte) []byte { return text }
+	}
+	return d.payload, func(text []byte) []byte { return bytes.TrimSuffix(text, []byte("\n")) } // editors end the last line
+}
+
+// extension tells editors what it is.
+func (d *editable) extension() string {
+	if d.isJSON() {
+		return ".json"
+	}
+	return ".txt"
+}

@@ -1,0 +1,175 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// NewDelayed returns the commands "oncebox delayed".
+func NewDelayed(s *cli.Session) *cobra.Command {
+	return cli.Group("delayed", "Delayed events that wait for their time", newDelayedList(s), newDelayedAct(s, cancelDelayed), newDelayedAct(s, moveDelayed))
+}
+
+// DelayedEvent is what list prints as JSON. The names stay.
+type DelayedEvent struct {
+	ID            string    `json:"id"`
+	NotBefore     time.Time `json:"not_before"`
+	Type          string    `json:"type"`
+	Topic         string    `json:"topic"`
+	Tenant        string    `json:"tenant"`
+	AggregateType string    `json:"aggregate_type,omitempty"`
+	AggregateID   string    `json:"aggregate_id,omitempty"`
+	CreatedAt     time.Time `json:"created_at"`
+}
+
+func newDelayedList(s *cli.Session) *cobra.Command {
+	var (
+		filter outbox.DelayedFilter
+		limit  int
+	)
+	cmd := &cobra.Command{
+		Use: "list", Short: "List delayed events, those first whose time comes first", Args: cli.NoArgs,
+		Example: "  oncebox delayed list --tenant acme --aggregate-type order --aggregate-id 42",
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&filter.TenantID, "tenant", "", "only those of this tenant")
+	flags.StringVar(&filter.AggregateType, "aggregate-type", "", "only those of aggregates of this type")
+	flags.StringVar(&filter.AggregateID, "aggregate-id", "", "only those of the aggregate with this id")
+	flags.IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.OpenList(cmd, limit, filter.Validate()); err != nil {
+			return err
+		}
+		page, err := s.Outbox().Delayed(cmd.Context(), s.DB, filter, nil, limit+1)
+		if err != nil {
+			return err
+		}
+		list := make([]DelayedEvent, min(len(page), limit))
+		for n := range list {
+			r := &page[n]
+			list[n] = DelayedEvent{r.ID, r.Delivery.NotBefore, r.Type, r.Topic, r.TenantID, r.AggregateType, r.AggregateID, r.CreatedAt}
+		}
+		if err := printDelayed(s, list); err != nil {
+			return err
+		}
+		if len(page) > limit {
+			fmt.Fprintln(s.Errs, "There are more: --limit lists more.")
+		}
+		return nil
+	}
+	return cmd
+}
+
+func printDelayed(s *cli.Session, list []DelayedEvent) error {
+	if s.JSON {
+		return s.Document(list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.Errs, "No delayed event waits.")
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for n, e := range list {
+		rows[n] = []string{cli.Moment(e.NotBefore), e.ID, e.Type, e.Topic, e.Tenant, cli.Join(e.AggregateType, e.AggregateID), cli.Moment(e.CreatedAt)}
+	}
+	return s.Table([]string{"DUE", "ID", "TYPE", "TOPIC", "TENANT", "AGGREGATE", "RECORDED"}, rows)
+}
+
+// delayedDeed is what can be done with a delayed event.
+type delayedDeed struct {
+	name, short, done string
+	example           string
+	needsReason       bool
+	needsTime         bool
+	do                func(ctx context.Context, store *outbox.Store, id string, at time.Time, by operator.By) error
+}
+
+var (
+	cancelDelayed = delayedDeed{
+		name: "cancel", short: "Delete a delayed event before its time", done: "cancelled", needsReason: true,
+		example: `  oncebox delayed cancel 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --by ann --why "sold out"`,
+		do: func(ctx context.Context, store *outbox.Store, id string, _ time.Time, by operator.By) error {
+			return store.CancelDelayed(ctx, id, by)
+		},
+	}
+	moveDelayed = delayedDeed{
+		name: "move", short: "Give a delayed event another time", done: "moved", needsTime: true,
+		example: `  oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 90m --by ann
+  oncebox delayed move 0193b2c4-6a1e-7c3d-9e58-1f2a3b4c5d6e --to 2026-12-01T08:00:00Z --by ann`,
+		do: func(ctx context.Context, store *outbox.Store, id string, at time.Time, by operator.By) error {
+			return store.MoveDelayed(ctx, id, at, by)
+		},
+	}
+)
+
+func newDelayedAct(s *cli.Session, d delayedDeed) *cobra.Command {
+	var (
+		by     operator.By
+		tenant string
+		to     string
+		yes    bool
+	)
+	cmd := &cobra.Command{Use: d.name + " ID", Short: d.short, Args: cli.ExactlyOneID, Example: d.example}
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit")
+	flags.StringVar(&tenant, "tenant", "", "the tenant of the event (default: that of the service, ONCEBOX_DEFAULT_TENANT_ID)")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	if d.needsTime {
+		flags.StringVar(&to, "to", "", "the new time: "+ops.TimeForms+" from now, 0m for now (required)")
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		at, err := d.check(to, by, time.Now())
+		if err != nil {
+			return cli.Usage(cmd, err)
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		if err := s.Confirm(yes, d.name+" the delayed event "+args[0]+"?"); err != nil {
+			return err
+		}
+		ctx := cmd.Context()
+		if tenant != "" {
+			ctx = event.WithTenant(ctx, tenant)
+		}
+		switch err := d.do(ctx, s.Outbox(), args[0], at, by); {
+		case errors.Is(err, outbox.ErrTooLate):
+			return cli.Exit(cli.ExitNothing, fmt.Errorf("%w; an event of another tenant needs --tenant", err))
+		case err != nil:
+			return err
+		}
+		if s.JSON {
+			return s.Document(cli.Acted{Action: d.name, ID: args[0]})
+		}
+		_, err = fmt.Fprintf(s.Out, "The event %s was %s.\n", args[0], d.done)
+		return err
+	}
+	return cmd
+}
+
+// check finds what is missing before anything is asked of the database, and returns the new time.
+func (d *delayedDeed) check(to string, by operator.By, now time.Time) (at time.Time, err error) {
+	errs := []error{cli.NeedsActor(by.Actor)}
+	if d.needsReason && by.Reason == "" {
+		errs = append(errs, errors.New("--why is missing: what is deleted is gone, say why"))
+	}
+	if d.needsTime {
+		if at, err = ops.TimeAhead(to, now); err != nil {
+			errs = append(errs, fmt.Errorf("--to %w", err))
+		} else if at.IsZero() {
+			errs = append(errs, errors.New("--to is missing: give "+ops.TimeForms))
+		}
+	}
+	return at, errors.Join(errs...)
+}

@@ -1,0 +1,143 @@
+package events
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// NewTenants returns the commands "oncebox tenants".
+func NewTenants(s *cli.Session) *cobra.Command {
+	return cli.Group("tenants", "Tenants that are paused, or that have lanes of their own",
+		newTenantsList(s), newTenantsMove(s), newTenantsAct(s, pauseTenant), newTenantsAct(s, resumeTenant))
+}
+
+// TenantItem is what tenants prints as JSON. The names stay.
+type TenantItem struct {
+	Tenant string     `json:"tenant"`
+	Group  int16      `json:"group"`
+	Since  *time.Time `json:"since,omitempty"`
+	Paused *PauseItem `json:"paused,omitempty"`
+}
+
+// PauseItem says that a tenant is paused.
+type PauseItem struct {
+	Since time.Time `json:"since"`
+	By    string    `json:"by"`
+	Why   string    `json:"why"`
+}
+
+// tenantItems joins the tenants that were moved and those that are paused, in the order of their groups and names.
+func tenantItems(moved []outbox.TenantGroup, paused []outbox.Pause) []TenantItem {
+	list := []TenantItem{}
+	for n := range paused {
+		p := &paused[n]
+		list = append(list, TenantItem{Tenant: p.Tenant, Paused: &PauseItem{p.Since, p.Actor, p.Reason}})
+	}
+	for n := range moved {
+		t := &moved[n]
+		found := slices.IndexFunc(list, func(i TenantItem) bool { return i.Tenant == t.Tenant })
+		if found < 0 {
+			found, list = len(list), append(list, TenantItem{Tenant: t.Tenant})
+		}
+		list[found].Group, list[found].Since = t.Group, cli.TimeOf(t.Since)
+	}
+	slices.SortFunc(list, func(a, b TenantItem) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	return list
+}
+
+func newTenantsList(s *cli.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the tenants that are paused, or in other groups of lanes than 0", Args: cli.NoArgs,
+		Example: "  oncebox tenants list",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.OpenTables(cmd.Context()); err != nil {
+				return err
+			}
+			moved, err := s.Outbox().Tenants(cmd.Context())
+			if err != nil {
+				return err
+			}
+			paused, err := s.Outbox().PausedTenants(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list := tenantItems(moved, paused)
+			rows := make([][]string, len(list))
+			for n, t := range list {
+				rows[n] = []string{t.Tenant, strconv.Itoa(int(t.Group)), cli.At(t.Since)}
+				if p := t.Paused; p != nil {
+					rows[n] = append(rows[n], cli.Moment(p.Since), cli.Short(p.By, 40), cli.Short(p.Why, 80))
+				}
+			}
+			switch {
+			case s.JSON:
+				return s.Document(list)
+			case len(list) == 0:
+				fmt.Fprintln(s.Errs, "All tenants are in group 0. None is paused.")
+				return nil
+			}
+			return s.Table([]string{"TENANT", "GROUP", "SINCE", "PAUSED", "BY", "WHY"}, rows)
+		},
+	}
+}
+
+func newTenantsMove(s *cli.Session) *cobra.Command {
+	var (
+		by  operator.By
+		yes bool
+	)
+	cmd := &cobra.Command{
+		Use: "move TENANT GROUP", Short: "Give a tenant the lanes of a group of relays",
+		Long: `Give a tenant the lanes of a group of relays: processes with ONCEBOX_OUTBOX_GROUP=GROUP publish its events from then on. Start them first.
+Group 0 takes a tenant back. Everybody's events are held up for a second at most; if events of the tenant wait for longer, nothing is changed.`,
+		Example: `  oncebox tenants move acme 1 --by ann --why "imports"
+  oncebox tenants move acme 0 --by ann --why "the imports are done"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return cli.Usage(cmd, errors.New("move takes a tenant and a group"))
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		errs := []error{cli.NeedsActor(by.Actor)}
+		number, err := strconv.ParseInt(args[1], 10, 16)
+		if err != nil || number < 0 {
+			errs = append(errs, fmt.Errorf("%q is no group: groups are numbers from 0 on", args[1]))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return cli.Usage(cmd, err)
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		if err := s.Confirm(yes, fmt.Sprintf("move the tenant %s to group %d?", cli.Printable(args[0]), number)); err != nil {
+			return err
+		}
+		if err := s.Outbox().MoveTenant(cmd.Context(), args[0], int16(number), by); err != nil {
+			return err
+		}
+		if s.JSON {
+			return s.Document(TenantItem{Tenant: args[0], Group: int16(number)})
+		}
+		_, err = fmt.Fprintf(s.Out, "The tenant %s is in group %d.\n", cli.Printable(args[0]), number)
+		return err
+	}
+	return cmd
+}

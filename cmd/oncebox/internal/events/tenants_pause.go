@@ -1,0 +1,98 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// tenantDeed is what can be done with the publishing of a tenant's events.
+type tenantDeed struct {
+	name, short, long, done string
+	example                 string
+	needsReason             bool
+	do                      func(*outbox.Store, context.Context, string, operator.By) error
+}
+
+var (
+	pauseTenant = tenantDeed{
+		name: "pause", short: "Stop the publishing of a tenant's events", done: "paused", needsReason: true,
+		long: `Stop the publishing of a tenant's events: those that wait, and those that are recorded meanwhile, until oncebox tenants resume. Nothing is
+lost, the order of each key is kept, and other tenants go on. Events that expire meanwhile are dead letters when the tenant is resumed.
+
+Relays hear of it at once, or, where they cannot listen, when they renew their leases. What a relay has handed to the broker by then is published.`,
+		example: `  oncebox tenants pause acme --by ann --why "their system is down until 6:00"`,
+		do:      (*outbox.Store).PauseTenant,
+	}
+	resumeTenant = tenantDeed{
+		name: "resume", short: "Publish a paused tenant's events again, in their order", done: "resumed",
+		long:    "Publish the events of a paused tenant again: what waits under a key first, in its order.",
+		example: `  oncebox tenants resume acme --by ann --why "their system is back"`,
+		do:      (*outbox.Store).ResumeTenant,
+	}
+)
+
+// TenantResult is what pause and resume print as JSON. The names stay.
+type TenantResult struct {
+	Action string `json:"action"`
+	Tenant string `json:"tenant"`
+}
+
+func newTenantsAct(s *cli.Session, d tenantDeed) *cobra.Command {
+	var (
+		by  operator.By
+		yes bool
+	)
+	cmd := &cobra.Command{
+		Use: d.name + " TENANT", Short: d.short, Long: d.long, Example: d.example,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usage(cmd, fmt.Errorf("%s takes a tenant", d.name))
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	why := "why, for the audit"
+	if d.needsReason {
+		why += " and the list (required)"
+	}
+	flags.StringVar(&by.Reason, "why", "", why)
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		errs := []error{cli.NeedsActor(by.Actor)}
+		if d.needsReason && strings.TrimSpace(by.Reason) == "" {
+			errs = append(errs, errors.New("--why is missing: say why, for those who find the tenant paused"))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return cli.Usage(cmd, err)
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		tenant := cli.Printable(args[0])
+		if err := s.Confirm(yes, fmt.Sprintf("%s the tenant %s?", d.name, tenant)); err != nil {
+			return err
+		}
+		err := d.do(s.Outbox(), cmd.Context(), args[0], by)
+		switch {
+		case errors.Is(err, outbox.ErrTenantPaused), errors.Is(err, outbox.ErrTenantNotPaused):
+			return cli.Exit(cli.ExitNothing, err)
+		case err != nil:
+			return err
+		case s.JSON:
+			return s.Document(TenantResult{d.name, args[0]})
+		}
+		_, err = fmt.Fprintf(s.Out, "The tenant %s is %s.\n", tenant, d.done)
+		return err
+	}
+	return cmd
+}

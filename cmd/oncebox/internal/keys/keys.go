@@ -1,0 +1,136 @@
+package keys
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/idempotency"
+	"github.com/oncebox/oncebox/operator"
+)
+
+// New returns the commands.
+func New(s *cli.Session) *cobra.Command {
+	return cli.Group("keys", "Idempotency keys of requests", newKeysList(s), newKeysResolve(s))
+}
+
+func newKeysResolve(s *cli.Session) *cobra.Command {
+	var (
+		by      operator.By
+		done    string
+		notDone bool
+		yes     bool
+	)
+	cmd := &cobra.Command{
+		Use: "resolve KEY STEP", Short: "Say what became of a step whose outcome is unknown",
+		Long: `Say what became of a step whose outcome is unknown: whether the call to another system was done or not. When no step of the key is
+unknown any more, the next request with the key goes on. KEY and STEP are those that oncebox stuck prints; of the
+key its beginning is enough, as the log has it.
+
+The next request reads the result of --done as that of the step, so it must have the form that the service gives it: those who wrote it know. It cannot be
+corrected afterwards.`,
+		Example: `  oncebox keys resolve 094d7971a4cb3ae1... charge --done '{"id": "ch_42"}' --by ann --why "the bank has it"
+  oncebox keys resolve 094d7971a4cb3ae1... charge --not-done --by ann --why "the bank has no such charge"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return cli.Usage(cmd, errors.New("resolve takes a key and a step"))
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&by.Actor, "by", "", "who decides: a login or an address, for the audit (required)")
+	flags.StringVar(&by.Reason, "why", "", "why, for the audit (required)")
+	flags.StringVar(&done, "done", "", "it was done, with this result as JSON")
+	flags.BoolVar(&notDone, "not-done", false, "it was not done, and the next request does it")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		errs := []error{cli.NeedsActor(by.Actor)}
+		if by.Reason == "" {
+			errs = append(errs, errors.New("--why is missing: say how you know"))
+		}
+		if (done == "") != notDone {
+			errs = append(errs, errors.New("give either --done RESULT or --not-done"))
+		}
+		if done != "" && !json.Valid([]byte(done)) {
+			errs = append(errs, fmt.Errorf("--done %s is not JSON: a text is quoted twice, --done '\"ch_42\"'", done))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return cli.Usage(cmd, err)
+		}
+		if err := s.OpenTables(cmd.Context()); err != nil {
+			return err
+		}
+		outcome := idempotency.StepNotDone()
+		if !notDone {
+			outcome = idempotency.StepDone(json.RawMessage(done))
+		}
+		return resolve(s, cmd, args[0], args[1], done, outcome, by, yes)
+	}
+	return cmd
+}
+
+func resolve(s *cli.Session, cmd *cobra.Command, key, step, result string, outcome idempotency.Outcome, by operator.By, yes bool) error {
+	u, err := unknownStep(s, cmd, key, step)
+	if err != nil {
+		return err
+	}
+	said := []string{fmt.Sprintf("the step %s of tenant %s, begun at %s", step, u.Tenant, cli.Moment(u.BegunAt))}
+	for _, detail := range []struct{ name, text string }{{"about", u.Label}, {"of", u.Request}, {"asked by", cli.AskedBy(u.Caller, u.Principal)}} {
+		if detail.text != "" {
+			said = append(said, detail.name+" "+cli.Printable(detail.text))
+		}
+	}
+	which := strings.Join(said, ", ")
+	question := "resolve " + which + ", as not done?"
+	if result != "" {
+		question = "resolve " + which + ", as done with the result " + result + "?"
+	}
+	if err := s.Confirm(yes, question); err != nil {
+		return err
+	}
+	resolved, err := s.Keys().Resolve(cmd.Context(), s.DB, *u, outcome, by)
+	switch {
+	case err != nil:
+		return err
+	case !resolved:
+		return cli.Exit(cli.ExitNothing, errors.New("nothing is unknown any more, or a request is just working on it"))
+	case s.JSON:
+		return s.Document(cli.Acted{Action: "resolve", ID: u.Key, Step: step})
+	}
+	_, err = fmt.Fprintf(s.Out, "The step %s is resolved.\n", step)
+	return err
+}
+
+// shortestKey is how many digits of a key are enough, if they are those of one key only: the log has 16.
+const shortestKey = 8
+
+// unknownStep finds a step by its name and the beginning of its key.
+func unknownStep(s *cli.Session, cmd *cobra.Command, key, step string) (*idempotency.Unknown, error) {
+	key = strings.TrimRight(key, ".…")
+	if len(key) < shortestKey {
+		return nil, cli.Usage(cmd, fmt.Errorf("the key %q is too short: give %d digits of it or more", key, shortestKey))
+	}
+	list, err := s.Keys().Unknown(cmd.Context(), s.DB, "", cli.Most)
+	if err != nil {
+		return nil, err
+	}
+	var found *idempotency.Unknown
+	for n := range list {
+		switch u := &list[n]; {
+		case u.Step != step || !strings.HasPrefix(u.Key, key):
+		case found != nil:
+			return nil, cli.Exit(cli.ExitNothing, fmt.Errorf("several keys begin with %s: give all digits, as oncebox stuck prints them", key))
+		default:
+			found = u
+		}
+	}
+	if found == nil {
+		return nil, cli.Exit(cli.ExitNothing, fmt.Errorf("no step %s of the key %s is unknown; see oncebox stuck", step, key))
+	}
+	return found, nil
+}

@@ -1,0 +1,122 @@
+package keys
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/idempotency"
+)
+
+// Item is what keys list prints as JSON. The names stay.
+type Item struct {
+	Key        string     `json:"key"`
+	Tenant     string     `json:"tenant"`
+	Request    string     `json:"request,omitempty"`
+	Caller     string     `json:"caller,omitempty"`
+	Principal  string     `json:"principal,omitempty"`
+	State      string     `json:"state"`
+	Since      time.Time  `json:"since"`
+	Epoch      int        `json:"epoch"`
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+	Steps      []string   `json:"steps"`
+	// Labels are those of the steps, "" where one has none.
+	Labels []string `json:"labels"`
+}
+
+// The states of a key without an answer.
+const (
+	WorkedOn = "worked on" // a request has it
+	Free     = "free"      // its request ended or died, and the next one goes on
+	Unknown  = "unknown"   // nobody knows what became of a step, and requests are refused
+)
+
+func newKeysList(s *cli.Session) *cobra.Command {
+	var (
+		tenant string
+		limit  int
+	)
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the keys that have no answer yet, and steps whose outcome is unknown", Args: cli.NoArgs,
+		Long: `List the keys of requests that have no answer yet, the oldest first. A key is
+
+  worked on   a request has it, until its lease ends
+  free        its request gave it back or died; the next request with the key goes on
+  unknown     it is not known what became of a step. Requests are refused until oncebox keys resolve
+
+Only requests that are handled under a lease have such keys. Unknown steps alone are in oncebox stuck.`,
+		Example: `  oncebox keys list
+  oncebox keys list --tenant acme --json`,
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
+	cmd.Flags().IntVar(&limit, "limit", 100, "list at most so many")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.OpenList(cmd, limit); err != nil {
+			return err
+		}
+		open, err := s.Keys().Open(cmd.Context(), s.DB, tenant, limit+1)
+		if err != nil {
+			return err
+		}
+		list := make([]Item, min(len(open), limit))
+		for n := range list {
+			list[n] = keyOf(&open[n])
+		}
+		if err := printKeys(s, list); err != nil {
+			return err
+		}
+		if len(open) > limit {
+			fmt.Fprintln(s.Errs, "There are more: --limit lists more.")
+		}
+		return nil
+	}
+	return cmd
+}
+
+func keyOf(o *idempotency.Open) Item {
+	state := Free
+	switch {
+	case o.Leased:
+		state = WorkedOn
+	case o.Unknown || len(o.Steps) > 0:
+		state = Unknown
+	}
+	return Item{
+		Key: o.Key, Tenant: o.Tenant, Request: o.Request, Caller: o.Caller, Principal: o.Principal, State: state, Since: o.CreatedAt, Epoch: o.Epoch,
+		LeaseUntil: cli.TimeOf(o.LeaseUntil), Steps: o.Steps, Labels: o.Labels,
+	}
+}
+
+func printKeys(s *cli.Session, list []Item) error {
+	if s.JSON {
+		return s.Document(list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.Errs, "Every key has its answer.")
+		return nil
+	}
+	rows := make([][]string, len(list))
+	for n := range list {
+		k := &list[n]
+		rows[n] = []string{
+			cli.Moment(k.Since), k.State, k.Tenant, cli.Short(k.Request, 60), cli.Short(cmp.Or(k.Caller, k.Principal), 30), k.steps(), cli.At(k.LeaseUntil), k.Key,
+		}
+	}
+	return s.Table([]string{"SINCE", "STATE", "TENANT", "REQUEST", "ASKED BY", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}, rows)
+}
+
+// steps lists the steps with what they are about.
+func (k *Item) steps() string {
+	list := make([]string, len(k.Steps))
+	for n, step := range k.Steps {
+		list[n] = step
+		if label := k.Labels[n]; label != "" {
+			list[n] += " (" + cli.Short(label, 60) + ")"
+		}
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,66 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+)
+
+// course is how numbers went since it was begun, the latest of them.
+type course struct {
+	backlog, age, recorded, left []float64
+}
+
+// courseWidth is how many of them a line shows.
+const courseWidth = 60
+
+func (c *course) add(i *Item) {
+	add := func(to *[]float64, v *float64) {
+		if v == nil {
+			return
+		}
+		*to = append(*to, *v)
+		*to = (*to)[max(0, len(*to)-courseWidth):]
+	}
+	backlog := float64(i.Outbox.Backlog)
+	add(&c.backlog, &backlog)
+	if !i.selects {
+		add(&c.age, &i.Outbox.OldestAgeSeconds)
+	}
+	add(&c.recorded, i.Outbox.RecordedPerSecond)
+	add(&c.left, i.Outbox.LeftPerSecond)
+}
+
+// rows are the numbers with their courses. What is not known of a filter, or not yet, has no row.
+func (c *course) rows(i *Item) (rows [][]string) {
+	add := func(name string, values []float64, now string) {
+		if len(values) > 0 {
+			rows = append(rows, []string{name, now, sparkline(values)})
+		}
+	}
+	add("backlog", c.backlog, count(i.Outbox.Backlog))
+	add("oldest", c.age, cli.Age(i.Outbox.OldestAgeSeconds))
+	if i.Outbox.RecordedPerSecond != nil {
+		add("recorded", c.recorded, fmt.Sprintf("%.1f/s", *i.Outbox.RecordedPerSecond))
+		add("left", c.left, fmt.Sprintf("%.1f/s", *i.Outbox.LeftPerSecond))
+	}
+	return rows
+}
+
+var bars = []rune("▁▂▃▄▅▆▇█")
+
+// sparkline draws a bar for each number, as high as it is beside the largest.
+func sparkline(values []float64) string {
+	var line strings.Builder
+	most := slices.Max(values)
+	for _, v := range values {
+		step := 0
+		if most > 0 {
+			step = int(max(v, 0) / most * float64(len(bars)-1))
+		}
+		line.WriteRune(bars[step])
+	}
+	return line.String()
+}

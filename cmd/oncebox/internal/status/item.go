@@ -1,0 +1,104 @@
+package status
+
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
+	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// Item is what status prints as JSON. The names stay.
+type Item struct {
+	At           time.Time             `json:"at"`
+	Outbox       OutboxItem            `json:"outbox"`
+	Shares       []ShareItem           `json:"shares"`
+	Relays       []RelayItem           `json:"relays"`
+	Consumers    []consumers.Item      `json:"consumers"`
+	ReadModels   []consumers.ModelItem `json:"projections"`
+	UnknownSteps int                   `json:"unknown_steps"`
+
+	// selects says that tenant or topic are selected: what is known of everything only is left out.
+	selects bool
+}
+
+type OutboxItem struct {
+	Backlog            int64   `json:"backlog"`
+	New                int64   `json:"new"`
+	Held               int64   `json:"held"`
+	OldestAgeSeconds   float64 `json:"oldest_age_seconds"`
+	Failed             int64   `json:"failed"`
+	MostTries          int     `json:"most_tries"`
+	Delayed            int64   `json:"delayed"`
+	Paused             int64   `json:"paused"`
+	TenantsPaused      int     `json:"tenants_paused"`
+	Dead               int64   `json:"dead"`
+	BlockedKeys        int64   `json:"blocked_keys"`
+	Lanes              int     `json:"lanes"`
+	BusyLanes          int     `json:"busy_lanes"`
+	FreeLanes          int     `json:"free_lanes"`
+	PartitionsMissing  int     `json:"partitions_missing"`
+	SnapshotAgeSeconds float64 `json:"snapshot_age_seconds"`
+	// The rates are those since the showing before, and missing in the first.
+	RecordedPerSecond *float64 `json:"recorded_per_second,omitempty"`
+	LeftPerSecond     *float64 `json:"left_per_second,omitempty"`
+}
+
+type ShareItem struct {
+	Topic  string `json:"topic"`
+	Tenant string `json:"tenant"`
+	New    int64  `json:"new"`
+	Held   int64  `json:"held"`
+	Paused int64  `json:"paused"`
+	Dead   int64  `json:"dead"`
+}
+
+type RelayItem struct {
+	Owner string `json:"owner"`
+	Group int16  `json:"group"`
+	Alive bool   `json:"alive"`
+	Lanes int    `json:"lanes"`
+}
+
+func statusOf(st *ops.Status, filter ops.Filter) *Item {
+	o := &st.Outbox
+	item := &Item{
+		At: st.Traffic.At,
+		Outbox: OutboxItem{
+			Backlog: o.Backlog(), New: o.New, Held: o.Held, OldestAgeSeconds: o.OldestAge.Seconds(), Failed: o.Failed, MostTries: o.MostTries,
+			Delayed: o.Delayed, Paused: o.Paused, TenantsPaused: o.TenantsPaused, Dead: o.Dead, BlockedKeys: o.Blocked,
+			Lanes: o.Lanes, BusyLanes: o.BusyLanes, FreeLanes: o.FreeLanes,
+			PartitionsMissing: o.PartitionsMissing, SnapshotAgeSeconds: o.SnapshotAge.Seconds(),
+		},
+		Shares: []ShareItem{}, Relays: []RelayItem{}, Consumers: []consumers.Item{}, ReadModels: []consumers.ModelItem{},
+		UnknownSteps: st.UnknownSteps, selects: filter.Tenant != "" || filter.Topic != "",
+	}
+	for _, s := range o.Shares {
+		item.Shares = append(item.Shares, ShareItem(s))
+	}
+	for _, p := range st.Projectors {
+		item.Relays = append(item.Relays, RelayItem{p.Owner, p.Group, p.Alive, p.Lanes})
+	}
+	for n := range st.Consumers {
+		item.Consumers = append(item.Consumers, consumers.ItemOf(&st.Consumers[n]))
+	}
+	for n := range st.ReadModels {
+		item.ReadModels = append(item.ReadModels, consumers.ModelOf(&st.ReadModels[n]))
+	}
+	return item
+}
+
+// since tells the rates since an earlier reading, if there is one.
+func (i *Item) since(now, before outbox.Traffic) {
+	if recorded, left, ok := now.PerSecond(before); ok && !i.selects {
+		i.Outbox.RecordedPerSecond, i.Outbox.LeftPerSecond = &recorded, &left
+	}
+}
+
+// totals are what the consumers have in common.
+func (i *Item) totals() (parked, dead int) {
+	for _, c := range i.Consumers {
+		parked, dead = parked+c.Parked, dead+c.Dead
+	}
+	return parked, dead
+}

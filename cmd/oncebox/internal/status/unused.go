@@ -1,0 +1,34 @@
+package status
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+)
+
+// Unused says that no relay and no consumer is known to this database, and nothing was recorded in it: it may be another one than that of the service,
+// where all is well. "": something is known.
+func Unused(ctx context.Context, s *cli.Session) (string, error) {
+	relays, err := s.Outbox().Projectors(ctx)
+	if err != nil || len(relays) > 0 {
+		return "", err
+	}
+	consumers, err := s.Inbox().State().Consumers(ctx)
+	if err != nil || len(consumers) > 0 {
+		return "", err
+	}
+	traffic, err := s.Outbox().Traffic(ctx)
+	if err != nil || traffic.Recorded > 0 {
+		return "", err
+	}
+	address, err := pgx.ParseConfig(s.Cfg.DatabaseURL)
+	if err != nil {
+		return "", fmt.Errorf("read ONCEBOX_DATABASE_URL: %w", err)
+	}
+	return fmt.Sprintf("No relay and no consumer is known to the database %q at %s:%d, and no event: is it that of the service? "+
+		"ONCEBOX_DATABASE_URL and ONCEBOX_SCHEMA name it; with the variables of the service, the broker is asked by: %s\n",
+		address.Database, address.Host, address.Port, cli.Typed("doctor")), nil
+}

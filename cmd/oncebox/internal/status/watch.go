@@ -1,0 +1,136 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// watcher shows the status again and again.
+type watcher struct {
+	*cli.Session
+
+	filter ops.Filter
+	before outbox.Traffic
+	course course
+}
+
+// What a terminal obeys.
+const (
+	EnterScreen = "\x1b[?1049h\x1b[?25l" // another screen, so that what was there before comes back; without the cursor
+	LeaveScreen = "\x1b[?25h\x1b[?1049l"
+	ScreenTop   = "\x1b[H"
+	LineEnd     = "\x1b[K\r\n"
+	ScreenEnd   = "\x1b[J"
+)
+
+// watch shows the status until ctx is done. When the first reading fails, it ends; later ones are tried again.
+func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time.Duration) error {
+	w := &watcher{Session: s, filter: filter}
+	item, err := w.read(ctx)
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	if w.drawn() {
+		fmt.Fprint(s.Out, EnterScreen)
+		defer fmt.Fprint(s.Out, LeaveScreen)
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		if ctx.Err() != nil {
+			return nil // the operator has ended it, and a reading with it
+		}
+		if err := w.show(item, err); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			item, err = w.read(ctx)
+		}
+	}
+}
+
+// drawn says that the screen of a terminal is drawn anew each time.
+func (w *watcher) drawn() bool { return w.Size != nil && !w.JSON }
+
+func (w *watcher) read(ctx context.Context) (*Item, error) {
+	st, err := w.View().Status(ctx, w.filter)
+	if err != nil {
+		return nil, err
+	}
+	item := statusOf(&st, w.filter)
+	item.since(st.Traffic, w.before)
+	w.before = st.Traffic
+	w.course.add(item)
+	return item, nil
+}
+
+// show shows what was read, or why it could not be.
+func (w *watcher) show(item *Item, failed error) error {
+	if failed != nil {
+		if w.drawn() {
+			lines := []string{"The status could not be read, and is tried again:"}
+			width, _ := w.Size()
+			for part := range slices.Chunk([]rune(cli.Printable(failed.Error())), max(width, 1)) {
+				lines = append(lines, string(part))
+			}
+			return w.draw(lines)
+		}
+		fmt.Fprintln(w.Errs, "oncebox: the status could not be read, and is tried again:", cli.Printable(failed.Error()))
+		return nil
+	}
+	switch {
+	case w.JSON:
+		return json.NewEncoder(w.Out).Encode(item)
+	case !w.drawn():
+		_, err := fmt.Fprintln(w.Out, item.line())
+		return err
+	}
+	var screen bytes.Buffer
+	if err := cli.Columns(&screen, w.course.rows(item)); err != nil {
+		return err
+	}
+	screen.WriteByte('\n')
+	if err := item.print(&screen); err != nil {
+		return err
+	}
+	return w.draw(append([]string{cli.Moment(item.At) + "  Ctrl-C ends it", ""}, strings.Split(strings.TrimRight(screen.String(), "\n"), "\n")...))
+}
+
+// draw draws lines over those that were there, as far as the screen has room.
+func (w *watcher) draw(lines []string) error {
+	width, height := w.Size()
+	var screen strings.Builder
+	screen.WriteString(ScreenTop)
+	for _, line := range lines[:min(len(lines), max(height-1, 1))] {
+		screen.WriteString(cli.Short(line, max(width, 1)))
+		screen.WriteString(LineEnd)
+	}
+	screen.WriteString(ScreenEnd)
+	_, err := fmt.Fprint(w.Out, screen.String())
+	return err
+}
+
+// line is the status in one line, for a file.
+func (i *Item) line() string {
+	o := &i.Outbox
+	parked, dead := i.totals()
+	line := fmt.Sprintf("%s backlog=%d new=%d held=%d", cli.Moment(i.At), o.Backlog, o.New, o.Held)
+	if !i.selects {
+		line += fmt.Sprintf(" oldest=%.1fs failed=%d delayed=%d", o.OldestAgeSeconds, o.Failed, o.Delayed)
+	}
+	if o.RecordedPerSecond != nil {
+		line += fmt.Sprintf(" recorded_per_second=%.1f left_per_second=%.1f", *o.RecordedPerSecond, *o.LeftPerSecond)
+	}
+	return line + fmt.Sprintf(" dead_events=%d parked=%d dead_messages=%d unknown_steps=%d free_lanes=%d", o.Dead, parked, dead, i.UnknownSteps, o.FreeLanes)
+}

@@ -1,0 +1,84 @@
+package stuck
+
+import (
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// next is what an operator does about one thing that is stuck. The command is complete and comes last.
+func next(f *ops.Stuck) string {
+	switch f.Kind {
+	case ops.RelayMissing:
+		return ifItLives(f) + "start a process of the service that runs its relay, or: " + cli.Typed("relay")
+	case ops.RelayLate:
+		return "the log of the relay says what fails; the broker is asked, with the variables of the service, by: " + cli.Typed("doctor")
+	case ops.ConsumerMissing:
+		if f.Topic != "" {
+			return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer + " on the topic " + f.Topic
+		}
+		return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer
+	case ops.ConsumerAway:
+		return "mend the broker, or the way to it; it connects again by itself; the broker is asked, with the variables of the service, by: " + cli.Typed("doctor")
+	case ops.ConsumerLate:
+		return "the log of its processes says more; if a handler hangs, start them anew; how it is: " + cli.Typed("consumers", "list")
+	case ops.ConsumerPaused:
+		return "have the program call App.Resume, or start it anew; how it is: " + cli.Typed("consumers", "list")
+	case ops.EventDead:
+		return cli.Typed("dead", "show", f.ID, "--outbox")
+	case ops.MessageDead:
+		return cli.Typed("dead", "show", f.MessageKey, "--consumer", f.Consumer)
+	case ops.EventFailing:
+		return "mend the cause; it is tried again by itself"
+	case ops.MessageFailing:
+		return "mend the cause; it is tried again by itself, or at once with: " + cli.Decided("parked", "retry", f.MessageKey, "--consumer", f.Consumer)
+	case ops.StepUnknown:
+		return "find out whether the step was done. If it was not: " +
+			cli.Decided("keys", "resolve", f.ID, f.Step, "--not-done", "--why", "the other side has no such call")
+	case ops.TenantPaused:
+		return "when its events may leave: " + cli.Decided("tenants", "resume", f.Tenant)
+	default:
+		return ""
+	}
+}
+
+// ifItLives comes before what an operator does about processes that are missing and may not be: a second one does not mend the first.
+func ifItLives(f *ops.Stuck) string {
+	if !f.Vanished {
+		return ""
+	}
+	return "look whether its process lives; if it does, mend its way to the database, its log says what fails; if not, "
+}
+
+// other is what an operator does instead, where that is another command.
+func other(f *ops.Stuck) string {
+	switch f.Kind {
+	case ops.StepUnknown:
+		return "if it was, with what it returned as JSON: " +
+			cli.Decided("keys", "resolve", f.ID, f.Step, "--done", "null", "--why", "the other side has it")
+	case ops.ConsumerMissing:
+		return "if the consumer is gone for good: " + cli.Typed("consumers", "forget", f.Consumer)
+	default:
+		return ""
+	}
+}
+
+// nextOfMany is what an operator does about all that has one cause.
+func nextOfMany(c *ops.Cause) string {
+	var alike []string
+	if part := ops.CommonPart(c.Error); part != "" {
+		alike = []string{"--error", part}
+	}
+	switch c.Kind {
+	case ops.EventDead:
+		return "mend the cause, then: " + cli.Decided(append([]string{"dead", "replay", "--outbox", "--topic", c.Topic}, alike...)...)
+	case ops.MessageDead:
+		return "mend the cause, then: " + cli.Decided(append([]string{"dead", "replay", "--consumer", c.Consumer}, alike...)...)
+	case ops.EventFailing:
+		return "mend the cause; they are tried again by themselves"
+	case ops.MessageFailing:
+		return "mend the cause; they are tried again by themselves, or at once with: " +
+			cli.Decided(append([]string{"parked", "retry", "--consumer", c.Consumer}, alike...)...)
+	default:
+		return "each has a command of its own: " + cli.Typed("stuck", "--each")
+	}
+}

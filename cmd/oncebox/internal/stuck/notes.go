@@ -1,0 +1,100 @@
+package stuck
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/status"
+	"github.com/oncebox/oncebox/ops"
+	"github.com/oncebox/oncebox/outbox"
+)
+
+// mostPauses is how many paused tenants a screen has room for.
+const mostPauses = 5
+
+// stuckNotes is what stands below the list of what is stuck: why something may not be in it.
+type stuckNotes struct {
+	// unknown is what could not be looked at.
+	unknown []string
+	// pauses are tenants whose events wait on purpose.
+	pauses []outbox.Pause
+	// transaction is for how long the oldest one is open that keeps what was published from being removed, if that is too long. 0: it is not.
+	transaction time.Duration
+	// unused says that this may be another database than that of the service. "": it is used.
+	unused string
+}
+
+func readNotes(ctx context.Context, s *cli.Session, view *ops.View, filter ops.Filter) (notes stuckNotes, err error) {
+	if notes.unknown, err = view.Unknown(ctx, filter); err != nil {
+		return notes, err
+	}
+	if notes.pauses, err = view.Pauses(ctx, filter); err != nil {
+		return notes, err
+	}
+	st, err := s.Outbox().Stats(ctx)
+	if err != nil {
+		return notes, err
+	}
+	if st.SnapshotAge > ops.LongTransaction {
+		notes.transaction = st.SnapshotAge
+	}
+	notes.unused, err = status.Unused(ctx, s)
+	return notes, err
+}
+
+// printNotes says that nothing is stuck, where that is known, and the notes. JSON goes undisturbed.
+func printNotes(s *cli.Session, total int, notes stuckNotes) error {
+	to := s.Out
+	if s.JSON {
+		to = s.Errs
+	}
+	var text strings.Builder
+	switch {
+	case s.JSON || total > 0:
+	case len(notes.unknown) > 0:
+		text.WriteString("Nothing is stuck in the database.\n")
+	default:
+		text.WriteString("Nothing is stuck.\n")
+	}
+	text.WriteString(pausedOnPurpose(notes.pauses))
+	if len(notes.unknown) > 0 {
+		text.WriteString("Not known is what waits at the broker, so messages may be stuck there:\n")
+		for _, u := range notes.unknown {
+			text.WriteString("  " + cli.Printable(u) + "\n")
+		}
+		if s.Cfg.PulsarURL == "" {
+			text.WriteString("With the variables of the service (ONCEBOX_PULSAR_URL, ONCEBOX_PULSAR_ADMIN_URL) this command asks the broker itself.\n")
+		}
+	}
+	if notes.transaction > 0 {
+		fmt.Fprintf(&text, "A transaction has been open for %s, so that nothing that was published since can be removed and the outbox becomes slower. "+
+			"What it is, and what ends it: %s\n", cli.Age(notes.transaction.Seconds()), cli.Typed("doctor"))
+	}
+	if total == 0 {
+		text.WriteString(notes.unused)
+	}
+	_, err := fmt.Fprint(to, text.String())
+	return err
+}
+
+// pausedOnPurpose says which tenants are paused, and how each goes on.
+func pausedOnPurpose(pauses []outbox.Pause) string {
+	if len(pauses) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	text.WriteString("Paused on purpose, so that their events wait:\n")
+	for n := range pauses {
+		if n == mostPauses {
+			fmt.Fprintf(&text, "  and %s: %s\n", cli.Several(len(pauses)-n, "other tenant", "other tenants"), cli.Typed("tenants", "list"))
+			break
+		}
+		p := &pauses[n]
+		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; when its events may leave: %s\n", cli.Short(p.Tenant, 40), cli.Moment(p.Since), cli.Short(p.Actor, 40),
+			cli.Short(p.Reason, 80), cli.Decided("tenants", "resume", p.Tenant))
+	}
+	return text.String()
+}

@@ -1,0 +1,180 @@
+package stuck
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// printStuck prints what is stuck by its causes, or each thing, and ends with how many things that are, however many of them were shown.
+func printStuck(s *cli.Session, found []ops.Stuck, notes stuckNotes, limit int, each bool) error {
+	causes := ops.Group(found)
+	total, more := ops.Total(causes)
+	shown, of := min(len(causes), limit), len(causes)
+	var err error
+	if each || s.JSON {
+		items := firstOfEachKind(found, limit)
+		shown, of = len(items), total
+		err = printEach(s, items)
+	} else {
+		err = printCauses(s, causes[:shown])
+	}
+	if err != nil {
+		return err
+	}
+	if err := printNotes(s, total, notes); err != nil || total == 0 {
+		return err
+	}
+	if shown < of {
+		fmt.Fprintf(s.Errs, "%d of %d shown: --limit %d shows all.\n", shown, of, of)
+	}
+	text := cli.Several(total, "thing is stuck", "things are stuck")
+	if more {
+		text = fmt.Sprintf("%d or more things are stuck: %d of a kind were looked at", total, ops.Looked)
+	}
+	if len(causes) < total {
+		text += ", for " + cli.Several(len(causes), "reason", "reasons")
+	}
+	return cli.Exit(cli.ExitFindings, errors.New(text))
+}
+
+// firstOfEachKind are the first of the list, at most so many of each kind.
+func firstOfEachKind(found []ops.Stuck, limit int) []Item {
+	items, ofKind := []Item{}, map[ops.Kind]int{}
+	for n := range found {
+		if ofKind[found[n].Kind]++; ofKind[found[n].Kind] <= limit {
+			items = append(items, itemOf(&found[n]))
+		}
+	}
+	return items
+}
+
+func printEach(s *cli.Session, items []Item) error {
+	if s.JSON {
+		return s.Document(items)
+	}
+	for n := range items {
+		if n > 0 {
+			fmt.Fprintln(s.Out)
+		}
+		if err := printOne(s, &items[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printCauses(s *cli.Session, causes []ops.Cause) error {
+	for n := range causes {
+		if n > 0 {
+			fmt.Fprintln(s.Out)
+		}
+		c := &causes[n]
+		if c.Count == 1 {
+			item := itemOf(&c.Stuck)
+			if err := printOne(s, &item); err != nil {
+				return err
+			}
+			continue
+		}
+		behind := ""
+		if c.Holds {
+			behind = "what comes under their keys waits behind them"
+		}
+		example := cli.Short(c.Error, 200)
+		if example == c.Text {
+			example = ""
+		}
+		err := s.Pairs(string(c.Kind), causeLine(c, time.Now()), "for example", example, "behind it", behind, "to do", nextOfMany(c))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// causeLine is a cause in one line: where, how many, why, since when, and when it goes on.
+func causeLine(c *ops.Cause, now time.Time) string {
+	where, what := "topic "+c.Topic, "events are refused"
+	switch c.Kind {
+	case ops.EventDead:
+		what = "dead letters"
+	case ops.MessageDead:
+		where, what = c.Consumer, "dead letters"
+	case ops.MessageFailing:
+		where, what = c.Consumer, "keys fail"
+	case ops.StepUnknown:
+		where, what = "step "+c.Step, "requests are refused: nobody knows whether it was done"
+	case ops.EventFailing, ops.RelayMissing, ops.RelayLate, ops.ConsumerMissing, ops.ConsumerAway, ops.ConsumerLate, ops.ConsumerPaused, ops.TenantPaused:
+	}
+	more := ""
+	if c.More {
+		more = " or more"
+	}
+	line := fmt.Sprintf("%s: %d%s %s", where, c.Count, more, what)
+	if c.Text != "" {
+		line += fmt.Sprintf(", %q", c.Text)
+	}
+	if !c.Since.IsZero() {
+		line += ", since " + cli.Moment(c.Since)
+	}
+	if !c.Next.IsZero() {
+		line += ", next try " + in(c.Next.Sub(now))
+	}
+	return line
+}
+
+// in is how far ahead something is.
+func in(d time.Duration) string {
+	if d < time.Second {
+		return "now"
+	}
+	return "in " + d.Round(time.Second).String()
+}
+
+func printOne(s *cli.Session, i *Item) error {
+	what := i.Type
+	switch {
+	case i.Kind == ops.RelayMissing:
+		what = "events wait, and no process publishes them"
+	case i.Kind == ops.RelayLate && i.Error != "":
+		what = "events wait, although a relay has their lanes: broker or topic took nothing"
+	case i.Kind == ops.RelayLate:
+		what = "events wait, although a relay has their lanes: the broker is in trouble, or the relay does not keep up"
+	case i.Kind == ops.ConsumerMissing && i.Vanished:
+		what = "nothing is heard of the processes that run " + i.Consumer
+	case i.Kind == ops.ConsumerMissing:
+		what = "no process runs " + i.Consumer
+	case i.Kind == ops.ConsumerAway:
+		what = i.Consumer + " has no connection to the broker"
+	case i.Kind == ops.ConsumerLate:
+		what = i.Consumer + " is connected and does not get on"
+	case i.Kind == ops.ConsumerPaused:
+		what = i.Consumer + " is paused by its program"
+	case i.Kind == ops.StepUnknown:
+		what = "requests with the key are refused"
+	case i.Kind == ops.TenantPaused:
+		what = "its events are not published"
+	case i.Consumer != "":
+		what = cli.Join(what, "at consumer "+i.Consumer)
+	}
+	behind := ""
+	if i.Holds {
+		behind = "what comes under the key " + i.Key + " waits behind it"
+	}
+	tries := ""
+	if i.Attempts > 0 {
+		tries = strconv.Itoa(i.Attempts)
+	}
+	relay := i.Relay
+	if relay != "" && i.Kind == ops.RelayMissing {
+		relay += " had the lanes, and vanished"
+	}
+	return s.Pairs(string(i.Kind), what, "since", cli.At(i.Since), "relay", relay, "id", i.ID, "topic", i.Topic, "tenant", i.Tenant,
+		"request", i.Request, "asked by", cli.AskedBy(i.Caller, i.Principal), "step", i.Step, "about", i.Label, "behind it", behind,
+		"tries", tries, "next try", cli.At(i.Next), "error", cli.Short(i.Error, 200), "to do", i.Do, "or", i.Or)
+}

@@ -1,0 +1,105 @@
+package stuck
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/ops"
+)
+
+// Item is what stuck prints as JSON. The names stay.
+type Item struct {
+	Kind       ops.Kind   `json:"kind"`
+	Since      *time.Time `json:"since,omitempty"`
+	ID         string     `json:"id,omitempty"`
+	MessageKey string     `json:"message_key,omitempty"`
+	Relay      string     `json:"relay,omitempty"`
+	Consumer   string     `json:"consumer,omitempty"`
+	Type       string     `json:"type,omitempty"`
+	Topic      string     `json:"topic,omitempty"`
+	Tenant     string     `json:"tenant,omitempty"`
+	Key        string     `json:"key,omitempty"`
+	Holds      bool       `json:"holds"`
+	Step       string     `json:"step,omitempty"`
+	Label      string     `json:"label,omitempty"`
+	Request    string     `json:"request,omitempty"`
+	Caller     string     `json:"caller,omitempty"`
+	Principal  string     `json:"principal,omitempty"`
+	Attempts   int        `json:"attempts,omitempty"`
+	Next       *time.Time `json:"next,omitempty"`
+	Error      string     `json:"error,omitempty"`
+	// Cause is what the errors of all that has its cause share.
+	Cause string `json:"cause,omitempty"`
+	// Backlog is how many messages wait for a consumer at the broker. null: it is not known, or this is no consumer.
+	Backlog *int64 `json:"backlog,omitempty"`
+	// Vanished says that the processes of a relay or consumer that is missing have not ended in order. Connections is how many consumers the broker has
+	// connected for it.
+	Vanished    bool `json:"vanished,omitempty"`
+	Connections int  `json:"connections,omitempty"`
+	// Actions are what can be done about it, Do is what to type next, or to do.
+	Actions []ops.Action `json:"actions"`
+	Do      string       `json:"do"`
+	// Or is what to type instead.
+	Or string `json:"or,omitempty"`
+}
+
+// New returns the command.
+func New(s *cli.Session) *cobra.Command {
+	var (
+		filter ops.Filter
+		limit  int
+		each   bool
+	)
+	cmd := &cobra.Command{
+		Use: "stuck", Short: "List what is stuck: events, messages, keys, and parts that do not run", Args: cli.NoArgs,
+		Long: `List what waits for longer than its turn, or for a decision, over outbox, inbox and idempotency keys: since when, why, and what to type next.
+What has one cause is one entry: errors that say the same apart from numbers, ids and what is quoted. --each lists each of them, and so does --json.
+
+Exit code 0: nothing is stuck. 3: something is.`,
+		Example: `  oncebox stuck
+  oncebox stuck --consumer billing --each
+  oncebox stuck --tenant acme --json`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&filter.Tenant, "tenant", "", "only what is of this tenant")
+	flags.StringVar(&filter.Topic, "topic", "", "only what is of this topic")
+	flags.StringVar(&filter.Consumer, "consumer", "", "only what is at this consumer")
+	flags.IntVar(&limit, "limit", 100, "list at most so many causes, or with --each so many of each kind")
+	flags.BoolVar(&each, "each", false, "list each thing, and not one entry for each cause")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.OpenList(cmd, limit); err != nil {
+			return err
+		}
+		view, err := s.ViewOfBroker()
+		if err != nil {
+			return err
+		}
+		found, err := view.Stuck(cmd.Context(), filter, ops.Looked)
+		if err != nil {
+			return err
+		}
+		notes, err := readNotes(cmd.Context(), s, view, filter)
+		if err != nil {
+			return err
+		}
+		return printStuck(s, found, notes, limit, each)
+	}
+	return cmd
+}
+
+func itemOf(f *ops.Stuck) Item {
+	var backlog *int64
+	if f.BacklogKnown {
+		backlog = &f.Backlog
+	}
+	return Item{
+		Backlog: backlog, Vanished: f.Vanished, Connections: f.Connections,
+		Kind: f.Kind, Since: cli.TimeOf(f.Since), ID: f.ID, MessageKey: f.MessageKey, Relay: f.Relay, Consumer: f.Consumer, Type: f.Type,
+		Topic: f.Topic, Tenant: f.Tenant, Key: f.Key, Holds: f.Holds,
+		Step: f.Step, Label: f.Label, Request: f.Request, Caller: f.Caller, Principal: f.Principal,
+		Attempts: f.Attempts, Next: cli.TimeOf(f.Next), Error: f.Error,
+		Cause: ops.CauseOf(f.Error), Actions: append([]ops.Action{}, f.Kind.Actions()...), Do: next(f), Or: other(f),
+	}
+}
