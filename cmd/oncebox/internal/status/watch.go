@@ -16,7 +16,7 @@ import (
 
 // watcher shows the status again and again.
 type watcher struct {
-	*cli.Session
+	session *cli.Session
 
 	filter ops.Filter
 	before outbox.Traffic
@@ -34,7 +34,7 @@ const (
 
 // watch shows the status until ctx is done. When the first reading fails, it ends; later ones are tried again.
 func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time.Duration) error {
-	w := &watcher{Session: s, filter: filter}
+	w := &watcher{session: s, filter: filter}
 	item, err := w.read(ctx)
 	if err != nil && ctx.Err() == nil {
 		return err
@@ -61,10 +61,10 @@ func watch(ctx context.Context, s *cli.Session, filter ops.Filter, interval time
 }
 
 // drawn says that the screen of a terminal is drawn anew each time.
-func (w *watcher) drawn() bool { return w.Size != nil && !w.JSON }
+func (w *watcher) drawn() bool { return w.session.Size != nil && !w.session.JSON }
 
 func (w *watcher) read(ctx context.Context) (*Item, error) {
-	st, err := w.View().Status(ctx, w.filter)
+	st, err := w.session.View().Status(ctx, w.filter)
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +80,20 @@ func (w *watcher) show(item *Item, failed error) error {
 	if failed != nil {
 		if w.drawn() {
 			lines := []string{"The status could not be read, and is tried again:"}
-			width, _ := w.Size()
+			width, _ := w.session.Size()
 			for part := range slices.Chunk([]rune(cli.Printable(failed.Error())), max(width, 1)) {
 				lines = append(lines, string(part))
 			}
 			return w.draw(lines)
 		}
-		fmt.Fprintln(w.Errs, "oncebox: the status could not be read, and is tried again:", cli.Printable(failed.Error()))
+		fmt.Fprintln(w.session.Errs, "oncebox: the status could not be read, and is tried again:", cli.Printable(failed.Error()))
 		return nil
 	}
 	switch {
-	case w.JSON:
-		return json.NewEncoder(w.Out).Encode(item)
+	case w.session.JSON:
+		return json.NewEncoder(w.session.Out).Encode(item)
 	case !w.drawn():
-		_, err := fmt.Fprintln(w.Out, item.line())
+		_, err := fmt.Fprintln(w.session.Out, item.line())
 		return err
 	}
 	var screen bytes.Buffer
@@ -109,7 +109,7 @@ func (w *watcher) show(item *Item, failed error) error {
 
 // draw draws lines over those that were there, as far as the screen has room.
 func (w *watcher) draw(lines []string) error {
-	width, height := w.Size()
+	width, height := w.session.Size()
 	var screen strings.Builder
 	screen.WriteString(ScreenTop)
 	for _, line := range lines[:min(len(lines), max(height-1, 1))] {
@@ -117,7 +117,7 @@ func (w *watcher) draw(lines []string) error {
 		screen.WriteString(LineEnd)
 	}
 	screen.WriteString(ScreenEnd)
-	_, err := fmt.Fprint(w.Out, screen.String())
+	_, err := fmt.Fprint(w.session.Out, screen.String())
 	return err
 }
 
