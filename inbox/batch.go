@@ -176,7 +176,7 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 	b.stopped = nil
 	if rebuilding, err := w.gate(ctx, u.DB()); err != nil {
 		return err
-	} else if rebuilding && !w.of.replayed {
+	} else if rebuilding && !w.of.Replayed {
 		for n := range b.became {
 			b.became[n] = store.Early
 		}

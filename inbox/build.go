@@ -60,8 +60,8 @@ func (w *wrapped) awaitBuild(ctx context.Context, id store.Identity, m *messagin
 }
 
 // awaitBuildHead is awaitBuild for a parked message.
-func (w *wrapped) awaitBuildHead(ctx context.Context, k store.ParkedKey, h head, counted count, cause error) error {
-	w.noteBuild(ctx, &h.envelope, cause)
-	_, err := w.box.noteFailure(ctx, k, h, h.try(counted)-1, w.retry.buildPause(h.unknown), cause)
+func (w *wrapped) awaitBuildHead(ctx context.Context, k store.ParkedKey, h store.Head, counted store.Count, cause error) error {
+	w.noteBuild(ctx, &h.Envelope, cause)
+	_, err := w.box.table.Heads.Fail(ctx, k, h, h.Try(counted)-1, w.retry.buildPause(h.Unknown), cause, true)
 	return err
 }

@@ -120,3 +120,10 @@ func wrapErr(what string, err error) error {
 	}
 	return fmt.Errorf("inbox: %s: %w", what, pgsql.Explain(err))
 }
+
+// Audit lists what was done by hand or by the retention, newest first. A page has at most limit entries (0: 100) and begins
+// before the last one of the page before (nil: with the newest). Only its ID counts. Entries are kept for
+// [Config.AuditRetention].
+func (i *Inbox) Audit(ctx context.Context, filter operator.AuditFilter, before *operator.AuditEntry, limit int) ([]operator.AuditEntry, error) {
+	return i.audit.List(ctx, i.store.DB(ctx), filter, before, limit)
+}

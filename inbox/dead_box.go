@@ -31,7 +31,7 @@ func (i *Inbox) storeDead(ctx context.Context, tx bun.IDB, l letter, d death) er
 	if err != nil {
 		return err
 	}
-	_, err = i.store.SQL.Exec(ctx, tx, storeDead, append(args, d.holds, d.seq)...)
+	_, err = i.store.SQL.Exec(ctx, tx, store.StoreDead, append(args, d.holds, d.seq)...)
 	return store.Explain(err)
 }
 
@@ -40,9 +40,10 @@ func (i *Inbox) newDead() *deadletter.Box[DeadLetter] {
 	return &deadletter.Box[DeadLetter]{
 		Name: "inbox",
 		SQL: deadletter.SQL{
-			Consumer: "d.consumer", ID: "d.message_key", List: listDead, After: afterDead, Show: showDead, Count: countDead, Errors: listDeadErrors,
-			Pick: pickDead, Beyond: "(d.key_lock, d.seq) > (%s::bigint, %s::bigint)", Lock: lockKeys,
-			Edit: editDead, Replay: replayDead, Discard: discardDead, Expire: forgetDead, Settle: store.SetTopics,
+			Consumer: "d.consumer", ID: "d.message_key", List: store.ListDead, After: store.AfterDead,
+			Show: store.ShowDead, Count: store.CountDead, Errors: store.ListDeadErrors,
+			Pick: store.PickDead, Beyond: "(d.key_lock, d.seq) > (%s::bigint, %s::bigint)", Lock: store.LockKeys,
+			Edit: store.EditDead, Replay: store.ReplayDead, Discard: store.DiscardDead, Expire: store.ForgetDead, Settle: store.SetTopics,
 		},
 		Run: i.store.AdHoc(), DB: i.store.Units.DB, Within: i.withinDead,
 		Scan: func(scan pgsql.Scan, d *DeadLetter) (err error) {

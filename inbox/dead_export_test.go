@@ -18,7 +18,7 @@ func (i *Inbox) ExplainDead(ctx context.Context, filter operator.DeadFilter, aft
 
 // ExplainDeadErrors returns the plan of [Inbox.DeadErrors].
 func (i *Inbox) ExplainDeadErrors(ctx context.Context, limit int) (string, error) {
-	return i.explain(ctx, listDeadErrors, []any{limit})
+	return i.explain(ctx, store.ListDeadErrors, []any{limit})
 }
 
 // ExplainPick returns the plan of the choice of a batch.
@@ -36,7 +36,7 @@ func (i *Inbox) ExplainMove(ctx context.Context, keys []MessageRef, locks []int6
 		b.keys, b.consumers = append(b.keys, k.MessageKey), append(b.consumers, k.Consumer)
 		b.tenants, b.sources = append(b.tenants, k.TenantID), append(b.sources, k.Source)
 	}
-	return i.explain(ctx, replayDead, append([]any{"ann", string(operator.Replay), ""}, b.Refs()...))
+	return i.explain(ctx, store.ReplayDead, append([]any{"ann", string(operator.Replay), ""}, b.Refs()...))
 }
 
 // ExplainParked returns the plan of a page of [Inbox.Parked].

@@ -117,7 +117,7 @@ func (g *Generations) look(ctx context.Context, again bool) (*Generation, error)
 func (g *Generations) begin(number int64) {
 	n := &Generation{Number: number, Consumer: store.GenerationName(g.name, number)}
 	for _, w := range []**wrapped{&n.live, &n.replayed} {
-		*w = &wrapped{next: g.next, of: &membership{g.name, number, w == &n.replayed}}
+		*w = &wrapped{next: g.next, of: &store.Membership{Model: g.name, Generation: number, Replayed: w == &n.replayed}}
 		g.box.equip(n.Consumer, *w, g.opts)
 		(*w).subscription.Topic = "" // it is of all
 	}

@@ -62,7 +62,7 @@ const (
 	// as well.
 	locateMessages = `
 SELECT ` + store.EnvelopeColumns + `, place, at, attempts, error_message, failing_since, due_at, holds, behind FROM (
-	SELECT ` + listedColumns + `, '` + string(PlaceParked) + `' AS place, parked_at AS at, attempts, error_message, failing_since,
+	SELECT ` + store.ListedColumns + `, '` + string(PlaceParked) + `' AS place, parked_at AS at, attempts, error_message, failing_since,
 		(SELECT nullif(k.due_at, 'infinity') FROM {schema}.inbox_key k WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock) AS due_at,
 		ordering_key IS NOT NULL AS holds, coalesce(
 			(SELECT o.message_key FROM {schema}.inbox_dead o
@@ -71,7 +71,7 @@ SELECT ` + store.EnvelopeColumns + `, place, at, attempts, error_message, failin
 				WHERE o.consumer = p.consumer AND o.key_lock = p.key_lock AND o.seq < p.seq ORDER BY o.seq LIMIT 1))::text AS behind
 	FROM {schema}.inbox_parked p WHERE message_key = ANY ($1::uuid[])
 	UNION ALL
-	SELECT ` + listedColumns + `, '` + string(PlaceDead) + `', died_at, attempts, error_message, NULL, NULL, holds, NULL
+	SELECT ` + store.ListedColumns + `, '` + string(PlaceDead) + `', died_at, attempts, error_message, NULL, NULL, holds, NULL
 	FROM {schema}.inbox_dead WHERE message_key = ANY ($1::uuid[])
 	UNION ALL
 	SELECT ` + keyOnly + `, '` + string(PlaceSettled) + `', processed_at, 0, '', NULL, NULL, false, NULL

@@ -28,7 +28,7 @@ WITH p AS (
 	WHERE p.message_key = $4::uuid AND p.consumer = $5::text AND p.tenant_id = $6::text AND p.source = $7::text
 		AND k.consumer = p.consumer AND k.key_lock = p.key_lock AND k.owner IS NULL AND ` + firstParked + `
 	RETURNING p.*),
-noted AS (` + noteDeeds + `p)
+noted AS (` + store.NoteDeeds + `p)
 SELECT count(*) FROM p`
 
 	// findParked waits for a handler that is just trying the message.
@@ -44,14 +44,14 @@ WITH p AS (
 	WHERE p.message_key = $4::uuid AND p.consumer = $5::text AND p.tenant_id = $6::text AND p.source = $7::text
 		AND k.consumer = p.consumer AND k.key_lock = p.key_lock AND ` + firstParked + `
 	RETURNING p.*),
-noted AS (` + noteDeeds + `p),
+noted AS (` + store.NoteDeeds + `p),
 held AS (
 	UPDATE {schema}.inbox_key k SET state = 'DEAD', owner = NULL, due_at = 'infinity'
 	FROM p WHERE k.consumer = p.consumer AND k.key_lock = p.key_lock AND $8::boolean),
 dead AS (
 	INSERT INTO {schema}.inbox_dead (` + store.MessageColumns + `, key_lock, attempts, error_message, holds, seq)
 	SELECT ` + store.MessageColumns + `, key_lock, greatest(attempts, 1), coalesce(nullif(error_message, ''), 'given up by ' || $1::text), $8::boolean, seq
-	FROM p` + diedAgain + `)
+	FROM p` + store.DiedAgain + `)
 SELECT count(*) FROM p`
 )
 

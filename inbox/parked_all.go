@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/pace"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
@@ -30,7 +31,7 @@ p AS (
 	FROM chosen c JOIN {schema}.inbox_parked p USING (consumer, key_lock, seq)
 	WHERE k.consumer = c.consumer AND k.key_lock = c.key_lock
 	RETURNING p.*),
-noted AS (` + noteDeeds + `p ORDER BY consumer, key_lock)
+noted AS (` + store.NoteDeeds + `p ORDER BY consumer, key_lock)
 SELECT consumer, key_lock, (SELECT count(*) FROM p) FROM chosen ORDER BY consumer DESC, key_lock DESC LIMIT 1`
 )
 

@@ -25,7 +25,7 @@ type wrapped struct {
 	next     messaging.Handler
 	parked   messaging.Handler // next, for parked messages: no consumer traces and measures those
 	bulk     *bulkWriter       // instead of next for several messages; nil: next, one after the other
-	of       *membership       // nil: of no read model
+	of       *store.Membership // nil: of no read model
 
 	// unproved is how many more messages have their tries counted beforehand, see Config.CrashGuard.
 	unproved atomic.Int64

@@ -6,9 +6,13 @@ type Tables struct {
 	Attempts attemptTable
 	Keys     keyTable
 	Parked   parkedTable
+	Heads    headTable
+	Gates    gateTable
 }
 
 // NewTables returns the tables that a handle reaches.
 func NewTables(h *Handle) Tables {
-	return Tables{Entries: entryTable{h}, Attempts: attemptTable{h}, Keys: keyTable{h}, Parked: parkedTable{h}}
+	return Tables{
+		Entries: entryTable{h}, Attempts: attemptTable{h}, Keys: keyTable{h}, Parked: parkedTable{h}, Heads: headTable{h}, Gates: gateTable{h},
+	}
 }

@@ -1,52 +1,50 @@
-package inbox
-
-import "github.com/oncebox/oncebox/inbox/internal/store"
+package store
 
 const (
-	storeDead = `
-INSERT INTO {schema}.inbox_dead (` + store.MessageColumns + `, key_lock, attempts, error_message, holds, seq)
-VALUES (` + store.MessageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
-` + diedAgain
+	StoreDead = `
+INSERT INTO {schema}.inbox_dead (` + MessageColumns + `, key_lock, attempts, error_message, holds, seq)
+VALUES (` + MessageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
+` + DiedAgain
 
 	// diedAgain: the entry of a dead letter has expired, and its message came again. It stays in the key that it holds.
-	diedAgain = `
+	DiedAgain = `
 ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
 SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded.error_message, died_at = excluded.died_at,
 	holds = inbox_dead.holds OR excluded.holds,
 	key_lock = CASE WHEN inbox_dead.holds THEN inbox_dead.key_lock ELSE excluded.key_lock END,
 	seq = CASE WHEN inbox_dead.holds THEN inbox_dead.seq ELSE excluded.seq END`
 
-	// listedColumns are those of a list: all but the payloads, which may be a megabyte each.
-	listedColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
+	// ListedColumns are those of a list: all but the payloads, which may be a megabyte each.
+	ListedColumns = `message_key, consumer, tenant_id, source, message_id, event_type, topic, aggregate_type, aggregate_id,
 	aggregate_version, sequence, schema_id, schema_version, routing_key, content_type, occurred_at, event_metadata, NULL::bytea AS payload, ordering_key`
 
-	deadColumns = store.EnvelopeColumns + `, attempts, error_message, died_at, holds`
+	deadColumns = EnvelopeColumns + `, attempts, error_message, died_at, holds`
 
-	listDead = `
-SELECT ` + deadColumns + ` FROM (SELECT ` + listedColumns + `, attempts, error_message, died_at, holds FROM {schema}.inbox_dead) d
+	ListDead = `
+SELECT ` + deadColumns + ` FROM (SELECT ` + ListedColumns + `, attempts, error_message, died_at, holds FROM {schema}.inbox_dead) d
 WHERE %s ORDER BY d.died_at, d.message_key, d.consumer, d.tenant_id, d.source LIMIT %s`
 
-	// afterDead is the condition on the letters behind one of a list.
-	afterDead = "(d.died_at, d.message_key, d.consumer, d.tenant_id, d.source) > (%s::timestamptz, %s::uuid, %s::text, %s::text, %s::text)"
+	// AfterDead is the condition on the letters behind one of a list.
+	AfterDead = "(d.died_at, d.message_key, d.consumer, d.tenant_id, d.source) > (%s::timestamptz, %s::uuid, %s::text, %s::text, %s::text)"
 
-	showDead = `SELECT ` + deadColumns + ` FROM {schema}.inbox_dead d WHERE %s`
+	ShowDead = `SELECT ` + deadColumns + ` FROM {schema}.inbox_dead d WHERE %s`
 
-	countDead = `SELECT count(*) FROM {schema}.inbox_dead d WHERE %s`
+	CountDead = `SELECT count(*) FROM {schema}.inbox_dead d WHERE %s`
 
-	listDeadErrors = `
+	ListDeadErrors = `
 SELECT d.died_at, d.consumer, d.tenant_id, d.topic, d.event_type, left(d.error_message, 300)
 FROM {schema}.inbox_dead d ORDER BY d.died_at DESC, d.message_key DESC LIMIT $1::int`
 )
 
 const (
-	// pickDead chooses a batch in the order of the locks and, within a key, of its messages.
-	pickDead = `
+	// PickDead chooses a batch in the order of the locks and, within a key, of its messages.
+	PickDead = `
 SELECT d.message_key::text, d.consumer, d.tenant_id, d.source, d.key_lock, d.seq FROM {schema}.inbox_dead d
 WHERE %s ORDER BY d.key_lock, d.seq LIMIT %s`
 
-	// lockKeys takes the locks in an order that all processes share. From here on no other process changes these keys, what is parked
+	// LockKeys takes the locks in an order that all processes share. From here on no other process changes these keys, what is parked
 	// in them, or their dead letters. What follows must be another statement, to see what was committed before.
-	lockKeys = `
+	LockKeys = `
 SELECT pg_advisory_xact_lock(hashint8extended(l.key_lock, '{schema}.inbox'::regclass::oid::bigint))
 FROM (SELECT DISTINCT u.key_lock FROM unnest($1::bigint[]) u(key_lock) ORDER BY 1) l`
 
@@ -55,7 +53,7 @@ WITH d AS (
 	DELETE FROM {schema}.inbox_dead d USING unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::bigint[]) u(m, c, t, s, l)
 	WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s AND d.key_lock = u.l RETURNING d.*)`
 
-	noteDead = `, noted AS (` + noteDeeds + `d ORDER BY key_lock, seq)`
+	noteDead = `, noted AS (` + NoteDeeds + `d ORDER BY key_lock, seq)`
 
 	// released tells of a key k that waits for a decision whether it was about what is in d, and not about another one.
 	released = `
@@ -63,10 +61,10 @@ WITH d AS (
 		WHERE o.consumer = k.consumer AND o.key_lock = k.key_lock AND o.holds
 			AND (o.message_key, o.consumer, o.tenant_id, o.source) NOT IN (SELECT message_key, consumer, tenant_id, source FROM d))`
 
-	// replayDead parks dead letters where they stood. The entries are for those that have expired since: a copy that comes now
+	// ReplayDead parks dead letters where they stood. The entries are for those that have expired since: a copy that comes now
 	// must not be handled beside them. A dead letter that holds no key, and has an entry that is younger than its death, was handled since.
 	// A key that does not flow for another reason, or is being worked on, is left alone.
-	replayDead = takeDead + noteDead + `,
+	ReplayDead = takeDead + noteDead + `,
 entered AS (
 	INSERT INTO {schema}.inbox AS i (message_key, consumer, tenant_id, source)
 	SELECT message_key, consumer, tenant_id, source FROM d ORDER BY 1, 3, 4
@@ -76,7 +74,7 @@ open AS (
 	SELECT d.* FROM d JOIN entered e USING (message_key, consumer, tenant_id, source)
 	WHERE d.holds OR e.processed_at <= d.died_at OR e.processed_at = now()),
 parked AS (
-	INSERT INTO {schema}.inbox_parked (` + store.MessageColumns + `, key_lock, seq) SELECT ` + store.MessageColumns + `, key_lock, seq FROM open
+	INSERT INTO {schema}.inbox_parked (` + MessageColumns + `, key_lock, seq) SELECT ` + MessageColumns + `, key_lock, seq FROM open
 	ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE SET parked_at = clock_timestamp()),
 keys AS (
 	INSERT INTO {schema}.inbox_key AS k (consumer, key_lock, tenant_id, ordering_key, state, due_at)
@@ -85,8 +83,8 @@ keys AS (
 	ON CONFLICT (consumer, key_lock) DO UPDATE SET state = 'WAITING', due_at = excluded.due_at WHERE` + released + `)
 SELECT count(*) FROM d`
 
-	// discardDead deletes dead letters. A key that one of them held goes on with what is behind it, or flows.
-	discardDead = takeDead + noteDead + freeKeys
+	// DiscardDead deletes dead letters. A key that one of them held goes on with what is behind it, or flows.
+	DiscardDead = takeDead + noteDead + freeKeys
 
 	freeKeys = `,
 free AS MATERIALIZED (
@@ -100,14 +98,19 @@ flowing AS (
 	DELETE FROM {schema}.inbox_key k USING free f WHERE k.consumer = f.consumer AND k.key_lock = f.key_lock AND NOT f.waits)
 SELECT count(*) FROM d`
 
-	// forgetDead is discardDead with an entry in the audit for each group of letters.
-	forgetDead = takeDead + `, noted AS (
+	// ForgetDead is discardDead with an entry in the audit for each group of letters.
+	ForgetDead = takeDead + `, noted AS (
 	INSERT INTO {schema}.oncebox_audit (part, actor, action, reason, events, consumer, tenant_id, topic, event_type)
 	SELECT 'inbox', $1::text, $2::text, $3::text, count(*), consumer, tenant_id, topic, event_type FROM d GROUP BY consumer, tenant_id, topic, event_type)` +
 		freeKeys
 
-	// editDead gives the dead letters at $1 to $5 another payload.
-	editDead = `UPDATE {schema}.inbox_dead d SET payload = $6::bytea
+	// EditDead gives the dead letters at $1 to $5 another payload.
+	EditDead = `UPDATE {schema}.inbox_dead d SET payload = $6::bytea
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[]) u(m, c, t, s, l)
 WHERE d.message_key = u.m AND d.consumer = u.c AND d.tenant_id = u.t AND d.source = u.s AND d.key_lock = u.l`
 )
+
+// NoteDeeds enters each message of the table expression that follows. Arguments: actor, action, reason.
+const NoteDeeds = `
+	INSERT INTO {schema}.oncebox_audit (part, actor, action, reason, consumer, event_id, tenant_id, source, message_id, topic, event_type)
+	SELECT 'inbox', $1::text, $2::text, $3::text, consumer, message_key, tenant_id, source, message_id, topic, event_type FROM `

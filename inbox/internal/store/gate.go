@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/messaging"
+	"github.com/oncebox/oncebox/uow"
+)
+
+// Membership makes a handler one of a generation of a read model.
+type Membership struct {
+	Model      string
+	Generation int64
+	Replayed   bool // it handles replayed messages, and the other handler live ones
+}
+
+const (
+	enterModel = `
+SELECT pg_current_xact_id()::text
+FROM {schema}.inbox_enter_read_model($1::text, $2::bigint, $3::boolean, $4::uuid, $5::text, $6::text, $7::text, $8::bigint, $9::integer)`
+
+	enterGate = `SELECT FROM {schema}.inbox_gate($1::text, $2::bigint)`
+
+	// storeAside keeps a live message, unless it was replayed already. A rebuild that replays it in this moment does not look here:
+	// what was replayed is dropped when all was.
+	storeAside = `
+INSERT INTO {schema}.inbox_parked (` + MessageColumns + `, key_lock, attempts, error_message)
+SELECT ` + MessageValues + `
+WHERE NOT EXISTS (SELECT FROM {schema}.inbox i
+	WHERE i.message_key = $1::uuid AND i.consumer = $23::text AND i.tenant_id = $3::text AND i.source = $4::text)
+ON CONFLICT (message_key, consumer, tenant_id, source) DO NOTHING`
+)
+
+// gateTable has the generations of the read models, as their messages meet them.
+type gateTable struct{ *Handle }
+
+// Enter is that of the entries, behind the gate of a read model. It is one round trip.
+func (t gateTable) Enter(ctx context.Context, u *uow.Unit, id Identity, of *Membership) (Entry, error) {
+	n, err := entryTable{t.Handle}.CountRows(ctx, u, enterModel, of.Model, of.Generation, of.Replayed,
+		id.Key.String(), id.Consumer, id.Tenant, id.Source, id.Lock, t.LockMillis())
+	switch {
+	case err != nil:
+		return Duplicate, fmt.Errorf("inbox: enter message %s of read model %s: %w", id.Key, of.Model, Explain(err))
+	case Entry(n) > Early:
+		return Duplicate, ErrGeneration
+	default:
+		return Entry(n), nil
+	}
+}
+
+// Pass keeps a reset of the read model out until the end of the transaction. rebuilding says that live messages wait.
+func (t gateTable) Pass(ctx context.Context, tx bun.IDB, of *Membership) (rebuilding bool, err error) {
+	n, err := t.SQL.Exec(ctx, tx, enterGate, of.Model, of.Generation)
+	if err != nil {
+		return false, fmt.Errorf("inbox: pass the gate of read model %s: %w", of.Model, pgsql.Explain(err))
+	}
+	if n == 0 || of.Replayed && n == 1 {
+		return false, ErrGeneration
+	}
+	return n > 1, nil
+}
+
+// SetAside has a live message wait.
+func (t gateTable) SetAside(ctx context.Context, tx bun.IDB, id Identity, m *messaging.Message, of *Membership) error {
+	entered := id.Consumer
+	id.Consumer += Aside
+	args, err := MessageArgs(id, m, 0, "")
+	if err == nil {
+		_, err = t.SQL.Exec(ctx, tx, storeAside, append(args, entered)...)
+	}
+	if err != nil {
+		return fmt.Errorf("inbox: set message %s of read model %s aside: %w", id.Key, of.Model, Explain(err))
+	}
+	return nil
+}
