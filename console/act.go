@@ -1,12 +1,15 @@
 package console
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -97,14 +100,14 @@ type order struct {
 	back   string
 }
 
-func (c *Console) orderOf(q url.Values) (o order, err error) {
+func orderOf(c *Console, q url.Values) (o order, err error) {
 	if o.deed, err = deedOf(q.Get(fieldAction)); err != nil {
 		return o, err
 	}
 	if o.deed.Action == operator.Retry {
 		return o, fmt.Errorf("action: %s is for messages that are tried again, and not for dead letters", o.deed.Action)
 	}
-	if o.refs, err = c.refsOf(q); err != nil {
+	if o.refs, err = refsOf(c, q); err != nil {
 		return o, err
 	}
 	o.reason, o.back = strings.TrimSpace(q.Get(fieldReason)), q.Get(fieldBack)
@@ -114,13 +117,13 @@ func (c *Console) orderOf(q url.Values) (o order, err error) {
 	return o, nil
 }
 
-// confirm shows what is about to be done to single dead letters, and asks for the reason.
-func (c *Console) confirm(v *visit) error {
+// showConfirm shows what is about to be done to single dead letters, and asks for the reason.
+func showConfirm(v *visit) error {
 	q := v.URL.Query()
 	if v.Method == http.MethodPost {
 		q = v.PostForm
 	}
-	o, err := c.orderOf(q)
+	o, err := orderOf(v.Console, q)
 	if err != nil {
 		return invalid(err)
 	}
@@ -130,9 +133,9 @@ func (c *Console) confirm(v *visit) error {
 	return v.show("confirm", o.deed.Title, &actView{Deed: o.deed, Refs: o.refs, Back: o.back})
 }
 
-// act does what was confirmed, one dead letter after the other, each in a transaction of its own.
-func (c *Console) act(v *visit) error {
-	o, err := c.orderOf(v.PostForm)
+// actOn does what was confirmed, one dead letter after the other, each in a transaction of its own.
+func actOn(v *visit) error {
+	o, err := orderOf(v.Console, v.PostForm)
 	if err != nil {
 		return invalid(err)
 	}
@@ -143,7 +146,7 @@ func (c *Console) act(v *visit) error {
 	done := 0
 	var failures []detail
 	for _, r := range o.refs {
-		if err := c.view().Dead().Act(v.Context(), o.deed.Action, r.LetterRef, v.by(o.reason)); err != nil {
+		if err := v.view().Dead().Act(v.Context(), o.deed.Action, r.LetterRef, v.by(o.reason)); err != nil {
 			failures = append(failures, detail{r.ID, v.tell(err)})
 			continue
 		}
@@ -152,14 +155,14 @@ func (c *Console) act(v *visit) error {
 	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", o.deed.Action,
 		"done", done, "failed", len(failures))
 	if len(failures) > 0 {
-		view := &outcome{Deed: o.deed, Done: done, Failures: failures, Back: c.backTo(v, o.back, nil)}
+		view := &outcome{Deed: o.deed, Done: done, Failures: failures, Back: backTo(v, o.back, nil)}
 		return v.write(http.StatusConflict, "outcome", v.page(o.deed.Title, view))
 	}
 	said := url.Values{fieldDone: {string(o.deed.Action)}, "n": {strconv.Itoa(done)}}
 	if done == 1 {
 		said.Set(fieldOf, o.refs[0].ID)
 	}
-	v.redirect(c.backTo(v, o.back, said))
+	v.redirect(backTo(v, o.back, said))
 	return nil
 }
 
@@ -173,7 +176,7 @@ type outcome struct {
 
 // tell says to the actor why one of several could not be treated; what is no matter of operators is logged.
 func (v *visit) tell(err error) string {
-	if p, known := errors.AsType[*problem](v.explain(err)); known {
+	if p, known := errors.AsType[*problem](explained(v.Console, err)); known {
 		return p.title
 	}
 	v.log.ErrorContext(v.Context(), "oncebox: the console could not treat a dead letter", "error", err)
@@ -199,12 +202,12 @@ const (
 )
 
 // backTo returns the address of the list with a query that came through a form, and more parameters.
-func (c *Console) backTo(v *visit, back string, more url.Values) string {
+func backTo(v *visit, back string, more url.Values) string {
 	q, err := url.ParseQuery(back)
 	if err != nil {
 		q = url.Values{}
 	}
-	s, err := c.selected(q, v.now)
+	s, err := selected(v.Console, q, v.now)
 	if err != nil {
 		s = boxOf(ops.Box(q.Get(fieldBox)))
 	}
@@ -230,4 +233,89 @@ func notice(q url.Values) string {
 		return ""
 	}
 	return counted(n, "dead letter was ", "dead letters were ") + d.Done + "."
+}
+
+const fieldPayload = "payload"
+
+// editView is the page on which the payload of one dead letter is changed before it is replayed.
+type editView struct {
+	letter
+
+	Text   string
+	Reason string
+	Wrong  string
+}
+
+// showEdit shows the payload of a dead letter for editing.
+func showEdit(v *visit) error {
+	view, err := editOf(v, v.URL.Query())
+	if err != nil {
+		return err
+	}
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, view.Envelope.Payload, "", "  ") == nil {
+		view.Text = pretty.String()
+	}
+	return v.show("edit", "Edit and replay", view)
+}
+
+// editOf reads the dead letter that is named. Its payload has to be text.
+func editOf(v *visit, q url.Values) (*editView, error) {
+	r, err := refOf(v.Console, q)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	l, err := readLetter(v, r)
+	if err != nil {
+		return nil, explained(v.Console, err)
+	}
+	payload := l.Envelope.Payload
+	if !utf8.Valid(payload) || bytes.ContainsRune(payload, 0) || len(payload) > maxShown {
+		return nil, &problem{
+			http.StatusUnprocessableEntity, "This payload cannot be edited here",
+			fmt.Sprintf("It is no text, or has more than %s bytes: it may be encrypted or compressed.", group(maxShown)),
+		}
+	}
+	return &editView{letter: l, Text: string(payload)}, nil
+}
+
+// replayEdited replays a dead letter with another payload.
+func replayEdited(v *visit) error {
+	form := v.PostForm
+	q, err := url.ParseQuery(form.Get("ref"))
+	if err != nil {
+		return invalid(err)
+	}
+	view, err := editOf(v, q)
+	if err != nil {
+		return err
+	}
+	// Browsers end the lines of a text with two characters.
+	view.Text, view.Reason = strings.ReplaceAll(form.Get(fieldPayload), "\r\n", "\n"), strings.TrimSpace(form.Get(fieldReason))
+	if view.Wrong = payloadProblem(view); view.Wrong == "" {
+		view.Wrong = reasonProblem(view.Reason)
+	}
+	if view.Wrong != "" {
+		return v.write(http.StatusUnprocessableEntity, "edit", v.page("Edit and replay", view))
+	}
+	err = v.view().Dead().ReplayEdited(v.Context(), view.Ref.LetterRef, []byte(view.Text), v.by(view.Reason))
+	if err != nil {
+		return explained(v.Console, err)
+	}
+	v.log.InfoContext(v.Context(), "oncebox: a dead letter was edited and replayed on the console", "actor", v.access.Actor, "ref", view.Ref.String())
+	v.redirect("dead?" + url.Values{fieldBox: {string(view.Ref.Box)}, fieldDone: {string(operator.Replay)}, "n": {"1"}, fieldOf: {view.Ref.ID}}.Encode())
+	return nil
+}
+
+// payloadProblem says what is wrong with an edited payload, "" if nothing is.
+func payloadProblem(view *editView) string {
+	switch {
+	case view.Text == "":
+		return "The payload is empty."
+	case json.Valid(view.Envelope.Payload) && !json.Valid([]byte(view.Text)):
+		var into any
+		return "The payload was JSON and is not any more: " + json.Unmarshal([]byte(view.Text), &into).Error() + "."
+	default:
+		return ""
+	}
 }

@@ -39,8 +39,8 @@ func (r *auditRow) Where() string {
 	}
 }
 
-// audit lists what was done, the newest first: in all parts, or in one of them.
-func (c *Console) audit(v *visit) error {
+// showAudit lists what was done, the newest first: in all parts, or in one of them.
+func showAudit(v *visit) error {
 	q := v.URL.Query()
 	view := &auditView{Box: ops.Box(q.Get(fieldBox)), ID: strings.TrimSpace(q.Get(fieldID))}
 	if view.ID != "" && uuid.Validate(view.ID) != nil {
@@ -56,12 +56,12 @@ func (c *Console) audit(v *visit) error {
 	}
 	part, err := partOf(view.Box)
 	if err == nil {
-		view.Tabs, err = c.auditTabs(view.Box)
+		view.Tabs, err = auditTabs(v.Console, view.Box)
 	}
 	if err != nil {
 		return invalid(err)
 	}
-	if view.Rows, err = c.auditRows(v, operator.AuditFilter{Part: part, EventID: view.ID}, before, perPage+1); err != nil {
+	if view.Rows, err = auditRows(v, operator.AuditFilter{Part: part, EventID: view.ID}, before, perPage+1); err != nil {
 		return err
 	}
 	q = url.Values{}
@@ -94,7 +94,7 @@ func partOf(box ops.Box) (operator.Part, error) {
 }
 
 // auditTabs are the parts that have an audit, behind all of them together. An error: there is no such part.
-func (c *Console) auditTabs(current ops.Box) (tabs []tab, err error) {
+func auditTabs(c *Console, current ops.Box) (tabs []tab, err error) {
 	known := false
 	for _, t := range []struct {
 		box  ops.Box
@@ -119,8 +119,8 @@ func (c *Console) auditTabs(current ops.Box) (tabs []tab, err error) {
 	return tabs, nil
 }
 
-func (c *Console) auditRows(v *visit, filter operator.AuditFilter, before *operator.AuditEntry, limit int) (rows []auditRow, err error) {
-	entries, err := c.view().Audit(v.Context(), filter, before, limit)
+func auditRows(v *visit, filter operator.AuditFilter, before *operator.AuditEntry, limit int) (rows []auditRow, err error) {
+	entries, err := v.view().Audit(v.Context(), filter, before, limit)
 	for _, e := range entries {
 		rows = append(rows, auditRow{e})
 	}
@@ -128,10 +128,10 @@ func (c *Console) auditRows(v *visit, filter operator.AuditFilter, before *opera
 }
 
 // auditOf reads what was done to one event or message before.
-func (c *Console) auditOf(v *visit, r ref) ([]auditRow, error) {
+func auditOf(v *visit, r ref) ([]auditRow, error) {
 	part, err := partOf(r.Box)
 	if err != nil {
 		return nil, err
 	}
-	return c.auditRows(v, operator.AuditFilter{Part: part, EventID: r.ID}, nil, perPage)
+	return auditRows(v, operator.AuditFilter{Part: part, EventID: r.ID}, nil, perPage)
 }

@@ -40,10 +40,10 @@ type bulkView struct {
 	Query     string // the selection as it stands in an address
 }
 
-// bulk counts what would be treated.
-func (c *Console) bulk(v *visit) error {
+// askBulk counts what would be treated.
+func askBulk(v *visit) error {
 	q := v.URL.Query()
-	view, err := c.bulkOf(v, q)
+	view, err := bulkOf(v, q)
 	if err != nil {
 		return err
 	}
@@ -52,37 +52,37 @@ func (c *Console) bulk(v *visit) error {
 }
 
 // bulkOf reads what is to be done with which selection, and counts.
-func (c *Console) bulkOf(v *visit, q url.Values) (*bulkView, error) {
+func bulkOf(v *visit, q url.Values) (*bulkView, error) {
 	d, err := deedOf(q.Get(fieldAction))
 	if err != nil {
 		return nil, invalid(err)
 	}
-	s, err := c.selected(q, v.now)
+	s, err := selected(v.Console, q, v.now)
 	if err != nil {
 		return nil, invalid(err)
 	}
 	view := &bulkView{Deed: d, Selection: &s, Query: s.Values().Encode(), Back: "dead?" + s.Values().Encode()}
 	if d.Action == operator.Retry {
 		view.Back = pageStuck
-		if err := c.hasBox(ops.BoxInbox); err != nil {
+		if err := hasBox(v.Console, ops.BoxInbox); err != nil {
 			return nil, invalid(err)
 		}
-		view.Count, err = c.cfg.Inbox.RetryAll(v.Context(), s.Parked(), v.by(""), &operator.Bulk{DryRun: true})
+		view.Count, err = v.cfg.Inbox.RetryAll(v.Context(), s.Parked(), v.by(""), &operator.Bulk{DryRun: true})
 		return view, err
 	}
-	view.Count, err = c.view().Dead().Count(v.Context(), s.Box, s.filter)
+	view.Count, err = v.view().Dead().Count(v.Context(), s.Box, s.filter)
 	return view, err
 }
 
 // runBulk treats all that a selection has, and says how far it is while it does. The request is the run: when the browser leaves, it
 // ends after the transaction under way, and what was treated stays so.
-func (c *Console) runBulk(v *visit) error {
+func runBulk(v *visit) error {
 	q, err := url.ParseQuery(v.PostForm.Get("selection"))
 	if err != nil {
 		return invalid(err)
 	}
 	q.Set(fieldAction, v.PostForm.Get(fieldAction))
-	view, err := c.bulkOf(v, q)
+	view, err := bulkOf(v, q)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (c *Console) runBulk(v *visit) error {
 	if view.Wrong != "" {
 		return v.write(http.StatusUnprocessableEntity, "bulk", v.page(view.Deed.Title+" all that match", view))
 	}
-	return c.stream(v, view, rate)
+	return stream(v, view, rate)
 }
 
 // rateOf reads how many may be treated in a second. 0: as many as can be.
@@ -118,19 +118,19 @@ func rateOf(text string) (rate int, wrong string) {
 }
 
 // stream does it and writes one line after each transaction.
-func (c *Console) stream(v *visit, view *bulkView, rate int) error {
-	out := &lines{visit: v, total: view.Count, begun: time.Now(), rate: rate}
+func stream(v *visit, view *bulkView, rate int) error {
+	out := &lines{v: v, total: view.Count, begun: time.Now(), rate: rate}
 	if err := out.begin(view); err != nil {
 		return err
 	}
-	done, err := c.treat(v, view, out)
+	done, err := treat(v, view, out)
 	v.log.InfoContext(v.Context(), "oncebox: dead letters were treated on the console", "actor", v.access.Actor, "action", view.Deed.Action,
 		"selection", view.Query, "done", done, "error", err)
 	out.end(view, done, err)
 	return nil
 }
 
-func (c *Console) treat(v *visit, view *bulkView, out *lines) (int64, error) {
+func treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	ctx, stop := context.WithCancelCause(v.Context())
 	defer stop(nil)
 	batch := maxBatch
@@ -146,9 +146,9 @@ func (c *Console) treat(v *visit, view *bulkView, out *lines) (int64, error) {
 	var err error
 	by, bulk := v.by(view.Reason), &operator.Bulk{BatchSize: batch, Progress: progress}
 	if view.Deed.Action == operator.Retry {
-		done, err = c.cfg.Inbox.RetryAll(ctx, view.Selection.Parked(), by, bulk)
+		done, err = v.cfg.Inbox.RetryAll(ctx, view.Selection.Parked(), by, bulk)
 	} else {
-		done, err = c.view().Dead().ActOnAll(ctx, view.Deed.Action, view.Selection.Box, view.Selection.filter, by, bulk)
+		done, err = v.view().Dead().ActOnAll(ctx, view.Deed.Action, view.Selection.Box, view.Selection.filter, by, bulk)
 	}
 	if err != nil && context.Cause(ctx) != nil {
 		err = errors.Join(context.Cause(ctx), err)
@@ -158,8 +158,7 @@ func (c *Console) treat(v *visit, view *bulkView, out *lines) (int64, error) {
 
 // lines writes the page of a run as the run goes on.
 type lines struct {
-	*visit
-
+	v     *visit
 	total int64
 	begun time.Time
 	rate  int
@@ -180,10 +179,10 @@ type runEnd struct {
 }
 
 func (l *lines) begin(view *bulkView) error {
-	l.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	l.w.Header().Set("X-Accel-Buffering", "no") // a proxy that collects answers would show nothing until the end
-	l.w.WriteHeader(http.StatusOK)
-	if err := l.templates["run"].ExecuteTemplate(l.w, "begin", l.page(view.Deed.Title+" all that match", view)); err != nil {
+	l.v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	l.v.w.Header().Set("X-Accel-Buffering", "no") // a proxy that collects answers would show nothing until the end
+	l.v.w.WriteHeader(http.StatusOK)
+	if err := l.v.templates["run"].ExecuteTemplate(l.v.w, "begin", l.v.page(view.Deed.Title+" all that match", view)); err != nil {
 		return fmt.Errorf("console: begin the page of a run: %w", err)
 	}
 	return l.flush()
@@ -191,7 +190,7 @@ func (l *lines) begin(view *bulkView) error {
 
 // progress says how many are done, and waits as the rate wants it. An error means that nobody reads any more.
 func (l *lines) progress(ctx context.Context, done int64) error {
-	err := l.templates["run"].ExecuteTemplate(l.w, "line", &runLine{done, l.total, time.Since(l.begun)})
+	err := l.v.templates["run"].ExecuteTemplate(l.v.w, "line", &runLine{done, l.total, time.Since(l.begun)})
 	if err == nil {
 		err = l.flush()
 	}
@@ -211,7 +210,7 @@ func (l *lines) progress(ctx context.Context, done int64) error {
 
 // flush sends what was written. The server's limit for a whole answer is not meant for one that goes on.
 func (l *lines) flush() error {
-	control := http.NewResponseController(l.w)
+	control := http.NewResponseController(l.v.w)
 	if err := control.SetWriteDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
@@ -225,11 +224,11 @@ func (l *lines) end(view *bulkView, done int64, err error) {
 	end := &runEnd{View: view, Done: done}
 	if err != nil {
 		end.Stopped = "It was stopped, and what is above stays done. Send the form again for the rest."
-		if l.Context().Err() == nil {
+		if l.v.Context().Err() == nil {
 			end.Stopped = "An error ended it; the log of this process says which. What is above stays done. Send the form again for the rest."
 		}
 	}
-	if err := l.templates["run"].ExecuteTemplate(l.w, "end", end); err != nil {
+	if err := l.v.templates["run"].ExecuteTemplate(l.v.w, "end", end); err != nil {
 		return // nobody reads any more
 	}
 	_ = l.flush()

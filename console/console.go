@@ -76,35 +76,35 @@ func New(db *bun.DB, authorize Authorizer, cfg *Config) (*Console, error) {
 
 func (c *Console) makeRoutes() map[string]route {
 	routes := map[string]route{
-		"GET ":      {serve: c.overview},
-		"GET stuck": {serve: c.stuck},
-		"GET audit": {serve: c.audit},
+		"GET ":      {serve: showOverview},
+		"GET stuck": {serve: showStuck},
+		"GET audit": {serve: showAudit},
 	}
 	for name := range c.assets {
-		routes["GET "+name] = route{serve: c.asset}
+		routes["GET "+name] = route{serve: sendAsset}
 	}
 	if c.cfg.Outbox != nil || c.cfg.Inbox != nil {
-		routes["GET dead"] = route{serve: c.dead}
-		routes["GET letter"] = route{serve: c.letter}
-		routes["GET event"] = route{serve: c.event}
-		routes["GET decide"] = route{act: true, serve: c.askWhy}
-		routes["POST decide"] = route{act: true, serve: c.decide}
-		routes["GET confirm"] = route{act: true, serve: c.confirm}
-		routes["POST confirm"] = route{act: true, serve: c.confirm}
-		routes["POST act"] = route{act: true, serve: c.act}
-		routes["GET edit"] = route{act: true, serve: c.edit}
-		routes["POST edit"] = route{act: true, serve: c.replayEdited}
-		routes["GET bulk"] = route{act: true, serve: c.bulk}
-		routes["POST bulk"] = route{act: true, serve: c.runBulk}
+		routes["GET dead"] = route{serve: showDead}
+		routes["GET letter"] = route{serve: showLetter}
+		routes["GET event"] = route{serve: showEvent}
+		routes["GET decide"] = route{act: true, serve: askWhy}
+		routes["POST decide"] = route{act: true, serve: decide}
+		routes["GET confirm"] = route{act: true, serve: showConfirm}
+		routes["POST confirm"] = route{act: true, serve: showConfirm}
+		routes["POST act"] = route{act: true, serve: actOn}
+		routes["GET edit"] = route{act: true, serve: showEdit}
+		routes["POST edit"] = route{act: true, serve: replayEdited}
+		routes["GET bulk"] = route{act: true, serve: askBulk}
+		routes["POST bulk"] = route{act: true, serve: runBulk}
 	}
 	if c.cfg.Outbox != nil {
-		routes["GET delayed"] = route{serve: c.delayed}
-		routes["GET tenants"] = route{serve: c.tenants}
-		routes["POST tenants"] = route{act: true, serve: c.changeTenant}
+		routes["GET delayed"] = route{serve: showDelayed}
+		routes["GET tenants"] = route{serve: showTenants}
+		routes["POST tenants"] = route{act: true, serve: changeTenant}
 	}
 	if c.cfg.Idempotency != nil {
-		routes["GET keys"] = route{serve: c.keys}
-		routes["POST keys"] = route{act: true, serve: c.resolveKey}
+		routes["GET keys"] = route{serve: showKeys}
+		routes["POST keys"] = route{act: true, serve: resolveKey}
 	}
 	return routes
 }

@@ -113,7 +113,7 @@ func (r *consumerRow) Asked() *time.Time {
 func (r *consumerRow) vanished() bool { return !r.Runs && !r.Stopped && !r.SeenAt.IsZero() }
 
 // readConsumers joins the consumers that run, or did, with what waits for them.
-func (c *Console) readConsumers(ctx context.Context) (list []consumerRow, err error) {
+func readConsumers(ctx context.Context, c *Console) (list []consumerRow, err error) {
 	known, err := c.cfg.Inbox.State().Consumers(ctx)
 	if err != nil {
 		return nil, err

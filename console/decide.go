@@ -32,7 +32,7 @@ type decision struct {
 	// Deletes says that it cannot be undone. NeedsTime asks for a time.
 	Deletes, NeedsTime bool
 
-	do func(c *Console, v *visit, r ref, at time.Time, reason string) error
+	do func(v *visit, r ref, at time.Time, reason string) error
 }
 
 // decisionOf returns what an action is; an error if it is none.
@@ -42,8 +42,8 @@ func decisionOf(action string) (*decision, error) {
 		return &decision{
 			Name: action, Title: "Retry now", Done: "The message is tried now.", Box: ops.BoxInbox, Page: pageStuck,
 			Explained: "The message is handled at once, and not only when its pause is over. What waits behind it under its key follows.",
-			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
-				return c.cfg.Inbox.RetryNow(v.Context(), r.Message(), v.by(reason))
+			do: func(v *visit, r ref, _ time.Time, reason string) error {
+				return v.cfg.Inbox.RetryNow(v.Context(), r.Message(), v.by(reason))
 			},
 		}, nil
 	case decideGiveUp:
@@ -51,26 +51,26 @@ func decisionOf(action string) (*decision, error) {
 			Name: action, Title: "Give up", Done: "The message is a dead letter.", Box: ops.BoxInbox, Page: pageStuck,
 			Explained: "The message becomes a dead letter at once. It can be replayed later, edited or discarded; " +
 				"what waits behind it under its key waits for that, unless the consumer goes on after dead letters.",
-			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
-				return c.cfg.Inbox.GiveUp(v.Context(), r.Message(), v.by(reason))
+			do: func(v *visit, r ref, _ time.Time, reason string) error {
+				return v.cfg.Inbox.GiveUp(v.Context(), r.Message(), v.by(reason))
 			},
 		}, nil
 	case decideCancel:
 		return &decision{
 			Name: action, Title: "Cancel", Done: "The event was cancelled.", Box: ops.BoxOutbox, Page: pageDelayed, Deletes: true,
 			Explained: "The event is deleted for good before its time: nobody will ever get it.",
-			do: func(c *Console, v *visit, r ref, _ time.Time, reason string) error {
+			do: func(v *visit, r ref, _ time.Time, reason string) error {
 				ctx := event.WithTenant(v.Context(), r.Tenant)
-				return c.cfg.Outbox.CancelDelayed(ctx, r.ID, v.by(reason))
+				return v.cfg.Outbox.CancelDelayed(ctx, r.ID, v.by(reason))
 			},
 		}, nil
 	case decideMove:
 		return &decision{
 			Name: action, Title: "Move", Done: "The event was moved.", Box: ops.BoxOutbox, Page: pageDelayed, NeedsTime: true,
 			Explained: "The event leaves at another time. A time that is over means: now.",
-			do: func(c *Console, v *visit, r ref, at time.Time, reason string) error {
+			do: func(v *visit, r ref, at time.Time, reason string) error {
 				ctx := event.WithTenant(v.Context(), r.Tenant)
-				return c.cfg.Outbox.MoveDelayed(ctx, r.ID, at, v.by(reason))
+				return v.cfg.Outbox.MoveDelayed(ctx, r.ID, at, v.by(reason))
 			},
 		}, nil
 	default:
@@ -96,12 +96,12 @@ type decideView struct {
 // Event is the address of the page about the event.
 func (d *decideView) Event() string { return eventPage(d.Ref.ID, d.Ref.Source) }
 
-func (c *Console) decideViewOf(q url.Values) (*decideView, error) {
+func decideViewOf(c *Console, q url.Values) (*decideView, error) {
 	d, err := decisionOf(q.Get(fieldAction))
 	if err != nil {
 		return nil, invalid(err)
 	}
-	refs, err := c.refsOf(q)
+	refs, err := refsOf(c, q)
 	if err == nil && (len(refs) != 1 || refs[0].Box != d.Box) {
 		err = fmt.Errorf("ref: %s needs one ref of the %s", d.Name, d.Box)
 	}
@@ -112,8 +112,8 @@ func (c *Console) decideViewOf(q url.Values) (*decideView, error) {
 }
 
 // askWhy shows what is about to be done, and asks for the reason.
-func (c *Console) askWhy(v *visit) error {
-	view, err := c.decideViewOf(v.URL.Query())
+func askWhy(v *visit) error {
+	view, err := decideViewOf(v.Console, v.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (c *Console) askWhy(v *visit) error {
 }
 
 // decide does what was confirmed.
-func (c *Console) decide(v *visit) error {
-	view, err := c.decideViewOf(v.PostForm)
+func decide(v *visit) error {
+	view, err := decideViewOf(v.Console, v.PostForm)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (c *Console) decide(v *visit) error {
 	if view.Wrong != "" {
 		return v.write(http.StatusUnprocessableEntity, "decide", v.page(d.Title, view))
 	}
-	switch err := d.do(c, v, view.Ref, at, view.Reason); {
+	switch err := d.do(v, view.Ref, at, view.Reason); {
 	case errors.Is(err, inbox.ErrNotParked):
 		return &problem{
 			http.StatusConflict, "The message does not wait any more, or is not the first of its key",

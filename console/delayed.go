@@ -24,8 +24,8 @@ type delayedRow struct {
 	Event, Move, Cancel string
 }
 
-// delayed lists events that wait for their time, those first that leave first.
-func (c *Console) delayed(v *visit) error {
+// showDelayed lists events that wait for their time, those first that leave first.
+func showDelayed(v *visit) error {
 	q := v.URL.Query()
 	view := &delayedView{Tenant: q.Get(fieldTenant), AggregateType: q.Get("aggregate_type"), AggregateID: q.Get("aggregate_id"), Notice: decided(q)}
 	filter := outbox.DelayedFilter{TenantID: view.Tenant, AggregateType: view.AggregateType, AggregateID: view.AggregateID}
@@ -42,7 +42,7 @@ func (c *Console) delayed(v *visit) error {
 		after = &outbox.Row{}
 		after.Delivery.NotBefore, after.Sequence = time.UnixMicro(micro), number
 	}
-	rows, err := c.cfg.Outbox.Delayed(v.Context(), c.db, filter, after, perPage+1)
+	rows, err := v.cfg.Outbox.Delayed(v.Context(), v.db, filter, after, perPage+1)
 	if err != nil {
 		return err
 	}

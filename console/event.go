@@ -37,8 +37,8 @@ type momentView struct {
 	Front string
 }
 
-// event shows the whole life of an event over all tables, or asks for its id.
-func (c *Console) event(v *visit) error {
+// showEvent shows the whole life of an event over all tables, or asks for its id.
+func showEvent(v *visit) error {
 	q := v.URL.Query()
 	view := &eventView{ID: strings.TrimSpace(q.Get(fieldID)), Source: strings.TrimSpace(q.Get("source"))}
 	if view.ID == "" {
@@ -48,7 +48,7 @@ func (c *Console) event(v *visit) error {
 	if view.Source != "" {
 		sources = append(sources, view.Source)
 	}
-	found, err := c.view().Life(v.Context(), view.ID, sources...)
+	found, err := v.view().Life(v.Context(), view.ID, sources...)
 	switch {
 	case errors.Is(err, ops.ErrUnknown):
 		_, text, _ := strings.Cut(err.Error(), ops.ErrUnknown.Error()+"; ")
@@ -60,7 +60,7 @@ func (c *Console) event(v *visit) error {
 		return err
 	}
 	for n := range found {
-		view.Lives = append(view.Lives, c.lifeView(&found[n]))
+		view.Lives = append(view.Lives, lifeViewOf(v.Console, &found[n]))
 	}
 	return v.show("event", "Event", view)
 }
@@ -73,8 +73,8 @@ func upper(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-func (c *Console) lifeView(l *ops.Life) lifeView {
-	view := lifeView{Life: *l, Trace: c.trace(l.Metadata)}
+func lifeViewOf(c *Console, l *ops.Life) lifeView {
+	view := lifeView{Life: *l, Trace: trace(c, l.Metadata)}
 	view.Details = slices.DeleteFunc([]detail{
 		{"Event id", l.ID}, {"Type", l.Type}, {"Topic", l.Topic}, {"Tenant", l.Tenant}, {"Source", l.Source},
 		{"Aggregate", strings.TrimSpace(l.AggregateType + " " + l.AggregateID)}, {"Aggregate version", positive(l.AggregateVersion)},

@@ -36,9 +36,9 @@ type stepRow struct {
 	Wrong string
 }
 
-// keys lists the steps of requests whose outcome has to be found out.
-func (c *Console) keys(v *visit) error {
-	view, err := c.readKeys(v, v.URL.Query().Get(fieldTenant))
+// showKeys lists the steps of requests whose outcome has to be found out.
+func showKeys(v *visit) error {
+	view, err := readKeys(v, v.URL.Query().Get(fieldTenant))
 	if err != nil {
 		return err
 	}
@@ -48,9 +48,9 @@ func (c *Console) keys(v *visit) error {
 	return v.show(pageKeys, titleKeys, view)
 }
 
-func (c *Console) readKeys(v *visit, tenant string) (*keysView, error) {
+func readKeys(v *visit, tenant string) (*keysView, error) {
 	view := &keysView{Tenant: tenant}
-	steps, err := c.cfg.Idempotency.Unknown(v.Context(), c.db, tenant, mostUnknown+1)
+	steps, err := v.cfg.Idempotency.Unknown(v.Context(), v.db, tenant, mostUnknown+1)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (c *Console) readKeys(v *visit, tenant string) (*keysView, error) {
 }
 
 // resolveKey writes down what an operator has found out about a step.
-func (c *Console) resolveKey(v *visit) error {
+func resolveKey(v *visit) error {
 	form := v.PostForm
 	epoch, err := strconv.Atoi(form.Get("epoch"))
 	if err != nil {
@@ -85,9 +85,9 @@ func (c *Console) resolveKey(v *visit) error {
 		filled.Wrong = reasonProblem(filled.Reason)
 	}
 	if filled.Wrong != "" {
-		return c.askAgain(v, &filled)
+		return askAgain(v, &filled)
 	}
-	resolved, err := c.cfg.Idempotency.Resolve(v.Context(), c.db, step, outcome, v.by(filled.Reason))
+	resolved, err := v.cfg.Idempotency.Resolve(v.Context(), v.db, step, outcome, v.by(filled.Reason))
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func (c *Console) resolveKey(v *visit) error {
 }
 
 // askAgain shows the list with the form of one step as it was filled in, and says what is missing.
-func (c *Console) askAgain(v *visit, filled *stepRow) error {
-	view, err := c.readKeys(v, filled.Tenant)
+func askAgain(v *visit, filled *stepRow) error {
+	view, err := readKeys(v, filled.Tenant)
 	if err != nil {
 		return err
 	}

@@ -101,10 +101,10 @@ func eachOf(c *ops.Cause) string {
 }
 
 // readKinds reads and groups the latest errors: what goes on first.
-func (c *Console) readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
+func readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 	var all []failure
-	if c.cfg.Outbox != nil {
-		list, err := c.cfg.Outbox.DeadErrors(v.Context(), sample)
+	if v.cfg.Outbox != nil {
+		list, err := v.cfg.Outbox.DeadErrors(v.Context(), sample)
 		if err != nil {
 			return nil, err
 		}
@@ -112,8 +112,8 @@ func (c *Console) readKinds(v *visit, causes []ops.Cause) ([]*kind, error) {
 			all = append(all, failure{ops.BoxOutbox, "", d.Type, d.Error, d.DiedAt})
 		}
 	}
-	if c.cfg.Inbox != nil {
-		list, err := c.cfg.Inbox.DeadErrors(v.Context(), sample)
+	if v.cfg.Inbox != nil {
+		list, err := v.cfg.Inbox.DeadErrors(v.Context(), sample)
 		if err != nil {
 			return nil, err
 		}

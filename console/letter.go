@@ -5,11 +5,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/operator"
@@ -52,36 +56,36 @@ type letterView struct {
 
 type detail struct{ Name, Value string }
 
-// letter shows one dead letter whole, its payload only if that is asked for.
-func (c *Console) letter(v *visit) error {
-	r, err := c.refOf(v.URL.Query())
+// showLetter shows one dead letter whole, its payload only if that is asked for.
+func showLetter(v *visit) error {
+	r, err := refOf(v.Console, v.URL.Query())
 	if err != nil {
 		return invalid(err)
 	}
-	l, err := c.readLetter(v, r)
+	l, err := readLetter(v, r)
 	if err != nil {
-		return c.explain(err)
+		return explained(v.Console, err)
 	}
-	view := &letterView{letter: l, Details: details(&l), Trace: c.trace(l.Envelope.Metadata)}
+	view := &letterView{letter: l, Details: details(&l), Trace: trace(v.Console, l.Envelope.Metadata)}
 	for _, name := range slices.Sorted(maps.Keys(l.Envelope.Metadata)) {
 		view.Metadata = append(view.Metadata, detail{name, l.Envelope.Metadata[name]})
 	}
 	if v.URL.Query().Get("payload") != "" {
 		view.Payload = payloadOf(l.Envelope.Payload)
 	}
-	if view.Audit, err = c.auditOf(v, r); err != nil {
+	if view.Audit, err = auditOf(v, r); err != nil {
 		return err
 	}
 	return v.show("letter", l.Envelope.Type, view)
 }
 
-func (c *Console) readLetter(v *visit, r ref) (letter, error) {
-	l, err := c.view().Dead().Show(v.Context(), r.LetterRef)
+func readLetter(v *visit, r ref) (letter, error) {
+	l, err := v.view().Dead().Show(v.Context(), r.LetterRef)
 	return letterOf(l), err
 }
 
-// explain turns the errors that an operator causes, or meets beside another operator, into what to do.
-func (c *Console) explain(err error) error {
+// explained turns the errors that an operator causes, or meets beside another operator, into what to do.
+func explained(c *Console, err error) error {
 	switch {
 	case errors.Is(err, operator.ErrNotDead):
 		return &problem{
@@ -113,7 +117,7 @@ func details(l *letter) []detail {
 }
 
 // trace returns a link to the trace in which an event was created, nil if it has none.
-func (c *Console) trace(m event.Metadata) *link {
+func trace(c *Console, m event.Metadata) *link {
 	parts := strings.Split(m[event.TraceParent], "-")
 	if len(parts) < 4 || len(parts[1]) != 32 {
 		return nil
@@ -151,4 +155,64 @@ func payloadOf(data []byte) *payload {
 	}
 	p.Cut = p.Cut || p.Kind == text && len(data) > maxShown
 	return p
+}
+
+// ref names one dead letter, or one thing that waits, in addresses and forms.
+type ref struct{ ops.LetterRef }
+
+// refOutbox names an event of the outbox.
+func refOutbox(id, tenant string) ref {
+	return ref{ops.LetterRef{Box: ops.BoxOutbox, ID: id, Tenant: tenant}}
+}
+
+// Values is the ref as it stands in an address.
+func (r ref) Values() url.Values {
+	q := url.Values{fieldBox: {string(r.Box)}, fieldID: {r.ID}, fieldTenant: {r.Tenant}}
+	if r.Box == ops.BoxInbox {
+		q.Set(fieldConsumer, r.Consumer)
+		q.Set("source", r.Source)
+	}
+	return q
+}
+
+func (r ref) String() string { return r.Values().Encode() }
+
+// Letter, Payload, Confirm and Edit are addresses of pages about it.
+func (r ref) Letter() string { return "letter?" + r.String() }
+func (r ref) Payload() string {
+	return "letter?" + with(r.Values(), url.Values{"payload": {"1"}}).Encode() + "#payload"
+}
+func (r ref) Edit() string { return "edit?" + r.String() }
+func (r ref) Confirm(action string) string {
+	return "confirm?" + url.Values{fieldAction: {action}, "ref": {r.String()}}.Encode()
+}
+
+// refOf reads a ref.
+func refOf(c *Console, q url.Values) (ref, error) {
+	r := ref{ops.LetterRef{
+		Box: ops.Box(q.Get(fieldBox)), ID: q.Get(fieldID), Tenant: q.Get(fieldTenant), Consumer: q.Get(fieldConsumer), Source: q.Get("source"),
+	}}
+	if err := hasBox(c, r.Box); err != nil {
+		return r, err
+	}
+	if uuid.Validate(r.ID) != nil {
+		return r, fmt.Errorf("%s: %q is no id: ids are UUIDs, as the lists show them", fieldID, r.ID)
+	}
+	return r, nil
+}
+
+// refsOf reads the refs of a form or an address: those in the fields named ref.
+func refsOf(c *Console, q url.Values) (refs []ref, err error) {
+	for _, text := range q["ref"] {
+		one, err := url.ParseQuery(text)
+		if err != nil {
+			return nil, fmt.Errorf("ref: %q cannot be read: take the links and forms of the lists", text)
+		}
+		r, err := refOf(c, one)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, r)
+	}
+	return refs, nil
 }

@@ -35,36 +35,36 @@ type finding struct {
 // wordLook is what a finding asks for that needs no decision.
 const wordLook = "look"
 
-// overview shows the state of all parts. Its statements run beside each other, and none of them reads more rows when more wait.
-func (c *Console) overview(v *visit) error {
-	view := &overviewView{HasInbox: c.cfg.Inbox != nil, HasKeys: c.cfg.Idempotency != nil}
+// showOverview shows the state of all parts. Its statements run beside each other, and none of them reads more rows when more wait.
+func showOverview(v *visit) error {
+	view := &overviewView{HasInbox: v.cfg.Inbox != nil, HasKeys: v.cfg.Idempotency != nil}
 	reads, ctx := errgroup.WithContext(v.Context())
-	if c.cfg.Outbox != nil {
+	if v.cfg.Outbox != nil {
 		reads.Go(func() error {
-			st, err := c.cfg.Outbox.Stats(ctx)
+			st, err := v.cfg.Outbox.Stats(ctx)
 			view.Outbox = &st
 			return err
 		})
 		reads.Go(func() (err error) {
-			view.Overdue, err = c.cfg.Outbox.Overdue(ctx)
+			view.Overdue, err = v.cfg.Outbox.Overdue(ctx)
 			return err
 		})
 	}
 	if view.HasInbox {
 		reads.Go(func() (err error) {
-			view.Consumers, err = c.readConsumers(ctx)
+			view.Consumers, err = readConsumers(ctx, v.Console)
 			return err
 		})
 	}
 	if view.HasKeys {
 		reads.Go(func() (err error) {
-			view.Unknown, err = c.cfg.Idempotency.Unknown(ctx, c.db, "", mostUnknown)
+			view.Unknown, err = v.cfg.Idempotency.Unknown(ctx, v.db, "", mostUnknown)
 			return err
 		})
 	}
 	reads.Go(func() (err error) {
-		if view.Causes, err = c.view().Causes(ctx, ops.Filter{}); err == nil {
-			view.Kinds, err = c.readKinds(v, view.Causes)
+		if view.Causes, err = v.view().Causes(ctx, ops.Filter{}); err == nil {
+			view.Kinds, err = readKinds(v, view.Causes)
 		}
 		return err
 	})

@@ -1,9 +1,13 @@
 package console
 
 import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
+	"net/http"
 	"path"
 	"reflect"
 	"strconv"
@@ -160,4 +164,61 @@ func shorten(n int, text string) string {
 		return text
 	}
 	return string(runes[:n-1]) + "…"
+}
+
+// policy forbids what a page does not need: it has a stylesheet and an icon of its own, forms to itself, and no script at all.
+const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// secure sets the headers that every answer has.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	// With no-referrer browsers send "Origin: null" beside a form, and the check of where it comes from would refuse it.
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+	h.Set("X-Robots-Tag", "noindex")
+	h.Set("Cache-Control", "no-store")
+}
+
+//go:embed assets templates
+var files embed.FS
+
+const (
+	stylesheet = "console.css"
+	icon       = "icon.svg"
+)
+
+// asset is a file that the pages refer to, by a name with its hash: browsers keep it until it changes.
+type asset struct {
+	kind, hash string
+	data       []byte
+}
+
+func readAssets() (map[string]asset, error) {
+	all := map[string]asset{}
+	for name, kind := range map[string]string{stylesheet: "text/css; charset=utf-8", icon: "image/svg+xml"} {
+		data, err := files.ReadFile("assets/" + name)
+		if err != nil {
+			return nil, fmt.Errorf("read an embedded file: %w", err)
+		}
+		sum := sha256.Sum256(data)
+		all[name] = asset{kind, hex.EncodeToString(sum[:8]), data}
+	}
+	return all, nil
+}
+
+func (c *Console) assetHref(name string) string { return name + "?v=" + c.assets[name].hash }
+
+func sendAsset(v *visit) error {
+	a := v.assets[v.name]
+	v.w.Header().Set("Content-Type", a.kind)
+	if v.URL.Query().Get("v") == a.hash {
+		v.w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+	}
+	v.w.WriteHeader(http.StatusOK)
+	_, _ = v.w.Write(a.data)
+	return nil
 }

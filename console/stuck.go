@@ -50,24 +50,24 @@ type stuckRow struct {
 	Acts        []link
 }
 
-// stuck lists what is stuck over all parts.
-func (c *Console) stuck(v *visit) error {
+// showStuck lists what is stuck over all parts.
+func showStuck(v *visit) error {
 	q := v.URL.Query()
 	view := &stuckView{
 		Filter: ops.Filter{Tenant: q.Get(fieldTenant), Topic: q.Get(fieldTopic), Consumer: q.Get(fieldConsumer)}, Notice: decided(q), Each: q.Get("each") != "",
 	}
-	found, err := c.view().Stuck(v.Context(), view.Filter, ops.Looked)
+	found, err := v.view().Stuck(v.Context(), view.Filter, ops.Looked)
 	if err != nil {
 		return err
 	}
-	if view.Unknown, err = c.view().Unknown(v.Context(), view.Filter); err != nil {
+	if view.Unknown, err = v.view().Unknown(v.Context(), view.Filter); err != nil {
 		return err
 	}
-	if view.Pauses, err = c.view().Pauses(v.Context(), view.Filter); err != nil {
+	if view.Pauses, err = v.view().Pauses(v.Context(), view.Filter); err != nil {
 		return err
 	}
-	if c.cfg.Outbox != nil {
-		st, err := c.cfg.Outbox.Stats(v.Context())
+	if v.cfg.Outbox != nil {
+		st, err := v.cfg.Outbox.Stats(v.Context())
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (c *Console) stuck(v *visit) error {
 		view.Next = address(view.From/perPage + 1)
 	}
 	for n := range list[view.From:view.To] {
-		view.Rows = append(view.Rows, c.stuckRow(v, &list[view.From+n]))
+		view.Rows = append(view.Rows, stuckRowOf(v, &list[view.From+n]))
 	}
 	return v.show(pageStuck, "Stuck", view)
 }
@@ -121,7 +121,7 @@ func (c *Console) view() *ops.View {
 	return ops.New(c.db, c.cfg.Outbox, c.cfg.Inbox, c.cfg.Idempotency)
 }
 
-func (c *Console) stuckRow(v *visit, cause *ops.Cause) stuckRow {
+func stuckRowOf(v *visit, cause *ops.Cause) stuckRow {
 	s := &cause.Stuck
 	row := stuckRow{Cause: *cause, State: stateWarn, Does: advice(s), Why: cmp.Or(cause.Text, why(s))}
 	switch s.Kind {

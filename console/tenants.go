@@ -29,13 +29,13 @@ type tenantsView struct {
 	Notice string
 }
 
-// tenants lists the tenants that are paused, and those that have lanes of their own.
-func (c *Console) tenants(v *visit) (err error) {
+// showTenants lists the tenants that are paused, and those that have lanes of their own.
+func showTenants(v *visit) (err error) {
 	view := &tenantsView{}
-	if view.Paused, err = c.cfg.Outbox.PausedTenants(v.Context()); err != nil {
+	if view.Paused, err = v.cfg.Outbox.PausedTenants(v.Context()); err != nil {
 		return err
 	}
-	if view.Moved, err = c.cfg.Outbox.Tenants(v.Context()); err != nil {
+	if view.Moved, err = v.cfg.Outbox.Tenants(v.Context()); err != nil {
 		return err
 	}
 	switch v.URL.Query().Get(fieldDone) {
@@ -48,14 +48,14 @@ func (c *Console) tenants(v *visit) (err error) {
 }
 
 // changeTenant pauses or resumes a tenant.
-func (c *Console) changeTenant(v *visit) error {
+func changeTenant(v *visit) error {
 	form := v.PostForm
 	var do func(context.Context, string, operator.By) error
 	switch form.Get(fieldAction) {
 	case tenantPause:
-		do = c.cfg.Outbox.PauseTenant
+		do = v.cfg.Outbox.PauseTenant
 	case tenantResume:
-		do = c.cfg.Outbox.ResumeTenant
+		do = v.cfg.Outbox.ResumeTenant
 	default:
 		return invalid(fmt.Errorf("action: %q is neither pause nor resume", form.Get(fieldAction)))
 	}

@@ -1,10 +1,6 @@
 package ops
 
-import (
-	"context"
-
-	"github.com/oncebox/oncebox/internal/cause"
-)
+import "github.com/oncebox/oncebox/internal/cause"
 
 // Looked is how many of each kind [View.Causes] puts together, the oldest of them if there are more.
 const Looked = 10_000
@@ -26,12 +22,6 @@ func Total(list []Cause) (n int, more bool) {
 		n, more = n+list[i].Count, more || list[i].More
 	}
 	return n, more
-}
-
-// Causes is [View.Stuck] with what has one cause put together. The order is that of Stuck, by the oldest of each.
-func (v *View) Causes(ctx context.Context, filter Filter) ([]Cause, error) {
-	all, err := v.Stuck(ctx, filter, Looked)
-	return Group(all), err
 }
 
 // Group puts what has one cause together, in the order in which the first of each stands in the list.

@@ -15,9 +15,6 @@ type DeadLetters struct {
 	inbox  *inbox.Inbox
 }
 
-// Dead returns the dead letters of both boxes.
-func (v *View) Dead() DeadLetters { return DeadLetters{v.outbox, v.inbox} }
-
 // List lists letters of a box, the oldest first, without their payloads. A page has at most limit of them (0: 100) and begins behind after (nil:
 // from the start).
 func (d DeadLetters) List(ctx context.Context, box Box, filter operator.DeadFilter, after *Letter, limit int) ([]Letter, error) {

@@ -10,7 +10,7 @@
 //
 // # Guarantees
 //
-// It only reads, and no payloads. [View.Stuck] costs a handful of look-ups by an index and the rows that it lists, at most
+// All but [DeadLetters] only read, and no payloads. [View.Stuck] costs a handful of look-ups by an index and the rows that it lists, at most
 // [Looked] of each kind, [View.Status] bounded counts for each lane and consumer: neither
 // counts or reads a whole backlog, however many rows wait. [View.Life] has no index for events that wait or were published, see outbox.Store.Locate.
 //

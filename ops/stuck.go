@@ -165,6 +165,12 @@ func (v *View) Stuck(ctx context.Context, filter Filter, limit int) ([]Stuck, er
 	return list, nil
 }
 
+// Causes is [View.Stuck] with what has one cause put together. The order is that of Stuck, by the oldest of each.
+func (v *View) Causes(ctx context.Context, filter Filter) ([]Cause, error) {
+	all, err := v.Stuck(ctx, filter, Looked)
+	return Group(all), err
+}
+
 func isPart(k Kind) bool {
 	switch k {
 	case RelayMissing, RelayLate, ConsumerMissing, ConsumerAway, ConsumerLate, ConsumerPaused:

@@ -40,3 +40,6 @@ func (v *View) Audit(ctx context.Context, filter operator.AuditFilter, before *o
 		return v.keys.Audit(ctx, v.db, filter, before, limit)
 	}
 }
+
+// Dead returns the dead letters of both boxes.
+func (v *View) Dead() DeadLetters { return DeadLetters{v.outbox, v.inbox} }
