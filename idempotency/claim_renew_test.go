@@ -1,10 +1,8 @@
 package idempotency_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/await"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -178,8 +177,8 @@ func TestLostLeaseIsTheOneOfTheLastRenewal(t *testing.T) {
 func TestRunDoesNotWaitForARenewalThatHangs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Migrated(t, pgtest.Idempotency)
-	var log bytes.Buffer
-	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	var log logbook.Book
+	store := idempotency.NewStore(&idempotency.Config{Schema: db.Schema, Telemetry: telemetry.Config{Logger: log.Logger()}})
 	pool := db.Another(t)
 	pool.SetMaxOpenConns(1)
 	c := claim(t, store, pool, keyOf(t, store, "k"), idempotency.WithLease(time.Minute))

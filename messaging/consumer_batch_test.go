@@ -1,11 +1,9 @@
 package messaging_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 )
 
@@ -174,15 +173,15 @@ func TestBatchThatFailsAsAWhole(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newFakeReceiver(msg("a", 1), msg("a", 2), msg("b", 1))
 				h := newBatchScript(batch, fine)
-				var log bytes.Buffer
+				var log logbook.Book
 				cfg := oneLane(10)
-				cfg.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				cfg.Telemetry.Logger = log.Logger()
 				_, stop := start(t, r, h, cfg)
 				require.NoError(t, stop())
 				require.ElementsMatch(t, []string{"a1", "a2", "b1"}, r.ackedIDs())
 				require.ElementsMatch(t, []string{"a1", "a2", "b1"}, h.seen())
 				require.Contains(t, log.String(), "one by one")
-				require.Equal(t, name == "panic", bytes.Contains(log.Bytes(), []byte("out of cheese")))
+				require.Equal(t, name == "panic", log.Count("out of cheese") > 0)
 			})
 		})
 	}

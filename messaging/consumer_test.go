@@ -1,7 +1,6 @@
 package messaging_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/retry"
 	"github.com/oncebox/oncebox/telemetry"
@@ -222,8 +222,8 @@ func TestConsumerSurvivesAPanic(t *testing.T) {
 			}
 			return nil
 		})
-		var log bytes.Buffer
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+		var log logbook.Book
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: log.Logger()}})
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"a1"}, r.ackedIDs())
 		require.NoError(t, stop())
@@ -236,8 +236,8 @@ func TestConsumerNeverDropsWhatNothingMakesADeadLetterOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeReceiver(msg("a", 1))
 		h := newScript(func(context.Context, *messaging.Message) error { return messaging.Permanent(errNotNow) })
-		var log bytes.Buffer
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+		var log logbook.Book
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: log.Logger()}})
 		time.Sleep(61 * time.Second)
 		require.NoError(t, stop())
 		require.Empty(t, r.ackedIDs())

@@ -1,7 +1,6 @@
 package messaging_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -100,8 +99,8 @@ func TestLoopReplacesAReceiverThatDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := receiverOf(msg("a", 1)), receiverOf(msg("a", 2))
 		s := &shop{receivers: []*pausable{nil, nil, nil, nil, nil, first, second}}
-		var log bytes.Buffer
-		l, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+		var log logbook.Book
+		l, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: log.Logger()}})
 		time.Sleep(time.Hour)
 		died := time.Now()
 		first.dies <- errors.New("topic terminated")
@@ -207,8 +206,8 @@ func TestLoopTellsOfADrainThatFailed(t *testing.T) {
 			<-release
 			return nil
 		})
-		var log bytes.Buffer
-		cfg := &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}
+		var log logbook.Book
+		cfg := &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: log.Logger()}}
 		_, stop := loop(t, &shop{receivers: []*pausable{receiverOf(msg("a", 1))}}, h, cfg)
 		stop()
 		close(release)
@@ -285,7 +284,7 @@ func TestLoopSaysThatItIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &connected{pausable: receiverOf(), is: messaging.Connection{Parts: 2, Since: time.Now()}}
 		var log logbook.Book
-		heard := telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		heard := telemetry.Config{Logger: log.Logger()}
 		l, err := messaging.NewLoop(one{r}, order, newScript(fine), &messaging.ConsumerConfig{Telemetry: heard})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -318,7 +317,7 @@ func TestLoopThatStopsAgainAndAgainIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logbook.Book
 		s := &shop{}
-		_, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+		_, stop := loop(t, s, newScript(fine), &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: log.Logger()}})
 		time.Sleep(10 * time.Minute)
 		stop()
 		require.Greater(t, len(s.asked), 20)

@@ -1,9 +1,7 @@
 package messaging_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/envelope"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/telemetry"
 )
@@ -77,9 +76,9 @@ func TestMetadataThatIsLeftOutIsLoggedOnce(t *testing.T) {
 			m.Metadata = event.Metadata{event.CorrelationID: "\xff"}
 			r.incoming <- m
 		}
-		var log bytes.Buffer
+		var log logbook.Book
 		h := newScript(func(context.Context, *messaging.Message) error { return nil })
-		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+		_, stop := start(t, r, h, &messaging.ConsumerConfig{Telemetry: telemetry.Config{Logger: log.Logger()}})
 		synctest.Wait()
 		require.NoError(t, stop())
 		require.Len(t, r.ackedIDs(), 3)

@@ -2,7 +2,8 @@
 // acknowledgement of the message.
 //
 // [Record] compiles the service in folder scenario from copies of the module's files that have a call of package trace in each function, and runs
-// it on a real PostgreSQL and a real Pulsar. The functions of the first event are not recorded: it fills what is read once per process.
+// it on a real PostgreSQL and a real Pulsar. The first event is left out, because it fills what is read once per process. The way is what each
+// of the next three has passed, so that a timer which runs out meanwhile adds nothing.
 //
 // The test fails if the way grows. It prints the way and its figures with
 //

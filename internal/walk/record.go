@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/walk/trace"
@@ -21,7 +22,7 @@ const (
 	scenario    = module + "/internal/walk/scenario"
 )
 
-// Record compiles and runs the scenario, in the folder dir, and returns the recorded way. env has the addresses of the servers for the
+// Record compiles and runs the scenario, in the folder dir, and returns the recorded way: the functions that each of several events has passed. env has the addresses of the servers for the
 // scenario, as its variables ONCEBOX_.
 func Record(ctx context.Context, dir string, env []string) (Way, error) {
 	lines := map[string]int{}
@@ -35,12 +36,15 @@ func Record(ctx context.Context, dir string, env []string) (Way, error) {
 	if err != nil {
 		return Way{}, err
 	}
-	var entered map[string][]string
+	var entered []map[string][]string // by each event
 	if err := json.Unmarshal(out, &entered); err != nil {
 		return Way{}, fmt.Errorf("walk: what the scenario printed: %w", err)
 	}
 	stops := func(stretch string) (list []Stop) {
-		for _, place := range entered[stretch] {
+		for _, place := range entered[0][stretch] {
+			if slices.ContainsFunc(entered, func(e map[string][]string) bool { return !slices.Contains(e[stretch], place) }) {
+				continue // of a timer that ran out meanwhile
+			}
 			file, name, _ := strings.Cut(place, " ")
 			list = append(list, Stop{File: file, Func: name, Lines: lines[place]})
 		}

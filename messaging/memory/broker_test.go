@@ -1,9 +1,7 @@
 package memory_test
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/oncebox/oncebox/event"
+	"github.com/oncebox/oncebox/internal/logbook"
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/messaging/memory"
 	"github.com/oncebox/oncebox/telemetry"
@@ -204,8 +203,8 @@ func TestBacklog(t *testing.T) {
 }
 
 func TestTopicWithoutAConsumerIsToldOnce(t *testing.T) {
-	var log bytes.Buffer
-	b := memory.New(&memory.Config{Telemetry: telemetry.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	var log logbook.Book
+	b := memory.New(&memory.Config{Telemetry: telemetry.Config{Logger: log.Logger()}})
 	_, err := b.Subscribe(t.Context(), messaging.Subscription{Topic: "read", Name: "billing"})
 	require.NoError(t, err)
 	for _, topic := range []string{"read", "unread", "unread"} {

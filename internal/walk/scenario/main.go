@@ -142,8 +142,9 @@ func (s *service) declare(ctx context.Context) error {
 	return err
 }
 
-// record runs the service and returns the functions that its second event has passed. The first one fills what is read once per process.
-func (s *service) record(ctx context.Context) (entered map[string][]string, err error) {
+// record runs the service and returns the functions that each of its events has passed, without the first one: it fills what is read once
+// per process.
+func (s *service) record(ctx context.Context) (entered []map[string][]string, err error) {
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.app.Run(running) }()
@@ -151,7 +152,7 @@ func (s *service) record(ctx context.Context) (entered map[string][]string, err 
 		stop()
 		err = errors.Join(err, <-ended)
 	}()
-	for _, id := range []string{"first", "second"} {
+	for _, id := range []string{"first", "second", "third", "fourth"} {
 		if err := trace.Quiet(ctx, quiet); err != nil {
 			return nil, fmt.Errorf("the service never became idle: %w", err)
 		}
@@ -164,9 +165,10 @@ func (s *service) record(ctx context.Context) (entered map[string][]string, err 
 		case <-ctx.Done():
 			return nil, fmt.Errorf("the event %s was not handled: %w", id, context.Cause(ctx))
 		}
+		if err := trace.Quiet(ctx, quiet); err != nil {
+			return nil, fmt.Errorf("the service never became idle: %w", err)
+		}
+		entered = append(entered, trace.Entered())
 	}
-	if err := trace.Quiet(ctx, quiet); err != nil {
-		return nil, fmt.Errorf("the service never became idle: %w", err)
-	}
-	return trace.Entered(), nil
+	return entered[1:], nil
 }
