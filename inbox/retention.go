@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/backoff"
+	"github.com/oncebox/oncebox/internal/partition"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
@@ -20,15 +21,7 @@ const (
 )
 
 const (
-	makePartition = `SELECT {schema}.inbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + $1::integer)`
-
-	// expired finds the children whose day ended before the retention, the oldest first.
-	expired = `
-SELECT to_date(right(c.relname, 8), 'YYYYMMDD')::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent = '{schema}.inbox'::regclass AND c.relname ~ '^inbox_[0-9]{8}$'
-	AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= clock_timestamp() - $1::interval
-ORDER BY c.relname`
-
+	makePartition  = `SELECT {schema}.inbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + $1::integer)`
 	emptyPartition = `SELECT {schema}.inbox_empty_partition($1::date, $2::interval)`
 	dropPartition  = `SELECT FROM {schema}.inbox_drop_partition($1::date)`
 
@@ -97,27 +90,22 @@ func (i *Inbox) Clean(ctx context.Context) error {
 // this fails; but they are deleted one by one where a child is dropped as a whole, so it should come before the first
 // message.
 func (i *Inbox) EnsurePartitions(ctx context.Context) error {
-	err := pgsql.EachPatiently(ctx, daysAhead+2, func(n int) error {
-		// Each in a transaction of its own: locks are held as shortly as possible.
-		_, err := i.store.Patient.Exec(ctx, i.store.DB(ctx), makePartition, n-1)
-		return err
-	})
-	return wrapErr("make partitions", err)
+	return wrapErr("make partitions", partition.Make(ctx, i.store.Patient, i.store.DB(ctx), makePartition, -1, daysAhead))
 }
 
 // dropExpired empties the children of days that are over for longer than the retention, those that are still needed apart, and
 // drops the empty ones. They are only dropped while no handler runs, so that may take days; it costs nothing meanwhile.
 func (i *Inbox) dropExpired(ctx context.Context) error {
-	days, err := i.expired(ctx)
+	days, err := partition.Expired(ctx, i.store.Patient, i.store.DB(ctx), "inbox", i.cfg.Retention)
 	if err != nil {
 		return fmt.Errorf("inbox: look for expired partitions: %w", pgsql.Explain(err))
 	}
-	var empty []string
+	var empty []partition.Day
 	var errs []error
 	for _, day := range days {
 		var emptied bool
-		err := pgsql.Patiently(ctx, func() error {
-			return i.store.Patient.QueryRow(ctx, i.store.DB(ctx), emptyPartition, []any{day, i.cfg.Retention}, &emptied)
+		err := partition.Patiently(ctx, func() error {
+			return i.store.Patient.QueryRow(ctx, i.store.DB(ctx), emptyPartition, []any{day.Date, i.cfg.Retention}, &emptied)
 		})
 		switch {
 		case err != nil:
@@ -127,11 +115,11 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 		}
 	}
 	for _, day := range empty {
-		err := pgsql.Patiently(ctx, func() error {
-			_, err := i.store.Patient.Exec(ctx, i.store.DB(ctx), dropPartition, day)
+		err := partition.Patiently(ctx, func() error {
+			_, err := i.store.Patient.Exec(ctx, i.store.DB(ctx), dropPartition, day.Date)
 			return err
 		})
-		if pgsql.InUse(err) {
+		if partition.InUse(err) {
 			break // and so it is for the others; handlers wait behind the process that asks
 		}
 		if err != nil {
@@ -139,12 +127,6 @@ func (i *Inbox) dropExpired(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// expired returns the days of the children that may be dropped.
-func (i *Inbox) expired(ctx context.Context) ([]string, error) {
-	rows := i.store.Patient.Query(ctx, i.store.DB(ctx), expired, i.cfg.Retention)
-	return pgsql.Collect(rows, func(scan pgsql.Scan, day *string) error { return scan(day) })
 }
 
 // Forget says that a consumer will never run again. What it has handled is kept for as long after its last run as it was

@@ -14,7 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/otelx"
 	"github.com/oncebox/oncebox/internal/outboxdb"
-	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/partition"
 )
 
 // partitionDaysAhead is how many daily children are made in advance. So long may no relay run until commits use the DEFAULT child.
@@ -63,16 +63,9 @@ func (f family) in(statement string) string {
 }
 
 const (
+	// makePartitions makes the children of a day: of outbox, outbox_progress and outbox_sent.
 	makePartitions = `
 SELECT {schema}.outbox_make_partition((clock_timestamp() AT TIME ZONE 'UTC')::date + $1::int)`
-
-	// expiredPartitions finds the children of the days that ended before the retention. Those of outbox in which something is unsent stay.
-	expiredPartitions = `
-SELECT format('%I.%I', n.nspname, c.relname), to_date(right(c.relname, 8), 'YYYYMMDD')
-FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE i.inhparent = '{schema}.{table}'::regclass AND c.relname ~ '^{table}_[0-9]{8}$'
-	AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= clock_timestamp() - $1::interval
-ORDER BY c.relname`
 	isPartition = `
 SELECT EXISTS (SELECT FROM pg_inherits WHERE inhparent = '{schema}.{table}'::regclass AND inhrelid = to_regclass($1::text))`
 	hasRows = `SELECT EXISTS (SELECT FROM %s)`
@@ -131,12 +124,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) error {
 	if _, err := s.policy(ctx); err != nil {
 		return err
 	}
-	err := pgsql.EachPatiently(ctx, partitionDaysAhead+1, func(day int) error {
-		// Each in a transaction of its own: the lock on the parent is held as shortly as possible.
-		_, err := s.sql.Exec(ctx, s.db, makePartitions, day)
-		return err
-	})
-	return outboxdb.Wrap("make partitions of outbox", err)
+	return outboxdb.Wrap("make partitions of outbox", partition.Make(ctx, s.sql, s.db, makePartitions, 0, partitionDaysAhead))
 }
 
 // ErrBusy means that a table was in use and the call is to be repeated in a while.
@@ -177,11 +165,13 @@ func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 }
 
 func (s *Store) dropFamily(ctx context.Context, f family, retention time.Duration) (kept []error, err error) {
-	parts, err := s.expired(ctx, f, retention)
+	days, err := partition.Expired(ctx, s.sql, s.db, f.table, retention) // those of outbox in which something is unsent stay
 	if err != nil {
 		return nil, outboxdb.Wrap("look for expired partitions", err)
 	}
-	for _, p := range parts {
+	for _, day := range days {
+		p := s.partition(f)
+		p.Name, p.Day = day.Child, day.Date
 		err := s.retire(ctx, func(ctx context.Context, tx bun.Tx) error { return s.dropOne(ctx, tx, p) })
 		switch k := (*keptError)(nil); {
 		case errors.As(err, &k):
@@ -237,13 +227,6 @@ func (s *Store) forgetProgress(ctx context.Context, retention time.Duration) err
 	}
 	_, err := s.sql.Exec(ctx, s.db, emptyProgress, retention)
 	return outboxdb.Wrap("empty outbox_progress_default", err)
-}
-
-func (s *Store) expired(ctx context.Context, f family, kept time.Duration) ([]Partition, error) {
-	return pgsql.Collect(s.sql.Query(ctx, s.db, f.in(expiredPartitions), kept), func(scan pgsql.Scan, p *Partition) error {
-		*p = s.partition(f)
-		return scan(&p.Name, &p.Day)
-	})
 }
 
 func (s *Store) partition(f family) Partition {
@@ -384,8 +367,8 @@ func (s *Store) reportSlow(ctx context.Context, tx bun.Tx, p Partition, took tim
 
 // patiently calls fn again while a table is in use, for a second or two.
 func patiently(ctx context.Context, fn func() error) error {
-	err := pgsql.Patiently(ctx, fn)
-	if pgsql.InUse(err) {
+	err := partition.Patiently(ctx, fn)
+	if partition.InUse(err) {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return err

@@ -1,4 +1,4 @@
-package pgsql
+package partition
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/retry"
 )
 
@@ -31,17 +32,17 @@ func Patiently(ctx context.Context, fn func() error) error {
 
 // InUse reports whether a statement did not get a lock that others have.
 func InUse(err error) bool {
-	code := Code(err)
-	return code == CodeLockNotAvailable || code == CodeDeadlock
+	code := pgsql.Code(err)
+	return code == pgsql.CodeLockNotAvailable || code == pgsql.CodeDeadlock
 }
 
-// EachPatiently calls fn for each number below n, whatever becomes of the others, and joins the errors. It is patient with the first of them that finds
-// the table in use: what is in use for so long is so for the others as well.
-func EachPatiently(ctx context.Context, n int, fn func(i int) error) error {
+// each calls fn for each number from first to last, whatever becomes of the others, and joins the errors. It is patient with the first of them that
+// finds the table in use: what is in use for so long is so for the others as well.
+func each(ctx context.Context, first, last int, fn func(n int) error) error {
 	var errs []error
 	busy := false
-	for i := 0; i < n && ctx.Err() == nil; i++ {
-		try := func() error { return fn(i) }
+	for n := first; n <= last && ctx.Err() == nil; n++ {
+		try := func() error { return fn(n) }
 		err := try()
 		if InUse(err) && !busy {
 			err = Patiently(ctx, try)
