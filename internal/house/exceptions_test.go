@@ -7,7 +7,6 @@ var exceptions = []exception{
 	{ruleExported, "outbox", 133},
 	{ruleFiles, "idempotency", 23},
 	{ruleFiles, "inbox", 37},
-	{ruleFiles, "internal/pgsql", 21},
 	{ruleFiles, "outbox", 39},
 	{ruleFiles, "projector", 37},
 	{ruleFiles, "uow", 27},
