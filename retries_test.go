@@ -106,7 +106,7 @@ func durationOf(t *testing.T, path string, expr ast.Expr) (time.Duration, bool) 
 	case *ast.BinaryExpr:
 		x, isX := durationOf(t, path, e.X)
 		y, isY := durationOf(t, path, e.Y)
-		return x * y, isX && isY
+		return time.Duration(int64(x) * int64(y)), isX && isY
 	case *ast.Ident:
 		return constantOf(t, path, e.Name)
 	default:

@@ -122,12 +122,13 @@ func TestSkippedMessageIsCountedAsSkipped(t *testing.T) {
 func TestLoggingLogsWhatBecomesOfAMessage(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
+	fails := func(context.Context, *messaging.Message) error { return errNotNow }
 	nothing := func(context.Context, *messaging.Message) error { return nil }
 	skips := func(ctx context.Context, _ *messaging.Message) error { return messaging.Skip(ctx) }
 	for want, h := range map[string]messaging.HandlerFunc{
 		`level=INFO msg="oncebox: message handled" topic=thing type=thing.happened id=k1 tenant=t1 try=1`: nothing,
 		`level=INFO msg="oncebox: message skipped"`:                                                       skips,
-		`level=WARN msg="oncebox: message not handled"`:                                                   func(context.Context, *messaging.Message) error { return errNotNow },
+		`level=WARN msg="oncebox: message not handled"`:                                                   fails,
 	} {
 		out.Reset()
 		err := messaging.Logging(log)(h).Handle(t.Context(), msg("k", 1))

@@ -105,7 +105,8 @@ func (w *writer) addPart(s Struct, part reflect.StructField, v reflect.Value, te
 		if !agrees {
 			w.errs = append(w.errs, fmt.Errorf("%s: the comment says %q, and the code gives %s%s %v", part.Name, stated, path, f.Name, value))
 		}
-		fmt.Fprintf(&w.out, "|%s | `%s%s` | `%s` | `%s` | %s |\n", of.variable(f), path, f.Name, said.kind, code, prose(strings.TrimSpace(meaning+" "+said.text)))
+		fmt.Fprintf(&w.out, "|%s | `%s%s` | `%s` | `%s` | %s |\n",
+			of.variable(f), path, f.Name, said.kind, code, prose(strings.TrimSpace(meaning+" "+said.text)))
 		meaning = ""
 	}
 }

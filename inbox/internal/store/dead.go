@@ -6,7 +6,7 @@ INSERT INTO {schema}.inbox_dead (` + MessageColumns + `, key_lock, attempts, err
 VALUES (` + MessageValues + `, $23::boolean, coalesce($24::bigint, nextval('{schema}.inbox_seq')))
 ` + DiedAgain
 
-	// diedAgain: the entry of a dead letter has expired, and its message came again. It stays in the key that it holds.
+	// DiedAgain: the entry of a dead letter has expired, and its message came again. It stays in the key that it holds.
 	DiedAgain = `
 ON CONFLICT (message_key, consumer, tenant_id, source) DO UPDATE
 SET attempts = inbox_dead.attempts + excluded.attempts, error_message = excluded.error_message, died_at = excluded.died_at,

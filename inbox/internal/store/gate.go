@@ -40,7 +40,7 @@ type gateTable struct{ *Handle }
 
 // Enter is that of the entries, behind the gate of a read model. It is one round trip.
 func (t gateTable) Enter(ctx context.Context, u *uow.Unit, id Identity, of *Membership) (Entry, error) {
-	n, err := entryTable{t.Handle}.CountRows(ctx, u, enterModel, of.Model, of.Generation, of.Replayed,
+	n, err := entryTable(t).CountRows(ctx, u, enterModel, of.Model, of.Generation, of.Replayed,
 		id.Key.String(), id.Consumer, id.Tenant, id.Source, id.Lock, t.LockMillis())
 	switch {
 	case err != nil:

@@ -190,7 +190,7 @@ func (t headTable) GiveBack(ctx context.Context, k ParkedKey, counted Count, wai
 	if counted.Seq != 0 {
 		_, err = t.SQL.Exec(ctx, t.DB(ctx), uncountHead, k.Consumer, k.Lock, counted.Seq)
 	}
-	return errors.Join(err, keyTable{t.Handle}.HandBack(ctx, k, wait))
+	return errors.Join(err, keyTable(t).HandBack(ctx, k, wait))
 }
 
 // Fail says when the first message of a key is tried again. unknown says that no build knows it. noted is false if the key is another's by now.
