@@ -31,47 +31,16 @@
 // in their order once it was handled, or once an operator has replayed or discarded the dead letter. Other keys go on.
 // [Config.ContinueAfterDead] and [Unordered] say otherwise.
 //
-// # What an operator decides
-//
-// From any process that has the database, with or without handlers: [Inbox.State] shows what runs and where something waits, [Inbox.Dead] and
-// [Inbox.Parked] what it is. [Inbox.Replay] puts a dead letter back to its place, where the service handles it, and [Inbox.Discard]
-// has its key go on without it; [Inbox.ReplayAll] and [Inbox.DiscardAll] do so by filter. [Inbox.RetryNow] and [Inbox.GiveUp] are
-// for a parked message that fails. Who did what and why is in [Inbox.Audit], written in the same transaction.
-//
 // # Guarantees
 //
-// Once per (consumer, tenant, source, message id): copies of a message that are handled at the same moment, in any number
-// of processes, wait for each other, and one of them runs. Whatever interrupts a handler before COMMIT leaves neither
-// effect nor entry; whatever interrupts it afterwards brings a copy that finds the entry. What a handler does outside of
-// its unit happens at least once.
+// Once per (consumer, tenant, source, message id): copies of a message that are handled at the same moment, in any number of processes, wait for each
+// other, and one of them runs. A handler that is interrupted before COMMIT leaves neither effect nor entry. What a handler does outside of its
+// unit happens at least once: [Inbox.WrapLeased] and [Step] are for that.
 //
-// In order per key: a process that handles, parks or releases a message takes an advisory lock of (consumer, tenant, key) first, for
-// the length of the transaction. For a parked message, whose row is locked while it is handled, that is when its handler has ended. So two
-// processes that were given the same key, as brokers do at a takeover, handle it one after the other, a message waits for the one
-// before it to be visible, and none is parked behind a message that has just been released.
-// The lock says that only one runs, not which one: the order is that in which the subscription brings the messages, and that of
-// the table once one is parked. A broker that brings a later message first, or a Shared subscription, has it handled first.
+// In order per key: one process at a time handles, parks or releases messages of a key, and the order is that in which the subscription brings them.
+// Tries are counted in the database, so that a message that kills its process is given up in the end. Entries are kept for [Config.Retention].
 //
-// Tries are counted in the database. That of a first try is written when it fails; a later one, and that of a message that may
-// have been in work when a process died ([Config.CrashGuard]), before it is made: a message that kills its process is given up in
-// the end. A try that was interrupted because the process stops does not count.
-//
-// # Calls to the outside
-//
-// A transaction does not reach mail, payment, or somebody's API. In the order of preference:
-//
-//   - Emit a command in the unit of [Inbox.Wrap], and let a handler that does nothing else make the call. The decision happens
-//     once, whatever becomes of the call.
-//   - [Inbox.WrapLeased] runs a handler without a transaction, under a lease of the message's key, and [Step] stores the result of
-//     each call, so that a retry skips what is done. A call is made again only if its process died, or lost the lease, between
-//     the call and the storing of its result. The key that Step gives lets the other side recognize such a repetition.
-//   - [Key] is the key of the message as a whole, for any handler.
-//
-// # Retention
-//
-// Entries are kept for [Config.Retention] after they were made, and those of a consumer that is away for as long after its last
-// run. It is how long a copy may stay away: more than brokers redeliver, and more than the outbox of the sender keeps events
-// that somebody might replay.
+// docs/inbox.md has the locks, the cases, calls to the outside, and what an operator decides.
 //
 // # Errors
 //
@@ -88,4 +57,6 @@
 //
 // The state in the database, which the last three lines name, is read every 15 seconds by one process of all that run [Inbox.RunParked], and only
 // that one shows it.
+//
+// Read first: wrapped.go:wrapped.Handle, then run_parked.go:Inbox.RunParked and head.go:Inbox.runHead.
 package inbox
