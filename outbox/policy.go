@@ -25,33 +25,32 @@ type policy struct {
 }
 
 const (
-	askPolicy = `SELECT is_set, extract(epoch FROM kept)::float8, archived FROM {schema}.outbox_retention`
+	askPolicy = `SELECT kept_set, extract(epoch FROM kept)::float8, archived FROM {schema}.outbox_settings`
 
 	// enterPolicy adds the settings of a process to those of the database: $1 whether it has a retention, $2 the retention, $3
 	// whether it archives. Of two retentions the longer one counts, because what was dropped too early is lost.
 	enterPolicy = changePolicy + `
-	ON CONFLICT (only_one) DO UPDATE SET is_set = r.is_set OR excluded.is_set, archived = r.archived OR excluded.archived,
-		kept = CASE WHEN ` + isLonger + ` THEN excluded.kept ELSE r.kept END
-	WHERE ` + isLonger + ` OR excluded.archived AND NOT r.archived` + notePolicy
+	SET kept_set = r.kept_set OR $1::boolean, archived = r.archived OR $3::boolean, kept = CASE WHEN ` + isLonger + ` THEN $2::interval ELSE r.kept END
+	WHERE ` + isLonger + ` OR $3::boolean AND NOT r.archived` + notePolicy
 
-	isLonger = `(excluded.is_set AND (NOT r.is_set OR r.kept IS NOT NULL AND (excluded.kept IS NULL OR excluded.kept > r.kept)))`
+	isLonger = `($1::boolean AND (NOT r.kept_set OR r.kept IS NOT NULL AND ($2::interval IS NULL OR $2::interval > r.kept)))`
 
 	// setPolicy replaces the settings of the database.
 	setPolicy = changePolicy + `
-	ON CONFLICT (only_one) DO UPDATE SET is_set = excluded.is_set, kept = excluded.kept, archived = excluded.archived` + notePolicy
+	SET kept_set = $1::boolean, kept = $2::interval, archived = $3::boolean` + notePolicy
 
 	changePolicy = `
-WITH before AS (SELECT ` + policyText + ` AS text FROM {schema}.outbox_retention),
+WITH before AS (SELECT ` + policyText + ` AS text FROM {schema}.outbox_settings),
 changed AS (
-	INSERT INTO {schema}.outbox_retention AS r (is_set, kept, archived) VALUES ($1, $2::interval, $3)`
+	UPDATE {schema}.outbox_settings r`
 
 	// notePolicy makes an entry in the audit: $4 the actor, $5 the reason.
 	notePolicy = ` RETURNING r.*)
 INSERT INTO {schema}.oncebox_audit (part, actor, action, tenant_id, reason)
 SELECT 'outbox', $4, '` + string(operator.Retention) + `', '',
-	'from ' || coalesce((SELECT text FROM before), 'not set') || ' to ' || ` + policyText + ` || ': ' || $5 FROM changed`
+	'from ' || (SELECT text FROM before) || ' to ' || ` + policyText + ` || ': ' || $5 FROM changed`
 
-	policyText = `CASE WHEN is_set THEN coalesce(kept::text, 'for ever') ELSE 'not set' END || ', archived: ' || archived`
+	policyText = `CASE WHEN kept_set THEN coalesce(kept::text, 'for ever') ELSE 'not set' END || ', archived: ' || archived`
 )
 
 // SetRetention makes [Config.Retention] of this store, and whether it has a [Config.BeforeDrop], the rule for the database. It is

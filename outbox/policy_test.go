@@ -90,7 +90,7 @@ func TestLongestRetentionCounts(t *testing.T) {
 		require.Equal(t, kept, f.count("outbox_sent"))
 	}
 	require.NoError(t, f.EnsurePartitions(t.Context()))
-	require.Zero(t, f.count("outbox_retention"), "it has no setting")
+	require.Zero(t, f.count("outbox_settings WHERE kept_set"), "it has no setting")
 
 	short, log := f.beside(outbox.Config{Retention: 14 * day})
 	long, _ := f.beside(outbox.Config{Retention: 30 * day})
@@ -103,7 +103,7 @@ func TestLongestRetentionCounts(t *testing.T) {
 	require.NoError(t, short.SetRetention(t.Context(), operator.By{Actor: "ann", Reason: "the disk is small"}))
 	require.NoError(t, long.EnsurePartitions(t.Context())) // it still runs
 	for _, text := range []string{
-		"from not set to 336:00:00, archived: false: %",
+		"from not set, archived: false to 336:00:00, archived: false: %",
 		"from 336:00:00, archived: false to 720:00:00, archived: false: %",
 		"from 720:00:00, archived: false to 336:00:00, archived: false: the disk is small",
 	} {
@@ -111,12 +111,12 @@ func TestLongestRetentionCounts(t *testing.T) {
 	}
 	require.Equal(t, 4, f.count("oncebox_audit"))
 	require.Equal(t, 3, f.count("oncebox_audit WHERE actor = 'Config.Retention'"))
-	require.Equal(t, 1, f.count("outbox_retention WHERE kept = '30 days'"))
+	require.Equal(t, 1, f.count("outbox_settings WHERE kept = '30 days'"))
 
 	forever, _ := f.beside(outbox.Config{Retention: outbox.KeepForever})
 	require.NoError(t, forever.EnsurePartitions(t.Context()))
 	require.NoError(t, long.EnsurePartitions(t.Context()))
-	require.Equal(t, 1, f.count("outbox_retention WHERE is_set AND kept IS NULL"))
+	require.Equal(t, 1, f.count("outbox_settings WHERE kept_set AND kept IS NULL"))
 	require.Equal(t, 1, f.count("oncebox_audit WHERE reason LIKE '% to for ever, archived: false: %'"))
 }
 
@@ -124,22 +124,22 @@ func TestLongestRetentionCounts(t *testing.T) {
 func TestArchiveEntersNoRetention(t *testing.T) {
 	f := newFixture(t, &outbox.Config{BeforeDrop: func(context.Context, outbox.Partition) error { return nil }})
 	require.NoError(t, f.EnsurePartitions(t.Context()))
-	require.Equal(t, 1, f.count("outbox_retention WHERE archived AND NOT is_set"))
+	require.Equal(t, 1, f.count("outbox_settings WHERE archived AND NOT kept_set"))
 	day, _ := f.beside(outbox.Config{Retention: 24 * time.Hour})
 	require.NoError(t, day.EnsurePartitions(t.Context()))
-	require.Equal(t, 1, f.count("outbox_retention WHERE archived AND is_set AND kept = '1 day'"))
+	require.Equal(t, 1, f.count("outbox_settings WHERE archived AND kept_set AND kept = '1 day'"))
 	require.Equal(t, 1, f.count("oncebox_audit WHERE reason LIKE 'from not set, archived: true to 24:00:00, archived: true: %'"))
 }
 
 // What is published is kept while nobody knows whether the database's rule is to delete it.
 func TestRetentionThatCannotBeReadDeletesNothing(t *testing.T) {
 	f := newFixture(t, &outbox.Config{Retention: outbox.NoRetention})
-	f.exec("ALTER TABLE outbox_retention RENAME TO elsewhere")
+	f.exec("ALTER TABLE outbox_settings RENAME COLUMN kept TO elsewhere")
 	require.Error(t, f.EnsurePartitions(t.Context()))
 	f.add("a", "a1")
 	f.settle()
 	require.Equal(t, 1, f.count("outbox_sent"))
-	f.exec("ALTER TABLE elsewhere RENAME TO outbox_retention")
+	f.exec("ALTER TABLE outbox_settings RENAME COLUMN elsewhere TO kept")
 	require.NoError(t, f.EnsurePartitions(t.Context()))
 	f.add("a", "a2")
 	f.settle()

@@ -160,7 +160,7 @@ func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
 	tx, err := f.db.BeginTx(ctx, nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM outbox_layout, generate_series(0, ?) b", outboxdb.LockBuckets-1)
+	_, err = tx.Exec("SELECT pg_advisory_xact_lock(lock_space, b) FROM outbox_settings, generate_series(0, ?) b", outboxdb.LockBuckets-1)
 	require.NoError(t, err)
 	flushed := make(chan struct{})
 	go func() {
@@ -169,7 +169,7 @@ func TestFlushThatWaitedForTheMoveSeesIt(t *testing.T) {
 	}()
 	await.True(t, func() bool {
 		var n int
-		err := f.db.QueryRow(`SELECT count(*) FROM pg_locks, outbox_layout
+		err := f.db.QueryRow(`SELECT count(*) FROM pg_locks, outbox_settings
 			WHERE locktype = 'advisory' AND NOT granted AND classid = (lock_space::bigint & 4294967295)::oid`).Scan(&n)
 		return err == nil && n == 1
 	}, "the flush waits for the move")

@@ -16,7 +16,7 @@ var ErrForeignDatabase = errors.New("outbox: this is another deployment's databa
 // projectors without a name are alive it does nothing either: they would be shut out by the first projector that has a name,
 // and where a name is introduced process by process, those that restart still have none.
 const claimDeployment = `
-UPDATE {schema}.outbox_layout SET deployment = $1 WHERE deployment IS NULL
+UPDATE {schema}.outbox_settings SET deployment = $1 WHERE deployment IS NULL
 	AND NOT EXISTS (SELECT FROM {schema}.outbox_projector WHERE deployment = '' AND seen_until > clock_timestamp())`
 
 // CheckOwner returns [ErrForeignDatabase] if the database belongs to another deployment than Config.Deployment. A database that belongs

@@ -164,7 +164,7 @@ const (
 	// numbersSeen is one row: whether a sequence is behind, and whether this is the sequence that all numbers were found to be of.
 	numbersSeen = `(SELECT coalesce(max(greatest(x.upto, x.sent)) > coalesce(pg_sequence_last_value('{schema}.outbox_seq'), 0)
 		OR max(x.n) > coalesce(pg_sequence_last_value('{schema}.outbox_progress_n'), 0), false) AS behind,
-	(SELECT l.numbers_of IS NOT DISTINCT FROM ` + sequenceOf + ` FROM {schema}.outbox_layout l) AS known
+	(SELECT l.numbers_of IS NOT DISTINCT FROM ` + sequenceOf + ` FROM {schema}.outbox_settings l) AS known
 	FROM {schema}.outbox_cursor x)`
 
 	// hidden looks for a row that a position calls published although it was stored after the last position was. It reads what was stored since
@@ -173,8 +173,8 @@ const (
 SELECT EXISTS (SELECT FROM {schema}.outbox o JOIN {schema}.outbox_cursor c USING (lane)
 	WHERE o.created_at > (SELECT max(at) + interval '1 second' FROM {schema}.outbox_progress) AND (o.seq <= c.sent OR o.seq <@ c.ahead))`
 
-	doubtNumbers = `UPDATE {schema}.outbox_layout SET numbers_of = NULL WHERE numbers_of IS NOT NULL`
-	trustNumbers = `UPDATE {schema}.outbox_layout SET numbers_of = ` + sequenceOf
+	doubtNumbers = `UPDATE {schema}.outbox_settings SET numbers_of = NULL WHERE numbers_of IS NOT NULL`
+	trustNumbers = `UPDATE {schema}.outbox_settings SET numbers_of = ` + sequenceOf
 )
 
 // longestLook is for how long a copy is looked at before anything is published from it.

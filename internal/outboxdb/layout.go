@@ -31,7 +31,7 @@ type Layout struct {
 // pg_sequence_last_value where the right is missing, as it does for a sequence that was never used: the flush would take
 // that for "no tenant has ever moved", and store the rows of a tenant that has moved in lanes of the wrong group.
 const selectLayout = `
-SELECT lanes, hash_version, lock_space, has_sequence_privilege('{schema}.outbox_moves', 'USAGE, SELECT') FROM {schema}.outbox_layout`
+SELECT lanes, hash_version, lock_space, has_sequence_privilege('{schema}.outbox_moves', 'USAGE, SELECT') FROM {schema}.outbox_settings`
 
 // Layout returns what the database says, asked once.
 func (h *Handle) Layout(ctx context.Context, conn Conn) (*Layout, error) {
@@ -42,7 +42,7 @@ func (h *Handle) Layout(ctx context.Context, conn Conn) (*Layout, error) {
 	var version int
 	var seesMoves bool
 	if err := conn.QueryRow(ctx, selectLayout, nil, &l.Lanes, &version, &l.LockSpace, &seesMoves); err != nil {
-		return nil, fmt.Errorf("outbox: read outbox_layout: %w", pgsql.Explain(err))
+		return nil, fmt.Errorf("outbox: read outbox_settings: %w", pgsql.Explain(err))
 	}
 	if !seesMoves {
 		return nil, errors.New("outbox: the role of this connection may not see which tenants have moved: GRANT USAGE ON SEQUENCE outbox_moves to it")

@@ -24,7 +24,7 @@ const (
 	listenTimeout = 10 * time.Second
 )
 
-const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_layout`
+const selectChannel = `SELECT ` + channelOf + ` FROM {schema}.outbox_settings`
 
 // Listen calls wake whenever another store of the same tables may have committed rows, with their lanes, freed whenever lanes were handed
 // back or a tenant was paused or resumed, and both once at the start for what was before. It returns when ctx is done, with an error when

@@ -6,7 +6,7 @@
 -- to outbox_sent. With retention 0 published rows are deleted.
 
 -- What every writer and reader must agree on. Lanes and hash never change under existing rows.
-CREATE TABLE outbox_layout (
+CREATE TABLE outbox_settings (
     only_one     boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
     lanes        smallint NOT NULL CHECK (lanes > 0 AND lanes & (lanes - 1) = 0),
     hash_version smallint NOT NULL CHECK (hash_version > 0),
@@ -16,9 +16,13 @@ CREATE TABLE outbox_layout (
     -- projectors of another name publish nothing from it. NULL: no projector has set a name.
     deployment   text     CHECK (deployment <> ''),
     -- The server and the sequence that all numbers were found to be of. Another one, or NULL: a relay looks whether numbers came again.
-    numbers_of   text
+    numbers_of   text,
+    -- What becomes of published rows, as entered by the first process with a setting.
+    kept_set     boolean  NOT NULL DEFAULT false, -- false: no process has set kept, so the default counts
+    kept         interval,                        -- 0: they are deleted on publish; NULL: they are kept for ever
+    archived     boolean  NOT NULL DEFAULT false  -- processes without outbox.Config.BeforeDrop drop none
 );
-INSERT INTO outbox_layout (lanes, hash_version, lock_space)
+INSERT INTO outbox_settings (lanes, hash_version, lock_space)
 VALUES (64, 1, hashtext('oncebox.outbox.' || current_schema()::text));
 
 -- CACHE 1: with more, sessions would hand out numbers from blocks of their own and order would be lost.
@@ -206,14 +210,6 @@ ALTER TABLE outbox_progress_default REPLICA IDENTITY FULL;
 ALTER TABLE outbox_sent REPLICA IDENTITY FULL;
 ALTER TABLE outbox_sent_default REPLICA IDENTITY FULL;
 
--- What becomes of published rows: one row, entered by the first process with a setting. All processes go by it.
-CREATE TABLE outbox_retention (
-    only_one boolean  PRIMARY KEY DEFAULT true CHECK (only_one),
-    is_set   boolean  NOT NULL, -- false: no process has set kept, so the default counts
-    kept     interval,          -- 0: they are deleted on publish; NULL: they are kept for ever
-    archived boolean  NOT NULL  -- processes without outbox.Config.BeforeDrop drop none
-);
-
 -- The tenants that have committed an event, entered in the same transaction, until there are 1000: a reader sees the tenants of all
 -- rows that it could have seen before, or that there are many. Of two transactions that want to enter one, the second does not wait for the first: if that is
 -- rolled back, the tenant is entered within a minute of its next events. And which group of lanes, and so of projectors, serves a tenant.
@@ -328,9 +324,9 @@ DECLARE
     found integer;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        PERFORM FROM {schema}.outbox_layout FOR SHARE;
+        PERFORM FROM {schema}.outbox_settings FOR SHARE;
     END IF;
-    SELECT t.grp * l.lanes INTO found FROM {schema}.outbox_tenant t, {schema}.outbox_layout l WHERE t.tenant_id = tenant;
+    SELECT t.grp * l.lanes INTO found FROM {schema}.outbox_tenant t, {schema}.outbox_settings l WHERE t.tenant_id = tenant;
     RETURN coalesce(found, 0);
 END $f$;
 
@@ -452,7 +448,7 @@ BEGIN
             || '|' || regexp_replace(v_aggregate, '([\\|])', '\\\1', 'g') END;
     v_id := coalesce(v_id, encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid);
-    SELECT * INTO STRICT layout FROM {schema}.outbox_layout;
+    SELECT * INTO STRICT layout FROM {schema}.outbox_settings;
     IF layout.hash_version <> 1 THEN
         RAISE EXCEPTION 'oncebox_add: the tables use hash version %, this function knows 1', layout.hash_version USING HINT = 'Call migrations.Up.';
     END IF;
@@ -627,8 +623,7 @@ COMMENT ON TABLE outbox_block IS 'The ordering keys whose first event is held or
 COMMENT ON TABLE outbox_dead IS 'Events that were given up: the dead letters of the outbox.';
 COMMENT ON TABLE outbox_sent IS 'Events that were published out of their turn, in daily partitions.';
 COMMENT ON TABLE outbox_sent_default IS 'Events of outbox_sent of days without a partition.';
-COMMENT ON TABLE outbox_layout IS 'What every writer must agree on, such as the number of lanes, and which deployment the database belongs to.';
-COMMENT ON TABLE outbox_retention IS 'How long published events are kept, and whether they are archived first.';
+COMMENT ON TABLE outbox_settings IS 'What all processes must agree on: lanes and hash, whose database it is, and how long published events are kept.';
 COMMENT ON TABLE outbox_tenant IS 'The first 1000 tenants that have stored an event, and which group of lanes publishes the events of each.';
 COMMENT ON TABLE outbox_pause IS 'The tenants whose publishing an operator has paused: who, when and why.';
 COMMENT ON TABLE outbox_dedup IS 'The keys by which producers keep an event from being stored twice, each with its first event.';
