@@ -87,7 +87,7 @@ func readingsOf(db *bun.DB) []*reading {
 	events, messages, keys := outbox.NewStore(db, nil), inbox.New(uow.New(db, nil), nil), idempotency.NewStore(nil)
 	return []*reading{
 		{name: floorName, read: func(ctx context.Context) error { _, err := db.ExecContext(ctx, "SELECT 1"); return err }},
-		{name: outboxTable, read: func(ctx context.Context) error { _, err := events.Stats(ctx); return err }},
+		{name: outboxTable, read: func(ctx context.Context) error { _, err := events.State().Stats(ctx); return err }},
 		{name: "inbox", read: func(ctx context.Context) error { _, err := messages.State().Stats(ctx); return err }},
 		{name: "idempotency", read: func(ctx context.Context) error { _, err := keys.Stats(ctx, db); return err }},
 	}

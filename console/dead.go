@@ -121,7 +121,7 @@ type deadCounts struct {
 // countDead counts both boxes, with a bound: exact up to 10,000.
 func countDead(ctx context.Context, c *Console) (n deadCounts, err error) {
 	if n.hasOutbox = c.cfg.Outbox != nil; n.hasOutbox {
-		st, err := c.cfg.Outbox.Stats(ctx)
+		st, err := c.cfg.Outbox.State().Stats(ctx)
 		if err != nil {
 			return n, err
 		}

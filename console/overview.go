@@ -7,7 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // late is the age from which an event that waits is worth a look.
@@ -15,8 +15,8 @@ const late = time.Minute
 
 // overviewView is the first page.
 type overviewView struct {
-	Outbox    *outbox.Stats
-	Overdue   []outbox.Overdue
+	Outbox    *outboxstate.Stats
+	Overdue   []outboxstate.Overdue
 	Consumers []consumerRow
 	Unknown   []idempotency.Unknown
 	Kinds     []*kind
@@ -41,12 +41,12 @@ func showOverview(v *visit) error {
 	reads, ctx := errgroup.WithContext(v.Context())
 	if v.cfg.Outbox != nil {
 		reads.Go(func() error {
-			st, err := v.cfg.Outbox.Stats(ctx)
+			st, err := v.cfg.Outbox.State().Stats(ctx)
 			view.Outbox = &st
 			return err
 		})
 		reads.Go(func() (err error) {
-			view.Overdue, err = v.cfg.Outbox.Overdue(ctx)
+			view.Overdue, err = v.cfg.Outbox.State().Overdue(ctx)
 			return err
 		})
 	}

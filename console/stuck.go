@@ -67,7 +67,7 @@ func showStuck(v *visit) error {
 		return err
 	}
 	if v.cfg.Outbox != nil {
-		st, err := v.cfg.Outbox.Stats(v.Context())
+		st, err := v.cfg.Outbox.State().Stats(v.Context())
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // Life is what became of an event, as far as the tables of this service tell.
@@ -35,7 +36,7 @@ type Life struct {
 	// TraceID is that of the trace in which it was recorded, "" if there was none.
 	TraceID string
 	// Outbox is where the outbox has it: mostly one. None: it was recorded elsewhere, or is gone.
-	Outbox []outbox.Located
+	Outbox []outboxstate.Located
 	// Consumers are those of this database that have had it, by their names.
 	Consumers []inbox.Located
 	// History is all of it in the order of time. A consumer may have an event before the outbox has recorded that it was published.
@@ -151,11 +152,11 @@ func (v *View) Life(ctx context.Context, id string, sources ...string) ([]Life, 
 	return v.finish(found, kept), nil
 }
 
-func (v *View) events(ctx context.Context, id string) ([]outbox.Located, error) {
+func (v *View) events(ctx context.Context, id string) ([]outboxstate.Located, error) {
 	if v.outbox == nil {
 		return nil, nil
 	}
-	return v.outbox.Locate(ctx, id)
+	return v.outbox.State().Locate(ctx, id)
 }
 
 func (v *View) messages(ctx context.Context, keys []string) ([]inbox.Located, error) {

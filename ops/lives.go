@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // lives are those with one id, each of another tenant or source.
@@ -55,7 +56,7 @@ func (f *lives) decided(e *operator.AuditEntry) {
 	l.add(Moment{At: e.At, What: Decided, Consumer: e.Consumer, Actor: e.Actor, Action: e.Action, Reason: e.Reason})
 }
 
-func (f *lives) event(e *outbox.Located) {
+func (f *lives) event(e *outboxstate.Located) {
 	l := f.of(e.TenantID, e.Source)
 	l.describe(&e.Envelope)
 	l.Key, l.MessageKey = cmp.Or(l.Key, e.Key), inbox.MessageKey(e.Source, e.ID)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // Pauses are the tenants that an operator has paused, and not for so long that [View.Stuck] lists them. Their events wait on purpose. The oldest pause
@@ -57,5 +58,7 @@ func (v *View) paused(ctx context.Context, found *lives) error {
 
 // waits reports whether the outbox has yet to publish the event.
 func (l *Life) waits() bool {
-	return slices.ContainsFunc(l.Outbox, func(e outbox.Located) bool { return e.Status != outbox.StatusSent && e.Status != outbox.StatusDead })
+	return slices.ContainsFunc(l.Outbox, func(e outboxstate.Located) bool {
+		return e.Status != outbox.StatusSent && e.Status != outbox.StatusDead
+	})
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/oncebox/oncebox/inbox/readmodel"
 	"github.com/oncebox/oncebox/inbox/state"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-// Counted is up to how many rows [View.Status] counts where [outbox.Counted] is not its bound.
+// Counted is up to how many rows [View.Status] counts where [outboxstate.Counted] is not its bound.
 const Counted = 1000
 
 // Status is what an operator looks at first, over all tables.
 type Status struct {
 	// Outbox is its statistics. With a filter by tenant or topic, New, Held, Paused, Dead and Shares are those that it selects, and OldestAge, Failed,
 	// MostTries, Delayed and Blocked, which are known of the whole outbox only, are 0.
-	Outbox outbox.Stats
+	Outbox outboxstate.Stats
 	// Traffic is for a rate of all events, from the difference of two of them.
-	Traffic outbox.Traffic
+	Traffic outboxstate.Traffic
 	// Projectors are the processes that publish.
-	Projectors []outbox.ProjectorState
+	Projectors []outboxstate.Projector
 	// Consumers are those that have run on this database or have something parked or dead, by their names.
 	Consumers []ConsumerStatus
 	// ReadModels are the read models, by their names.
@@ -46,14 +46,14 @@ type ConsumerStatus struct {
 // Status tells how everything is. A filter by consumer selects consumers, one by tenant or topic what is counted. It costs a few look-ups by an index for
 // each lane and consumer, and bounded counts.
 func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error) {
-	if st.Outbox, err = v.outbox.Stats(ctx); err != nil {
+	if st.Outbox, err = v.outbox.State().Stats(ctx); err != nil {
 		return st, err
 	}
-	if st.Traffic, err = v.outbox.Traffic(ctx); err != nil {
+	if st.Traffic, err = v.outbox.State().Traffic(ctx); err != nil {
 		return st, err
 	}
 	filter.share(&st.Outbox)
-	if st.Projectors, err = v.outbox.Projectors(ctx); err != nil {
+	if st.Projectors, err = v.outbox.State().Projectors(ctx); err != nil {
 		return st, err
 	}
 	if st.Consumers, err = v.Consumers(ctx, filter); err != nil {
@@ -69,11 +69,11 @@ func (v *View) Status(ctx context.Context, filter Filter) (st Status, err error)
 }
 
 // share leaves of the statistics what the filter selects.
-func (f Filter) share(st *outbox.Stats) {
+func (f Filter) share(st *outboxstate.Stats) {
 	if f.Tenant == "" && f.Topic == "" {
 		return
 	}
-	st.Shares = slices.DeleteFunc(st.Shares, func(s outbox.Share) bool {
+	st.Shares = slices.DeleteFunc(st.Shares, func(s outboxstate.Share) bool {
 		return f.Tenant != "" && s.Tenant != f.Tenant || f.Topic != "" && s.Topic != f.Topic
 	})
 	st.New, st.Held, st.Paused, st.Dead = 0, 0, 0, 0

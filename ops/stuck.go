@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/inbox"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // Kind says what is stuck.
@@ -49,7 +50,7 @@ const (
 const LongPause = 24 * time.Hour
 
 // LongTransaction is for how long a transaction may be open until that is taken for a fault: it keeps VACUUM from removing what was published, and the
-// outbox becomes slower. See [outbox.Stats].
+// outbox becomes slower. See [outboxstate.Stats].
 const LongTransaction = 10 * time.Minute
 
 // Action is something that an operator can do: a command of the command line, a button of a page.
@@ -193,9 +194,9 @@ func (f Filter) few(list []Stuck, limit int) []Stuck {
 
 // parts looks for what does not run, or does not get on.
 func (v *View) parts(ctx context.Context, filter Filter, limit int) (list []Stuck, err error) {
-	var overdue []outbox.Overdue
+	var overdue []outboxstate.Overdue
 	if v.outbox != nil {
-		if overdue, err = v.outbox.Overdue(ctx); err != nil {
+		if overdue, err = v.outbox.State().Overdue(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -255,7 +256,7 @@ func (v *View) failingEvents(ctx context.Context, filter Filter, limit int) ([]S
 	case filter != Filter{}:
 		look = max(limit, Looked)
 	}
-	page, err := v.outbox.Failing(ctx, look)
+	page, err := v.outbox.State().Failing(ctx, look)
 	list := make([]Stuck, len(page))
 	for n := range page {
 		f := &page[n]

@@ -188,7 +188,8 @@ func TestReplayedRowTakesThePlaceOfAFailedHead(t *testing.T) {
 	f.exec("DELETE FROM outbox_block") // a topic that goes on after a dead letter
 	f.add("a", "a2")
 	r := f.fetch()[0]
-	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[r.Lane], []lanedb.Outcome{{Seq: r.Sequence, Verdict: lanedb.Refused, Error: "no"}}))
+	outcomes := []lanedb.Outcome{{Seq: r.Sequence, Verdict: lanedb.Refused, Error: "no"}}
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), f.leases[r.Lane], outcomes))
 	require.Equal(t, []string{"a2"}, f.due())
 	require.NoError(t, f.Replay(t.Context(), first, ann))
 	require.Equal(t, []string{"a1"}, f.due())

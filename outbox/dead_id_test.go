@@ -18,7 +18,8 @@ func TestEventsWithOneIDMayBothBeDead(t *testing.T) {
 		"held": func(f *fixture) {
 			for _, r := range f.fetch() {
 				lease := f.leases[r.Lane]
-				require.NoError(f.t, lanedb.Of(f.Handle()).Moves.Hold(f.t.Context(), lease, []lanedb.Outcome{{Seq: r.Sequence, Verdict: lanedb.Refused, Error: "no"}}))
+				outcomes := []lanedb.Outcome{{Seq: r.Sequence, Verdict: lanedb.Refused, Error: "no"}}
+				require.NoError(f.t, lanedb.Of(f.Handle()).Moves.Hold(f.t.Context(), lease, outcomes))
 				require.NoError(f.t, f.giveUp(lease, f.change(r.Lane), r.Sequence, "no"))
 			}
 		},

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // insertHeld stores held rows, given their lane and then what comes from the ordering key on.
@@ -20,9 +20,9 @@ const insertHeld = `INSERT INTO outbox_held (seq, id, occurred_at, created_at, a
 	tenant_id, topic, ordering_key, aggregate_type, aggregate_id, event_type, source, content_type, event_metadata, payload, retry_after)
 	SELECT nextval('outbox_seq'), gen_random_uuid(), now(), now(), 0, 1, ?, 0, 0, 't', 'order', `
 
-func (f *fixture) disorder() []outbox.Disorder {
+func (f *fixture) disorder() []outboxstate.Disorder {
 	f.t.Helper()
-	found, err := f.Disorder(f.t.Context())
+	found, err := f.State().Disorder(f.t.Context())
 	require.NoError(f.t, err)
 	return found
 }

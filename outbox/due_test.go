@@ -79,7 +79,8 @@ func TestNextDueCountsWhatCameSinceTheLastLook(t *testing.T) {
 	require.False(t, next(time.Time{}).Some, "nothing is held")
 
 	lease := f.leases[row.Lane]
-	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Refused, Wait: time.Hour, Error: "no"}}))
+	outcomes := []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Refused, Wait: time.Hour, Error: "no"}}
+	require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, outcomes))
 	first := next(time.Time{})
 	require.True(t, first.Some)
 	require.InDelta(t, time.Hour, first.In, float64(10*time.Minute))

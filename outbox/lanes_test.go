@@ -9,13 +9,14 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/lanedb"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgplan"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-func (f *fixture) lane(number int16) outbox.LaneState {
+func (f *fixture) lane(number int16) outboxstate.Lane {
 	f.t.Helper()
-	lanes, err := f.Lanes(f.t.Context())
+	lanes, err := f.State().Lanes(f.t.Context())
 	require.NoError(f.t, err)
 	require.Len(f.t, lanes, 64)
 	return lanes[number]
@@ -86,7 +87,7 @@ func TestDelayedEventIsNotOld(t *testing.T) {
 	f := newFixture(t, nil)
 	f.add("a", "later", event.WithNotBefore(time.Now().Add(24*time.Hour)))
 	f.exec("UPDATE outbox SET created_at = created_at - interval '1 hour'")
-	lanes, err := f.Lanes(t.Context())
+	lanes, err := f.State().Lanes(t.Context())
 	require.NoError(t, err)
 	for _, l := range lanes {
 		require.Zero(t, l.Since, l.Lane)
@@ -100,7 +101,7 @@ func TestPausedEventIsNotOld(t *testing.T) {
 	f.hold(map[string]lanedb.Verdict{"refused": lanedb.Refused})
 	f.add("b", "new", event.WithTenantID("acme"))
 	require.NoError(t, f.PauseTenant(t.Context(), "acme", ann))
-	lanes, err := f.Lanes(t.Context())
+	lanes, err := f.State().Lanes(t.Context())
 	require.NoError(t, err)
 	waiting := int64(0)
 	for _, l := range lanes {
@@ -120,13 +121,13 @@ func TestPlanOfLanes(t *testing.T) {
 		INSERT INTO outbox_held SELECT *, 'infinity' FROM row`)
 	f.exec("DELETE FROM outbox WHERE topic = 'slow'")
 	f.exec("ANALYZE outbox, outbox_held")
-	plan, err := pgplan.Generic(t.Context(), f.db.DB.DB, f.Text(outbox.LaneStates))
+	plan, err := pgplan.Generic(t.Context(), f.db.DB.DB, f.Text(outboxdb.LaneStates))
 	require.NoError(t, err)
 	require.Empty(t, plan.Unbounded(regexp.MustCompile(`^outbox(_held|_default|_20\d+)?$`)), plan.Text)
 	require.Contains(t, plan.Text, "_lane_seq_idx on outbox_20")
 	require.Contains(t, plan.Text, "outbox_held_waiting on outbox_held h")
 	lane := f.lane(3)
-	require.Equal(t, []int64{outbox.LaneCounted, outbox.LaneCounted}, []int64{lane.New, lane.Held}, "it counts no further")
+	require.Equal(t, []int64{outboxstate.LaneCounted, outboxstate.LaneCounted}, []int64{lane.New, lane.Held}, "it counts no further")
 }
 
 // A projector is listed while it is alive, and for a day after it vanished.
@@ -138,7 +139,7 @@ func TestProjectorsAreListed(t *testing.T) {
 	}
 	f.exec("UPDATE outbox_projector SET seen_until = clock_timestamp() - interval '1 hour' WHERE owner = 'gone'")
 	f.exec("UPDATE outbox_projector SET seen_until = clock_timestamp() - interval '25 hours' WHERE owner = 'long gone'")
-	list, err := f.Projectors(t.Context())
+	list, err := f.State().Projectors(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, []any{"gone", false, 0}, []any{list[0].Owner, list[0].Alive, list[0].Lanes})

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -9,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/internal/lanedb"
-	"github.com/oncebox/oncebox/outbox"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // While a transaction is open, what was deleted stays in the indexes. What happens each few seconds begins behind that: a walk over all of it
@@ -19,7 +20,7 @@ func TestNothingWalksOverWhatWasDeleted(t *testing.T) {
 	f := newFixture(t, nil)
 	require.Regexp(t, `Index Cond: \(\(lane = mine_\d.lane\) AND \(n >= mine_\d.taken_from\) AND \(n < mine_\d.latest\)\)`, f.explain(statement("renew")))
 	last := `Scan Backward using outbox_20\d+_lane_seq_idx on outbox_20\d+ o_\d+ .*\n +Index Cond: \(\(lane = \$\d+\) AND \(seq > \$\d+\)\)`
-	require.Regexp(t, last, f.explain(outbox.Statistics(200)))
+	require.Regexp(t, last, f.explain(fmt.Sprintf(outboxdb.Statistics, 200)))
 }
 
 // A renewal deletes what was taken before the last batch, and begins where the renewal before ended.

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // fixture is a store on a schema of its own, with all lanes leased to "me" for longer than the test takes.
@@ -178,10 +179,10 @@ func TestRowLifeCycle(t *testing.T) {
 	require.True(t, lifted)
 	require.Equal(t, map[string]string{"a1": "SENT/0", "a2": "SENT/0", "a3": "SENT/0"}, f.statuses())
 
-	stats, err := f.Stats(ctx)
+	stats, err := f.State().Stats(ctx)
 	require.NoError(t, err)
 	stats.SnapshotAge, stats.Sent = 0, 0 // the server counts what was published a second late
-	require.Equal(t, outbox.Stats{Lanes: 64}, stats)
+	require.Equal(t, outboxstate.Stats{Lanes: 64}, stats)
 	mark, err := lanedb.Of(f.Handle()).Log.ReadWatermark(ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, mark.Seq)

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // located is the only event with the id.
-func (f *fixture) located(id string) outbox.Located {
+func (f *fixture) located(id string) outboxstate.Located {
 	f.t.Helper()
-	list, err := f.Locate(f.t.Context(), id)
+	list, err := f.State().Locate(f.t.Context(), id)
 	require.NoError(f.t, err)
 	require.Len(f.t, list, 1)
 	require.Equal(f.t, id, list[0].ID)
@@ -35,10 +36,10 @@ func TestLocateInEachTable(t *testing.T) {
 	require.Equal(t, []string{outbox.StatusDead, "refused", ""}, []string{l.Status, l.Error, l.BehindID})
 	require.NotZero(t, l.DiedAt)
 	require.Equal(t, dead, f.located(follower).BehindID)
-	list, err := f.Locate(t.Context(), uuid.Must(uuid.NewV7()).String())
+	list, err := f.State().Locate(t.Context(), uuid.Must(uuid.NewV7()).String())
 	require.NoError(t, err)
 	require.Empty(t, list)
-	_, err = f.Locate(t.Context(), "order-7")
+	_, err = f.State().Locate(t.Context(), "order-7")
 	require.ErrorContains(t, err, "is not a UUID")
 }
 

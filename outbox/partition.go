@@ -154,7 +154,7 @@ func (s *Store) dropExpired(ctx context.Context) (kept []error, err error) {
 	if err != nil || rule.retention == KeepForever || rule.archived && s.cfg.BeforeDrop == nil {
 		return nil, err
 	}
-	retention := max(rule.retention, day) // with NoRetention the days are empty, but for what was kept before
+	retention := max(rule.retention, 24*time.Hour) // with NoRetention the days are empty, but for what was kept before
 	for _, f := range families() {
 		k, err := s.dropFamily(ctx, f, retention)
 		if kept = append(kept, k...); err != nil {

@@ -108,3 +108,5 @@ func (s *Store) PausedTenants(ctx context.Context) ([]Pause, error) {
 	})
 	return list, outboxdb.Wrap("list paused tenants", err)
 }
+
+func seconds(s float64) time.Duration { return max(time.Duration(s*float64(time.Second)), 0) }

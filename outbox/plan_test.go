@@ -8,8 +8,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgplan"
-	"github.com/oncebox/oncebox/outbox"
 )
 
 // What the relay does with every batch finds its rows by the primary key, whatever the planner believes of the table: a
@@ -34,7 +34,7 @@ func TestPlansAtAnyBacklog(t *testing.T) {
 				"scan":    f.explain(statement("lookRows")),
 				"tenants": f.explain(statement("lookTenants")),
 				"pick":    f.explain(statement("pickRows")),
-				"overdue": f.explain(outbox.OldestOverdue),
+				"overdue": f.explain(outboxdb.OldestOverdue),
 			} {
 				if backlog == 50_000 && (name == "scan" || name == "tenants") {
 					continue // 781 rows a lane: it reads nearly all of them, in whatever way
@@ -75,7 +75,7 @@ func TestPlansOfALongQueue(t *testing.T) {
 				queue := f.explain(statement("queueRows"))
 				require.Contains(t, queue, byKey)
 				require.NotContains(t, queue, "Sort Key: x_1.lane")
-				failing := f.explain(outbox.FailingRows)
+				failing := f.explain(outboxdb.FailingRows)
 				require.Contains(t, failing, byKey)
 				require.Contains(t, failing, byTime)
 				require.NotContains(t, failing, "Seq Scan on outbox_held")

@@ -154,3 +154,10 @@ func (p policy) String() string {
 		return p.retention.String()
 	}
 }
+
+// KeptFor returns how long published events are kept in this database, whatever this store is configured to: [NoRetention] and [KeepForever]
+// have their meaning of [Config.Retention].
+func (s *Store) KeptFor(ctx context.Context) (time.Duration, error) {
+	p, err := s.askPolicy(ctx)
+	return p.retention, outboxdb.Wrap("ask for the retention", err)
+}

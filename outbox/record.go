@@ -5,15 +5,17 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+
+	"github.com/oncebox/oncebox/internal/outboxdb"
 )
 
 // Values of [Record.Status].
 const (
-	StatusNew        = "NEW"        // stored, or waiting behind another row or for its time
-	StatusPublishing = "PUBLISHING" // fetched by the owner of its lane; an approximation
-	StatusSent       = "SENT"       // confirmed by the broker
-	StatusFailed     = "FAILED"     // refused, to be tried again
-	StatusDead       = "DEAD"       // given up
+	StatusNew        = outboxdb.StatusNew        // stored, or waiting behind another row or for its time
+	StatusPublishing = outboxdb.StatusPublishing // fetched by the owner of its lane; an approximation
+	StatusSent       = outboxdb.StatusSent       // confirmed by the broker
+	StatusFailed     = outboxdb.StatusFailed     // refused, to be tried again
+	StatusDead       = outboxdb.StatusDead       // given up
 )
 
 // Record is a row of the view outbox_messages, for users' own queries with bun. The fields that [event.Envelope] has mean the same here.

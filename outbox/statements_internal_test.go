@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write testdata/statements.sql anew")
 func TestStatementsOfRows(t *testing.T) {
 	statements := map[string]string{
 		"list dead letters": listDead, "show a dead letter": showDead, "replay": replayDead, "list delayed events": listDelayed,
-		"list failing events": failingRows, "locate what was sent": locateSent, "locate what waits": locateUnsent, "read what was sent": readSent,
+		"list failing events": outboxdb.FailingRows, "read what was sent": readSent,
 	}
 	for name, text := range lanedb.Statements(true) {
 		statements["relay: "+name] = text

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,12 +14,12 @@ import (
 	"github.com/oncebox/oncebox/internal/lanedb"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgplan"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
-func (f *fixture) stats() outbox.Stats {
+func (f *fixture) stats() outboxstate.Stats {
 	f.t.Helper()
-	st, err := f.Stats(f.t.Context())
+	st, err := f.State().Stats(f.t.Context())
 	require.NoError(f.t, err)
 	return st
 }
@@ -47,7 +48,8 @@ func (f *fixture) hold(verdicts map[string]lanedb.Verdict) {
 			_, _, err := lanedb.Of(f.Handle()).Moves.Delay(f.t.Context(), []lanedb.Lease{lease}, []outboxdb.RowID{{Lane: r.Lane, Seq: r.Sequence}})
 			require.NoError(f.t, err)
 		default:
-			require.NoError(f.t, lanedb.Of(f.Handle()).Moves.Hold(f.t.Context(), lease, []lanedb.Outcome{{Seq: r.Sequence, Verdict: v, Wait: time.Hour, Error: "no"}}))
+			outcomes := []lanedb.Outcome{{Seq: r.Sequence, Verdict: v, Wait: time.Hour, Error: "no"}}
+			require.NoError(f.t, lanedb.Of(f.Handle()).Moves.Hold(f.t.Context(), lease, outcomes))
 		}
 	}
 }
@@ -212,9 +214,9 @@ func TestStatsOfAPausedTenant(t *testing.T) {
 		}
 	}
 	require.NoError(t, f.PauseTenant(t.Context(), "acme", ann))
-	require.Equal(t, outbox.Stats{
+	require.Equal(t, outboxstate.Stats{
 		New: 1, Held: 1, Failed: 2, MostTries: 1, Paused: 2, TenantsPaused: 1, Dead: 2, Blocked: 4, Lanes: 64, BusyLanes: f.stats().BusyLanes,
-		Shares: []outbox.Share{{Topic: "order", Tenant: "acme", Paused: 2, Dead: 1}, {Topic: "order", Tenant: "default", New: 1, Held: 1, Dead: 1}},
+		Shares: []outboxstate.Share{{Topic: "order", Tenant: "acme", Paused: 2, Dead: 1}, {Topic: "order", Tenant: "default", New: 1, Held: 1, Dead: 1}},
 	}, f.still())
 }
 
@@ -222,7 +224,7 @@ func TestStats(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	require.NoError(t, f.EnsurePartitions(t.Context()))
-	require.Equal(t, outbox.Stats{Lanes: 64}, f.still())
+	require.Equal(t, outboxstate.Stats{Lanes: 64}, f.still())
 
 	later := event.WithNotBefore(time.Now().Add(time.Hour))
 	f.add("a", "a1")
@@ -235,14 +237,14 @@ func TestStats(t *testing.T) {
 	f.add("d", "d1")
 	f.add("e", "e1", later)
 	f.exec("UPDATE outbox_lane SET lease_until = now() WHERE lane > 61")
-	require.Equal(t, outbox.Stats{
+	require.Equal(t, outboxstate.Stats{
 		New: 1, Held: 2, Failed: 1, MostTries: 7, Delayed: 2, Dead: 1, Blocked: 2, Lanes: 64, BusyLanes: 3, FreeLanes: 2,
-		Shares: []outbox.Share{{Topic: "order", Tenant: "default", New: 1, Held: 1, Dead: 1}, {Topic: "order", Tenant: "acme", Held: 1}},
+		Shares: []outboxstate.Share{{Topic: "order", Tenant: "default", New: 1, Held: 1, Dead: 1}, {Topic: "order", Tenant: "acme", Held: 1}},
 	}, f.still())
 }
 
 // still is the statistics without what differs with the time and with other tests.
-func (f *fixture) still() outbox.Stats {
+func (f *fixture) still() outboxstate.Stats {
 	f.t.Helper()
 	st := f.stats()
 	st.OldestAge, st.SnapshotAge = 0, 0
@@ -276,7 +278,7 @@ func TestStatsBeyondWhatIsCounted(t *testing.T) {
 		f.exec("DELETE FROM outbox WHERE topic = 'slow'")
 	}
 	f.exec("INSERT INTO outbox_dead SELECT * FROM outbox")
-	var st outbox.Stats
+	var st outboxstate.Stats
 	await.True(t, func() bool { // a session publishes its counters when it is idle, and ANALYZE corrects them
 		f.exec("ANALYZE outbox, outbox_held, outbox_dead")
 		st = f.stats()
@@ -333,8 +335,8 @@ func TestPlansOfStats(t *testing.T) {
 	f.exec("DELETE FROM outbox WHERE topic = 'slow'")
 	f.exec("ANALYZE outbox, outbox_held, outbox_lane")
 	for name, statement := range map[string]string{
-		"numbers": outbox.Statistics(200), "numbers beside a pause": outbox.Statistics(500),
-		"all": outbox.CountAll, "front": outbox.CountFront,
+		"numbers": fmt.Sprintf(outboxdb.Statistics, 200), "numbers beside a pause": fmt.Sprintf(outboxdb.Statistics, 500),
+		"all": outboxdb.CountAll, "front": outboxdb.CountFront,
 	} {
 		plan, err := pgplan.Generic(t.Context(), f.db.DB.DB, f.Text(statement))
 		require.NoError(t, err)
@@ -349,20 +351,20 @@ func TestPlansOfStats(t *testing.T) {
 
 func TestStatsOfTwoOutboxes(t *testing.T) {
 	t.Parallel()
-	a := outbox.Stats{
+	a := outboxstate.Stats{
 		OldestAge: time.Minute, New: 1, Held: 2, Failed: 3, MostTries: 4, Paused: 5, TenantsPaused: 1,
 		Delayed: 5, Dead: 6, Sent: 7, Blocked: 8, Lanes: 64, BusyLanes: 9, FreeLanes: 10,
 		PartitionsMissing: 1, SnapshotAge: time.Second,
-		Shares: []outbox.Share{{Topic: "order", Tenant: "a", New: 1, Held: 1}, {Topic: "order", Tenant: "b", Held: 1, Dead: 6}},
+		Shares: []outboxstate.Share{{Topic: "order", Tenant: "a", New: 1, Held: 1}, {Topic: "order", Tenant: "b", Held: 1, Dead: 6}},
 	}
 	b := a
 	b.OldestAge, b.MostTries, b.SnapshotAge = time.Second, 9, time.Hour
-	b.Shares = []outbox.Share{{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1}}
-	require.Equal(t, outbox.Stats{
+	b.Shares = []outboxstate.Share{{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1}}
+	require.Equal(t, outboxstate.Stats{
 		OldestAge: time.Minute, New: 2, Held: 4, Failed: 6, MostTries: 9, Paused: 10, TenantsPaused: 2,
 		Delayed: 10, Dead: 12, Sent: 14, Blocked: 16, Lanes: 128, BusyLanes: 18,
 		FreeLanes: 20, PartitionsMissing: 2, SnapshotAge: time.Hour,
-		Shares: []outbox.Share{
+		Shares: []outboxstate.Share{
 			{Topic: "stock", Tenant: "a", New: 20}, {Topic: "order", Tenant: "b", New: 1, Held: 1, Dead: 6}, {Topic: "order", Tenant: "a", New: 1, Held: 1},
 		},
 	}, a.Plus(&b))

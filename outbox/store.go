@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/operator"
+	"github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/telemetry"
 )
 
@@ -41,6 +42,9 @@ type Store struct {
 
 // Row is an event of the outbox, and the state of its delivery.
 type Row = outboxdb.Row
+
+// State returns what shows the state of the outbox to operators.
+func (s *Store) State() *state.Reader { return state.New(s.box) }
 
 // Handle returns what the parts of an outbox share. It is for package projector.
 func (s *Store) Handle() *outboxdb.Handle { return s.box }

@@ -11,13 +11,14 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // The server counts in its own time: what it says in the end is what went through, however an event went.
 func TestTrafficCountsWhatWentThrough(t *testing.T) {
 	f := newFixture(t, nil)
 	require.NoError(t, f.EnsurePartitions(t.Context()))
-	before, err := f.Traffic(t.Context())
+	before, err := f.State().Traffic(t.Context())
 	require.NoError(t, err)
 	for _, name := range []string{"published", "in its turn", "refused", "dead", "discarded"} {
 		f.add(name, name)
@@ -32,7 +33,8 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 			_, err := lanedb.Of(f.Handle()).Log.Record(t.Context(), []lanedb.Placed{{Lease: lease, Position: lanedb.Position{}.Publish([]int64{row.Sequence})}})
 			require.NoError(t, err)
 		case "refused":
-			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Refused, Error: "no"}}))
+			outcomes := []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Refused, Error: "no"}}
+			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, outcomes))
 		default:
 			require.NoError(t, lanedb.Of(f.Handle()).Moves.Hold(t.Context(), lease, []lanedb.Outcome{{Seq: row.Sequence, Verdict: lanedb.Dead, Error: "no"}}))
 		}
@@ -42,7 +44,7 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 	f.db.SetMaxIdleConns(0) // a session says what it has done when it ends
 	reader := outbox.NewStore(f.db.Another(t), &outbox.Config{Source: "test", Schema: f.db.Schema})
 	await.True(t, func() bool {
-		now, err := reader.Traffic(t.Context())
+		now, err := reader.State().Traffic(t.Context())
 		require.NoError(t, err)
 		return now.Recorded-before.Recorded == 5 && now.Left-before.Left == 3
 	}, "two were published and one discarded, and two are still there")
@@ -51,15 +53,15 @@ func TestTrafficCountsWhatWentThrough(t *testing.T) {
 func TestRateNeedsTwoReadings(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	first := outbox.Traffic{At: now, Recorded: 100, Left: 50}
-	recorded, left, ok := outbox.Traffic{At: now.Add(10 * time.Second), Recorded: 120, Left: 80}.PerSecond(first)
+	first := outboxstate.Traffic{At: now, Recorded: 100, Left: 50}
+	recorded, left, ok := outboxstate.Traffic{At: now.Add(10 * time.Second), Recorded: 120, Left: 80}.PerSecond(first)
 	require.Equal(t, []any{2.0, 3.0, true}, []any{recorded, left, ok})
-	for name, second := range map[string]outbox.Traffic{
+	for name, second := range map[string]outboxstate.Traffic{
 		"the server counts anew": {At: now.Add(time.Second), Recorded: 5}, "the clock stood still": {At: now, Recorded: 120},
 	} {
 		_, _, ok := second.PerSecond(first)
 		require.False(t, ok, name)
 	}
-	_, _, ok = first.PerSecond(outbox.Traffic{})
+	_, _, ok = first.PerSecond(outboxstate.Traffic{})
 	require.False(t, ok)
 }

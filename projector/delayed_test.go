@@ -25,7 +25,7 @@ func TestDelayedEventBlocksNobody(t *testing.T) {
 	require.Equal(t, []string{"placed", "paid"}, f.pub.types())
 	require.Zero(t, f.rows("outbox_block"))
 	require.Equal(t, 1, f.rows("outbox_held"))
-	found, err := f.store.Disorder(t.Context())
+	found, err := f.store.State().Disorder(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, found)
 }

@@ -42,7 +42,7 @@
 //   - oncebox.outbox.inflight: events that the broker has and has not confirmed yet
 //   - oncebox.outbox.attempts: tries of an event that was refused at least once, by outcome
 //
-// and the state of the outbox, which one projector of all reads every 15 seconds, as [outbox.Stats] explains it: the gauges
+// and the state of the outbox, which one projector of all reads every 15 seconds, as Stats of outbox/state explains it: the gauges
 // oncebox.outbox.backlog and dead by topic and tenant, oldest_age, new, held, failed, max_tries, delayed, blocked, sent, lanes by state,
 // partitions_missing and oldest_snapshot. A projector that does not read it shows none of them.
 package projector

@@ -55,7 +55,7 @@ func TestExpiredEventIsSkipped(t *testing.T) {
 			letter, err := f.store.DeadLetter(t.Context(), id)
 			require.NoError(t, err)
 			require.Equal(t, "expired before it was published", letter.Error)
-			found, err := f.store.Disorder(t.Context())
+			found, err := f.store.State().Disorder(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, found)
 

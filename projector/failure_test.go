@@ -28,7 +28,7 @@ func TestRelayWritesDownWhyNothingLeaves(t *testing.T) {
 			f.add("a", "a1")
 			f.run(f.projector(quick()))
 			f.eventually("the reason is written down", func() bool {
-				list, err := f.store.Projectors(t.Context())
+				list, err := f.store.State().Projectors(t.Context())
 				require.NoError(t, err)
 				if len(list) == 0 || list[0].Error == "" {
 					return false
@@ -53,7 +53,7 @@ func TestRelayWritesDownWhyNothingLeaves(t *testing.T) {
 		f.eventually("it is refused", func() bool { return f.statuses()["a1"] == "FAILED" })
 		f.add("b", "b1")
 		f.eventually("others leave", func() bool { return f.statuses()["b1"] == "SENT" })
-		list, err := f.store.Projectors(t.Context())
+		list, err := f.store.State().Projectors(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, list[0].Error)
 	})

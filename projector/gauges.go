@@ -5,7 +5,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/oncebox/oncebox/internal/otelx"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // gauges show what waits in the outboxes that a projector relays: their sums, and the highest age. One projector of all that are alive reads an
@@ -42,7 +42,7 @@ func newGauges(m metric.Meter) *gauges {
 
 // show observes what the relays have read last. A projector that reads none of its outboxes shows nothing.
 func (g *gauges) show(to metric.Observer, relays []*relay) {
-	var sum outbox.Stats
+	var sum outboxstate.Stats
 	read := false
 	for _, r := range relays {
 		st, ok := r.state.Latest()
@@ -74,8 +74,8 @@ func (g *gauges) show(to metric.Observer, relays []*relay) {
 
 // showShares names the largest shares, and sums up the others. Shares are sorted by their size. There is a series always, so that no alert
 // takes an empty outbox for one that nobody reads.
-func (g *gauges) showShares(to metric.Observer, shares []outbox.Share) {
-	rest := outbox.Share{Topic: otelx.Other, Tenant: otelx.Other}
+func (g *gauges) showShares(to metric.Observer, shares []outboxstate.Share) {
+	rest := outboxstate.Share{Topic: otelx.Other, Tenant: otelx.Other}
 	for n, s := range shares {
 		if n >= otelx.MaxSeries || s.Topic == otelx.Other && s.Tenant == otelx.Other {
 			rest.New, rest.Held, rest.Dead = rest.New+s.New, rest.Held+s.Held, rest.Dead+s.Dead

@@ -11,16 +11,16 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // A dashboard gets no more series than it can show, however many tenants there are, and their sum is right.
 func TestGaugesNameTheLargestShares(t *testing.T) {
 	reader := sdk.NewManualReader()
 	g := newGauges(sdk.NewMeterProvider(sdk.WithReader(reader)).Meter("test"))
-	var shares []outbox.Share
+	var shares []outboxstate.Share
 	for n := range 60 {
-		shares = append(shares, outbox.Share{Topic: "order", Tenant: fmt.Sprintf("t%02d", n), New: 100, Held: 1, Dead: 2})
+		shares = append(shares, outboxstate.Share{Topic: "order", Tenant: fmt.Sprintf("t%02d", n), New: 100, Held: 1, Dead: 2})
 	}
 	defer g.all.Show(func(_ context.Context, to metric.Observer) error { g.showShares(to, shares); return nil })()
 	series := func() map[string]int64 {

@@ -51,7 +51,7 @@ func TestDefaultIsolationOfTheDatabaseIsNotTakenOver(t *testing.T) {
 			require.NoError(t, store.Clean(t.Context()))
 			_, err = store.Reconcile(t.Context())
 			require.NoError(t, err)
-			_, err = store.Disorder(t.Context())
+			_, err = store.State().Disorder(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, store.Discard(t.Context(), id, operator.By{Actor: "ann", Reason: "bad"}))
 			require.NoError(t, f.relay(f.pub, quick(), store).RunOnce(t.Context()))

@@ -63,7 +63,7 @@ func TestRowWithoutReceiptStaysInFrontOfLaterRows(t *testing.T) {
 			var state string
 			require.NoError(t, f.db.QueryRow("SELECT head_seq, state FROM outbox_block").Scan(&head, &state))
 			require.Equal(t, f.sequenceOf("later"), head, "its own block")
-			found, err := f.store.Disorder(t.Context())
+			found, err := f.store.State().Disorder(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, found)
 			if state != "dead" {

@@ -164,7 +164,7 @@ func (s *scribe) add(key, name string, opts ...event.AddOption) error {
 // letter that was discarded gets a delayed event at once.
 func (s *scribe) operate(left *departures) (discarded int, err error) {
 	store := s.f.store
-	found, err := store.Disorder(context.Background())
+	found, err := store.State().Disorder(context.Background())
 	if err != nil || len(found) > 0 {
 		return 0, errors.Join(err, fmt.Errorf("disorder: %+v", found))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/oncebox/oncebox/messaging"
 	"github.com/oncebox/oncebox/operator"
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 	"github.com/oncebox/oncebox/projector"
 )
 
@@ -37,9 +38,9 @@ func (f *fixture) resume(tenant string) {
 	require.NoError(f.t, f.store.ResumeTenant(f.t.Context(), tenant, night))
 }
 
-func (f *fixture) stats() outbox.Stats {
+func (f *fixture) stats() outboxstate.Stats {
 	f.t.Helper()
-	st, err := f.store.Stats(f.t.Context())
+	st, err := f.store.State().Stats(f.t.Context())
 	require.NoError(f.t, err)
 	return st
 }
@@ -70,7 +71,7 @@ func TestPausedTenant(t *testing.T) {
 	f.fill(640, "small", "order", "small")
 	f.eventually("others pass", func() bool { return f.pub.of("small") == 640 })
 	f.eventually("what is passed has no age", func() bool { return f.stats().OldestAge == 0 })
-	require.Greater(t, f.stats().Paused, int64(outbox.Counted))
+	require.Greater(t, f.stats().Paused, int64(outboxstate.Counted))
 	stop()
 	f.fill(640, "small", "order", "later")
 	f.run(f.projector(quick()))

@@ -62,12 +62,12 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 			continue
 		}
 		f.store.Wake()
-		found, err := f.store.Disorder(context.Background())
+		found, err := f.store.State().Disorder(context.Background())
 		require.NoError(t, err)
 		require.Empty(t, found)
 		passes++
 		if i%50 == 0 {
-			st, err := f.store.Stats(t.Context())
+			st, err := f.store.State().Stats(t.Context())
 			require.NoError(t, err)
 			dead, held = dead+st.Dead, held+st.Held
 			_, err = f.store.ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)
@@ -75,7 +75,7 @@ func disorderBesideProjectors(t *testing.T, d *dice) {
 		}
 	}
 	f.eventually("all is sent", func() bool {
-		found, err := f.store.Disorder(context.Background())
+		found, err := f.store.State().Disorder(context.Background())
 		require.NoError(t, err)
 		require.Empty(t, found)
 		_, err = f.store.ReplayAll(t.Context(), operator.DeadFilter{}, by, nil)

@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // relay serves one store: a coordinator that holds leases, workers that publish, and a cleaner that keeps the tables in order.
@@ -32,9 +33,9 @@ type relay struct {
 	tenants pausedTenants
 	kept    pulse
 	failure failure
-	state   *leader.Reader[outbox.Stats] // for the metrics
-	freed   chan struct{}                // lanes were handed back: beat now
-	hears   atomic.Bool                  // of commits: of those in this process and, by NOTIFY, of others
+	state   *leader.Reader[outboxstate.Stats] // for the metrics
+	freed   chan struct{}                     // lanes were handed back: beat now
+	hears   atomic.Bool                       // of commits: of those in this process and, by NOTIFY, of others
 	// Whether the statements that serve lanes went well before, and nothing has failed since.
 	rehearsed atomic.Bool
 
@@ -53,10 +54,11 @@ type relay struct {
 }
 
 func newRelay(p *Projector, s *outbox.Store) *relay {
-	r := &relay{p: p, store: s, lanes: lanedb.Of(s.Handle()), topics: pausedTopics{pause: p.pauses.topic}, seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
+	r := &relay{p: p, store: s, lanes: lanedb.Of(s.Handle()), seed: maphash.MakeSeed(), freed: make(chan struct{}, 1)}
+	r.topics.pause = p.pauses.topic
 	r.mark.patience = p.pauses.shortcut
-	r.state = &leader.Reader[outbox.Stats]{
-		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: s.Stats, Interval: p.pauses.observe,
+	r.state = &leader.Reader[outboxstate.Stats]{
+		Name: "outbox.stats", SQL: s.Handle().Run, DB: s.Handle().DB, Log: p.log, Read: s.State().Stats, Interval: p.pauses.observe,
 	}
 	for range p.cfg.Workers {
 		r.workers = append(r.workers, &worker{r: r, lanes: map[int16]*lane{}, wake: make(chan struct{}, 1)})

@@ -106,7 +106,7 @@ func TestOneProjectorShowsTheState(t *testing.T) {
 	f.add("k3", "published")
 	f.add("k4", "reminder", event.WithNotBefore(time.Now().Add(240*time.Hour)))
 	settled := func() bool {
-		st, err := f.store.Stats(t.Context())
+		st, err := f.store.State().Stats(t.Context())
 		return err == nil && st.Dead == 1 && st.Failed == 1 && st.Held == 2 && st.Delayed == 1 && st.New == 0
 	}
 	f.eventually("one is dead, one failed, one waits behind it, one is delayed", settled)

@@ -1,8 +1,10 @@
 package lanedb
 
-import "github.com/oncebox/oncebox/internal/outboxdb"
+import (
+	"context"
 
-import "context"
+	"github.com/oncebox/oncebox/internal/outboxdb"
+)
 
 // A projector that dies leaves no note about the row that killed it. So its successor sends the rows that may have been on
 // their way apart from all others, and counts the attempt before it begins: a count that is found again was among the last

@@ -119,7 +119,8 @@ func (s Leases) Heartbeat(ctx context.Context, owner string, group int16, ttl ti
 	var a Membership
 	var unserved string
 	var free float64
-	if err := s.box.Run.QueryRow(ctx, s.box.DB, heartbeat, []any{owner, group, ttl, s.box.Deployment}, &a.Alive, &a.Lanes, &unserved, &free, &a.FarAhead); err != nil {
+	args := []any{owner, group, ttl, s.box.Deployment}
+	if err := s.box.Run.QueryRow(ctx, s.box.DB, heartbeat, args, &a.Alive, &a.Lanes, &unserved, &free, &a.FarAhead); err != nil {
 		return a, fmt.Errorf("outbox: heartbeat: %w", pgsql.Explain(err))
 	}
 	a.Unserved, a.NextFree = parseInts(unserved), time.Duration(free*float64(time.Second))

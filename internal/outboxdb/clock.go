@@ -4,7 +4,8 @@ package outboxdb
 // back, or before a failover to a server whose clock is behind. $3 is the asker's own lease, for rows without one.
 const LatestEnd = `clock_timestamp() + 5 * greatest(lease, $3::interval)`
 
-// CutLanes and CutHeartbeats cut leases and heartbeats that end far ahead. $1 is the least that they last from now on. A lease that is cut lasts for as long as its owner, if it is alive, believes: it has counted from before now.
+// CutLanes and CutHeartbeats cut leases and heartbeats that end far ahead. $1 is the least that they last from now on. A lease that is cut lasts for
+// as long as its owner, if it is alive, believes: it has counted from before now.
 const (
 	CutLanes = `
 WITH far AS MATERIALIZED (

@@ -51,7 +51,7 @@ func unconnected(all []state.Process) (since time.Time, names, why string) {
 
 // relays finds relays whose events do not leave, although the broker answers here.
 func (e *examination) relays(ctx context.Context) (found []Finding, err error) {
-	overdue, err := e.store.Overdue(ctx)
+	overdue, err := e.store.State().Overdue(ctx)
 	for _, o := range overdue {
 		if !o.Relayed {
 			continue

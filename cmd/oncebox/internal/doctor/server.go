@@ -30,7 +30,7 @@ const (
 	now        = `SELECT clock_timestamp()`
 
 	// oldest lists what keeps rows alive that nobody needs any more: transactions, prepared ones, and replication slots.
-	// oldest are those that outbox.Stats.SnapshotAge counts: one that has written keeps the relay of every database from skipping what it has
+	// oldest are those that Stats.SnapshotAge of outbox/state counts: one that has written keeps the relay of every database from skipping what it has
 	// published, one that only reads keeps VACUUM in its own database.
 	oldest = `
 SELECT 'a transaction of ' || coalesce(nullif(application_name, ''), 'process') || ' (' || coalesce(usename, '?') || ', ' || coalesce(state, '?') ||

@@ -146,7 +146,7 @@ func (e *examination) keys(ctx context.Context) (found []Finding, err error) {
 	if !e.mayLook() {
 		return nil, nil
 	}
-	list, err := e.store.Disorder(ctx)
+	list, err := e.store.State().Disorder(ctx)
 	for _, d := range list {
 		found = append(found, finding("keys", Problem, d.Mend, "in the outbox, %s: %d, such as %q", d.Problem, d.Count, d.Example))
 	}

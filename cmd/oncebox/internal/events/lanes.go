@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // LaneItem is what lanes prints as JSON. The names stay.
@@ -34,7 +34,7 @@ func NewLanes(s *cli.Session) *cobra.Command {
 		Long: fmt.Sprintf(`List the lanes of the outbox: which process has each and until when, how many events wait in it, how many of them may be on
 their way to the broker, and since when the oldest waits. Each number is exact up to %d. A lane without a lease for
 longer than half a minute has no process that publishes it.`,
-			outbox.LaneCounted),
+			outboxstate.LaneCounted),
 		Example: `  oncebox lanes
   oncebox lanes --waiting
   oncebox lanes --free --json`,
@@ -45,7 +45,7 @@ longer than half a minute has no process that publishes it.`,
 		if err := s.OpenTables(cmd.Context()); err != nil {
 			return err
 		}
-		lanes, err := s.Outbox().Lanes(cmd.Context())
+		lanes, err := s.Outbox().State().Lanes(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -83,8 +83,8 @@ func printLanes(s *cli.Session, list []LaneItem) error {
 			lease = "free"
 		}
 		rows[n] = []string{
-			strconv.Itoa(int(l.Lane)), strconv.Itoa(int(l.Group)), cli.UpTo(l.New, outbox.LaneCounted), cli.UpTo(l.Claimed, outbox.LaneCounted),
-			cli.UpTo(l.Held, outbox.LaneCounted), cli.Age(l.AgeSeconds), cli.Short(l.Owner, 40), lease,
+			strconv.Itoa(int(l.Lane)), strconv.Itoa(int(l.Group)), cli.UpTo(l.New, outboxstate.LaneCounted), cli.UpTo(l.Claimed, outboxstate.LaneCounted),
+			cli.UpTo(l.Held, outboxstate.LaneCounted), cli.Age(l.AgeSeconds), cli.Short(l.Owner, 40), lease,
 		}
 	}
 	return s.Table([]string{"LANE", "GROUP", "NEW", "CLAIMED", "HELD", "AGE", "OWNER", "LEASE"}, rows)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // Item is what status prints as JSON. The names stay.
@@ -89,7 +89,7 @@ func statusOf(st *ops.Status, filter ops.Filter) *Item {
 }
 
 // since tells the rates since an earlier reading, if there is one.
-func (i *Item) since(now, before outbox.Traffic) {
+func (i *Item) since(now, before outboxstate.Traffic) {
 	if recorded, left, ok := now.PerSecond(before); ok && !i.selects {
 		i.Outbox.RecordedPerSecond, i.Outbox.LeftPerSecond = &recorded, &left
 	}

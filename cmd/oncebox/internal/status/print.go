@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/consumers"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // mostShares is how many topics and tenants a screen has room for. JSON has all.
@@ -150,7 +150,7 @@ func (i *Item) models() [][]string {
 
 // count is a number that is estimated beyond what is counted.
 func count(n int64) string {
-	if n > outbox.Counted {
+	if n > outboxstate.Counted {
 		return "about " + strconv.FormatInt(n, 10)
 	}
 	return strconv.FormatInt(n, 10)

@@ -12,7 +12,7 @@ import (
 // Unused says that no relay and no consumer is known to this database, and nothing was recorded in it: it may be another one than that of the service,
 // where all is well. "": something is known.
 func Unused(ctx context.Context, s *cli.Session) (string, error) {
-	relays, err := s.Outbox().Projectors(ctx)
+	relays, err := s.Outbox().State().Projectors(ctx)
 	if err != nil || len(relays) > 0 {
 		return "", err
 	}
@@ -20,7 +20,7 @@ func Unused(ctx context.Context, s *cli.Session) (string, error) {
 	if err != nil || len(consumers) > 0 {
 		return "", err
 	}
-	traffic, err := s.Outbox().Traffic(ctx)
+	traffic, err := s.Outbox().State().Traffic(ctx)
 	if err != nil || traffic.Recorded > 0 {
 		return "", err
 	}

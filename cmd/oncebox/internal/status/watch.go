@@ -11,7 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/cmd/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/ops"
-	"github.com/oncebox/oncebox/outbox"
+	outboxstate "github.com/oncebox/oncebox/outbox/state"
 )
 
 // watcher shows the status again and again.
@@ -19,7 +19,7 @@ type watcher struct {
 	session *cli.Session
 
 	filter ops.Filter
-	before outbox.Traffic
+	before outboxstate.Traffic
 	course course
 }
 

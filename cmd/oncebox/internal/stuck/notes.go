@@ -34,7 +34,7 @@ func readNotes(ctx context.Context, s *cli.Session, view *ops.View, filter ops.F
 	if notes.pauses, err = view.Pauses(ctx, filter); err != nil {
 		return notes, err
 	}
-	st, err := s.Outbox().Stats(ctx)
+	st, err := s.Outbox().State().Stats(ctx)
 	if err != nil {
 		return notes, err
 	}

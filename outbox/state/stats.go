@@ -1,4 +1,4 @@
-package outbox
+package state
 
 import (
 	"cmp"
@@ -96,12 +96,12 @@ func (st Stats) Plus(other *Stats) Stats {
 }
 
 // Stats reads the state of the outbox. It costs a few index look-ups per lane and bounded counts, whatever the backlog is.
-func (s *Store) Stats(ctx context.Context) (Stats, error) {
+func (s *Reader) Stats(ctx context.Context) (Stats, error) {
 	st, believed, err := s.readNumbers(ctx)
 	if err != nil {
-		return Stats{}, outboxdb.Wrap("read statistics", err)
+		return Stats{}, outboxdb.Wrap("read outboxdb.Statistics", err)
 	}
-	c, err := s.countShares(ctx, countAll)
+	c, err := s.countShares(ctx, outboxdb.CountAll)
 	if err != nil {
 		return Stats{}, outboxdb.Wrap("count rows by topic and tenant", err)
 	}
@@ -110,7 +110,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	st.Delayed += c.delayed
 	manyNew, manyHeld, manyDead := c.fresh+c.pausedFresh+c.delayed > Counted, c.held+c.pausedHeld > Counted, c.dead > Counted
 	if manyNew || manyHeld {
-		if c, err = s.countShares(ctx, countFront); err != nil {
+		if c, err = s.countShares(ctx, outboxdb.CountFront); err != nil {
 			return Stats{}, outboxdb.Wrap("look at rows by topic and tenant", err)
 		}
 	}
@@ -141,15 +141,15 @@ type believed struct {
 
 // uncompiled runs statements that the server does not compile. Their costs are overestimated, and to compile them takes longer than to run them, with
 // each day that is kept.
-func (s *Store) uncompiled(ctx context.Context, fn func(context.Context, bun.Tx) error) error {
+func (s *Reader) uncompiled(ctx context.Context, fn func(context.Context, bun.Tx) error) error {
 	return s.box.Without(ctx, []string{"jit"}, fn)
 }
 
 // readNumbers reads all but the shares.
-func (s *Store) readNumbers(ctx context.Context) (st Stats, b believed, err error) {
+func (s *Reader) readNumbers(ctx context.Context) (st Stats, b believed, err error) {
 	err = s.uncompiled(ctx, func(ctx context.Context, tx bun.Tx) error {
-		if st, b, err = s.readStats(ctx, tx, frontOfLane); err == nil && st.TenantsPaused > 0 {
-			st, b, err = s.readStats(ctx, tx, frontOfPausedLane)
+		if st, b, err = s.readStats(ctx, tx, outboxdb.FrontOfLane); err == nil && st.TenantsPaused > 0 {
+			st, b, err = s.readStats(ctx, tx, outboxdb.FrontOfPausedLane)
 		}
 		return err
 	})
@@ -157,10 +157,11 @@ func (s *Store) readNumbers(ctx context.Context) (st Stats, b believed, err erro
 }
 
 // readStats looks at so many rows in front of each lane for the age.
-func (s *Store) readStats(ctx context.Context, db bun.IDB, front int) (st Stats, b believed, err error) {
+func (s *Reader) readStats(ctx context.Context, db bun.IDB, front int) (st Stats, b believed, err error) {
 	var age, snapshot float64
 	var timed int64
-	err = s.adHoc().QueryRow(ctx, db, fmt.Sprintf(statistics, front), nil, &st.Lanes, &st.FreeLanes, &st.BusyLanes, &age, &timed, &st.Delayed, &st.Failed,
+	err = s.box.AdHoc().QueryRow(ctx, db, fmt.Sprintf(outboxdb.Statistics, front), nil, &st.Lanes, &st.FreeLanes, &st.BusyLanes,
+		&age, &timed, &st.Delayed, &st.Failed,
 		&st.MostTries, &st.Blocked, &b.fresh, &b.held, &b.dead, &b.waiting, &st.Sent, &st.PartitionsMissing, &snapshot,
 		&st.TenantsPaused)
 	st.OldestAge, st.SnapshotAge = seconds(age), seconds(snapshot)
@@ -170,8 +171,6 @@ func (s *Store) readStats(ctx context.Context, db bun.IDB, front int) (st Stats,
 	return st, b, err
 }
 
-func seconds(s float64) time.Duration { return max(time.Duration(s*float64(time.Second)), 0) }
-
 // counts are rows that were looked at.
 type counts struct {
 	fresh, delayed, held, dead int64
@@ -179,10 +178,10 @@ type counts struct {
 	shares                     []Share
 }
 
-func (s *Store) countShares(ctx context.Context, statement string) (c counts, err error) {
+func (s *Reader) countShares(ctx context.Context, statement string) (c counts, err error) {
 	type pair struct{ topic, tenant string }
 	shares := map[pair]*Share{}
-	err = pgsql.Each(s.adHoc().Query(ctx, s.db, statement), func(scan pgsql.Scan) error {
+	err = pgsql.Each(s.box.AdHoc().Query(ctx, s.box.DB, statement), func(scan pgsql.Scan) error {
 		var state string
 		var p pair
 		var n int64

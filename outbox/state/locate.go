@@ -1,4 +1,4 @@
-package outbox
+package state
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // Located is an event and where it is.
 type Located struct {
 	// Row is without its payload.
-	Row
-	// Status is one of the constants, [StatusNew] for example.
+	outboxdb.Row
+	// Status is one of the constants, outbox.StatusNew for example.
 	Status string
 	// Error is the last refusal, "" if there was none or the event was published.
 	Error string
@@ -39,32 +39,33 @@ const (
 SELECT ` + locatedColumns + `
 FROM (
 	SELECT {columns}, CASE WHEN EXISTS (SELECT FROM {schema}.outbox_taken t WHERE t.lane = o.lane AND (o.seq <= t.upto OR o.seq = ANY (t.picked)))
-		THEN '` + StatusPublishing + `' ELSE '` + StatusNew + `' END AS status,
+		THEN '` + outboxdb.StatusPublishing + `' ELSE '` + outboxdb.StatusNew + `' END AS status,
 		'' AS error_message, NULL::timestamptz AS retry_after, NULL::timestamptz AS sent_at, NULL::timestamptz AS died_at
 	FROM {schema}.outbox_unsent o WHERE id = $1::uuid
 	UNION ALL
-	SELECT {columns}, CASE WHEN retry_count > 0 THEN '` + StatusFailed + `' ELSE '` + StatusNew + `' END,
+	SELECT {columns}, CASE WHEN retry_count > 0 THEN '` + outboxdb.StatusFailed + `' ELSE '` + outboxdb.StatusNew + `' END,
 		coalesce(error_message, ''), nullif(retry_after, 'infinity'), NULL, NULL
 	FROM {schema}.outbox_held WHERE id = $1::uuid
 	UNION ALL
-	SELECT {columns}, '` + StatusDead + `', coalesce(error_message, ''), NULL, NULL, died_at
+	SELECT {columns}, '` + outboxdb.StatusDead + `', coalesce(error_message, ''), NULL, NULL, died_at
 	FROM {schema}.outbox_dead WHERE id = $1::uuid) x
 ORDER BY seq`
 
 	// locateSent reads the partitions of the time from $2 to $3: what was recorded then, and what was published out of its turn then.
 	locateSent = `
-SELECT {columns but payload}, NULL::bytea AS payload` + outboxdb.RowEnd + `, '` + StatusSent + `', '', NULL::timestamptz, sent_at, NULL::timestamptz, ''
+SELECT {columns but payload}, NULL::bytea AS payload` + outboxdb.RowEnd + `,
+	'` + outboxdb.StatusSent + `', '', NULL::timestamptz, sent_at, NULL::timestamptz, ''
 FROM {schema}.outbox_published p WHERE id = $1::uuid AND within >= $2::timestamptz AND within < $3::timestamptz ORDER BY seq`
 )
 
 // Locate finds the event with this id, whether it waits, is dead or was published. There are several if the producer gave the id to several
 // events ([event.WithID]), and none if the event was recorded elsewhere, or was removed: when it was cancelled, discarded, or after the retention of
-// the database, see [Store.KeptFor].
+// the database, see outbox.Store.KeptFor.
 //
 // What waits is read from end to end, because it has no index on ids: a third of a second for a million rows. If the event is not among them,
 // the days on which it may have been published are read, one after the other until it is found: about a second for a million rows. An id that
 // the store has made tells the first of the days; for another one it reads all.
-func (s *Store) Locate(ctx context.Context, id string) ([]Located, error) {
+func (s *Reader) Locate(ctx context.Context, id string) ([]Located, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
 		return nil, fmt.Errorf("outbox: locate %q: it is not a UUID: %w", id, err)
@@ -74,7 +75,7 @@ func (s *Store) Locate(ctx context.Context, id string) ([]Located, error) {
 		return list, outboxdb.Wrap("locate an event", err)
 	}
 	var now time.Time
-	if err := s.sql.QueryRow(ctx, s.db, databaseNow, nil, &now); err != nil {
+	if err := s.box.Run.QueryRow(ctx, s.box.DB, `SELECT clock_timestamp()`, nil, &now); err != nil {
 		return nil, outboxdb.Wrap("ask for the time", err)
 	}
 	// What was refused moves from one table to the other while they are read, but a row that is published stays so.
@@ -103,8 +104,8 @@ func recordedAt(id uuid.UUID) time.Time {
 	return time.Unix(id.Time().UnixTime())
 }
 
-func (s *Store) locate(ctx context.Context, statement string, args ...any) ([]Located, error) {
-	return pgsql.Collect(s.adHoc().Query(ctx, s.db, statement, args...), func(scan pgsql.Scan, l *Located) error {
+func (s *Reader) locate(ctx context.Context, statement string, args ...any) ([]Located, error) {
+	return pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, statement, args...), func(scan pgsql.Scan, l *Located) error {
 		var retry, sent, died sql.NullTime
 		err := outboxdb.ScanRow(scan, &l.Row, &l.Status, &l.Error, &retry, &sent, &died, &l.BehindID)
 		l.RetryAfter, l.SentAt, l.DiedAt = retry.Time, sent.Time, died.Time
@@ -112,9 +113,23 @@ func (s *Store) locate(ctx context.Context, statement string, args ...any) ([]Lo
 	})
 }
 
-// KeptFor returns how long published events are kept in this database, whatever this store is configured to: [NoRetention] and [KeepForever]
-// have their meaning of [Config.Retention].
-func (s *Store) KeptFor(ctx context.Context) (time.Duration, error) {
-	p, err := s.askPolicy(ctx)
-	return p.retention, outboxdb.Wrap("ask for the retention", err)
+// Failing is an event that was refused, waits for its next try, and is the first of its key. Its payload is not read.
+type Failing struct {
+	outboxdb.Row
+	// RetryAfter is when it may be tried again.
+	RetryAfter time.Time
+	// Error is the last refusal, at most 2 KiB of it.
+	Error string
+}
+
+// Failing lists events that were refused and wait for their next try, the oldest first, at most limit of them (0: 100). Of those of a key it
+// lists the first, for which the others wait. Of those without a key it looks at the 100 of each lane that are due next.
+func (s *Reader) Failing(ctx context.Context, limit int) ([]Failing, error) {
+	if limit <= 0 {
+		limit = 100
+	}
+	list, err := pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, outboxdb.FailingRows, limit), func(scan pgsql.Scan, f *Failing) error {
+		return outboxdb.ScanRow(scan, &f.Row, &f.RetryAfter, &f.Error)
+	})
+	return list, outboxdb.Wrap("list failing events", err)
 }

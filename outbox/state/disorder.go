@@ -1,4 +1,4 @@
-package outbox
+package state
 
 import (
 	"context"
@@ -96,8 +96,8 @@ func remedies() map[string]remedy {
 // Disorder looks for rows that wait and would never leave, or not in their turn, because somebody changed rows by hand or restored a part of a
 // backup. It only reads: the first waiting row of each key, and all waiting rows without one, which is a second per million. What it finds it
 // explains, with the statements that repair it; after these it may find more. A row that was deleted is not brought back.
-func (s *Store) Disorder(ctx context.Context) ([]Disorder, error) {
-	list, err := pgsql.Collect(s.adHoc().Query(ctx, s.db, lookForDisorder), func(scan pgsql.Scan, d *Disorder) error {
+func (s *Reader) Disorder(ctx context.Context) ([]Disorder, error) {
+	list, err := pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, lookForDisorder), func(scan pgsql.Scan, d *Disorder) error {
 		var kind, lanes string
 		err := scan(&kind, &d.Count, &d.Example, &lanes)
 		r := remedies()[kind]
@@ -108,11 +108,11 @@ func (s *Store) Disorder(ctx context.Context) ([]Disorder, error) {
 }
 
 // mending is a transaction that repairs lanes.
-func (s *Store) mending(statement, lanes string) string {
+func (s *Reader) mending(statement, lanes string) string {
 	steps := []string{"BEGIN", touchDisorder}
 	if statement != "" {
 		steps = append(steps, statement)
 	}
 	text := strings.Join(append(steps, "COMMIT"), "; ")
-	return strings.ReplaceAll(s.sql.Text(text), "{lanes}", lanes)
+	return strings.ReplaceAll(s.box.Run.Text(text), "{lanes}", lanes)
 }

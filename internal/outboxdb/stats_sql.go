@@ -1,4 +1,4 @@
-package outbox
+package outboxdb
 
 // lanesOfStats are the lanes, each with its position, so that no statistic reads what was published, and with the number up to which all
 // that is unsent is of paused tenants. What a lane's owner stored counts as long as its lease: what an open transaction has recorded
@@ -22,17 +22,17 @@ pauses AS MATERIALIZED (
 // How many rows in front of a lane are looked at for the age: more while a tenant is paused, because its latest rows may be in front of those
 // of others. What the relay has passed is not looked at.
 const (
-	frontOfLane       = 200
-	frontOfPausedLane = 500
+	FrontOfLane       = 200
+	FrontOfPausedLane = 500
 )
 
-// statistics costs a few index look-ups per lane and bounded counts: a count over a backlog of millions would be the load that it is
+// Statistics costs a few index look-ups per lane and bounded counts: a count over a backlog of millions would be the load that it is
 // meant to show. Limits are literals for the reason given at fetchRows, the time is asked for once for that given at dueRows. The
 // statement is planned anew each time, because a plan for a short backlog would sort a long one.
 //
 // For the age, a row that waits for its own time does not count, nor does one behind such a row in its key, nor one of a paused tenant. In
-// each lane the first rows are looked at, as many as frontOfLane says; the last of them counts whatever it waits for.
-const statistics = `
+// each lane the first rows are looked at, as many as FrontOfLane says; the last of them counts whatever it waits for.
+const Statistics = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `,
 heads AS MATERIALIZED (
 	SELECT l.lane, l.free, least(fresh.since, waiting.since, due.since) AS since
@@ -109,11 +109,11 @@ const oldestSnapshot = `coalesce(extract(epoch FROM clock_timestamp() - least(
 			AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL AND a.datname = current_database())),
 		(SELECT min(p.prepared) FROM pg_prepared_xacts p))), 0)::float8`
 
-// shares counts rows by topic and tenant. With countAll it counts up to 10,001 rows of each kind. With countFront it looks at the
+// shares counts rows by topic and tenant. With CountAll it counts up to 10,001 rows of each kind. With CountFront it looks at the
 // first 150 rows of each lane, for the shares of a backlog that is too long to count.
 const (
-	countAll   = sharesOfLanes + `10001` + sharesOfHeld + `10001` + sharesOfDead
-	countFront = sharesOfLanes + `150` + sharesOfHeld + `150` + sharesOfDead
+	CountAll   = sharesOfLanes + `10001` + sharesOfHeld + `10001` + sharesOfDead
+	CountFront = sharesOfLanes + `150` + sharesOfHeld + `150` + sharesOfDead
 
 	sharesOfLanes = `
 WITH ` + lanesOfStats + `,` + pausesOfStats + `
@@ -135,3 +135,66 @@ SELECT x.state, x.topic, x.tenant_id, x.n, coalesce(p.paused, false) FROM (
 	GROUP BY x.state, x.topic, x.tenant_id) x
 LEFT JOIN pauses p USING (tenant_id)`
 )
+
+// FailingRows goes from one blocked key to the next, and reads the first row of each. A row without a key is in no block: the next 100 rows
+// that become due in each lane are looked at, for there may be millions of delayed ones behind them.
+//
+// The row comparison is that of headOfKey.
+const FailingRows = `
+SELECT {columns but payload}, NULL::bytea AS payload` + RowEnd + `, retry_after, coalesce(error_message, '') FROM (
+	(SELECT h.* FROM (
+		SELECT b.lane, b.ordering_key FROM {schema}.outbox_block b WHERE b.state = 'failed' ORDER BY b.lane, b.ordering_key LIMIT $1) b
+	CROSS JOIN LATERAL (
+		SELECT x.* FROM {schema}.outbox_held x
+		WHERE (x.lane, x.ordering_key, x.seq) >= (b.lane, b.ordering_key, 0) ORDER BY x.lane, x.ordering_key, x.seq LIMIT 1) h
+	WHERE h.lane = b.lane AND h.ordering_key = b.ordering_key)
+	UNION ALL
+	(SELECT h.* FROM {schema}.outbox_lane l CROSS JOIN LATERAL (
+		SELECT x.* FROM {schema}.outbox_held x WHERE x.lane = l.lane ORDER BY x.lane, x.retry_after, x.seq LIMIT 100) h
+	WHERE h.ordering_key IS NULL AND h.retry_count > 0 LIMIT $1)) f
+ORDER BY created_at, seq LIMIT $1`
+
+// OldestOverdue looks at the first 100 unsent rows of each lane, because some of them may wait for their time or belong to a paused tenant, and at
+// those of its held rows that were due first. Of the lanes that have a relay, and of those that have none, it returns the one whose row waits
+// longest.
+const OldestOverdue = `
+WITH ` + lanesOfStats + `,` + pausesOfStats + `
+SELECT DISTINCT ON (x.free) NOT x.free, coalesce(x.owner, ''), x.since, coalesce(r.error, ''), r.failed_at FROM (
+	SELECT l.owner, l.free, least(fresh.since, due.since) AS since
+	FROM lanes l
+	LEFT JOIN LATERAL (
+		SELECT min(greatest(o.created_at, o.not_before, p.resumed_at)) AS since FROM (
+			SELECT o.created_at, o.not_before, o.tenant_id FROM {schema}.outbox o
+			WHERE ` + unsentOf + ` AND o.seq > l.passed_to ORDER BY o.seq LIMIT 100) o LEFT JOIN pauses p USING (tenant_id)
+		WHERE p.paused IS NOT TRUE) fresh ON true
+	LEFT JOIN LATERAL (
+		SELECT min(greatest(h.retry_after, p.resumed_at)) AS since FROM (
+			SELECT h.retry_after, h.tenant_id FROM {schema}.outbox_held h
+			WHERE h.lane = l.lane AND h.retry_after <= (SELECT clock_timestamp()) ORDER BY h.retry_after LIMIT 100) h LEFT JOIN pauses p USING (tenant_id)
+		WHERE p.paused IS NOT TRUE) due ON true) x
+LEFT JOIN {schema}.outbox_projector r ON r.owner = x.owner AND r.failed_at >= x.since
+WHERE x.since < clock_timestamp() - interval '1 minute' ORDER BY x.free DESC, x.since`
+
+// LaneStates looks at the first rows of each lane. Limits are literals for the reason given at fetchRows, the time is asked for once for that given
+// at dueRows.
+const LaneStates = `
+WITH ` + lanesOfStats + `,` + pausesOfStats + `
+SELECT l.lane, l.grp, coalesce(l.owner, ''), l.epoch, CASE WHEN l.owner IS NOT NULL THEN l.lease_until END, NOT lanes.free,
+	fresh.n, fresh.claimed, held.n, least(fresh.since, held.since),
+	coalesce(extract(epoch FROM (SELECT clock_timestamp()) - least(fresh.since, held.since)), 0)::float8
+FROM lanes JOIN {schema}.outbox_lane l ON l.lane = lanes.lane
+LEFT JOIN {schema}.outbox_claimed() taken ON taken.lane = l.lane
+CROSS JOIN LATERAL (
+	SELECT count(*) AS n, count(*) FILTER (WHERE o.seq <= taken.upto OR o.seq = ANY (taken.picked)) AS claimed,
+		min(greatest(o.created_at, o.not_before)) FILTER (WHERE (o.not_before IS NULL OR o.not_before <= (SELECT clock_timestamp()))
+			AND NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = o.tenant_id AND p.paused)) AS since
+	FROM (
+		SELECT o.seq, o.created_at, o.not_before, o.tenant_id FROM {schema}.outbox o
+		WHERE o.lane = lanes.lane AND o.seq > lanes.sent AND NOT o.seq <@ lanes.ahead ORDER BY o.seq LIMIT 1000) o) fresh
+CROSS JOIN LATERAL (
+	SELECT count(*) AS n, min(greatest(h.created_at, h.not_before))
+		FILTER (WHERE NOT EXISTS (SELECT FROM pauses p WHERE p.tenant_id = h.tenant_id AND p.paused)) AS since
+	FROM (
+		SELECT h.created_at, h.not_before, h.tenant_id FROM {schema}.outbox_held h
+		WHERE h.lane = lanes.lane AND (h.not_before IS NULL OR h.retry_count > 0) ORDER BY h.seq LIMIT 1000) h) held
+ORDER BY l.lane`

@@ -1,4 +1,4 @@
-package outbox
+package state
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (t Traffic) PerSecond(since Traffic) (recorded, left float64, ok bool) {
 }
 
 // Traffic reads what the server has counted. It costs the same whatever is in the tables.
-func (s *Store) Traffic(ctx context.Context) (t Traffic, err error) {
-	err = s.sql.QueryRow(ctx, s.db, countTraffic, nil, &t.At, &t.Recorded, &t.Left)
+func (s *Reader) Traffic(ctx context.Context) (t Traffic, err error) {
+	err = s.box.Run.QueryRow(ctx, s.box.DB, countTraffic, nil, &t.At, &t.Recorded, &t.Left)
 	return t, outboxdb.Wrap("count traffic", err)
 }
