@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,15 +87,11 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 		pc.DialFunc = dial(timeout, pc.ConnectTimeout)
 		pc.ConnectTimeout = cmp.Or(pc.ConnectTimeout, timeout)
 	}
-	var connector driver.Connector = pgsql.NewConnector(*pc)
+	var opts []pgsql.ConnectorOption
 	if cfg.Pooler {
-		connector = pgsql.Watched(*pc) // no prepared statements
+		opts = append(opts, pgsql.BehindPooler())
 	}
-	open := sql.OpenDB
-	if cfg.RefusePool {
-		open = pgsql.OpenGuarded
-	}
-	pool := open(connector)
+	pool := open(pgsql.NewConnector(*pc, opts...), cfg.RefusePool)
 	pool.SetMaxOpenConns(max(20, 4*runtime.GOMAXPROCS(0)))
 	pool.SetMaxIdleConns(max(20, 4*runtime.GOMAXPROCS(0)))
 	pool.SetConnMaxIdleTime(5 * time.Minute)
@@ -114,6 +109,13 @@ func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+func open(connector *pgsql.Connector, refuse bool) *sql.DB {
+	if refuse {
+		return pgsql.OpenGuarded(connector)
+	}
+	return sql.OpenDB(connector)
 }
 
 func waiting(cfg Config) arrival.Wait {

@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/httpmw"
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -141,8 +142,11 @@ func (d *doomed) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) er
 	return err
 }
 
-func (d *doomed) FlushBatch(_ context.Context, _ bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
-	b.Queue(doomedEvent, evs[0].ID)
+// together is a doomed one whose event leaves with COMMIT.
+type together struct{ *doomed }
+
+func (together) Enqueue(_ context.Context, _ bun.IDB, q *unit.Queue, evs []event.Envelope) error {
+	q.Queue(doomedEvent, evs[0].ID)
 	return nil
 }
 
@@ -163,14 +167,14 @@ func beDoomed(text string) int {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		return &doomedConn{conn, d, map[string]string{}}, err
 	}
-	connector := stdlib.GetConnector(*cfg)
+	connector, sink := stdlib.GetConnector(*cfg), uow.Sink(d)
 	if d.Pool == "pipelined" {
-		connector = pgsql.NewConnector(*cfg)
+		connector, sink = pgsql.NewConnector(*cfg), together{d}
 	}
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(10)
 	quiet := slog.New(slog.DiscardHandler)
-	d.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet}}, d)
+	d.units = uow.New(bun.NewDB(pool, pgdialect.New()), &uow.Config{Source: "test", Telemetry: telemetry.Config{Logger: quiet}}, sink)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)

@@ -155,10 +155,7 @@ func (k *keyed) begin(ctx context.Context, u *uow.Unit, key idempotency.Key, fp 
 	}
 	b := &pgx.Batch{}
 	begun := store.QueueBegin(b, key, fp, k.idle...)
-	switch ok, err := unit.Of(ctx).Send(ctx, b); {
-	case !ok:
-		return k.store.Begin(ctx, u.DB(), key, fp, k.idle...)
-	case err != nil:
+	if err := unit.Of(ctx).Send(ctx, b); err != nil {
 		return nil, fmt.Errorf("httpmw: begin key %s: %w", key, err)
 	}
 	unit.Of(ctx).Identified(begun.XID)
@@ -178,14 +175,10 @@ func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, 
 	unit.Of(ctx).ProvedBy(func(ctx context.Context, db bun.IDB, xid string) (bool, error) {
 		return k.store.Completed(ctx, db, key, resp, xid)
 	})
-	if unit.Of(ctx).SendLast(b) {
-		return nil
+	if !unit.Of(ctx).SendLast(b) {
+		return fmt.Errorf("httpmw: complete key %s: the unit has ended", key)
 	}
-	xid, err := k.store.CompleteProbe(ctx, u.DB(), key, fp, resp)
-	if err == nil {
-		unit.Of(ctx).Identified(xid)
-	}
-	return err
+	return nil
 }
 
 // storeRefusal stores an answer whose work is undone, so that no savepoint is needed for the sake of those that are not. The key

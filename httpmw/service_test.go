@@ -30,6 +30,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
 	"github.com/oncebox/oncebox/internal/quietlog"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -70,10 +71,10 @@ func (s *sink) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) erro
 	return s.failing()
 }
 
-// FlushBatch has the events leave with the answer and COMMIT, where the connection can do that, as those of the outbox do.
-func (s *sink) FlushBatch(_ context.Context, _ bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
+// Enqueue has the events leave with the answer and COMMIT, where the connection can do that, as those of the outbox do.
+func (s *sink) Enqueue(_ context.Context, _ bun.IDB, q *unit.Queue, evs []event.Envelope) error {
 	for i := range evs {
-		b.Queue(emit, evs[i].ID)
+		q.Queue(emit, evs[i].ID)
 	}
 	return s.failing()
 }

@@ -81,7 +81,7 @@ func TestNothingIsStoredOfASessionThatDied(t *testing.T) {
 		"config.OpenDB, behind a pooler": {func(s *service) *bun.DB {
 			cfg, err := pgx.ParseConfig(s.db.DSN)
 			require.NoError(t, err)
-			pool := sql.OpenDB(pgsql.Watched(*cfg))
+			pool := sql.OpenDB(pgsql.NewConnector(*cfg, pgsql.BehindPooler()))
 			t.Cleanup(func() { _ = pool.Close() })
 			return bun.NewDB(pool, pgdialect.New())
 		}, http.StatusCreated, 2},

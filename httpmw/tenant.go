@@ -56,7 +56,7 @@ type TenantOption func(*tenant)
 // WithTenantRefuse has the middleware answer what it refuses in the format of the service. Default: application/problem+json.
 func WithTenantRefuse(refuse RefuseFunc) TenantOption { return func(t *tenant) { t.own = refuse } }
 
-// WithTenantLogger has the middleware log there, for example to uow.Manager.Logger. Default: slog.Default().
+// WithTenantLogger has the middleware log there, for example to the Logger of uow.Manager.Telemetry. Default: slog.Default().
 func WithTenantLogger(log *slog.Logger) TenantOption { return func(t *tenant) { t.log = log } }
 
 // tenant is what the requests of one [Tenant] share.

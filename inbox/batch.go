@@ -2,13 +2,11 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/inbox/internal/store"
 	"github.com/oncebox/oncebox/internal/envelope"
@@ -192,11 +190,7 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 	queued.Queue(place.Text(enterAll), args...).Query(func(rows pgx.Rows) error { return entering.Read(rows, b.became) })
 	bounded, cancel := w.box.store.Bounded(ctx)
 	defer cancel()
-	ok, err := unit.Of(ctx).Send(bounded, queued)
-	if !ok {
-		err = w.queryAll(bounded, u.DB(), args, entering, b.became)
-	}
-	if err != nil {
+	if err := unit.Of(ctx).Send(bounded, queued); err != nil {
 		return fmt.Errorf("inbox: enter %d messages of consumer %s: %w", len(entering.Keys), w.consumer, store.Explain(err))
 	}
 	unit.Of(ctx).Identified(entering.Xid)
@@ -210,12 +204,6 @@ func (w *wrapped) enterAll(ctx context.Context, u *uow.Unit, b *batch) error {
 		unit.Of(ctx).ProvedBy(w.box.table.Entries.Proof(b.ids[n]))
 	}
 	return nil
-}
-
-// queryAll is for connections that cannot send several statements at once.
-func (w *wrapped) queryAll(ctx context.Context, tx bun.IDB, args []any, e *store.Entering, became []store.Entry) error {
-	rows := w.box.store.SQL.Query(ctx, tx, enterAll, args...)
-	return errors.Join(e.Read(rows, became), rows.Close())
 }
 
 // outcomes are the failures of a batch.

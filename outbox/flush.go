@@ -12,15 +12,19 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/outboxdb"
+	"github.com/oncebox/oncebox/internal/unit"
 )
 
-// FlushBatch adds to b the statement of [Store.Flush]. Package uow sends it together with COMMIT where it can.
-func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
+// Enqueue adds to q the statement of [Store.Flush], for package uow, which sends it together with COMMIT where it can.
+func (s *Store) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []event.Envelope) error {
 	h, err := s.box.Within(tx)
 	if err != nil {
 		return err
 	}
-	n, statement, args, _, err := s.statement(ctx, h, evs)
+	n, statement, args, xid, err := s.statement(ctx, h, evs)
+	if xid != "" {
+		q.XID = xid
+	}
 	if err != nil || n == 0 {
 		return err
 	}
@@ -28,9 +32,9 @@ func (s *Store) FlushBatch(ctx context.Context, tx bun.IDB, b *pgx.Batch, evs []
 	if err != nil {
 		return err
 	}
-	b.Queue(text, args...).QueryRow(func(row pgx.Row) error {
-		var xid, stored string
-		if err := row.Scan(&xid, &stored); err != nil {
+	q.Queue(text, args...).QueryRow(func(row pgx.Row) error {
+		var stored string
+		if err := row.Scan(&q.XID, &stored); err != nil {
 			return fmt.Errorf("outbox: insert %d events: %w", n, err)
 		}
 		return number(evs, stored)
@@ -56,19 +60,15 @@ func (s *Store) statement(ctx context.Context, h outboxdb.Conn, evs []event.Enve
 // Flush stores evs through tx, a bun.Tx, and fills in their Sequence. It is the Sink of package uow. An event that repeats another
 // one's [event.Delivery.DedupKey] is not stored: it gets that one's ID, and its Sequence stays 0.
 func (s *Store) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
-	_, err := s.FlushProbe(ctx, tx, evs)
+	h, err := s.box.Within(tx)
+	if err != nil {
+		return err
+	}
+	_, err = s.flush(ctx, h, evs)
 	return err
 }
 
-// FlushProbe is [Store.Flush], and returns the id of the transaction.
-func (s *Store) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (xid string, err error) {
-	h, err := s.box.Within(tx)
-	if err != nil {
-		return "", err
-	}
-	return s.flush(ctx, h, evs)
-}
-
+// flush returns the id of the transaction.
 func (s *Store) flush(ctx context.Context, h outboxdb.Conn, evs []event.Envelope) (xid string, err error) {
 	if len(evs) == 0 {
 		return "", nil

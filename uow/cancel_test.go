@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -138,11 +139,11 @@ func TestTerminatedWithinAUnit(t *testing.T) {
 // uncancelled is a sink that answers the probe and then loses its caller.
 type uncancelled struct{ *tableSink }
 
-func (s *uncancelled) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (xid string, err error) {
-	if err := tx.NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &xid); err != nil {
-		return "", err
+func (s *uncancelled) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []event.Envelope) error {
+	if err := tx.NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &q.XID); err != nil {
+		return err
 	}
-	return xid, s.Flush(ctx, tx, evs)
+	return s.Flush(ctx, tx, evs)
 }
 
 // Once COMMIT is under way the caller cannot stop it any more.

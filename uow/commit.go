@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,28 +49,30 @@ func (u *level) finish(ctx context.Context) error {
 	return nil
 }
 
-// flushAndCommit hands the events to the sinks and commits, in one round trip if possible.
+// flushAndCommit gives the events to the sinks and commits, in one round trip if possible.
 func (r *root) flushAndCommit(ctx context.Context, u *level, events []event.Envelope) error {
-	last, unsent := u.last, events
-	if r.flushed != nil {
-		unsent = nil
+	f := &flush{root: r}
+	if r.flushed == nil {
+		if err := f.give(ctx, events); err != nil {
+			return err
+		}
 	}
-	batch, err := r.queue(ctx, unsent, last)
-	if err == nil && batch == nil {
-		err = r.flush(ctx, unsent, last)
-	}
-	if err != nil {
-		return err
+	f.last(u.last)
+	together := f.together()
+	if !together {
+		if err := f.settle(ctx); err != nil {
+			return err
+		}
 	}
 	// The last moment at which the caller can change its mind.
 	if err := interrupted(ctx); err != nil {
 		return fmt.Errorf("uow: before COMMIT: %w", err)
 	}
 	p := proofs{events: events, rows: u.proofs}
-	if batch == nil {
-		return r.commit(ctx, p)
+	if together {
+		return r.commitWith(ctx, &f.queue.Batch, p)
 	}
-	return r.commitBatch(ctx, batch, p)
+	return r.commit(ctx, p)
 }
 
 // collect makes the envelopes of all that the unit emits, in order.
@@ -129,8 +130,6 @@ func (r *root) check(e entry) error {
 	return nil
 }
 
-func noSink(first string) error { return fmt.Errorf("%w: the first is %s", ErrNoSink, first) }
-
 type aggregateKey struct{ tenant, kind, id string }
 
 // contiguous demands that the versions of an aggregate's events follow one another. Where they do not, two instances of the
@@ -156,88 +155,6 @@ func contiguous(events []event.Envelope) error {
 	return nil
 }
 
-// flush hands the events to the sinks, and then sends the unit's last statements. It ends without an error only if the transaction was
-// found alive after all that, and to be the one that the unit began, and its id is known. COMMIT follows only then.
-func (r *root) flush(ctx context.Context, events []event.Envelope, last []*pgx.QueuedQuery) error {
-	sinks := r.manager.sinks
-	if len(events) > 0 && len(sinks) == 0 {
-		return noSink(events[0].Type)
-	}
-	alive, looked := false, false // looked: the transaction was the unit's own, and only oncebox's statements have followed
-	for i, s := range sinks {
-		if len(events) == 0 {
-			break
-		}
-		if !looked {
-			if err := r.intact(ctx); err != nil {
-				return fmt.Errorf("uow: flush: %w", err)
-			}
-		}
-		var ids []string
-		if i+1 < len(sinks) {
-			ids = idsOf(events)
-		}
-		var err error
-		if alive, err = r.flushTo(ctx, s, events); err != nil {
-			return fmt.Errorf("uow: flush: %w", err)
-		}
-		looked = alive
-		if ids != nil {
-			events = withoutRepeats(events, ids)
-		}
-	}
-	if len(last) > 0 {
-		if err := r.sendLast(ctx, last); err != nil {
-			return err
-		}
-		alive = true
-	}
-	if err := r.ended(); err != nil {
-		return fmt.Errorf("uow: before COMMIT: %w", err)
-	}
-	if r.xid != "" && (alive || r.exact && r.alive()) {
-		return nil
-	}
-	return r.probed(ctx)
-}
-
-// flushTo hands the events to one sink. alive says that its last statement has proved the transaction alive.
-func (r *root) flushTo(ctx context.Context, s Sink, events []event.Envelope) (alive bool, err error) {
-	p, ok := s.(probeSink)
-	if !ok {
-		return false, s.Flush(ctx, r.tx, events)
-	}
-	xid, err := p.FlushProbe(ctx, r.tx, events)
-	if xid == "" {
-		return false, err
-	}
-	r.xid = xid
-	return true, err
-}
-
-func idsOf(events []event.Envelope) []string {
-	ids := make([]string, len(events))
-	for i := range events {
-		ids[i] = events[i].ID
-	}
-	return ids
-}
-
-// withoutRepeats returns the events whose ids the sink has left as they were. To an event that repeats an earlier one, the sink gave the
-// id of the earlier one, which has been through all sinks in its own unit.
-func withoutRepeats(events []event.Envelope, ids []string) []event.Envelope {
-	if slices.Equal(idsOf(events), ids) {
-		return events
-	}
-	var fresh []event.Envelope // a new slice: the old one is what the unit has announced
-	for i := range events {
-		if events[i].ID == ids[i] {
-			fresh = append(fresh, events[i])
-		}
-	}
-	return fresh
-}
-
 // commit sends COMMIT and finds out what became of it.
 func (r *root) commit(ctx context.Context, p proofs) error {
 	r.closed = true
@@ -245,6 +162,31 @@ func (r *root) commit(ctx context.Context, p proofs) error {
 	timer := time.AfterFunc(r.manager.cfg.CommitTimeout, r.cancel)
 	err := r.tx.Commit()
 	timer.Stop()
+	return r.outcome(ctx, err, p)
+}
+
+// commitWith sends the statements and COMMIT.
+//
+// The caller can still give up, since it may wait for locks of others here, unless there is nothing but COMMIT. The
+// connection is closed then. How far the server has come nobody knows: see resolve, which ends it if it waits for a lock.
+func (r *root) commitWith(ctx context.Context, batch *pgx.Batch, p proofs) error {
+	if batch.Len() == 0 {
+		ctx = context.WithoutCancel(ctx)
+	}
+	timed, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
+	r.committing(true)
+	open, err := pgsql.SendCommit(timed, r.conn, batch)
+	cancel()
+	if errors.Is(err, ErrTransactionEnded) {
+		r.committing(false)
+		return err
+	}
+	if open {
+		r.committing(false)
+		return fmt.Errorf("uow: flush: %w", pgsql.Explain(err))
+	}
+	r.closed = true
+	_ = r.tx.Commit() // sends nothing: database/sql has to know
 	return r.outcome(ctx, err, p)
 }
 

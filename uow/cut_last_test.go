@@ -39,8 +39,8 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 			// It is to be prepared before, so that nothing but that packet is cut.
 			b.Queue("INSERT INTO sunk (line) VALUES ($1)", id)
 			b.Queue("INSERT INTO notes (text) VALUES ($1)", "warm "+id)
-			if ok, err := uow.Inside(u).Send(ctx, b); !ok || err != nil {
-				return fmt.Errorf("send: %t %w", ok, err)
+			if err := uow.Inside(u).Send(ctx, b); err != nil {
+				return fmt.Errorf("send: %w", err)
 			}
 			uow.Inside(u).Identified(xid)
 			if events > 0 {
@@ -51,7 +51,7 @@ func TestLastStatementsCutAt500Points(t *testing.T) {
 			last := &pgx.Batch{}
 			last.Queue("INSERT INTO notes (text) VALUES ($1)", id)
 			if !uow.Inside(u).SendLast(last) {
-				return errNotPipelined
+				return errTooLate
 			}
 			n.cut([]string{"upstream", "downstream"}[rng.IntN(2)], rng.IntN(150))
 			return nil

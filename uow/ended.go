@@ -71,14 +71,6 @@ func (r *root) endedHow() (how string) {
 	return how
 }
 
-// intact is ended, and asks the server where the connection does not know all.
-func (r *root) intact(ctx context.Context) error {
-	if err := r.ended(); err != nil || r.exact {
-		return err
-	}
-	return r.probed(ctx)
-}
-
 // taken makes an [ErrTransactionEnded] of the outcome of a unit whose function has ended the transaction itself. A function that has failed and
 // called Rollback has got what it asked for: its error stays as it is.
 func (r *root) taken(ctx context.Context, err error) error {

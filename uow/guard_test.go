@@ -3,7 +3,6 @@ package uow_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"testing"
 
@@ -18,9 +17,9 @@ import (
 // eachGuarded runs a test with every kind of pool that can refuse statements.
 func eachGuarded(t *testing.T, test func(t *testing.T, s *service, pool *bun.DB, open func(*service) *bun.DB)) {
 	t.Helper()
-	for name, connector := range map[string]func(pgx.ConnConfig) driver.Connector{
-		"one round trip":  func(cfg pgx.ConnConfig) driver.Connector { return pgsql.NewConnector(cfg) },
-		"behind a pooler": pgsql.Watched,
+	for name, connector := range map[string]func(pgx.ConnConfig) *pgsql.Connector{
+		"one round trip":  func(cfg pgx.ConnConfig) *pgsql.Connector { return pgsql.NewConnector(cfg) },
+		"behind a pooler": func(cfg pgx.ConnConfig) *pgsql.Connector { return pgsql.NewConnector(cfg, pgsql.BehindPooler()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -196,9 +197,10 @@ func TestOutcomeOfTheFuture(t *testing.T) {
 // liar answers the probe with the id of a transaction that does not exist.
 type liar struct{ *probeSink }
 
-func (s *liar) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (string, error) {
-	_, err := s.probeSink.FlushProbe(ctx, tx, evs)
-	return "9000000000000000000", err
+func (s *liar) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []event.Envelope) error {
+	err := s.probeSink.Enqueue(ctx, tx, q, evs)
+	q.XID = "9000000000000000000"
+	return err
 }
 
 func TestOutcomeThatTheServerHasForgotten(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -83,10 +84,10 @@ type cutter struct {
 	cut func()
 }
 
-func (s *cutter) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (string, error) {
-	xid, err := s.probeSink.FlushProbe(ctx, tx, evs)
+func (s *cutter) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []event.Envelope) error {
+	err := s.probeSink.Enqueue(ctx, tx, q, evs)
 	s.cut()
-	return xid, err
+	return err
 }
 
 func TestAnswerToCommitLostOnTheWay(t *testing.T) {

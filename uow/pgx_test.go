@@ -27,7 +27,7 @@ func eachDriver(t *testing.T, test func(t *testing.T, s *service, units *uow.Man
 		"behind a pooler": func(t *testing.T, s *service) *bun.DB {
 			cfg, err := pgx.ParseConfig(s.DSN)
 			require.NoError(t, err)
-			return closed(t, sql.OpenDB(pgsql.Watched(*cfg)))
+			return closed(t, sql.OpenDB(pgsql.NewConnector(*cfg, pgsql.BehindPooler())))
 		},
 		"the caller's database/sql": func(t *testing.T, s *service) *bun.DB {
 			pool, err := sql.Open("pgx", plainDSN(s))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -67,15 +68,16 @@ type probeSink struct {
 	forget bool
 }
 
-func (s *probeSink) FlushProbe(ctx context.Context, tx bun.IDB, evs []event.Envelope) (string, error) {
+func (s *probeSink) Enqueue(ctx context.Context, tx bun.IDB, q *unit.Queue, evs []event.Envelope) error {
 	if err := s.Flush(ctx, tx, evs); err != nil {
-		return "", err
+		return err
 	}
 	if s.forget {
-		return "", nil
+		return nil
 	}
 	err := tx.NewRaw("SELECT pg_current_xact_id()::text").Scan(ctx, &s.xid)
-	return s.xid, err
+	q.XID = s.xid
+	return err
 }
 
 // A connection that does not know what goes over it is also asked before what the sinks store, and after those of others.

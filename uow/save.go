@@ -111,14 +111,12 @@ func (r *root) save(ctx context.Context, writes []*write) (missed *write, err er
 			return err
 		})
 	}
-	ok, err := r.pipeline(func(p pgsql.Pipeline) error { return p.Send(ctx, batch) })
+	ok, err := pgsql.SendTogether(ctx, r.conn, batch)
 	if !ok {
 		return r.saveByBun(ctx, writes)
 	}
 	if err == nil && xid != "" {
-		r.mu.Lock()
-		r.xid = xid
-		r.mu.Unlock()
+		r.identified(xid)
 	}
 	return missed, err
 }

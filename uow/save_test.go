@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/internal/await"
 	"github.com/oncebox/oncebox/internal/nightly"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/uow"
 )
 
@@ -31,13 +32,13 @@ type batchSink struct {
 	queue   func(b *pgx.Batch)
 }
 
-func (s *batchSink) FlushBatch(_ context.Context, _ bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
+func (s *batchSink) Enqueue(_ context.Context, _ bun.IDB, q *unit.Queue, evs []event.Envelope) error {
 	s.batches++
 	for i := range evs {
-		b.Queue("INSERT INTO sunk (line) VALUES ($1)", line(evs[i]))
+		q.Queue("INSERT INTO sunk (line) VALUES ($1)", line(evs[i]))
 	}
 	if s.queue != nil {
-		s.queue(b)
+		s.queue(&q.Batch)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-var errNotPipelined = errors.New("the connection cannot do that")
+var errTooLate = errors.New("the connection cannot do that")
 
 // sendLast inserts an event, and a row with what is sent last. known tells the unit its id before.
 func (s *saver) sendLast(t *testing.T, known bool, last string) error {
@@ -33,25 +33,21 @@ func (s *saver) sendLast(t *testing.T, known bool, last string) error {
 		b := &pgx.Batch{}
 		b.Queue(last, "last")
 		if !uow.Inside(u).SendLast(b) {
-			return errNotPipelined
+			return errTooLate
 		}
 		return nil
 	})
 }
 
 func TestSendLast(t *testing.T) {
-	for name, known := range map[string]bool{"with COMMIT": true, "before COMMIT": false} {
-		t.Run(name, func(t *testing.T) {
-			s := newSaver(t, nil, func(s *service) *bun.DB { return pipelined(t, s.DSN) })
-			require.NoError(t, s.sendLast(t, known, "INSERT INTO sunk (line) VALUES ($1)"))
-			require.Len(t, s.sunk(t), 2, "the event, and what was sent last")
-			require.Error(t, s.sendLast(t, known, "INSERT INTO sunk (nothing) VALUES ($1)"))
-			require.Len(t, s.sunk(t), 2, "what is sent last decides")
-		})
-	}
-	t.Run("not at all", func(t *testing.T) {
-		s := newSaver(t, nil, func(s *service) *bun.DB { return s.DB.DB })
-		require.ErrorIs(t, s.sendLast(t, true, "INSERT INTO sunk (line) VALUES ($1)"), errNotPipelined)
+	eachPool(t, func(t *testing.T, s *saver) {
+		for name, known := range map[string]bool{"with COMMIT": true, "before COMMIT": false} {
+			before := len(s.sunk(t))
+			require.NoError(t, s.sendLast(t, known, "INSERT INTO sunk (line) VALUES ($1)"), name)
+			require.Len(t, s.sunk(t), before+2, "the event, and what was sent last")
+			require.Error(t, s.sendLast(t, known, "INSERT INTO sunk (nothing) VALUES ($1)"), name)
+			require.Len(t, s.sunk(t), before+2, "what is sent last decides")
+		}
 	})
 }
 

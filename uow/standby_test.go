@@ -42,9 +42,9 @@ func newReplicated(t *testing.T) *replicated {
 	require.NoError(t, err)
 	cfg, err := pgx.ParseConfig(r.DSN)
 	require.NoError(t, err)
-	watched := sql.OpenDB(pgsql.Watched(*cfg))
-	t.Cleanup(func() { _ = watched.Close() })
-	r.pools = map[string]*bun.DB{"one round trip": pipelined(t, r.DSN), "behind a pooler": bun.NewDB(watched, pgdialect.New())}
+	pooled := sql.OpenDB(pgsql.NewConnector(*cfg, pgsql.BehindPooler()))
+	t.Cleanup(func() { _ = pooled.Close() })
+	r.pools = map[string]*bun.DB{"one round trip": pipelined(t, r.DSN), "behind a pooler": bun.NewDB(pooled, pgdialect.New())}
 	return r
 }
 

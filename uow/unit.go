@@ -191,3 +191,40 @@ func (u *level) open() bool {
 func (u *level) in(ctx context.Context) *Unit {
 	return &Unit{level: u, ctx: pgsql.WithUnit(ctx, (*inside)(u))}
 }
+
+// inside is a level as oncebox's own packages use it, see [unit.Unit]. It is a type of its own, so that its methods are not
+// those of [Unit].
+type inside level
+
+var _ unit.Unit = (*inside)(nil)
+
+func (u *inside) Send(ctx context.Context, b *pgx.Batch) error {
+	if !u.root.exact { // other connections refuse by themselves
+		if err := u.root.ended(); err != nil {
+			return err
+		}
+	}
+	return pgsql.Explain(pgsql.Send(ctx, u.root.conn, u.root.tx, b))
+}
+
+func (u *inside) SendLast(b *pgx.Batch) (ok bool) {
+	r := u.root
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if u.ended {
+		return false
+	}
+	r.active.last = append(r.active.last, b.QueuedQueries...)
+	return true
+}
+
+func (u *inside) Identified(xid string) { u.root.identified(xid) }
+
+func (u *inside) ProvedBy(find unit.Proof) {
+	r := u.root
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active.proofs = append(r.active.proofs, find)
+}
+
+func (u *inside) Used() bool { return u.root.used.Load() }

@@ -29,6 +29,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
+	"github.com/oncebox/oncebox/internal/unit"
 	"github.com/oncebox/oncebox/telemetry"
 	"github.com/oncebox/oncebox/uow"
 )
@@ -118,9 +119,9 @@ func (sink) Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error {
 	return nil
 }
 
-func (sink) FlushBatch(_ context.Context, _ bun.IDB, b *pgx.Batch, evs []event.Envelope) error {
+func (sink) Enqueue(_ context.Context, _ bun.IDB, q *unit.Queue, evs []event.Envelope) error {
 	for i := range evs {
-		b.Queue(emit, evs[i].ID)
+		q.Queue(emit, evs[i].ID)
 	}
 	return nil
 }

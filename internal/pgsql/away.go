@@ -1,11 +1,13 @@
 package pgsql
 
 import (
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"io"
 	"io/fs"
 	"net"
+	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -42,6 +44,31 @@ func IsAway(err error) bool {
 // TakesNoWrites reports whether err says that the server, or the session, is read-only: a standby, a server that recovers and may be read meanwhile
 // (hot_standby, PostgreSQL 26.4), or one that operators have set so.
 func TakesNoWrites(err error) bool { return Code(err) == codeReadOnly }
+
+// endsSessions reports whether the code of an error is about the connection, or the server ends the session: classes 08 and 57P of PostgreSQL's error codes,
+// Appendix A.
+func endsSessions(code string) bool {
+	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
+}
+
+// IsOutage reports whether err is about the state of the server, by which all that use it fail alike: it is away, does not answer, ends its sessions,
+// takes no writes, or has no room left (classes 08, 53 and 57P of PostgreSQL's error codes, and 25006). It is for the log. What breaks while it is
+// read from or written to may be another connection than the database's; a URL that was asked for is one for certain.
+func IsOutage(err error) bool {
+	if code := Code(err); code != "" {
+		return endsSessions(code) || strings.HasPrefix(code, "53") || code == codeReadOnly
+	}
+	if _, foreign := errors.AsType[*url.Error](err); foreign {
+		return false
+	}
+	if _, unconnected := errors.AsType[*pgconn.ConnectError](err); unconnected || pgconn.Timeout(err) {
+		return true
+	}
+	if broken, ok := errors.AsType[*net.OpError](err); ok {
+		return broken.Op == "read" || broken.Op == "write"
+	}
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
 
 // noTLS is what pgx says where a server, or one that starts, does without TLS.
 const noTLS = "server refused TLS connection"

@@ -4,21 +4,60 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Connector opens connections of pgx whose transactions can share round trips; see [Pipeline]. In all else they are
-// those of pgx/stdlib. It prepares statements, so it is not for databases behind a transaction-mode pooler. Its connections keep
-// a [Trouble].
+const (
+	// pingTimeout is how long a connection may take to answer whether it is alive. The host behind it may have vanished, and the
+	// caller may have minutes.
+	pingTimeout = 5 * time.Second
+	// pingAfter is after how long without use a connection of the pool is asked whether it is alive, as in pgx/stdlib.
+	pingAfter = time.Second
+)
+
+// Connector opens connections of pgx whose transactions can share round trips, see [Pipeline]. They keep a [Trouble], know how their transaction
+// ended, see [EndedTx], and are replaced when they do not answer. In all else they are those of pgx/stdlib.
 type Connector struct {
 	driver.Connector
+
+	pooled   bool
+	patience time.Duration
+	guard    *guard // nil: nothing is refused
 }
 
+// ConnectorOption changes what [NewConnector] returns.
+type ConnectorOption func(*connectorOptions)
+
+type connectorOptions struct {
+	pooled         bool
+	idle, patience time.Duration
+}
+
+// BehindPooler is for a database behind a pooler of transactions, which loses prepared statements: nothing is prepared, so no statements share a
+// round trip.
+func BehindPooler() ConnectorOption { return func(o *connectorOptions) { o.pooled = true } }
+
 // NewConnector returns the connector of a database.
-func NewConnector(cfg pgx.ConnConfig) *Connector {
-	return &Connector{Watched(cfg)}
+func NewConnector(cfg pgx.ConnConfig, opts ...ConnectorOption) *Connector {
+	o := connectorOptions{idle: pingAfter, patience: pingTimeout}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	beneath := stdlib.GetConnector(cfg,
+		stdlib.OptionBeforeConnect(func(_ context.Context, one *pgx.ConnConfig) error {
+			NoteTrouble(one)
+			return nil
+		}),
+		// database/sql asks before it hands a connection out again. A ping that was given up has closed the connection: then pgx
+		// pings once more, fails at once, and the pool takes another connection.
+		stdlib.OptionShouldPing(func(ctx context.Context, p stdlib.ShouldPingParams) bool {
+			return p.IdleDuration > o.idle && bounded(ctx, o.patience, p.Conn.Ping) != nil
+		}),
+	)
+	return &Connector{Connector: beneath, pooled: o.pooled, patience: o.patience}
 }
 
 // Connect opens a connection.
@@ -27,167 +66,23 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{watchedConn: opened.(*watchedConn), prepared: map[string]struct{}{}}, nil //nolint:forcetypeassert // that of Watched
+	beneath := opened.(*stdlib.Conn) //nolint:forcetypeassert // GetConnector's
+	made := &conn{beneath: beneath, patience: c.patience, ending: &TroubleOf(beneath.Conn()).ending, guard: c.guard}
+	if !c.pooled {
+		made.prepared = map[string]struct{}{}
+	}
+	return made, nil
 }
 
-// conn is a connection of a [Connector]. It is a [Pipeline].
-type conn struct {
-	*watchedConn
-
-	tx *tx
-	// prepared are the texts of the statements of pipelines.
-	prepared map[string]struct{}
+// OpenGuarded opens a pool that refuses statements, with [ErrPool], whose context carries an open unit of the same pool, or a lease.
+//
+// A transaction is looked at when it begins, and then no more: statements of a unit may have any context. So it does not matter of which
+// unit a context is, and a unit within [Outside] works with the context of the one around it. What is not seen: a statement with
+// another context, context.Background() for example, one that is sent by way of [sql.Conn.Raw], and one whose first argument is a pgx.QueryExecMode, as
+// those of a [Runner] are.
+func OpenGuarded(c *Connector) *sql.DB {
+	guarded := *c
+	guarded.guard = &guard{}
+	guarded.guard.pool = sql.OpenDB(&guarded)
+	return guarded.guard.pool
 }
-
-type laterKey struct{}
-
-// BeginLater returns a context for BeginTx whose BEGIN leaves together with the first statement. That saves a round trip
-// if the first statement is a [Runner]'s Exec, or sent by [Pipeline], the connection is one of a [Connector], and the options
-// are the defaults or READ COMMITTED; otherwise it has no effect. Code that uses it must reach the connection through
-// [database/sql] and [Pipeline] only.
-func BeginLater(ctx context.Context) context.Context {
-	return context.WithValue(ctx, laterKey{}, true)
-}
-
-func isLater(ctx context.Context) bool {
-	later, _ := ctx.Value(laterKey{}).(bool)
-	return later
-}
-
-// BeginTx begins a transaction, at once or with its first statement.
-func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if c.Conn().IsClosed() {
-		return nil, driver.ErrBadConn
-	}
-	if err := c.refuseTx(ctx); err != nil {
-		return nil, err
-	}
-	c.tx = &tx{ctx: ctx, ending: c.ending}
-	c.ending.follow(isLater(ctx))
-	if isLater(ctx) && !opts.ReadOnly {
-		switch sql.IsolationLevel(opts.Isolation) {
-		case sql.LevelDefault:
-			return c.tx, nil
-		case sql.LevelReadCommitted:
-			c.tx.options.IsoLevel = pgx.ReadCommitted
-			return c.tx, nil
-		default: // begins at once
-		}
-	}
-	var err error
-	if c.tx.begun, err = c.beneath.BeginTx(ctx, opts); err != nil {
-		c.ending.leave("")
-		return nil, err
-	}
-	return c.tx, nil
-}
-
-// begin sends the BEGIN that was put off.
-func (c *conn) begin(ctx context.Context) error {
-	if c.tx == nil || c.tx.ended || c.tx.begun != nil {
-		return nil
-	}
-	begun, err := c.Conn().BeginTx(ctx, c.tx.options)
-	if err != nil {
-		return err
-	}
-	c.tx.begun = pgxTx{c.tx.ctx, begun}
-	return nil
-}
-
-// ExecContext runs a statement, together with the BEGIN that was put off if it may be prepared.
-func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.refuse(ctx, args); err != nil {
-		return nil, err
-	}
-	if c.tx != nil && !c.tx.ended && c.tx.begun == nil && len(args) > 0 && args[0].Value == pgx.QueryExecModeCacheStatement {
-		return c.execFirst(ctx, query, args[1:])
-	}
-	if err := c.begin(ctx); err != nil {
-		return nil, err
-	}
-	return c.beneath.ExecContext(ctx, query, args)
-}
-
-func (c *conn) execFirst(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	values := make([]any, len(args))
-	for i, arg := range args {
-		values[i] = arg.Value
-	}
-	var tag pgconn.CommandTag
-	b := &pgx.Batch{}
-	b.Queue(query, values...).Exec(func(got pgconn.CommandTag) error {
-		tag = got
-		return nil
-	})
-	_, err := c.send(ctx, b, false)
-	return driver.RowsAffected(tag.RowsAffected()), err
-}
-
-// QueryContext runs a statement that returns rows.
-func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.refuse(ctx, args); err != nil {
-		return nil, err
-	}
-	if err := c.begin(ctx); err != nil {
-		return nil, err
-	}
-	return c.beneath.QueryContext(ctx, query, args)
-}
-
-// PrepareContext prepares a statement. Where that fails, the transaction has failed too.
-func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if err := c.refuse(ctx, nil); err != nil {
-		return nil, err
-	}
-	if err := c.begin(ctx); err != nil {
-		return nil, err
-	}
-	s, err := c.beneath.PrepareContext(ctx, query)
-	return c.guardStmt(s, c.refuse), err
-}
-
-// tx is a transaction that may not have begun yet, or have ended already with its last statement.
-type tx struct {
-	ctx     context.Context //nolint:containedctx // that of BeginTx, as in pgx/stdlib
-	ending  *ending
-	options pgx.TxOptions // of a BEGIN that was put off
-	begun   driver.Tx     // nil: BEGIN has not been sent
-	ended   bool
-}
-
-// Commit sends COMMIT, if there is anything to commit.
-func (t *tx) Commit() error { return t.end(EndedByCommit, driver.Tx.Commit) }
-
-// Rollback sends ROLLBACK, if there is anything to roll back.
-func (t *tx) Rollback() error { return t.end(EndedByRollback, driver.Tx.Rollback) }
-
-func (t *tx) end(name string, how func(driver.Tx) error) error {
-	t.ending.leave(name)
-	if t.ended || t.begun == nil {
-		t.ended = true
-		return nil
-	}
-	t.ended = true
-	return how(t.begun)
-}
-
-// pgxTx is a transaction of pgx as a driver's.
-type pgxTx struct {
-	ctx context.Context //nolint:containedctx // as in pgx/stdlib
-	tx  pgx.Tx
-}
-
-func (t pgxTx) Commit() error   { return t.tx.Commit(t.ctx) }
-func (t pgxTx) Rollback() error { return t.tx.Rollback(t.ctx) }
-
-// What database/sql looks for in a connection.
-var _ interface {
-	driver.ConnBeginTx
-	driver.ExecerContext
-	driver.QueryerContext
-	driver.ConnPrepareContext
-	driver.SessionResetter
-	driver.NamedValueChecker
-	driver.Pinger
-} = (*conn)(nil)

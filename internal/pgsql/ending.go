@@ -2,7 +2,6 @@ package pgsql
 
 import (
 	"bytes"
-	"database/sql/driver"
 	"errors"
 )
 
@@ -60,7 +59,7 @@ func MayHaveCommitted(err error) string {
 
 // How a transaction ended by the methods of database/sql.
 const (
-	EndedByCommit   = "Commit"
+	endedByCommit   = "Commit"
 	EndedByRollback = "Rollback"
 )
 
@@ -232,10 +231,10 @@ func withoutComment(text []byte) []byte {
 	return nil
 }
 
-// endedTx is a connection that knows what became of its transaction.
+// endedTx is a connection that knows what became of its transaction: a [conn], or what tests put around one.
 type endedTx interface{ EndedTx() (how string) }
 
-// EndedTx tells how the transaction on a driver's connection ended that its owner has not ended yet: the name of a command, [EndedByCommit],
+// EndedTx tells how the transaction on a driver's connection ended that its owner has not ended yet: the name of a command, [endedByCommit],
 // [EndedByRollback], or "" if it is open, also if its BEGIN has been put off. exact says that nothing escapes it. Otherwise a transaction that
 // was ended and followed by another one passes for open.
 func EndedTx(driverConn any) (how string, exact bool) {
@@ -248,23 +247,4 @@ func EndedTx(driverConn any) (how string, exact bool) {
 		}
 	}
 	return "", false
-}
-
-// followed is a transaction of database/sql.
-type followed struct {
-	driver.Tx
-
-	ending *ending
-}
-
-// Commit sends COMMIT.
-func (f followed) Commit() error {
-	f.ending.leave(EndedByCommit)
-	return f.Tx.Commit()
-}
-
-// Rollback sends ROLLBACK.
-func (f followed) Rollback() error {
-	f.ending.leave(EndedByRollback)
-	return f.Tx.Rollback()
 }

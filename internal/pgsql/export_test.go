@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Asked returns connectors of [Watched] and [NewConnector] that ask a connection each time it is handed out, and give it so long.
+// Asked returns connectors that ask a connection each time it is handed out, and give it so long.
 func Asked(cfg *pgx.ConnConfig, patience time.Duration) map[string]driver.Connector {
-	w := watched(*cfg, 0, patience)
-	return map[string]driver.Connector{"watched": w, "pipelined": &Connector{w}}
+	asked := func(o *connectorOptions) { o.idle, o.patience = 0, patience }
+	return map[string]driver.Connector{"behind a pooler": NewConnector(*cfg, asked, BehindPooler()), "pipelined": NewConnector(*cfg, asked)}
 }
 
 // Age makes what is known of a session as old as it can get, with another mark.

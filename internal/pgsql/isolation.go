@@ -44,8 +44,8 @@ func (i *isolation) isStricter(ctx context.Context, db *bun.DB) (bool, error) {
 }
 
 // begin returns what a statement is to be sent to, and a transaction to be ended after it, nil if there is none of its own.
-func (r *Runner) begin(ctx context.Context, db bun.IDB) (Conn, *sql.Tx, error) {
-	conn, err := Unwrap(db)
+func (r *Runner) begin(ctx context.Context, db bun.IDB) (handle, *sql.Tx, error) {
+	conn, err := unwrap(db)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,7 +62,7 @@ func (r *Runner) begin(ctx context.Context, db bun.IDB) (Conn, *sql.Tx, error) {
 }
 
 // ended is why a statement must not be sent to the transaction of a unit: outside of it, it would be committed by itself.
-func ended(ctx context.Context, conn Conn) error {
+func ended(ctx context.Context, conn handle) error {
 	if tx, ok := conn.(*sql.Tx); ok {
 		if u := UnitOf(ctx); u != nil {
 			return u.Ended(tx)

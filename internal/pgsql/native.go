@@ -61,9 +61,9 @@ func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) 
 				ok = true
 				return nil //nolint:nilerr // as below
 			}
-			beneath, mode = v.Conn(), []any{pgx.QueryExecModeCacheStatement}
-		case *watchedConn: // behind a pooler
-			beneath, mode = v.Conn(), []any{pgx.QueryExecModeDescribeExec}
+			if beneath, mode = v.Conn(), []any{pgx.QueryExecModeCacheStatement}; !v.pipelines() { // behind a pooler
+				mode = []any{pgx.QueryExecModeDescribeExec}
+			}
 		case native:
 			beneath = v.Conn()
 		default:

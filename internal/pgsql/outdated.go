@@ -38,17 +38,10 @@ func IsOutdated(err error) bool {
 	}
 }
 
-// refresher is a connection whose prepared statements are all its own.
-type refresher interface {
-	refresh(ctx context.Context) error
-}
-
 // refresh forgets what was prepared.
-func (c *watchedConn) refresh(ctx context.Context) error { return c.Conn().DeallocateAll(ctx) }
-
 func (c *conn) refresh(ctx context.Context) error {
 	clear(c.prepared)
-	return c.watchedConn.refresh(ctx)
+	return c.Conn().DeallocateAll(ctx)
 }
 
 const freshKey = "github.com/oncebox/oncebox/internal/pgsql.Fresh"
@@ -66,7 +59,7 @@ func Fresh(ctx context.Context, c bun.Conn, since int64) (ok bool) {
 		last, known := data[freshKey].(int64)
 		_, used := data[sessionKey]
 		data[freshKey] = since
-		switch ours, is := driverConn.(refresher); {
+		switch ours, is := driverConn.(*conn); {
 		case last == since && known, !used && !is:
 			ok = true
 		case is:

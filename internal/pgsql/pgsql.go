@@ -23,15 +23,15 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Conn is what *sql.DB, *sql.Tx and *sql.Conn have in common.
-type Conn interface {
+// handle is what *sql.DB, *sql.Tx and *sql.Conn have in common.
+type handle interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Unwrap returns the database/sql handle beneath a bun handle.
-func Unwrap(db bun.IDB) (Conn, error) {
+// unwrap returns the database/sql handle beneath a bun handle.
+func unwrap(db bun.IDB) (handle, error) {
 	switch v := db.(type) {
 	case *bun.DB:
 		return v.DB, nil
@@ -102,14 +102,14 @@ func (r *Runner) bounded(ctx context.Context) (bounded context.Context, done fun
 
 // QueryRow runs a statement that returns one row, and scans it into dest.
 func (r *Runner) QueryRow(ctx context.Context, db bun.IDB, constant string, args []any, dest ...any) error {
-	return r.run(ctx, db, constant, func(ctx context.Context, conn Conn, text string) error {
+	return r.run(ctx, db, constant, func(ctx context.Context, conn handle, text string) error {
 		return conn.QueryRowContext(ctx, text, r.withMode(args)...).Scan(dest...)
 	})
 }
 
 // Exec runs a statement and returns how many rows it touched.
 func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...any) (n int64, err error) {
-	err = r.run(ctx, db, constant, func(ctx context.Context, conn Conn, text string) error {
+	err = r.run(ctx, db, constant, func(ctx context.Context, conn handle, text string) error {
 		res, err := conn.ExecContext(ctx, text, r.withMode(args)...)
 		if err == nil {
 			n, err = res.RowsAffected()
@@ -123,14 +123,14 @@ func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...
 }
 
 // run calls fn with what a statement is sent to, and commits it where it is a transaction of its own.
-func (r *Runner) run(ctx context.Context, db bun.IDB, constant string, fn func(ctx context.Context, conn Conn, text string) error) error {
+func (r *Runner) run(ctx context.Context, db bun.IDB, constant string, fn func(ctx context.Context, conn handle, text string) error) error {
 	ctx, done := r.bounded(ctx)
 	text, err := r.TextFor(ctx, db, constant)
 	if err != nil {
 		return done(err)
 	}
 	if pool, ok := db.(*bun.DB); ok && r.confirmed {
-		return done(r.alone(ctx, pool, func(conn Conn) error { return fn(ctx, conn, text) }))
+		return done(r.alone(ctx, pool, func(conn handle) error { return fn(ctx, conn, text) }))
 	}
 	conn, tx, err := r.begin(ctx, db)
 	if err != nil {
@@ -151,7 +151,7 @@ const (
 	CodeDeadlock             = "40P01"
 	CodeLockNotAvailable     = "55P03"
 	CodeUndefinedTable       = "42P01"
-	CodeUndefinedFunction    = "42883"
+	codeUndefinedFunction    = "42883"
 	CodeInvalidStatementName = "26000"
 	CodeProtocolViolation    = "08P01"
 	CodeUndefinedObject      = "42704"
@@ -162,6 +162,7 @@ const (
 	CodeInFailedTransaction   = "25P02"
 	CodeNoSavepoint           = "3B001"
 	codeReadOnly              = "25006"
+	codeIdleInTransaction     = "25P03"
 )
 
 // Code returns the SQLSTATE of a server error, "" for any other error.
@@ -189,7 +190,7 @@ func IsMisfit(err error) bool {
 // the session (classes 08 and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in its transaction for too long).
 func IsConnectionError(err error) bool {
 	if code := Code(err); code != "" {
-		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || code == "25P03"
+		return endsSessions(code) || code == codeIdleInTransaction
 	}
 	var network net.Error
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) ||
@@ -214,7 +215,7 @@ func Explain(err error) error {
 
 func explain(err error) error {
 	switch Code(err) {
-	case CodeUndefinedTable, CodeUndefinedFunction:
+	case CodeUndefinedTable, codeUndefinedFunction:
 		return fmt.Errorf("%w: oncebox's tables are missing: call migrations.Up (App.Migrate) first, or set the schema they are in", err)
 	case codeReadOnly:
 		return fmt.Errorf("%w: it needs a server that takes writes, and this is a standby or was set to read-only: "+

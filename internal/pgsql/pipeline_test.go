@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/oncebox/oncebox/internal/pgsql"
 	"github.com/oncebox/oncebox/internal/pgtest"
@@ -38,16 +39,14 @@ func send(t *testing.T, conn *sql.Conn, commit bool, texts ...string) (open bool
 	for _, text := range texts {
 		b.Queue(text)
 	}
-	require.NoError(t, conn.Raw(func(c any) error {
-		p := c.(pgsql.Pipeline)
-		if commit {
-			open, err = p.SendCommit(context.Background(), b)
-		} else {
-			err = p.Send(context.Background(), b)
-		}
-		return nil
-	}))
-	return open, err
+	c := bun.Conn{Conn: conn}
+	require.True(t, pgsql.CanPipeline(c))
+	if commit {
+		return pgsql.SendCommit(context.Background(), c, b)
+	}
+	ok, err := pgsql.SendTogether(context.Background(), c, b)
+	require.True(t, ok)
+	return false, err
 }
 
 func count(t *testing.T, db *pgtest.DB) (n int) {
@@ -226,4 +225,45 @@ func TestFirstStatementFails(t *testing.T) {
 	_, err = conn.ExecContext(t.Context(), "INSERT INTO t VALUES (1)")
 	require.NoError(t, err)
 	require.Equal(t, 1, count(t, db))
+}
+
+// onlyConn opens a pool with one connection.
+func onlyConn(t *testing.T) (*pgtest.DB, *sql.DB) {
+	t.Helper()
+	db := pgtest.Open(t)
+	_, err := db.Exec("CREATE TABLE t (n int)")
+	require.NoError(t, err)
+	cfg, err := pgx.ParseConfig(db.DSN)
+	require.NoError(t, err)
+	pool := sql.OpenDB(pgsql.NewConnector(*cfg))
+	t.Cleanup(func() { _ = pool.Close() })
+	pool.SetMaxOpenConns(1)
+	return db, pool
+}
+
+// A statement that was prepared on the pool before is one of the transaction, also if it comes first.
+func TestPreparedStatementBeginsTheTransaction(t *testing.T) {
+	db, pool := onlyConn(t)
+	prepared, err := pool.Prepare("INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	defer prepared.Close()
+	for _, end := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
+		tx, err := pool.BeginTx(pgsql.BeginLater(t.Context()), nil)
+		require.NoError(t, err)
+		_, err = tx.Stmt(prepared).Exec()
+		require.NoError(t, err)
+		require.Zero(t, count(t, db), "not committed by itself")
+		require.NoError(t, end(tx))
+	}
+	require.Equal(t, 1, count(t, db))
+}
+
+// A transaction that could not begin leaves nothing that the next statement would begin.
+func TestTransactionThatCannotBegin(t *testing.T) {
+	db, pool := onlyConn(t)
+	_, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelLinearizable})
+	require.ErrorContains(t, err, "isolation")
+	_, err = pool.Exec("INSERT INTO t VALUES (1)")
+	require.NoError(t, err)
+	require.Equal(t, 1, count(t, db), "committed by itself")
 }

@@ -142,7 +142,7 @@ func (r *Runner) in(ctx context.Context, db bun.IDB) (*Place, error) {
 		pool = poolOf(*v)
 	}
 	return r.places.of(pool, func() (string, error) {
-		conn, err := Unwrap(db)
+		conn, err := unwrap(db)
 		if err != nil {
 			return "", err
 		}

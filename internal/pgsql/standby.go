@@ -66,7 +66,7 @@ func (r *Runner) Confirmed() *Runner {
 }
 
 // alone runs one statement of the pool on a connection of its own, as [Runner.Confirmed] says.
-func (r *Runner) alone(ctx context.Context, pool *bun.DB, fn func(Conn) error) (err error) {
+func (r *Runner) alone(ctx context.Context, pool *bun.DB, fn func(handle) error) (err error) {
 	for range 3 { // as database/sql does: of several broken connections in the pool each is found out by its use
 		err = r.aloneOnce(ctx, pool, fn)
 		if !errors.Is(err, driver.ErrBadConn) || errors.Is(err, ErrUnconfirmed) { // committed: the connection broke afterwards
@@ -76,7 +76,7 @@ func (r *Runner) alone(ctx context.Context, pool *bun.DB, fn func(Conn) error) (
 	return err
 }
 
-func (r *Runner) aloneOnce(ctx context.Context, pool *bun.DB, fn func(Conn) error) error {
+func (r *Runner) aloneOnce(ctx context.Context, pool *bun.DB, fn func(handle) error) error {
 	stricter, err := r.isolation.isStricter(ctx, pool)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (r *Runner) aloneOnce(ctx context.Context, pool *bun.DB, fn func(Conn) erro
 }
 
 // readCommitted runs one statement in a transaction.
-func readCommitted(ctx context.Context, conn *sql.Conn, fn func(Conn) error) error {
+func readCommitted(ctx context.Context, conn *sql.Conn, fn func(handle) error) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func (r *replicated) one(t *testing.T, isolation string, tracer ...pgx.QueryTrac
 	for _, tracer := range tracer {
 		cfg.Tracer = tracer
 	}
-	db := sql.OpenDB(pgsql.Watched(*cfg))
+	db := sql.OpenDB(pgsql.NewConnector(*cfg, pgsql.BehindPooler()))
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(1)
 	pool = bun.NewDB(db, pgdialect.New())

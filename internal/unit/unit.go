@@ -8,20 +8,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
+	"github.com/oncebox/oncebox/event"
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
 // Unit is the unit of work in a context. Package uow implements it.
 type Unit interface {
-	// Send sends statements of the unit in one round trip, and BEGIN with them if they are its first. Each is prepared on its first
-	// use of a connection. ok is false, and nothing was sent, if the connection cannot do that: it can if the pool was opened by
-	// config.OpenDB.
-	Send(ctx context.Context, b *pgx.Batch) (ok bool, err error)
+	// Send sends statements of the unit: in one round trip, and BEGIN with them if they are its first, if the pool was opened by config.OpenDB, else
+	// one after the other, see [pgsql.Send].
+	Send(ctx context.Context, b *pgx.Batch) error
 
-	// SendLast has the unit send statements after all others, those of its sinks included, and together with COMMIT if it can: with
-	// one sink that has a FlushBatch, or no events, and an id that it knows, see Identified. What several calls give is sent in
+	// SendLast adds statements that the unit sends after all others, those of its sinks included, and together with COMMIT if it can: on a
+	// pool of config.OpenDB, if all sinks with events are a [Sink], and the unit knows its id, see Identified. What several calls give is sent in
 	// their order. What is given within a savepoint that is rolled back is not sent. A statement that fails fails the unit. ok is
-	// false, and nothing will be sent, if the unit has ended, or the connection cannot do that.
+	// false, and nothing will be sent, if the unit has ended.
 	SendLast(b *pgx.Batch) (ok bool)
 
 	// Identified gives the unit the id of its transaction (pg_current_xact_id), which some statement has returned. It saves the
@@ -36,6 +36,21 @@ type Unit interface {
 	// Used tells whether a context was asked for the unit: by uow.FromContext, or a manager's DB, Do or Begin. A middleware learns
 	// by it that the handler has done nothing in the unit.
 	Used() bool
+}
+
+// Sink is a uow.Sink whose statements are sent by the unit: in one round trip, together with COMMIT if that is possible.
+type Sink interface {
+	// Enqueue adds the statements that store evs to q. A statement that stores less than it should has to fail, and its callback fills in
+	// what the event gets from it: COMMIT may be on its way before the result is seen. tx is for what has to be known before.
+	Enqueue(ctx context.Context, tx bun.IDB, q *Queue, evs []event.Envelope) error
+}
+
+// Queue is what a unit sends at its end.
+type Queue struct {
+	pgx.Batch
+
+	// XID is the id of the transaction (pg_current_xact_id), for callbacks of statements that return it, see [Unit].Identified.
+	XID string
 }
 
 // Proof looks for a row that only the transaction with the id xid can have written. It is called when the answer to COMMIT was lost, and

@@ -92,7 +92,8 @@ func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string
 	if err != nil {
 		return 0, err
 	}
-	count := func(rows rowScanner) error { // not by pgsql.Each, which would be two objects more per message
+	b := &pgx.Batch{}
+	b.Queue(place.Text(statement), args...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(&xid); err != nil {
 				return err
@@ -100,17 +101,10 @@ func (t entryTable) CountRows(ctx context.Context, u *uow.Unit, statement string
 			n++
 		}
 		return rows.Err()
-	}
-	b := &pgx.Batch{}
-	b.Queue(place.Text(statement), args...).Query(func(rows pgx.Rows) error { return count(rows) })
+	})
 	bounded, cancel := t.Bounded(ctx)
 	defer cancel()
-	ok, err := unit.Of(ctx).Send(bounded, b)
-	if !ok {
-		rows := t.SQL.Query(bounded, u.DB(), statement, args...)
-		err = errors.Join(count(rows), rows.Close())
-	}
-	if err == nil && xid != "" {
+	if err = unit.Of(ctx).Send(bounded, b); err == nil && xid != "" {
 		unit.Of(ctx).Identified(xid)
 	}
 	return n, err

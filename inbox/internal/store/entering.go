@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -69,15 +70,8 @@ func MakeEntering(ids []Identity) *Entering {
 	return e
 }
 
-// rowScanner is what the rows of pgx and of database/sql have in common.
-type rowScanner interface {
-	Next() bool
-	Scan(dest ...any) error
-	Err() error
-}
-
 // Read reads the answer. The variables are those of all rows, and without a function for each: it is the way of every message.
-func (e *Entering) Read(rows rowScanner, became []Entry) error {
+func (e *Entering) Read(rows pgx.Rows, became []Entry) error {
 	var (
 		key                 pgtype.UUID
 		tenant, source, xid pgtype.Text

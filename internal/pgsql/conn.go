@@ -1,0 +1,224 @@
+package pgsql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// beneath has another name than Conn, or the field would hide the method Conn, by which [Native] finds pgx.
+type beneath = stdlib.Conn
+
+// conn is a connection of a [Connector].
+type conn struct {
+	*beneath
+
+	patience time.Duration
+	ending   *ending
+	guard    *guard // nil: nothing is refused
+	tx       *tx    // the latest transaction of database/sql
+	// prepared are the texts of the statements of pipelines. nil: behind a pooler, where nothing is prepared.
+	prepared map[string]struct{}
+}
+
+type laterKey struct{}
+
+// BeginLater returns a context for BeginTx whose BEGIN leaves together with the first statement. That saves a round trip
+// if the first statement is a [Runner]'s Exec, or sent by [Pipeline], the connection is one of a [Connector] and not [BehindPooler], and the
+// options are the defaults or READ COMMITTED; otherwise it has no effect. Code that uses it must reach the connection through
+// [database/sql] and [Pipeline] only.
+func BeginLater(ctx context.Context) context.Context {
+	return context.WithValue(ctx, laterKey{}, true)
+}
+
+func isLater(ctx context.Context) bool {
+	later, _ := ctx.Value(laterKey{}).(bool)
+	return later
+}
+
+// EndedTx is for the function of that name.
+func (c *conn) EndedTx() string { return c.ending.how }
+
+// pipelines reports whether statements can share a round trip.
+func (c *conn) pipelines() bool { return c.prepared != nil }
+
+// BeginTx begins a transaction, at once or with its first statement.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.Conn().IsClosed() {
+		return nil, driver.ErrBadConn
+	}
+	if err := c.refuseTx(ctx); err != nil {
+		return nil, err
+	}
+	c.tx = &tx{ctx: ctx, ending: c.ending}
+	c.ending.follow(isLater(ctx))
+	if isLater(ctx) && c.pipelines() && !opts.ReadOnly {
+		switch sql.IsolationLevel(opts.Isolation) {
+		case sql.LevelDefault:
+			return c.tx, nil
+		case sql.LevelReadCommitted:
+			c.tx.options.IsoLevel = pgx.ReadCommitted
+			return c.tx, nil
+		default: // begins at once
+		}
+	}
+	var err error
+	if c.tx.begun, err = c.beneath.BeginTx(ctx, opts); err != nil {
+		c.tx = nil
+		c.ending.leave("")
+		return nil, err
+	}
+	return c.tx, nil
+}
+
+// begin sends the BEGIN that was put off.
+func (c *conn) begin(ctx context.Context) error {
+	if c.tx == nil || c.tx.ended || c.tx.begun != nil {
+		return nil
+	}
+	begun, err := c.Conn().BeginTx(ctx, c.tx.options)
+	if err != nil {
+		return err
+	}
+	c.tx.begun = pgxTx{c.tx.ctx, begun}
+	return nil
+}
+
+// ready is what goes before each statement: it is refused, or a BEGIN that was put off is sent.
+func (c *conn) ready(ctx context.Context, args []driver.NamedValue) error {
+	if err := c.refuse(ctx, args); err != nil {
+		return err
+	}
+	return c.begin(ctx)
+}
+
+// ExecContext runs a statement, together with the BEGIN that was put off if it may be prepared.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.tx != nil && !c.tx.ended && c.tx.begun == nil && len(args) > 0 && args[0].Value == pgx.QueryExecModeCacheStatement {
+		return c.execFirst(ctx, query, args[1:])
+	}
+	if err := c.ready(ctx, args); err != nil {
+		return nil, err
+	}
+	return c.beneath.ExecContext(ctx, query, args)
+}
+
+func (c *conn) execFirst(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	values := make([]any, len(args))
+	for i, arg := range args {
+		values[i] = arg.Value
+	}
+	var tag pgconn.CommandTag
+	b := &pgx.Batch{}
+	b.Queue(query, values...).Exec(func(got pgconn.CommandTag) error {
+		tag = got
+		return nil
+	})
+	_, err := c.send(ctx, b, false)
+	return driver.RowsAffected(tag.RowsAffected()), err
+}
+
+// QueryContext runs a statement that returns rows.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.ready(ctx, args); err != nil {
+		return nil, err
+	}
+	return c.beneath.QueryContext(ctx, query, args)
+}
+
+// PrepareContext prepares a statement, which is looked at each time it is sent: database/sql keeps those that were prepared on a pool. Where
+// preparing fails, the transaction has failed too.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if err := c.ready(ctx, nil); err != nil {
+		return nil, err
+	}
+	prepared, err := c.beneath.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt{prepared.(*stdlib.Stmt), c}, nil //nolint:forcetypeassert // that of stdlib.Conn
+}
+
+// Ping asks the server for an answer.
+func (c *conn) Ping(ctx context.Context) error {
+	return bounded(ctx, c.patience, c.beneath.Ping)
+}
+
+func bounded(ctx context.Context, limit time.Duration, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return fn(ctx)
+}
+
+// stmt is a prepared statement of a [conn].
+type stmt struct {
+	*stdlib.Stmt
+
+	conn *conn
+}
+
+// ExecContext runs the statement.
+func (s stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.conn.ready(ctx, args); err != nil {
+		return nil, err
+	}
+	return s.Stmt.ExecContext(ctx, args)
+}
+
+// QueryContext runs the statement, which returns rows.
+func (s stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.conn.ready(ctx, args); err != nil {
+		return nil, err
+	}
+	return s.Stmt.QueryContext(ctx, args)
+}
+
+// tx is a transaction that may not have begun yet, or have ended already with its last statement.
+type tx struct {
+	ctx     context.Context //nolint:containedctx // that of BeginTx, as in pgx/stdlib
+	ending  *ending
+	options pgx.TxOptions // of a BEGIN that was put off
+	begun   driver.Tx     // nil: BEGIN has not been sent
+	ended   bool
+}
+
+// Commit sends COMMIT, if there is anything to commit.
+func (t *tx) Commit() error { return t.end(endedByCommit, driver.Tx.Commit) }
+
+// Rollback sends ROLLBACK, if there is anything to roll back.
+func (t *tx) Rollback() error { return t.end(EndedByRollback, driver.Tx.Rollback) }
+
+func (t *tx) end(name string, how func(driver.Tx) error) error {
+	t.ending.leave(name)
+	if t.ended || t.begun == nil {
+		t.ended = true
+		return nil
+	}
+	t.ended = true
+	return how(t.begun)
+}
+
+// pgxTx is a transaction of pgx as a driver's.
+type pgxTx struct {
+	ctx context.Context //nolint:containedctx // as in pgx/stdlib
+	tx  pgx.Tx
+}
+
+func (t pgxTx) Commit() error   { return t.tx.Commit(t.ctx) }
+func (t pgxTx) Rollback() error { return t.tx.Rollback(t.ctx) }
+
+// What database/sql looks for in a connection.
+var _ interface {
+	driver.ConnBeginTx
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.ConnPrepareContext
+	driver.SessionResetter
+	driver.NamedValueChecker
+	driver.Pinger
+} = (*conn)(nil)

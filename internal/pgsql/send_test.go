@@ -1,0 +1,91 @@
+package pgsql_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/internal/pgtest"
+)
+
+// Callbacks are given the same on a connection that can send several statements in one round trip, and on one that cannot.
+func TestSend(t *testing.T) {
+	for name, connector := range map[string]func(pgx.ConnConfig) *sql.DB{
+		"one round trip":  func(cfg pgx.ConnConfig) *sql.DB { return sql.OpenDB(pgsql.NewConnector(cfg)) },
+		"behind a pooler": func(cfg pgx.ConnConfig) *sql.DB { return sql.OpenDB(pgsql.NewConnector(cfg, pgsql.BehindPooler())) },
+		"somebody else's": func(cfg pgx.ConnConfig) *sql.DB { return stdlib.OpenDB(cfg) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := pgtest.Open(t)
+			_, err := db.Exec("CREATE TABLE t (n int)")
+			require.NoError(t, err)
+			cfg, err := pgx.ParseConfig(db.DSN)
+			require.NoError(t, err)
+			pool := bun.NewDB(connector(*cfg), pgdialect.New())
+			defer pool.Close()
+			c, err := pool.Conn(t.Context())
+			require.NoError(t, err)
+			defer c.Close()
+			require.Equal(t, name == "one round trip", pgsql.CanPipeline(c))
+			tx, err := c.BeginTx(pgsql.BeginLater(t.Context()), nil)
+			require.NoError(t, err)
+
+			var affected int64
+			var one, skipped string
+			var raw []string
+			var nulls, rest int
+			b := &pgx.Batch{}
+			b.Queue("INSERT INTO t VALUES ($1::int), (2), (3)", 1).Exec(func(tag pgconn.CommandTag) error {
+				affected = tag.RowsAffected()
+				return nil
+			})
+			b.Queue("SELECT n::text, 'x' FROM t ORDER BY n").QueryRow(func(row pgx.Row) error { return row.Scan(&one, nil) })
+			b.Queue("SELECT nullif(n, 2), n::text FROM t ORDER BY n").Query(func(rows pgx.Rows) error {
+				for rows.Next() {
+					if values := rows.RawValues(); values[0] == nil {
+						nulls++
+						raw = append(raw, string(values[1]))
+						continue
+					}
+					if err := rows.Scan(nil, &skipped); err != nil {
+						return err
+					}
+					rest++
+				}
+				return rows.Err()
+			})
+			b.Queue("DELETE FROM t WHERE n = 3") // without a callback
+			require.NoError(t, pgsql.Send(t.Context(), c, tx, b))
+			require.EqualValues(t, 3, affected)
+			require.Equal(t, "1", one)
+			require.Equal(t, []string{"2"}, raw)
+			require.Equal(t, []int{1, 2}, []int{nulls, rest})
+			require.Equal(t, "3", skipped)
+
+			nothing := &pgx.Batch{}
+			nothing.Queue("SELECT n FROM t WHERE n = 9").QueryRow(func(row pgx.Row) error { return row.Scan(new(int)) })
+			require.ErrorIs(t, pgsql.Send(t.Context(), c, tx, nothing), pgx.ErrNoRows)
+
+			called := false
+			failing := &pgx.Batch{}
+			failing.Queue("SELECT 1 / n FROM (VALUES (0)) v (n)").Query(func(rows pgx.Rows) error {
+				for rows.Next() {
+					continue
+				}
+				return rows.Err()
+			})
+			failing.Queue("SELECT 1").QueryRow(func(pgx.Row) error { called = true; return nil })
+			require.Equal(t, "22012", pgsql.Code(pgsql.Send(t.Context(), c, tx, failing)))
+			require.False(t, called, "the first error ends it")
+			require.NoError(t, tx.Rollback())
+			require.Zero(t, count(t, db))
+		})
+	}
+}
