@@ -176,7 +176,7 @@ type outcome struct {
 
 // tell says to the actor why one of several could not be treated; what is no matter of operators is logged.
 func (v *visit) tell(err error) string {
-	if p, known := errors.AsType[*problem](explained(v.Console, err)); known {
+	if p, known := errors.AsType[*problem](explained(err)); known {
 		return p.title
 	}
 	v.log.ErrorContext(v.Context(), "oncebox: the console could not treat a dead letter", "error", err)
@@ -267,7 +267,7 @@ func editOf(v *visit, q url.Values) (*editView, error) {
 	}
 	l, err := readLetter(v, r)
 	if err != nil {
-		return nil, explained(v.Console, err)
+		return nil, explained(err)
 	}
 	payload := l.Envelope.Payload
 	if !utf8.Valid(payload) || bytes.ContainsRune(payload, 0) || len(payload) > maxShown {
@@ -300,7 +300,7 @@ func replayEdited(v *visit) error {
 	}
 	err = v.view().Dead().ReplayEdited(v.Context(), view.Ref.LetterRef, []byte(view.Text), v.by(view.Reason))
 	if err != nil {
-		return explained(v.Console, err)
+		return explained(err)
 	}
 	v.log.InfoContext(v.Context(), "oncebox: a dead letter was edited and replayed on the console", "actor", v.access.Actor, "ref", view.Ref.String())
 	v.redirect("dead?" + url.Values{fieldBox: {string(view.Ref.Box)}, fieldDone: {string(operator.Replay)}, "n": {"1"}, fieldOf: {view.Ref.ID}}.Encode())

@@ -100,7 +100,10 @@ func auditTabs(c *Console, current ops.Box) (tabs []tab, err error) {
 		box  ops.Box
 		name string
 		has  bool
-	}{{"", "All", true}, {ops.BoxOutbox, "Outbox", c.cfg.Outbox != nil}, {ops.BoxInbox, "Consumers", c.cfg.Inbox != nil}, {boxKeys, "Keys", c.cfg.Idempotency != nil}} {
+	}{
+		{"", "All", true}, {ops.BoxOutbox, "Outbox", c.cfg.Outbox != nil}, {ops.BoxInbox, "Consumers", c.cfg.Inbox != nil},
+		{boxKeys, "Keys", c.cfg.Idempotency != nil},
+	} {
 		if !t.has {
 			continue
 		}

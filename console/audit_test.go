@@ -13,10 +13,12 @@ import (
 
 // audits are entries of each part.
 var audits = map[string]string{
-	"outbox": "INSERT INTO oncebox_audit (part, actor, action, reason, tenant_id, topic, event_type) VALUES ('outbox', ?, ?, ?, 'acme', 'order', 'order.placed')",
+	"outbox": "INSERT INTO oncebox_audit (part, actor, action, reason, tenant_id, topic, event_type) " +
+		"VALUES ('outbox', ?, ?, ?, 'acme', 'order', 'order.placed')",
 	"inbox": "INSERT INTO oncebox_audit (part, actor, action, reason, tenant_id, topic, event_type, consumer) " +
 		"VALUES ('inbox', ?, ?, ?, 'acme', 'order', 'order.placed', 'billing')",
-	"idempotency": "INSERT INTO oncebox_audit (part, actor, action, reason, tenant_id, key_hash, step, epoch) VALUES ('idempotency', ?, ?, ?, 'acme', sha256('k'), 'charge', 1)",
+	"idempotency": "INSERT INTO oncebox_audit (part, actor, action, reason, tenant_id, key_hash, step, epoch) " +
+		"VALUES ('idempotency', ?, ?, ?, 'acme', sha256('k'), 'charge', 1)",
 }
 
 // Each action of each part is on the page.

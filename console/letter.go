@@ -64,7 +64,7 @@ func showLetter(v *visit) error {
 	}
 	l, err := readLetter(v, r)
 	if err != nil {
-		return explained(v.Console, err)
+		return explained(err)
 	}
 	view := &letterView{letter: l, Details: details(&l), Trace: trace(v.Console, l.Envelope.Metadata)}
 	for _, name := range slices.Sorted(maps.Keys(l.Envelope.Metadata)) {
@@ -85,7 +85,7 @@ func readLetter(v *visit, r ref) (letter, error) {
 }
 
 // explained turns the errors that an operator causes, or meets beside another operator, into what to do.
-func explained(c *Console, err error) error {
+func explained(err error) error {
 	switch {
 	case errors.Is(err, operator.ErrNotDead):
 		return &problem{

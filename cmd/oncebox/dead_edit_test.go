@@ -39,7 +39,8 @@ func TestEditedDeadLettersFlow(t *testing.T) {
 	fromInput := &cli.Terminal{In: openAnswers(t, `{"Order":"mended message"}`)}
 	edited := command(t, fromInput, "--database-url", pgtest.URL(t), "--schema", s.Schema,
 		"dead", "edit", message, "--consumer", "billing", "--payload-file", "-", "--by", "ann", "--why", "it had no name", "--yes", "--json")
-	require.Equal(t, dead.EditResult{Action: "edit", DryRun: false, ID: message, Consumer: "billing", BytesBefore: 26, BytesAfter: 26}, document[dead.EditResult](t, edited))
+	require.Equal(t, dead.EditResult{Action: "edit", ID: message, Consumer: "billing", BytesBefore: 26, BytesAfter: 26},
+		document[dead.EditResult](t, edited))
 	s.Drain()
 	require.ElementsMatch(t, []string{`{"Order":"mended message"}`, `{"Order": "mended event"}`}, s.seen)
 	require.Empty(t, document[[]dead.Letter](t, s.oncebox("dead", "list", "--json")))

@@ -29,7 +29,8 @@ func TestDeadLettersAreFoundReplayedAndHandled(t *testing.T) {
 	without := document[[]map[string]json.RawMessage](t, s.oncebox("dead", "show", list[0].ID, "--json"))
 	require.NotContains(t, without[0], "payload")
 
-	require.Equal(t, dead.Result{Action: "replay", DryRun: true, Counts: dead.Counts{Outbox: 1, Inbox: 1}}, document[dead.Result](t, s.oncebox("dead", "replay", "--all", "--by", "ann", "--dry-run", "--json")))
+	require.Equal(t, dead.Result{Action: "replay", DryRun: true, Counts: dead.Counts{Outbox: 1, Inbox: 1}},
+		document[dead.Result](t, s.oncebox("dead", "replay", "--all", "--by", "ann", "--dry-run", "--json")))
 	require.Len(t, document[[]dead.Letter](t, s.oncebox("dead", "list", "--json")), 2, "a dry run changes nothing")
 	replayed := document[dead.Result](t, s.oncebox("dead", "replay", "--all", "--by", "ann", "--why", "mended", "--yes", "--json"))
 	require.Equal(t, dead.Result{Action: "replay", DryRun: false, Counts: dead.Counts{Outbox: 1, Inbox: 1}}, replayed)

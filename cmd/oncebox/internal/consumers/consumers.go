@@ -77,7 +77,8 @@ func (c *Item) rowsOf(t *TopicItem) (rows [][]string) {
 			failure = cli.At(p.FailedAt) + " " + failure
 		}
 		rows = append(rows, []string{
-			cli.Short(c.Consumer, 40), cli.Short(t.Topic, 40), cli.Short(p.Name, 40), p.State, cli.At(&p.Since), strconv.Itoa(p.Unsettled), waits, cli.Short(failure, 200),
+			cli.Short(c.Consumer, 40), cli.Short(t.Topic, 40), cli.Short(p.Name, 40), p.State, cli.At(&p.Since), strconv.Itoa(p.Unsettled), waits,
+			cli.Short(failure, 200),
 		})
 	}
 	return rows

@@ -163,7 +163,7 @@ func treat(ctx context.Context, s *cli.Session, o *order, parts []selection, of 
 			before := done.total()
 			bulk := &operator.Bulk{Rate: o.rate, Progress: func(n int64) { p.Show(before + n) }}
 			moved, err := s.View().Dead().ActOnAll(ctx, o.action, box, f.filter, o.by, bulk)
-			done.add(box, moved)
+			done = done.plus(box, moved)
 			if err != nil {
 				return done, err
 			}

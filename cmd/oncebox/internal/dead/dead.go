@@ -63,12 +63,11 @@ type Counts struct {
 	Inbox  int64 `json:"inbox"`
 }
 
-func (c *Counts) add(box ops.Box, n int64) {
+func (c Counts) plus(box ops.Box, n int64) Counts {
 	if box == ops.BoxInbox {
-		c.Inbox += n
-		return
+		return Counts{c.Outbox, c.Inbox + n}
 	}
-	c.Outbox += n
+	return Counts{c.Outbox + n, c.Inbox}
 }
 
 func (c Counts) total() int64 { return c.Outbox + c.Inbox }
@@ -84,7 +83,7 @@ func count(ctx context.Context, s *cli.Session, f *selection) (c Counts, err err
 		if err != nil {
 			return c, err
 		}
-		c.add(box, n)
+		c = c.plus(box, n)
 	}
 	return c, nil
 }

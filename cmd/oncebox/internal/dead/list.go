@@ -64,7 +64,9 @@ func printLetters(s *cli.Session, list []Letter) error {
 	}
 	rows := make([][]string, len(list))
 	for n, l := range list {
-		rows[n] = []string{cli.Moment(l.DiedAt), l.of(), l.ID, l.Type, l.Topic, l.Tenant, cli.Short(l.Key, 40), strconv.Itoa(l.Attempts), cli.Short(l.Error, 80)}
+		rows[n] = []string{
+			cli.Moment(l.DiedAt), l.of(), l.ID, l.Type, l.Topic, l.Tenant, cli.Short(l.Key, 40), strconv.Itoa(l.Attempts), cli.Short(l.Error, 80),
+		}
 	}
 	return s.Table([]string{"DIED", "OF", "ID", "TYPE", "TOPIC", "TENANT", "KEY", "TRIES", "ERROR"}, rows)
 }

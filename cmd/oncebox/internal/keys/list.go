@@ -103,7 +103,8 @@ func printKeys(s *cli.Session, list []Item) error {
 	for n := range list {
 		k := &list[n]
 		rows[n] = []string{
-			cli.Moment(k.Since), k.State, k.Tenant, cli.Short(k.Request, 60), cli.Short(cmp.Or(k.Caller, k.Principal), 30), k.steps(), cli.At(k.LeaseUntil), k.Key,
+			cli.Moment(k.Since), k.State, k.Tenant, cli.Short(k.Request, 60), cli.Short(cmp.Or(k.Caller, k.Principal), 30), k.steps(),
+			cli.At(k.LeaseUntil), k.Key,
 		}
 	}
 	return s.Table([]string{"SINCE", "STATE", "TENANT", "REQUEST", "ASKED BY", "STEPS WITHOUT OUTCOME", "LEASE UNTIL", "KEY"}, rows)

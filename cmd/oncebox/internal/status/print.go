@@ -127,7 +127,9 @@ func (i *Item) consumers() [][]string {
 		if i.selects {
 			failed, dead = "-", "-"
 		}
-		rows = append(rows, []string{cli.Short(c.Consumer, 40), c.HowItRuns(), c.Count(c.Parked), cli.Age(c.OldestAgeSeconds), failed, dead, c.Count(c.Dead), c.AtBroker()})
+		rows = append(rows, []string{
+			cli.Short(c.Consumer, 40), c.HowItRuns(), c.Count(c.Parked), cli.Age(c.OldestAgeSeconds), failed, dead, c.Count(c.Dead), c.AtBroker(),
+		})
 	}
 	return rows
 }

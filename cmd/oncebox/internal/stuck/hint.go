@@ -18,7 +18,8 @@ func next(f *ops.Stuck) string {
 		}
 		return ifItLives(f) + "start a process of the service that runs the consumer " + f.Consumer
 	case ops.ConsumerAway:
-		return "mend the broker, or the way to it; it connects again by itself; the broker is asked, with the variables of the service, by: " + cli.Typed("doctor")
+		return "mend the broker, or the way to it; it connects again by itself; the broker is asked, with the variables of the service, by: " +
+			cli.Typed("doctor")
 	case ops.ConsumerLate:
 		return "the log of its processes says more; if a handler hangs, start them anew; how it is: " + cli.Typed("consumers", "list")
 	case ops.ConsumerPaused:

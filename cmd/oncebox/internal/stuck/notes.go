@@ -93,7 +93,8 @@ func pausedOnPurpose(pauses []outbox.Pause) string {
 			break
 		}
 		p := &pauses[n]
-		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; when its events may leave: %s\n", cli.Short(p.Tenant, 40), cli.Moment(p.Since), cli.Short(p.Actor, 40),
+		fmt.Fprintf(&text, "  tenant %s since %s by %s: %s; when its events may leave: %s\n", cli.Short(p.Tenant, 40), cli.Moment(p.Since),
+			cli.Short(p.Actor, 40),
 			cli.Short(p.Reason, 80), cli.Decided("tenants", "resume", p.Tenant))
 	}
 	return text.String()
