@@ -94,7 +94,7 @@ func remedies() map[string]remedy {
 }
 
 // Disorder looks for rows that wait and would never leave, or not in their turn, because somebody changed rows by hand or restored a part of a
-// backup. It only reads: the first waiting row of each key, and all waiting rows without one, which is a second per million. What it finds it
+// backup. It only reads: the first waiting row of each key, and all waiting rows without one. What it finds it
 // explains, with the statements that repair it; after these it may find more. A row that was deleted is not brought back.
 func (s *Reader) Disorder(ctx context.Context) ([]Disorder, error) {
 	list, err := pgsql.Collect(s.box.AdHoc().Query(ctx, s.box.DB, lookForDisorder), func(scan pgsql.Scan, d *Disorder) error {
