@@ -79,7 +79,9 @@ func only(ctx context.Context, t *testing.T, pool *sql.DB) (m *mute) {
 func TestCheckoutOfABusyConnectionCostsLittle(t *testing.T) {
 	cfg, err := pgx.ParseConfig(pgtest.Open(t).DSN)
 	require.NoError(t, err)
-	for name, connector := range map[string]driver.Connector{"behind a pooler": pgsql.NewConnector(*cfg, pgsql.BehindPooler()), "pipelined": pgsql.NewConnector(*cfg)} {
+	for name, connector := range map[string]driver.Connector{
+		"behind a pooler": pgsql.NewConnector(*cfg, pgsql.BehindPooler()), "pipelined": pgsql.NewConnector(*cfg),
+	} {
 		pool := sql.OpenDB(connector)
 		objects := testing.AllocsPerRun(1000, func() {
 			conn, err := pool.Conn(t.Context())

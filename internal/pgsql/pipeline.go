@@ -193,12 +193,12 @@ func (s single) Exec() (tag pgconn.CommandTag, err error) {
 }
 
 func (s single) Query() (pgx.Rows, error) {
-	rows, err := s.tx.QueryContext(s.ctx, s.q.SQL, s.q.Arguments...) //nolint:rowserrcheck,sqlclosecheck // the callback's
+	rows, err := s.tx.QueryContext(s.ctx, s.q.SQL, s.q.Arguments...) //nolint:rowserrcheck // the callback's
 	return &singleRows{rows: rows, err: err}, err
 }
 
 func (s single) QueryRow() pgx.Row {
-	rows, err := s.tx.QueryContext(s.ctx, s.q.SQL, s.q.Arguments...) //nolint:rowserrcheck,sqlclosecheck // closed by singleRow
+	rows, err := s.tx.QueryContext(s.ctx, s.q.SQL, s.q.Arguments...) //nolint:rowserrcheck // singleRow's
 	return singleRow{&singleRows{rows: rows, err: err}}
 }
 
