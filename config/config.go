@@ -85,7 +85,8 @@ type Config struct {
 // Validate names every field of every package that cannot be used.
 func (c *Config) Validate() error {
 	return errors.Join(
-		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(), c.validateWait(), c.validateLog(), c.validateAudit(),
+		event.ValidateIdentifier("config: Config.Schema", c.Schema), c.validateIdle(), c.validateSilence(), c.validateWait(),
+		c.validateLog(), c.validateAudit(),
 		c.UoW.Validate(), c.Outbox.Validate(), c.Projector.Validate(), c.Inbox.Validate(), c.Consumer.Validate(),
 		c.Idempotency.Validate(),
 	)

@@ -37,8 +37,8 @@ ORDER BY s.begun_at, s.key_hash, s.name LIMIT $2`
     SELECT {schema}.idempotency_settle_step($1, $2, $3, $4::json, $5, false) AS ok
 ), audit AS (
     INSERT INTO {schema}.oncebox_audit (part, actor, action, reason, tenant_id, key_hash, step, epoch)
-    SELECT 'idempotency', coalesce(nullif($6::text, ''), session_user), CASE WHEN $4::json IS NULL THEN '` + string(operator.NotDone) + `' ELSE '` + string(operator.Done) + `' END, $7::text,
-        k.tenant_id, k.key_hash, $2, $3
+    SELECT 'idempotency', coalesce(nullif($6::text, ''), session_user),
+        CASE WHEN $4::json IS NULL THEN '` + string(operator.NotDone) + `' ELSE '` + string(operator.Done) + `' END, $7::text, k.tenant_id, k.key_hash, $2, $3
     FROM settled, {schema}.idempotency_keys k WHERE settled.ok AND k.key_hash = $1
 )
 SELECT ok FROM settled`
@@ -111,8 +111,8 @@ func (s *Store) Unknown(ctx context.Context, db bun.IDB, tenant string, limit in
 	return s.listUnknown(ctx, db, unknownSteps, tenant, limit)
 }
 
-// Resolve writes down what an operator has found out about a step, and who that was; without an Actor, the user of the database. When no step of its key is unknown any more,
-// the next request with the key goes on. false: nothing was unknown any more, or somebody is just working on it.
+// Resolve records what an operator has found out about a step, and who found it out; without an Actor, the user of the database. Once no step of
+// its key is unknown, the next request with the key goes on. false: the step was not unknown, or somebody works on it at this moment.
 func (s *Store) Resolve(ctx context.Context, db bun.IDB, u Unknown, outcome Outcome, by ...operator.By) (bool, error) {
 	hash, err := hex.DecodeString(u.Key)
 	if err := errors.Join(err, outcome.err); err != nil {

@@ -218,7 +218,7 @@ func read(ctx context.Context, db *bun.DB, schema string, relations, functions [
 	if err := tx.QueryRowContext(ctx, settle, schema).Scan(&p.ident); err != nil {
 		return p, nil, wrap("set the search_path", err)
 	}
-	rows := pgsql.RowsOf(tx.QueryContext(ctx, listFacts, schema, relations, functions))
+	rows := pgsql.QueryPlain(ctx, tx, listFacts, schema, relations, functions)
 	list, err = pgsql.Collect(rows, func(scan pgsql.Scan, f *fact) error { return scan(&f.kind, &f.name, &f.definition) })
 	return p, list, wrap("read the catalog", err)
 }

@@ -178,7 +178,7 @@ func (r rights) lacked(ctx context.Context, db *sql.DB, schema string) (map[stri
 		objects = []string{schema}
 	}
 	missing := map[string][]string{}
-	rows := pgsql.RowsOf(db.QueryContext(ctx, lacked, objects, r.privileges, r.kind, schema))
+	rows := pgsql.QueryPlain(ctx, db, lacked, objects, r.privileges, r.kind, schema)
 	err := pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var privilege, object string
 		if err := scan(&privilege, &object); err != nil {

@@ -37,7 +37,7 @@ func free(ctx context.Context, db querier, s *state) error {
 	}
 	var taken []string
 	var rename string
-	rows := pgsql.RowsOf(db.QueryContext(ctx, listTaken, s.schema, relations, functions))
+	rows := pgsql.QueryPlain(ctx, db, listTaken, s.schema, relations, functions)
 	err := pgsql.Each(rows, func(scan pgsql.Scan) error {
 		var kind, name, whole string
 		if err := scan(&kind, &name, &whole); err != nil {

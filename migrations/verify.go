@@ -154,7 +154,7 @@ func look(ctx context.Context, db querier, cfg *Config) (*state, error) {
 	if err := db.QueryRowContext(ctx, tableExists, s.schema).Scan(&s.database, &exists); err != nil || !exists {
 		return s, wrap("look for oncebox_migrations", err)
 	}
-	rows := pgsql.RowsOf(db.QueryContext(ctx, fmt.Sprintf(listApplied, quote(s.schema))))
+	rows := pgsql.QueryPlain(ctx, db, fmt.Sprintf(listApplied, quote(s.schema)))
 	applied, err := pgsql.Collect(rows, func(scan pgsql.Scan, name *string) error { return scan(name) })
 	if err != nil {
 		return nil, wrap("read oncebox_migrations", err)

@@ -54,7 +54,7 @@ UNION ALL SELECT '', id::text, event_type, topic, retry_count, coalesce(error_me
 
 // failures returns what failed and was not returned before.
 func (k *Kit) failures(ctx context.Context) ([]Failure, error) {
-	all, err := pgsql.Collect(pgsql.RowsOf(k.DB.QueryContext(ctx, listFailures)), func(scan pgsql.Scan, f *Failure) error {
+	all, err := pgsql.Collect(pgsql.QueryPlain(ctx, k.DB, listFailures), func(scan pgsql.Scan, f *Failure) error {
 		return scan(&f.Consumer, &f.EventID, &f.Type, &f.Topic, &f.Attempts, &f.Error, &f.Dead)
 	})
 	if err != nil {

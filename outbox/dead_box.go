@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/internal/deadletter"
 	"github.com/oncebox/oncebox/internal/outboxdb"
 	"github.com/oncebox/oncebox/internal/pgsql"
+	"github.com/oncebox/oncebox/operator"
 )
 
 // deadBatch is how many dead letters a transaction moves, in which their lanes stand still.
@@ -17,7 +18,7 @@ const deadBatch = 500
 // newDead returns the outbox as the engine of dead letters knows it.
 func (s *Store) newDead() *deadletter.Box[DeadLetter] {
 	return &deadletter.Box[DeadLetter]{
-		Name: "outbox",
+		Name: string(operator.PartOutbox),
 		SQL: deadletter.SQL{
 			ID: "d.id", List: listDead, After: "(d.died_at, d.seq) > (%s::timestamptz, %s::bigint)", Show: showDead, Count: countDead,
 			Errors: listDeadErrors, Pick: pickDead, Beyond: "(d.lane, d.seq) > (%s::smallint, %s::bigint)", Lock: touchLanes,

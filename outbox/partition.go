@@ -43,6 +43,9 @@ func (p Partition) Select() *bun.SelectQuery {
 	return p.DB.NewSelect().TableExpr(p.published).Where("child = to_regclass(?) AND within >= ? AND within < ?", p.Name, p.Day, p.Day.AddDate(0, 0, 1))
 }
 
+// logTable is the log of events.
+const logTable = "outbox"
+
 // family is a table with daily children.
 type family struct {
 	table, column string
@@ -51,7 +54,7 @@ type family struct {
 
 func families() []family {
 	return []family{
-		{"outbox", "created_at", `SELECT o.ctid AS place, o.created_at AS within FROM {schema}.outbox_default o JOIN {schema}.outbox_cursor c USING (lane)
+		{logTable, "created_at", `SELECT o.ctid AS place, o.created_at AS within FROM {schema}.outbox_default o JOIN {schema}.outbox_cursor c USING (lane)
 		WHERE o.seq <= c.sent OR o.seq <@ c.ahead`},
 		{"outbox_sent", "sent_at", `SELECT s.ctid AS place, s.sent_at AS within FROM {schema}.outbox_sent_default s`},
 	}
@@ -257,7 +260,7 @@ func (s *Store) dropOne(ctx context.Context, tx bun.Tx, p Partition) error {
 	if err := s.sql.QueryRow(ctx, tx, p.log.in(isPartition), []any{p.Name}, &there); err != nil || !there {
 		return err
 	}
-	if p.log.table == "outbox" {
+	if p.log.table == logTable {
 		var unsent bool
 		if err := s.adHoc().QueryRow(ctx, tx, fmt.Sprintf(hasUnsent, p.Name), nil, &unsent); err != nil || unsent {
 			return err

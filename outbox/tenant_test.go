@@ -103,7 +103,8 @@ func TestTenantsAreMoved(t *testing.T) {
 	audit, err := f.Audit(ctx, operator.AuditFilter{}, nil, 0)
 	require.NoError(t, err)
 	require.Len(t, audit, 2)
-	require.Equal(t, "ann move big to group 0: tried it", strings.Join([]string{audit[0].Actor, string(audit[0].Action), audit[0].TenantID, audit[0].Reason}, " "))
+	first := audit[0]
+	require.Equal(t, "ann move big to group 0: tried it", strings.Join([]string{first.Actor, string(first.Action), first.TenantID, first.Reason}, " "))
 }
 
 func TestMoveIsRefused(t *testing.T) {

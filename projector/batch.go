@@ -72,7 +72,7 @@ func (w *worker) deliver(ctx context.Context, b *batch, rows []outboxdb.Row) (*b
 	if len(b.send) > 0 {
 		b.errs = w.publish(ctx, b.lanes, b.send)
 	}
-	b.judge(ctx, w)
+	b.judge(w)
 	if err := w.settle(ctx, b); err != nil {
 		return b, err
 	}
@@ -226,7 +226,7 @@ func (b *batch) add(r *outboxdb.Row, o lanedb.Outcome, blocks string) {
 // Rows of a key come in order. Once one of them stays for another try, the later ones stay as well; once one is held or
 // dead, they follow it. An adapter reports them as failed itself; a later row that it calls confirmed was confirmed, and
 // is settled, because sending it again would only add a duplicate to what cannot be mended.
-func (b *batch) judge(ctx context.Context, w *worker) {
+func (b *batch) judge(w *worker) {
 	for i, r := range b.send {
 		err := b.errs[i]
 		switch class := classify(err); {
@@ -237,7 +237,7 @@ func (b *batch) judge(ctx context.Context, w *worker) {
 		case b.isBlocked(r):
 			b.follow(r)
 		case class == classMessage:
-			if wait, dead := w.refused(ctx, r, err); dead {
+			if wait, dead := w.refused(r, err); dead {
 				b.die(r, err.Error(), w.r.p.cfg.blocksDead)
 				b.stays[r.Key] = w.r.p.cfg.goesOn(r.Topic) // the adapter held back what follows
 			} else {

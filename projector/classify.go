@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -36,7 +35,7 @@ func classify(err error) class {
 }
 
 // refused counts a refusal, also one that makes a dead letter, and says what [worker.verdict] says.
-func (w *worker) refused(ctx context.Context, r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
+func (w *worker) refused(r *outboxdb.Row, err error) (wait time.Duration, dead bool) {
 	w.r.p.telemetry.refused.Add(1, r.Topic, r.TenantID)
 	return w.verdict(r, err)
 }

@@ -172,7 +172,7 @@ func (w *worker) settleQueue(ctx context.Context, q *queue, errs map[int]error) 
 		p.telemetry.unconfirmed.Add(ctx, int64(len(q.rows)-len(sent)))
 		return moved, nil
 	}
-	wait, dead := w.refused(ctx, head, reason)
+	wait, dead := w.refused(head, reason)
 	if dead {
 		n, err := w.giveUp(ctx, map[int16]*lane{l.lease.Lane: l}, []*outboxdb.Row{head}, reason.Error(), p.cfg.blocksDead)
 		return moved + n, err

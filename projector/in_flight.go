@@ -86,7 +86,7 @@ func (w *worker) isolate(ctx context.Context, lanes map[int16]*lane, rows []*out
 			one.send = group
 			one.errs = w.publish(ctx, lanes, group)
 			lived(lanes, group, one.errs)
-			one.judge(ctx, w)
+			one.judge(w)
 		}
 		err := w.settle(ctx, one)
 		moved += one.moved

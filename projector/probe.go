@@ -220,7 +220,7 @@ func (w *worker) probed(ctx context.Context) (moved int, err error) {
 	}
 	b := newBatch(map[int16]*lane{p.queue.lane.lease.Lane: p.queue.lane})
 	b.send, b.errs = p.queue.rows, p.errs
-	b.judge(ctx, w)
+	b.judge(w)
 	err = w.settle(ctx, b)
 	return b.moved, err
 }

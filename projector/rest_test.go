@@ -21,8 +21,8 @@ func TestPausesOfAnIdleWorkerGrow(t *testing.T) {
 			return time.Since(began)
 		}
 		for range 2 {
-			for _, want := range []time.Duration{100, 200, 400, 800, 1600, 2000, 2000} {
-				require.Equal(t, want*time.Millisecond, rests())
+			for _, want := range []int{100, 200, 400, 800, 1600, 2000, 2000} {
+				require.Equal(t, time.Duration(want)*time.Millisecond, rests())
 			}
 			w.nudge()
 			require.Zero(t, rests(), "it was heard of before the pause")

@@ -23,7 +23,8 @@ func TestHotAggregateFailsEachMessageTwice(t *testing.T) {
 	const hot, hottest = "k07", manyMessages / keys / 2
 	s := newSite(t, pulsartest.Server(t))
 	box := s.newBox(inbox.Config{
-		Retry: inbox.RetryPolicy{MaxAttempts: -1, Policy: retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}}, PollInterval: 100 * time.Millisecond,
+		Retry:        inbox.RetryPolicy{MaxAttempts: -1, Policy: retry.Policy{Delay: 100 * time.Millisecond, MaxDelay: time.Second}},
+		PollInterval: 100 * time.Millisecond,
 	})
 	var through atomic.Bool
 	s.consume(box, messaging.HandlerFunc(func(ctx context.Context, m *messaging.Message) error {

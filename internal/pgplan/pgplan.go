@@ -69,7 +69,7 @@ func Generic(ctx context.Context, db *sql.DB, statement string) (p Plan, err err
 }
 
 func explain(ctx context.Context, conn *sql.Conn, statement string) (string, error) {
-	rows := pgsql.RowsOf(conn.QueryContext(ctx, statement))
+	rows := pgsql.QueryPlain(ctx, conn, statement)
 	lines, err := pgsql.Collect(rows, func(scan pgsql.Scan, line *string) error { return scan(line) })
 	if err != nil {
 		return "", fmt.Errorf("pgplan: explain: %w", err)

@@ -29,7 +29,7 @@ func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ..
 	if err != nil {
 		return &Rows{err: err}
 	}
-	rows := RowsOf(conn.QueryContext(ctx, text, r.withMode(args)...))
+	rows := QueryPlain(ctx, conn, text, r.withMode(args)...)
 	if rows.err != nil {
 		rows.err = end(tx, rows.err)
 		return rows
@@ -38,8 +38,16 @@ func (r *Runner) Query(ctx context.Context, db bun.IDB, constant string, args ..
 	return rows
 }
 
-// RowsOf returns the result of a QueryContext of [database/sql] for [Each], [Collect] and [One].
-func RowsOf(rows *sql.Rows, err error) *Rows { return &Rows{Rows: rows, err: err} }
+// Querier is a pool, a connection or a transaction of [database/sql] or bun.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// QueryPlain runs a statement that belongs to no [Runner]: its text is sent as it is.
+func QueryPlain(ctx context.Context, db Querier, text string, args ...any) *Rows {
+	rows, err := db.QueryContext(ctx, text, args...) //nolint:rowserrcheck // Rows.Err
+	return &Rows{Rows: rows, err: err}
+}
 
 // Each calls fn for each row and closes the rows. It stops at the first error of fn and returns it.
 func Each(rows *Rows, fn func(scan Scan) error) error {

@@ -22,8 +22,8 @@ const (
 	scenario    = module + "/internal/walk/scenario"
 )
 
-// Record compiles and runs the scenario, in the folder dir, and returns the recorded way: the functions that each of several events has passed. env has the addresses of the servers for the
-// scenario, as its variables ONCEBOX_.
+// Record compiles and runs the scenario, in the folder dir, and returns the recorded way: the functions that each of several events has
+// passed. env has the addresses of the servers for the scenario, as its variables ONCEBOX_.
 func Record(ctx context.Context, dir string, env []string) (Way, error) {
 	lines := map[string]int{}
 	program, err := build(ctx, dir, lines)

@@ -88,7 +88,7 @@ func (e *examination) scan(ctx context.Context, query string, args []any, dest .
 
 // list reads rows of texts.
 func (e *examination) list(ctx context.Context, query string, columns int, args ...any) ([][]string, error) {
-	return pgsql.Collect(pgsql.RowsOf(e.DB.DB.QueryContext(ctx, query, args...)), func(scan pgsql.Scan, row *[]string) error {
+	return pgsql.Collect(pgsql.QueryPlain(ctx, e.DB.DB, query, args...), func(scan pgsql.Scan, row *[]string) error {
 		*row = make([]string, columns)
 		dest := make([]any, columns)
 		for n := range *row {
