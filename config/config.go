@@ -18,50 +18,49 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// Config configures a whole application. The environment variables of the fields are those of the tags, with the
-// prefix ONCEBOX_; docs/config.md lists them.
+// Config configures a whole application. Each field has an environment variable: its tag with the prefix ONCEBOX_. docs/config.md lists them all.
 type Config struct {
 	// DatabaseURL is where PostgreSQL is, for [OpenDB]. Default: none, OpenDB needs one.
 	DatabaseURL string `env:"DATABASE_URL"`
-	// PulsarURL is where Pulsar is, for programs that choose their broker by it. Default: none.
+	// PulsarURL is where Pulsar is, for programs that use Pulsar if it is set. Default: none.
 	PulsarURL string `env:"PULSAR_URL"`
 	// Schema holds the tables. Default: the first one of the search_path that connections begin with.
 	Schema string `env:"SCHEMA"`
 	// Pooler says that a transaction-mode pooler stands before the database. Default: false.
 	Pooler bool `env:"POOLER"`
 
-	// IdleInTransaction is after how long PostgreSQL ends a session that does nothing within a transaction: a process that is
-	// frozen, or whose machine has vanished, would keep the locks of its keys and rows for ever. It must be longer than what a
-	// handler does between two statements of its unit. -1: what the server is set to. A pool behind a Pooler, and a URL that has
-	// idle_in_transaction_session_timeout, are left as they are. Default: 5m.
+	// IdleInTransaction limits how long a session may be idle within a transaction. After that PostgreSQL ends the session. Without a limit a process
+	// that is frozen, or whose machine has vanished, would keep the locks of its keys and rows for ever. Make it longer than the longest pause of a
+	// handler between two statements of its unit. -1 leaves the server's own setting. It does not apply behind a Pooler, nor if the URL has
+	// idle_in_transaction_session_timeout. Default: 5m.
 	IdleInTransaction time.Duration `env:"IDLE_IN_TRANSACTION"`
 
-	// TCPUserTimeout is after how long without a word a connection to the database is given up: the host that has vanished, or
-	// the network, never says so, and a statement would wait for about 15 minutes. A new connection has a quarter of it until the host
-	// accepts, and all of it until the session has begun, unless the URL has connect_timeout. It ends no statement that takes
-	// long: a host that lives answers for it. A proxy that lives answers for a host that does not. At least 1s; -1: what the
-	// system does. Default: 20s.
+	// TCPUserTimeout limits how long the database host may be silent. After that the connection is given up. Without a limit a statement would wait
+	// for about 15 minutes if the host or the network has vanished. A new connection has a quarter of it until the host accepts, and all of it until
+	// the session has begun, unless the URL has connect_timeout. A long statement is not ended: a living host confirms that it is there. So does a
+	// living proxy, even if the host behind it is dead. At least 1s; -1 leaves the settings of the operating system. Default: 20s.
 	TCPUserTimeout time.Duration `env:"TCP_USER_TIMEOUT"`
 
-	// DatabaseWait is for how long a process that starts waits for a database that is away: nobody answers, the name of its host is unknown,
-	// it recovers or shuts down, it has no connection left, or, with target_session_attrs, no server takes writes yet. It bounds each of
-	// [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run, which log that they wait. What waiting does not mend is
-	// an error at once: a wrong password, certificate or name of a database, and tables that are missing. -1: a database that is away is an
-	// error at once, too. Default: 0, for as long as the context lasts.
+	// DatabaseWait limits how long a starting process waits for a database that is away: the server does not answer, the name of its host is unknown,
+	// it recovers or shuts down, it has no connection left, or, with target_session_attrs, no server takes writes yet. The limit applies to each call
+	// of [OpenDB], [UseDB], [UsePool], App.Migrate, App.Run, Projector.Run and Inbox.Run by itself, and each logs that it waits. Errors that waiting
+	// does not mend are returned at once: a wrong password, certificate or database name, and missing tables. -1: a database that is away is an error
+	// at once, too. Default: 0, for as long as the context lasts.
 	DatabaseWait time.Duration `env:"DATABASE_WAIT"`
 
-	// RefusePool has the pool refuse a statement that is sent to it where a unit of work is meant, with [uow.ErrPool]: its context carries an open
-	// unit of this pool, or is that of a handler that runs under a lease (inbox.Leased). Such a statement is committed by itself,
-	// and done again when the unit is. [uow.Outside] is for those that are meant. Statements with another context are not seen, nor those
-	// whose first argument is a pgx.QueryExecMode. It is for [OpenDB]: the connections of a pool that the service opens itself are not ours, and
-	// [UseDB] and [UsePool] return an error. The analyzer unitpool of the module analysis finds many of them without running anything. Default: false.
+	// RefusePool makes the pool refuse statements that belong into a unit of work, with [uow.ErrPool]: the context of the statement carries an open
+	// unit of this pool, or it is the context of a handler that runs under a lease (inbox.Leased). Such a statement would commit by itself, and be
+	// executed again when the unit is repeated. Use [uow.Outside] for statements that are meant to go to the pool. A statement with another context is
+	// not noticed, nor is a statement whose first argument is a pgx.QueryExecMode. The setting works with [OpenDB] only: with it, [UseDB] and
+	// [UsePool] return an error, because the service opened their connections itself. The analyzer unitpool of the module analysis finds many of these
+	// statements without running anything. Default: false.
 	RefusePool bool `env:"REFUSE_POOL"`
 
-	// AuditRetention is how long the entries of the audit are kept, of outbox, inbox and idempotency keys. At least 24h; -1 keeps them for ever.
-	// Default: 9600h, which is 400 days.
+	// AuditRetention is how long the audit entries of outbox, inbox and idempotency keys are kept. At least 24h; -1 keeps them for ever. Default:
+	// 9600h, which is 400 days.
 	AuditRetention time.Duration `env:"AUDIT_RETENTION"`
 
-	// UoW also holds what all writers share: Registry, Source, DefaultTenant, MaxPayload.
+	// UoW configures units of work. Its Registry, Source, DefaultTenant and MaxPayload are the defaults of the other packages.
 	UoW uow.Config
 	// Outbox configures the tables of events.
 	Outbox outbox.Config `envPrefix:"OUTBOX_"`
@@ -74,11 +73,11 @@ type Config struct {
 	// Idempotency configures the keys of HTTP requests.
 	Idempotency idempotency.Config `envPrefix:"IDEMPOTENCY_"`
 
-	// Telemetry is where logs, traces and metrics go, for every package whose own Telemetry does not say it. Default: slog.Default() and the global
+	// Telemetry is where logs, traces and metrics go, for every package whose own Telemetry does not set it. Default: slog.Default() and the global
 	// providers.
 	Telemetry telemetry.Config
-	// LogInterval is how often the log has a line of what fails again and again, with how often it did: see [Quiet]. It is for the Logger of each package
-	// that is none of Quiet's already. At least 1s; -1: every failure is a line. Default: 1m.
+	// LogInterval is how often a failure that happens again and again is logged: one line for each interval, with the number of failures, see [Quiet].
+	// It applies to the Logger of every package, unless [Quiet] made that Logger. At least 1s; -1 logs every failure. Default: 1m.
 	LogInterval time.Duration `env:"LOG_INTERVAL"`
 }
 
@@ -120,9 +119,9 @@ func (c *Config) validateWait() error {
 	return fmt.Errorf("config: Config.DatabaseWait is %s: give 1ms or more, or -1 for an error at once", c.DatabaseWait)
 }
 
-// WithDefaults returns the configuration that is in effect: a copy of [Config.Shared] in which the fields that say nothing have their
-// defaults. It is for showing and comparing settings, for example in a log line. Programs give oncebox.New the configuration as it is: an
-// outbox.Config.Retention that is set is entered in the database, and the default is not.
+// WithDefaults returns the configuration that is in effect: a copy of [Config.Shared] in which the fields that are zero have their defaults. Use it
+// to show and compare settings, for example in a log line. Programs give oncebox.New the configuration as it is: an outbox.Config.Retention that is
+// set is entered in the database, and the default is not.
 func (c *Config) WithDefaults() Config {
 	out := c.Shared()
 	out.IdleInTransaction = cmp.Or(out.IdleInTransaction, idleInTransaction)
@@ -134,7 +133,8 @@ func (c *Config) WithDefaults() Config {
 	return out
 }
 
-// Shared returns a copy in which what is said once at the top has reached every package that says nothing else.
+// Shared returns a copy in which the settings that packages share, such as Schema and Telemetry, are filled into every package that does not set
+// its own.
 func (c *Config) Shared() Config {
 	out := *c
 	out.share()

@@ -28,7 +28,7 @@ const (
 	idleInTransaction = 5 * time.Minute
 )
 
-// redacted leaves out the password of what is no database's URL. pgx does so too, as far as it understands the text.
+// redacted removes the password from the text of a database URL that cannot be parsed. pgx does so too, as far as it understands the text.
 func redacted(text string) string {
 	text = regexp.MustCompile(`(?s)(//[^/:@]*):.*@`).ReplaceAllString(text, "$1:xxxxx@")
 	return regexp.MustCompile(`(password\s*=\s*)('[^']*'|[^\s&]+)`).ReplaceAllString(text, "${1}xxxxx")
@@ -46,15 +46,14 @@ func checkParams(params map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// OpenDB opens the database and checks that it answers, and that it keeps prepared statements unless cfg.Pooler. A database that is away is waited
-// for, see Config.DatabaseWait.
+// OpenDB opens the database and checks that it answers, and that it keeps prepared statements unless cfg.Pooler. It waits for a database that is
+// away, see Config.DatabaseWait.
 //
-// The driver is pgx, because it cancels statements on the server and tells when COMMIT was answered with a rollback.
-// bun writes arguments into the text of its statements, so that each is new to the server: preparing them would only
-// cost, and they are sent in "exec" mode unless the URL says otherwise. Units of work send what they can in one round
-// trip, and prepare their own statements, unless cfg.Pooler.
+// The driver is pgx, because it cancels statements on the server and returns an error when the server answers COMMIT with a rollback. bun writes
+// arguments into the text of its statements, so that each is new to the server. Preparing them would only cost time, so they are sent in "exec"
+// mode unless the URL sets another one. Units of work send what they can in one round trip, and prepare their own statements, unless cfg.Pooler.
 //
-// The pool has up to 20 connections, or four for each core if that is more: SetMaxOpenConns and SetMaxIdleConns of what is returned
+// The pool has up to 20 connections, or four for each core if that is more: call SetMaxOpenConns and SetMaxIdleConns of the returned database to
 // change that. The parameters of pgxpool (pool_max_conns and others) are refused: they are for [UsePool].
 func OpenDB(ctx context.Context, cfg Config) (*bun.DB, error) {
 	if cfg.DatabaseURL == "" {

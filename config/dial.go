@@ -13,13 +13,12 @@ import (
 // silence is the default of Config.TCPUserTimeout.
 const silence = 20 * time.Second
 
-// dial opens connections that notice when the other host says nothing any more. Without it the system repeats what was sent for
-// about 15 minutes (Linux, tcp(7), tcp_retries2), and where only an answer is waited for nothing is ever sent.
+// dial opens connections that notice when the other host has vanished. Without it the system repeats unconfirmed data for about 15 minutes (Linux,
+// tcp(7), tcp_retries2), and a connection that only waits for an answer never notices, because it sends nothing.
 //
-// TCP_USER_TIMEOUT is for what was sent, on Linux; the keep-alive is for answers. connect is how long a host may take to accept. Where
-// it is not set that is a quarter of timeout: of several hosts in the URL the first may be the one that vanished, and each new
-// connection tries it first. A host that has accepted has the whole of timeout for what follows, TLS and the start of the session: it
-// lives, and may be busy.
+// TCP_USER_TIMEOUT limits how long sent data stays unconfirmed, on Linux. The keep-alive covers connections that wait for an answer. connect limits
+// how long a host may take to accept, 0: a quarter of timeout, because the first of several hosts in the URL may have vanished, and each new
+// connection tries it first. After a host has accepted, TLS and the start of the session get the whole timeout: the host lives, and may be busy.
 func dial(timeout, connect time.Duration) pgconn.DialFunc {
 	d := &net.Dialer{
 		Timeout: cmp.Or(connect, max(timeout/4, time.Second)),

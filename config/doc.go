@@ -5,8 +5,8 @@
 //	db, err := config.OpenDB(ctx, cfg)
 //	app, err := oncebox.New(db, broker, cfg)
 //
-// A service that has a pool already, a *sql.DB or a *pgxpool.Pool, passes it to [UseDB] or [UsePool] in place of [OpenDB]. What they return is
-// given to the constructors, and need not be looked into: a unit of work hands out its transaction as *sql.Tx and as pgx.Tx too.
+// A service that has a pool already, a *sql.DB or a *pgxpool.Pool, passes it to [UseDB] or [UsePool] in place of [OpenDB]. Pass the returned
+// database to the constructors. A service does not need bun for it: a unit of work hands out its transaction as *sql.Tx and as pgx.Tx too.
 //
 // A broker adapter is configured by the program that chooses it, so that nothing here links it:
 //

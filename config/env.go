@@ -36,8 +36,8 @@ func FromEnv() (Config, error) {
 	return c, nil
 }
 
-// Env fills a struct with `env` tags from the variables that begin with prefix. It is how a program configures what it
-// chooses itself, a broker adapter for example. A [time.Duration] may be a plain -1.
+// Env fills a struct with `env` tags from the variables that begin with prefix. A program uses it for parts that it chooses itself, such as a
+// broker adapter. A [time.Duration] may be a plain -1.
 //
 // Where prefix begins with ONCEBOX_, a variable that begins with prefix and has no field is an error with the nearest name: a
 // setting with a misspelt name would do nothing. [FromEnv] leaves ONCEBOX_PULSAR_ and ONCEBOX_MEMORY_ to the programs that use these
@@ -74,9 +74,9 @@ func duration(value string) (any, error) {
 	return time.ParseDuration(value)
 }
 
-// environment has the variables of the fields, with two conveniences: names without our prefix where ours are not set, and 0 for the
-// retention of the outbox. In the struct a zero is the default. Each variable is looked up by its name: go test keeps a result
-// until one changes that was looked up, and does not see a list of all (go help test).
+// environment returns the variables of the fields. Two conveniences: a name without our prefix counts if ours is not set, and 0 for the retention
+// of the outbox means no retention, because in the struct a zero means the default. Each variable is looked up by its name: go test caches a result
+// until one of the variables changes that were looked up by name, and does not notice os.Environ (go help test).
 func environment(fields []env.FieldParams) map[string]string {
 	vars := map[string]string{}
 	for _, f := range fields {

@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/retry"
 )
 
-// misread says of each variable that could not be read what is expected. Package env names the field alone, and fields of several
-// structs have one name, so each variable is read once more by itself.
+// misread returns, for each variable that could not be parsed, an error with its value and what is expected. Package env names only the field, and
+// fields of several structs may have one name, so each variable is parsed once more by itself.
 func misread(prefix string, cfg any, vars map[string]string, failed error) error {
 	all, ok := errors.AsType[env.AggregateError](failed)
 	if !ok {
@@ -55,7 +55,7 @@ func expected(t reflect.Type) string {
 // field finds the fields in what a Validate says.
 var field = regexp.MustCompile(`\w*Config(\.\w+)+`)
 
-// inVariables is what Validate says with variables in place of the fields, for a reader who has set variables.
+// inVariables replaces the names of fields in the errors of Validate with the names of their variables, for a reader who has set variables.
 func inVariables(err error) error {
 	if list, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error
@@ -81,7 +81,8 @@ func inVariables(err error) error {
 	return errors.New(text)
 }
 
-// variables returns the variables of the fields of a struct and of those in it, by the names that errors give them: "uow: Config.Source".
+// variables returns the names of the variables of a struct's fields, also of nested structs. Its keys are "uow: Config.Source" and the like, which
+// is how errors name the fields.
 func variables(t reflect.Type, pkg, path, prefix string) map[string]string {
 	names := map[string]string{}
 	for f := range t.Fields() {

@@ -15,9 +15,9 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// UseDB returns what the constructors of all packages take as their database, on a pool that the caller has opened and closes. Its driver
-// has to be pgx (github.com/jackc/pgx/v5/stdlib). It checks what [OpenDB] checks: that the database answers, for which it waits as [OpenDB] does, and
-// that it keeps prepared statements unless cfg.Pooler.
+// UseDB returns the database for the constructors of all packages, on a pool that the caller has opened and closes. The driver of the pool must be
+// pgx (github.com/jackc/pgx/v5/stdlib). UseDB checks the same as [OpenDB]: that the database answers, for which it waits as [OpenDB] does, and that
+// it keeps prepared statements unless cfg.Pooler.
 //
 // The pool stays as the caller has set it up. So cfg.IdleInTransaction, cfg.TCPUserTimeout and, as search_path, cfg.Schema have no effect on
 // its connections, a unit of work needs two to four round trips more, and it is not run again after an error that its function swallowed.
@@ -29,8 +29,8 @@ func UseDB(ctx context.Context, pool *sql.DB, cfg Config) (*bun.DB, error) {
 	return use(ctx, "UseDB", pool, cfg)
 }
 
-// UsePool is [UseDB] for a pool of pgx. Both use the same connections, MaxConns together. The hooks of the pool are called as always. Close
-// what is returned, which leaves the pool open, and then the pool.
+// UsePool is [UseDB] for a pool of pgx. The pool and the returned database share the connections: MaxConns is the limit for both together. The
+// hooks of the pool are called as always. Close the returned database first, which leaves the pool open, and then the pool.
 func UsePool(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*bun.DB, error) {
 	if pool == nil {
 		return nil, errors.New("config: UsePool: the pool is nil: open it with pgxpool.New, or call OpenDB")

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// refused says what to do about a connection that could not be opened.
+// refused adds to the error of a connection that could not be opened what to do about it.
 func refused(pc *pgx.ConnConfig, err error) error {
 	what := "does not answer: start it, or correct ONCEBOX_DATABASE_URL"
 	answer, ok := errors.AsType[*pgconn.PgError](err)
@@ -24,7 +24,7 @@ func refused(pc *pgx.ConnConfig, err error) error {
 	return fmt.Errorf("config: OpenDB: PostgreSQL at %s:%d, database %q, %s: %w", pc.Host, pc.Port, pc.Database, what, err)
 }
 
-// advice is for the SQLSTATE with which the server, or a pooler before it, refused the connection (PostgreSQL, Appendix A).
+// advice returns what to do about the SQLSTATE with which the server, or a pooler before it, refused the connection (PostgreSQL, Appendix A).
 func advice(code string, pc *pgx.ConnConfig) string {
 	role, database := pgx.Identifier{pc.User}.Sanitize(), pgx.Identifier{pc.Database}.Sanitize()
 	switch {
@@ -35,7 +35,7 @@ func advice(code string, pc *pgx.ConnConfig) string {
 		return "does not exist on this server: run CREATE DATABASE " + database + ", or correct ONCEBOX_DATABASE_URL"
 	case code == pgsql.CodeInsufficientPrivilege:
 		return "is closed to the role: run GRANT CONNECT ON DATABASE " + database + " TO " + role + ", or correct ONCEBOX_DATABASE_URL"
-	case strings.HasPrefix(code, "28"): // a role that does not exist is told as a wrong password, so that nobody finds names
+	case strings.HasPrefix(code, "28"): // PostgreSQL reports an unknown role as a wrong password, so that nobody can guess names
 		return "refuses role or password: correct ONCEBOX_DATABASE_URL, or run CREATE ROLE " + role + " LOGIN PASSWORD '...' (ALTER ROLE if " +
 			"it exists); pg_hba.conf decides which hosts it may come from"
 	default:

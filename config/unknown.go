@@ -21,7 +21,7 @@ var brokers = []string{prefix + "PULSAR_", prefix + "MEMORY_"} //nolint:gocheckn
 // it ONCEBOX_API_SERVICE_HOST and others (kubernetes.io, "Accessing the Service", environment variables).
 var serviceLink = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
-// unknown names the variables that are set, begin with what is ours, and mean nothing.
+// unknown returns an error for each variable that is set, begins with our prefix and has no field.
 func unknown(begin string, fields []env.FieldParams) error {
 	if !strings.HasPrefix(begin, prefix) {
 		return nil // the prefix may be that of a whole program, with more in it than this struct
@@ -54,7 +54,7 @@ func unknown(begin string, fields []env.FieldParams) error {
 	return errors.Join(errs...)
 }
 
-// fits tells whether the list has the name, or a beginning of it with a * behind.
+// fits reports whether the list has the name, or a beginning of it with a * behind.
 func fits(name string, list []string) bool {
 	return slices.ContainsFunc(list, func(one string) bool {
 		one = strings.TrimSpace(one)

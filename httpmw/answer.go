@@ -38,8 +38,8 @@ func (a *answer) write(w http.ResponseWriter) {
 	}
 }
 
-// encodedOutside tells whether a middleware further out encodes the body, as compression does, and has said so in the headers of w
-// before the handler began: then the length that is sent is not that of the body here, and the encoding is not that of the handler.
+// encodedOutside reports whether a middleware further out encodes the body, as compression does, and has said so in the headers of w before the
+// handler began: then the length that is sent is not that of the body here, and the encoding is not that of the handler.
 func encodedOutside(w http.ResponseWriter, of http.Header) bool {
 	encoding := w.Header().Values("Content-Encoding")
 	return len(encoding) > 0 && slices.Equal(encoding, of.Values("Content-Encoding"))

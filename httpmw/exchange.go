@@ -66,9 +66,8 @@ func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64
 	return e, nil
 }
 
-// whole tells whether the body is what the client has sent. Of a body that was read before, nothing or the rest is there now, and
-// other requests would look like the same. A form that was parsed before, as protection against forged requests has to, is put
-// together again.
+// whole reports whether the body is what the client has sent. Of a body that was read before, nothing or the rest is there now, and other requests
+// would look like the same. A form that was parsed before, as protection against forged requests has to, is put together again.
 func (e *exchange) whole() bool {
 	if len(e.body) > 0 {
 		return e.r.ContentLength <= 0 || e.r.ContentLength == int64(len(e.body))

@@ -36,8 +36,7 @@ func safe(method string) bool {
 	return false
 }
 
-// DefaultKeep tells whether an answer of 400 or more would be the same next time. Another outcome is possible where the answer
-// depends on
+// DefaultKeep reports whether an answer of 400 or more would be the same next time. Another outcome is possible where the answer depends on
 //
 //   - the caller's rights: 401, 403, 407
 //   - the state of the resource, and what the client says about it: 409, 412, 423, 428

@@ -38,7 +38,7 @@ func hadBegun(w http.ResponseWriter, r *http.Request) bool {
 	return err == nil
 }
 
-// ofNetHTTP tells whether w ends in a connection of net/http, of HTTP/1 or 2. Its types have no other sign.
+// ofNetHTTP reports whether w ends in a connection of net/http, of HTTP/1 or 2. Its types have no other sign.
 func ofNetHTTP(w http.ResponseWriter) (is bool) {
 	for w := range layers(w) {
 		switch fmt.Sprintf("%T", w) {
@@ -49,7 +49,7 @@ func ofNetHTTP(w http.ResponseWriter) (is bool) {
 	return is
 }
 
-// ofEcho tells whether w is a writer of Echo. Its recoverer knows only the innermost one, and answers nothing if an answer has begun there.
+// ofEcho reports whether w is a writer of Echo. Its recoverer knows only the innermost one, and answers nothing if an answer has begun there.
 func ofEcho(w http.ResponseWriter) bool {
 	for w := range layers(w) {
 		if _, is := w.(interface{ Before(hook func()) }); is {

@@ -106,7 +106,7 @@ const (
 	mediaProblem = "application/problem+json"
 )
 
-// wantsJSON tells whether an Accept header takes application/json and not problem+json, by its name or a wildcard.
+// wantsJSON reports whether an Accept header takes application/json and not problem+json, by its name or a wildcard.
 func wantsJSON(accept []string) bool {
 	wants := false
 	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {

@@ -35,7 +35,7 @@ func neverStored(name string) bool {
 	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit-")
 }
 
-// headerName tells whether it is the name of one header (RFC 9110, section 5.6.2), and not the beginning of several.
+// headerName reports whether it is the name of one header (RFC 9110, section 5.6.2), and not the beginning of several.
 func headerName(name string) bool {
 	return !strings.ContainsFunc(name, func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-_.", c)
@@ -60,7 +60,7 @@ func newHeaderNames(patterns []string) headerNames {
 	return names
 }
 
-// stored tells whether replays have the header, whose name is in its canonical form.
+// stored reports whether replays have the header, whose name is in its canonical form.
 func (h headerNames) stored(name string) bool {
 	return !neverStored(name) && (h.whole[name] || slices.ContainsFunc(h.beginnings, func(b string) bool { return strings.HasPrefix(name, b) }))
 }

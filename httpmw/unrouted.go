@@ -7,13 +7,13 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// keeps tells whether an answer that drops the work is the same for each retry.
+// keeps reports whether an answer that drops the work is the same for each retry.
 func (k *keyed) keeps(e *exchange, rec *recorder) bool {
 	return !rec.refused && k.cfg.Keep(rec.status) && !e.unrouted(rec.status)
 }
 
-// unrouted tells whether the answer is that of a router behind the middleware which knows no such route, as far as they let one
-// see: those of chi, and a http.ServeMux that is wrapped directly. The next version of the service may have the route.
+// unrouted reports whether the answer is that of a router behind the middleware which knows no such route, as far as they let one see: those of
+// chi, and a http.ServeMux that is wrapped directly. The next version of the service may have the route.
 func (e *exchange) unrouted(status int) bool {
 	if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
 		return false

@@ -143,8 +143,8 @@ func (r *record) refusal(fp Fingerprint, rest time.Duration) (*Response, error) 
 }
 
 const (
-	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed. It tells whether it has
-	// written. $9 is for how long it waits for a lock at the key, "" in the transaction of somebody else.
+	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed. It reports whether it has written. $9 is
+	// for how long it waits for a lock at the key, "" in the transaction of somebody else.
 	completeClaim = `WITH done AS (
     UPDATE {schema}.idempotency_keys SET state = 'completed', status = $4, headers = $5::json, body = $6, omitted = $7,
         completed_at = t.now, locked_until = NULL, request = NULL, caller = NULL,

@@ -29,5 +29,5 @@ func NewFingerprint(tag string, parts ...[]byte) Fingerprint {
 	return f
 }
 
-// differs tells whether they are those of different requests.
+// differs reports whether they are those of different requests.
 func (f Fingerprint) differs(other Fingerprint) bool { return f.Tag == other.Tag && f.Sum != other.Sum }

@@ -86,8 +86,8 @@ func (m Middleware) QueueComplete(b *pgx.Batch, key Key, fp Fingerprint, resp Re
 	return nil
 }
 
-// IsTaken tells whether err is PostgreSQL's answer to the completion of a key that somebody else has completed meanwhile: what
-// [Store.Complete] returns as [ErrInProgress], and a batch with a [Middleware.QueueComplete] as it is.
+// IsTaken reports whether err is PostgreSQL's answer to the completion of a key that somebody else has completed meanwhile: what [Store.Complete]
+// returns as [ErrInProgress], and a batch with a [Middleware.QueueComplete] as it is.
 func (Middleware) IsTaken(err error) bool { return isTaken(err) }
 
 // CompleteProbe is [Store.Complete] and returns the id of the transaction (pg_current_xact_id), for [Middleware.Completed].
@@ -102,8 +102,8 @@ func (m Middleware) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp F
 	return xid, nil
 }
 
-// Completed tells whether the transaction with the id xid has stored the answer under the key, which it then has committed. It has to be
-// the very answer: after a crash of the server another request with the key may have got the same id.
+// Completed reports whether the transaction with the id xid has stored the answer under the key, which it then has committed. It has to be the very
+// answer: after a crash of the server another request with the key may have got the same id.
 func (m Middleware) Completed(ctx context.Context, db bun.IDB, key Key, resp Response, xid string) (bool, error) {
 	headers, body, omitted, err := resp.columns()
 	if err != nil {
@@ -116,8 +116,8 @@ func (m Middleware) Completed(ctx context.Context, db bun.IDB, key Key, resp Res
 	return found, nil
 }
 
-// SeenRecently tells whether this store has lately found a row for the key, or was told of one by [Middleware.MarkSeen], so that a
-// [Store.Lookup] is likely to find it. It is a hint without any promise, and costs nothing.
+// SeenRecently reports whether this store has lately found a row for the key, or was told of one by [Middleware.MarkSeen], so that a [Store.Lookup]
+// is likely to find it. It is a hint without any promise, and costs nothing.
 func (m Middleware) SeenRecently(key Key) bool { return m.recent.has(key) }
 
 // MarkSeen says that the transaction that completed the key was committed, for [Middleware.SeenRecently].

@@ -152,7 +152,7 @@ func (s *steps) unknown(name string) bool {
 	return open
 }
 
-// open tells whether the outcome of a step is unknown.
+// open reports whether the outcome of a step is unknown.
 func (s *steps) open() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Tx is a unit of work that is ended by its owner, see [Manager.Begin]. It is not safe for concurrent use.
+// Tx is a unit of work that its owner ends, see [Manager.Begin]. It is not safe for concurrent use.
 type Tx struct {
 	*Unit
 
@@ -13,12 +13,12 @@ type Tx struct {
 	done      bool
 }
 
-// errDone tells a second end from the first.
+// errDone is the error of a Commit after the unit was committed or rolled back.
 var errDone = errors.New("uow: Commit: the unit has been committed or rolled back already")
 
-// Begin begins a unit of work for code that cannot put its work into a function. It is [Manager.Do] in all but three things:
-// nothing is run again, so [ErrConflict] and its like come back to the caller; a panic rolls back only if the caller defers
-// Rollback; and the unit holds a connection until it is ended, so always defer Rollback.
+// Begin begins a unit of work for code that cannot put its work into a function. It differs from [Manager.Do] in three ways: nothing is run again,
+// so [ErrConflict] and similar errors are returned to the caller; a panic rolls back only if the caller defers Rollback; and the unit holds a
+// connection until it is ended, so always defer Rollback.
 //
 //	tx, err := units.Begin(ctx)
 //	if err != nil {
@@ -51,7 +51,7 @@ func (m *Manager) Begin(ctx context.Context, opts ...Option) (*Tx, error) {
 	return &Tx{Unit: l.in(ctx)}, nil
 }
 
-// Context returns the context of Begin with the unit in it, for whatever takes part in the unit by its context.
+// Context returns the context of Begin with the unit in it. Pass it to code that finds its unit in the context.
 func (t *Tx) Context() context.Context { return t.ctx }
 
 // Commit flushes and commits, with the outcomes of [Manager.Do]. A unit can be ended once.
@@ -68,8 +68,8 @@ func (t *Tx) Commit() error {
 	return t.end(t.ctx, func() error { return nil })
 }
 
-// Rollback ends the unit without COMMIT. It does nothing to a unit that has ended, so that it can be deferred. The error, of a
-// savepoint alone, says that the transaction around it cannot be committed any more.
+// Rollback ends the unit without COMMIT. It does nothing to a unit that has ended, so that it can be deferred. Only a savepoint returns an error:
+// the transaction around it cannot be committed any more.
 func (t *Tx) Rollback() error {
 	if t.done {
 		return nil

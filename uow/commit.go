@@ -75,7 +75,7 @@ func (r *root) flushAndCommit(ctx context.Context, u *level, events []event.Enve
 	return r.commit(ctx, p)
 }
 
-// collect makes the envelopes of all that the unit emits, in order.
+// collect makes the envelopes of all events of the unit, in order.
 func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []event.Aggregate, err error) {
 	seen := make(staleSet, len(entries))
 	for _, e := range entries {
@@ -104,7 +104,7 @@ func (r *root) collect(entries []entry) (events []event.Envelope, aggregates []e
 	return events, aggregates, contiguous(events)
 }
 
-// name remembers an event whose id is the caller's.
+// name remembers the id of an event if the caller chose it.
 func (r *root) name(e entry) {
 	if !e.named {
 		return
@@ -115,7 +115,7 @@ func (r *root) name(e entry) {
 	r.named[e.envelope.ID] = struct{}{}
 }
 
-// check tells whether the unit can emit what an aggregate has recorded.
+// check returns an error if the unit cannot emit the events of the aggregate: it is stale, or has recorded events since it was saved.
 func (r *root) check(e entry) error {
 	a := e.aggregate
 	if a == nil {
@@ -132,8 +132,8 @@ func (r *root) check(e entry) error {
 
 type aggregateKey struct{ tenant, kind, id string }
 
-// contiguous demands that the versions of an aggregate's events follow one another. Where they do not, two instances of the
-// aggregate were tracked, or versions that were given by hand are wrong, and consumers would miss one or take one for another.
+// contiguous returns an error unless the versions of an aggregate's events follow one another. If they do not, two instances of the aggregate were
+// tracked, or versions that were set by hand are wrong, and consumers would miss an event or confuse two.
 func contiguous(events []event.Envelope) error {
 	if len(events) < 2 {
 		return nil
@@ -145,7 +145,7 @@ func contiguous(events []event.Envelope) error {
 			continue
 		}
 		key := aggregateKey{e.TenantID, e.AggregateType, e.AggregateID}
-		// Those of an aggregate without versions begin at 1 each time.
+		// The events of an aggregate without stored versions begin at 1 each time.
 		if before := latest[key]; before > 0 && e.AggregateVersion > 1 && e.AggregateVersion != before+1 {
 			return fmt.Errorf("uow: flush: %s %s: the event %s leads to version %d, and the one before it in this unit to %d: "+
 				"is the aggregate tracked as two instances?", e.AggregateType, e.AggregateID, e.Type, e.AggregateVersion, before)
@@ -155,7 +155,7 @@ func contiguous(events []event.Envelope) error {
 	return nil
 }
 
-// commit sends COMMIT and finds out what became of it.
+// commit sends COMMIT and finds out its outcome.
 func (r *root) commit(ctx context.Context, p proofs) error {
 	r.closed = true
 	r.committing(true)
@@ -167,8 +167,8 @@ func (r *root) commit(ctx context.Context, p proofs) error {
 
 // commitWith sends the statements and COMMIT.
 //
-// The caller can still give up, since it may wait for locks of others here, unless there is nothing but COMMIT. The
-// connection is closed then. How far the server has come nobody knows: see resolve, which ends it if it waits for a lock.
+// The caller can still cancel, because the statements may wait for locks of others, unless the batch holds nothing but COMMIT. A cancel closes the
+// connection, and nobody knows how far the server has come: resolve finds out, and ends the session if it waits for a lock.
 func (r *root) commitWith(ctx context.Context, batch *pgx.Batch, p proofs) error {
 	if batch.Len() == 0 {
 		ctx = context.WithoutCancel(ctx)
@@ -186,11 +186,11 @@ func (r *root) commitWith(ctx context.Context, batch *pgx.Batch, p proofs) error
 		return fmt.Errorf("uow: flush: %w", pgsql.Explain(err))
 	}
 	r.closed = true
-	_ = r.tx.Commit() // sends nothing: database/sql has to know
+	_ = r.tx.Commit() // sends nothing, but database/sql has to learn that the transaction is over
 	return r.outcome(ctx, err, p)
 }
 
-// committing says that COMMIT is on its way. As long as it is, giving up the connection sends the server no cancel request.
+// committing records that COMMIT is on its way. Meanwhile, closing the connection sends the server no cancel request.
 func (r *root) committing(is bool) {
 	r.onPgx(func(_ *pgx.Conn, t *pgsql.Trouble) { t.Committing(is) })
 }
@@ -224,7 +224,8 @@ func (r *root) outcome(ctx context.Context, err error, p proofs) error {
 	return r.resolve(context.WithoutCancel(ctx), err, p)
 }
 
-// committed tells everybody. The data is there: whatever goes wrong here must not look as if it was not.
+// committed clears the events of the aggregates, and calls the sinks and the hooks of AfterCommit. The data is committed, so a panic here is logged
+// and not returned.
 func (r *root) committed(ctx context.Context, hooks []func(context.Context), aggregates []event.Aggregate, events []event.Envelope) {
 	for _, a := range aggregates {
 		r.survive(ctx, "ClearEvents", a.ClearEvents)

@@ -18,16 +18,16 @@ type Config struct {
 	Registry *event.Registry
 	// Source names this service in every event. Required for events.
 	Source string `env:"SOURCE"`
-	// TopicPrefix stands before the aggregate type in the default topic. A topic that is named, in [Unit.Add] or where a consumer names its topic,
-	// is taken as it is. Default: "".
+	// TopicPrefix stands before the aggregate type in the default topic. It is not added to a topic that is given explicitly, in [Unit.Add] or for a
+	// consumer. Default: "".
 	TopicPrefix string `env:"TOPIC_PREFIX"`
 	// DefaultTenant is the tenant of events whose context has none. Default: "default".
 	DefaultTenant string `env:"DEFAULT_TENANT_ID"`
 	// Topic chooses the topic of an aggregate's event. All events of one aggregate should share a topic: brokers keep
 	// no order over several. Default: TopicPrefix + aggregate type.
 	Topic func(event.Envelope) string
-	// ValidateTopic is the broker's own rule for names of topics, besides event.ValidateTopic: an event whose topic it refuses fails its
-	// unit. Default: that of the broker that oncebox.New is given (messaging.Naming), and else none.
+	// ValidateTopic is the broker's own rule for names of topics, besides event.ValidateTopic: an event whose topic it refuses fails its unit.
+	// Default: the rule of the broker that oncebox.New gets (messaging.Naming), or none.
 	ValidateTopic func(topic string) error
 	// MaxPayload is the largest payload in bytes; -1: no limit. Default: 1 MiB.
 	MaxPayload int `env:"MAX_PAYLOAD"`
@@ -36,24 +36,25 @@ type Config struct {
 	MaxHandled int `env:"MAX_HANDLED"`
 	// Retry says how often a function is run again.
 	Retry RetryConfig `envPrefix:"UNIT_"`
-	// CommitTimeout bounds COMMIT, with the flush if they share a round trip, and then the search for what became of it.
-	// Default: 30s.
+	// CommitTimeout limits COMMIT, together with the flush if they share a round trip. If the answer to COMMIT is lost, the search for the outcome may
+	// take as long again. Default: 30s.
 	CommitTimeout time.Duration `env:"COMMIT_TIMEOUT"`
 
-	// Telemetry is where logs, traces and metrics go. A trace has a span in which an event is created, where the context of the event is in a trace.
+	// Telemetry is where logs, traces and metrics go. If the context of an event is in a trace, the trace gets a span for the creation of the event.
 	// Default: slog.Default() and the global providers.
 	Telemetry telemetry.Config
 }
 
 // RetryConfig says when, how often and how fast a function is run again in a new transaction.
 type RetryConfig struct {
-	// If tells for which errors. Whatever it says, nothing is run again if its outcome is unknown, or after [ErrTransactionEnded]. Default: [IsRetryable].
+	// If reports whether a function is run again after the error. It is not asked if the outcome of COMMIT is unknown, nor after
+	// [ErrTransactionEnded]: these are never repeated. Default: [IsRetryable].
 	If func(error) bool
 	// MaxAttempts counts the first try as well; -1: never run again. Default: 5.
 	MaxAttempts int `env:"MAX_ATTEMPTS"`
-	// Policy has the pauses between the tries. Default: 10ms, up to 1s.
+	// Policy sets the pauses between the tries. Default: 10ms, up to 1s.
 	retry.Policy `envPrefix:"RETRY_"`
-	// MaxElapsed is after how long, from the begin of the first try, no other one is begun; -1: however long. Default: 30s.
+	// MaxElapsed limits the time in which new tries begin, counted from the begin of the first one; -1: no limit. Default: 30s.
 	MaxElapsed time.Duration `env:"MAX_ELAPSED"`
 }
 
@@ -90,8 +91,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one. What is off
-// with -1 is a number that is never reached.
+// WithDefaults returns a copy in which the fields that are zero have their defaults. A nil Config counts as the zero one. A limit that is off (-1)
+// becomes a number that is never reached.
 func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {

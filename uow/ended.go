@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// mark is set in the transaction of a unit on a connection that does not tell what goes over it (config.UseDB). It is gone when the
-	// transaction is: after COMMIT AND CHAIN as well. Unlike a query it takes no snapshot, so SET TRANSACTION is still possible.
+	// mark is set in the transaction of a unit on a connection that does not report which statements are sent over it (config.UseDB). It disappears
+	// with the transaction, also after COMMIT AND CHAIN. Unlike a query it takes no snapshot, so SET TRANSACTION is still possible.
 	mark = `SET LOCAL oncebox.unit = 'open'`
 
 	// probe proves that the transaction is alive and has the mark, and asks for its id without assigning one.
 	probe = `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), coalesce(current_setting('oncebox.unit', true), '') = 'open'`
 )
 
-// endedUnseen is how a transaction ended of which nothing is known but that it is another one.
+// endedUnseen describes the end of a transaction of which is only known that another one has taken its place.
 const endedUnseen = "COMMIT or ROLLBACK, and another one was begun"
 
 // marked sets the mark, where it is needed.
@@ -35,7 +35,7 @@ func (r *root) marked(ctx context.Context) error {
 	return err
 }
 
-// probed asks the server whether the transaction is alive and the one that the unit began.
+// probed asks the server whether the transaction is alive, and whether it is still the transaction that the unit began.
 func (r *root) probed(ctx context.Context) error {
 	var xid string
 	var ours bool
@@ -91,8 +91,8 @@ func (r *root) taken(ctx context.Context, err error) error {
 	return &pgsql.EndedError{How: cmp.Or(how, "COMMIT or ROLLBACK"), XID: r.xid, Err: err}
 }
 
-// unseen looks, on a connection that does not tell, whether the transaction of a unit that failed with err is another one by now. A failed
-// transaction does not answer.
+// unseen finds out, on a connection that does not report it, whether another transaction has taken the place of the unit's, after the unit failed
+// with err. A failed transaction does not answer.
 func (r *root) unseen(ctx context.Context, err error) (how string, _ error) {
 	switch {
 	case r.alive():
@@ -107,7 +107,7 @@ func (r *root) unseen(ctx context.Context, err error) (how string, _ error) {
 	return how, err
 }
 
-// again tells whether a function that failed with err is to be run again.
+// again reports whether a function that failed with err is to be run again.
 func (m *Manager) again(err error) bool {
 	return !errors.Is(err, ErrTransactionEnded) && m.cfg.Retry.If(err)
 }

@@ -18,8 +18,8 @@ import (
 var (
 	// ErrConflict means that an aggregate was changed by somebody else since it was loaded. Do runs the function again.
 	ErrConflict = errors.New("uow: the aggregate was changed by somebody else")
-	// ErrExists means that a new aggregate was saved under an id that another one has already. It is an [ErrConflict] too: Do runs the
-	// function again, which may load the other one then. It does so once: a function that makes a new one again would do so each time.
+	// ErrExists means that a new aggregate was saved under an id that another one has already. It is an [ErrConflict] too: Do runs the function again,
+	// which may then load the existing aggregate. Do repeats it only once, because a function that always makes a new aggregate would fail each time.
 	ErrExists = errors.New("uow: the aggregate exists already")
 	// ErrNoSink means that the unit has events and the manager no sink to take them.
 	ErrNoSink = errors.New("uow: the unit has events and no sink: pass an outbox.Store to uow.New")
@@ -49,20 +49,20 @@ var (
 	errParallel = errors.New("units within one unit ran at the same time: run one after the other, and let none outlive the function around it")
 )
 
-// CommitUnknownError means that the answer to COMMIT was lost and that neither the server nor a row of the unit could tell what
-// became of it. The data and the events are there, all of them, or none is. Look for the data: pg_xact_status(XID) tells only on
-// the same server and timeline, and only as long as neither the server nor one of its processes has crashed since Start. A
-// crash gives the ids of transactions that did not reach the disk to others. On a server with a synchronous standby, what is
-// found there may still be lost by a failover as long as the standby has not confirmed it.
+// CommitUnknownError means that the answer to COMMIT was lost, and that neither the server nor a row of the unit shows how the transaction ended.
+// Either all of its data and events are there, or nothing. Look for the data: pg_xact_status(XID) is reliable only on the same server and timeline,
+// and only as long as neither the server nor one of its processes has crashed since Start, because a crash gives the ids of transactions that did
+// not reach the disk to others. On a server with a synchronous standby, data that is found may still be lost by a failover as long as the standby
+// has not confirmed it.
 type CommitUnknownError struct {
 	// XID is the id of the transaction.
 	XID string
-	// PID and Start are those of its backend, as in pg_stat_activity and in the server's log. Zero if they are not known.
+	// PID and Start identify its backend, as in pg_stat_activity and in the server's log. Zero if they are not known.
 	PID   int32
 	Start time.Time
-	// Timeline is that of the server's log (WAL) when the session began, as eight digits. "" if it is not known.
+	// Timeline is the timeline of the server's log (WAL) when the session began, as eight digits. "" if it is not known.
 	Timeline string
-	// Err is why the answer was lost, and why the server could not tell.
+	// Err is why the answer was lost, and why the server does not know the outcome.
 	Err error
 }
 
@@ -77,8 +77,8 @@ func (e *CommitUnknownError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, [ErrCommitUnknown]) true.
 func (e *CommitUnknownError) Is(target error) bool { return target == ErrCommitUnknown }
 
-// swallowedError is the error of a statement that the function kept to itself. Its text may quote what was sent, so it is not
-// given to what logs the outcome of the unit.
+// swallowedError is the error of a statement that the function ignored. PostgreSQL's text may quote parameters, so Error leaves it out: the error
+// of the unit may be logged.
 type swallowedError struct{ err error }
 
 func (e *swallowedError) Error() string {
@@ -91,7 +91,7 @@ func (e *swallowedError) Error() string {
 
 func (e *swallowedError) Unwrap() error { return e.err }
 
-// refused tells whether the server answered COMMIT, and answered no.
+// refused reports whether the server answered COMMIT with a refusal.
 func refused(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return true
@@ -100,19 +100,19 @@ func refused(err error) bool {
 	if !errors.As(err, &pg) || len(pg.Code) < 2 {
 		return false
 	}
-	// A session that ends (FATAL) or a server that restarts (PANIC) may have written the commit record before, and so
-	// may what comes from operators (class 57) or from a pooler that lost its server (class 08).
+	// A session that ends (FATAL) or a server that restarts (PANIC) may have written the commit record before. The same is true of errors that
+	// operators cause (class 57), and of a pooler that lost its server (class 08).
 	return pg.SeverityUnlocalized == "ERROR" && pg.Code[:2] != "57" && pg.Code[:2] != "08"
 }
 
-// ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict], and [ErrExists] if the aggregate that was
-// saved is a new one.
+// ConflictError says which aggregate was changed by somebody else. It matches [ErrConflict], and also [ErrExists] if the saved aggregate is a new
+// one.
 type ConflictError struct {
 	// Type and ID are those of the aggregate.
 	Type, ID string
-	// Expected is the version that the aggregate was loaded with, 0 for a new one. Found is the one that is stored, 0 if there is no row.
+	// Expected is the version with which the aggregate was loaded, 0 for a new one. Found is the stored version, 0 if there is no row.
 	Expected, Found int64
-	// Deleted says that the row that is stored is deleted softly: what loads in bun's usual way does not see it.
+	// Deleted says that the stored row is deleted softly: bun's usual queries do not see it.
 	Deleted bool
 	// Err is why Found could not be read, for example that the connection broke after the conflict was found. nil: it was read.
 	Err error
@@ -149,10 +149,12 @@ func (e *ConflictError) Is(target error) bool {
 	return target == ErrConflict || target == ErrExists && e.Expected == 0
 }
 
-// vain tells whether to run the function again would be in vain: it has made a new aggregate of one that it does not see.
+// vain reports whether it is useless to run the function again: it saves a new aggregate under an id whose row is deleted softly, so it would not
+// find that row the next time either.
 func (e *ConflictError) vain() bool { return e.Expected == 0 && e.Deleted }
 
-// conflict finds out what is there instead. It looks at the row that the key sees: the model may hide it, by a soft delete, a view or a hook.
+// conflict reads the stored version for the error. It reads the table by its primary key, because the model may hide the row, by a soft delete, a
+// view or a hook.
 func (r *root) conflict(ctx context.Context, w *write) error {
 	c := &ConflictError{Type: w.aggregate.AggregateType(), ID: w.aggregate.AggregateID(), Expected: w.expected}
 	m := w.mapping
@@ -170,7 +172,7 @@ func (r *root) conflict(ctx context.Context, w *write) error {
 	return c
 }
 
-// softlyDeleted returns the condition by which bun takes a row for deleted.
+// softlyDeleted returns the condition under which bun regards a row as deleted.
 func softlyDeleted(gen schema.QueryGen, f *schema.Field) string {
 	switch {
 	case f == nil:

@@ -16,12 +16,12 @@ import (
 // Sink takes the events of a unit within its transaction. It is called once per unit, as the last thing before COMMIT,
 // in the order in which the sinks were given.
 type Sink interface {
-	// Flush stores evs through tx. It may fill in Sequence. To an event that it does not store, because it repeats an earlier
-	// one ([event.WithDedupKey]), it gives the ID of that one: the sinks behind do not get it. An error rolls the unit back.
+	// Flush stores evs through tx. It may fill in Sequence. If it does not store an event, because the event repeats an earlier one
+	// ([event.WithDedupKey]), it sets the ID to that of the earlier event, and the sinks after it do not get the event. An error rolls the unit back.
 	Flush(ctx context.Context, tx bun.IDB, evs []event.Envelope) error
 }
 
-// CommitSink is a [Sink] that wants to know of the COMMIT, to wake up what waits for the events.
+// CommitSink is a [Sink] that is called after COMMIT, for example to wake up a reader of the events.
 type CommitSink interface {
 	Sink
 	// Committed is called after COMMIT with the events as the sinks have left them, if there are any. ctx is not cancelled with that of
@@ -29,13 +29,13 @@ type CommitSink interface {
 	Committed(ctx context.Context, evs []event.Envelope)
 }
 
-// FindSink is a [Sink] that can find what it stored. A unit asks where the answer to COMMIT was lost and the server has crashed
-// since, or another one has taken over: then a row proves more than the id of a transaction.
+// FindSink is a [Sink] that can find the events that it stored. A unit calls Find if the answer to COMMIT was lost and the server has crashed
+// since, or another server has taken over: then the id of the transaction proves nothing, and a row does.
 type FindSink interface {
 	Sink
-	// Find tells whether one of evs is in the database, wherever it has got meanwhile. Each was given to Flush, has an id that
-	// nobody else has used, and has the Sequence that Flush gave it, or 0 where the answer was lost. It must not search a whole
-	// table: false if it cannot be found fast.
+	// Find reports whether one of evs is in the database, also in a table to which it was moved meanwhile. Each event was passed to Flush, has an id
+	// that no other unit has used, and has the Sequence that Flush set, or 0 if the answer was lost. Find must not search a whole table: it returns
+	// false if it cannot find the event fast.
 	Find(ctx context.Context, db bun.IDB, evs []event.Envelope) (bool, error)
 }
 
@@ -44,15 +44,15 @@ type flush struct {
 	root *root
 	// queue are the statements that have not been sent.
 	queue unit.Queue
-	// looked: the transaction was found to be the unit's own, and only statements of oncebox have followed.
+	// looked: the transaction was found to be still the unit's own, and only statements of oncebox were sent since.
 	looked bool
-	// alive: the latest of them was answered, so the transaction has not failed.
+	// alive: the latest of these statements was answered, so the transaction has not failed.
 	alive bool
 	// foreign: a sink has sent statements that are not oncebox's.
 	foreign bool
 }
 
-// give gives the events to the sinks, one after the other.
+// give passes the events to the sinks, one after the other.
 func (f *flush) give(ctx context.Context, events []event.Envelope) error {
 	sinks := f.root.manager.sinks
 	if len(events) > 0 && len(sinks) == 0 {
@@ -94,7 +94,8 @@ func (f *flush) giveTo(ctx context.Context, s Sink, events []event.Envelope) err
 	return s.Flush(ctx, r.tx, events)
 }
 
-// look fails if the transaction is not the unit's own any more. A connection that knows refuses the statements itself; otherwise the server is asked.
+// look returns an error if the transaction is not the unit's own any more. An exact connection refuses such statements itself; otherwise look asks
+// the server.
 func (f *flush) look(ctx context.Context) error {
 	if f.looked || f.root.exact {
 		return nil
@@ -120,11 +121,10 @@ func (f *flush) last(queries []*pgx.QueuedQuery) {
 
 // together reports whether the queue can leave together with COMMIT.
 //
-// Then an answer that is lost may have been that of the INSERT or that of COMMIT. The id of the transaction tells what
-// came of it either way, so it has to be known beforehand.
+// Then a lost answer may be that of the INSERT or that of COMMIT. In both cases the id of the transaction shows the outcome, so the id has to be
+// known before.
 //
-// COMMIT alone needs no statement before it that proves that the transaction is alive: a pipeline looks at what it was
-// answered.
+// COMMIT alone needs no statement before it that proves that the transaction is alive: a pipeline checks the answer to COMMIT.
 func (f *flush) together() bool {
 	return f.root.xid != "" && !f.foreign && pgsql.CanPipeline(f.root.conn)
 }
@@ -146,8 +146,8 @@ func (f *flush) send(ctx context.Context) error {
 	return nil
 }
 
-// settle sends the queue by itself. It ends without an error only if the transaction was found alive after all that, and to be the one that the unit
-// began, and its id is known. COMMIT follows only then.
+// settle sends the queue without COMMIT. If it returns nil, the transaction is alive, it is the transaction that the unit began, and its id is
+// known. Only then may COMMIT follow.
 func (f *flush) settle(ctx context.Context) error {
 	if err := f.send(ctx); err != nil {
 		return err
@@ -172,8 +172,8 @@ func idsOf(events []event.Envelope) []string {
 	return ids
 }
 
-// withoutRepeats returns the events whose ids the sink has left as they were. To an event that repeats an earlier one, the sink gave the
-// id of the earlier one, which has been through all sinks in its own unit.
+// withoutRepeats returns the events whose ids the sink has left as they were. An event that repeats an earlier one got the id of the earlier one
+// from the sink, and the earlier one has been through all sinks in its own unit.
 func withoutRepeats(events []event.Envelope, ids []string) []event.Envelope {
 	if slices.Equal(idsOf(events), ids) {
 		return events

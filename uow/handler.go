@@ -10,14 +10,14 @@ import (
 // handler calls a function if the event is of its type.
 type handler func(ctx context.Context, u *Unit, e event.Event) error
 
-// On has fn called for every event of type T that an aggregate has recorded, within its unit: when the outermost function has
-// returned and before the flush. It is for rules that reach over several aggregates and have to hold at COMMIT. An error of fn
-// rolls the unit back. In a unit that was begun with [WithNestedChecks], as a middleware of httpmw begins one around a handler, the
-// outermost function is that of the handler's own Do: that one is undone, and returns the error.
+// On registers fn for every event of type T that an aggregate has recorded. fn is called within the unit, after the outermost function has returned
+// and before the flush. Use it for rules that concern several aggregates and have to hold at COMMIT. An error of fn rolls the unit back. In a unit
+// of [WithNestedChecks], which a middleware of httpmw begins around a handler, the outermost function is that of the handler's own Do: this Do is
+// undone, and returns the error.
 //
-// Functions are called in the order in which they were given, event by event in the order in which the aggregates were tracked.
-// What they track, and what is recorded meanwhile, is handled in turn, up to Config.MaxHandled events; each
-// outermost function counts its own. An aggregate that was saved before has to be saved again when it records more.
+// Functions are called in the order in which they were given, event by event in the order in which the aggregates were tracked. Events that they
+// track or record themselves are handled in turn, up to Config.MaxHandled events for each outermost function. An aggregate that was saved before
+// has to be saved again when it records more.
 //
 // Call it at start, before the first unit: it is not safe for concurrent use with one.
 func On[T event.Event](m *Manager, fn func(ctx context.Context, u *Unit, e T) error) {
@@ -33,8 +33,8 @@ func On[T event.Event](m *Manager, fn func(ctx context.Context, u *Unit, e T) er
 	})
 }
 
-// rules holds an outermost level of the code within a unit that somebody else has around it to what an outermost unit is held to
-// at its end, as far as that can be told before COMMIT: see [WithNestedChecks].
+// rules runs, for a Do inside a middleware's unit, the checks that run at the end of a unit of its own: see [WithNestedChecks]. It does nothing for
+// other levels.
 func (r *root) rules(ctx context.Context, l *level) error {
 	if !l.parent.around {
 		return nil
@@ -61,7 +61,7 @@ func (r *root) rules(ctx context.Context, l *level) error {
 	return nil
 }
 
-// handle calls the handlers until there is nothing left that they have not seen.
+// handle calls the handlers until they have seen every event.
 func (r *root) handle(ctx context.Context, u *level) error {
 	if len(r.manager.handlers) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (r *root) handle(ctx context.Context, u *level) error {
 	if r.handled == nil {
 		r.handled = map[event.Aggregate]int{}
 	}
-	count := 0 // of this level: what others of the transaction have handled, or an undone one, is no sign of a circle
+	count := 0 // counts this level only: events of other levels, also of an undone one, do not show that handlers cause one another's events
 	for again := true; again; {
 		again = false
 		for i := 0; ; i++ {
@@ -90,7 +90,7 @@ func (r *root) handle(ctx context.Context, u *level) error {
 	return nil
 }
 
-// handleAll calls the handlers for what the aggregate has recorded and they have not seen, and for what it records meanwhile.
+// handleAll calls the handlers for the events of the aggregate that they have not seen, also for events that it records meanwhile.
 func (r *root) handleAll(ctx context.Context, l *level, e entry, count *int) error {
 	a, u := e.aggregate, l.in(merged{ctx, context.WithoutCancel(e.ctx)})
 	limit := r.manager.cfg.MaxHandled
@@ -125,7 +125,7 @@ func (m *Manager) dispatch(u *Unit, e event.Event) error {
 	return nil
 }
 
-// entry returns one of what the unit holds, which may grow meanwhile.
+// entry returns the entry at i. The list may grow while handlers run.
 func (r *root) entry(u *level, i int) (e entry, some bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,8 +135,8 @@ func (r *root) entry(u *level, i int) (e entry, some bool) {
 	return u.entries[i], true
 }
 
-// merged has the values of the context that an aggregate was tracked with, so that what the handlers emit is of the same tenant and
-// has the same cause. It is done when the unit's own is: the other one may have ended with the function that tracked.
+// merged has the values of the context that an aggregate was tracked with, so that the events of handlers get the same tenant and the same cause.
+// It is cancelled with the unit's context, because the other context may have ended with the function that tracked the aggregate.
 type merged struct {
 	context.Context //nolint:containedctx // it is one itself
 

@@ -57,15 +57,15 @@ func New(db *bun.DB, cfg *Config, sinks ...Sink) *Manager {
 	}
 }
 
-// Telemetry returns where logs, traces and metrics go, for what wraps units and does not say it itself, a middleware for example. The Logger is not nil.
+// Telemetry returns where logs, traces and metrics go. It is the default of packages that wrap units, such as a middleware. The Logger is not nil.
 func (m *Manager) Telemetry() telemetry.Config {
 	return telemetry.Config{Logger: m.log, TracerProvider: m.cfg.Telemetry.TracerProvider, MeterProvider: m.cfg.Telemetry.MeterProvider}
 }
 
-// Do runs fn in a transaction and commits it with the events of what was tracked. An error or a panic of fn rolls back.
-// Within the function of another unit of this manager it is a savepoint; the options of the transaction then have no
-// effect. Within a unit of another manager on the same database it is refused, because it would commit by itself. Within
-// a unit of another database it begins a transaction of its own. See the package documentation for both, and for retries.
+// Do runs fn in a transaction and commits it together with the events of the tracked aggregates. An error or a panic of fn rolls back. Within the
+// function of another unit of this manager it is a savepoint; the options of the transaction then have no effect. Within a unit of another manager
+// on the same database it is refused, because it would commit by itself. Within a unit of another database it begins a transaction of its own. See
+// the package documentation for both, and for retries.
 func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) error, opts ...Option) error {
 	o := options{attempts: m.cfg.Retry.MaxAttempts}
 	for _, opt := range opts {
@@ -83,11 +83,12 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 	for attempt := 1; ; attempt++ {
 		err := m.once(ctx, fn, &o, stale)
 		if before != nil && errors.Is(err, ErrStale) {
-			// Without the reason for the second try nobody would understand this.
+			// Without the reason for the second try this error would be a riddle.
 			return fmt.Errorf("%w (the try before ended with: %w)", err, before)
 		}
 		if outdated < maxOutdated && o.attempts > 1 && pgsql.IsOutdated(err) && m.again(err) {
-			// On a connection that has forgotten it, and without a pause: nobody is in the way, and it is no try.
+			// Run it again on a connection that has forgotten the statement. There is no pause, because no other transaction is in the way, and it does not
+			// count as a try.
 			outdated, before = outdated+1, err
 			attempt--
 			m.retries.Add(ctx, 1)
@@ -98,7 +99,7 @@ func (m *Manager) Do(ctx context.Context, fn func(ctx context.Context, u *Unit) 
 			return err
 		}
 		before = err
-		// What broke it has broken others of the pool in the same moment. Each of them would cost a try.
+		// The fault that broke this connection has probably broken others of the pool. Each of them would cost a try.
 		o.ping = errors.Is(err, ErrConnectionLost)
 		m.retries.Add(ctx, 1)
 		if m.cfg.Retry.Wait(ctx, attempt) != nil {
@@ -149,7 +150,7 @@ const (
 	unknown    = "unknown"
 )
 
-// outcome is how a unit ended whose function or COMMIT returned err.
+// outcome returns how a unit ended, by the error of its function or of COMMIT.
 func outcome(err error) string {
 	switch {
 	case err == nil:
@@ -165,10 +166,10 @@ func (m *Manager) count(ctx context.Context, outcome string) {
 	m.units.Add(ctx, 1, m.outcomes[outcome]...)
 }
 
-// DB returns the transaction of the unit in ctx, and the pool if there is none. It is for code whose signature has no
-// room for a unit; a function that must not run outside one should use [FromContext]. When the unit has ended, there is none: what a
-// goroutine does that outlives its unit is committed by itself, whatever became of the unit. In a handler that runs under a lease
-// (inbox.Leased) it is the pool as well, which refuses what it is sent if config.Config.RefusePool is set.
+// DB returns the transaction of the unit in ctx, and the pool if ctx carries no open unit. It is for code whose signature has no room for a unit. A
+// function that must not run outside a unit should use [FromContext]. After the unit has ended DB returns the pool: the statements of a goroutine
+// that outlives its unit commit by themselves, even if the unit was rolled back. In a handler that runs under a lease (inbox.Leased) DB returns the
+// pool as well, which refuses statements there if config.Config.RefusePool is set.
 func (m *Manager) DB(ctx context.Context) bun.IDB {
 	if u := m.unitFrom(ctx); u != nil {
 		return u.root.tx
@@ -206,16 +207,15 @@ func WithIsolation(level sql.IsolationLevel) Option {
 // WithReadOnly begins a transaction that may not write.
 func WithReadOnly() Option { return func(o *options) { o.tx.ReadOnly = true } }
 
-// WithoutRetry runs the function once, whatever becomes of it.
+// WithoutRetry runs the function only once, also if it fails.
 func WithoutRetry() Option { return func(o *options) { o.attempts = 1 } }
 
-// WithNestedChecks is for a middleware: a unit around a handler that has units of its own. A unit directly within it is checked as an
-// outermost one when it ends: the functions given to [On] are called, and it fails with [ErrStale], [ErrNoSink] and their errors.
-// What the middleware's unit has got in another way is checked when it ends itself.
+// WithNestedChecks is for a middleware that begins a unit around a handler that has units of its own. A unit directly within it is then checked
+// like an outermost one when it ends: the functions given to [On] are called, and it fails with their errors, with [ErrStale] or with [ErrNoSink].
+// Aggregates and events that the middleware's unit got in another way are checked when that unit ends.
 func WithNestedChecks() Option { return func(o *options) { o.nestedChecks = true } }
 
-// WithToken has t name the events of the unit, once it is committed. A unit that announced nothing, or that is not
-// committed, leaves it as it is, and so does a savepoint: its events are those of the transaction around it. A savepoint is
-// also what Do begins in an HTTP handler behind httpmw.Idempotency or httpmw.UnitOfWork: there, IdempotencyConfig.TokenHeader has the
-// middleware put the token into the answer.
+// WithToken sets t to a token of the unit's events when the unit is committed. t stays unchanged if the unit has no events, if it is not committed,
+// and for a savepoint, whose events belong to the transaction around it. Do also begins a savepoint in an HTTP handler behind httpmw.Idempotency or
+// httpmw.UnitOfWork. There, set IdempotencyConfig.TokenHeader: the middleware then puts the token into the answer.
 func WithToken(t *Token) Option { return func(o *options) { o.token = t } }

@@ -16,7 +16,7 @@ type mapping struct {
 	name    string        // of the table, as a statement has it
 	version *schema.Field // nil: there is none
 	keys    string        // the columns of the primary key
-	// byBun: bun does more than our statements would.
+	// byBun: bun writes the type, because our statements would miss its hooks or generated keys.
 	byBun bool
 	// changed are the columns that an update sets, the version among them.
 	changed []*schema.Field
@@ -61,7 +61,7 @@ func newMapping(gen schema.QueryGen, table *schema.Table) *mapping {
 	return m
 }
 
-// validate names what Save could not store.
+// validate returns an error for each part of the model that Save cannot store.
 func (m *mapping) validate(typ reflect.Type) error {
 	var errs []error
 	if len(m.table.PKs) == 0 {
@@ -91,7 +91,7 @@ func (m *mapping) held(model reflect.Value) int64 { return m.version.Value(model
 
 func (m *mapping) hold(model reflect.Value, version int64) { m.version.Value(model).SetInt(version) }
 
-// insertsDefault returns whether bun would insert DEFAULT.
+// insertsDefault reports whether bun would insert DEFAULT.
 func insertsDefault(f *schema.Field, model reflect.Value) bool {
 	return f.IsPtr && f.HasNilValue(model) || (f.NullZero || f.SQLDefault != "") && f.HasZeroValue(model)
 }

@@ -12,10 +12,9 @@ import (
 
 // nested runs fn behind a savepoint.
 //
-// When fn fails, its SQL is undone, and so must be what it did to aggregates. Those that it tracked itself, and those
-// that an outer level had tracked and that recorded events meanwhile, hold state and events of work that is undone:
-// the outer flush would publish them as ghosts. They are stale from now on, and a unit that would emit a stale
-// aggregate fails.
+// When fn fails, its SQL is undone, but its aggregates still hold the state and the events of the undone work, and the outer flush would publish
+// these events. This concerns the aggregates that fn tracked itself, and aggregates of outer levels that recorded events meanwhile. All of them
+// become stale, and a unit that would emit a stale aggregate fails.
 func (r *root) nested(ctx context.Context, fn func(context.Context, *Unit) error, o *options) error {
 	s, err := r.enter(ctx, o)
 	if err != nil {
@@ -63,7 +62,7 @@ func (r *root) leave(ctx context.Context, s *savepoint, err error) error {
 	return err
 }
 
-// savepoint is a level together with what has to be known when it fails.
+// savepoint is a level with the facts that undo needs when it fails.
 type savepoint struct {
 	name  string
 	level *level
@@ -91,7 +90,8 @@ func (r *root) push() *savepoint {
 	return s
 }
 
-// pop ends the level, and gives what it holds to the level around it or drops it.
+// pop ends the level. keep: its entries, hooks and statements move to the level around it. Otherwise they are dropped, and its aggregates become
+// stale.
 func (r *root) pop(s *savepoint, keep bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,12 +118,11 @@ func (r *root) pop(s *savepoint, keep bool) error {
 	return nil
 }
 
-// undo takes back what was done since the savepoint. If it cannot, the transaction must not be committed: the SQL of the
-// level would be there and its events would not.
+// undo rolls back to the savepoint. If that fails, the transaction must not be committed: it would contain the SQL of the level without its events.
 func (r *root) undo(ctx context.Context, s *savepoint) error {
 	err := r.pop(s, false)
 	if err == nil && !r.closed {
-		// Not the caller's to cancel: without it the outer unit could not go on.
+		// The caller cannot cancel this: the outer unit needs it to go on.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.manager.cfg.CommitTimeout)
 		defer cancel()
 		// RELEASE as well, or each failure would leave one more subtransaction open.

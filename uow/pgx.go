@@ -17,12 +17,12 @@ import (
 // [pgx.Tx]. Its statements, those of [Unit.SQL] and those of [Unit.DB] are one transaction. Read rows to their end, or close them,
 // before the next statement of the unit.
 //
-// Commit and Rollback are refused: the unit does that. So is Begin: [Manager.Do] within the unit is a savepoint that
-// takes back events as well. Conn is nil, and all else fails, when the unit has ended, when the function has ended the transaction
-// itself, or when the driver is not pgx.
+// Commit and Rollback are refused: the unit does that. So is Begin: use [Manager.Do] within the unit, a savepoint that drops events as well. Conn
+// returns nil, and all other methods fail, when the unit has ended, when the function has ended the transaction itself, or when the driver is not
+// pgx.
 //
-// On connections of config.OpenDB statements are prepared, except those of SendBatch: cast their parameters where PostgreSQL cannot
-// tell what []byte is ($1::text::jsonb).
+// On connections of config.OpenDB statements are prepared, except those of SendBatch: cast their parameters where PostgreSQL cannot infer the type
+// of a []byte ($1::text::jsonb).
 func (u *Unit) Pgx() pgx.Tx { return pgxTx{u.level} }
 
 var (
@@ -34,8 +34,8 @@ var (
 // pgxTx is what [Unit.Pgx] returns.
 type pgxTx struct{ level *level }
 
-// do calls fn with the connection, and with what tells pgx how to send a statement. Nobody else sends one meanwhile, and the connection
-// cannot go back to the pool.
+// do calls fn with the connection, and with the arguments that choose how pgx sends a statement. Meanwhile no other goroutine uses the connection,
+// and it cannot go back to the pool.
 func (t pgxTx) do(ctx context.Context, call string, fn func(c *pgx.Conn, mode []any) error) error {
 	err := errEnded
 	if t.level.open() {
@@ -72,7 +72,7 @@ func (t pgxTx) Query(ctx context.Context, query string, args ...any) (rows pgx.R
 		return err
 	})
 	if rows == nil {
-		rows = failedRows{err} // pgx.CollectRows is usually given them before anybody looks at the error
+		rows = failedRows{err} // callers usually pass the rows to pgx.CollectRows before they check the error
 	}
 	return rows, err
 }

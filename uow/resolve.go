@@ -18,15 +18,14 @@ import (
 )
 
 const (
-	// status tells what became of a transaction: committed, aborted, in progress, or NULL if the server cannot know. It is also NULL where
-	// the id may be that of another transaction by now: where the server's mark is not the one that the session saw, and the session
-	// has ended.
+	// status returns the outcome of a transaction: committed, aborted, in progress, or NULL if the server cannot know. It is also NULL if another
+	// transaction may have the same id by now: if the server's mark has changed since the session began, and the session has ended.
 	status = `
 SELECT pg_is_in_recovery(), coalesce(mark, ''), CASE WHEN same THEN pg_xact_status($1::text::xid8) END` + fromMark
 
-	// terminate ends the session of a transaction that is still in progress, unless it may be waiting for the synchronous standby: that
-	// would end the wait, and others would see a transaction that no standby has. A session that waits for a lock, or for its client, has
-	// not come to that point of COMMIT.
+	// terminate ends the session of a transaction that is still in progress, unless it may be waiting for the synchronous standby: ending it would end
+	// the wait, and others would see a transaction that no standby has. A session that waits for a lock, or for its client, has not reached that point
+	// of COMMIT.
 	terminate = `
 SELECT count(pg_terminate_backend(a.pid))` + fromMark + ` JOIN pg_stat_activity a ON same
 WHERE a.backend_xid::text = mod($1::text::numeric, 4294967296)::text AND a.pid <> pg_backend_pid()
@@ -45,18 +44,18 @@ type proofs struct {
 	rows   []unit.Proof
 }
 
-// resolve finds out on another connection what became of the transaction.
+// resolve finds out on another connection how the transaction ended.
 //
-// As long as the server has not crashed, the transaction's id tells. After a crash, the server gives the ids of transactions that did
-// not reach the disk to other transactions. Then "committed" may be true of somebody else's work, and the session that is in progress
-// may be somebody else's. So after a crash only a row counts that nobody else can have written.
+// As long as the server has not crashed, pg_xact_status of the transaction's id is the answer. After a crash the server gives ids that did not
+// reach the disk to other transactions. Then "committed", or a session in progress, may belong to another transaction. So after a crash only a row
+// counts that nobody else can have written.
 //
-// If the transaction is in progress, its backend is still committing, or has not noticed that its client is gone. Left alone, the
-// latter would keep all its locks until TCP gives up. So the backend is told to end. If it is already committing, it commits first.
+// If the transaction is in progress, its backend either is still committing, or has not noticed that its client is gone. The latter would keep all
+// its locks until TCP gives up, so the backend is terminated. A backend that is already committing finishes its COMMIT first.
 func (r *root) resolve(ctx context.Context, lost error, p proofs) error {
 	ctx, cancel := context.WithTimeout(ctx, r.manager.cfg.CommitTimeout)
 	defer cancel()
-	var reason error // why there is no answer, or why the session goes on
+	var reason error // why there is no outcome yet
 	for attempt := 1; ; attempt++ {
 		became, err := r.inquire(ctx, p)
 		switch became {
@@ -69,7 +68,7 @@ func (r *root) resolve(ctx context.Context, lost error, p proofs) error {
 			return r.unknown(errors.Join(lost, err))
 		case isOpen:
 		}
-		if reason == nil || ctx.Err() == nil { // what was wrong before says more than that the time is up
+		if reason == nil || ctx.Err() == nil { // the error of an earlier attempt says more than the end of the time
 			reason = err
 		}
 		if (retry.Policy{Delay: 10 * time.Millisecond, MaxDelay: time.Second}).Wait(ctx, attempt) != nil {
@@ -78,17 +77,17 @@ func (r *root) resolve(ctx context.Context, lost error, p proofs) error {
 	}
 }
 
-// fate is what became of a transaction.
+// fate is how a transaction ended.
 type fate int
 
 const (
 	isOpen fate = iota // ask again
 	isCommitted
 	isAborted
-	isUnknown // nobody can tell, now or later
+	isUnknown // nobody can find out, now or later
 )
 
-// codeFutureXID is the answer to status of a server that has not given out the id yet: another server than the transaction's.
+// codeFutureXID is the error of status on a server that has not given out the id yet, so it is not the server of the transaction.
 const codeFutureXID = "22023"
 
 // inquire asks once. All its questions go to one session, because other connections of the pool may lead to another server.
@@ -119,11 +118,11 @@ func (r *root) inquire(ctx context.Context, p proofs) (fate, error) {
 	return isUnknown, errors.Join(fmt.Errorf("%w (mark %q, and %q when the session began)", errForgotten, mark, r.session.Mark), err, notFound)
 }
 
-// errForgotten is why the status of a transaction and its rows do not tell what became of it.
+// errForgotten explains why neither the status of a transaction nor its rows show how it ended.
 var errForgotten = errors.New("the server has recovered from a crash since, is another one, or has forgotten the transaction, " +
 	"and no row was found that only this unit can have written")
 
-// status asks for the status of the transaction. outcome "": the server cannot tell.
+// status asks for the status of the transaction. outcome is "" if the server does not know it.
 func (r *root) status(ctx context.Context, conn bun.Conn) (recovering bool, mark, outcome string, err error) {
 	var told sql.NullString
 	err = conn.Conn.QueryRowContext(ctx, r.question(status), r.subject()...).Scan(&recovering, &mark, &told)
@@ -135,7 +134,7 @@ func (r *root) terminate(ctx context.Context, conn bun.Conn) error {
 	return conn.Conn.QueryRowContext(ctx, r.question(terminate), r.subject()...).Scan(&ended)
 }
 
-// question returns the statement as the server understands it.
+// question returns the statement in the form that this server understands.
 func (r *root) question(statement string) string {
 	if r.session.Timeline == "" {
 		return strings.Replace(statement, pgsql.Mark, pgsql.MarkAlone, 1)
@@ -148,7 +147,7 @@ func (r *root) subject() []any {
 	return []any{r.xid, r.session.Mark, r.session.PID, r.session.Start}
 }
 
-// found looks for a row of the unit. later: a look failed in a way that need not last.
+// found looks for a row of the unit. later: a query failed for a reason that may pass, so it is worth asking again.
 func (r *root) found(ctx context.Context, conn bun.Conn, p proofs) (found, later bool, err error) {
 	looks := make([]func() (bool, error), 0, len(p.rows)+len(r.manager.sinks))
 	for _, find := range p.rows {
@@ -172,9 +171,9 @@ func (r *root) found(ctx context.Context, conn bun.Conn, p proofs) (found, later
 	return false, later, err
 }
 
-// passes tells whether an error of a look says nothing about the next look: it is about the connection, or the server is short of
-// something, shuts down or starts, or broke off the statement in favour of another one (PostgreSQL, Appendix A). Other errors of the
-// server, a missing table for example, stay.
+// passes reports whether the error may be gone at the next attempt: it is about the connection, or the server is short of something, shuts down or
+// starts, or broke off the statement in favour of another one (PostgreSQL, Appendix A). Other errors of the server, a missing table for example,
+// stay.
 func passes(err error) bool {
 	code := pgsql.Code(err)
 	return code == "" || slices.ContainsFunc([]string{"08", "40", "53", "55", "57"}, func(class string) bool { return strings.HasPrefix(code, class) })
@@ -190,7 +189,7 @@ func (r *root) own(events []event.Envelope) (own []event.Envelope) {
 	return own
 }
 
-// confirmed waits until what was found committed is confirmed as the unit's own COMMIT would have been.
+// confirmed waits, as the unit's own COMMIT would have, until the synchronous standby has confirmed the transaction that was found committed.
 func confirmed(ctx context.Context, conn bun.Conn) (fate, error) {
 	if err := pgsql.AwaitStandby(ctx, conn); err != nil {
 		return isOpen, err

@@ -12,11 +12,11 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// IsRetryable tells whether the transaction failed because of others, so that the same function may succeed in a new one: a
-// serialization failure, a deadlock, [ErrConflict], [ErrConnectionLost], or a statement that was prepared before its table was changed (0A000 "cached plan
-// must not change result type" and its like, 26000). For the latter [Manager.Do] runs the function again at once, up to three times beside its tries, on
-// a connection that has forgotten what it had prepared. A new aggregate whose id one has that is deleted softly is no such
-// conflict: the function would make it again.
+// IsRetryable reports whether the transaction failed because of others, so that the same function may succeed in a new one: a serialization
+// failure, a deadlock, [ErrConflict], [ErrConnectionLost], or a statement that was prepared before its table was changed (0A000 "cached plan must
+// not change result type" and its like, 26000). For the latter [Manager.Do] runs the function again at once, up to three times beside its tries, on
+// a connection that has dropped its prepared statements. A conflict is not retryable if a new aggregate has the id of a softly deleted row: the
+// function would make the same aggregate again.
 func IsRetryable(err error) bool {
 	switch {
 	case errors.Is(err, ErrTransactionEnded):
@@ -28,14 +28,14 @@ func IsRetryable(err error) bool {
 	return errors.Is(err, ErrConflict) && (!ok || !conflict.vain())
 }
 
-// Retryable returns a reason not to trust what code within the unit has made of an error, as an HTTP handler makes an answer of
-// it: the latest error of a Do within the unit, or of any statement of it, for which an outermost Do would run its function
-// again, see [RetryConfig.If]. The function of that Do can ask here and return the error, to be run again. It is nil if there
-// was none, and once the very function that had failed was given to a Do again and succeeded: somebody has tried once more.
+// Retryable returns an error that code within the unit may have hidden, as an HTTP handler does when it turns an error into an answer: the latest
+// error of a Do within the unit, or of any of its statements, for which an outermost Do would run its function again, see [RetryConfig.If]. The
+// function of the outermost Do can return this error, and is then run again. Retryable returns nil if there was no such error, or if the same
+// function was passed to a Do again and succeeded.
 //
-// Deadlocks, serialization failures and outdated statements, and an [ErrConnectionLost] that no Do has seen, are noticed on
-// connections of config.OpenDB. Where it is not known why the connection is closed, as on others, or where somebody cancelled a
-// statement, the error says so and is none for which a function is run again.
+// Deadlocks, serialization failures, outdated statements, and an [ErrConnectionLost] that no Do has seen, are noticed on connections of
+// config.OpenDB only. If the connection is closed and the cause is not known, as on other connections, or if somebody cancelled a statement,
+// Retryable returns an error for which a function is not run again.
 func (u *Unit) Retryable() error {
 	r := u.root
 	r.mu.Lock()
@@ -51,10 +51,10 @@ func (u *Unit) Retryable() error {
 type hidden struct {
 	err   error
 	depth int
-	fn    uintptr // 0: that of nobody
+	fn    uintptr // 0: the level was begun by Manager.Begin
 }
 
-// note remembers why a level failed, if it is something that calls for another run.
+// note remembers the error of a level if a function is run again after it.
 func (r *root) note(s *savepoint, err error) {
 	victim := r.victim()
 	if err = r.lost(err); !r.manager.again(err) {
@@ -63,7 +63,7 @@ func (r *root) note(s *savepoint, err error) {
 	if err == nil {
 		return
 	}
-	r.onPgx(func(c *pgx.Conn, t *pgsql.Trouble) { t.Forget(c) }) // it is this level's
+	r.onPgx(func(c *pgx.Conn, t *pgsql.Trouble) { t.Forget(c) }) // the connection's error belongs to this level, which is over
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hidden = append(r.hidden, hidden{err, s.level.depth, s.function()})
@@ -80,7 +80,7 @@ func (r *root) recovered(s *savepoint) {
 	r.hidden = slices.DeleteFunc(r.hidden, func(h hidden) bool { return h.depth == s.level.depth && h.fn == fn && fn != 0 })
 }
 
-// function tells one function from others: by its code, since a loop makes a new closure each time.
+// function identifies the function of the level by its code, since a loop makes a new closure each time.
 func (s *savepoint) function() uintptr {
 	if s.fn == nil {
 		return 0
@@ -88,7 +88,7 @@ func (s *savepoint) function() uintptr {
 	return reflect.ValueOf(s.fn).Pointer()
 }
 
-// trouble is what the connection knows of, and maybe nobody else.
+// trouble returns a retryable error that only the connection may have seen.
 func (r *root) trouble() (err error) {
 	if r.closed {
 		return nil
@@ -116,7 +116,7 @@ func (r *root) victim() (err error) {
 	return err
 }
 
-// failure is the error that failed the transaction, if it has failed and the connection knows why.
+// failure returns the error that failed the transaction, if it has failed and the connection knows why.
 func (r *root) failure() (err error) {
 	r.onPgx(func(c *pgx.Conn, t *pgsql.Trouble) {
 		if first := t.Failure(c); first != nil {
@@ -126,7 +126,7 @@ func (r *root) failure() (err error) {
 	return err
 }
 
-// swallowed adds to the error of a statement which earlier statement had failed.
+// swallowed adds the earlier error that failed the transaction to the error of a statement that was refused for it.
 func (r *root) swallowed(err error) error {
 	if r.closed || pgsql.Code(err) != pgsql.CodeInFailedTransaction {
 		return err
@@ -137,7 +137,7 @@ func (r *root) swallowed(err error) error {
 	return err
 }
 
-// onPgx calls fn, unless the connection is not one of pgx, or no connection any more.
+// onPgx calls fn, unless the connection is not one of pgx or was given back.
 func (r *root) onPgx(fn func(*pgx.Conn, *pgsql.Trouble)) {
 	_, _ = pgsql.NativeConn(r.conn, func(c *pgx.Conn) error {
 		fn(c, pgsql.TroubleOf(c))
@@ -148,8 +148,8 @@ func (r *root) onPgx(fn func(*pgx.Conn, *pgsql.Trouble)) {
 // lost adds [ErrConnectionLost] to an error of a unit whose connection is gone. COMMIT has not been sent, so the server rolls
 // back.
 //
-// A connection is also closed when a statement is cancelled, by the caller or by a function that gave it less time. That is
-// somebody's decision and no accident.
+// A connection is also closed when the caller, or a timeout of the function, cancels a statement. That was intended, so it does not count as a lost
+// connection.
 func (r *root) lost(err error) error {
 	if err == nil || r.closed || errors.Is(err, ErrConnectionLost) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		!pgsql.IsConnectionError(err) || !r.gone() {
@@ -158,8 +158,7 @@ func (r *root) lost(err error) error {
 	return fmt.Errorf("%w: %w", ErrConnectionLost, err)
 }
 
-// alive tells whether the transaction has not failed and no rows are open, as far as the driver has been told. A connection that
-// broke shows at COMMIT.
+// alive reports whether the transaction has not failed and no rows are open, as far as the driver knows. A broken connection shows at COMMIT.
 func (r *root) alive() (alive bool) {
 	r.onPgx(func(c *pgx.Conn, _ *pgsql.Trouble) {
 		alive = !c.IsClosed() && !c.PgConn().IsBusy() && c.PgConn().TxStatus() == 'T'
@@ -167,7 +166,7 @@ func (r *root) alive() (alive bool) {
 	return alive
 }
 
-// gone tells whether the connection of the transaction is closed, as far as the driver can tell.
+// gone reports whether the connection of the transaction is closed, as far as the driver knows.
 func (r *root) gone() bool {
 	open := false
 	r.onPgx(func(c *pgx.Conn, _ *pgsql.Trouble) { open = !c.IsClosed() })

@@ -24,23 +24,23 @@ type root struct {
 	cancel  context.CancelFunc
 	// outer is the unit of another database that was open around this one.
 	outer *level
-	// session tells where the transaction runs, for [root.resolve].
+	// session identifies the server and the backend of the transaction, for [root.resolve].
 	session pgsql.Session
-	// xid is the id of the transaction. "": nobody has asked, or, at COMMIT, it wrote nothing.
+	// xid is the id of the transaction. "": it is not known yet, or, at COMMIT, the transaction wrote nothing.
 	xid string
-	// token is told what was committed, if somebody asked for it.
+	// token is set at COMMIT if the caller asked for a token. nil: it did not.
 	token *Token
-	// flushed is what the sinks were given before the end, see Unit.Token. nil: nothing.
+	// flushed holds the events that Unit.Token passed to the sinks before the end. nil: none.
 	flushed *flushed
 	// used: a context was asked for the unit.
 	used atomic.Bool
 	// closed: COMMIT or ROLLBACK was sent.
 	closed bool
-	// exact: the connection knows whatever has become of the transaction, see ended.
+	// exact: the connection notices if somebody else ends the transaction, see ended.
 	exact bool
 
 	mu sync.Mutex
-	// active is the innermost level. It ends last opened, first closed, as savepoints do.
+	// active is the innermost level. Like savepoints, the level that was opened last ends first.
 	active *level
 	// doomed is why the transaction must not be committed any more, whatever the function returns.
 	doomed error
@@ -50,7 +50,7 @@ type root struct {
 
 	// handled counts the events of an aggregate that the handlers of On have seen.
 	handled map[event.Aggregate]int
-	// named are the ids of events that the caller has given them.
+	// named are the ids of events that the caller chose.
 	named map[string]struct{}
 }
 
@@ -66,7 +66,7 @@ func (s staleSet) add(entries []entry) {
 }
 
 func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level, error) {
-	// A pooled connection is waited for as long as the caller likes.
+	// The wait for a pooled connection lasts as long as the caller's context.
 	stop := m.watch(ctx)
 	conn, err := m.connection(ctx, o.ping)
 	stop()
@@ -78,8 +78,8 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 		_ = conn.Close()
 		return nil, errOtherManager
 	}
-	// But the transaction is not the caller's to cancel: database/sql would roll it back behind our back, COMMIT
-	// included. So it has a context of its own, which follows the caller's only until BEGIN has been answered.
+	// But the caller's context must not cancel the transaction: database/sql would then roll it back at any time, also during COMMIT. So the
+	// transaction has a context of its own, which follows the caller's only until BEGIN has been answered.
 	txCtx, cancel := context.WithCancel(pgsql.BeginLater(context.WithoutCancel(ctx)))
 	unhook := context.AfterFunc(ctx, cancel)
 	r := &root{manager: m, conn: conn, session: session, cancel: cancel, token: o.token, stale: stale}
@@ -93,7 +93,7 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 		if err == nil {
 			_ = r.tx.Rollback() // database/sql is doing the same
 		}
-		// Whatever else it looks like: a connection on which something was cancelled is a bad one.
+		// Return ErrBadConn whatever the error was: a connection on which a statement was cancelled must not be used again.
 		err = interrupted(ctx)
 	}
 	if err != nil {
@@ -106,8 +106,8 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 	return r.active, nil
 }
 
-// connection takes a connection from the pool, which looks only at those that have been idle for a while. Where ping says so
-// it answers. Once a statement was outdated, what the connections have prepared before is forgotten.
+// connection takes a connection from the pool. The pool checks only connections that have been idle for a while; with ping, every connection is
+// checked. Once a statement was outdated, connections drop the statements that they prepared before.
 func (m *Manager) connection(ctx context.Context, ping bool) (bun.Conn, error) {
 	conn, err := m.db.Conn(ctx)
 	outdated := m.outdated.Load()
@@ -124,8 +124,8 @@ func (m *Manager) connection(ctx context.Context, ping bool) (bun.Conn, error) {
 	return conn, err
 }
 
-// exhausted adds to an error why no connection came, if it is that all are in use. Code that takes a second connection of the pool while
-// its unit has one waits for units that may wait for the same.
+// exhausted adds to the error that all connections are in use, if they are. The usual reason is code that takes a second connection of the pool
+// while its unit has one: it waits for units that may be waiting in the same way.
 func (m *Manager) exhausted(err error) error {
 	most, all := m.allInUse()
 	if !all || !errors.Is(err, context.DeadlineExceeded) {
@@ -135,7 +135,7 @@ func (m *Manager) exhausted(err error) error {
 }
 
 func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
-	_, _ = pgsql.NativeConn(conn, func(c *pgx.Conn) error { // a connection that is broken shows at BEGIN
+	_, _ = pgsql.NativeConn(conn, func(c *pgx.Conn) error { // a broken connection shows at BEGIN
 		pgsql.TroubleOf(c).Forget(c)
 		s = pgsql.SessionOf(ctx, c)
 		return nil
@@ -143,11 +143,11 @@ func sessionOf(ctx context.Context, conn bun.Conn) (s pgsql.Session) {
 	return s
 }
 
-// sharesDatabase tells whether one of the units around is in the database of conn, reached through another pool. Two
-// transactions of one goroutine can wait for each other for ever there, and no server would find out.
+// sharesDatabase reports whether one of the units around is in the database of conn, through another pool. Two transactions of one goroutine in one
+// database can wait for each other for ever, and the server would not notice that as a deadlock.
 func sharesDatabase(ctx context.Context, conn bun.Conn) bool {
 	return find(ctx, func(u *level) (shares bool) {
-		if u.parent == nil { // of savepoints, the transaction around them is asked for
+		if u.parent == nil { // one check for each transaction, not for its savepoints
 			_, _ = pgsql.NativeConn(conn, func(c *pgx.Conn) error {
 				shares = u.root.session.Beside(ctx, c)
 				return nil
@@ -166,14 +166,14 @@ func interrupted(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// identified gives the unit the id of its transaction.
+// identified sets the id of the unit's transaction.
 func (r *root) identified(xid string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.xid = xid
 }
 
-// doom makes sure that the transaction is not committed, even if the function swallows the error.
+// doom makes sure that the transaction is not committed, even if the function ignores the error.
 func (r *root) doom(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +188,7 @@ func (r *root) doomedBy() error {
 	return r.doomed
 }
 
-// seal ends the unit, so that nothing is added any more that nobody would emit, and returns what it holds.
+// seal ends the unit and returns its entries. An event that was added afterwards would not be emitted, so adding one fails from now on.
 func (r *root) seal(u *level) ([]entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,8 +200,8 @@ func (r *root) seal(u *level) ([]entry, error) {
 	return u.entries, nil
 }
 
-// doomIfOpen fails the transaction if a level that ends is not the innermost one: a unit within it has not ended, or one beside it
-// has undone or released what was partly its own.
+// doomIfOpen fails the transaction if a level that ends is not the innermost one: a unit within it has not ended, or a unit that ran at the same
+// time has undone or released a part of its work.
 func (r *root) doomIfOpen(u *level) {
 	if r.active == u {
 		return
@@ -214,7 +214,7 @@ func (r *root) doomIfOpen(u *level) {
 	}
 }
 
-// abandon marks all that the unit tracked as having lived through a rollback.
+// abandon marks all aggregates of the unit as stale.
 func (r *root) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +231,7 @@ func (r *root) rollback() {
 	}
 	r.closed = true
 	r.abandon()
-	// The rollback is not the caller's to cancel either. If the connection is gone, so is the transaction.
+	// The caller's context does not cancel the rollback either. If the connection is gone, so is the transaction.
 	timer := time.AfterFunc(r.manager.cfg.CommitTimeout, r.cancel)
 	_ = r.tx.Rollback()
 	timer.Stop()
@@ -254,14 +254,15 @@ const (
 		"use the unit there (uow.FromContext), or allow more (SetMaxOpenConns)"
 )
 
-// starved tells that units wait for a connection. A context without a deadline would have them wait for ever without a word.
+// starved limits how often the log says that units wait for a connection. Without this line a unit whose context has no deadline would wait for
+// ever, and nobody would know why.
 type starved struct {
 	after time.Duration
 	mu    sync.Mutex
 	told  time.Time
 }
 
-// due tells whether it is to be logged now, and notes that it was.
+// due reports whether it is to be logged now, and notes that it was.
 func (s *starved) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +273,8 @@ func (s *starved) due(now time.Time) bool {
 	return true
 }
 
-// watch logs once if the unit that waits for a connection still does so later, and all are in use. The caller calls stop.
+// watch logs once if the unit still waits for a connection after starvedAfter, and all connections are in use. The caller calls stop when the wait
+// is over.
 func (m *Manager) watch(ctx context.Context) (stop func() bool) {
 	return time.AfterFunc(m.starved.after, func() {
 		if most, all := m.allInUse(); all && m.starved.due(time.Now()) {
@@ -283,7 +285,7 @@ func (m *Manager) watch(ctx context.Context) (stop func() bool) {
 	}).Stop
 }
 
-// allInUse tells how many connections the pool may have, and whether all of them are in use.
+// allInUse returns how many connections the pool may have, and whether all of them are in use.
 func (m *Manager) allInUse() (most int, all bool) {
 	s := m.db.Stats()
 	return s.MaxOpenConnections, s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections

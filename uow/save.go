@@ -16,31 +16,29 @@ import (
 // Save stores aggregates that are bun models, and tracks them as [Unit.Track] does, with the tenant, the metadata and the trace
 // of ctx.
 //
-// The version of an aggregate is its column "version", or the field with the tag `uow:"version"`, and AggregateVersion
-// has to tell what is stored there. Save adds the number of recorded events to it, on condition that it still is what
-// is stored: if somebody else was faster, the error is a [*ConflictError]. Version 0 is a new aggregate, which is
-// inserted, so a new one needs an event. A change without an event leaves the version as it is: it is refused if an event came in
-// between, but of two such changes the later one overwrites the earlier one. Record an event for each change that must not be lost.
-// Record first and save last: events that are recorded after the latest Save fail the unit. The version field of the model is set after COMMIT,
-// so that the next unit can save the same instance.
+// The version of an aggregate is its column "version", or the field with the tag `uow:"version"`, and AggregateVersion has to return the stored
+// version. Save adds the number of recorded events to it, provided that the stored version is still the same: if somebody else was faster, the
+// error is a [*ConflictError]. Version 0 means a new aggregate. Save inserts it, so it needs an event. A change without an event leaves the version
+// as it is: it is refused if an event came in between, but of two such changes the later one overwrites the earlier one. Record an event for each
+// change that must not be lost. Record first and save last: events that are recorded after the latest Save fail the unit. The version field of the
+// model is set after COMMIT, so that the next unit can save the same instance.
 //
-// A hot aggregate, which many change at the same time, is better loaded with FOR UPDATE inside the unit: then they take turns and none
-// of them is in conflict. See the example of a hot aggregate. Several hot aggregates are loaded in one order in all units, for example with
-// ORDER BY id FOR UPDATE: two units that lock the same rows in different orders are a deadlock, which PostgreSQL finds after a second
-// (deadlock_timeout) and ends by an error in one of them. That unit is run again.
+// A hot aggregate, which many units change at the same time, is better loaded with FOR UPDATE inside the unit: then the units take turns, and there
+// is no conflict. See the example of a hot aggregate. Load several hot aggregates in the same order in all units, for example with ORDER BY id FOR
+// UPDATE: two units that lock the same rows in different orders are a deadlock, which PostgreSQL finds after a second (deadlock_timeout) and ends
+// by an error in one of them. That unit is run again.
 //
-// For the same reason a call updates its rows in the order of type and id, whatever the order of its arguments. New ones are inserted in
-// their place: no row is updated before an insert that precedes it in the arguments, nor after one that follows it. The events keep the
-// order of the arguments. Where one update has to precede another one, because a unique value moves from one row to the other, call Save twice.
+// For the same reason a call updates its rows in the order of type and id, whatever the order of its arguments. Inserts keep their place among the
+// arguments: an update is not moved across an insert. The events keep the order of the arguments. Where one update has to precede another one,
+// because a unique value moves from one row to the other, call Save twice.
 //
-// An aggregate without a version column is inserted or overwritten, whatever was stored; one that has nothing but its key is inserted
-// if it is not there. The model's primary key has to be that of the table.
+// An aggregate without a version column is inserted or overwritten, whatever was stored. If it has no columns besides its key, it is inserted
+// unless it exists. The model's primary key must be that of the table.
 //
-// On connections of config.OpenDB the statement is prepared, shares a round trip with BEGIN where it is the first one,
-// and saves the COMMIT one; hooks on bun's queries do not see it. It stores what bun's own INSERT and UPDATE store: DEFAULT for
-// a nil pointer, and for a zero value that is tagged nullzero. Models that have hooks or values that are expressions in SQL are written
-// by bun's own query. A soft delete hides no row from Save: an aggregate that was loaded with WhereAllWithDeleted and whose field is
-// cleared is restored.
+// On connections of config.OpenDB the statement is prepared. If it is the first of the unit, it shares the round trip of BEGIN, and it saves COMMIT
+// a round trip. Hooks on bun's queries do not see it. It stores what bun's own INSERT and UPDATE store: DEFAULT for a nil pointer, and for a zero
+// value that is tagged nullzero. Models that have hooks or values that are expressions in SQL are written by bun's own query. A soft delete hides
+// no row from Save: an aggregate that was loaded with WhereAllWithDeleted and whose field is cleared is restored.
 func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 	writes, entries := make([]*write, 0, len(aggregates)), make([]entry, 0, len(aggregates))
 	for _, a := range aggregates {
@@ -49,11 +47,11 @@ func (u *Unit) Save(ctx context.Context, aggregates ...event.Aggregate) error {
 			return fmt.Errorf("uow: Save: %w", err)
 		}
 		if slices.ContainsFunc(writes, func(w *write) bool { return w.aggregate == a }) {
-			continue // from one account to the same one: it would be in conflict with itself
+			continue // the same aggregate twice would be in conflict with itself
 		}
 		writes, entries = append(writes, w), append(entries, entry{ctx: ctx, aggregate: a})
 	}
-	// All of them or none, and before they are stored, so that they are stale if that fails.
+	// Track all or none, and before they are stored, so that they become stale if that fails.
 	if err := u.give(entries, nil); err != nil {
 		return fmt.Errorf("uow: Save: %w", err)
 	}
@@ -95,7 +93,7 @@ func inLockOrder(writes []*write) {
 	}
 }
 
-// save sends all of it at once if it can. missed is an aggregate that was not found as expected.
+// save sends all statements at once if it can. missed is an aggregate whose row was not there in the expected version.
 func (r *root) save(ctx context.Context, writes []*write) (missed *write, err error) {
 	batch, xid := &pgx.Batch{}, ""
 	for _, w := range writes {

@@ -10,8 +10,8 @@ import (
 	"github.com/uptrace/bun/schema"
 )
 
-// maxTexts is how many statements of one type there are, since each is prepared on each connection. A model has one for each combination of
-// its optional fields that are empty; what is beyond that is written by bun.
+// maxTexts limits the statements of one type, since each is prepared on each connection. A model has a statement for each combination of empty
+// optional fields; further combinations are written by bun.
 const maxTexts = 32
 
 // texts are the statements of one type, each made once, by the kinds of the values that it sets.
@@ -67,7 +67,7 @@ func (m *mapping) updateText(kinds []kind) string {
 	return "UPDATE " + m.name + " SET " + strings.Join(sets, ", ") + " WHERE " + strings.Join(where, " AND ") + returningXID
 }
 
-// placeholders returns what stands for values, and how many of them are parameters.
+// placeholders returns the placeholders for values of these kinds, and the number of parameters among them.
 func placeholders(kinds []kind) (all []string, n int) {
 	for _, k := range kinds {
 		if k != isDefault {
@@ -78,21 +78,22 @@ func placeholders(kinds []kind) (all []string, n int) {
 	return all, n
 }
 
-// kind is what a literal of bun is to PostgreSQL. It decides how a value becomes that of its column: 1.5 can be stored as an integer, and '1.5' cannot.
+// kind is the type that PostgreSQL sees in a literal of bun. It decides how the value is converted for its column: 1.5 can be stored as an integer,
+// and '1.5' cannot.
 type kind byte
 
 const (
-	isText    kind = 't' // or NULL: it is read as the column's type
+	isText    kind = 't' // or NULL: PostgreSQL reads it as the column's type
 	isBoolean kind = 'b'
 	isInteger kind = 'i'
 	isNumeric kind = 'n'
 	isDefault kind = 'd'
 )
 
-// defaultText is how bun and SQL say that the database gives the value.
+// defaultText stands for the column's default, in bun's literals and in SQL.
 const defaultText = "DEFAULT"
 
-// placeholder returns what stands for the value in a statement, whose n-th parameter it is.
+// placeholder returns the placeholder of a value that is the n-th parameter of its statement.
 func (k kind) placeholder(n int) string {
 	switch k {
 	case isDefault:
@@ -108,7 +109,7 @@ func (k kind) placeholder(n int) string {
 	}
 }
 
-// parameter turns a literal as bun writes it into a parameter. It cannot if the value is something else, such as an expression.
+// parameter turns a literal of bun into a parameter. ok is false if the text is not a literal, but an expression for example.
 func parameter(f *schema.Field, literal []byte) (arg any, k kind, ok bool) {
 	switch text := string(literal); {
 	case text == "NULL":
@@ -127,7 +128,7 @@ func parameter(f *schema.Field, literal []byte) (arg any, k kind, ok bool) {
 			return quoted, isText, true
 		}
 		text = strings.ReplaceAll(quoted, "''", "'")
-		// Two literals with something between them are no literal.
+		// Two literals with something between them are an expression.
 		return text, isText, strings.Count(quoted, "'") == 2*strings.Count(text, "'")
 	}
 }
@@ -137,7 +138,7 @@ func isNumber(text string) bool {
 	return digits != "" && strings.Trim(digits, "0123456789.") == ""
 }
 
-// numberKind is the same for all values of a field, where it can be: each kind makes another statement.
+// numberKind returns the same kind for all values of a field if it can, because each kind needs a statement of its own.
 func numberKind(f *schema.Field, text string) kind {
 	const certain = len("999999999999999999") // digits of a bigint
 	switch goes := f.IndirectType.Kind(); {

@@ -11,18 +11,18 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Token names the events that a unit announced, for a client that made a change and wants to read it where events make it
-// appear: [WithToken] fills it, inbox.Inbox.Await waits until a consumer has handled what it names. It is text that fits into
-// a header or a cookie, about 60 bytes per event. "" names nothing: there is nothing to wait for.
+// Token names the events of a unit, for a client that made a change and wants to read it in a read model. [WithToken] sets it, and
+// inbox.Inbox.Await waits until a consumer has handled its events. It is text that fits into a header or a cookie, about 60 bytes per event. "" is
+// the token without events: there is nothing to wait for.
 //
-// Of the events with one ordering key on one topic it names the last, because consumers handle them in order, and those with
-// a dedup key.
+// Of several events with one ordering key on one topic it names only the last, because consumers handle them in order. It names every event with a
+// dedup key.
 type Token string
 
 // Announced is one event that a [Token] names. Its fields are those of the same names of [event.Envelope].
 type Announced struct{ ID, Source, TenantID, Topic string }
 
-// announced is a group of them, as a token holds it.
+// announced is a group of events with the same source, tenant and topic, as a token holds it.
 type announced struct {
 	Source string   `json:"s"`
 	Tenant string   `json:"t"`
@@ -39,7 +39,7 @@ func makeToken(events []event.Envelope) Token {
 	var groups []announced
 	for i := range slices.Backward(events) {
 		e := &events[i]
-		// What repeats an earlier unit's event has the id of that one, which may have been handled long ago: it stands for nobody.
+		// An event with a dedup key may have the id of an earlier unit's event, which may have been handled long ago. So it does not stand for others.
 		if s := (series{e.OrderingKey(), e.Topic}); s.key != "" && e.Delivery.DedupKey == "" {
 			if seen[s] {
 				continue
@@ -61,8 +61,8 @@ func makeToken(events []event.Envelope) Token {
 	return Token(base64.RawURLEncoding.EncodeToString(text))
 }
 
-// Events returns what the token names, of the given topics or, without any, of all. The error wraps [event.ErrInvalid] if
-// the text is no token: it may have come from a client.
+// Events returns the events of the token: those on the given topics, or all if no topic is given. The error wraps [event.ErrInvalid] if the text is
+// not a token: it may have come from a client.
 func (t Token) Events(topics ...string) ([]Announced, error) {
 	if t == "" {
 		return nil, nil
@@ -90,25 +90,25 @@ func (t Token) Events(topics ...string) ([]Announced, error) {
 	return events, nil
 }
 
-// identifiers tells whether they are such as PostgreSQL takes: a client may have made them up.
+// identifiers reports whether PostgreSQL accepts the names: a client may have made them up.
 func identifiers(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return name == "" || event.ValidateIdentifier("Token", name) != nil })
 }
 
-// errFlushed is why a unit takes no more events.
+// errFlushed is the error for an event after Unit.Token.
 var errFlushed = errors.New("the unit has given its Token: announce what happened before that")
 
-// flushed is what the sinks have been given before the end of the unit.
+// flushed holds the events that the sinks got before the end of the unit.
 type flushed struct {
 	events     []event.Envelope
 	aggregates []event.Aggregate
 	recorded   []int // by each of them
 }
 
-// Token gives the sinks what the unit has announced, and returns the token of it, for an answer that is stored in the unit itself. Of a
-// unit that is not committed the token names nothing that will ever be handled. Call it last, and in the outermost unit: afterwards
-// [Unit.Track] panics, [Unit.Add] fails, and an aggregate that records more fails the unit. It costs a round trip, because only the
-// sinks know the ids of events that repeat earlier ones. Where nothing is stored, [WithToken] is cheaper.
+// Token passes the events of the unit to the sinks now, and returns their token, for an answer that is stored in the unit itself. If the unit is
+// not committed, the events of the token will never exist. Call Token last, and in the outermost unit: afterwards [Unit.Track] panics, [Unit.Add]
+// fails, and an aggregate that records more fails the unit. It costs a round trip, because only the sinks know the ids of events that repeat
+// earlier ones. If the token is not stored in the unit, [WithToken] is cheaper.
 func (u *Unit) Token(ctx context.Context) (Token, error) {
 	r := u.root
 	if r.flushed == nil {
@@ -152,7 +152,7 @@ func (r *root) flushEarly(ctx context.Context, u *level) error {
 	return nil
 }
 
-// unchanged fails if an aggregate has recorded events that nobody would announce.
+// unchanged returns an error if an aggregate has recorded events since, which the sinks would never get.
 func (f *flushed) unchanged() error {
 	for i, a := range f.aggregates {
 		if len(a.RecordedEvents()) != f.recorded[i] {

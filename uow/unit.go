@@ -15,14 +15,14 @@ import (
 	"github.com/oncebox/oncebox/internal/unit"
 )
 
-// Unit is one unit of work, or one savepoint in it, as a context has it. It is used within the function that it was given to,
-// also from goroutines that end before that function returns.
+// Unit is one unit of work, or one savepoint in it, together with a context. Use it within the function that it was passed to, also from goroutines
+// that end before that function returns.
 //
-// What it is given belongs to the innermost savepoint that is open, whichever [Unit] it is given to. So it is with
-// statements, and so an event cannot outlive the data that it announces.
+// Aggregates and events that are passed to a Unit belong to the innermost open savepoint, even if the Unit is that of an outer level. The same is
+// true of statements, so an event cannot outlive the data that it announces.
 //
-// Tenant, metadata and trace of an event are those of a context: of [Unit.Save] the one that it is given; of [Unit.Add] and
-// [Unit.Track] the one that the Unit was got with, from [Manager.Do] or by [FromContext].
+// The tenant, metadata and trace of an event come from a context: for [Unit.Save] from its argument, for [Unit.Add] and [Unit.Track] from the
+// context of the Unit, which [Manager.Do] or [FromContext] returned.
 type Unit struct {
 	*level
 
@@ -35,14 +35,14 @@ type level struct {
 	// parent is the level around this one, nil for the transaction itself.
 	parent *level
 	depth  int
-	// around: it is not of the code that runs within it, and neither are those around it.
+	// around: the level belongs to a middleware around the code that runs within it, and so do the levels around it, see WithNestedChecks.
 	around bool
 
 	// Guarded by root.mu.
 	ended   bool
 	entries []entry
 	hooks   []func(context.Context)
-	// last are statements that go after all others.
+	// last are statements that are sent after all others.
 	last []*pgx.QueuedQuery
 	// proofs find rows that were written.
 	proofs []unit.Proof
@@ -53,7 +53,7 @@ type entry struct {
 	ctx       context.Context //nolint:containedctx // that of Track or Save: the envelopes are made at the flush
 	aggregate event.Aggregate
 	envelope  event.Envelope
-	// named: its id is the caller's, and other units may have used it before.
+	// named: the caller chose its id, so other units may have used it before.
 	named bool
 }
 
@@ -66,10 +66,9 @@ func (u *Unit) DB() bun.Tx { return u.root.tx }
 // [ErrTransactionEnded], because its events were not in it. Once the unit has ended, statements return [sql.ErrTxDone].
 func (u *Unit) SQL() *sql.Tx { return u.root.tx.Tx }
 
-// Track makes the unit emit what the aggregates have recorded by the time it ends. An aggregate that is tracked twice
-// is emitted once. Aggregates are emitted in the order in which they were tracked first. It panics when the unit has
-// ended, because the events would be lost without a word, and when something is not an aggregate that can be told from
-// others: nil, or a value that cannot be compared.
+// Track makes the unit emit the events that the aggregates have recorded by the time the unit ends. An aggregate that is tracked twice is emitted
+// once. Aggregates are emitted in the order in which they were tracked first. Track panics when the unit has ended, because the events would be
+// lost without an error, and when an argument has no identity: nil, or a value that cannot be compared.
 func (u *Unit) Track(aggregates ...event.Aggregate) {
 	entries := make([]entry, len(aggregates))
 	for i, a := range aggregates {
@@ -83,7 +82,7 @@ func (u *Unit) Track(aggregates ...event.Aggregate) {
 	}
 }
 
-// identifiable tells whether one instance of the aggregate can be told from another one.
+// identifiable reports whether the aggregate has an identity, so that two instances can be compared.
 func identifiable(a event.Aggregate) bool {
 	v := reflect.ValueOf(a)
 	if v.IsValid() && v.Kind() == reflect.Pointer {
@@ -92,8 +91,8 @@ func identifiable(a event.Aggregate) bool {
 	return v.IsValid() && v.Comparable()
 }
 
-// Add emits something that no aggregate recorded. payload may be an [event.Event], json.RawMessage, []byte, or
-// anything that can be encoded as JSON. What is wrong with it is reported here and loses nothing else.
+// Add emits an event that no aggregate recorded. payload may be an [event.Event], json.RawMessage, []byte, or anything that can be encoded as JSON.
+// If the event is invalid, Add returns the error, and the unit can go on.
 func (u *Unit) Add(topic string, payload any, opts ...event.AddOption) error {
 	named := false
 	opts = append(slices.Clip(opts), func(e *event.Envelope) { named = e.ID != "" })
@@ -132,12 +131,13 @@ func (u *level) give(entries []entry, hook func(context.Context)) error {
 	return nil
 }
 
-// OpenIn is for the guard of the pool, see config.Config.RefusePool.
+// OpenIn reports whether a unit of the pool is open. The guard of the pool asks, see config.Config.RefusePool.
 func (u *inside) OpenIn(pool *sql.DB) bool {
 	return (*level)(u).nearest(func(l *level) bool { return l.root.manager.db.DB == pool }) != nil
 }
 
-// Ended is for oncebox's own statements on a pool of config.UseDB.
+// Ended returns an error if the transaction has ended. Oncebox's own statements ask on a pool of config.UseDB, whose connections do not refuse
+// statements by themselves.
 func (u *inside) Ended(tx *sql.Tx) error {
 	if l := (*level)(u).nearest(func(l *level) bool { return l.root.tx.Tx == tx }); l != nil && !l.root.exact {
 		return l.root.ended()
@@ -145,14 +145,14 @@ func (u *inside) Ended(tx *sql.Tx) error {
 	return nil
 }
 
-// Outside returns a context without the units that ctx carries. What is done with it is no part of them: [Manager.DB] is the pool, and a unit
-// that [Manager.Do] begins commits by itself. It takes another connection, and waits for ever for what the unit around it has locked,
-// or until the statement is given up. It is for what has to stay whatever becomes of the unit, and for reading beside it.
-// A pool that refuses statements within a unit ([ErrPool]) takes them with this context.
+// Outside returns a context without the units that ctx carries. Work with this context is not part of them: [Manager.DB] returns the pool, and a
+// unit that [Manager.Do] begins commits by itself. It uses another connection. If it needs a lock that the unit around it holds, it waits until its
+// statement is cancelled, because the unit waits for it. Use it for work that has to stay even if the unit rolls back, and for reads beside the
+// unit. A pool that refuses statements within a unit ([ErrPool]) accepts them with this context.
 func Outside(ctx context.Context) context.Context { return pgsql.Outside(ctx) }
 
-// FromContext returns the innermost unit that ctx carries, of whatever manager. What is tracked in it and added to it has the
-// tenant, the metadata and the trace of ctx.
+// FromContext returns the innermost unit that ctx carries, of whatever manager. Events of the returned Unit have the tenant, the metadata and the
+// trace of ctx.
 func FromContext(ctx context.Context) (*Unit, bool) {
 	l := find(ctx, func(*level) bool { return true })
 	if l == nil {
@@ -187,13 +187,12 @@ func (u *level) open() bool {
 	return !u.ended
 }
 
-// in returns the unit as ctx has it, and ctx with the unit in it as the unit's own.
+// in returns a Unit of this level whose own context is ctx with the unit in it.
 func (u *level) in(ctx context.Context) *Unit {
 	return &Unit{level: u, ctx: pgsql.WithUnit(ctx, (*inside)(u))}
 }
 
-// inside is a level as oncebox's own packages use it, see [unit.Unit]. It is a type of its own, so that its methods are not
-// those of [Unit].
+// inside is a level as oncebox's own packages use it, see [unit.Unit]. It is a type of its own, so that [Unit] does not export these methods.
 type inside level
 
 var _ unit.Unit = (*inside)(nil)

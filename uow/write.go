@@ -18,10 +18,10 @@ type write struct {
 	aggregate event.Aggregate
 	mapping   *mapping
 	model     reflect.Value // the struct
-	// insert says that it is new; expected is the version that has to be there otherwise, next the one to be stored.
+	// insert: the aggregate is new. Otherwise expected is the version that has to be stored. next is the version that the write stores.
 	insert         bool
 	expected, next int64
-	// events is how many were recorded.
+	// events is how many events were recorded when it was saved.
 	events int
 }
 
@@ -104,12 +104,12 @@ func (w *write) statement(gen schema.QueryGen) (text string, args []any, ok bool
 	return text, args, ok
 }
 
-// byBun has bun make the statement. stored is false if what is there is not what was expected.
+// byBun writes the aggregate with a statement of bun. stored is false if the row is not there in the expected version.
 func (w *write) byBun(ctx context.Context, tx bun.Tx) (stored bool, err error) {
 	if w.mapping.version == nil {
 		return w.overwrite(ctx, tx)
 	}
-	// AggregateVersion must go on telling the version that the events count from.
+	// AggregateVersion must go on returning the version from which the events are counted.
 	held := w.mapping.held(w.model)
 	w.mapping.hold(w.model, w.next)
 	defer w.mapping.hold(w.model, held)
@@ -123,7 +123,7 @@ func (w *write) updateByBun(tx bun.Tx) *bun.UpdateQuery {
 	m := w.mapping
 	query := tx.NewUpdate().Model(w.aggregate).WherePK().Where("?TableAlias.? = ?", m.version.SQLName, w.expected)
 	if m.table.SoftDeleteField != nil {
-		query.WhereAllWithDeleted() // or what was deleted could not be restored
+		query.WhereAllWithDeleted() // or a deleted row could not be restored
 	}
 	if m.version.SkipUpdate() { // bun would skip it here too
 		for _, f := range m.changed {
@@ -133,14 +133,14 @@ func (w *write) updateByBun(tx bun.Tx) *bun.UpdateQuery {
 	return query
 }
 
-// overwrite inserts or updates an aggregate without a version. What is updated becomes what bun's UPDATE would make of it: a zero value with a
-// default is inserted as the default, and updated to zero.
+// overwrite inserts or updates an aggregate without a version. An update sets the values of bun's UPDATE: a zero value with a default is inserted
+// as the default, and updated to zero.
 func (w *write) overwrite(ctx context.Context, tx bun.Tx) (stored bool, err error) {
 	m := w.mapping
 	query := tx.NewInsert().Model(w.aggregate)
 	if len(m.changed) == 0 {
 		_, err := affected(query.On("CONFLICT (?) DO NOTHING", bun.Safe(m.keys)).Exec(ctx))
-		return true, err // there is nothing that could differ
+		return true, err // there are no other columns, so the row is equal
 	}
 	query.On("CONFLICT (?) DO UPDATE", bun.Safe(m.keys))
 	for _, f := range m.changed {
@@ -160,7 +160,7 @@ func (a assigned) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) {
 	return a.field.AppendValueOrDefault(gen, b, a.model), nil
 }
 
-// overwritten is the same where the row was to be inserted.
+// overwritten is the same value within an upsert.
 type overwritten assigned
 
 // AppendQuery implements [schema.QueryAppender].
@@ -173,7 +173,7 @@ func (o overwritten) AppendQuery(gen schema.QueryGen, b []byte) ([]byte, error) 
 	return append(append(b, "EXCLUDED."...), o.field.SQLName...), nil
 }
 
-// affected returns whether a statement has found its row. One that returns columns has none otherwise.
+// affected reports whether a statement has found its row. If it has RETURNING, bun reports a missing row as [sql.ErrNoRows].
 func affected(res sql.Result, err error) (bool, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
@@ -185,7 +185,7 @@ func affected(res sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
-// confirm makes the model hold what is stored.
+// confirm sets the version field of the model to the stored version.
 func (w *write) confirm() {
 	if w.mapping.version != nil {
 		w.mapping.hold(w.model, w.next)

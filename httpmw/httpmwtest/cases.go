@@ -4,7 +4,7 @@ package httpmwtest
 type testCase struct {
 	promise string
 	run     func(*session)
-	// needs tells whether the target says enough for it. nil: it always does.
+	// needs reports whether the target says enough for it. nil: it always does.
 	needs func(*Target) bool
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// frees tells whether a retry after this answer is executed: it may have another outcome.
+// frees reports whether a retry after this answer is executed: it may have another outcome.
 func frees(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusConflict,

@@ -160,7 +160,7 @@ func ReadTarget(file string) (Target, error) {
 	return target, nil
 }
 
-// counts tells whether effects are counted.
+// counts reports whether effects are counted.
 func (t Target) counts() bool { return t.Effects != nil || t.EffectsAt != nil }
 
 func (t Target) withDefaults() Target {

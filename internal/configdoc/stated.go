@@ -117,13 +117,13 @@ func compare(stated string, value reflect.Value) (code string, agrees bool) {
 	}
 }
 
-// isNone tells whether a statement is one of an empty value: "", none, or how it is found then.
+// isNone reports whether a statement is one of an empty value: "", none, or how it is found then.
 func isNone(stated string) bool {
 	first, _, words := strings.Cut(stated, " ")
 	return stated == `""` || strings.TrimSuffix(first, ",") == "none" || words && !strings.HasPrefix(stated, `"`)
 }
 
-// says tells whether one of the literals of a statement fits.
+// says reports whether one of the literals of a statement fits.
 func says(stated string, fits func(string) bool) bool {
 	for _, text := range literal.FindAllString(stated, -1) {
 		if fits(text) || fits("-"+text) && strings.Contains(stated, "-"+text) {

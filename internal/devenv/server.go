@@ -121,8 +121,8 @@ func (s *server) start(ctx context.Context) error {
 	}
 }
 
-// leftovers tells whether a server could not start because processes of the one that was killed are still about to end. That is
-// in the last two lines of its log, but for those in which these processes say that they end.
+// leftovers reports whether a server could not start because processes of the one that was killed are still about to end. That is in the last two
+// lines of its log, but for those in which these processes say that they end.
 func leftovers(err error) bool {
 	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(err.Error()), "\n"), func(line string) bool {
 		return strings.Contains(line, "unexpected postmaster exit")

@@ -20,7 +20,7 @@ func ForSeveral(ctx context.Context) context.Context {
 	return context.WithValue(ctx, severalKey{}, true)
 }
 
-// ambiguous tells whether nothing says whose tenant the event has.
+// ambiguous reports whether nothing says whose tenant the event has.
 func ambiguous(ctx context.Context, env *event.Envelope) bool {
 	return ctx.Value(severalKey{}) != nil && env.TenantID == "" && event.TenantFrom(ctx) == "" &&
 		event.MetadataFrom(ctx)[event.CausationID] == "" // the context of a message has it, also if that has no tenant

@@ -40,7 +40,7 @@ type Lease struct {
 // New returns a lease that was asked for at the moment since, and is held.
 func New(terms *Terms, since time.Time) *Lease { return &Lease{terms: *terms, since: since} }
 
-// Worn tells whether so much of the lease is gone that it should be renewed before work begins.
+// Worn reports whether so much of the lease is gone that it should be renewed before work begins.
 func (l *Lease) Worn() bool { return time.Since(l.since) >= l.terms.TTL/3 }
 
 // Renew renews the lease once. It may have ended: nobody else may have wanted it.

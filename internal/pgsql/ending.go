@@ -161,8 +161,8 @@ func (e *ending) note(how string) {
 	}
 }
 
-// endsTx tells whether a text has a statement that ends a transaction. Each statement begins at the start or behind a semicolon. A
-// semicolon within a literal may have it take for a statement what is none, never the other way round.
+// endsTx reports whether a text has a statement that ends a transaction. Each statement begins at the start or behind a semicolon. A semicolon
+// within a literal may have it take for a statement what is none, never the other way round.
 func endsTx(text []byte) bool {
 	for more := true; more; _, text, more = bytes.Cut(text, []byte{';'}) {
 		word, rest := firstWord(text)

@@ -23,7 +23,7 @@ var (
 
 // Unit is a unit of work, as a context carries it.
 type Unit interface {
-	// OpenIn tells whether a transaction of the pool is open, of this unit or of one around it.
+	// OpenIn reports whether a transaction of the pool is open, of this unit or of one around it.
 	OpenIn(pool *sql.DB) bool
 	// Ended returns [ErrEnded] if tx is the transaction of this unit, or of one around it, and is known to have ended. On connections of a
 	// [Connector] it returns nil: they refuse by themselves.

@@ -90,7 +90,7 @@ var binary = pgx.QueryResultFormatsByOID{ //nolint:gochecknoglobals // a constan
 	pgtype.TimestamptzOID: pgx.BinaryFormatCode,
 }
 
-// MayBeNative tells whether a statement may be sent without a transaction of its own, see [Runner].
+// MayBeNative reports whether a statement may be sent without a transaction of its own, see [Runner].
 func (r *Runner) MayBeNative(ctx context.Context, db *bun.DB) (bool, error) {
 	stricter, err := r.isolation.isStricter(ctx, db)
 	return !stricter, err

@@ -15,8 +15,8 @@ const (
 	codeInternal            = "XX000"
 )
 
-// IsOutdated tells whether a statement failed because it was prepared too long ago: what it returns has changed since, by ALTER TABLE for example, the
-// server has forgotten it, or an object that it uses was replaced. It was not executed, and would not fail if it were prepared now.
+// IsOutdated reports whether a statement failed because it was prepared too long ago: what it returns has changed since, by ALTER TABLE for
+// example, the server has forgotten it, or an object that it uses was replaced. It was not executed, and would not fail if it were prepared now.
 //
 // Messages are translated, names of the server's functions are not, and neither are messages of internal errors.
 func IsOutdated(err error) bool {

@@ -173,21 +173,21 @@ func Code(err error) string {
 	return ""
 }
 
-// IsVictim tells whether PostgreSQL chose the transaction as the victim of a deadlock or of a serialization failure.
+// IsVictim reports whether PostgreSQL chose the transaction as the victim of a deadlock or of a serialization failure.
 func IsVictim(err error) bool {
 	code := Code(err)
 	return code == CodeSerialization || code == CodeDeadlock
 }
 
-// IsMisfit tells whether err says that a statement does not fit the tables or the role: a name that is not there, or a right that is missing (classes
-// 42 and 3F). It is the same the next time, until somebody mends it.
+// IsMisfit reports whether err says that a statement does not fit the tables or the role: a name that is not there, or a right that is missing
+// (classes 42 and 3F). It is the same the next time, until somebody mends it.
 func IsMisfit(err error) bool {
 	code := Code(err)
 	return strings.HasPrefix(code, "42") || strings.HasPrefix(code, "3F")
 }
 
-// IsConnectionError tells whether err is about the connection and not about what was sent over it: it broke, or the server ended
-// the session (classes 08 and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in its transaction for too long).
+// IsConnectionError reports whether err is about the connection and not about what was sent over it: it broke, or the server ended the session
+// (classes 08 and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in its transaction for too long).
 func IsConnectionError(err error) bool {
 	if code := Code(err); code != "" {
 		return endsSessions(code) || code == codeIdleInTransaction

@@ -121,7 +121,7 @@ func committed(tag pgconn.CommandTag) error {
 	return nil
 }
 
-// open tells whether the server has said that a transaction is open, failed or not.
+// open reports whether the server has said that a transaction is open, failed or not.
 func (c *conn) open() bool {
 	conn := c.Conn()
 	return !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'

@@ -84,8 +84,8 @@ func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 const selectBeside = `SELECT count(*) FROM pg_stat_get_activity($1) a JOIN pg_database d ON d.oid = a.datid
 WHERE a.backend_start = $2 AND d.datname = current_database()`
 
-// Beside tells whether the session is open now in the very database that conn is connected to, as far as the server tells:
-// it hides the sessions of other roles.
+// Beside reports whether the session is open now in the very database that conn is connected to, as far as the server tells: it hides the sessions
+// of other roles.
 func (s Session) Beside(ctx context.Context, conn *pgx.Conn) bool {
 	var n int
 	err := conn.QueryRow(ctx, selectBeside, pgx.QueryExecModeExec, s.PID, s.Start).Scan(&n)

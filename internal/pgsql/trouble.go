@@ -109,7 +109,7 @@ func (t *Trouble) Victim() error {
 	return t.victim
 }
 
-// Lost tells whether c is closed for another reason than that a statement was cancelled.
+// Lost reports whether c is closed for another reason than that a statement was cancelled.
 func (t *Trouble) Lost(c *pgx.Conn) bool { return t != nil && c.IsClosed() && !t.cancelled.Load() }
 
 // Forget clears the trouble before a transaction of c, or a part of one, begins.
@@ -132,10 +132,10 @@ func (t *Trouble) Committing(is bool) {
 	}
 }
 
-// Unconfirmed tells whether the server has answered a COMMIT that no synchronous standby confirmed.
+// Unconfirmed reports whether the server has answered a COMMIT that no synchronous standby confirmed.
 func (t *Trouble) Unconfirmed() bool { return t != nil && t.unconfirmed }
 
-// IsCommitting tells whether [Trouble.Committing] has said so of a connection. It is for tests that end a process at its COMMIT.
+// IsCommitting reports whether [Trouble.Committing] has said so of a connection. It is for tests that end a process at its COMMIT.
 func IsCommitting(c *pgconn.PgConn) bool {
 	t, _ := c.CustomData()[troubleKey].(*Trouble)
 	return t != nil && t.committing.Load()

@@ -165,7 +165,7 @@ type poolerServer struct {
 	messages <-chan []byte
 }
 
-// silent tells whether the server has said nothing since the last transaction. What it says then is that it ends the session.
+// silent reports whether the server has said nothing since the last transaction. What it says then is that it ends the session.
 func (s *poolerServer) silent() bool {
 	select {
 	case <-s.messages:

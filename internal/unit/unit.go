@@ -33,8 +33,8 @@ type Unit interface {
 	// COMMIT was lost in a crash. What is given within a savepoint that is rolled back is not used.
 	ProvedBy(find Proof)
 
-	// Used tells whether a context was asked for the unit: by uow.FromContext, or a manager's DB, Do or Begin. A middleware learns
-	// by it that the handler has done nothing in the unit.
+	// Used reports whether a context was asked for the unit: by uow.FromContext, or a manager's DB, Do or Begin. A middleware learns by it that the
+	// handler has done nothing in the unit.
 	Used() bool
 }
 
