@@ -10,17 +10,17 @@ import (
 // answer is a whole answer that can be sent.
 type answer struct {
 	status int
-	header http.Header // all of them: it replaces what other middlewares have set, which it started from
+	header http.Header // all headers: it replaces the headers that other middlewares have set, of which it is a copy with changes
 	body   []byte
 	// problem is set for a refusal, whose body is made when it is sent.
 	problem *Problem
-	// silent says that the handler has written nothing, as far as it was seen.
+	// silent says that the handler has written nothing to the recorder.
 	silent bool
-	// past says that there is no answer to be sent, because another one is on its way.
+	// past says that nothing can be sent, because the handler has written an answer past the middleware.
 	past bool
 }
 
-// write sends it. Nobody can be told any more if that fails.
+// write sends the answer. If that fails, nobody can be informed any more.
 func (a *answer) write(w http.ResponseWriter) {
 	header := w.Header()
 	encoded := encodedOutside(w, a.header)

@@ -1,5 +1,5 @@
-// Package httpmw joins HTTP handlers to the unit of work, with middlewares of the form func(http.Handler) http.Handler for net/http, chi, and
-// every router that takes them. Each can be used alone.
+// Package httpmw joins HTTP handlers to the unit of work, with middlewares of the form func(http.Handler) http.Handler for net/http, chi, and every
+// router that takes them. Each middleware can be used alone.
 //
 //   - [Idempotency] executes a request once, however often it is sent, and gives every retry the same answer
 //   - [UnitOfWork] runs a handler in a transaction
@@ -17,22 +17,22 @@
 //	r.Use(authenticate, rateLimit)
 //	r.With(once).Post("/payments", pay)
 //
-// Mount it after authentication, limits, [Tenant] and [Metadata], and outside of [UnitOfWork]. docs/http.md has the reasons, and what this page
-// leaves out: which answers are kept, lease mode, what makes two requests the same. Package policy tells clients the rules.
+// Mount it after authentication, limits, [Tenant] and [Metadata], and outside of [UnitOfWork]. docs/http.md has the reasons, and the details: which
+// answers are kept, lease mode, what makes two requests the same. Package policy documents the rules for clients.
 //
 // # Guarantees
 //
-// One request with a key is one transaction: a lock on the key, the look-up, the handler, the answer, COMMIT. The answer is sent after COMMIT, so
-// a crash leaves either nothing, or the work and the answer that the next retry gets. Below 400 work and answer are committed. From 400 on the
-// work is rolled back; the answer is kept if the same request would get it again, else the key is free. A handler may run more than once; of a
-// run that was not committed nothing is left in the database. A handler that calls other services uses a [Transport], or IdempotencyConfig.Lease,
-// which holds a lease of the key instead of a transaction. The answer is in memory until COMMIT: there is no Flush, no Hijack and no trailer.
+// One request with a key is one transaction: a lock on the key, the look-up, the handler, the answer, COMMIT. The answer is sent after COMMIT, so a
+// crash leaves either nothing, or the work and the answer that the next retry gets. Below 400 work and answer are committed. From 400 on the work
+// is rolled back; the answer is kept if the same request would get it again, else the key is free. A handler may run more than once; a run that was
+// not committed leaves nothing in the database. A handler that calls other services uses a [Transport], or IdempotencyConfig.Lease, which holds a
+// lease of the key instead of a transaction. The answer is in memory until COMMIT: there is no Flush, no Hijack and no trailer.
 //
 // # Errors
 //
-// Refusals are application/problem+json (RFC 9457), or application/json if the client takes nothing else, with a stable type, relative to
-// IdempotencyConfig.ProblemBase, and the member retryable: the same request with the same key may succeed. A service whose errors have a format
-// of their own gives IdempotencyConfig.Refuse, [WithRefuse] and [WithTenantRefuse] a function that writes them.
+// Refusals are application/problem+json (RFC 9457), or application/json if the client accepts nothing else, with a stable type, relative to
+// IdempotencyConfig.ProblemBase, and the member retryable: the same request with the same key may succeed. A service whose errors have a format of
+// their own gives IdempotencyConfig.Refuse, [WithRefuse] and [WithTenantRefuse] a function that writes them.
 //
 //	idempotency-key-missing         400  no key although it is required
 //	idempotency-key-invalid         400  malformed, empty, too long or too short, or several header lines

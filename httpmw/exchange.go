@@ -17,21 +17,21 @@ import (
 // DefaultMaxBody is the largest request body, in bytes.
 const DefaultMaxBody = 1 << 20
 
-// exchange is a request that was read as a whole, so that a handler can be run with it more than once.
+// exchange is a request whose body was read completely, so that a handler can be run with it more than once.
 type exchange struct {
 	next http.Handler
 	w    http.ResponseWriter
 	r    *http.Request
 	body []byte
-	base string // of the keys of outgoing requests; "": the context of the run has it, if they get any
+	base string // from which the keys of outgoing requests are made; "": the context of the run has it, or they get no keys
 
-	begun bool   // the handler has panicked when it had begun an answer, and Echo takes that for sent
+	begun bool   // the handler has panicked after it had begun an answer, and Echo believes that the answer was sent
 	empty bool   // a handler that writes nothing means 200
-	late  func() // is called for what is written to an answer after the handler's end
+	late  func() // is called for each write to an answer after the handler's end
 
-	// chi's routers leave their progress through the path in an object that the request's context points to, and use it for another
-	// request when they have returned, which a http.TimeoutHandler between them and this makes them do early. So each run gets a copy
-	// of what it was in the beginning.
+	// chi's routers record their progress through the path in an object that the request's context points to. When they have returned, they use it for
+	// another request, and behind a http.TimeoutHandler they may return before the handler. So each run gets a copy of the object as it was in the
+	// beginning.
 	outer *chi.Context // that of the request; nil without chi
 	route *chi.Context // the copy
 }
@@ -54,7 +54,7 @@ func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64
 		from = http.MaxBytesReader(w, r.Body, limit)
 	}
 	var buf bytes.Buffer
-	buf.Grow(int(min(max(r.ContentLength, 0), 64<<10)) + bytes.MinRead) // the length is only what the client says
+	buf.Grow(int(min(max(r.ContentLength, 0), 64<<10)) + bytes.MinRead) // the client may have sent any Content-Length
 	if _, err := buf.ReadFrom(from); err != nil {
 		p := bodyUnreadable()
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -66,8 +66,8 @@ func read(next http.Handler, w http.ResponseWriter, r *http.Request, limit int64
 	return e, nil
 }
 
-// whole reports whether the body is what the client has sent. Of a body that was read before, nothing or the rest is there now, and other requests
-// would look like the same. A form that was parsed before, as protection against forged requests has to, is put together again.
+// whole reports whether the body is complete. If somebody has read it before, only the rest of it is left, or nothing, and different requests would
+// look the same. A form that was parsed before, for example by a protection against forged requests, is encoded again.
 func (e *exchange) whole() bool {
 	if len(e.body) > 0 {
 		return e.r.ContentLength <= 0 || e.r.ContentLength == int64(len(e.body))
@@ -80,7 +80,7 @@ func (e *exchange) whole() bool {
 	return e.r.ContentLength <= 0 && e.r.MultipartForm == nil
 }
 
-// request is the request as it came, with a body that was not read yet.
+// request returns the request as it came, with an unread body.
 func (e *exchange) request(ctx context.Context) *http.Request {
 	if e.route != nil {
 		ctx = context.WithValue(ctx, chi.RouteCtxKey, e.route.Clone())
@@ -120,8 +120,8 @@ func (e *exchange) serve(rec *recorder, r *http.Request, past func() bool) {
 	by = returned
 }
 
-// label gives middlewares further out, which label with it, the route that was found. When nobody waits for the request any more,
-// its chi.Context may be that of another one.
+// label copies the route that was found to the outer request, for middlewares further out that use it as a label. If the request was given up, its
+// chi.Context may belong to another request by now, so it is not written.
 func (e *exchange) label(r *http.Request) {
 	e.r.Pattern = r.Pattern
 	if e.outer == nil || e.r.Context().Err() != nil {

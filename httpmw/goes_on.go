@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// goingOn is a handler that only notes that the request goes on: what it stands for runs when the middleware has returned, without its unit, and
+// goingOn is a handler that only records that the request goes on. The real handler runs after the middleware has returned: without its unit, and
 // whatever it has answered.
 type goingOn struct{ http.Handler }
 
-// markGoesOn knows such a handler by who mounts the middleware. Fiber's adaptor.HTTPMiddleware, in each of its versions, does so for each request, and has
-// such a one at the end of the chain, whatever is between. It is known by its file and name, of which the compiler leaves the last part where it has
-// inlined the function.
+// markGoesOn recognizes such a handler by the caller that mounts the middleware: every version of Fiber's adaptor.HTTPMiddleware mounts it for each
+// request, and puts such a handler at the end of the chain. The adaptor is recognized by its file and function name, of which the compiler keeps
+// the last part if it has inlined the function.
 func markGoesOn(next http.Handler) http.Handler {
 	var calls [depthOfMount]uintptr
 	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls[:])])
@@ -28,7 +28,7 @@ func markGoesOn(next http.Handler) http.Handler {
 	}
 }
 
-// depthOfMount bounds what may lie between the adaptor and a middleware that it mounts: some routers mount anew for each request, too.
+// depthOfMount limits the calls between the adaptor and a middleware that it mounts. It is small because some routers mount anew for each request.
 const depthOfMount = 32
 
 func goesOn(next http.Handler) bool {

@@ -21,13 +21,13 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// ScopeFunc says whose key it is: tenant and principal, from what authentication found out, or [idempotency.Anonymous] on
-// purpose. It must not read the body. A tenant that it leaves out is that of [Tenant], if that middleware is further out, else
-// the store's default, unless IdempotencyConfig.RequireTenant is set. Method and path are those of the request unless it sets them,
-// and the key always is. An error is answered with 400 and logged.
+// ScopeFunc returns the owner of a key: tenant and principal, as authentication found them, or [idempotency.Anonymous] on purpose. It must not read
+// the body. If it sets no tenant, the tenant is that of [Tenant], if that middleware is further out, else the store's default; with
+// IdempotencyConfig.RequireTenant the request is refused instead. If it sets no method or path, they are those of the request. The key is always
+// that of the request. An error is answered with 400 and logged.
 type ScopeFunc func(*http.Request) (idempotency.Scope, error)
 
-// idleGrace is what a handler that ends with its Timeout has for its last statements.
+// idleGrace is the time that a handler has for its last statements after its Timeout.
 const idleGrace = 5 * time.Second
 
 // Idempotency returns a middleware that executes a request with an Idempotency-Key once and answers every retry with the
@@ -77,7 +77,7 @@ func Idempotency(m *uow.Manager, s *idempotency.Store, scope ScopeFunc, cfg *Ide
 	}
 }
 
-// keyed is what the requests of one [Idempotency] share. There is one, although some routers wrap a handler anew for each request.
+// keyed holds the state that the requests of one [Idempotency] share. There is one, although some routers wrap a handler anew for each request.
 type keyed struct {
 	units      *uow.Manager
 	store      idempotency.Middleware
@@ -86,7 +86,7 @@ type keyed struct {
 	headers    headerNames // that are stored
 	prints     *fingerprint.Printer
 	retryAfter string
-	idle       []idempotency.BeginOption // bounds what a process that has vanished leaves locked
+	idle       []idempotency.BeginOption // limits how long a process that has vanished keeps its locks
 
 	log      *slog.Logger
 	sender   sender
@@ -98,7 +98,7 @@ type keyed struct {
 	unused      sync.Map  // the routes for which it is logged
 }
 
-// serve answers after COMMIT.
+// serve handles a request and sends its answer after COMMIT.
 func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	lines := r.Header.Values("Idempotency-Key")
 	counts := slices.Contains(k.cfg.Methods, r.Method)
@@ -114,7 +114,7 @@ func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 	}
 	ctx, span := k.tracer.Start(r.Context(), "httpmw.Idempotency")
 	if !span.IsRecording() {
-		ctx = r.Context() // or what the handler sets on the span of its caller would be lost
+		ctx = r.Context() // or attributes that the handler sets on the span of its caller would be lost
 	}
 	outcome := outcomePanicked
 	defer func() {
@@ -126,12 +126,12 @@ func (k *keyed) serve(next http.Handler, w http.ResponseWriter, r *http.Request)
 	}()
 	a, o := k.handle(ctx, next, w, r, lines)
 	if outcome = o; o != outcomeReplayed {
-		a.header.Del("Idempotent-Replayed") // the handler has passed it on from another service
+		a.header.Del("Idempotent-Replayed") // the handler has copied it from the answer of another service
 	}
 	k.sender.send(a, w, r)
 }
 
-// handle checks what can be checked without the database, and reads the body, before a connection is taken.
+// handle runs the checks that need no database, and reads the body, before it takes a connection.
 func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWriter, r *http.Request, lines []string) (*answer, string) {
 	refuse := func(p Problem) (*answer, string) { return p.answer(w, k.retryAfter), outcomeRefused }
 	if _, within := uow.FromContext(ctx); within {
@@ -174,7 +174,7 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 	}
 	e.empty, e.late = k.cfg.EmptyAnswer, func() { tellLate(k.log, e) }
 	defer func() {
-		if e.begun { // or nobody answers the panic, which net/http takes for 200
+		if e.begun { // or nobody answers the panic, and net/http sends 200
 			k.sender.send(answerNotHeld(k.undone()).answer(w, k.retryAfter), w, r)
 		}
 	}()
@@ -187,17 +187,17 @@ func (k *keyed) handle(ctx context.Context, next http.Handler, w http.ResponseWr
 	return k.await(ctx, func() (*answer, string) { return k.detached(ctx, e, id) })
 }
 
-// passed is a request that has come by this middleware. Within, the same one would wait for itself.
+// passed marks a request that is inside this middleware. A second one of the same store and key would wait for the first for ever.
 type passed struct {
 	store *idempotency.Store
 	key   idempotency.Key
-	// tenantFromContext: the scope function has named no tenant. A Tenant further in would be too late.
+	// tenantFromContext: the scope function has set no tenant. A Tenant middleware further in would be too late.
 	tenantFromContext bool
 }
 
 type passedKey struct{}
 
-// detached goes on when the client goes away: its retry gets the answer.
+// detached goes on when the client goes away, so that its retry gets the answer.
 func (k *keyed) detached(ctx context.Context, e *exchange, id passed) (*answer, string) {
 	ctx = context.WithValue(context.WithoutCancel(ctx), passedKey{}, id)
 	if k.cfg.Timeout > 0 {
@@ -208,7 +208,7 @@ func (k *keyed) detached(ctx context.Context, e *exchange, id passed) (*answer, 
 	return k.once(ctx, e, id.key)
 }
 
-// errTenantRequired is logged. The client is told that its request names no tenant.
+// errTenantRequired is logged. The client gets the problem idempotency-scope-invalid.
 var errTenantRequired = errors.New("httpmw: IdempotencyConfig.RequireTenant is set, and nobody has named a tenant: " +
 	"mount Tenant outside of Idempotency, or set Scope.Tenant")
 
@@ -241,8 +241,8 @@ const (
 	slowLook  = 250 * time.Millisecond
 )
 
-// await tries until the key is not another request's any more, or until IdempotencyConfig.Wait has passed, or the client
-// has gone. Between two tries it holds the request and nothing else, least of all a connection to the database.
+// await tries until no other request holds the key, IdempotencyConfig.Wait has passed, or the client has gone. Between two tries it holds only the
+// request, and no connection to the database.
 func (k *keyed) await(ctx context.Context, try func() (*answer, string)) (*answer, string) {
 	end := time.Now().Add(k.cfg.Wait)
 	for n := 1; ; n++ {
@@ -258,7 +258,7 @@ func (k *keyed) await(ctx context.Context, try func() (*answer, string)) (*answe
 	}
 }
 
-// What became of a request with a key, as the metric counts it.
+// The outcomes of a request with a key, as the metric counts them.
 const (
 	outcomeExecuted   = "executed"
 	outcomeReleased   = "released"

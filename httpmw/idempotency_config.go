@@ -27,7 +27,7 @@ const (
 
 func defaultMethods() []string { return []string{http.MethodPost, http.MethodPatch} }
 
-// safe tells of methods that only read.
+// safe reports whether the method only reads.
 func safe(method string) bool {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -55,87 +55,85 @@ func DefaultKeep(status int) bool {
 
 // IdempotencyConfig configures [Idempotency].
 type IdempotencyConfig struct {
-	// Required refuses requests without a key, if their method is one of Methods. Default: false, they pass through, are not protected,
-	// and have no unit of work, unless [UnitOfWork] is mounted within.
+	// Required refuses requests without a key, if their method is one of Methods. Default: false, requests without a key pass through, are not
+	// protected, and have no unit of work, unless [UnitOfWork] is mounted within.
 	Required bool
-	// RequireTenant refuses keys of requests for which neither the scope function nor [Tenant] has named a tenant, with 400. Set it
-	// where a service has tenants: a Tenant that is forgotten puts the keys of all into one. Default: false, they belong to the default
-	// tenant of the store.
+	// RequireTenant answers 400 to a request with a key if neither the scope function nor [Tenant] has set a tenant. Set it if a service has tenants:
+	// without a Tenant middleware the keys of all tenants would belong to one. Default: false, these keys belong to the default tenant of the store.
 	RequireTenant bool
-	// Methods are those that a key counts for; others pass through untouched, with or without a key. If Required is set, the first one of
-	// those that is not safe is logged: a PUT or DELETE need not be repeated without harm. Safe ones cannot be among them. Default:
-	// POST and PATCH.
+	// Methods are the methods of requests whose keys are used. Requests with other methods pass through untouched, with or without a key. If Required
+	// is set, the first such request is logged unless its method is safe (GET and the like): to repeat a PUT or DELETE may do harm, too. Safe methods
+	// cannot be in the list. Default: POST and PATCH.
 	Methods []string
 	// MaxBody is the largest request body in bytes; -1: no limit. Default: 1 MiB.
 	MaxBody int64
-	// MaxAnswer is the largest answer that is stored with its body, in bytes; -1: all that can be held. Default: 1 MiB.
+	// MaxAnswer is the largest answer that is stored with its body, in bytes; -1: no limit but MaxHeld. Default: 1 MiB.
 	MaxAnswer int
 	// MaxHeld is the largest answer that a handler may give, in bytes; -1: no limit. Default: 16 MiB.
 	MaxHeld int
 	// Headers are stored in addition to [StoredHeaders]. X-Payment-* stands for all that begin with X-Payment-. Default: none.
 	Headers []string
-	// TokenHeader is the header in which a successful answer has the [uow.Token] of what the request announced, for inbox.Inbox.Await;
-	// what the handler itself puts there is replaced. Replays have the same one. An answer without events, or from 400 on, has none. It
-	// costs a round trip per execution that announces something. With Lease the handler has units of its own: it sets the
-	// header itself, by [uow.WithToken], and this has it stored. Default: none.
+	// TokenHeader is the header in which a successful answer carries the [uow.Token] of the request's events, for inbox.Inbox.Await. A value that the
+	// handler sets is replaced. Replays carry the same token. Answers without events, and answers from 400 on, have no token. It costs a round trip
+	// for each execution with events. With Lease the handler has units of its own: it sets the header itself, by [uow.WithToken], and this setting
+	// makes replays repeat it. Default: none.
 	TokenHeader string
-	// Timeout bounds the work for one request, which does not end when the client goes away; -1: no limit. Default: 30s.
+	// Timeout limits the work for one request, which goes on when the client goes away; -1: no limit. Default: 30s.
 	Timeout time.Duration
-	// RetryAfter is how long clients are asked to wait before they try again; until a lease ends, if its process seems to be dead.
-	// Default: 1s.
+	// RetryAfter is how long clients are asked to wait before they try again. If the process that holds a lease seems to be dead, they are asked to
+	// wait until the lease ends. Default: 1s.
 	RetryAfter time.Duration
-	// RunOnce does not run the handler again after a deadlock, a serialization failure or a conflict of versions, but
-	// answers what it answered. Under a lease no handler is run again. Default: false.
+	// RunOnce sends the answer of the handler after a deadlock, a serialization failure or a conflict of versions, in place of running the handler
+	// again. Under a lease no handler is run again anyway. Default: false.
 	RunOnce bool
-	// Wait is how long a request waits for another one with the same key, to get its answer instead of a 409. It holds no
-	// connection to the database meanwhile. Clients and proxies must be more patient than that. Default: 0, not at all.
+	// Wait is how long a request waits for another one with the same key, to get its answer instead of a 409. It holds no connection to the database
+	// meanwhile. The timeouts of clients and proxies must be longer. Default: 0, no wait.
 	Wait time.Duration
-	// Exclude are members of JSON bodies, as JSON pointers ("/sent_at", "/client/trace_id"), that differ between retries.
-	// Requests that differ in nothing else are the same. Default: none.
+	// Exclude are members of JSON bodies, as JSON pointers ("/sent_at", "/client/trace_id"), that may differ between retries. They are not compared.
+	// Default: none.
 	Exclude []string
-	// Fingerprint returns what is compared of a request in place of its body, content type and content encoding, where a service knows better what makes
-	// two requests the same. The bytes are the body as it came and must not be changed; the request's Body can be read as well. Method, path, query,
-	// preconditions and APIVersion are compared beside it. An error is answered 400, request-body-unreadable. What it returns for one request must stay
-	// the same for idempotency.Config.TTL, or retries of what was done before a deployment are refused. With it Exclude has no effect. Default: nil,
-	// bodies are compared by what they mean.
+	// Fingerprint returns the bytes that are compared in place of the body, content type and content encoding of a request, for a service that has its
+	// own rule for which requests are the same. Its argument body is the body as it came and must not be changed; the request's Body can be read as
+	// well. Method, path, query, preconditions and APIVersion are compared in addition. An error is answered 400, request-body-unreadable. For one
+	// request the result must stay the same for idempotency.Config.TTL, or retries of requests from before a deployment are refused. Exclude has no
+	// effect with it. Default: nil, the contents of bodies are compared.
 	Fingerprint FingerprintFunc
-	// APIVersion returns the version of the interface that a request is for, where neither path, query nor content type
-	// tell it: a key that was used for one version is not valid for another one. Default: nil, there is none.
+	// APIVersion returns the version of the interface that a request is for, if the path, the query and the content type do not show it: a key that
+	// was used for one version is not valid for another one. Default: nil, no version is compared.
 	APIVersion func(*http.Request) string
-	// Keep says which answers of 400 and more are stored for retries; others free the key. The work is dropped either
-	// way, under a lease it stays either way. It is not asked about answers below 400, which are stored, nor about the 404 and 405
-	// of a router without the route, which are not. Default: [DefaultKeep].
+	// Keep reports which answers of 400 and more are stored for retries; other answers free the key. The work is rolled back in both cases; under a
+	// lease it stays in both cases. Keep is not called for answers below 400, which are always stored, nor for the 404 and 405 of a router that has no
+	// such route, which are never stored. Default: [DefaultKeep].
 	Keep func(status int) bool
-	// StrictKey wants keys in quotes, as the draft of the header says. Default: false, quotes make no difference.
+	// StrictKey refuses keys without quotes, as the draft of the header demands them. Default: false, a key with and without quotes is the same.
 	StrictKey bool
 	// MinKey is the shortest key in characters, up to 255. Default: 1.
 	MinKey int
-	// ReusedStatus answers a key that was used with another request, 400 to 499. Default: 422.
+	// ReusedStatus is the status of the answer to a key that was used with another request, 400 to 499. Default: 422.
 	ReusedStatus int
-	// Challenge is the WWW-Authenticate of the 401 that answers a key without a principal (RFC 9110, section 11.6.1), unless a
-	// middleware further out has set one. Default: Bearer realm="api".
+	// Challenge is the WWW-Authenticate of the 401 that is sent if there is a key and no principal (RFC 9110, section 11.6.1), unless a middleware
+	// further out has set one. Default: Bearer realm="api".
 	Challenge string
-	// WithoutUnit says that it is meant that handlers do nothing in the unit of work. Default: false, the first answer below 400 of a
-	// handler that has not used its unit is logged, once for each route. A handler with a Lease has no unit.
+	// WithoutUnit says that handlers do nothing in the unit of work on purpose. Default: false, the log has a warning, once for each route, when a
+	// handler answers below 400 without having used its unit. A handler with a Lease has no unit.
 	WithoutUnit bool
-	// EmptyAnswer says that silence is meant: a handler that writes neither status nor body answers 200, as with net/http alone. Default: false,
-	// such a handler is answered 500, and nothing is committed or stored, because a failure whose error is rendered further out looks the
-	// same.
+	// EmptyAnswer answers 200 for a handler that writes neither a status nor a body, as net/http does. Default: false, the answer is 500, and nothing
+	// is committed or stored, because a failed handler looks the same if a framework renders its error further out.
 	EmptyAnswer bool
-	// Lease has the handler run without a transaction, for handlers that call outside. Default: nil, atomic mode.
+	// Lease runs the handler under a lease without a transaction, for handlers that call other services. Default: nil, atomic mode.
 	Lease *LeaseConfig
 	// ProblemBase is what the types of problems begin with: a path, or the URL of a page about them. Default: "/problems/".
 	ProblemBase string
-	// Refuse answers what the middleware refuses in the format of the service's own errors; answers of handlers do not pass it. Give the same function to
-	// [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
+	// Refuse writes the refusals of the middleware in the format of the service's own errors. Answers of handlers are not passed to it. Pass the same
+	// function to [WithRefuse] and [WithTenantRefuse]. Default: nil, application/problem+json.
 	Refuse RefuseFunc
 
-	// Telemetry is where logs, traces and metrics go. The log has what clients are not told, a trace a span for each request with a key. Default: that of
-	// the manager, see [uow.Manager.Telemetry].
+	// Telemetry is where logs, traces and metrics go. The log has the details that clients do not get, a trace has a span for each request with a key.
+	// Default: that of the manager, see [uow.Manager.Telemetry].
 	Telemetry telemetry.Config
 }
 
-// FingerprintFunc returns what makes a request the same as another one, see IdempotencyConfig.Fingerprint.
+// FingerprintFunc returns the bytes by which requests are compared, see IdempotencyConfig.Fingerprint.
 type FingerprintFunc func(r *http.Request, body []byte) ([]byte, error)
 
 // PreconditionHeaders returns the headers whose values are compared: a request with another precondition is another request.
@@ -205,7 +203,7 @@ func (c *IdempotencyConfig) validateNames() error {
 	return errors.Join(errs...)
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil one is the zero value.
+// WithDefaults returns a copy in which the fields that are zero have their defaults. A nil config counts as the zero value.
 func (c *IdempotencyConfig) WithDefaults() IdempotencyConfig {
 	var out IdempotencyConfig
 	if c != nil {

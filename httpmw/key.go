@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// Why a key is refused, as the client reads it. What the client sent is not repeated.
+// The reasons for which a key is refused, as the client reads them. They do not repeat the client's text.
 const (
 	reasonLines     = "There is more than one Idempotency-Key line."
 	reasonEmpty     = "The Idempotency-Key is empty."
@@ -17,7 +17,7 @@ const (
 	reasonMalformed = `A quoted Idempotency-Key has ASCII characters, \" and \\, and ends with its closing quote.`
 )
 
-// keyRule is what is asked of keys in addition.
+// keyRule holds the configured rules for keys, in addition to the fixed ones.
 type keyRule struct {
 	strict   bool // in quotes, as the draft of the header has it
 	shortest int  // bytes

@@ -13,19 +13,19 @@ import (
 
 // LeaseConfig makes [Idempotency] hold a lease of the key instead of a transaction; see docs/http.md, Lease mode.
 type LeaseConfig struct {
-	// TTL is how long a process may be silent before another one takes its request over, at least 1s. It is renewed every
-	// third of that. Default: 90s.
+	// TTL is how long a process may be silent before another one takes over its request, at least 1s. The lease is renewed every third of that.
+	// Default: 90s.
 	TTL time.Duration
-	// Recover finds out what became of a step of [idempotency.StepOnce] that was begun and has no result: by asking the other
-	// side. It is called before the handler is run again, by one request at a time, with that request, whose body can be read,
-	// while the lease is renewed, and within IdempotencyConfig.Timeout. idempotency.StepDone has the handler go on with that result, StepNotDone has it do
-	// the step, and the zero Outcome, as well as an error, leaves it unknown: the client gets 503 and nothing runs. A call that
-	// was sent when the step began may still be on its way. Of an error the type is logged and not the text, which may quote the
-	// request. Default: nil, steps stay unknown until an operator resolves them.
+	// Recover finds out, by asking the other side, whether a step of [idempotency.StepOnce] was done that was begun and has no result. It is called
+	// before the handler is run again, by one request at a time, with that request, whose body can be read, while the lease is renewed, and within
+	// IdempotencyConfig.Timeout. With idempotency.StepDone the handler goes on with that result, with StepNotDone it does the step. The zero Outcome,
+	// as well as an error, leaves the step unknown: the client gets 503 and nothing runs. A call that was sent when the step began may still be on its
+	// way. The log has the type of an error and not its text, which may quote the request. Default: nil, steps stay unknown until an operator resolves
+	// them.
 	Recover func(ctx context.Context, r *http.Request, u idempotency.Unknown) (idempotency.Outcome, error)
 }
 
-// minLease is the shortest lease that can be renewed in time on a machine that is busy.
+// minLease is the shortest lease that can be renewed in time on a busy machine.
 const minLease = time.Second
 
 func (c *LeaseConfig) validate() error {
@@ -35,7 +35,7 @@ func (c *LeaseConfig) validate() error {
 	return nil
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults.
+// WithDefaults returns a copy in which the fields that are zero have their defaults.
 func (c *LeaseConfig) WithDefaults() LeaseConfig {
 	out := *c
 	if out.TTL == 0 {
@@ -46,7 +46,7 @@ func (c *LeaseConfig) WithDefaults() LeaseConfig {
 
 func (c *LeaseConfig) ttl() time.Duration { return c.WithDefaults().TTL }
 
-// leased is once for a handler that runs without a transaction. The claim is committed before it and the answer after it.
+// leased does the work of once for a handler that runs without a transaction. The claim is committed before the handler, and the answer after it.
 func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp idempotency.Fingerprint) (*answer, string) {
 	claim, found, err := k.claim(ctx, e, key, fp)
 	if claim == nil {
@@ -54,8 +54,8 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 	}
 	stored := false
 	defer func() {
-		// It panicked, or what it did could not be written down. Also if the lease seems to be lost: a renewal may have come through
-		// in that moment, and then nobody has it. Of a lease that is another's this ends nothing.
+		// The handler panicked, or its answer could not be stored. Release also if the lease seems to be lost: a renewal may have arrived all the same,
+		// and then the lease would be held by nobody. The lease of another process is not released by this.
 		if !stored {
 			k.release(ctx, claim, key)
 		}
@@ -70,10 +70,10 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 		return k.conclude(ctx, e, run{}, key, fmt.Errorf("%w: %w", idempotency.ErrInProgress, err))
 	}
 	if errors.Is(err, idempotency.ErrLeaseLost) {
-		// Whatever it answered: it is another process that decides now.
+		// Whatever the handler answered, another process decides now.
 		return k.concludeLeased(ctx, e, key, err)
 	}
-	if errors.Is(err, errSilent) || errors.Is(err, errPast) { // whether it was done only the handler knows: its steps do when it runs again
+	if errors.Is(err, errSilent) || errors.Is(err, errPast) { // only the handler knows whether its work was done: its steps show that when it runs again
 		return k.concludeLeased(ctx, e, key, err)
 	}
 	if rec.drops() && !k.keeps(e, rec) {
@@ -98,7 +98,7 @@ func (k *keyed) leased(ctx context.Context, e *exchange, key idempotency.Key, fp
 	return rec.answer(), outcomeExecuted
 }
 
-// claim claims the key, and finds out what has to be known before anything runs.
+// claim claims the key, and resolves unknown steps before the handler runs.
 func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp idempotency.Fingerprint) (
 	_ *idempotency.Claim, found *idempotency.Response, err error,
 ) {
@@ -140,8 +140,8 @@ func (k *keyed) claim(ctx context.Context, e *exchange, key idempotency.Key, fp 
 	return claim, nil, nil
 }
 
-// patience is the Retry-After of a key in progress. A claim that was not renewed for half of its length is that of a process which
-// has died, most likely: nothing changes before it ends.
+// patience returns the Retry-After for a key in progress. If a claim was not renewed for half of its length, its process has most likely died, and
+// nothing changes before the claim ends.
 func (k *keyed) patience(err error) string {
 	busy, ok := errors.AsType[*idempotency.InProgressError](err)
 	if !ok || k.cfg.Lease == nil || busy.Rest > k.cfg.Lease.ttl()/2 {
@@ -150,7 +150,7 @@ func (k *keyed) patience(err error) string {
 	return seconds(max(busy.Rest, k.cfg.RetryAfter))
 }
 
-// seconds is at least d, as a header has it.
+// seconds returns d for a header, rounded up to whole seconds.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
@@ -162,7 +162,7 @@ func (k *keyed) release(ctx context.Context, claim *idempotency.Claim, key idemp
 	}
 }
 
-// concludeLeased answers the client of a handler that has run, and whose answer is not stored.
+// concludeLeased answers the client if the handler has run and its answer is not stored.
 func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency.Key, err error) (*answer, string) {
 	k.log.ErrorContext(ctx, "oncebox: a request under a lease was executed and its answer is not stored", "key", key.String(),
 		"method", e.r.Method, "route", e.r.Pattern, "error", err)
@@ -182,7 +182,7 @@ func (k *keyed) concludeLeased(ctx context.Context, e *exchange, key idempotency
 	return a, outcome
 }
 
-// undone says what has become of the work of a handler whose answer cannot be sent.
+// undone returns a sentence on the work of a handler whose answer cannot be sent: rolled back, or not.
 func (k *keyed) undone() string {
 	if k.cfg.Lease != nil {
 		return workFailed
@@ -190,5 +190,5 @@ func (k *keyed) undone() string {
 	return workUndone
 }
 
-// findsOut reports whether a retry may find out what became of a step.
+// findsOut reports whether a retry may find out the outcome of an unknown step.
 func (k *keyed) findsOut() bool { return k.cfg.Lease != nil && k.cfg.Lease.Recover != nil }

@@ -9,14 +9,14 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 )
 
-// Metadata returns a middleware that puts into the context what ties events to the request that caused them:
+// Metadata returns a middleware that puts the metadata into the context that ties events to their request:
 //
 //   - correlation_id: X-Correlation-ID, else X-Request-ID, else a new UUIDv7
 //   - causation_id: X-Request-ID, else the correlation id
 //   - traceparent and tracestate, as the request has them; a span that is active when an event is added replaces them
 //
-// The answer has the correlation id in X-Correlation-ID. Ids that are no valid identifiers are treated as missing: they
-// come from anywhere, and end in rows, messages and logs.
+// The answer has the correlation id in X-Correlation-ID. Invalid identifiers are treated as missing, because anybody can send them, and they are
+// written into rows, messages and logs.
 func Metadata() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,11 +23,11 @@ import (
 // errFound ends a transaction that found the answer of an earlier one.
 var errFound = errors.New("httpmw: the key was completed before")
 
-// refusedError drops the work of a handler that answered 400 or more. Where it has a cause, another run in a new transaction may
-// do better, and uow.Manager.Do sees that through Unwrap.
+// refusedError rolls back the work of a handler that answered 400 or more. If it has a cause, a run in a new transaction may succeed, and
+// uow.Manager.Do sees that through Unwrap.
 type refusedError struct {
 	cause error
-	final bool // a retry is not to be executed: the answer is stored, in a transaction of its own
+	final bool // the answer is stored, in a transaction of its own, so that a retry is not executed
 }
 
 func (*refusedError) Error() string { return "httpmw: the handler refused the request" }
@@ -35,13 +35,13 @@ func (*refusedError) Error() string { return "httpmw: the handler refused the re
 // Unwrap returns the cause, nil if the answer is the handler's own.
 func (e *refusedError) Unwrap() error { return e.cause }
 
-// run is what the latest try came to.
+// run is the result of the latest try.
 type run struct {
 	rec   *recorder // nil: the handler was never run
 	found *idempotency.Response
 }
 
-// once is the life of one request with a key. It holds no connection before it begins and none when it returns.
+// once handles one request with a key, from the look-up to COMMIT. It holds no connection when it returns.
 func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*answer, string) {
 	r := e.r
 	if k.cfg.Fingerprint != nil {
@@ -53,9 +53,8 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 			"route", e.r.Pattern, "type", fmt.Sprintf("%T", err)) // the text may quote the request
 		return bodyUnreadable().answer(e.w, k.retryAfter), outcomeRefused
 	}
-	// A key that was seen lately is a retry most likely. Completed rows never change, so a plain look-up is enough to
-	// answer it, without a transaction. All others begin one at once and look within, or claim the key, which finds out as well
-	// whether a lease has ended.
+	// A request whose key was seen lately is most likely a retry. Completed rows never change, so a plain look-up answers it, without a transaction.
+	// All other requests begin a transaction at once and look up within, or claim the key, which also finds out whether a lease has ended.
 	if k.store.SeenRecently(key) {
 		found, err := k.store.Lookup(ctx, k.units.DB(ctx), key, fp)
 		if found != nil || err != nil && k.cfg.Lease == nil {
@@ -80,8 +79,8 @@ func (k *keyed) once(ctx context.Context, e *exchange, key idempotency.Key) (*an
 	return k.conclude(ctx, e, last, key, err)
 }
 
-// transact is one try: lock and look-up, the handler, the answer. COMMIT follows if it returns nil. BEGIN leaves with the first
-// statement and COMMIT with the last, so that all of it costs two round trips beside the handler's.
+// transact is one try: lock and look-up, the handler, the answer. COMMIT follows if it returns nil. BEGIN is sent with the first statement and
+// COMMIT with the last, so that the try costs two round trips besides those of the handler.
 func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idempotency.Key, fp idempotency.Fingerprint, now *run) error {
 	found, err := k.begin(ctx, u, key, fp)
 	if err != nil {
@@ -96,7 +95,7 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 		return silence(err, u)
 	}
 	if now.rec.drops() {
-		// The handler may have made this answer of a deadlock that it lost. It is not the request's fault then.
+		// The answer may be the handler's reaction to a deadlock. Then a retry may succeed, and the answer must not be stored.
 		cause := u.Retryable()
 		return &refusedError{cause: cause, final: cause == nil && k.keeps(e, now.rec)}
 	}
@@ -109,8 +108,8 @@ func (k *keyed) transact(ctx context.Context, u *uow.Unit, e *exchange, key idem
 	return k.complete(ctx, u, key, fp, now.rec)
 }
 
-// silence adds to the error of a handler that has answered nothing what another run in a new transaction may do better: it was silent because of
-// that, most likely, and a framework has taken its error.
+// silence adds the retryable error of the unit, if there is one, to the error of a handler that has answered nothing. That error is most likely the
+// reason: a framework has taken it from the handler and renders it further out.
 func silence(err error, u *uow.Unit) error {
 	if cause := u.Retryable(); cause != nil && errors.Is(err, errSilent) {
 		return fmt.Errorf("%w: %w", err, cause)
@@ -118,7 +117,7 @@ func silence(err error, u *uow.Unit) error {
 	return err
 }
 
-// addToken puts the token of what the unit announces into the answer, before that is stored: a replay has the same one.
+// addToken puts the token of the unit's events into the answer before the answer is stored, so that a replay has the same token.
 func (k *keyed) addToken(ctx context.Context, u *uow.Unit, rec *recorder) error {
 	if k.cfg.TokenHeader == "" {
 		return nil
@@ -138,7 +137,7 @@ func setToken(rec *recorder, header string, token uow.Token) {
 	}
 }
 
-// tellUnused logs, once for each route, a handler that says it has done its work, and cannot have done it in the unit.
+// tellUnused logs, once for each route, that a handler has answered with success and cannot have done its work in the unit.
 func tellUnused(ctx context.Context, log *slog.Logger, routes *sync.Map, e *exchange, status int, otherwise string) {
 	if _, told := routes.LoadOrStore(e.r.Method+" "+e.r.Pattern, true); told {
 		return
@@ -181,25 +180,25 @@ func (k *keyed) complete(ctx context.Context, u *uow.Unit, key idempotency.Key, 
 	return nil
 }
 
-// storeRefusal stores an answer whose work is undone, so that no savepoint is needed for the sake of those that are not. The key
-// was free for a moment, and another request with it may have come. The request that commits its answer first has the last word: if
-// that is not this one, its answer is found, and if it is, the other's work cannot be committed any more. So the key is not begun
-// again: to wait for the other would be to hear what it makes of a request that has been refused. And a single statement is never
-// half done, so there is nothing to lock either.
+// storeRefusal stores an answer of 400 or more after its work was rolled back. A savepoint would avoid the second transaction, but every request
+// would pay for it. Between the two transactions the key is free, and another request with the key may run. The first of the two that commits its
+// answer wins: if it is the other request, this one finds that answer; if it is this one, the other cannot be committed any more. So this does not
+// begin the key again: it would wait for the other request, although this one is already refused. There is no need for a lock either, because a
+// single statement is never half done.
 //
-// After an error nothing is stored as far as anybody knows, and the refusal must not be sent: it would tell its client that the
-// request is refused for good, while the next one with the key may do the work.
+// After an error the refusal may not be stored, so it must not be sent: the client would regard the request as refused for good, while a retry with
+// the key may do the work.
 func (k *keyed) storeRefusal(ctx context.Context, key idempotency.Key, fp idempotency.Fingerprint, last *run) error {
 	db := k.units.DB(ctx) // the pool: the unit has ended
 	err := k.store.Complete(ctx, db, key, fp, k.response(ctx, last.rec))
-	if err == nil || errors.Is(err, pgsql.ErrUnconfirmed) { // then it would be found, and may be lost in a failover
+	if err == nil || errors.Is(err, pgsql.ErrUnconfirmed) { // after ErrUnconfirmed a look-up would find the answer, although a failover may lose it
 		return err
 	}
 	found, lookupErr := k.store.Lookup(ctx, db, key, fp)
 	if lookupErr != nil {
 		return lookupErr
 	}
-	last.found = found // or it was stored, and the answer to that was lost
+	last.found = found // it may be this very answer, if only the confirmation was lost
 	return err
 }
 
@@ -234,7 +233,7 @@ func (k *keyed) conclude(ctx context.Context, e *exchange, last run, key idempot
 	return a, outcomeFailed
 }
 
-// failure is what clients are told of a transaction that ended with err. ran: the handler was run.
+// failure returns the problem for a transaction that ended with err. ran: the handler was run.
 func failure(err error, ran bool) Problem {
 	switch {
 	case errors.Is(err, errNotHeld):
@@ -249,7 +248,7 @@ func failure(err error, ran bool) Problem {
 	return transactionFailed()
 }
 
-// response is what is stored of a handler's answer.
+// response returns the part of a handler's answer that is stored.
 func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Response {
 	resp := idempotency.Response{Status: rec.status, Header: map[string][]string{}, Body: rec.body.Bytes()}
 	for name, values := range rec.sent {
@@ -268,7 +267,7 @@ func (k *keyed) response(ctx context.Context, rec *recorder) idempotency.Respons
 	return resp
 }
 
-// replay makes the stored answer fit to be sent, on top of the headers that other middlewares have set now.
+// replay returns the stored answer for sending, on top of the headers that other middlewares have set now.
 func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 	if found.Omitted != "" {
 		return k.tombstone(e, found)
@@ -276,7 +275,7 @@ func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 	header := e.w.Header().Clone()
 	varies := header.Values(vary)
 	maps.Copy(header, found.Header)
-	for _, by := range varies { // compression further out may depend on more than it did then
+	for _, by := range varies { // compression further out may depend on more headers than at the first answer
 		if !slices.Contains(header.Values(vary), by) {
 			header.Add(vary, by)
 		}
@@ -285,7 +284,7 @@ func (k *keyed) replay(e *exchange, found *idempotency.Response) *answer {
 	return &answer{status: found.Status, header: header, body: found.Body}
 }
 
-// tombstone tells of an answer that was not kept.
+// tombstone returns the problem for an answer that was not kept.
 func (k *keyed) tombstone(e *exchange, found *idempotency.Response) *answer {
 	a := notReplayable(found.Status).answer(e.w, k.retryAfter)
 	if location := found.Header["Location"]; location != nil {

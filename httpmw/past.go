@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watchPast returns a function that tells whether an answer has begun on w since. Nothing may be written to w while a handler runs: the answer is
-// on its way then, whatever becomes of the work. net/http's own writers do not let one see it, those of frameworks do.
+// watchPast returns a function that reports whether an answer has begun on w since. A handler must not write to w itself: such an answer is sent
+// before COMMIT, whatever becomes of the work. The writers of frameworks show this, those of net/http do not.
 func watchPast(w http.ResponseWriter) func() bool {
 	switch w := w.(type) {
 	case interface{ Written() bool }: // gin, negroni
@@ -25,8 +25,9 @@ func watchPast(w http.ResponseWriter) func() bool {
 	return func() bool { return false }
 }
 
-// hadBegun tells, when an answer with a Content-Length was written to w, whether another one had begun there before, as by a Flush that watchPast cannot see.
-// net/http takes no byte beyond the Content-Length that it has sent, and has sent none then. HTTP/1 closes the connection after that.
+// hadBegun reports, after an answer with a Content-Length was written to w, whether another answer had begun there before, for example by a Flush
+// that watchPast cannot see. It tries to write one byte more: net/http refuses a byte beyond the Content-Length that it has sent, and accepts it if
+// it has sent no Content-Length, because the other answer had begun. HTTP/1 closes the connection after that.
 func hadBegun(w http.ResponseWriter, r *http.Request) bool {
 	if w.Header().Get("Content-Length") == "" {
 		return false
@@ -38,7 +39,8 @@ func hadBegun(w http.ResponseWriter, r *http.Request) bool {
 	return err == nil
 }
 
-// ofNetHTTP reports whether w ends in a connection of net/http, of HTTP/1 or 2. Its types have no other sign.
+// ofNetHTTP reports whether the innermost writer of w is that of net/http, for HTTP/1 or 2. Its types are not exported, so their names are
+// compared.
 func ofNetHTTP(w http.ResponseWriter) (is bool) {
 	for w := range layers(w) {
 		switch fmt.Sprintf("%T", w) {
@@ -49,7 +51,8 @@ func ofNetHTTP(w http.ResponseWriter) (is bool) {
 	return is
 }
 
-// ofEcho reports whether w is a writer of Echo. Its recoverer knows only the innermost one, and answers nothing if an answer has begun there.
+// ofEcho reports whether w is a writer of Echo. Echo's recoverer checks only the innermost writer, and answers nothing if an answer has begun
+// there.
 func ofEcho(w http.ResponseWriter) bool {
 	for w := range layers(w) {
 		if _, is := w.(interface{ Before(hook func()) }); is {
@@ -59,7 +62,7 @@ func ofEcho(w http.ResponseWriter) bool {
 	return false
 }
 
-// layers are a writer and those that it wraps, as far as they let one see that.
+// layers yields a writer and the writers that it wraps, as far as they have Unwrap.
 func layers(w http.ResponseWriter) iter.Seq[http.ResponseWriter] {
 	return func(yield func(http.ResponseWriter) bool) {
 		for w != nil && yield(w) {
@@ -72,14 +75,14 @@ func layers(w http.ResponseWriter) iter.Seq[http.ResponseWriter] {
 	}
 }
 
-// cut breaks the connection off, so that the client gets no end of an answer that is wrong. It does not return. A recoverer further out may stop the panic,
-// and what is buffered would be sent then, if it were not muted.
+// cut breaks off the connection, so that the client does not take a wrong answer for complete. It does not return. It mutes w first: a recoverer
+// further out may stop the panic, and buffered bytes would then be sent.
 func cut(w http.ResponseWriter) {
 	mute(w)
 	panic(http.ErrAbortHandler)
 }
 
-// mute has nothing reach the client any more.
+// mute makes all further writes to the client fail.
 func mute(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 }

@@ -2,17 +2,17 @@ package httpmw
 
 import "net/http"
 
-// DefaultProblemBase is what the types of problems begin with.
+// DefaultProblemBase is the default beginning of the types of problems.
 const DefaultProblemBase = "/problems/"
 
-// Problem is a refusal as of RFC 9457: what a middleware of this package answers in place of the handler.
+// Problem is a refusal in the form of RFC 9457, which a middleware of this package sends in place of the handler's answer.
 type Problem struct {
-	// Type is one of those that the documentation of the package lists. In JSON it stands behind IdempotencyConfig.ProblemBase.
+	// Type is one of the types in the documentation of the package. In JSON it follows IdempotencyConfig.ProblemBase.
 	Type string `json:"type"`
 	// Title is the same for all problems of a type.
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	// Detail says what has become of the request, and what to do; it may be empty.
+	// Detail says what was done with the request, and what to do; it may be empty.
 	Detail string `json:"detail,omitempty"`
 	// Retryable says whether the same request with the same key may succeed.
 	Retryable bool `json:"retryable"`
@@ -20,7 +20,7 @@ type Problem struct {
 	ExecutedStatus int `json:"executed_status,omitempty"`
 }
 
-// What has become of the work.
+// What was done with the work.
 const (
 	nothingDone = "Nothing was executed."
 	workUndone  = "The work was rolled back."
@@ -105,7 +105,8 @@ func commitUnknown() Problem {
 		Detail: "Retry with the same Idempotency-Key: the answer tells, and the work is done at most once.", Retryable: true}
 }
 
-// keyUnknown is what waits for a person, unless the service finds out by itself: LeaseConfig.Recover is asked again by each retry.
+// keyUnknown is the problem of a key with an unknown step. An operator has to resolve it, unless the service finds out by itself: each retry calls
+// LeaseConfig.Recover again.
 func keyUnknown(finds bool) Problem {
 	p := Problem{Type: "idempotency-key-unknown", Status: http.StatusServiceUnavailable,
 		Title:  "It is unknown what became of an earlier request with this Idempotency-Key",
@@ -140,8 +141,8 @@ func (c *IdempotencyConfig) Problems() []Problem {
 // Waits reports whether the same request may succeed later: then the refusal has a Retry-After.
 func (p Problem) Waits() bool { return p.Retryable && p.Status >= http.StatusConflict }
 
-// answer makes the problem an answer on top of the headers that other middlewares have set. retryAfter is in seconds
-// and is told where waiting helps.
+// answer returns the problem as an answer, on top of the headers that other middlewares have set. If waiting helps, it has the header Retry-After,
+// with retryAfter in seconds.
 func (p Problem) answer(w http.ResponseWriter, retryAfter string) *answer {
 	header := w.Header().Clone()
 	if p.Waits() {

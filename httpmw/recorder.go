@@ -15,40 +15,40 @@ import (
 // errNotHeld means that an answer cannot be kept back until COMMIT.
 var errNotHeld = errors.New("httpmw: the answer cannot be held")
 
-// errSilent means that the handler has written neither status nor body. To net/http that is 200. It is also what a failure looks like whose
-// error is rendered further out, by a framework whose handlers return errors.
+// errSilent means that the handler has written neither status nor body. net/http would answer 200. But a failed handler looks the same in a
+// framework whose handlers return errors, which are rendered further out.
 var errSilent = fmt.Errorf("%w: the handler has returned without an answer, and silence is no success: answer with "+
 	"w.WriteHeader(http.StatusNoContent) if there is nothing to say; where a framework renders the errors of its handlers, have it do so within this "+
 	"middleware (docs/other-routers.md); or set IdempotencyConfig.EmptyAnswer or httpmw.WithEmptyAnswer, and silence is 200", errNotHeld)
 
-// errPast means that the client has an answer, or a part of it, that this package has not seen.
+// errPast means that the handler has sent an answer, or a part of it, past the recorder.
 var errPast = fmt.Errorf("%w: it was written past the middleware, to the writer of a middleware further out: the handler must write to the "+
 	"http.ResponseWriter that this middleware passes on (docs/other-routers.md)", errNotHeld)
 
-// errOver is what a write returns after the handler has returned.
+// errOver is the error of a write after the handler has returned.
 var errOver = errors.New("httpmw: the handler has returned, and its answer takes nothing any more")
 
-// recorder takes a handler's answer and keeps it. A content type that the handler left out stays out: net/http guesses it
-// from the body when the answer is sent, and the same for replays.
+// recorder holds a handler's answer until it can be sent. If the handler sets no content type, none is recorded: net/http derives it from the body
+// when the answer is sent, and the same for replays.
 //
-// When the handler has returned it takes nothing any more. After a panic nothing was sent, and what somebody further out writes to it, who recovers
-// and knows no other writer, passes on to the outer one.
+// When the handler has returned, writes fail. After a panic nothing was sent. A middleware further out that recovers may know no other writer than
+// this one, so its writes are passed on to the outer writer.
 //
 // It has no Unwrap, or http.ResponseController would find the real writer behind it, and with it Flush and Hijack.
 type recorder struct {
-	outer   http.ResponseWriter // for deadlines, and to see what middlewares further out have set
+	outer   http.ResponseWriter // for deadlines, and for the headers that middlewares further out have set
 	limit   int                 // bytes of body; negative: none
 	header  http.Header
-	implied int // the status of a body without one
+	implied int // the status if a body is written without one
 
 	mu      sync.Mutex  // a goroutine that the handler has left behind may still write
-	sent    http.Header // header as it was at WriteHeader; what is set afterwards is not sent
+	sent    http.Header // header as it was at WriteHeader; later changes are not sent
 	status  int         // 0: nothing was written yet
 	body    bytes.Buffer
 	err     error
 	phase   phase
-	late    func() // is called for what is written after the end
-	refused bool   // what is written is no answer of the handler, but the refusal of a middleware within
+	late    func() // is called for each write after the end
+	refused bool   // the answer is the refusal of a middleware within, and not the handler's own
 }
 
 // phase is how far a handler has come.
@@ -64,7 +64,7 @@ func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	return &recorder{outer: w, limit: limit, header: w.Header().Clone(), implied: http.StatusOK}
 }
 
-// Header returns the headers of the answer, with what middlewares further out have set already.
+// Header returns the headers of the answer, together with those that middlewares further out have set already.
 func (r *recorder) Header() http.Header {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func (r *recorder) markRefused() {
 	r.refused = r.refused || r.phase == running && r.status == 0
 }
 
-// drops tells, after the end, whether the work is not to be committed.
+// drops reports, after the end, whether the work must be rolled back.
 func (r *recorder) drops() bool { return r.refused || r.status >= http.StatusBadRequest }
 
 // SetReadDeadline sets the deadline of the connection.
@@ -149,8 +149,8 @@ func (r *recorder) SetWriteDeadline(t time.Time) error {
 // EnableFullDuplex succeeds: the request was read before the handler began.
 func (r *recorder) EnableFullDuplex() error { return nil }
 
-// end is called when the handler has returned, or panics: then by is panicked. late is called for each write that comes afterwards. begun says of
-// a panic that an answer had begun before it.
+// end is called when the handler has returned or panicked, as by says. late is called for each later write. begun: the handler had begun an answer
+// before it panicked.
 func (r *recorder) end(by phase, late func()) (begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,8 +158,8 @@ func (r *recorder) end(by phase, late func()) (begun bool) {
 	return by == panicked && r.status != 0
 }
 
-// finish says what the recording came to, after its end. An error means that the answer is not what the handler wanted to send. empty: a handler that
-// has written nothing means 200.
+// finish checks the answer after the handler's end. An error means that it is not the answer that the handler wanted to send. empty: if the handler
+// has written nothing, the answer is 200.
 func (r *recorder) finish(empty bool) error {
 	if r.err != nil {
 		return r.err
@@ -188,8 +188,8 @@ func (r *recorder) answer() *answer {
 	return &answer{status: r.status, header: r.sent, body: r.body.Bytes()}
 }
 
-// tellLate logs what is written to an answer when its handler has returned. Nobody gets it: what was to be sent was sent. It is a failure that was
-// rendered too late, most often.
+// tellLate logs a write to an answer whose handler has returned. Nobody gets these bytes, because the answer was already sent. Most often a
+// framework renders the error of its handler too late.
 func tellLate(log *slog.Logger, e *exchange) {
 	log.Error("oncebox: something was written to an answer that was over, because its handler had returned, and nobody gets it. A framework that renders "+
 		"the errors of its handlers has to do so within the middleware, see docs/other-routers.md; a goroutine has to be waited for",

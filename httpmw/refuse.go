@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// RefuseFunc answers a request that a middleware refuses, in the format of the service's own errors, in place of application/problem+json. It is called
-// once for each refusal that is sent, when the transaction has ended. What it writes is sent to this client and never stored.
+// RefuseFunc answers a request that a middleware refuses, in the format of the service's own errors, in place of application/problem+json. It is
+// called once for each refusal that is sent, when the transaction has ended. Its answer is sent to this client and never stored.
 //
-// w has the headers of the refusal: Retry-After where waiting helps, WWW-Authenticate of a 401, Link, Location, and what middlewares further out have set.
-// The function sets Content-Type. The status is p.Status unless it writes another one. The body of r has been read.
+// w has the headers of the refusal: Retry-After if waiting helps, WWW-Authenticate of a 401, Link, Location, and those that middlewares further out
+// have set. The function sets Content-Type. The status is p.Status unless it writes another one. The body of r has been read.
 //
-// What it writes is held until it returns. If that is neither a status nor a body, or cannot be sent, the problem is sent as application/problem+json, and the
-// log has an error. A panic goes on, and nothing that was written before it is sent.
+// Its answer is held until it returns. If it has written neither a status nor a body, or the answer cannot be sent, the problem is sent as
+// application/problem+json, and an error is logged. A panic goes on, and nothing that was written before it is sent.
 type RefuseFunc func(w http.ResponseWriter, r *http.Request, p Problem)
 
-// errNothingWritten is of a RefuseFunc.
+// errNothingWritten is the error of a RefuseFunc that writes nothing.
 var errNothingWritten = errors.New("httpmw: it has written neither a status nor a body")
 
-// sender sends what one middleware answers.
+// sender sends the answers of one middleware.
 type sender struct {
 	base string     // of the types of problems
 	own  RefuseFunc // nil: application/problem+json
 	log  *slog.Logger
 }
 
-// send sends an answer. Nobody can be told any more if that fails.
+// send sends an answer. If that fails, nobody can be informed any more.
 func (s *sender) send(a *answer, w http.ResponseWriter, r *http.Request) {
 	if a.past {
 		cut(w)
@@ -56,7 +56,7 @@ func (s *sender) send(a *answer, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusal makes the answer whole. It returns nil if the service's function has sent one itself.
+// refusal completes the answer of a problem. It returns nil if the service's function has sent an answer itself, past the recorder.
 func (s *sender) refusal(a *answer, w http.ResponseWriter, r *http.Request) *answer {
 	if s.own != nil {
 		rec, past := newRecorder(w, -1), watchPast(w)
@@ -90,8 +90,8 @@ func (s *sender) refusal(a *answer, w http.ResponseWriter, r *http.Request) *ans
 	return &answer{status: p.Status, header: header, body: body}
 }
 
-// markRefused tells the recorder of a middleware further out, if w is its writer, that what comes is no answer of its handler, whatever its status: it is
-// not stored, and nothing is committed with it.
+// markRefused marks the next answer as a refusal, for a middleware further out whose recorder is w. Whatever its status, that middleware does not
+// store it, and commits nothing with it.
 func markRefused(w http.ResponseWriter) {
 	for w := range layers(w) {
 		if rec, ok := w.(*recorder); ok {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// StoredHeaders returns the headers of an answer that replays have as well. A name that ends with * stands for all that begin
-// like it. They are those that say something
+// StoredHeaders returns the headers of an answer that replays have as well. A name that ends with * stands for all names that begin like it. These
+// headers say something
 //
 //   - about the body: Content-* but Content-Length, ETag, Last-Modified, Repr-Digest, Preference-Applied,
 //     X-Content-Type-Options
@@ -24,8 +24,7 @@ func StoredHeaders() []string {
 
 const vary = "Vary"
 
-// neverStored tells of headers that no configuration can have replayed: they belong to one connection, one moment or one
-// caller.
+// neverStored reports whether a header must not be replayed, whatever the configuration: it belongs to one connection, one moment or one caller.
 func neverStored(name string) bool {
 	switch name = http.CanonicalHeaderKey(name); name {
 	case "Authorization", "Connection", "Content-Length", "Date", "Idempotent-Replayed", "Keep-Alive", "Set-Cookie", "Te",
@@ -35,7 +34,7 @@ func neverStored(name string) bool {
 	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit-")
 }
 
-// headerName reports whether it is the name of one header (RFC 9110, section 5.6.2), and not the beginning of several.
+// headerName reports whether name is the name of one header (RFC 9110, section 5.6.2), and not the beginning of several.
 func headerName(name string) bool {
 	return !strings.ContainsFunc(name, func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-_.", c)

@@ -9,12 +9,12 @@ import (
 	"github.com/oncebox/oncebox/internal/otelx"
 )
 
-// Tenant returns a middleware that puts the request's tenant into its context, where events and handlers find it with
-// [event.TenantFrom], and [Idempotency] as well. find takes it from a header, a host name, or from what authentication found out.
+// Tenant returns a middleware that puts the request's tenant into its context, where events and handlers find it with [event.TenantFrom], and
+// [Idempotency] as well. find takes it from a header, a host name, or from the result of the authentication.
 //
-// A request without a tenant is refused: its data would be those of the default tenant. Where a request may leave it out, find
-// returns the name of a tenant for it. An error, an empty tenant and an invalid identifier are answered with 400 and
-// logged by slog.Default(), or where [WithTenantLogger] says.
+// A request without a tenant is refused, because its data would belong to the default tenant. If requests may have none, find returns the name of a
+// tenant for them. An error, an empty tenant and an invalid identifier are answered with 400 and logged by slog.Default(), or by the logger of
+// [WithTenantLogger].
 //
 // Mount it outside of Idempotency. Within, it comes too late for the key: a request whose tenant is not that of its key is
 // answered with 500, and the log says why.
@@ -53,13 +53,13 @@ func Tenant(find func(*http.Request) (string, error), opts ...TenantOption) func
 // TenantOption changes what [Tenant] does.
 type TenantOption func(*tenant)
 
-// WithTenantRefuse has the middleware answer what it refuses in the format of the service. Default: application/problem+json.
+// WithTenantRefuse makes the middleware write its refusals in the format of the service. Default: application/problem+json.
 func WithTenantRefuse(refuse RefuseFunc) TenantOption { return func(t *tenant) { t.own = refuse } }
 
-// WithTenantLogger has the middleware log there, for example to the Logger of uow.Manager.Telemetry. Default: slog.Default().
+// WithTenantLogger sets the logger of the middleware, for example the Logger of uow.Manager.Telemetry. Default: slog.Default().
 func WithTenantLogger(log *slog.Logger) TenantOption { return func(t *tenant) { t.log = log } }
 
-// tenant is what the requests of one [Tenant] share.
+// tenant holds the options that the requests of one [Tenant] share.
 type tenant struct {
 	own RefuseFunc
 	log *slog.Logger

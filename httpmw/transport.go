@@ -8,28 +8,28 @@ import (
 	"github.com/oncebox/oncebox/idempotency"
 )
 
-// Transport is an http.RoundTripper that gives the requests which a handler sends an Idempotency-Key, so that the other side
-// executes them once however often the handler is run. The request's context must be the handler's, or made from it.
+// Transport is an http.RoundTripper that adds an Idempotency-Key to the requests of a handler, so that the other side executes them once however
+// often the handler is run. The request's context must be the handler's, or made from it.
 //
-// The key is made from that of the request, or of the message, which the handler handles, the step in which it is sent,
-// its method, its URL with the query, and how many of these were sent in this run. So it is the same when the handler is run
-// again, if that sends the same requests in the same order: requests to one URL that are sent at the same time need keys
-// that the handler chooses, and so do those whose URL is another one each time.
+// The key is made from five things: the key of the request or message that the handler handles, the step in which it sends, the method, the URL
+// with the query, and how many requests with this method and URL were sent before in this run. So the key is the same when the handler is run again
+// and sends the same requests in the same order. The handler has to choose keys itself if it sends requests to one URL at the same time, or if the
+// URL changes from run to run.
 //
-// A request that is sent again within a run is a further one and gets another key. What retries within a run belongs into
-// Base, below this Transport; or the handler sets one key, of [idempotency.CallKey], on all attempts. A unit of work that a
-// handler without a transaction opens may be run again as well: send from a step, or outside of it.
+// A request that is sent again within a run gets another key. So put retries within a run into Base, below this Transport, or set one key of
+// [idempotency.CallKey] on all attempts. A unit of work that a handler without a transaction opens may be run again as well: send from a step, or
+// outside of the unit.
 //
 // Requests that have a key, have another method, or are sent in another context pass unchanged.
 type Transport struct {
 	// Base sends the requests. Default: http.DefaultTransport.
 	Base http.RoundTripper
-	// Methods are those that get a key. Default: POST and PATCH.
+	// Methods are the methods of requests that get a key. Default: POST and PATCH.
 	Methods []string
-	// Key returns what the keys are made from, "" for none; in handlers of messages it is inbox.Key. In a context that
-	// counts no calls, see [idempotency.NewContext], requests then fail. Default: [idempotency.FromContext].
+	// Key returns the text from which the keys are made, "" for no keys; in handlers of messages use inbox.Key. Requests fail if Key returns a text
+	// and their context counts no calls, see [idempotency.NewContext]. Default: [idempotency.FromContext].
 	Key func(context.Context) string
-	// Quoted writes keys in double quotes, as the draft of the header says. Default: false, as most services have it.
+	// Quoted writes keys in double quotes, as the draft of the header demands. Default: false, which most services expect.
 	Quoted bool
 }
 
@@ -50,7 +50,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return base.RoundTrip(r)
 	}
 	url := *r.URL
-	url.User, url.Fragment, url.RawFragment = nil, "", "" // neither is sent, and the first may be replaced
+	url.User, url.Fragment, url.RawFragment = nil, "", "" // neither is sent, and a password may change between runs
 	key, err := idempotency.CallKey(r.Context(), from, r.Method, url.String())
 	if err != nil {
 		if r.Body != nil {

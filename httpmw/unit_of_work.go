@@ -11,17 +11,17 @@ import (
 	"github.com/oncebox/oncebox/uow"
 )
 
-// UnitOfWork returns a middleware that runs a handler in a transaction. An answer below 400 commits it; one from 400 on, a panic,
-// and a handler that has written no answer roll it back. The answer is sent after COMMIT; when COMMIT fails, it is a 503 problem. It panics if m is nil.
+// UnitOfWork returns a middleware that runs a handler in a transaction. An answer below 400 commits it. An answer from 400 on, a panic, and a
+// handler that has written no answer roll it back. The answer is sent after COMMIT; when COMMIT fails, it is a 503 problem. It panics if m is nil.
 //
-// The request is read before a connection is taken, up to [DefaultMaxBody], and the answer is held in memory, up to
-// [DefaultMaxHeld]. A handler that needs more, or streams, opens its unit itself. So should handlers that only read.
+// The request is read before a connection is taken, up to [DefaultMaxBody], and the answer is held in memory, up to [DefaultMaxHeld]. A handler
+// that needs more, or that streams, should open its unit itself. So should handlers that only read.
 //
 // A deadlock, a serialization failure or a conflict of versions runs the handler again, as [Idempotency] does. The
 // transaction ends with the request: a client that goes away rolls it back, unless COMMIT was sent by then.
 //
-// A handler that answers below 400 to a method that writes, and has not used its unit, is logged once for each route: what it
-// did through a pool of its own was committed by itself.
+// The log has a warning, once for each route, if a handler answers below 400 to a method that writes, and has not used its unit: statements through
+// a pool of its own have committed by themselves.
 func UnitOfWork(m *uow.Manager, opts ...UnitOfWorkOption) func(http.Handler) http.Handler {
 	if m == nil {
 		panic("httpmw: UnitOfWork: the manager is nil: pass uow.New(db, ...)")
@@ -39,8 +39,8 @@ func UnitOfWork(m *uow.Manager, opts ...UnitOfWorkOption) func(http.Handler) htt
 // UnitOfWorkOption changes what [UnitOfWork] does.
 type UnitOfWorkOption func(*unitOfWork)
 
-// WithTokenHeader has an answer below 400 carry, in this header, the [uow.Token] of what the request announced, for inbox.Inbox.Await; what
-// the handler itself puts there is replaced. An answer without events has none. It panics if it is no name of a header.
+// WithTokenHeader puts the [uow.Token] of the request's events into this header of answers below 400, for inbox.Inbox.Await. A value that the
+// handler sets is replaced. An answer without events has no token. It panics if name is not the name of a header.
 func WithTokenHeader(name string) UnitOfWorkOption {
 	if !headerName(name) {
 		panic(fmt.Sprintf("httpmw: WithTokenHeader: %q is no name of a header", name))
@@ -48,16 +48,16 @@ func WithTokenHeader(name string) UnitOfWorkOption {
 	return func(w *unitOfWork) { w.tokenHeader = name }
 }
 
-// WithEmptyAnswer says that silence is meant: a handler that writes neither status nor body answers 200, as with net/http alone. Without it such a
-// handler is answered 500 and nothing is committed, because a failure whose error is rendered further out looks the same.
+// WithEmptyAnswer answers 200 for a handler that writes neither a status nor a body, as net/http does. Without it the answer is 500 and nothing is
+// committed, because a failed handler looks the same if a framework renders its error further out.
 func WithEmptyAnswer() UnitOfWorkOption { return func(w *unitOfWork) { w.empty = true } }
 
-// WithRefuse has the middleware answer what it refuses in the format of the service. Default: application/problem+json.
+// WithRefuse makes the middleware write its refusals in the format of the service. Default: application/problem+json.
 func WithRefuse(refuse RefuseFunc) UnitOfWorkOption {
 	return func(w *unitOfWork) { w.sender.own = refuse }
 }
 
-// unitOfWork is what the requests of one [UnitOfWork] share.
+// unitOfWork holds the state that the requests of one [UnitOfWork] share.
 type unitOfWork struct {
 	units       *uow.Manager
 	tokenHeader string
@@ -66,7 +66,7 @@ type unitOfWork struct {
 	unused      sync.Map // the routes for which it is logged
 }
 
-// retryAfter is a second: nothing is known of how long it takes.
+// retryAfter is a second, because nobody knows how long the trouble lasts.
 const retryAfter = "1"
 
 func (w *unitOfWork) handle(next http.Handler, to http.ResponseWriter, r *http.Request) *answer {

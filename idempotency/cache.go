@@ -11,36 +11,37 @@ import (
 )
 
 const (
-	// cachedFor is how long an answer is given from memory. A row that expires sooner than that is not kept there; the
-	// statement that reads it says so.
+	// cachedFor is how long an answer is served from memory. A row that expires sooner is not cached; the statement that reads it returns whether it
+	// is.
 	cachedFor = time.Minute
 	// cachedBytes is the largest answer that is kept in memory, headers included.
 	cachedBytes = 4 << 10
 )
 
-// cache has the answers that were asked for more than once. Nothing is decided by it: completed rows never change, so all that
-// it can miss is that somebody has removed one, and of that it hears after a minute at the latest.
+// cache holds the answers that were asked for more than once. It can be wrong only if somebody has removed an answer, because completed rows never
+// change otherwise. Then the removed answer is served for at most a minute longer.
 //
-// A look-up may have read a row that is released or erased before it gets here. So a released key leaves a mark, and is not cached
-// while that lasts.
+// A look-up may have read a row that is released or erased before its result is cached. So a released key leaves a mark, and is not cached as long
+// as the mark lasts.
 //
-// A store may serve several databases, each by a pool of its own. A key of two of them is cached for the one that was asked last.
+// A store may serve several databases, each by a pool of its own. If two of them have the same key, the answer of the pool that was asked last is
+// cached.
 type cache struct {
 	answers *lru.Cache[Key, *cached]
 
 	mu       sync.Mutex
-	released map[Key]time.Time // until when nothing is kept under it
-	marks    []mark            // of released, in the order in which they end
-	emptied  time.Time         // what was asked for before is not kept
+	released map[Key]time.Time // until when the key is not cached
+	marks    []mark            // the entries of released, in the order in which they end
+	emptied  time.Time         // results of look-ups that began before are not cached
 }
 
-// mark is one of a key that was released.
+// mark is the mark of a released key.
 type mark struct {
 	key   Key
 	until time.Time
 }
 
-// cached is an answer, and the request that it belongs to.
+// cached is an answer with the fingerprint of its request.
 type cached struct {
 	pool  *sql.DB
 	fp    Fingerprint
@@ -60,8 +61,8 @@ func newCache(size int) *cache {
 	return &cache{answers: answers, released: map[Key]time.Time{}}
 }
 
-// get returns nil if the answer is not there, or has been for too long. A transaction asks its database: it may be about to roll back
-// what it sees.
+// get returns nil if the answer is not cached, or for too long. It returns nothing for a transaction, which may see rows that it is about to roll
+// back.
 func (c *cache) get(db bun.IDB, key Key, now time.Time) *cached {
 	pool, ok := db.(*bun.DB)
 	if c == nil || !ok {
@@ -74,14 +75,14 @@ func (c *cache) get(db bun.IDB, key Key, now time.Time) *cached {
 	return found
 }
 
-// put keeps what was asked for at the time asked.
+// put caches the result of a look-up that began at the time asked.
 func (c *cache) put(db bun.IDB, key Key, fp Fingerprint, resp Response, asked time.Time) {
 	pool, ok := db.(*bun.DB)
 	if c == nil || !ok || resp.size() > cachedBytes {
 		return
 	}
 	for name, values := range resp.Header {
-		resp.Header[name] = slices.Clip(values) // a caller that adds a line gets a list of its own
+		resp.Header[name] = slices.Clip(values) // a caller that appends a value gets a copy
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +92,7 @@ func (c *cache) put(db bun.IDB, key Key, fp Fingerprint, resp Response, asked ti
 	c.answers.Add(key, &cached{pool: pool.DB, fp: fp, resp: resp, until: asked.Add(cachedFor)})
 }
 
-// release forgets the answer, of whichever database it is.
+// release forgets the answer, whatever database it came from.
 func (c *cache) release(key Key, now time.Time) {
 	if c == nil {
 		return
@@ -120,7 +121,7 @@ func (c *cache) empty(now time.Time) {
 	c.answers.Purge()
 }
 
-// answer is that of [record.answer].
+// answer returns the same as [record.answer].
 func (a *cached) answer(fp Fingerprint) (*Response, error) {
 	if a.fp.differs(fp) {
 		return nil, ErrMismatch

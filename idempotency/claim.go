@@ -15,11 +15,11 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// DefaultLease is how long the owner of a claim may be silent before somebody else takes it over.
+// DefaultLease is how long the owner of a claim may be silent before another process takes it over.
 const DefaultLease = 90 * time.Second
 
-// ErrLeaseLost means that the owner of a claim was silent for so long that another one may have taken it over. It is the cause
-// with which the context of [Claim.Run] is cancelled, and what all that writes under the claim returns from then on.
+// ErrLeaseLost means that the owner of a claim was silent for so long that another process may have taken it over. The context of [Claim.Run] is
+// cancelled with this cause, and all writes under the claim return it from then on.
 var ErrLeaseLost = errors.New("idempotency: the lease of the key is lost: another process may have taken the request over")
 
 // InProgressError is [ErrInProgress] for a key that is claimed.
@@ -41,13 +41,13 @@ const (
 	claim = `SELECT claimed, coalesce(epoch, 0), coalesce(rest, 0), state, fingerprint_tag, fingerprint, status, headers, omitted, body
 FROM {schema}.idempotency_claim($1, $2, $3, $4, $5, $6::uuid, $7::interval, $8, $9)`
 
-	// claimTries is how often a claim is repeated that another one was faster than, where the default isolation is stricter than
-	// READ COMMITTED.
+	// claimTries is how often a claim is tried if another one was faster. Its statement fails then if the default isolation is stricter than READ
+	// COMMITTED.
 	claimTries = 5
 )
 
-// Claim is the right to work on a key, committed in the database and limited in time: it outlives transactions, and its owner
-// may call outside meanwhile. It is made by [Store.Claim].
+// Claim is the right to work on a key, committed in the database and limited in time. It outlives transactions, so its owner may call other
+// services meanwhile. [Store.Claim] makes it.
 type Claim struct {
 	store *Store
 	db    *bun.DB
@@ -73,15 +73,14 @@ type claimOptions struct {
 // WithLease sets how long the owner may be silent. Default: [DefaultLease].
 func WithLease(d time.Duration) ClaimOption { return func(o *claimOptions) { o.lease = d } }
 
-// WithRecovery claims a key also if the outcome of a step is unknown, to find out: see [Claim.Unknown].
+// WithRecovery claims a key even if the outcome of a step is unknown, in order to find it out: see [Claim.Unknown].
 func WithRecovery() ClaimOption { return func(o *claimOptions) { o.recover = true } }
 
-// Claim claims a key, for work that no transaction can undo. db is the pool: the claim is committed when Claim returns. A claim
-// and no error: the caller works, within [Claim.Run], and then calls [Claim.Complete] or [Claim.Release]. A response: the work
-// was done before.
+// Claim claims a key, for work that no transaction can undo. db is the pool: the claim is committed when Claim returns. If it returns a claim, the
+// caller does the work within [Claim.Run], and then calls [Claim.Complete] or [Claim.Release]. If it returns a response, the work was done before.
 //
-// The errors, in the order in which they are looked for: [ErrMismatch], also while the key is claimed; [*InProgressError], which
-// is an ErrInProgress; [ErrStepUnknown]. A claim whose lease has ended is taken over, with the steps that are done.
+// The errors, in the order of the checks: [ErrMismatch], also while the key is claimed; [*InProgressError], which is an ErrInProgress;
+// [ErrStepUnknown]. A claim whose lease has ended is taken over, with the steps that are done.
 func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, opts ...ClaimOption) (*Claim, *Response, error) {
 	pool, ok := db.(*bun.DB)
 	if !ok {
@@ -123,12 +122,12 @@ func (s *Store) Claim(ctx context.Context, db bun.IDB, key Key, fp Fingerprint, 
 			return nil, nil, errors.Join(err, c.Release(ctx))
 		}
 	}
-	// Only those before this one have left steps.
+	// Only an earlier claim can have left steps.
 	c.steps.loaded = c.epoch == 1
 	return c, nil, nil
 }
 
-// refusal is what a row says that cannot be claimed.
+// refusal returns the result of a Claim whose row cannot be claimed.
 func (r *record) refusal(fp Fingerprint, rest time.Duration) (*Response, error) {
 	switch {
 	case r.print().differs(fp):
@@ -143,8 +142,8 @@ func (r *record) refusal(fp Fingerprint, rest time.Duration) (*Response, error) 
 }
 
 const (
-	// completeClaim repeats itself without harm: the owner may not know whether the first one was committed. It reports whether it has written. $9 is
-	// for how long it waits for a lock at the key, "" in the transaction of somebody else.
+	// completeClaim can be repeated without harm, because the owner may not know whether the first one was committed. It returns whether it has
+	// written. $9 is the lock_timeout for the row of the key, "" in the caller's own transaction.
 	completeClaim = `WITH done AS (
     UPDATE {schema}.idempotency_keys SET state = 'completed', status = $4, headers = $5::json, body = $6, omitted = $7,
         completed_at = t.now, locked_until = NULL, request = NULL, caller = NULL,
@@ -158,19 +157,18 @@ SELECT true FROM done
 UNION ALL
 SELECT false FROM {schema}.idempotency_keys WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'completed'`
 
-	// releaseClaim leaves no owner: a renewal that was given up may still be on its way.
+	// releaseClaim removes the owner, because a renewal that was given up may still be on its way.
 	releaseClaim = `UPDATE {schema}.idempotency_keys k SET locked_until = clock_timestamp(), owner = NULL, state = CASE WHEN EXISTS (
         SELECT FROM {schema}.idempotency_step s WHERE s.key_hash = k.key_hash AND s.result IS NULL) THEN 'unknown' ELSE 'claimed' END
 WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'claimed'`
 
-	// releaseTimeout bounds the attempt to end a lease early. It ends by itself as well.
+	// releaseTimeout limits the attempt to end a lease early. The lease ends by itself as well.
 	releaseTimeout = 5 * time.Second
 )
 
-// Complete stores the answer and forgets the steps. tx is a transaction of the caller's work, or the pool: then it also works if ctx
-// is done, and is repeated over a connection that breaks. [ErrLeaseLost]: another one may have taken the request over, nothing was
-// stored, and what tx has done must be rolled back. [ErrStepUnknown]: the outcome of a step is unknown, and so is that of the
-// work. To repeat a Complete changes nothing.
+// Complete stores the answer and forgets the steps. tx is a transaction of the caller's work, or the pool. With the pool it works even if ctx is
+// done, and is repeated if a connection breaks. [ErrLeaseLost]: another process may have taken over the request, nothing was stored, and tx must be
+// rolled back. [ErrStepUnknown]: the outcome of a step is unknown, and so is that of the work. A repeated Complete changes nothing.
 func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 	if c.steps.open() {
 		return fmt.Errorf("idempotency: complete key %s: %w", c.key, ErrStepUnknown)
@@ -206,9 +204,9 @@ func (c *Claim) Complete(ctx context.Context, tx bun.IDB, resp Response) error {
 	return nil
 }
 
-// Release ends the lease at once, also if ctx is done. The steps stay, and so does the fingerprint: the next request with the
-// key goes on where this one ended, and a different one is a mismatch. A key with a step whose outcome is unknown becomes
-// unknown. What is written under the claim afterwards is refused. [ErrLeaseLost]: there was nothing to release.
+// Release ends the lease at once, also if ctx is done. The steps stay, and so does the fingerprint: the next request with the key goes on where
+// this one ended, and a different one is a mismatch. A key with a step whose outcome is unknown becomes unknown. Later writes under the claim are
+// refused. [ErrLeaseLost]: there was nothing to release.
 func (c *Claim) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -222,8 +220,8 @@ func (c *Claim) Release(ctx context.Context) error {
 	return nil
 }
 
-// patience is for how long a statement that is confirmed waits for a lock, for lock_timeout: as long as its caller does. It is not
-// cancelled when it is given up, and has to end by itself. "": for as long as the transaction of the caller says.
+// patience returns the lock_timeout of a confirmed statement: the time for which its caller waits. The statement is not cancelled when the caller
+// gives up, so it has to end by itself. "" leaves the lock_timeout of the caller's transaction.
 func (c *Claim) patience(db bun.IDB) string {
 	if isTx(db) {
 		return ""
@@ -231,5 +229,5 @@ func (c *Claim) patience(db bun.IDB) string {
 	return strconv.FormatInt(max(c.ttl.Milliseconds(), 1), 10)
 }
 
-// fence are the first arguments of all that is written under the claim.
+// fence returns the first arguments of every statement that writes under the claim.
 func (c *Claim) fence() []any { return []any{c.key.hash[:], c.owner, c.epoch} }

@@ -18,11 +18,10 @@ WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed'`
 
 type claimKey struct{}
 
-// Run calls fn while the lease is renewed, every third of its length, over a connection of the pool. [Step] and its siblings work
-// in the context that fn gets, which is one of [NewContext] as well. When the lease is lost, or has ended as far as this process
-// can know, that context is cancelled with the cause [ErrLeaseLost], and Run returns that together with fn's error, whatever it
-// was. If much of the lease is gone already, it is renewed first, and fn is not called if that is refused. A panic goes on. The
-// claim is neither completed nor released.
+// Run calls fn while the lease is renewed, every third of its length, over a connection of the pool. [Step], [StepOnce] and [StepTx] work in the
+// context that fn gets, which also counts calls as that of [NewContext] does. When the lease is lost, or has ended as far as this process can know,
+// that context is cancelled with the cause [ErrLeaseLost], and Run returns this error together with fn's error. If much of the lease has passed
+// already, it is renewed first, and fn is not called if the renewal is refused. A panic goes on. The claim is neither completed nor released.
 func (c *Claim) Run(ctx context.Context, fn func(ctx context.Context) error) error {
 	if len(c.unknown) > 0 {
 		return fmt.Errorf("idempotency: run key %s: %w", c.key, ErrStepUnknown)
@@ -32,8 +31,8 @@ func (c *Claim) Run(ctx context.Context, fn func(ctx context.Context) error) err
 	})
 }
 
-// Keep is [Claim.Run] for what has to be found out before: there are no steps in its context, and it may be called while some are
-// unknown.
+// Keep is like [Claim.Run], for finding out the outcome of unknown steps: it may be called while there are such steps, and its context has no
+// steps.
 func (c *Claim) Keep(ctx context.Context, fn func(ctx context.Context) error) error {
 	if c.lease.Worn() {
 		if err := c.renewFirst(ctx); err != nil {
@@ -47,7 +46,7 @@ func (c *Claim) Keep(ctx context.Context, fn func(ctx context.Context) error) er
 	return err
 }
 
-// hold is called when the claim was made, by a statement that was sent at the moment since.
+// hold begins the lease of a new claim, whose statement was sent at the moment since.
 func (c *Claim) hold(since time.Time) {
 	c.lease = lease.New(&lease.Terms{
 		TTL: c.ttl, Lost: ErrLeaseLost, Renew: c.renew,
@@ -55,7 +54,7 @@ func (c *Claim) hold(since time.Time) {
 	}, since)
 }
 
-// renewFirst renews the lease before anything is done under it. It may have ended: nobody else may have wanted it.
+// renewFirst renews the lease before the work begins. That works even after the lease has ended, as long as no other process has claimed the key.
 func (c *Claim) renewFirst(ctx context.Context) error {
 	renewed := false
 	err := c.insist(ctx, func(ctx context.Context) (err error) {
@@ -73,7 +72,7 @@ func (c *Claim) renew(ctx context.Context) (ours bool, err error) {
 	return renewed > 0, err
 }
 
-// insist repeats what must be written down now, also if fn was told to end, and over a connection that breaks.
+// insist repeats a write that must succeed now: even if the context is cancelled, and again after a broken connection.
 func (c *Claim) insist(ctx context.Context, write func(ctx context.Context) error) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ttl)
 	defer cancel()

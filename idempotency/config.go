@@ -24,19 +24,17 @@ type Config struct {
 	Schema string
 	// Pooler says that a transaction-mode pooler stands before the database: no prepared statements. Default: false.
 	Pooler bool
-	// DefaultTenant is the tenant of scopes that name none. Default: "default".
+	// DefaultTenant is the tenant of scopes without a tenant. Default: "default".
 	DefaultTenant string
 	// TTL is how long an answer is kept, from its completion; -1 (KeepForever): for ever. Default: 24h.
 	TTL time.Duration `env:"TTL"`
-	// AuditRetention is how long the entries of the audit are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which
-	// is 400 days.
+	// AuditRetention is how long audit entries are kept. At least 24h; -1 keeps them for ever. Default: 9600h, which is 400 days.
 	AuditRetention time.Duration
 	// PurgeBatch is how many expired keys one statement removes. Default: 5000 rows.
 	PurgeBatch int `env:"PURGE_BATCH"`
 
-	// Cache is how many answers of up to 4 KiB, headers included, are also kept in memory, once they were asked for again: a retry of those costs no
-	// statement. An answer that was removed, by Release or by hand, may be given for a minute longer by other processes. -1: none.
-	// Default: 4096.
+	// Cache is how many answers of up to 4 KiB, headers included, are also kept in memory after their first retry. Further retries then cost no
+	// statement. An answer that was removed, by Release or by hand, may be served for a minute longer by other processes. -1: no cache. Default: 4096.
 	Cache int `env:"CACHE"`
 
 	// Telemetry is where logs, traces and metrics go. A trace has the spans of purges. Default: slog.Default() and the global providers.
@@ -64,7 +62,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// WithDefaults returns a copy in which the fields that say nothing have their defaults. A nil Config is the zero one.
+// WithDefaults returns a copy in which the fields that are zero have their defaults. A nil Config counts as the zero one.
 func (c *Config) WithDefaults() Config {
 	var out Config
 	if c != nil {

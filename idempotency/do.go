@@ -8,28 +8,27 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// commandTag changes with how [Do] compares commands.
+// commandTag names how [Do] compares commands. Change it when that changes.
 const commandTag = "command-1"
 
-// doneStatus is that of a stored result. Results have none; it only has to be a status that the table takes.
+// doneStatus is the status of a stored result. It has no meaning: the table demands one.
 const doneStatus = 200
 
-// Do runs fn once for the scope's key, and returns its result, from then on and until it expires, to each call with the
-// same key and command. It is for command handlers that are called by something else than HTTP: a job, a command line, a
-// message that two others may have caused. tx is the transaction in which fn works, that of a unit of work for example:
+// Do runs fn once for the scope's key, and returns its result, from then on and until it expires, to each call with the same key and command. It is
+// for command handlers that are not called by HTTP: by a job, a command line, or a message that may have two causes. tx is the transaction in which
+// fn works, that of a unit of work for example:
 //
 //	err := units.Do(ctx, func(ctx context.Context, u *uow.Unit) (err error) {
 //		receipt, err = idempotency.Do(ctx, keys, u.DB(), scope, cmd, func(ctx context.Context) (Receipt, error) { return pay(ctx, u, cmd) })
 //		return err
 //	})
 //
-// Give Scope.Path the name of the command, so that each has keys of its own. command is what is done, as JSON: with another
-// one, the key is refused with [ErrMismatch], also after a deployment that adds a member to all of them. The result is stored
-// as JSON and has to survive that; it should hold no secrets. What is refused for good belongs into the result, if it is to be
-// remembered.
+// Give Scope.Path the name of the command, so that each has keys of its own. command is compared as JSON: a call with the same key and another
+// command fails with [ErrMismatch], also after a deployment that adds a member to all commands. The result is stored as JSON, so it must be
+// possible to encode and decode it, and it should hold no secrets. To remember a permanent refusal, return it as a result and not as an error.
 //
-// Any error means that tx must be rolled back, which frees the key: that of fn is returned as it is, [ErrInProgress] if another
-// transaction has the key. tx must be READ COMMITTED, see [Store.Begin]. What fn calls outside can be given keys, see [CallKey].
+// After any error tx must be rolled back, which frees the key. An error of fn is returned as it is. [ErrInProgress]: another transaction has the
+// key. tx must be READ COMMITTED, see [Store.Begin]. For keys of calls to other services in fn, see [CallKey].
 func Do[T any](
 	ctx context.Context, s *Store, tx bun.IDB, scope Scope, command any, fn func(ctx context.Context) (T, error),
 ) (result T, err error) {

@@ -1,6 +1,6 @@
-// Package idempotency keeps the answers that retries of a request get. It is the life of one key: locked or claimed,
-// looked up, compared, completed, purged. It knows no HTTP; package httpmw is built on it, and so can
-// be anything else that has a key and an answer; [Do] is all that a command handler needs.
+// Package idempotency stores the answer to a request under a key, so that retries get the same answer. A key is locked or claimed, looked up,
+// compared, completed, and purged. The package knows no HTTP: package httpmw is built on it, and other users only need a key and an answer. A
+// command handler needs only [Do].
 //
 //	key, err := store.Key(idempotency.Scope{Tenant: "acme", Principal: "u1", Method: "POST", Path: "/payments", Key: "8e03"})
 //	fp := idempotency.NewFingerprint("payments-1", body)
@@ -18,31 +18,29 @@
 //
 // # Guarantees
 //
-// Of all transactions that begin one key and complete it, one commits; the others learn that the key is taken, or get
-// the answer that was stored. This rests on two things. [Store.Begin] takes an advisory lock that lasts as long as the
-// transaction and never waits for it: a request that does not get it, and finds no answer, is told [ErrInProgress] at once and
-// holds nothing. The look-up that follows is a statement with a snapshot of its own, so it sees what the previous holder of
-// the lock committed; the transaction must be READ COMMITTED for that, which is PostgreSQL's default. Should two transactions
-// hold different locks for one key nevertheless, as two versions of this package could, the primary key lets only one
-// of them complete.
+// Of all transactions that begin one key and complete it, only one commits; the others get an error that the key is taken, or the stored answer.
+// This has two reasons. [Store.Begin] takes an advisory lock that lasts as long as the transaction, and does not wait for it: a request that does
+// not get the lock, and finds no answer, gets [ErrInProgress] at once and holds nothing. The look-up after it is a statement with a snapshot of its
+// own, so it sees the answer that the previous holder of the lock committed; the transaction must be READ COMMITTED for that, which is PostgreSQL's
+// default. If two transactions hold different locks for one key, as two versions of this package could, the primary key lets only one of them
+// complete.
 //
 // A crash leaves nothing behind: before COMMIT there is no row and no lock, after it there is the answer.
 //
-// That is for work in this database. For work that calls outside see Claims below.
+// This is for work in this database. For work that calls other services see Claims below.
 //
-// A completed row never changes, except that [Store.Erase] removes its answer. It answers until it expires, by the clock of the
-// database, whether or not it was purged by then; a key that has expired is a new key. A row that is completed and has neither an answer
-// nor a reason why cannot exist.
+// A completed row never changes, except that [Store.Erase] removes its answer. It expires by the clock of the database, even if it is purged later;
+// a key that has expired is a new key. A completed row always has an answer, or the reason why it has none.
 //
-// Scopes never meet: the row is found by a hash over tenant, principal, method, path and key, each with its length. The tenant is stored in
-// clear, for operators. While the outcome of a [StepOnce] is open, because somebody may have to find it out, so are method and path of its request,
-// and what the service says for that purpose: [Scope.Caller] and [WithLabel].
-// Keys and principals are stored and logged as hashes only. The hash of tenant and principal is there for [Store.Erase].
+// Scopes are separate: the row is found by a hash over tenant, principal, method, path and key, each with its length. The tenant is stored in
+// clear, for operators. While the outcome of a [StepOnce] is open, the method and path of its request, [Scope.Caller] and the label of [WithLabel]
+// are stored in clear, too, because an operator may have to find out the outcome. Keys and principals are stored and logged as hashes only. The
+// hash of tenant and principal is there for [Store.Erase].
 //
 // # Claims
 //
-// Work that calls outside cannot be undone by a transaction, and none should be open meanwhile. [Store.Claim] commits first that
-// the key is being worked on; the answer follows in a statement, or a transaction, of its own.
+// A call to another service cannot be undone by a rollback, and no transaction should be open during it. So [Store.Claim] first commits that the
+// key is being worked on; the answer follows in a statement, or a transaction, of its own.
 //
 //	c, stored, err := store.Claim(ctx, db, key, fp)
 //	if stored != nil || err != nil {
@@ -59,35 +57,35 @@
 //	}
 //	return &answer, c.Complete(ctx, db, answer)
 //
-// A claim has a lease, by the clock of the database, which [Claim.Run] and [Claim.Keep] renew. If several claim a key at once, one gets it. When its
-// process dies, the key is claimed by the next one after at most the length of the lease, and by nobody while it is renewed. What is
-// written under a claim, an answer or the result of a step, is refused to all but its latest owner, in the same statement:
-// a process that was suspended and wakes up late changes nothing.
+// A claim has a lease, by the clock of the database, which [Claim.Run] and [Claim.Keep] renew. If several processes claim a key at once, one gets
+// it. While the lease is renewed, nobody else can claim the key. When its process dies, another one can claim the key after at most the length of
+// the lease. An answer or the result of a step is stored only for the latest owner of the claim, which the same statement checks: a process that
+// was suspended and wakes up late changes nothing.
 //
-// What is done under a claim runs at least once. Parts of it are steps, whose results are stored and survive their process:
+// Work under a claim runs at least once. Parts of it can be steps, whose results are stored and survive their process:
 //
-//   - [StepTx], for what is done in this database: exactly once, in the transaction of the caller
-//   - [Step], for what is done elsewhere: repeated only if the process died between the call and the store of its result, with the
-//     same key, by which the other side can tell
-//   - [StepOnce], where the other side cannot tell: at most once. If the process died in between, the outcome is unknown
+//   - [StepTx], for work in this database: exactly once, in the transaction of the caller
+//   - [Step], for work elsewhere: repeated only if the process died between the call and the store of its result. The repeated call has the same
+//     key, by which the other side recognizes it
+//   - [StepOnce], if the other side does not recognize a repeated call: at most once. If the process died in between, the outcome is unknown
 //
-// No process works on a key with a step of unknown outcome, and the key does not expire, until the outcome was found out: by the caller
-// that claims it [WithRecovery], or by an operator, with [Store.Unknown] and [Store.Resolve].
+// A key with a step of unknown outcome is not worked on, and does not expire, until the outcome is found out: by a caller that claims the key
+// [WithRecovery], or by an operator, with [Store.Unknown] and [Store.Resolve].
 //
-// The two ways can meet on one key, while a service is deployed. A transaction then finds the claim, when it begins or when it
-// completes, and is told [ErrInProgress], until the key is claimed again and completed, or expires; a claim finds the answer.
+// During a deployment one version of a service may use transactions and another one claims for the same key. A transaction that finds a claim, when
+// it begins or completes, gets [ErrInProgress], until the key is claimed again and completed, or expires. A claim finds the answer of a
+// transaction.
 //
 // # Errors
 //
-// [ErrInProgress]: another transaction has the key, or it is claimed, [*InProgressError]. [ErrLeaseLost]: the claim may be another's
-// by now. [ErrStepUnknown]: nobody knows whether a step was done. [ErrMismatch]: the key is another request's.
-// [ErrNoPrincipal]: a scope without a principal that does not say that it is anonymous. [*ScopeError]: a part of the
-// scope is missing, too long or not text.
+// [ErrInProgress]: another transaction has the key, or it is claimed, [*InProgressError]. [ErrLeaseLost]: another process may have the claim by
+// now. [ErrStepUnknown]: nobody knows whether a step was done. [ErrMismatch]: the key was used for another request. [ErrNoPrincipal]: a scope that
+// has no principal and is not anonymous. [*ScopeError]: a part of the scope is missing, too long or not text.
 //
 // # Metrics
 //
 //   - oncebox.idempotency.purged: expired keys that were removed
 //
-// and, shown by one process of all that run [Store.Observe], as an App's cleaner does: the gauges oncebox.idempotency.keys (beyond 10,000 an estimate),
+// Of all processes that run [Store.Observe], as an App's cleaner does, one shows the gauges oncebox.idempotency.keys (beyond 10,000 an estimate),
 // claimed, unknown, oldest_unknown in seconds, and expired, see [Stats].
 package idempotency

@@ -8,8 +8,8 @@ var (
 	ErrInProgress = errors.New("idempotency: another request with this key is in progress")
 	// ErrMismatch means that the key was completed, or claimed, for a request with another fingerprint.
 	ErrMismatch = errors.New("idempotency: the key was used for another request")
-	// ErrNoPrincipal means that nobody said whose key it is. Answers would be shared by all clients that send that key;
-	// where this is wanted, use [Anonymous].
+	// ErrNoPrincipal means that the scope has no principal and is not anonymous. All clients that send the same key would share the answer; if you
+	// want this, use [Anonymous].
 	ErrNoPrincipal = errors.New("idempotency: the scope has no principal: set Scope.Principal, or use Anonymous on purpose")
 )
 
@@ -17,7 +17,7 @@ var (
 type ScopeError struct {
 	// Field is the field of [Scope]: "Tenant", for example.
 	Field string
-	// Reason is what is wrong with it.
+	// Reason says why the value is refused.
 	Reason string
 }
 

@@ -5,17 +5,17 @@ import (
 	"encoding/binary"
 )
 
-// Fingerprint tells requests with the same key apart.
+// Fingerprint distinguishes different requests with the same key.
 type Fingerprint struct {
-	// Tag names how the sum was made. Sums with different tags are not compared: they tell nothing about each other, and
-	// a deployment that changes the tag must not refuse the retries that it causes.
+	// Tag names how the sum was made. Sums with different tags cannot be compared, so they count as equal: a deployment that changes the tag must not
+	// refuse the retries that it causes.
 	Tag string
 	// Sum is the SHA-256 of the request's parts.
 	Sum [sha256.Size]byte
 }
 
-// NewFingerprint hashes the parts of a request, each with its length. tag names what the parts are and how they were
-// brought into one form; change it whenever that changes.
+// NewFingerprint hashes the parts of a request, each with its length. tag names which parts there are and how they were normalized; change it
+// whenever that changes.
 func NewFingerprint(tag string, parts ...[]byte) Fingerprint {
 	f := Fingerprint{Tag: tag}
 	h := sha256.New()
@@ -29,5 +29,5 @@ func NewFingerprint(tag string, parts ...[]byte) Fingerprint {
 	return f
 }
 
-// differs reports whether they are those of different requests.
+// differs reports whether the fingerprints belong to different requests.
 func (f Fingerprint) differs(other Fingerprint) bool { return f.Tag == other.Tag && f.Sum != other.Sum }

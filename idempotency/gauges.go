@@ -29,8 +29,8 @@ func newGauges(m metric.Meter) *gauges {
 	}
 }
 
-// Observe shows [Store.Stats] as metrics until ctx is done. Of all processes that call it for one database one at a time reads and shows them,
-// every 15 seconds.
+// Observe shows [Store.Stats] as metrics until ctx is done. Of all processes that call it for one database, only one at a time reads and shows
+// them, every 15 seconds.
 func (s *Store) Observe(ctx context.Context, db bun.IDB) {
 	reader := &leader.Reader[Stats]{
 		Name: "idempotency.stats", SQL: s.run, DB: db, Log: s.log,

@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Middleware is what package httpmw does with a [Store] beside what all do: statements that share a round trip with BEGIN and COMMIT, a
-// proof of the outcome of a COMMIT, and a hint that spares a transaction. An application needs it only if it writes a middleware of its own.
+// Middleware is a [Store] with further methods for package httpmw: statements that share a round trip with BEGIN and COMMIT, a proof of the outcome
+// of a COMMIT, and a hint that saves a transaction. An application needs it only if it has a middleware of its own.
 type Middleware struct {
 	*Store
 
@@ -31,13 +31,13 @@ func (m Middleware) text(constant string) string {
 
 var errNotSent = errors.New("idempotency: begin: the statements were not sent")
 
-// Begun is what came of a [Middleware.QueueBegin].
+// Begun is the result of a [Middleware.QueueBegin].
 type Begun struct {
 	// Response is the stored answer, nil if the key is new.
 	Response *Response
 	// XID is the id of the transaction (pg_current_xact_id), "" unless the key is new.
 	XID string
-	// Err is one of those of [Store.Begin].
+	// Err is one of the errors of [Store.Begin].
 	Err error
 }
 
@@ -49,8 +49,8 @@ func (m Middleware) In(ctx context.Context, tx bun.Tx) (Middleware, error) {
 	return m, err
 }
 
-// QueueBegin is [Store.Begin] as a part of b: it can share a round trip with BEGIN. The result is there when b was sent, and
-// only then; an error of sending counts more.
+// QueueBegin is [Store.Begin] as a part of b: it can share a round trip with BEGIN. The result is valid only after b was sent; if sending fails,
+// use that error.
 func (m Middleware) QueueBegin(b *pgx.Batch, key Key, fp Fingerprint, opts ...BeginOption) *Begun {
 	result := &Begun{Err: errNotSent}
 	var locked bool
@@ -75,8 +75,8 @@ func (m Middleware) QueueBegin(b *pgx.Batch, key Key, fp Fingerprint, opts ...Be
 	return result
 }
 
-// QueueComplete is [Store.Complete] as a part of b: it can share a round trip with COMMIT. If somebody else completed the key in
-// spite of the lock, it fails, and what is behind it in b is not executed: see [Middleware.IsTaken].
+// QueueComplete is [Store.Complete] as a part of b: it can share a round trip with COMMIT. If somebody else has completed the key in spite of the
+// lock, it fails, and the statements after it in b are not executed: see [Middleware.IsTaken].
 func (m Middleware) QueueComplete(b *pgx.Batch, key Key, fp Fingerprint, resp Response) error {
 	args, err := m.completion(key, fp, resp)
 	if err != nil {
@@ -86,8 +86,8 @@ func (m Middleware) QueueComplete(b *pgx.Batch, key Key, fp Fingerprint, resp Re
 	return nil
 }
 
-// IsTaken reports whether err is PostgreSQL's answer to the completion of a key that somebody else has completed meanwhile: what [Store.Complete]
-// returns as [ErrInProgress], and a batch with a [Middleware.QueueComplete] as it is.
+// IsTaken reports whether PostgreSQL refused to complete a key because somebody else has completed it meanwhile. [Store.Complete] returns that as
+// [ErrInProgress], and a batch with a [Middleware.QueueComplete] as the plain error of PostgreSQL.
 func (Middleware) IsTaken(err error) bool { return isTaken(err) }
 
 // CompleteProbe is [Store.Complete] and returns the id of the transaction (pg_current_xact_id), for [Middleware.Completed].
@@ -102,8 +102,8 @@ func (m Middleware) CompleteProbe(ctx context.Context, tx bun.IDB, key Key, fp F
 	return xid, nil
 }
 
-// Completed reports whether the transaction with the id xid has stored the answer under the key, which it then has committed. It has to be the very
-// answer: after a crash of the server another request with the key may have got the same id.
+// Completed reports whether the transaction with the id xid has stored the answer under the key, and so was committed. The answer is compared, too:
+// after a crash of the server another request with the key may have got the same id.
 func (m Middleware) Completed(ctx context.Context, db bun.IDB, key Key, resp Response, xid string) (bool, error) {
 	headers, body, omitted, err := resp.columns()
 	if err != nil {
@@ -116,9 +116,9 @@ func (m Middleware) Completed(ctx context.Context, db bun.IDB, key Key, resp Res
 	return found, nil
 }
 
-// SeenRecently reports whether this store has lately found a row for the key, or was told of one by [Middleware.MarkSeen], so that a [Store.Lookup]
-// is likely to find it. It is a hint without any promise, and costs nothing.
+// SeenRecently reports whether this store has lately found a row for the key, or got it by [Middleware.MarkSeen], so that a [Store.Lookup] is
+// likely to find it. It is a hint that may be wrong, and costs nothing.
 func (m Middleware) SeenRecently(key Key) bool { return m.recent.has(key) }
 
-// MarkSeen says that the transaction that completed the key was committed, for [Middleware.SeenRecently].
+// MarkSeen records that the transaction that completed the key was committed, for [Middleware.SeenRecently].
 func (m Middleware) MarkSeen(key Key) { m.recent.mark(key) }

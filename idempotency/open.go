@@ -26,32 +26,32 @@ FROM {schema}.idempotency_keys k
 WHERE k.state <> 'completed' AND k.expires_at > clock_timestamp() AND ($1::text = '' OR k.tenant_id = $1::text)
 ORDER BY k.created_at, k.key_hash LIMIT $2`
 
-// Open is a key without an answer yet: a request has it, or had it when its process died.
+// Open is a key without an answer: a request works on it, or its process died.
 type Open struct {
 	// Key is the hash of the scope, in hexadecimal digits.
 	Key string
-	// Tenant is whose request it was, and Request its method and path, at most 255 bytes of it. They are known while the
-	// outcome of a [StepOnce] is open.
+	// Tenant is the tenant of the request, and Request its method and path, cut to 255 bytes. Request is known only while the outcome of a [StepOnce]
+	// is open.
 	Tenant, Request string
-	// Principal is the beginning of the hash of who asked, the same for all requests of one principal of a tenant; "" for an anonymous one.
-	// Caller is [Scope.Caller], known as long as Request.
+	// Principal is the beginning of the hash of the principal, the same for all its requests within a tenant; "" for an anonymous scope. Caller is
+	// [Scope.Caller], known as long as Request.
 	Principal, Caller string
-	// Unknown says that the outcome of a step is unknown, and that requests with the key are refused until somebody says what became of it.
+	// Unknown says that the outcome of a step is unknown, and that requests with the key are refused until somebody resolves it.
 	Unknown bool
-	// Epoch counts the requests that had it.
+	// Epoch counts the requests that have claimed the key.
 	Epoch int
 	// CreatedAt is when the first of them came, by the clock of the database.
 	CreatedAt time.Time
-	// LeaseUntil is when another request may take it. Zero: it is free. Leased says that this is ahead.
+	// LeaseUntil is when another request may take the key. Zero: it is free. Leased says that this time is in the future.
 	LeaseUntil time.Time
 	Leased     bool
-	// Steps are those that were begun and have no outcome: they are under way while it is leased.
+	// Steps are the names of steps that were begun and have no outcome. While the key is leased, they are in progress.
 	Steps []string
-	// Labels are theirs, in the same order, see [WithLabel]. "": a step has none.
+	// Labels are the labels of Steps, in the same order, see [WithLabel]. "": the step has no label.
 	Labels []string
 }
 
-// Open lists the keys without an answer that have not expired, the oldest first: of one tenant, or of all if tenant is "". They are those of requests
+// Open lists the keys without an answer that have not expired, the oldest first: of one tenant, or of all if tenant is "". They belong to requests
 // that are handled under a lease; in atomic mode the key and its answer are committed together.
 func (s *Store) Open(ctx context.Context, db bun.IDB, tenant string, limit int) (list []Open, err error) {
 	list, err = pgsql.Collect(s.run.Query(ctx, db, openClaims, tenant, limit), func(scan pgsql.Scan, o *Open) error {

@@ -14,13 +14,13 @@ import (
 
 // Each row costs a look-up of its steps, by their primary key: a batch of 5,000 of a million takes 0.2 s instead of 0.1.
 //
-// SKIP LOCKED: of two purges each takes rows of its own, and a row that a request is just replacing is left alone.
+// SKIP LOCKED: two purges take different rows, and a row that a request is just replacing is left alone.
 const purge = `DELETE FROM {schema}.idempotency_keys WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM {schema}.idempotency_keys WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`
 
 // Purge removes the keys that have expired by the clock of the database, and the entries of the audit that are older than Config.AuditRetention, in
-// batches of Config.PurgeBatch, until one is not full. Give it the pool: each batch then is a transaction of its own. It returns how many keys it
-// removed, also when it fails. Nothing depends on when it runs but the size of the tables.
+// batches of Config.PurgeBatch, until one is not full. Pass the pool: each batch then is a transaction of its own. It returns how many keys it
+// removed, also when it fails. Only the size of the tables depends on when it runs.
 func (s *Store) Purge(ctx context.Context, db bun.IDB) (int64, error) {
 	ctx, span := s.tracer.Start(ctx, "idempotency.Purge")
 	defer span.End()

@@ -9,9 +9,9 @@ import (
 
 // Why a body was not kept.
 const (
-	// OmittedTooLarge means that the body was larger than what is stored.
+	// OmittedTooLarge means that the body was too large to be stored.
 	OmittedTooLarge = "too_large"
-	// OmittedNotHeld means that the body was larger than what can be held, or incomplete.
+	// OmittedNotHeld means that the body was too large to be held in memory, or incomplete.
 	OmittedNotHeld = "not_held"
 	// OmittedErased means that the answer was removed by [Store.Erase].
 	OmittedErased = "erased"
@@ -21,37 +21,36 @@ const (
 type Response struct {
 	// Status is the code of the answer, 200 to 599.
 	Status int
-	// Header holds what the sender chose to keep, in valid UTF-8. The store keeps all that it is given.
+	// Header holds the headers that the caller chose to keep, in valid UTF-8. The store keeps all of them.
 	Header map[string][]string
 	// Body is kept byte for byte.
 	Body []byte
-	// Omitted is why the body was not kept, "" if it was. A retry cannot be answered with such a tombstone, but it is
-	// known that the work was done, and it is not done again.
+	// Omitted is why the body was not kept, "" if it was. With such a tombstone a retry cannot get the first answer, but the work is not done again.
 	Omitted string
 }
 
-// record is a row as the statements return it. State is NULL where there is none.
+// record is a row as the statements return it. state is NULL if there is no row.
 type record struct {
 	state, tag      sql.NullString
 	sum             []byte
 	status          sql.NullInt16
 	headers, reason sql.NullString
 	body            []byte
-	lasts           sql.NullBool // it does not expire soon; only look-ups ask
+	lasts           sql.NullBool // it does not expire soon; only look-ups read this
 }
 
 func (r *record) dest() []any {
 	return []any{&r.state, &r.tag, &r.sum, &r.status, &r.headers, &r.reason, &r.body}
 }
 
-// print is the fingerprint of the request that the row is of.
+// print returns the fingerprint of the row's request.
 func (r *record) print() Fingerprint {
 	fp := Fingerprint{Tag: r.tag.String}
 	copy(fp.Sum[:], r.sum)
 	return fp
 }
 
-// answer returns what the row holds for a request with this fingerprint, nil if there is no row.
+// answer returns the stored answer for a request with this fingerprint, nil if there is no row.
 func (r *record) answer(fp Fingerprint) (*Response, error) {
 	switch {
 	case !r.state.Valid:
@@ -70,7 +69,7 @@ func (r *record) answer(fp Fingerprint) (*Response, error) {
 	return resp, nil
 }
 
-// size is about what it takes in memory, in bytes.
+// size is roughly the memory that the answer takes, in bytes.
 func (r *Response) size() int {
 	n := len(r.Body)
 	for name, values := range r.Header {

@@ -13,22 +13,21 @@ import (
 // MaxKey is the longest key, in bytes. Tenant and principal may not be longer either.
 const MaxKey = 255
 
-// Scope says within what a key is unique. Equal keys in different scopes have nothing to do with each other.
+// Scope is the namespace of a key. Equal keys in different scopes are independent of each other.
 type Scope struct {
-	// Tenant is whose data it is. Default: Config.DefaultTenant; in package httpmw, that of its Tenant middleware before.
+	// Tenant is the owner of the data. Default: Config.DefaultTenant; in package httpmw, first that of its Tenant middleware.
 	Tenant string
-	// Principal is who asks: the id of a user or of a client. It must stay the same when a token is refreshed. Required
-	// unless Anonymous.
+	// Principal is the id of the user or client that sends the request. It must stay the same when a token is refreshed. Required unless Anonymous.
 	Principal string
 	// Anonymous says that every client that has the key may see its answer.
 	Anonymous bool
-	// Caller names the principal to operators: the number of a customer, a login. It is stored in clear while the outcome of a [StepOnce] is
-	// open, so it should be no secret, and at no other time. The principal itself is stored as a hash only: it may be a token, and is personal.
-	// It is no part of the key. Default: none.
+	// Caller names the principal for operators: the number of a customer, a login. It is stored in clear while the outcome of a [StepOnce] is open,
+	// and at no other time, so it should not be secret. The principal itself is stored as a hash only, because it is personal and may be a token.
+	// Caller does not belong to the key. Default: none.
 	Caller string
-	// Method and Path are what is asked for. Package httpmw fills each in from the request if it is empty.
+	// Method and Path name the operation. Package httpmw fills each in from the request if it is empty.
 	Method, Path string
-	// Key is what the client chose, 1 to 255 bytes without control characters. Package httpmw fills it in.
+	// Key is the key that the client chose, 1 to 255 bytes without control characters. Package httpmw fills it in.
 	Key string
 }
 
@@ -36,7 +35,7 @@ type Scope struct {
 // path gets the stored answer. It is for interfaces that know no users.
 func Anonymous(tenant string) Scope { return Scope{Tenant: tenant, Anonymous: true} }
 
-// Key is a scope that was checked and hashed. It is made by [Store.Key].
+// Key is a scope that was checked and hashed. [Store.Key] makes it.
 type Key struct {
 	hash      [sha256.Size]byte
 	tenant    string
@@ -48,7 +47,7 @@ type Key struct {
 // String returns the beginning of the hash, which is safe to log.
 func (k Key) String() string { return hex.EncodeToString(k.hash[:8]) }
 
-// Tenant returns whose data it is: that of the scope, or the default.
+// Tenant returns the tenant of the scope, or the default.
 func (k Key) Tenant() string { return k.tenant }
 
 // Key checks a scope and hashes it. The errors are [ErrNoPrincipal] and [*ScopeError].
@@ -89,15 +88,15 @@ func (s *Scope) validate() error {
 	return nil
 }
 
-// maxShown is how long a text is, in bytes, that is kept for people while the outcome of a step is open.
+// maxShown is the longest text, in bytes, that is kept for operators while the outcome of a step is open.
 const maxShown = 255
 
-// request names the work for people: its method and path, without what a table or a terminal does not take.
+// request names the work for operators: its method and path, without characters that a table or a terminal cannot show.
 func (s *Scope) request() string {
 	return shown(strings.TrimSpace(s.Method + " " + s.Path))
 }
 
-// shown is as much of a text as is kept for people.
+// shown returns the part of a text that is kept for operators.
 func shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -107,7 +106,7 @@ func shown(text string) string {
 	}, strings.ToValidUTF8(text[:min(len(text), maxShown)], "\uFFFD"))
 }
 
-// hash must never change: the rows that are stored are found by it.
+// hash must never change: stored rows are found by it.
 func (s *Scope) hash() [sha256.Size]byte {
 	anonymous := "0"
 	if s.Anonymous {
@@ -116,7 +115,7 @@ func (s *Scope) hash() [sha256.Size]byte {
 	return hashOf("oncebox.idempotency.1", s.Tenant, anonymous, s.Principal, s.Method, s.Path, s.Key)
 }
 
-// hashOf hashes each part behind its length, so that no two lists of parts have the same bytes.
+// hashOf hashes each part with its length before it, so that no two lists of parts have the same bytes.
 func hashOf(parts ...string) [sha256.Size]byte {
 	all := make([]byte, 0, 512) // mostly enough, and then it is not on the heap
 	for _, part := range parts {

@@ -10,18 +10,18 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// Stats is what an operator looks at first. Each count goes up to 10,000, but for Keys.
+// Stats is the overview for operators. Each count goes up to 10,000, except Keys.
 type Stats struct {
 	// Keys is how many keys are remembered; beyond 10,000 it is an estimate.
 	Keys int64
-	// Claimed keys belong to a request that is being worked on under a lease, see [Store.Claim], or to one whose process died and that nobody
-	// has repeated.
+	// Claimed keys belong to a request that is being worked on under a lease, see [Store.Claim], or to a request whose process died and that was not
+	// repeated.
 	Claimed int
-	// Unknown steps were begun, and nobody knows their outcome: requests with their keys are refused until somebody says what became of them,
-	// see [Store.Unknown]. OldestUnknown is how long ago the first of them was begun.
+	// Unknown steps were begun, and nobody knows their outcome: requests with their keys are refused until somebody resolves them, see
+	// [Store.Unknown]. OldestUnknown is how long ago the first of them was begun.
 	Unknown       int
 	OldestUnknown time.Duration
-	// Expired keys are those that [Store.Purge] would remove.
+	// Expired keys have expired and were not removed yet, see [Store.Purge].
 	Expired int
 }
 

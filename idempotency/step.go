@@ -21,8 +21,8 @@ const (
 	loadSteps = `SELECT name, result FROM {schema}.idempotency_step WHERE key_hash = $1 AND result IS NOT NULL`
 	loadStep  = `SELECT result FROM {schema}.idempotency_step WHERE key_hash = $1 AND name = $2 AND result IS NOT NULL`
 
-	// storeStep stores nothing for a claim that has lost the lease. Locking the key makes a process that takes it over wait, and then see
-	// the step. The same owner may store it again: it does not know whether it did. $6 is as $9 of completeClaim.
+	// storeStep stores nothing for a claim that has lost the lease. It locks the key, so that a process that takes it over waits, and then sees the
+	// step. The same owner may repeat it, because it may not know whether the first one was committed. $6 is like $9 of completeClaim.
 	storeStep = `INSERT INTO {schema}.idempotency_step (key_hash, name, epoch, result)
 SELECT k.key_hash, $4, k.epoch, $5::json FROM {schema}.idempotency_keys k
 WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'claimed'
@@ -30,16 +30,16 @@ WHERE k.key_hash = $1 AND k.owner = $2::uuid AND k.epoch = $3 AND k.state = 'cla
 ON CONFLICT (key_hash, name) DO UPDATE SET result = excluded.result`
 )
 
-// Step calls fn, which does one thing outside, and stores its result. When the request is taken over or retried, the stored
-// result is returned and fn is not called. ctx is that of [Claim.Run].
+// Step calls fn, which makes one call to another service, and stores its result. When the request is taken over or retried, Step returns the stored
+// result and does not call fn. ctx is that of [Claim.Run].
 //
-// The key tells the other side that two calls are one: it is the same in every run of this step for this idempotency key, has 32
-// letters and digits, and fits into any header. It is needed still: a process that dies after the call and before its result is stored calls
-// again. Where the other side knows no keys, use [StepOnce]. For what is done in this database, use [StepTx].
+// Pass key to the other side, so that it recognizes a repeated call: if the process dies after the call and before its result is stored, the call
+// is made again. The key is the same in every run of this step for this idempotency key, has 32 letters and digits, and fits into any header. If
+// the other side knows no keys, use [StepOnce]. For work in this database, use [StepTx].
 //
-// The name is that of the step within the request, at most 255 bytes; each is used once in a run, so within a loop it has to say
-// which round it is. T must survive JSON. Results are stored as they are, so they should hold no secrets, and are removed with
-// the answer.
+// name identifies the step within the request, in at most 255 bytes. Each name is used once in a run, so in a loop it must contain the number of
+// the round. The result is stored as JSON, so T must be possible to encode and decode. It is stored in clear and removed with the answer, so it
+// should hold no secrets.
 //
 // An error of fn is returned as it is and stores nothing. [ErrLeaseLost] means that the result was not stored, and that the
 // caller should end.
@@ -70,12 +70,12 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 	return result, err
 }
 
-// StepTx calls fn and marks the step as done in the transaction tx, in which fn works: what it writes there happens once for this
-// idempotency key, whatever becomes of the request. The name is as for [Step], whose names it shares; a second use of it returns
-// the result of the first.
+// StepTx calls fn and marks the step as done in the transaction tx, in which fn works: its writes there happen once for this idempotency key,
+// whatever becomes of the request. name is like that of [Step], and must differ from the names of all other steps; a second StepTx with the same
+// name returns the result of the first.
 //
-// An error, of fn or [ErrLeaseLost], means that tx must be rolled back. From the end of StepTx to COMMIT the lease is not renewed
-// and nobody takes the request over, so it should come late in tx.
+// An error, of fn or [ErrLeaseLost], means that tx must be rolled back. From the end of StepTx to COMMIT the lease is not renewed and nobody can
+// take over the request, so call it late in tx.
 func StepTx[T any](ctx context.Context, tx bun.IDB, name string, fn func(ctx context.Context) (T, error)) (result T, err error) {
 	if !isTx(tx) {
 		return result, fmt.Errorf("idempotency: StepTx %q needs a transaction: give it the bun.Tx in which fn works", name)
@@ -85,7 +85,7 @@ func StepTx[T any](ctx context.Context, tx bun.IDB, name string, fn func(ctx con
 		return result, err
 	}
 	var stored []byte
-	// Not from memory: whether an earlier transaction was committed, only the database knows.
+	// Read it from the database and not from memory: only the database knows whether an earlier transaction was committed.
 	err = c.store.run.QueryRow(ctx, tx, loadStep, []any{c.key.hash[:], name}, &stored)
 	switch {
 	case err == nil:
@@ -104,13 +104,13 @@ func StepTx[T any](ctx context.Context, tx bun.IDB, name string, fn func(ctx con
 	return result, c.storeStep(ctx, tx, name, encoded)
 }
 
-// steps are those of one claim. Its owner may run several at once.
+// steps holds the steps of one claim. Its owner may run several at once.
 type steps struct {
 	mu     sync.Mutex
 	loaded bool
 	done   map[string][]byte   // by the claims before this one
 	used   map[string]struct{} // in this one
-	once   map[string]struct{} // begun by this claim as steps whose outcome is not known yet
+	once   map[string]struct{} // begun by this claim, and the outcome is not known yet
 }
 
 // claimOf returns the claim under which ctx runs.
@@ -127,7 +127,7 @@ func claimOf(ctx context.Context, function, name string) (*Claim, error) {
 	return c, nil
 }
 
-// beginStep is claimOf for a step that is remembered in memory as well.
+// beginStep is claimOf for a step whose name and result are also kept in memory.
 func beginStep(ctx context.Context, function, name string) (*Claim, error) {
 	c, err := claimOf(ctx, function, name)
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *steps) release(name string) {
 	delete(s.used, name)
 }
 
-// loadSteps reads what earlier claims have done, once: nobody but this one adds to it.
+// loadSteps reads the steps of earlier claims, once: afterwards only this claim adds steps.
 func (c *Claim) loadSteps(ctx context.Context) error {
 	c.steps.mu.Lock()
 	defer c.steps.mu.Unlock()
@@ -188,7 +188,7 @@ func (c *Claim) loadSteps(ctx context.Context) error {
 	return nil
 }
 
-// stepKey must never change: the other side knows the calls that it has had by it.
+// stepKey must never change: the other side recognizes earlier calls by it.
 func (c *Claim) stepKey(name string) string {
 	return derive("oncebox.idempotency.step.1", string(c.key.hash[:]), name)
 }

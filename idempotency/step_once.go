@@ -10,17 +10,18 @@ import (
 )
 
 var (
-	// ErrStepUnknown means that a [StepOnce] was begun and that nobody knows whether it was done. Nothing goes on with the key
-	// until that is found out: by [WithRecovery], or by an operator with [Store.Resolve].
+	// ErrStepUnknown means that a [StepOnce] was begun and that nobody knows whether it was done. No request with the key is executed until that is
+	// found out: by [WithRecovery], or by an operator with [Store.Resolve].
 	ErrStepUnknown = errors.New("idempotency: the outcome of a step is unknown")
 
-	// ErrNotDone is for the fn of a [StepOnce]: an error that wraps it says that the thing was for certain not done, because the
-	// other side refused it or was never reached.
+	// ErrNotDone is for the fn of a [StepOnce]. An error that wraps it says that the call had certainly no effect, because the other side refused it
+	// or was never reached.
 	ErrNotDone = errors.New("idempotency: the step was not done")
 )
 
-// beginOnce commits that a step is about to be done. From here on the key does not expire. The same owner may say it again: it does
-// not know whether it did. It waits for a lock on the key for 3 s, no longer: the condition is looked at before the row is locked.
+// beginOnce commits that a step is about to be done. From here on the key does not expire. The same owner may repeat it, because it may not know
+// whether the first one was committed. It waits for a lock on the key for at most 3 s: the condition that sets lock_timeout is evaluated before the
+// row is locked.
 const beginOnce = `WITH held AS (
     UPDATE {schema}.idempotency_keys SET expires_at = 'infinity', request = nullif($5::text, ''), caller = nullif($6::text, '')
     WHERE key_hash = $1 AND owner = $2::uuid AND epoch = $3 AND state = 'claimed' AND set_config('lock_timeout', '3s', true) <> ''
@@ -29,17 +30,17 @@ const beginOnce = `WITH held AS (
 INSERT INTO {schema}.idempotency_step AS s (key_hash, name, epoch, label) SELECT key_hash, $4, epoch, nullif($7::text, '') FROM held
 ON CONFLICT (key_hash, name) DO UPDATE SET epoch = excluded.epoch WHERE s.result IS NULL AND s.epoch = excluded.epoch`
 
-// StepOnce is [Step] for other sides that know no keys, where a second call would be a second deed. That it begins is committed
-// first. If it was begun and has no result, because its process died, it is not called again: its outcome is unknown.
+// StepOnce is [Step] for other sides that know no keys, where a second call would have a second effect. The begin of the step is committed before
+// the call. If the step was begun and has no result, because its process died, it is not called again: its outcome is unknown.
 //
-// An error of fn is an unknown outcome too, as a call that was not answered may have been heard, unless it wraps [ErrNotDone]. The
-// error that is returned then wraps both fn's and [ErrStepUnknown]; the key can be neither completed nor worked on until it is
-// resolved.
+// If fn returns an error, the outcome is unknown too, because a call without an answer may have had its effect. The returned error then wraps both
+// fn's error and [ErrStepUnknown], and the key can be neither completed nor worked on until the step is resolved. If the error wraps [ErrNotDone],
+// the step may be called again.
 //
-// [WithLabel] says what the step is about, for who has to find out what became of it.
+// Use [WithLabel] to describe the step for the operator who has to find out its outcome.
 //
-// It must not be called within the transaction of a [StepTx], which keeps the key locked until it ends: that is an error, and fn is
-// not called.
+// It must not be called within the transaction of a [StepTx], which keeps the key locked until it ends: then it returns an error, and fn is not
+// called.
 func StepOnce[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (result T, err error) {
 	c, err := beginStep(ctx, "StepOnce", name)
 	if err != nil {
@@ -68,9 +69,8 @@ func StepOnce[T any](ctx context.Context, name string, fn func(ctx context.Conte
 
 type labelKey struct{}
 
-// WithLabel returns a context in which a [StepOnce] has a label: the id of the order that is paid, for example. It is what an operator looks for
-// at the other side, and is stored in clear while the outcome of the step is open, so it should be no secret. Of more than 255 bytes the
-// beginning is kept.
+// WithLabel returns a context in which a [StepOnce] has a label: the id of the order that is paid, for example. An operator searches for it at the
+// other side. It is stored in clear while the outcome of the step is open, so it should not be secret. It is cut to 255 bytes.
 func WithLabel(ctx context.Context, label string) context.Context {
 	return context.WithValue(ctx, labelKey{}, shown(label))
 }
@@ -96,8 +96,8 @@ func (c *Claim) beginOnce(ctx context.Context, name string) error {
 	return nil
 }
 
-// settleOnce writes down what became of the step, nil if it was not done. It is the truth whichever process has the lease by now, so it is
-// not asked for: a key that has become unknown meanwhile is known again.
+// settleOnce stores the outcome of the step: its result, or nil if it was not done. It does not check the lease, because the outcome is true
+// whoever holds the lease by now. A key that has become unknown meanwhile becomes known again.
 func (c *Claim) settleOnce(ctx context.Context, name string, result any) error {
 	var settled bool
 	err := c.insist(ctx, func(ctx context.Context) (err error) {
@@ -105,7 +105,7 @@ func (c *Claim) settleOnce(ctx context.Context, name string, result any) error {
 		return err
 	})
 	if err == nil && !settled {
-		// It was written down before the connection broke, or somebody else has resolved it.
+		// It was stored before the connection broke, or somebody else has resolved it.
 		settled, err = c.holds(ctx)
 	}
 	if err != nil {

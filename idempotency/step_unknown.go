@@ -18,7 +18,7 @@ const (
 	unknownColumns = `encode(s.key_hash, 'hex'), k.tenant_id, s.name, s.epoch, s.begun_at, coalesce(k.request, ''), ` + principalShown + `,
 	coalesce(k.caller, ''), coalesce(s.label, '')`
 
-	// principalShown is enough of the hash to see which requests are of one principal.
+	// principalShown is the beginning of the hash, enough to see which requests belong to one principal.
 	principalShown = `coalesce(left(encode(k.principal_hash, 'hex'), 16), '')`
 
 	openSteps = `SELECT ` + unknownColumns + `
@@ -32,7 +32,7 @@ ORDER BY s.begun_at, s.key_hash, s.name LIMIT $2`
 
 	settleStep = `SELECT {schema}.idempotency_settle_step($1, $2, $3, $4::json, $5, true)`
 
-	// resolveStep enters into the audit what an operator has settled.
+	// resolveStep settles a step for an operator, and adds an entry to the audit.
 	resolveStep = `WITH settled AS MATERIALIZED (
     SELECT {schema}.idempotency_settle_step($1, $2, $3, $4::json, $5, false) AS ok
 ), audit AS (
@@ -44,43 +44,43 @@ ORDER BY s.begun_at, s.key_hash, s.name LIMIT $2`
 SELECT ok FROM settled`
 )
 
-// Unknown is a step that was begun and whose outcome is not known.
+// Unknown is a step that was begun and has an unknown outcome.
 type Unknown struct {
 	// Key is the hash of the scope, in hexadecimal digits.
 	Key string
-	// Tenant is whose request it was, and Request its method and path, at most 255 bytes of it. "": the scope had none.
+	// Tenant is the tenant of the request, and Request its method and path, cut to 255 bytes. "": the scope had none.
 	Tenant, Request string
-	// Principal is the beginning of the hash of who asked, the same for all requests of one principal of a tenant, and Caller is [Scope.Caller].
-	// "": the scope was anonymous, or named nobody.
+	// Principal is the beginning of the hash of the principal, the same for all its requests within a tenant, and Caller is [Scope.Caller]. "": the
+	// scope was anonymous, or had no Caller.
 	Principal, Caller string
-	// Step is the name that [StepOnce] was given, and Label that of [WithLabel].
+	// Step is the name in [StepOnce], and Label the label of [WithLabel].
 	Step, Label string
-	// Epoch tells this beginning of the step from others.
+	// Epoch identifies the claim that has begun the step.
 	Epoch int
-	// BegunAt is when it was begun, by the clock of the database. A call that was made then may still be on its way.
+	// BegunAt is when the step was begun, by the clock of the database. A call that was made then may still be on its way.
 	BegunAt time.Time
 }
 
-// Outcome is what became of a step. The zero Outcome: nobody knows yet.
+// Outcome says whether a step was done, and its result. The zero Outcome means that nobody knows yet.
 type Outcome struct {
 	known  bool
 	result any // JSON text; nil: it was not done
 	err    error
 }
 
-// StepDone says that a step was done and with which result, of the type that [StepOnce] returns.
+// StepDone is the outcome of a step that was done. result has the type that [StepOnce] returns.
 func StepDone(result any) Outcome {
 	encoded, err := encodeStep("StepDone", "", result)
 	return Outcome{known: true, result: string(encoded), err: err}
 }
 
-// StepNotDone says that a step was for certain not done and will not be by what was sent then. The next request does it.
+// StepNotDone is the outcome of a step that was certainly not done, and that no call on its way will do. The next request does it.
 func StepNotDone() Outcome { return Outcome{known: true} }
 
-// Unknown returns the steps that have to be resolved before [Claim.Run], those of a claim that was made [WithRecovery].
+// Unknown returns the steps that have to be resolved before [Claim.Run]. Only a claim [WithRecovery] has such steps.
 func (c *Claim) Unknown() []Unknown { return slices.Clone(c.unknown) }
 
-// Resolve writes down what became of a step, as the owner of the claim. The zero outcome leaves it unknown.
+// Resolve stores the outcome of a step, as the owner of the claim. The zero outcome leaves it unknown.
 func (c *Claim) Resolve(ctx context.Context, u Unknown, outcome Outcome) error {
 	switch {
 	case outcome.err != nil:
@@ -96,7 +96,7 @@ func (c *Claim) Resolve(ctx context.Context, u Unknown, outcome Outcome) error {
 		_, err = c.store.settle(ctx, c.db, settleStep, c.key.hash[:], u.Step, u.Epoch, outcome.result)
 	}
 	if err == nil {
-		// A faster call may have said otherwise, and may have begun it again.
+		// A faster call may have resolved the step differently, and may have begun it again.
 		c.unknown, err = c.store.open(ctx, c.db, c.key)
 	}
 	if err != nil {
@@ -105,14 +105,15 @@ func (c *Claim) Resolve(ctx context.Context, u Unknown, outcome Outcome) error {
 	return nil
 }
 
-// Unknown lists the steps whose outcome is unknown and that nobody is just working on, the oldest first: of one tenant, or of all
-// if tenant is "". They stay until they are resolved.
+// Unknown lists the steps with an unknown outcome that nobody is working on, the oldest first: of one tenant, or of all if tenant is "". They stay
+// until they are resolved.
 func (s *Store) Unknown(ctx context.Context, db bun.IDB, tenant string, limit int) ([]Unknown, error) {
 	return s.listUnknown(ctx, db, unknownSteps, tenant, limit)
 }
 
-// Resolve records what an operator has found out about a step, and who found it out; without an Actor, the user of the database. Once no step of
-// its key is unknown, the next request with the key goes on. false: the step was not unknown, or somebody works on it at this moment.
+// Resolve stores the outcome of a step that an operator has found out, and adds an entry to the audit: with the Actor, or the user of the database.
+// Once no step of its key is unknown, the next request with the key goes on. false: the step was not unknown, or somebody works on it at this
+// moment.
 func (s *Store) Resolve(ctx context.Context, db bun.IDB, u Unknown, outcome Outcome, by ...operator.By) (bool, error) {
 	hash, err := hex.DecodeString(u.Key)
 	if err := errors.Join(err, outcome.err); err != nil {

@@ -25,9 +25,9 @@ const stateCompleted = "completed"
 const (
 	tryLock = `pg_try_advisory_xact_lock(hashtextextended(encode($1::bytea, 'hex'), '{schema}.idempotency_keys'::regclass::oid::bigint))`
 
-	// lock takes the key to the end of the transaction, without waiting. The oid of the table keeps the locks of different schemas
-	// apart. $2 is for how long the transaction may be idle, "" if that is left as it is. A session that has a limit keeps it: to set
-	// one costs more than the lock, because up to version 15 the end of the transaction looks at all settings then.
+	// lock locks the key until the end of the transaction, without waiting. The oid of the table keeps the locks of different schemas apart. $2 is the
+	// idle_in_transaction_session_timeout, "" to leave it unchanged. A session that has a limit keeps it, because setting one costs more than the
+	// lock: up to version 15 the end of the transaction then checks all settings.
 	lock = `SELECT ` + tryLock + `,
     CASE WHEN $2::text <> '' AND current_setting('idle_in_transaction_session_timeout') = '0'
     THEN set_config('idle_in_transaction_session_timeout', $2, true) END`
@@ -36,15 +36,16 @@ const (
     expires_at > clock_timestamp() + interval '1 minute' -- cachedFor
 FROM {schema}.idempotency_keys WHERE key_hash = $1 AND expires_at > clock_timestamp()`
 
-	// lookupNew is lookup in the transaction of the lock, and tells the id of a transaction that is about to work. Others get none: an id that is
-	// taken for a replay or a conflict is looked at by the snapshots of all others. To take a lock once more that one has is free.
+	// lookupNew is lookup in the transaction of the lock. For a new key it also returns the id of the transaction. A replay or a conflict gets no id,
+	// because every id in use makes the snapshots of all other transactions slower. It takes the lock once more to know that this transaction holds
+	// it, which costs nothing.
 	lookupNew = `SELECT k.state, k.fingerprint_tag, k.fingerprint, k.status, k.headers, k.omitted, k.body,
     CASE WHEN k.state IS NULL AND ` + tryLock + ` THEN pg_current_xact_id()::text END
 FROM (SELECT) one LEFT JOIN {schema}.idempotency_keys k ON k.key_hash = $1 AND k.expires_at > clock_timestamp()`
 
-	// A row that expired and was not purged yet is replaced as a whole. A row that did not expire is never touched: then somebody
-	// completed the key under another lock, and the transaction fails: see IsTaken. A statement that did nothing instead would let a
-	// COMMIT that is sent with it succeed.
+	// A row that expired and was not purged yet is replaced as a whole. A row that did not expire is never changed: somebody has completed the key
+	// under another lock, and the transaction fails, see IsTaken. It must fail, because a COMMIT that is sent with the statement would succeed after a
+	// statement that does nothing.
 	complete = `INSERT INTO {schema}.idempotency_keys AS k (key_hash, tenant_id, principal_hash, state, fingerprint_tag, fingerprint,
     status, headers, body, omitted, completed_at, expires_at)
 SELECT $1, $2, $3, 'completed', $4, $5, $6, $7::json, $8, $9, t.now,
@@ -72,7 +73,7 @@ type Store struct {
 	cfg       Config
 	run       *pgsql.Runner
 	audit     *audit.Log
-	confirmed *pgsql.Runner // for what an answer rests on, and what never waits for long
+	confirmed *pgsql.Runner // for writes that an answer relies on, and that never wait for long
 	recent    recent
 	cache     *cache
 
@@ -82,7 +83,7 @@ type Store struct {
 	gauges *gauges
 }
 
-// NewStore returns a store. The table is made by package migrations.
+// NewStore returns a store. Package migrations makes its tables.
 func NewStore(cfg *Config) *Store {
 	c := cfg.WithDefaults()
 	run := pgsql.New(c.Schema, c.Pooler)
@@ -97,7 +98,8 @@ func NewStore(cfg *Config) *Store {
 	}
 }
 
-// Telemetry returns where logs, traces and metrics go, for what shows the store and does not say it itself, the console for example. The Logger is not nil.
+// Telemetry returns where logs, traces and metrics go. It is the default of packages that show the store, such as the console. The Logger is not
+// nil.
 func (s *Store) Telemetry() telemetry.Config {
 	return telemetry.Config{Logger: s.log, TracerProvider: s.cfg.Telemetry.TracerProvider, MeterProvider: s.cfg.Telemetry.MeterProvider}
 }
@@ -110,10 +112,10 @@ type BeginOption func(*beginOptions)
 
 type beginOptions struct{ idle string }
 
-// WithIdleTimeout has PostgreSQL end the session when it waits for the next statement of the transaction for longer than d, of at
-// least 1ms. So the key, and all else that the transaction has locked, is free again when a process is frozen or its machine has
-// vanished without a word; otherwise that takes until TCP gives up, which may be hours. It holds until the transaction ends, and only
-// in sessions without a limit of their own: those of pools of config.OpenDB have one, config.Config.IdleInTransaction.
+// WithIdleTimeout makes PostgreSQL end the session when it waits longer than d, at least 1ms, for the next statement of the transaction. So the
+// key, and all other locks of the transaction, are free again after a process froze or its machine vanished; otherwise that takes until TCP gives
+// up, which may be hours. It applies until the transaction ends, and only in sessions without a limit of their own: those of pools of config.OpenDB
+// have one, config.Config.IdleInTransaction.
 func WithIdleTimeout(d time.Duration) BeginOption {
 	idle := strconv.FormatInt(min(max(d.Milliseconds(), 1), math.MaxInt32), 10)
 	return func(o *beginOptions) { o.idle = idle }
@@ -127,14 +129,12 @@ func lockArgs(key Key, opts []BeginOption) []any {
 	return []any{key.hash[:], o.idle}
 }
 
-// Begin locks the key to the end of the transaction and looks it up, with two statements: the second one must see what the
-// previous holder of the lock committed. nil and no error: the key is new, and the caller
-// may do the work and call [Store.Complete], or roll back, which frees the key. A response: the work was done before.
-// The errors are [ErrInProgress], at once and without waiting, [ErrMismatch], [ErrStepUnknown] for a key that was claimed once, and
-// what the database reports.
+// Begin locks the key until the end of the transaction and looks it up, with two statements: the second one must see the answer that the previous
+// holder of the lock committed. If it returns neither a response nor an error, the key is new: the caller does the work and calls [Store.Complete],
+// or rolls back, which frees the key. If it returns a response, the work was done before. The errors are [ErrInProgress], at once and without
+// waiting, [ErrMismatch], [ErrStepUnknown] for a key that was claimed once, and errors of the database.
 //
-// The transaction must be READ COMMITTED, or the look-up may miss what was committed last; PostgreSQL then refuses the
-// completion.
+// The transaction must be READ COMMITTED, or the look-up may miss an answer that was just committed; PostgreSQL then refuses the completion.
 func (s *Store) Begin(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, opts ...BeginOption) (*Response, error) {
 	if !isTx(tx) {
 		return nil, fmt.Errorf("idempotency: Begin needs a transaction, as a bun.Tx: in a %T the lock would be gone before it returns", tx)

@@ -93,7 +93,7 @@ func (m *Manager) begin(ctx context.Context, o *options, stale staleSet) (*level
 		if err == nil {
 			_ = r.tx.Rollback() // database/sql is doing the same
 		}
-		// Return ErrBadConn whatever the error was: a connection on which a statement was cancelled must not be used again.
+		// Return the error of the context. The driver's error may look different, because a cancelled statement breaks the connection.
 		err = interrupted(ctx)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func newAnswer(before *fasthttp.Response) *answer {
 // Header returns the headers.
 func (a *answer) Header() http.Header { return a.header }
 
-// WriteHeader sets the status, the first one that is final.
+// WriteHeader sets the status. The first final status counts.
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= http.StatusOK {
 		a.status = status
@@ -66,7 +66,7 @@ func (a *answer) send(to *fasthttp.Response) {
 	to.SetBody(a.body.Bytes())
 }
 
-// copyTo writes what a handler has answered, and returns its status. One that has set neither a status nor a body has answered nothing: 0.
+// copyTo writes the answer of a handler, and returns its status. 0: the handler has set neither a status nor a body.
 func copyTo(w http.ResponseWriter, from *fasthttp.Response) (status int) {
 	body := from.Body()
 	clear(w.Header())
@@ -94,7 +94,7 @@ func headersOf(from *fasthttp.Response) http.Header {
 	return header
 }
 
-// derived tells of headers that fasthttp makes of the answer or the connection.
+// derived reports whether fasthttp derives the header from the answer or the connection.
 func derived(name string) bool {
 	switch name {
 	case "Connection", "Content-Length", "Date", "Server", "Transfer-Encoding":

@@ -46,7 +46,7 @@ func Serve(
 		if b.done {
 			return
 		}
-		b.reset() // a panic: whoever recovers finds nothing of the handler's answer
+		b.reset() // after a panic, code that recovers finds nothing of the handler's answer
 	}()
 	middleware(b).ServeHTTP(b.outer, r)
 	b.done = true

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Count is a number that a service tells.
+// Count is a number that a service reports.
 type Count struct {
 	// Request is answered with 200 and JSON. Its method defaults to GET here.
 	Request

@@ -17,9 +17,9 @@
 //
 // # What it proves
 //
-// Each row of the suite is one rule, and its name says which. What the description does not tell how to provoke is not
-// run; how many rules were run, and which were not, is logged. With only what is required, these are: retries, the spellings of a key,
-// another content under the same key, bodies that end too early, clients at once, problems as JSON.
+// Each row of the suite is one rule, and its name says which. A rule is not run if the Target does not say how to provoke its case. The log says
+// how many rules were run, and which were not. With only the required fields these rules are run: retries, the spellings of a key, another content
+// under the same key, bodies that end too early, clients at once, problems as JSON.
 //
 // Who executes a request twice and gives the same answer is found out only if what was committed is counted: Target.Effects, or
 // "effects" in a file.

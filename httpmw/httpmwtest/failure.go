@@ -152,7 +152,7 @@ func testDown(s *session) {
 	s.committed(0, before, "a store that cannot be reached")
 }
 
-// leastTTL is for how long the answers of Expires are kept at least.
+// leastTTL is the shortest time for which the answers of Expires are kept.
 const leastTTL = time.Second
 
 func testExpires(s *session) {

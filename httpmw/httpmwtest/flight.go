@@ -60,7 +60,7 @@ type flight struct {
 	err  error
 }
 
-// fly sends the slow request and returns when another client was told that its key is in flight.
+// fly sends the slow request and returns when another client got the answer that its key is in progress.
 func (s *session) fly() *flight {
 	s.t.Helper()
 	return s.flyWith(*s.target.Slow)
@@ -129,7 +129,7 @@ func testAnotherInFlight(s *session) {
 		changed := *s.target.Slow
 		changed.Path = withQuery(changed.Path, "another=1")
 		got := s.send(changed, f.key)
-		// And so it was when that was answered. Its client may not have heard of its end yet.
+		// The key was in progress when that was answered. The client of the slow request may not have its answer yet.
 		inFlight := s.send(*s.target.Slow, f.key).status == http.StatusConflict
 		<-f.done
 		require.NoError(s.t, f.err)

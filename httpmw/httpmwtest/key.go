@@ -39,7 +39,7 @@ func testKeyCase(s *session) {
 	s.distinct(s.executes(s.target.Create, strings.ToLower(key)), s.executes(s.target.Create, strings.ToUpper(key)))
 }
 
-// malformedKeys are lines by what is wrong with them. Where they have a key at all, unique is in it.
+// malformedKeys returns header lines by their defect. If a line has a key at all, the key contains unique.
 func malformedKeys(unique string) map[string][]string {
 	long := unique + strings.Repeat("k", 256-len(unique))
 	return map[string][]string{

@@ -139,7 +139,7 @@ func (s *session) reused(got reply, secrets ...string) {
 	s.refused(got, s.target.ReusedStatus, "idempotency-key-reused", false, secrets...)
 }
 
-// refused wants a problem of this kind, which is as a problem has to be and tells nothing that it should not.
+// refused checks that the answer is a well-formed problem of this kind that discloses nothing.
 func (s *session) refused(got reply, status int, kind string, retryable bool, secrets ...string) {
 	s.t.Helper()
 	s.problem(got, "application/problem+json", status, kind, retryable)
@@ -171,7 +171,7 @@ func (s *session) problem(got reply, media string, status int, kind string, retr
 	require.Equal(s.t, retryable, *p.Retryable, "whether the problem is retryable")
 }
 
-// eventually sends the request until its answer is the one that is waited for.
+// eventually sends the request until it gets the expected answer.
 func (s *session) eventually(what string, done func(reply) bool, q Request, lines ...string) reply {
 	s.t.Helper()
 	end := time.Now().Add(s.target.Patience)

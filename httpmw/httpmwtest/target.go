@@ -33,8 +33,7 @@ func (r Request) with(header map[string]string) Request {
 	return r
 }
 
-// Target tells the suite about a service. All but the first three may be missing: the rows that need them are not run
-// then.
+// Target describes a service for the suite. Only the first three fields are required. Without the others, the rows that need them are not run.
 type Target struct {
 	// URL is where the service is, without a slash at its end. Required.
 	URL string `json:"url"`
@@ -48,14 +47,14 @@ type Target struct {
 	Distinct bool `json:"distinct"`
 	// Effects counts what executions have committed. Default: nil, the suite judges by the answers alone.
 	Effects func() (int, error) `json:"-"`
-	// EffectsAt is where the service tells that number, instead of Effects.
+	// EffectsAt is the URL at which the service reports that number, in place of Effects.
 	EffectsAt *Count `json:"effects"`
 	// ProblemBase is what the types of problems begin with. Default: "/problems/".
 	ProblemBase string `json:"problem_base"`
 	// ReusedStatus answers a key that was used with another request. Default: 422.
 	ReusedStatus int `json:"reused_status"`
-	// Patience is how long the suite waits for what has to come, such as the end of a lease, and how long it tries to meet a request
-	// in flight. Default: 30 seconds.
+	// Patience is how long the suite waits for an event, such as the end of a lease, and how long it tries to meet a request in flight. Default: 30
+	// seconds.
 	Patience time.Duration `json:"-"`
 
 	// Required is a request that is refused without a key.

@@ -13,8 +13,8 @@ import (
 // openAPIName is where the fragment of OpenAPI is served, below the root.
 const openAPIName = "openapi.json"
 
-// Handler returns a handler that tells clients what [httpmw.Idempotency] with the same store and configuration asks of them and
-// promises to them. Mount it where IdempotencyConfig.ProblemBase points to, so that the types of problems lead to it:
+// Handler returns a handler that shows clients the rules and guarantees of [httpmw.Idempotency] with the same store and configuration. Mount it
+// where IdempotencyConfig.ProblemBase points to, so that the types of problems lead to it:
 //
 //	r.Mount("/problems/", policy.Handler(keys, cfg))
 //
@@ -25,7 +25,7 @@ const openAPIName = "openapi.json"
 //   - at openapi.json a fragment of OpenAPI 3.1 with the parameter, the headers, the answers by status and the schema of
 //     problems, to be referred to by the description of the interface, and with the rules as x-idempotency
 //
-// With IdempotencyConfig.Refuse the fragment has no schema of an error, and statuses are those that this function is given.
+// With IdempotencyConfig.Refuse the fragment has no schema of an error, and its statuses are those of the problems that this function gets.
 //
 // Routes with configurations of their own have policies, and ProblemBases, of their own. It panics if s is nil or cfg is invalid.
 func Handler(s *idempotency.Store, cfg *httpmw.IdempotencyConfig) http.Handler {

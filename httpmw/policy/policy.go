@@ -46,7 +46,7 @@ func (p *policy) kinds(all bool) []kind {
 	return kinds
 }
 
-// keyInvalid is the type of problem whose page has the rules in place of what is wrong with one key.
+// keyInvalid is a type of problem. Its page lists the rules for keys in place of the defect of one key.
 const keyInvalid = "idempotency-key-invalid"
 
 // advice returns that of each type.
@@ -169,7 +169,7 @@ func (p *policy) kept() string {
 	return "Answers are kept " + text + ": " + kept + ". Others are not: a retry with the same key is executed."
 }
 
-// storedHeaders are those of replays, without those that are on every answer anyway.
+// storedHeaders returns the headers that replays repeat, without the headers that are on every answer anyway.
 func (p *policy) storedHeaders() []string {
 	names := httpmw.StoredHeaders()
 	for _, name := range p.cfg.Headers {

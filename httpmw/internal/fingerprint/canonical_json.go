@@ -15,9 +15,9 @@ const maxJSONDepth = 64
 
 var errNotCanonical = errors.New("fingerprint: no canonical form")
 
-// canonicalJSON returns the one form that all spellings of a JSON text share: members sorted, no white space, numbers as
-// they were written, and without the values that are excluded. false: it has none, because it is no JSON, a name occurs
-// twice in an object, so that readers may disagree about what it says, or it is nested too deep.
+// canonicalJSON returns the one form that all spellings of a JSON text share: members sorted, no white space, numbers as they were written, and
+// without the values that are excluded. It returns false if there is no such form: the text is not JSON, it is nested too deep, or a name occurs
+// twice in an object, so that readers may disagree about its meaning.
 func canonicalJSON(text []byte, exclude pointers) ([]byte, bool) {
 	// The decoder would make different bytes, or halves of UTF-16 pairs, the same replacement character.
 	if !utf8.Valid(text) || !json.Valid(text) {
@@ -181,7 +181,7 @@ func (c *canonical) object(depth int, exclude pointers) error {
 	return nil
 }
 
-// move brings the members that begin at first into order, and drops those that are excluded.
+// move sorts the members that begin at first, and drops the excluded ones.
 func (c *canonical) move(first int, members []member) {
 	c.scratch = append(c.scratch[:0], c.out[first:]...)
 	c.out = c.out[:first]

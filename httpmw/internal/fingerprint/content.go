@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// maxInflated bounds the size of what is in a compressed body, in bytes, where Config.MaxBody is negative.
+// maxInflated limits the content of a compressed body, in bytes, if Config.MaxBody is negative.
 const maxInflated = 64 << 20
 
 // mostNested is how deep parts within parts are looked at. Clients have one level: files of one field, or the requests of a batch.
@@ -43,7 +43,7 @@ func (f *Printer) meaning(h http.Header, body []byte) content {
 		c.media = mediaType(kind, params)
 	}
 	if encoding != "" {
-		return c // nobody can tell what is in it
+		return c // its content is unknown
 	}
 	switch {
 	case kind == mediaJSON, strings.HasSuffix(kind, "+json"):
