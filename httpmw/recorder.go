@@ -64,7 +64,7 @@ func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	return &recorder{outer: w, limit: limit, header: w.Header().Clone(), implied: http.StatusOK}
 }
 
-// Header returns the headers of the answer, together with those that middlewares further out have set already.
+// Header returns the headers of the answer, together with the headers of middlewares further out.
 func (r *recorder) Header() http.Header {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 // RefuseFunc answers a request that a middleware refuses, in the format of the service's own errors, in place of application/problem+json. It is
 // called once for each refusal that is sent, when the transaction has ended. Its answer is sent to this client and never stored.
 //
-// w has the headers of the refusal: Retry-After if waiting helps, WWW-Authenticate of a 401, Link, Location, and those that middlewares further out
-// have set. The function sets Content-Type. The status is p.Status unless it writes another one. The body of r has been read.
+// w has the headers of the refusal: Retry-After if waiting helps, WWW-Authenticate of a 401, Link, Location, and the headers of middlewares further
+// out. The function sets Content-Type. The status is p.Status unless it writes another one. The body of r has been read.
 //
 // Its answer is held until it returns. If it has written neither a status nor a body, or the answer cannot be sent, the problem is sent as
 // application/problem+json, and an error is logged. A panic goes on, and nothing that was written before it is sent.

@@ -97,7 +97,7 @@ func (c *Claim) beginOnce(ctx context.Context, name string) error {
 }
 
 // settleOnce stores the outcome of the step: its result, or nil if it was not done. It does not check the lease, because the outcome is true
-// whoever holds the lease by now. A key that has become unknown meanwhile becomes known again.
+// whatever process holds the lease by now. A key that has become unknown meanwhile becomes known again.
 func (c *Claim) settleOnce(ctx context.Context, name string, result any) error {
 	var settled bool
 	err := c.insist(ctx, func(ctx context.Context) (err error) {

@@ -151,7 +151,7 @@ func (s *Store) Begin(ctx context.Context, tx bun.IDB, key Key, fp Fingerprint, 
 	return s.begun(locked, row, key, fp)
 }
 
-// isTx: a connection is refused as the pool is, since its statements are transactions of their own as far as one can see.
+// isTx is false for a connection, as for the pool: its statements may be transactions of their own.
 func isTx(db bun.IDB) bool {
 	switch db.(type) {
 	case *bun.DB, bun.Conn:
@@ -160,8 +160,8 @@ func isTx(db bun.IDB) bool {
 	return true
 }
 
-// begun: a stored answer is one without the lock as well, since it never changes, and nobody works on a key of unknown outcome. So
-// many retries at once lock each other out only while there is neither.
+// begun returns the result of Begin. A stored answer needs no lock, since it never changes, and neither does a key of unknown outcome, on which
+// nobody works. So many retries at the same time lock each other out only as long as there is no answer.
 func (s *Store) begun(locked bool, row *record, key Key, fp Fingerprint) (*Response, error) {
 	if !locked && row.state.String != stateCompleted && row.state.String != stateUnknown {
 		return nil, ErrInProgress
@@ -173,10 +173,10 @@ func beginError(key Key, err error) error {
 	return fmt.Errorf("idempotency: begin key %s: %w", key, pgsql.Explain(err))
 }
 
-// Lookup reads without a lock, outside any transaction if db is a pool. nil and no error: there is no answer now. The header and the
-// body may be those of other callers as well, and must not be changed.
+// Lookup reads without a lock, outside any transaction if db is a pool. If it returns neither a response nor an error, there is no answer now.
+// Other callers may share the header and the body, so do not change them.
 //
-// What it has read it remembers, see [Config.Cache].
+// It caches the answer, see [Config.Cache].
 func (s *Store) Lookup(ctx context.Context, db bun.IDB, key Key, fp Fingerprint) (*Response, error) {
 	asked := time.Now()
 	if found := s.cache.get(db, key, asked); found != nil {
@@ -215,7 +215,7 @@ func (s *Store) Complete(ctx context.Context, tx bun.IDB, key Key, fp Fingerprin
 	return err
 }
 
-// completion are the arguments of complete.
+// completion returns the arguments of complete.
 func (s *Store) completion(key Key, fp Fingerprint, resp Response) ([]any, error) {
 	headers, body, omitted, err := resp.columns()
 	if err != nil {
@@ -236,12 +236,13 @@ func completionError(key Key, err error) error {
 	return fmt.Errorf("idempotency: complete key %s: %w", key, pgsql.Explain(err))
 }
 
-// Release forgets the answer that is stored under the key, so that the next request with it does the work again. A transaction
-// that began the key does not need it: rolling back is enough. false: there is no answer. A claim is not touched, nor what is known
-// of its steps: [Claim.Release] gives it back, and [Store.Resolve] is for what is unknown.
+// Release removes the answer that is stored under the key, so that the next request with it does the work again. A transaction that began the key
+// does not need it: rolling back is enough. It returns false if there is no answer. A claim and its steps are not changed: see [Claim.Release], and
+// [Store.Resolve] for unknown steps.
 //
-// Stores of other processes may give the answer from memory for a minute longer, see [Config.Cache], and this one as well if db is a
-// transaction that ends later than that. The same request calls others with the same keys as before, see [Key.OutsideOf], and they may say that this was done.
+// Stores of other processes may serve the answer from memory for a minute longer, see [Config.Cache], and this one as well if db is a transaction
+// that ends later than that. When the same request is executed again, it calls other services with the same keys as before, see [Key.OutsideOf], so
+// they may regard these calls as repeated.
 func (s *Store) Release(ctx context.Context, db bun.IDB, key Key) (bool, error) {
 	s.cache.release(key, time.Now())
 	n, err := s.run.Exec(ctx, db, release, key.hash[:])

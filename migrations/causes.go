@@ -59,8 +59,8 @@ func word(name string) *regexp.Regexp {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
 }
 
-// renamedColumns finds columns that have another name. The values of those that rows need are in no other place. Two of the same
-// definition could be taken for each other, so then they are missing.
+// renamedColumns finds columns that were renamed. The values of a required column exist in no other place. Two columns with the same definition
+// could be confused, so then they count as missing.
 func (c *comparison) renamedColumns() {
 	missing, others := map[string][]fact{}, map[string][]fact{}
 	for k, w := range c.want {

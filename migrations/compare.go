@@ -15,9 +15,9 @@ type comparison struct {
 	found     []Difference
 }
 
-// compare returns how a schema differs from what it should be: what is missing or other first, and then what should not be there.
-// What depends on something that is missing is compared when that is there again.
-// What somebody added and what refuses no row of ours is none: a plain index, a column that may be NULL or has a default.
+// compare returns how a schema differs from what it should be: first the objects that are missing or different, and then the surplus ones. An
+// object that depends on a missing one is compared when that exists again. An object that somebody added, and that refuses no row of oncebox, is
+// not a difference: a plain index, a column that may be NULL or has a default.
 func compare(p place, made map[string]source, want, got []fact) []Difference {
 	c := &comparison{place: p, sources: made, want: byName(want), got: byName(got)}
 	c.sameConstraints()

@@ -1,9 +1,9 @@
 // Package migrations holds the tables as SQL files, one per table family, and brings a database up to them.
 //
-// The families are outbox, inbox and idempotency. Each file says why its tables are as they are, and needs no other file than that of
-// oncebox. The files name no schema: [Up] runs them with the search_path set to the one that is configured, and so can psql or any
-// other tool that applies the files of [FS] in the order of their names. Each file enters itself in the table oncebox_migrations, so that
-// [Up] and [Verify] know of it whatever tool applied it.
+// The families are outbox, inbox and idempotency. Each file says why its tables are as they are, and needs no other file than that of oncebox. The
+// files name no schema: [Up] runs them with the search_path set to the configured schema, and so can psql or any other tool that applies the files
+// of [FS] in the order of their names. Each file records itself in the table oncebox_migrations, so that [Up] and [Verify] know of it whatever tool
+// applied it.
 //
 // # Guarantees
 //
@@ -32,15 +32,15 @@
 //   - [Caller]: a writer in another language, and a role whose statements fire a trigger that adds events
 //   - [Reader]: a dashboard
 //
-// Grant again after an update that brought tables or functions. [MissingGrants] tells what a role lacks.
+// Grant again after an update that brought tables or functions. [MissingGrants] returns the rights that a role lacks.
 //
 // The functions add events, and make and drop daily partitions, with the rights of the owner of the tables. Nobody but the owner may call
 // them until it is granted. They act on the tables beside them, whatever the caller's search_path, temporary tables and own functions
 // are, and never drop what is younger than 24 hours.
 //
-// Give the tables a schema in which only their owner may create objects. In others (public is one up to PostgreSQL 14) any role
-// may add a function that a statement then calls in place of the one that it means, and [Verify] warns. Nor grant TRIGGER on
-// the tables: triggers run with the rights of the role that writes.
+// Give the tables a schema in which only their owner may create objects. In other schemas (such as public up to PostgreSQL 14) any role may add a
+// function that a statement then calls in place of the intended one, and [Verify] warns. Nor grant TRIGGER on the tables: triggers run with the
+// rights of the role that writes.
 //
 // # Errors
 //

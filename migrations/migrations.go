@@ -102,7 +102,7 @@ func Up(ctx context.Context, db *bun.DB, cfg *Config) error {
 	return nil
 }
 
-// enter makes the schema if need be, and makes it the one that unqualified names mean.
+// enter creates the schema if it does not exist, and puts it first in the search_path, so that unqualified names mean it.
 func enter(ctx context.Context, tx *sql.Tx, schema string) error {
 	// CREATE SCHEMA IF NOT EXISTS asks for the right to make one even where it is there.
 	var exists bool

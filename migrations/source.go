@@ -68,7 +68,7 @@ func sources() map[string]source {
 func content(file string) string {
 	text, err := fs.ReadFile(FS(), file)
 	if err != nil {
-		panic(err) // the name is one of those that are embedded
+		panic(err) // the name is that of an embedded file
 	}
 	return string(text)
 }

@@ -35,8 +35,8 @@ var (
 	// is that of a handler that runs under a lease. It would be committed by itself. [Outside] lets it pass.
 	ErrPool = pgsql.ErrPool
 
-	// ErrTransactionEnded means that the transaction of a unit was ended by somebody else than the unit: its function has sent COMMIT, ROLLBACK or PREPARE
-	// TRANSACTION, or has called Commit or Rollback. The events of the unit are not stored, nor is an answer or an entry that it would have
+	// ErrTransactionEnded means that the transaction of a unit was ended by somebody else than the unit: its function has sent COMMIT, ROLLBACK or
+	// PREPARE TRANSACTION, or has called Commit or Rollback. The events of the unit are not stored, nor is an answer or an entry that it would have
 	// written. What the function has committed itself stays. It is a mistake of the function, which is not run again, whatever [RetryConfig].If says.
 	ErrTransactionEnded = pgsql.ErrEnded
 

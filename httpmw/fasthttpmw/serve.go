@@ -25,11 +25,12 @@ type Call func(ctx context.Context) error
 // Render turns the error of a handler into an answer in ctx.Response, as the framework would do it.
 type Render func(err error) error
 
-// Serve runs call within the middleware, and has ctx.Response hold the answer that the middleware sends. The request's context is made from parent, and
-// route is the pattern that logs show. What call answers is taken from ctx.Response; an error of it is rendered there before, so that the middleware sees
-// the answer to it. A handler that has set neither a status other than 200 nor a body has answered nothing. A panic goes on.
+// Serve runs call within the middleware, and has ctx.Response hold the answer that the middleware sends. The request's context is made from parent,
+// and route is the pattern that logs show. What call answers is taken from ctx.Response; an error of it is rendered there before, so that the
+// middleware sees the answer to it. A handler that has set neither a status other than 200 nor a body has answered nothing. A panic goes on.
 //
-// An answer from 400 on that the middleware has put in place of the handler's is sent as it is, whatever code further out makes of ctx.Response afterwards.
+// An answer from 400 on that the middleware has put in place of the handler's is sent as it is, whatever code further out makes of ctx.Response
+// afterwards.
 //
 // If the middleware lets the request pass, as httpmw.Idempotency does without a key, the answer stays as the handler has made it, a stream too.
 // An error is returned of a request that cannot be read, or whose error could not be rendered.

@@ -27,7 +27,7 @@ const (
 
 // Wait is how a process waits.
 type Wait struct {
-	// Limit is for how long. 0: for as long as the context lasts. [Off]: not at all.
+	// Limit is the longest wait. 0: as long as the context lasts. [Off]: no wait.
 	Limit time.Duration
 	// Log gets a warning at once, another one from time to time, and a line when the database has come.
 	Log *slog.Logger

@@ -1,5 +1,5 @@
-// Package audit reads and expires the table oncebox_audit: what was done by hand or by a retention. Each part of oncebox enters its own deeds, in
-// the statement that does them: an entry without its deed, or a deed without its entry, cannot be.
+// Package audit reads and expires the table oncebox_audit: the changes that operators made by hand, or that a retention made. Each part of oncebox
+// adds its own entries, in the same statement as the change: so there is no entry without its change, and no change without its entry.
 //
 // Read first: log.go Log.List.
 package audit

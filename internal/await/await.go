@@ -43,7 +43,7 @@ func True(t TB, ok func() bool, what string, args ...any) {
 	}
 }
 
-// pace is the time until the next look, a tenth of what was waited so far.
+// pace is the time until the next look, a tenth of the time waited so far.
 func pace(waited time.Duration) time.Duration { return min(max(waited/10, poll), slowest) }
 
 // Receive waits for a value from a channel. A channel that is closed gives the zero value.

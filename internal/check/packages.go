@@ -49,7 +49,7 @@ func listPackages(ctx context.Context) ([]pkg, error) {
 	}
 }
 
-// changedFiles returns the files that differ from a branch since this one left it, and those that git does not know yet.
+// changedFiles returns the files that have changed since this branch left the other one, and the files that git does not know yet.
 func changedFiles(ctx context.Context, base string) (files []string, err error) {
 	for _, args := range [][]string{
 		{"diff", "--name-only", "--merge-base", base}, {"ls-files", "--others", "--exclude-standard"},

@@ -75,7 +75,7 @@ func defaultCell(stated string, value reflect.Value, varies bool) (string, error
 	}
 }
 
-// compare returns the value as a variable would have it, "" if it is none that could be written, and whether the statement agrees.
+// compare returns the value as text of an environment variable, "" if it cannot be written as such, and whether the statement agrees with it.
 func compare(stated string, value reflect.Value) (code string, agrees bool) {
 	switch v := value.Interface().(type) {
 	case time.Duration:

@@ -41,7 +41,8 @@ type writer struct {
 	errs   []error
 }
 
-// isConfig tells of a struct of this module that has a section of its own. The name is that of its fields' documentation.
+// isConfig reports whether the type is a struct of this module with a section of its own. The name is the one under which its fields are
+// documented.
 func isConfig(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && strings.HasPrefix(t.PkgPath(), module+"/") && t.Name() != ""
 }
@@ -87,7 +88,7 @@ func (w *writer) add(s Struct, v reflect.Value) {
 	}
 }
 
-// isPart tells of a struct that has other defaults in each Config that has it. Its fields are rows of that Config.
+// isPart reports whether the type is a struct whose defaults differ between the Configs that contain it. Its fields are rows of that Config.
 func isPart(t reflect.Type) bool { return t == reflect.TypeFor[retry.Policy]() }
 
 // addPart writes the rows of such a struct. The comment of the field that has it says the defaults of all its fields.

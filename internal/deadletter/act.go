@@ -22,7 +22,7 @@ const (
 // retentionActor is who expires letters, for the audit.
 const retentionActor = "retention"
 
-// deed is what is done with letters.
+// deed is an action on letters.
 type deed struct {
 	action  operator.Action
 	by      operator.By

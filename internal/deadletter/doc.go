@@ -3,9 +3,9 @@
 //
 // # Guarantees
 //
-// A deed on many letters goes batch by batch, each in a transaction of its own: lock what the letters hold, change the payload where that is asked
-// for, move them together with their entries in the audit, and settle what waited behind them. A letter that another process treats
-// between the choice and the lock is neither counted nor entered in the audit.
+// An action on many letters is done in batches, each in a transaction of its own: it locks the keys that the letters hold, changes the payload if
+// that is wanted, moves the letters and adds their entries to the audit, and settles the rows that waited behind them. A letter that another
+// process changes between the choice and the lock is neither counted nor entered in the audit.
 //
 // Letters that die after the call has begun, perhaps because they were just replayed, are left to another call. So each call ends.
 //

@@ -4,8 +4,8 @@
 //
 //   - PostgreSQL: DATABASE_URL; initdb and postgres, 14 or newer, on this machine; else a build of PostgreSQL 17 that is
 //     fetched once (about 15 MB) and kept in the user's cache folder.
-//   - Pulsar: PULSAR_URL, with the admin address in PULSAR_ADMIN_URL (port 8080 of the same host); a distribution in the user's cache folder; else the
-//     official one, fetched once (245 MB) with Maven. Java 17 and Maven are installed with apt-get where that is possible.
+//   - Pulsar: PULSAR_URL, with the admin address in PULSAR_ADMIN_URL (port 8080 of the same host); a distribution in the user's cache folder; else
+//     the official one, fetched once (245 MB) with Maven. Java 17 and Maven are installed with apt-get where that is possible.
 //
 // [Start] returns both, for programs that run others. [Browser] finds or installs a Chromium in the same way.
 //

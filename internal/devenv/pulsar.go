@@ -143,7 +143,7 @@ func writeConf(from, to, brokerPort, webPort string, settings map[string]string)
 	return nil
 }
 
-// setProperties replaces the values of a properties file, and appends those that are not in it.
+// setProperties replaces values in a properties file, and appends the missing ones.
 func setProperties(text string, values map[string]string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -121,8 +121,8 @@ func (s *server) start(ctx context.Context) error {
 	}
 }
 
-// leftovers reports whether a server could not start because processes of the one that was killed are still about to end. That is in the last two
-// lines of its log, but for those in which these processes say that they end.
+// leftovers reports whether a server could not start because processes of the killed server have not ended yet. The last two lines of its log say
+// so, apart from lines in which these processes log their own end.
 func leftovers(err error) bool {
 	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(err.Error()), "\n"), func(line string) bool {
 		return strings.Contains(line, "unexpected postmaster exit")

@@ -15,7 +15,7 @@ import (
 
 const oldestJava = 17
 
-// composeHint is for those who have a container engine and not the tools.
+// composeHint is shown to developers who have a container engine and not the tools.
 const composeHint = "or run `docker compose up -d` with this module's compose.yaml and set PULSAR_URL=pulsar://127.0.0.1:6650"
 
 // provideJava returns the home of a Java that runs Pulsar, and installs one if need be and possible.
@@ -89,7 +89,7 @@ func javaVersion(ctx context.Context, program string) int {
 // tool is a program that apt-get can install.
 type tool struct {
 	user, name string
-	packages   []string // the first one that there is
+	packages   []string // the first that exists
 	hint       string   // what else a person can do
 }
 

@@ -24,7 +24,7 @@ type watchdog struct {
 	leash *os.File // closed by us or by the kernel: the watchdog acts
 }
 
-// newWatchdog starts a watchdog that sends the signal to the program it was last told of, and then removes the folder.
+// newWatchdog starts a watchdog. It sends the signal to the program that was reported to it last, and then removes the folder.
 func newWatchdog(signal, folder string) (*watchdog, error) {
 	end, leash, err := os.Pipe()
 	if err != nil {
@@ -89,7 +89,7 @@ func release(gate *os.File) error {
 	return err
 }
 
-// stop has the watchdog end the program and remove the folder, and waits for both: 10 seconds and a bit at most.
+// stop makes the watchdog end the program and remove the folder, and waits for both, for a little more than 10 seconds at most.
 func (w *watchdog) stop() error {
 	if err := w.leash.Close(); err != nil {
 		if errors.Is(err, os.ErrClosed) {

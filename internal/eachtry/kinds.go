@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// Kinds are messages as brokers bring them, of other programs and of oncebox, by what is peculiar to them. Each has an id, that of its
-// kind where nothing else is peculiar, and an order of its own or none.
+// Kinds are messages of oncebox and of other programs, as brokers deliver them, by their peculiarity. Each has an id, which is the name of its kind
+// unless the id is the peculiarity, and either an order of its own or none.
 func Kinds() map[string]event.Envelope {
 	of := func(change func(*event.Envelope)) event.Envelope {
 		e := event.Envelope{Type: "t", Source: "s", Topic: "order"}

@@ -57,10 +57,10 @@ func (v *Views) see(ctx context.Context, consumer string, m *messaging.Message) 
 	return false, nil
 }
 
-// Hold has the handlers fail when their context ends, and not before.
+// Hold makes the handlers fail when their context ends, and not before.
 func (v *Views) Hold() { v.set(&v.held, true) }
 
-// Fail has them fail at once.
+// Fail makes the handlers fail at once.
 func (v *Views) Fail() { v.set(&v.held, false) }
 
 // Succeed has them succeed.

@@ -12,9 +12,10 @@
 // entry that is there already counts as new), lock (of the key, when a message is entered), look (whether messages of the key
 // are parked), or commit (a message is acknowledged when it comes, and not when its handler has committed).
 //
-// The tests of crashes run examples/orders on a PostgreSQL of their own that they kill, and hold what clients were told against the
-// tables. TestProjectorsAndServerAreKilled kills projectors, each in a process of its own, and their server, and holds what was published
-// against what was committed. TestDatabaseIsRestoredUnderProjectors puts their database back to what it was, in five ways; ENDURANCE_RESTORES is how often.
+// The tests of crashes run examples/orders on a PostgreSQL of their own that they kill, and compare the answers that clients got with the tables.
+// TestProjectorsAndServerAreKilled kills projectors, each in a process of its own, and their server, and compares the published events with the
+// committed ones. TestDatabaseIsRestoredUnderProjectors restores an earlier state of their database, in five ways; ENDURANCE_RESTORES is how often.
 //
-// TestOutageOfAHundredSecondsIsTenLines takes broker, database and what a handler needs away from two services under load, and counts the lines of their logs.
+// TestOutageOfAHundredSecondsIsTenLines takes broker, database and what a handler needs away from two services under load, and counts the lines of
+// their logs.
 package endurance

@@ -18,10 +18,10 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// DefaultMaxPayload is the largest payload unless configured otherwise, in bytes. Brokers take 5 MiB with all headers.
+// DefaultMaxPayload is the largest payload unless configured otherwise, in bytes. Brokers accept 5 MiB with all headers.
 const DefaultMaxPayload = 1 << 20
 
-// Maker knows the service's defaults.
+// Maker makes envelopes with the defaults of the service.
 type Maker struct {
 	Registry      *event.Registry
 	Source        string
@@ -47,8 +47,8 @@ func (m *Maker) Recorded(ctx context.Context, agg event.Aggregate, version int64
 	return m.complete(ctx, env)
 }
 
-// Payload makes the envelope of something that is added by hand. payload may be an [event.Event], json.RawMessage,
-// []byte, or anything that can be encoded as JSON. Bytes are copied: the caller may use its buffer again before the flush.
+// Payload makes the envelope of an event that is added by hand. payload may be an [event.Event], json.RawMessage, []byte, or anything that can be
+// encoded as JSON. Bytes are copied: the caller may use its buffer again before the flush.
 func (m *Maker) Payload(ctx context.Context, topic string, payload any, opts []event.AddOption) (event.Envelope, error) {
 	env := event.Envelope{Topic: topic, OccurredAt: time.Now()}
 	var err error
@@ -92,10 +92,10 @@ func (m *Maker) encode(env *event.Envelope, e event.Event) error {
 	return nil
 }
 
-// errNoSource: readers tell services apart by it.
+// errNoSource is returned because readers distinguish services by their Source.
 var errNoSource = errors.New("event: Source is empty: name this service in uow.Config.Source (ONCEBOX_SOURCE), or in outbox.Config.Source for Store.Add")
 
-// complete fills in what is still empty, and refuses what must not be stored.
+// complete fills in the empty fields, and refuses an event that must not be stored.
 func (m *Maker) complete(ctx context.Context, env event.Envelope) (event.Envelope, error) {
 	if err := identify(&env); err != nil {
 		return env, err
@@ -176,10 +176,10 @@ func identify(env *event.Envelope) error {
 	return nil
 }
 
-// route sets the message key. That of an event with an ordering key can be no other: brokers keep the order of message keys.
+// route sets the message key. An event with an ordering key has it as its message key, because brokers keep the order of message keys.
 //
-// A delayed event of an aggregate gets its own id as the ordering key: it is not part of the aggregate's order, neither here nor at
-// consumers. What its message key is matters to nobody then, so the caller may choose it.
+// A delayed event of an aggregate gets its own id as the ordering key: it is not part of the aggregate's order, neither here nor at consumers. So
+// its message key is not restricted, and the caller may choose it.
 func route(env *event.Envelope) error {
 	key := env.Delivery.OrderingKey
 	if key == "" && env.AggregateID != "" && !env.Delivery.NotBefore.IsZero() {

@@ -6,9 +6,8 @@ import (
 	"github.com/oncebox/oncebox/event"
 )
 
-// StoredKey is the ordering key as an outbox row has it: "" for an event that waits for no other one, and no other one for it. That is
-// also one whose key is its own id, as a delayed event has it. A row of such an event needs no lock, no block and no place behind
-// others.
+// StoredKey returns the ordering key for an outbox row. It is "" for an event that waits for no other event, and for which no other event waits. An
+// event whose key is its own id, as a delayed event has it, counts as such. Its row needs no lock, no block, and no place behind others.
 func StoredKey(e *event.Envelope) string {
 	if e.AggregateID != "" && e.Delivery.OrderingKey == e.ID {
 		return ""
@@ -16,8 +15,8 @@ func StoredKey(e *event.Envelope) string {
 	return e.OrderingKey()
 }
 
-// GivenKey undoes [StoredKey]: it returns the [event.Delivery.OrderingKey] of a row. A row of an aggregate has no key only if its key
-// is its own id.
+// GivenKey reverses [StoredKey]: it returns the [event.Delivery.OrderingKey] of a row. If the row of an aggregate has no key, its key is its own
+// id.
 func GivenKey(stored, aggregateID, id string) string {
 	if stored == "" && aggregateID != "" {
 		return id
@@ -25,8 +24,8 @@ func GivenKey(stored, aggregateID, id string) string {
 	return ExplicitKey(stored)
 }
 
-// ExplicitKey returns the ordering key that an event was given, of the value that event.Envelope.OrderingKey made of it, and ""
-// if that was made of an aggregate. Both begin with the tenant; an explicit key follows it as the only other part.
+// ExplicitKey returns the ordering key that the caller gave to an event, from the result of event.Envelope.OrderingKey. It returns "" if that was
+// made from an aggregate. Both begin with the tenant; an explicit key is the only other part.
 func ExplicitKey(orderingKey string) string {
 	key, found := behindPart(orderingKey)
 	if _, more := behindPart(key); !found || more {
@@ -38,7 +37,7 @@ func ExplicitKey(orderingKey string) string {
 	return strings.NewReplacer(`\\`, `\`, `\|`, `|`).Replace(key)
 }
 
-// behindPart returns what is behind the first "|" that is no part's own.
+// behindPart returns the text behind the first "|" that is not escaped.
 func behindPart(s string) (rest string, found bool) {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {

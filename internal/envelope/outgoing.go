@@ -2,7 +2,7 @@ package envelope
 
 import "errors"
 
-// outgoingError says that an event cannot be emitted.
+// outgoingError marks the error of an event that cannot be emitted.
 type outgoingError struct{ err error }
 
 func (e *outgoingError) Error() string { return e.err.Error() }

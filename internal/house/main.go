@@ -43,7 +43,7 @@ func run() error {
 	return out.Flush()
 }
 
-// moduleRoot returns the nearest folder upwards that has a go.mod.
+// moduleRoot returns the nearest folder upwards with a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -19,7 +19,7 @@ type declared struct {
 	isStruct bool
 }
 
-// types are those of the product by name, also those that functions declare.
+// types returns the types of the product by name, also types that functions declare.
 type types map[typeName]*declared
 
 func typesOf(t *tree) types {
@@ -92,7 +92,7 @@ func (d *declared) embed(p *pkg, f *file, e ast.Expr) {
 	}
 }
 
-// methods returns those of a type, with those that it has from types of this module that it embeds.
+// methods returns the methods of a type, together with those of embedded types of this module.
 func (all types) methods(name typeName) map[string]bool {
 	found := map[string]bool{}
 	seen := map[typeName]bool{}

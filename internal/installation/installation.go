@@ -1,5 +1,5 @@
-// Package installation tells databases of services apart: each has an id, in the table oncebox_installation, which it owns. A dump, a copy and a replica
-// have that of their origin, because they take its place.
+// Package installation distinguishes databases of services: each has an id, in the table oncebox_installation, which this package owns. A dump, a
+// copy and a replica have the id of their origin, because they take its place.
 package installation
 
 import (

@@ -1,5 +1,5 @@
-// Package leader has one of several processes do what only one should do at a time, such as reading statistics that all of them would
-// read alike. It owns the table oncebox_leader.
+// Package leader chooses one of several processes for a task that only one should do at a time, such as reading statistics. It owns the table
+// oncebox_leader.
 package leader
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// interval is how often the leader reads by default, and how often the others look whether there is one.
+// interval is how often the leader reads by default, and how often the others check whether there is a leader.
 const interval = 15 * time.Second
 
-// lifetimes is for how many intervals the leader may be silent by default before another one takes over.
+// lifetimes is the length of the lease in intervals: a leader that is silent for longer is replaced.
 const lifetimes = 3
 
-// readWithin bounds a reading, and so for how long the end of a process waits for it.
+// readWithin limits a reading, and so how long the end of a process waits for it.
 const readWithin = 5 * time.Second
 
-// resignWithin bounds the statement with which a leader resigns, so that a database that hangs does not hold up the end of the process.
+// resignWithin limits the statement with which a leader resigns, so that a hanging database does not delay the end of the process.
 const resignWithin = 2 * time.Second
 
 const (
-	// lead takes or renews the lease. What would be refused anyway is left out before the INSERT, which would lock the row. A lease that ends
-	// later than any that is given is of a clock that went back since: it is taken, and what two may show for a moment is the same.
+	// lead takes or renews the lease. If another process holds it, there is no INSERT, because that would lock the row. A lease that ends later than a
+	// new one would is from before the server's clock was set back: it is taken over, and for a moment two processes may show the same values.
 	lead = `
 INSERT INTO {schema}.oncebox_leader AS l (name, owner, lease_until)
 SELECT $1::text, $2::uuid, clock_timestamp() + $3::interval
@@ -43,19 +43,19 @@ WHERE l.owner = excluded.owner OR l.lease_until NOT BETWEEN clock_timestamp() AN
 	resign = `UPDATE {schema}.oncebox_leader SET lease_until = '-infinity' WHERE name = $1 AND owner = $2`
 )
 
-// Reader reads something again and again, in one process of those that run a Reader of its name in one schema.
+// Reader calls Read again and again, in one process at a time of all that run a Reader with the same name and schema.
 type Reader[T any] struct {
-	// Name is that of the task, as outbox.stats.
+	// Name is the name of the task, such as outbox.stats.
 	Name string
-	// SQL and DB reach the database whose table decides.
+	// SQL and DB lead to the database with the table of the leader.
 	SQL *pgsql.Runner
 	DB  bun.IDB
-	// Read is called by the leader every interval. It has until the next one, and 5 seconds at most.
+	// Read is called by the leader every interval. It may take until the next one, and 5 seconds at most.
 	Read func(ctx context.Context) (T, error)
 	// Log gets a warning for each reading that fails.
 	Log *slog.Logger
 
-	// Interval is how often the leader reads, and how often the others look whether there is one. 0: 15 seconds.
+	// Interval is how often the leader reads, and how often the others check whether there is a leader. 0: 15 seconds.
 	Interval time.Duration
 
 	lease  time.Duration // 0: lifetimes intervals
@@ -68,8 +68,8 @@ type Reader[T any] struct {
 
 // Latest returns what was read last, if this process read it and is still the leader.
 //
-// It counts from before the lease was asked for, by the clock of this process, and so ends here before the database lets another
-// process read: what one process shows is never shown by another one as well, also when the leader hangs or is cut off.
+// The lease counts from before it was requested, by the clock of this process, and so ends here before the database lets another process lead. So
+// two processes never show the same value, even if the leader hangs or is cut off.
 func (r *Reader[T]) Latest() (T, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *Reader[T]) Run(ctx context.Context) {
 	r.resign(ctx, owner)
 }
 
-// resign forgets what was read before another process may lead. If that fails the lease ends by itself.
+// resign forgets the latest value, and then gives up the lease. If that fails, the lease ends by itself.
 func (r *Reader[T]) resign(ctx context.Context, owner string) {
 	r.mu.Lock()
 	r.until = time.Time{}
@@ -109,7 +109,7 @@ func (r *Reader[T]) resign(ctx context.Context, owner string) {
 }
 
 func (r *Reader[T]) round(ctx context.Context, owner string, every time.Duration) error {
-	// What has begun is not broken off when the process ends: the server might go on with it, and hold the locks of the tables.
+	// The end of the process does not cancel a reading that has begun: the server might go on with it, and hold the locks of the tables.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(r.within, min(every, readWithin)))
 	defer cancel()
 	lease := cmp.Or(r.lease, lifetimes*every)

@@ -1,5 +1,5 @@
-// Package lease keeps a lease of the database while work is done under it. A lease is the right to do something alone, until its
-// owner has been silent for as long as the lease lasts.
+// Package lease keeps a lease in the database while work is done under it. A lease is the right to do something alone. It ends when its owner has
+// been silent for its length.
 package lease
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
-// Terms are what is leased, and how it is renewed.
+// Terms describe a lease: how long it lasts, and how it is renewed.
 type Terms struct {
 	// TTL is how long the owner may be silent before another one may take the lease.
 	TTL time.Duration
@@ -23,13 +23,13 @@ type Terms struct {
 	Renew func(ctx context.Context) (ours bool, err error)
 	// Log gets a warning for every renewal that failed, and when the lease is lost.
 	Log *slog.Logger
-	// What is leased, for the log: "an idempotency key". Attrs say which one.
+	// What names the kind of the leased thing for the log: "an idempotency key". Attrs identify it.
 	What  string
 	Attrs []any
 }
 
-// Lease is one lease. All durations are measured by the clock of this process, all moments by that of the database. The lease counts
-// from when it was asked for, so this process believes that it has ended before any other does.
+// Lease is one lease. All durations are measured by the clock of this process, all moments by that of the database. The lease counts from when it
+// was requested, so for this process it ends before it ends for any other.
 type Lease struct {
 	terms Terms
 	since time.Time
@@ -37,13 +37,13 @@ type Lease struct {
 	lost  atomic.Bool
 }
 
-// New returns a lease that was asked for at the moment since, and is held.
+// New returns a lease that this process holds, and that was requested at the moment since.
 func New(terms *Terms, since time.Time) *Lease { return &Lease{terms: *terms, since: since} }
 
-// Worn reports whether so much of the lease is gone that it should be renewed before work begins.
+// Worn reports whether so much of the lease has passed that it should be renewed before work begins.
 func (l *Lease) Worn() bool { return time.Since(l.since) >= l.terms.TTL/3 }
 
-// Renew renews the lease once. It may have ended: nobody else may have wanted it.
+// Renew renews the lease once. That works even after it has ended, as long as nobody else has taken it.
 func (l *Lease) Renew(ctx context.Context) (ours bool, err error) {
 	began := time.Now()
 	ours, err = l.terms.Renew(ctx)
@@ -58,11 +58,11 @@ func (l *Lease) Renew(ctx context.Context) (ours bool, err error) {
 // renewal that hangs is given up after a third of the lease, so that there is time for another one. When fn has ended, a renewal that is
 // under way has [Grace] to end.
 //
-// When ctx is done, the renewals go on for as long as the lease lasts, Terms.TTL: fn may need a while to end, and another process must not
-// begin beside it. Then they end. So work that ignores its context keeps the lease for about two TTL from there on, and not for ever.
+// When ctx is done, the renewals go on for one more Terms.TTL, because fn may need a while to end, and another process must not begin meanwhile.
+// Then they end. So work that ignores its context keeps the lease for about two TTL from there on, and not for ever.
 //
-// When the lease is lost, or has ended as far as this process can know, the context of fn is cancelled with the cause Terms.Lost, and the
-// renewals end. lost tells so afterwards. A panic goes on.
+// When the lease is lost, or has ended as far as this process can know, the context of fn is cancelled with the cause Terms.Lost, the renewals end,
+// and Hold returns lost as true. A panic goes on.
 func (l *Lease) Hold(ctx context.Context, fn func(ctx context.Context) error) (lost bool, err error) {
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -105,7 +105,7 @@ func (l *Lease) keep(ctx context.Context, end *time.Timer) {
 	})
 }
 
-// Lose is for work that finds out by itself that another owner has the lease.
+// Lose ends the lease for work that finds out by itself that another owner has it.
 func (l *Lease) Lose() {
 	lose := l.lose.Load()
 	if lose == nil {

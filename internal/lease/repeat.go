@@ -7,13 +7,13 @@ import (
 	"github.com/oncebox/oncebox/internal/backoff"
 )
 
-// Grace is how long a renewal may take still when the work has ended. A renewal that hangs, or waits for a connection, must not hold
-// the outcome of the work back; a renewal that is given up costs its connection.
+// Grace is how long a renewal may still take when the work has ended. A renewal that hangs, or waits for a connection, must not delay the outcome
+// of the work; but cancelling a renewal costs its connection.
 const Grace = 100 * time.Millisecond
 
-// Repeat calls renew a third of ttl after each renewal that succeeded, the one at since being the first, and a tenth of ttl after each
-// that failed, until ctx ends. Each call gets a third of ttl. It is for what is more than one lease with one kind of work under it,
-// which [Lease.Hold] is for.
+// Repeat calls renew a third of ttl after each renewal that succeeded, the one at since being the first, and a tenth of ttl after each that failed,
+// until ctx ends. Each call gets a third of ttl. Use it for several leases that are renewed together, and [Lease.Hold] for one lease with one piece
+// of work under it.
 func Repeat(ctx context.Context, since time.Time, ttl time.Duration, renew func(ctx context.Context) error, failed func(err error)) {
 	pause := time.Until(since.Add(ttl / 3))
 	for backoff.Wait(ctx, pause) == nil {

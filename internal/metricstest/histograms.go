@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Histograms is a provider that remembers each histogram that is made through it, also one in which nothing was recorded.
+// Histograms is a provider that remembers each histogram that is made through it, even if nothing was recorded in it.
 type Histograms struct {
 	metric.MeterProvider
 

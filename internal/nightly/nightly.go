@@ -38,9 +38,8 @@ func N[T any](few, many T) T {
 	return few
 }
 
-// Seeds returns the seeds with which a test is to run: those that failed once, and then, in make test, 1 to few, in a nightly run
-// as many fresh ones as many says. SEED in the environment replaces them all. The seed of a round that fails is printed, and in a
-// nightly run written down as failed.
+// Seeds returns the seeds with which a test is to run. First come the seeds that failed once. Then come 1 to few in make test, and many fresh seeds
+// in a nightly run. SEED in the environment replaces them all. The seed of a failed round is printed, and in a nightly run recorded as failed.
 func Seeds(t testing.TB, few, many int) iter.Seq[uint64] {
 	t.Helper()
 	seeds := draw(t, few, many)

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// TenantCounter counts by topic and tenant. It is read when metrics are collected: what costs time there costs the counted work nothing. The first
-// [MaxSeries] pairs that a process meets have a series each, all others share one. The zero value counts; [TenantCounter.Show] makes it a metric.
+// TenantCounter counts by topic and tenant. It is read when metrics are collected, so the cost of a metric does not slow down the counted work. The
+// first [MaxSeries] pairs in a process have a series each, all others share one. The zero value counts; [TenantCounter.Show] makes it a metric.
 type TenantCounter struct {
 	mu     sync.Mutex
 	totals map[[2]string]int64

@@ -9,8 +9,8 @@ import (
 
 // Gauges show a state that is read from time to time.
 //
-// They are observed when metrics are collected. A gauge that is set would show its last value for ever: also in a process that no
-// longer reads the state, and for a topic that has nothing any more.
+// They are observed when metrics are collected. A gauge that is set would show its last value for ever: even in a process that no longer reads the
+// state, and for a topic without rows.
 type Gauges struct {
 	meter metric.Meter
 	all   []metric.Observable
@@ -57,7 +57,7 @@ func handle(err error) {
 	}
 }
 
-// Other is topic and tenant of series beyond MaxSeries.
+// Other is the topic and the tenant of the series for pairs beyond MaxSeries.
 const Other = "other"
 
 // MaxSeries is how many pairs of topic and tenant a metric names at most, in one process: tenants may be many.

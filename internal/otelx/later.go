@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/telemetry"
 )
 
-// Later is the telemetry of a part that may be made before it is known where it goes, such as a broker that is connected before its application
-// is made. T has the instruments, which are made when they are needed first: a global provider keeps what was ever made with it.
+// Later is the telemetry of a part that may be made before the destination is known, such as a broker that is connected before its application is
+// made. T has the instruments. They are made when they are first needed, because a global provider keeps every instrument for ever.
 type Later[T any] struct {
 	with func(telemetry.Config) *T
 	made atomic.Pointer[T]
@@ -21,14 +21,14 @@ type Later[T any] struct {
 	to telemetry.Config
 }
 
-// NewLater returns telemetry that goes to own, as far as that says where, and has its instruments made by with.
+// NewLater returns telemetry that goes to own, as far as own is set. with makes the instruments.
 func NewLater[T any](own telemetry.Config, with func(telemetry.Config) *T) *Later[T] {
 	l := &Later[T]{with: with}
 	l.Use(own)
 	return l
 }
 
-// Use says where telemetry goes of which nobody has said so before.
+// Use sets the destination of logs, traces and metrics that have none yet.
 func (l *Later[T]) Use(to telemetry.Config) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,10 +55,10 @@ func (l *Later[T]) Instruments() *T {
 	return made
 }
 
-// Logger returns a logger that follows [Later.Use], as those do that are made of it.
+// Logger returns a logger that follows [Later.Use]. So do loggers that are derived from it.
 func (l *Later[T]) Logger() *slog.Logger { return slog.New(following{to: &l.log}) }
 
-// following is a handler that asks for each record where it goes.
+// following is a handler that looks up the destination of each record.
 type following struct {
 	to   *atomic.Pointer[slog.Handler]
 	with []func(slog.Handler) slog.Handler

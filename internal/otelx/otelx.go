@@ -17,7 +17,8 @@ import (
 
 const module = "github.com/oncebox/oncebox/"
 
-// Logger returns l, or the program's default, with what fails again and again kept to a line a minute unless l says otherwise: see quietlog.
+// Logger returns l, or the program's default, as a logger that writes one line a minute about a failure that happens again and again, unless l has
+// another interval: see quietlog.
 func Logger(l *slog.Logger) *slog.Logger {
 	return quietlog.New(l, quietlog.Interval)
 }
@@ -51,8 +52,8 @@ func Counter(m metric.Meter, name, description string) metric.Int64Counter {
 	return c
 }
 
-// Started returns a counter that shows 0 before anything is counted, for each of the options, which [Outcomes] makes, or, with nil, for the
-// series without attributes. Else the first count would be the first value of its series, and the increase() of Prometheus over it 0.
+// Started returns a counter that shows 0 before anything is counted, for each of the options of [Outcomes], or, with nil, for the series without
+// attributes. Otherwise the first count would be the first value of its series, and increase() of Prometheus would not see it.
 func Started(m metric.Meter, name, description string, options map[string][]metric.AddOption) metric.Int64Counter {
 	c := Counter(m, name, description)
 	for _, o := range options {
@@ -64,8 +65,8 @@ func Started(m metric.Meter, name, description string, options map[string][]metr
 	return c
 }
 
-// Inject writes the trace context of ctx into carrier, as W3C Trace Context says. It replaces a trace context that is there: the
-// state of another trace never stays beside this one's parent. Without a span in ctx the carrier is left as it is.
+// Inject writes the trace context of ctx into carrier, in the format of W3C Trace Context. It replaces a trace context that is there: the state of
+// another trace never stays beside this one's parent. Without a span in ctx the carrier is left as it is.
 func Inject(ctx context.Context, carrier map[string]string) {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		delete(carrier, "tracestate")

@@ -77,8 +77,8 @@ func explain(ctx context.Context, conn *sql.Conn, statement string) (string, err
 	return strings.Join(lines, "\n"), nil
 }
 
-// Unbounded returns what in the plan takes the longer the more rows the tables have: a sequential scan of one, and a sort of
-// what is read of one without a limit.
+// Unbounded returns the nodes of the plan whose time grows with the tables: a sequential scan of a table, and a sort of rows that are read from one
+// without a limit.
 func (p Plan) Unbounded(tables *regexp.Regexp) (found []string) {
 	walk(p.root, func(n node) bool {
 		switch {
@@ -97,7 +97,7 @@ func (p Plan) Unbounded(tables *regexp.Regexp) (found []string) {
 	return found
 }
 
-// walk calls fn for the node, and for what is below it while fn returns true.
+// walk calls fn for the node and, as long as fn returns true, for the nodes below it.
 func walk(n node, fn func(node) bool) {
 	if !fn(n) {
 		return

@@ -22,10 +22,10 @@ const (
 )
 
 // IsAway reports whether err says that the database is away, which passes by itself: nobody answers, the connection breaks, the server starts,
-// recovers or shuts down, it has no connection left, it is closed to all for the time being, or none of several servers takes writes yet. It is
-// false if one of several servers has given an answer that stays the same: a wrong password, certificate or name of a database.
+// recovers or shuts down, it has no connection left, it accepts no connections for the time being, or none of several servers takes writes yet. It
+// is false if one of several servers has given a permanent answer: a wrong password, certificate or database name.
 //
-// The end of a context looks like a server that does not answer: the caller looks at its own context first.
+// The end of a context looks like a server that does not answer, so the caller checks its own context first.
 func IsAway(err error) bool {
 	away, other := false, false
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
@@ -42,18 +42,18 @@ func IsAway(err error) bool {
 }
 
 // TakesNoWrites reports whether err says that the server, or the session, is read-only: a standby, a server that recovers and may be read meanwhile
-// (hot_standby, PostgreSQL 26.4), or one that operators have set so.
+// (hot_standby, PostgreSQL 26.4), or a server that operators have set to read-only.
 func TakesNoWrites(err error) bool { return Code(err) == codeReadOnly }
 
-// endsSessions reports whether the code of an error is about the connection, or the server ends the session: classes 08 and 57P of PostgreSQL's error codes,
-// Appendix A.
+// endsSessions reports whether the code of an error is about the connection, or the server ends the session: classes 08 and 57P of PostgreSQL's
+// error codes, Appendix A.
 func endsSessions(code string) bool {
 	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
 }
 
-// IsOutage reports whether err is about the state of the server, by which all that use it fail alike: it is away, does not answer, ends its sessions,
-// takes no writes, or has no room left (classes 08, 53 and 57P of PostgreSQL's error codes, and 25006). It is for the log. What breaks while it is
-// read from or written to may be another connection than the database's; a URL that was asked for is one for certain.
+// IsOutage reports whether err is about the state of the server, so that all users of the server fail alike: it is away, does not answer, ends its
+// sessions, takes no writes, or has no room left (classes 08, 53 and 57P of PostgreSQL's error codes, and 25006). It is for the log. A network
+// error of a read or a write may come from another connection than the database's, and an error with a URL certainly does.
 func IsOutage(err error) bool {
 	if code := Code(err); code != "" {
 		return endsSessions(code) || strings.HasPrefix(code, "53") || code == codeReadOnly
@@ -70,10 +70,10 @@ func IsOutage(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// noTLS is what pgx says where a server, or one that starts, does without TLS.
+// noTLS is the error of pgx for a server that does not use TLS, or that is still starting.
 const noTLS = "server refused TLS connection"
 
-// isAwayAnswer is for what a server, or a pooler before it, answers (PostgreSQL, Appendix A).
+// isAwayAnswer classifies the answer of a server, or of a pooler before it (PostgreSQL, Appendix A).
 func isAwayAnswer(answer *pgconn.PgError, connecting bool) bool {
 	switch code := answer.Code; code {
 	case codeTooManyConnections, codeAdminShutdown, codeCrashShutdown, codeCannotConnectNow:
@@ -87,8 +87,8 @@ func isAwayAnswer(answer *pgconn.PgError, connecting bool) bool {
 	}
 }
 
-// isAwayBehindPooler is for PgBouncer, which has one code for all that goes wrong. Its texts are not translated. What a server has said is in
-// some of them, after "cached error".
+// isAwayBehindPooler classifies the errors of PgBouncer, which all have one code, by their texts, which are not translated. Some contain the error
+// of the server, after "cached error".
 func isAwayBehindPooler(message string) bool {
 	for _, lasting := range []string{"authentication failed", "does not exist", "pg_hba.conf", "permission denied"} {
 		if strings.Contains(message, lasting) {
@@ -105,8 +105,8 @@ func isAwayBehindPooler(message string) bool {
 	return false
 }
 
-// isBreak is for a connection that could not be opened, or broke. Alerts of TLS, theirs or ours, and a socket that the user of this process may not
-// open, come as errors of the network too, and stay.
+// isBreak reports whether a connection could not be opened, or broke. It is false for two permanent errors that also look like errors of the
+// network: alerts of TLS, of either side, and a socket that the user of this process may not open.
 func isBreak(leaf error) bool {
 	if operation, ok := leaf.(*net.OpError); ok { //nolint:errorlint // each leaf is looked at
 		return operation.Op != "remote error" && operation.Op != "local error" && !errors.Is(operation, fs.ErrPermission)
@@ -122,8 +122,8 @@ func isBreak(leaf error) bool {
 	return network
 }
 
-// leaves calls fn for each error of the tree that is not a mere wrapper of others. pgx joins the errors of several servers. What is within an
-// error of the network belongs to it.
+// leaves calls fn for each error of the tree that does not merely wrap others. pgx joins the errors of several servers. An error of the network
+// counts as a leaf, together with the errors in it.
 func leaves(err error, fn func(error)) {
 	switch e := err.(type) { //nolint:errorlint // each error of the tree is looked at
 	case nil:

@@ -28,10 +28,9 @@ type conn struct {
 
 type laterKey struct{}
 
-// BeginLater returns a context for BeginTx whose BEGIN leaves together with the first statement. That saves a round trip
-// if the first statement is a [Runner]'s Exec, or sent by [Pipeline], the connection is one of a [Connector] and not [BehindPooler], and the
-// options are the defaults or READ COMMITTED; otherwise it has no effect. Code that uses it must reach the connection through
-// [database/sql] and [Pipeline] only.
+// BeginLater returns a context for BeginTx whose BEGIN is sent together with the first statement. That saves a round trip if the first statement is
+// a [Runner]'s Exec, or sent by [Pipeline], the connection is one of a [Connector] and not [BehindPooler], and the options are the defaults or READ
+// COMMITTED; otherwise it has no effect. Code that uses it must reach the connection through [database/sql] and [Pipeline] only.
 func BeginLater(ctx context.Context) context.Context {
 	return context.WithValue(ctx, laterKey{}, true)
 }
@@ -41,7 +40,7 @@ func isLater(ctx context.Context) bool {
 	return later
 }
 
-// EndedTx is for the function of that name.
+// EndedTx implements endedTx, for the function of the same name.
 func (c *conn) EndedTx() string { return c.ending.how }
 
 // pipelines reports whether statements can share a round trip.
@@ -89,7 +88,7 @@ func (c *conn) begin(ctx context.Context) error {
 	return nil
 }
 
-// ready is what goes before each statement: it is refused, or a BEGIN that was put off is sent.
+// ready is called before each statement: it refuses the statement, or sends a BEGIN that was put off.
 func (c *conn) ready(ctx context.Context, args []driver.NamedValue) error {
 	if err := c.refuse(ctx, args); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return c.beneath.QueryContext(ctx, query, args)
 }
 
-// PrepareContext prepares a statement, which is looked at each time it is sent: database/sql keeps those that were prepared on a pool. Where
+// PrepareContext prepares a statement. Each execution is checked again, because database/sql keeps statements that were prepared on a pool. If
 // preparing fails, the transaction has failed too.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	if err := c.ready(ctx, nil); err != nil {
@@ -212,7 +211,7 @@ type pgxTx struct {
 func (t pgxTx) Commit() error   { return t.tx.Commit(t.ctx) }
 func (t pgxTx) Rollback() error { return t.tx.Rollback(t.ctx) }
 
-// What database/sql looks for in a connection.
+// The interfaces that database/sql looks for in a connection.
 var _ interface {
 	driver.ConnBeginTx
 	driver.ExecerContext

@@ -14,12 +14,12 @@ const (
 	// pingTimeout is how long a connection may take to answer whether it is alive. The host behind it may have vanished, and the
 	// caller may have minutes.
 	pingTimeout = 5 * time.Second
-	// pingAfter is after how long without use a connection of the pool is asked whether it is alive, as in pgx/stdlib.
+	// pingAfter is the idle time after which a connection of the pool is pinged before its next use, as in pgx/stdlib.
 	pingAfter = time.Second
 )
 
 // Connector opens connections of pgx whose transactions can share round trips, see [Pipeline]. They keep a [Trouble], know how their transaction
-// ended, see [EndedTx], and are replaced when they do not answer. In all else they are those of pgx/stdlib.
+// ended, see [EndedTx], and are replaced when they do not answer. In all other respects they are connections of pgx/stdlib.
 type Connector struct {
 	driver.Connector
 
@@ -28,7 +28,7 @@ type Connector struct {
 	guard    *guard // nil: nothing is refused
 }
 
-// ConnectorOption changes what [NewConnector] returns.
+// ConnectorOption changes the connector of [NewConnector].
 type ConnectorOption func(*connectorOptions)
 
 type connectorOptions struct {
@@ -51,8 +51,8 @@ func NewConnector(cfg pgx.ConnConfig, opts ...ConnectorOption) *Connector {
 			NoteTrouble(one)
 			return nil
 		}),
-		// database/sql asks before it hands a connection out again. A ping that was given up has closed the connection: then pgx
-		// pings once more, fails at once, and the pool takes another connection.
+		// database/sql asks before it hands out a connection again. A ping that times out closes the connection: then pgx pings once more, fails at once,
+		// and the pool takes another connection.
 		stdlib.OptionShouldPing(func(ctx context.Context, p stdlib.ShouldPingParams) bool {
 			return p.IdleDuration > o.idle && bounded(ctx, o.patience, p.Conn.Ping) != nil
 		}),
@@ -76,10 +76,9 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // OpenGuarded opens a pool that refuses statements, with [ErrPool], whose context carries an open unit of the same pool, or a lease.
 //
-// A transaction is looked at when it begins, and then no more: statements of a unit may have any context. So it does not matter of which
-// unit a context is, and a unit within [Outside] works with the context of the one around it. What is not seen: a statement with
-// another context, context.Background() for example, one that is sent by way of [sql.Conn.Raw], and one whose first argument is a pgx.QueryExecMode, as
-// those of a [Runner] are.
+// After BEGIN the context is not checked again. A statement may use the context of another unit, and a unit within [Outside] works with the context
+// of the unit around it. Not checked are: a statement with another context, such as context.Background(), a statement that is sent by way of
+// [sql.Conn.Raw], and a statement whose first argument is a pgx.QueryExecMode, as in statements of a [Runner].
 func OpenGuarded(c *Connector) *sql.DB {
 	guarded := *c
 	guarded.guard = &guard{}

@@ -10,13 +10,13 @@ var ErrEnded = errors.New("uow: the function has ended the transaction itself, a
 	"leave COMMIT and ROLLBACK to the unit. To undo a part of it use a Do within the unit, and for what has to stay a unit of its own, with the " +
 	"context of uow.Outside(ctx)")
 
-// EndedError matches [ErrEnded], and says of which transaction.
+// EndedError matches [ErrEnded], and identifies the transaction.
 type EndedError struct {
-	// How it ended, as [EndedTx] has it.
+	// How says how the transaction ended, as [EndedTx] returns it.
 	How string
 	// XID is its id, "" if that is not known.
 	XID string
-	// Err is what its owner would have failed with otherwise. nil: it would have succeeded.
+	// Err is the error with which its owner would have failed otherwise. nil: it would have succeeded.
 	Err error
 }
 
@@ -34,7 +34,7 @@ func (e *EndedError) Is(target error) bool { return target == ErrEnded }
 // Unwrap returns Err.
 func (e *EndedError) Unwrap() error { return e.Err }
 
-// UncertainError is the error of a failed transaction that may be another one than its owner began: the connection does not tell.
+// UncertainError is the error of a failed transaction on a connection that does not show whether it is still the transaction that its owner began.
 type UncertainError struct {
 	XID string // of the transaction that its owner began
 	Err error
@@ -45,8 +45,8 @@ func (e *UncertainError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *UncertainError) Unwrap() error { return e.Err }
 
-// MayHaveCommitted returns the id of a transaction of which somebody may have committed a part behind the back of its owner, who has failed
-// with err. "": that has not happened, or the id is not known.
+// MayHaveCommitted returns the id of a transaction that failed with err, and of which somebody other than its owner may have committed a part. "":
+// that has not happened, or the id is not known.
 func MayHaveCommitted(err error) string {
 	if ended, ok := errors.AsType[*EndedError](err); ok {
 		return ended.XID
@@ -57,24 +57,24 @@ func MayHaveCommitted(err error) string {
 	return ""
 }
 
-// How a transaction ended by the methods of database/sql.
+// How a transaction ended that was ended by the methods of database/sql.
 const (
 	endedByCommit   = "Commit"
 	EndedByRollback = "Rollback"
 )
 
-// ending notes how the transaction on a connection ended. It reads along what goes over the connection (see wire.go), so it knows whatever
-// handle the statement came through, and at no cost for the server: each command is answered with its name, and each answer ends with
-// whether a transaction is open. Like the connection, it is not safe for concurrent use.
+// ending records how the transaction on a connection ended. It reads all messages on the connection (see wire.go), so it notices statements of
+// every handle, at no cost for the server: the answer to a command contains its name, and ends with whether a transaction is open. Like the
+// connection, it is not safe for concurrent use.
 type ending struct {
 	// follows: a transaction of database/sql is open on the connection; begun: its BEGIN was answered.
 	follows, begun bool
-	// unit: it is that of a unit of work.
+	// unit: the transaction belongs to a unit of work.
 	unit bool
-	// how it ended. "": it has not.
+	// how is how the transaction ended. "": it is open.
 	how string
 
-	// ends says that one of the statements whose answers are awaited may end a transaction, by its text.
+	// ends says that, by its text, one of the statements whose answers are awaited may end a transaction.
 	ends    bool
 	awaited int
 	// named are the prepared statements that end a transaction.
@@ -84,14 +84,15 @@ type ending struct {
 // follow begins with a transaction whose BEGIN has not been sent.
 func (e *ending) follow(unit bool) { e.follows, e.begun, e.unit, e.how = true, false, unit, "" }
 
-// leave ends with a transaction that its owner ends.
+// leave stops following a transaction that its owner ends.
 func (e *ending) leave(how string) {
 	if e.follows = false; e.how == "" {
 		e.how = how
 	}
 }
 
-// refusal is why nothing may be sent any more: not in a unit, and not by this module, in a transaction that somebody has ended.
+// refusal returns the error for a statement in a transaction that somebody has ended. It refuses statements in a unit of work, and those of this
+// module.
 func (e *ending) refusal(ours bool) error {
 	if e == nil || !e.follows || e.how == "" || !e.unit && !ours {
 		return nil
@@ -99,8 +100,8 @@ func (e *ending) refusal(ours bool) error {
 	return &EndedError{How: e.how}
 }
 
-// asked takes a message of this side. What ends a transaction is known by its name in the answer, but for ROLLBACK, which is also the name of
-// ROLLBACK TO SAVEPOINT, and what a COMMIT of a failed transaction is answered with.
+// asked takes a message of this side. The name in the answer shows which command has ended a transaction, except for ROLLBACK: that is also the
+// name of ROLLBACK TO SAVEPOINT, and the answer to the COMMIT of a failed transaction. So the text of the statement is checked as well.
 func (e *ending) asked(kind byte, body []byte) {
 	switch kind {
 	case 'Q': // a script
@@ -141,7 +142,7 @@ func (e *ending) answered(kind byte, body []byte) {
 		case "COMMIT", "PREPARE TRANSACTION":
 			e.note(string(tag))
 		case "ROLLBACK":
-			if e.ends || e.awaited == 0 { // pgx sends batches that are not prepared without the writer that is read along
+			if e.ends || e.awaited == 0 { // pgx sends unprepared batches past the writer that is observed here
 				e.note("ROLLBACK")
 			}
 		}
@@ -161,8 +162,8 @@ func (e *ending) note(how string) {
 	}
 }
 
-// endsTx reports whether a text has a statement that ends a transaction. Each statement begins at the start or behind a semicolon. A semicolon
-// within a literal may have it take for a statement what is none, never the other way round.
+// endsTx reports whether a text has a statement that ends a transaction. Each statement begins at the start or behind a semicolon. Because of a
+// semicolon within a literal it may report a statement that does not exist, but it never misses one.
 func endsTx(text []byte) bool {
 	for more := true; more; _, text, more = bytes.Cut(text, []byte{';'}) {
 		word, rest := firstWord(text)
@@ -213,7 +214,7 @@ func withoutComments(text []byte) []byte {
 	}
 }
 
-// withoutComment returns what is behind the comment that a text begins with.
+// withoutComment returns the text after the comment that it begins with.
 func withoutComment(text []byte) []byte {
 	depth := 0
 	for len(text) > 0 {
@@ -231,12 +232,12 @@ func withoutComment(text []byte) []byte {
 	return nil
 }
 
-// endedTx is a connection that knows what became of its transaction: a [conn], or what tests put around one.
+// endedTx is a connection that knows how its transaction ended: a [conn], or a wrapper of tests around one.
 type endedTx interface{ EndedTx() (how string) }
 
-// EndedTx tells how the transaction on a driver's connection ended that its owner has not ended yet: the name of a command, [endedByCommit],
-// [EndedByRollback], or "" if it is open, also if its BEGIN has been put off. exact says that nothing escapes it. Otherwise a transaction that
-// was ended and followed by another one passes for open.
+// EndedTx returns how the transaction on a driver's connection ended: the name of a command, [endedByCommit], [EndedByRollback], or "" if it is
+// open, even if its BEGIN has been put off. exact says that the connection notices every end. Otherwise a transaction that was ended and followed
+// by another one looks open.
 func EndedTx(driverConn any) (how string, exact bool) {
 	switch v := driverConn.(type) {
 	case endedTx:

@@ -54,7 +54,7 @@ func UnderLease(ctx context.Context, pool *sql.DB) context.Context {
 // Outside returns a context without the unit, and without the lease, that ctx carries.
 func Outside(ctx context.Context) context.Context { return UnderLease(WithUnit(ctx, nil), nil) }
 
-// guard is what the connections of one pool refuse statements by.
+// guard holds the pool for which its connections refuse statements.
 type guard struct{ pool *sql.DB }
 
 func (g *guard) refuse(ctx context.Context) error {
@@ -67,7 +67,7 @@ func (g *guard) refuse(ctx context.Context) error {
 	return nil
 }
 
-// refuse returns why a statement must not be sent. It lets pass what is sent in a transaction, also before its BEGIN has been sent.
+// refuse returns the error of a statement that must not be sent. Statements in a transaction pass, also if its BEGIN has been put off.
 func (c *conn) refuse(ctx context.Context, args []driver.NamedValue) error {
 	if err := c.ending.refusal(ours(args)); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *conn) refuse(ctx context.Context, args []driver.NamedValue) error {
 	return c.guard.refuse(ctx)
 }
 
-// ours reports whether a statement says how it is to be sent: then it is a [Runner]'s, which was given the pool on purpose.
+// ours reports whether a statement carries its own mode of sending: then it is a statement of a [Runner], which got the pool on purpose.
 func ours(args []driver.NamedValue) bool {
 	if len(args) == 0 {
 		return false
@@ -87,7 +87,7 @@ func ours(args []driver.NamedValue) bool {
 	return is
 }
 
-// refuseTx returns why a transaction must not begin. One of [BeginLater] is a unit's.
+// refuseTx returns the error of a transaction that must not begin. A transaction of [BeginLater] passes, because it belongs to a unit.
 func (c *conn) refuseTx(ctx context.Context) error {
 	if c.guard == nil || isLater(ctx) {
 		return nil

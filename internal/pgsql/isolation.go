@@ -11,22 +11,21 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// isolation knows whether the transactions of a pool are READ COMMITTED unless they say otherwise. The statements of this
-// module count on it: what waits for a lock has to see what the other one committed. A database, a role and a session can
-// have another default (default_transaction_isolation); then each statement outside of a transaction needs one of its own,
-// which costs two round trips.
+// isolation knows whether the transactions of a pool are READ COMMITTED unless they say otherwise. The statements of this module need that: a
+// statement that has waited for a lock must see the changes that the owner of the lock committed. A database, a role and a session can have another
+// default (default_transaction_isolation); then each statement outside of a transaction needs one of its own, which costs two round trips.
 type isolation struct {
 	mu       sync.Mutex
 	asked    time.Time
 	stricter bool
 }
 
-// isolationAge is for how long an answer counts: somebody may change the default.
+// isolationAge is how long an answer is valid, because somebody may change the default.
 const isolationAge = time.Minute
 
 const askIsolation = `SELECT current_setting('default_transaction_isolation') NOT IN ('read committed', 'read uncommitted')`
 
-// isStricter asks the server, now and then. Once it said yes it is not asked again: connections of both kinds may be in the pool.
+// isStricter asks the server once per isolationAge. After a yes it is not asked again, because the pool may contain connections of both kinds.
 func (i *isolation) isStricter(ctx context.Context, db *bun.DB) (bool, error) {
 	i.mu.Lock()
 	stricter, known := i.stricter, time.Since(i.asked) < isolationAge
@@ -43,7 +42,7 @@ func (i *isolation) isStricter(ctx context.Context, db *bun.DB) (bool, error) {
 	return i.stricter, nil
 }
 
-// begin returns what a statement is to be sent to, and a transaction to be ended after it, nil if there is none of its own.
+// begin returns the handle for a statement, and the transaction to be ended after it, nil if the statement has none of its own.
 func (r *Runner) begin(ctx context.Context, db bun.IDB) (handle, *sql.Tx, error) {
 	conn, err := unwrap(db)
 	if err != nil {
@@ -61,7 +60,7 @@ func (r *Runner) begin(ctx context.Context, db bun.IDB) (handle, *sql.Tx, error)
 	return tx, tx, err
 }
 
-// ended is why a statement must not be sent to the transaction of a unit: outside of it, it would be committed by itself.
+// ended returns an error if the transaction of the unit has ended: the statement would then commit by itself.
 func ended(ctx context.Context, conn handle) error {
 	if tx, ok := conn.(*sql.Tx); ok {
 		if u := UnitOf(ctx); u != nil {

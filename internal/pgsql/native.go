@@ -10,10 +10,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Native calls fn with pgx's own connection beneath a pool or a connection of bun: for results in which each value is
-// worth reading without a detour through [database/sql]'s interfaces, and for statements that share a round trip.
-// ok is false, and fn was not called, if the driver is not pgx, or db is a transaction, whose connection database/sql
-// does not give away.
+// Native calls fn with pgx's own connection beneath a pool or a connection of bun: to read large results without the cost of [database/sql]'s
+// interfaces, and for statements that share a round trip. ok is false, and fn was not called, if the driver is not pgx, or db is a transaction,
+// whose connection database/sql does not give away.
 //
 // A panic of fn closes the connection, as database/sql does.
 func Native(ctx context.Context, db bun.IDB, fn func(*pgx.Conn) error) (ok bool, err error) {
@@ -48,9 +47,9 @@ func NativeConn(conn bun.Conn, fn func(*pgx.Conn) error) (ok bool, err error) {
 	return ok, err
 }
 
-// WithinTx is [NativeConn] for statements of callers in the transaction of database/sql that is open on c: a BEGIN that was put off is
-// sent first. The error is [ErrEnded] if none is open, or another one. mode is what such a statement has to be sent with. pgx must know the types
-// of its parameters, or it takes []byte for bytea; bun's own statements have none, so the mode of the connection does without.
+// WithinTx is [NativeConn] for statements of callers in the transaction of database/sql that is open on c: a BEGIN that was put off is sent first.
+// The error is [ErrEnded] if no transaction is open, or another one. Pass mode as the first arguments of such a statement: pgx must know the types
+// of its parameters, or it sends []byte as bytea. bun's own statements have no parameters, so the mode of the connection does not ask for types.
 func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) error) (ok bool, err error) {
 	rawErr := c.Raw(func(driver any) error {
 		var beneath *pgx.Conn
@@ -83,7 +82,7 @@ func WithinTx(ctx context.Context, c bun.Conn, fn func(c *pgx.Conn, mode []any) 
 	return ok, err
 }
 
-// binary has pgx ask for the binary form of the types that it would rather read as text, or has to parse as text.
+// binary makes pgx ask for the binary form of types that it would otherwise read as text.
 var binary = pgx.QueryResultFormatsByOID{ //nolint:gochecknoglobals // a constant
 	pgtype.BoolOID: pgx.BinaryFormatCode, pgtype.ByteaOID: pgx.BinaryFormatCode, pgtype.UUIDOID: pgx.BinaryFormatCode,
 	pgtype.Int2OID: pgx.BinaryFormatCode, pgtype.Int4OID: pgx.BinaryFormatCode, pgtype.Int8OID: pgx.BinaryFormatCode,
@@ -119,8 +118,8 @@ func (r *Runner) QueryRowPgx(ctx context.Context, tx pgx.Tx, constant string, ar
 	return tx.QueryRow(ctx, p.Text(constant), r.withPgxMode(args)...).Scan(dest...)
 }
 
-// withPgxMode leaves it to a connection that is not ours how a statement is sent: its pool may stand behind a pooler that it knows of, or
-// keep no cache of statements. Behind a pooler that we know of nothing is prepared.
+// withPgxMode does not change how a connection of somebody else sends a statement: it may be configured for a pooler, or without a cache of
+// statements. If our own configuration has a pooler, nothing is prepared.
 func (r *Runner) withPgxMode(args []any) []any {
 	if r.mode == pgx.QueryExecModeExec {
 		return r.withMode(args)

@@ -15,7 +15,7 @@ const (
 	codeInternal            = "XX000"
 )
 
-// IsOutdated reports whether a statement failed because it was prepared too long ago: what it returns has changed since, by ALTER TABLE for
+// IsOutdated reports whether a statement failed because it was prepared too long ago: its result columns have changed since, by ALTER TABLE for
 // example, the server has forgotten it, or an object that it uses was replaced. It was not executed, and would not fail if it were prepared now.
 //
 // Messages are translated, names of the server's functions are not, and neither are messages of internal errors.
@@ -38,7 +38,7 @@ func IsOutdated(err error) bool {
 	}
 }
 
-// refresh forgets what was prepared.
+// refresh drops the prepared statements of the connection.
 func (c *conn) refresh(ctx context.Context) error {
 	clear(c.prepared)
 	return c.Conn().DeallocateAll(ctx)
@@ -46,8 +46,9 @@ func (c *conn) refresh(ctx context.Context) error {
 
 const freshKey = "github.com/oncebox/oncebox/internal/pgsql.Fresh"
 
-// Fresh makes sure, outside of a transaction, that nothing that a connection has prepared is older than since, a number that grows. A connection of
-// somebody else may have statements that he has prepared by name, when it was opened: it is closed, ok is false, and the caller takes another one.
+// Fresh makes sure, outside of a transaction, that no prepared statement of a connection is older than since, a number that grows. A connection
+// that this module did not open may have statements that its owner prepared by name: it is closed, ok is false, and the caller takes another
+// connection.
 func Fresh(ctx context.Context, c bun.Conn, since int64) (ok bool) {
 	_ = c.Raw(func(driverConn any) error {
 		beneath, is := driverConn.(native)

@@ -1,5 +1,5 @@
-// Package pgsql runs SQL constants: it puts the schema into them, has the hot ones prepared once per connection, and
-// tells PostgreSQL's error codes apart.
+// Package pgsql runs SQL constants: it inserts the schema into them, prepares hot statements once per connection, and classifies PostgreSQL's error
+// codes.
 //
 // bun writes arguments into the text of a statement, so that the server parses and plans each call anew; that costs a
 // third of the rate of a small transaction. The statements here go to the database/sql handles beneath bun instead,
@@ -56,9 +56,9 @@ type Runner struct {
 	isolation *isolation
 }
 
-// New returns a runner. The schema "" is found by the first statement of each pool, see [FindSchema]. pooler says that a transaction-mode pooler stands
-// before the database, where a prepared statement may be unknown to the next connection. words are pairs of a word in statements, as {columns}, and of
-// what it stands for.
+// New returns a runner. If name is "", the first statement of each pool finds the schema, see [FindSchema]. pooler says that a transaction-mode
+// pooler stands before the database, where a prepared statement may be unknown to the next connection. words are pairs of a placeholder in
+// statements, such as {columns}, and its text.
 func New(name string, pooler bool, words ...string) *Runner {
 	r := &Runner{mode: pgx.QueryExecModeCacheStatement, places: &places{words: words}, isolation: &isolation{}}
 	if name != "" {
@@ -70,21 +70,21 @@ func New(name string, pooler bool, words ...string) *Runner {
 	return r
 }
 
-// AdHoc returns a runner of the same schema and pool that has its statements planned anew each time, without a limit.
+// AdHoc returns a runner of the same schema and pool whose statements are planned anew each time, without a limit.
 func (r *Runner) AdHoc() *Runner {
 	other := *r
 	other.mode, other.limit, other.confirmed = pgx.QueryExecModeExec, 0, false
 	return &other
 }
 
-// Within returns a runner that gives each statement of QueryRow and Exec at most so long. After that its connection is closed.
+// Within returns a runner that limits the time of each statement of QueryRow and Exec. After that its connection is closed.
 func (r *Runner) Within(limit time.Duration) *Runner {
 	other := *r
 	other.limit = limit
 	return &other
 }
 
-// bounded returns the context of one statement, and what to call when that has ended with err.
+// bounded returns the context of one statement, and the function to call with its error when it has ended.
 func (r *Runner) bounded(ctx context.Context) (bounded context.Context, done func(err error) error) {
 	if r.limit == 0 {
 		return ctx, func(err error) error { return err }
@@ -122,7 +122,7 @@ func (r *Runner) Exec(ctx context.Context, db bun.IDB, constant string, args ...
 	return n, nil
 }
 
-// run calls fn with what a statement is sent to, and commits it where it is a transaction of its own.
+// run calls fn with the handle for a statement, and commits the statement if it is a transaction of its own.
 func (r *Runner) run(ctx context.Context, db bun.IDB, constant string, fn func(ctx context.Context, conn handle, text string) error) error {
 	ctx, done := r.bounded(ctx)
 	text, err := r.TextFor(ctx, db, constant)
@@ -139,12 +139,12 @@ func (r *Runner) run(ctx context.Context, db bun.IDB, constant string, fn func(c
 	return done(end(tx, fn(ctx, conn, text)))
 }
 
-// withMode tells pgx how to send this one statement, whatever the default of the connection is.
+// withMode adds the argument by which pgx chooses how to send this one statement, whatever the default of the connection is.
 func (r *Runner) withMode(args []any) []any {
 	return append([]any{r.mode}, args...)
 }
 
-// SQLSTATE codes that something is decided by. PostgreSQL, appendix A.
+// SQLSTATE codes on which decisions depend. PostgreSQL, appendix A.
 const (
 	CodeUniqueViolation      = "23505"
 	CodeSerialization        = "40001"
@@ -180,14 +180,14 @@ func IsVictim(err error) bool {
 }
 
 // IsMisfit reports whether err says that a statement does not fit the tables or the role: a name that is not there, or a right that is missing
-// (classes 42 and 3F). It is the same the next time, until somebody mends it.
+// (classes 42 and 3F). A repetition fails in the same way until somebody mends it.
 func IsMisfit(err error) bool {
 	code := Code(err)
 	return strings.HasPrefix(code, "42") || strings.HasPrefix(code, "3F")
 }
 
-// IsConnectionError reports whether err is about the connection and not about what was sent over it: it broke, or the server ended the session
-// (classes 08 and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in its transaction for too long).
+// IsConnectionError reports whether err is about the connection and not about the statement: it broke, or the server ended the session (classes 08
+// and 57P of PostgreSQL's error codes, Appendix A, and 25P03, idle in its transaction for too long).
 func IsConnectionError(err error) bool {
 	if code := Code(err); code != "" {
 		return endsSessions(code) || code == codeIdleInTransaction
@@ -197,12 +197,12 @@ func IsConnectionError(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &network) || pgconn.SafeToRetry(err)
 }
 
-// explainedError says what to do about it.
+// explainedError is an error whose text says what to do.
 type explainedError struct{ error }
 
 func (e *explainedError) Unwrap() error { return e.error }
 
-// Explain adds to an error what to do about it, where that is known and not said yet.
+// Explain adds advice to an error, if there is any and the text does not contain it yet.
 func Explain(err error) error {
 	if _, said := errors.AsType[*explainedError](err); said {
 		return err
@@ -230,10 +230,10 @@ func explain(err error) error {
 	}
 }
 
-// denied is how PostgreSQL names what a role may not use, in English.
+// denied matches the object in PostgreSQL's English error about a missing right.
 var denied = regexp.MustCompile(`permission denied for (\w+) (\S+)`)
 
-// grant is the statement that gives a role the right that it lacks, as far as the error says which.
+// grant returns the statement that gives a role its missing right, as far as the error shows which right that is.
 func grant(err error) string {
 	rights := map[string]string{
 		"table": "SELECT, INSERT, UPDATE, DELETE ON", "view": "SELECT ON", "sequence": "USAGE, SELECT ON SEQUENCE", "function": "EXECUTE ON FUNCTION",

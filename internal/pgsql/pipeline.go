@@ -30,9 +30,9 @@ func SendTogether(ctx context.Context, c bun.Conn, b *pgx.Batch) (ok bool, err e
 	})
 }
 
-// SendCommit is [Send] on a connection that can pipeline, with COMMIT at the end, which the server skips when a statement failed. open says that the
-// transaction was not committed and waits for a rollback. Otherwise it is over: err nil means committed, an error
-// that the server sent means rolled back, and any other one says nothing about the outcome.
+// SendCommit is [Send] on a connection that can pipeline, with COMMIT at the end, which the server skips when a statement failed. open says that
+// the transaction was not committed and waits for a rollback. Otherwise it is over: a nil error means committed, an error of the server means
+// rolled back, and after any other error the outcome is unknown.
 func SendCommit(ctx context.Context, c bun.Conn, b *pgx.Batch) (open bool, err error) {
 	_, err = onPipeline(c, func(c *conn) (err error) {
 		open, err = c.send(ctx, b, true)
@@ -83,7 +83,7 @@ func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, 
 		return c.open(), err
 	}
 	if commit {
-		// Or an error would not tell whether the transaction is over or has not begun.
+		// Otherwise an error would not show whether the transaction is over or has not begun.
 		if err := c.begin(ctx); err != nil {
 			return c.open(), err
 		}
@@ -112,8 +112,7 @@ func (c *conn) send(ctx context.Context, b *pgx.Batch, commit bool) (open bool, 
 	return open, err
 }
 
-// committed looks at the answer to COMMIT: a transaction that had failed is rolled back, which PostgreSQL does not call
-// an error.
+// committed checks the answer to COMMIT: PostgreSQL rolls back a failed transaction without reporting an error.
 func committed(tag pgconn.CommandTag) error {
 	if tag.String() != "COMMIT" {
 		return pgx.ErrTxCommitRollback
@@ -127,8 +126,8 @@ func (c *conn) open() bool {
 	return !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'
 }
 
-// prepare prepares what the connection has not seen yet, within the transaction: a statement that cannot be prepared
-// has to fail it, as any other statement does.
+// prepare prepares the statements that the connection has not seen yet. That happens within the transaction, so that a statement that cannot be
+// prepared fails it like any other.
 func (c *conn) prepare(ctx context.Context, b *pgx.Batch) error {
 	for _, q := range b.QueuedQueries {
 		if _, done := c.prepared[q.SQL]; done {
@@ -147,7 +146,7 @@ func (c *conn) prepare(ctx context.Context, b *pgx.Batch) error {
 	return nil
 }
 
-// forget has statements prepared anew whose tables may have changed since.
+// forget drops the prepared statements whose tables may have changed since, so that they are prepared anew.
 func (c *conn) forget(ctx context.Context, b *pgx.Batch, err error) {
 	code := Code(err)
 	if len(code) != 5 || code[:2] != "0A" && code[:2] != "22" && code[:2] != "26" && code[:2] != "42" {
@@ -176,7 +175,7 @@ func oneByOne(ctx context.Context, tx *sql.Tx, b *pgx.Batch) error {
 	return nil
 }
 
-// single is a statement of a batch that is sent by itself when its callback asks for the result.
+// single is a statement of a batch. It is sent by itself when its callback asks for the result.
 type single struct {
 	ctx context.Context //nolint:containedctx // the methods have no parameter for it
 	tx  *sql.Tx
@@ -189,7 +188,7 @@ func (s single) Exec() (tag pgconn.CommandTag, err error) {
 		return tag, err
 	}
 	n, err := result.RowsAffected()
-	return pgconn.NewCommandTag(strconv.FormatInt(n, 10)), err // all that a tag is asked for
+	return pgconn.NewCommandTag(strconv.FormatInt(n, 10)), err // callers read only the number of rows
 }
 
 func (s single) Query() (pgx.Rows, error) {

@@ -30,7 +30,7 @@ func CheckSession(ctx context.Context, db bun.IDB) error {
 		if err := conn.QueryRow(ctx, askSession, pgx.QueryExecModeExec).Scan(&session); err != nil {
 			return err
 		}
-		if session == conn.PgConn().PID() { // poolers make up the process ids that they tell their clients
+		if session == conn.PgConn().PID() { // the process ids that a pooler sends to its clients are invented
 			return nil
 		}
 		return checkPooler(ctx, conn)

@@ -7,8 +7,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Rows are what a statement returned, or the error of sending it. What the statement wrote is committed once they were read to their end and
-// Err returns nil.
+// Rows are the result of a statement, or the error of sending it. The writes of the statement are committed once the rows were read to their end
+// and Err returns nil.
 type Rows struct {
 	*sql.Rows // nil if the statement failed
 

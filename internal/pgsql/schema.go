@@ -13,9 +13,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// findSchema reads the first schema of the search_path that sessions begin with: that of the connection string, the role or the database.
-// What a session or a transaction has set since does not count, nor does its role: services set both for a tenant. They are as before when
-// the statement has ended. Each part reads the one before it, so they are executed in this order.
+// findSchema reads the first schema of the search_path with which sessions begin: that of the connection string, the role or the database. A
+// search_path or a role that was set since in a session or a transaction is ignored, because services set both for a tenant. The statement restores
+// them at its end. Each part reads the one before it, so that they are executed in this order.
 const findSchema = `
 WITH was AS MATERIALIZED (SELECT current_setting('search_path') AS path, current_setting('role') AS role),
 reset AS MATERIALIZED (SELECT path, role, set_config('role', NULL, true), set_config('search_path', NULL, true) FROM was),
@@ -51,10 +51,10 @@ const (
 	bareHandles = "database/sql"
 )
 
-// places are where the tables are: in the schema that is configured, or in one for each pool, found by the first statement that is sent to it.
-// A statement that fails leaves it to the next. A store may be given several pools, and a dialect of bun belongs to one of them.
+// places holds the schemas of the tables: the configured one, or one for each pool, which the first statement of the pool finds. If that statement
+// fails, the next one tries again. A store may have several pools, and a dialect of bun belongs to one of them.
 type places struct {
-	words      []string // what stands in the text of statements for something else, see New
+	words      []string // placeholders in the text of statements, and their texts, see New
 	configured *Place
 	found      sync.Map // pool -> *Place
 	named      sync.Map // schema -> *Place
@@ -101,14 +101,14 @@ func (s *places) of(pool any, ask func() (string, error)) (*Place, error) {
 	return p, nil
 }
 
-// In returns where the tables are for a transaction, for those that put a statement into a batch. It takes no bun.IDB: to make one of a
-// bun.Tx costs an object, and this is called for each message.
+// In returns the schema of the tables for a transaction, for callers that put a statement into a batch. Its parameter is not a bun.IDB, because
+// converting a bun.Tx to one allocates an object, and In is called for each message.
 func (r *Runner) In(ctx context.Context, tx bun.Tx) (*Place, error) {
 	return r.places.of(poolOf(tx), func() (string, error) { return FindSchema(ctx, tx.Tx) })
 }
 
-// Text returns the text of a statement in the schema that is configured, or that was found first. While there is none, it is returned as it
-// is, and no server takes it.
+// Text returns the text of a statement in the configured schema, or in the schema that was found first. If there is none yet, the text is returned
+// unchanged, and every server refuses it.
 func (r *Runner) Text(constant string) string {
 	p := r.places.configured
 	if p == nil {
@@ -154,8 +154,8 @@ func (r *Runner) inPgx(ctx context.Context, tx pgx.Tx) (*Place, error) {
 	return r.places.of(pgxHandles, func() (string, error) { return readSchema(tx.QueryRow(ctx, findSchema, pgx.QueryExecModeExec)) })
 }
 
-// poolOf returns what stands for the pool of a transaction. One that was made of a transaction of database/sql knows of none, and panics when it
-// is asked.
+// poolOf returns the identity of a transaction's pool. A bun.Tx that was made from a transaction of database/sql has no pool, and panics when it is
+// asked.
 func poolOf(tx bun.Tx) (pool any) {
 	defer func() {
 		if recover() != nil {

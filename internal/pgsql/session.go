@@ -7,20 +7,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Session tells one session from all others, and the history of its server from that of another server.
+// Session identifies a session, and the history of its server.
 type Session struct {
 	// PID and Start are those of the backend, as in pg_stat_activity.
 	PID   int32
 	Start time.Time
-	// Timeline is that of the log (WAL). A standby that takes over begins a new timeline, on which it gives the transaction ids that
-	// it has not seen in use to other transactions. "" on a standby, and where the server does not tell.
+	// Timeline is the timeline of the log (WAL). A standby that takes over begins a new timeline, on which it gives the transaction ids that it has
+	// not seen in use to other transactions. "" on a standby, and if the server does not report it.
 	Timeline string
-	// Mark changes when the server, or one of its processes, crashes, and differs between servers: then the ids of transactions that
-	// did not reach the disk are given to other transactions. "" where it is not known.
+	// Mark changes when the server, or one of its processes, crashes, and differs between servers: then the ids of transactions that did not reach the
+	// disk are given to other transactions. "" if it is not known.
 	Mark string
 
-	// asked is when the server was asked, if its answer may change: behind a pooler, whose server may become another one, and on a
-	// standby, which may be promoted while the session goes on. Zero: the answer stays.
+	// asked is when the server was asked, if its answer may change: behind a pooler, which may switch to another server, and on a standby, which may
+	// be promoted while the session goes on. Zero: the answer does not change.
 	asked time.Time
 }
 
@@ -36,7 +36,7 @@ const (
 	// Versions of PostgreSQL that nobody has tried have no mark: they might keep statistics over a crash.
 	Mark = `CASE WHEN ` + tried + ` THEN ` + Timeline + ` || ' ' || ` + reset + ` END`
 
-	// MarkAlone is for a server that does not tell its timeline.
+	// MarkAlone is the Mark for a server that does not report its timeline.
 	MarkAlone = `CASE WHEN ` + tried + ` THEN extract(epoch FROM pg_postmaster_start_time()) || ' ' || ` + reset + ` END`
 
 	tried = `current_setting('server_version_num')::int < 190000`
@@ -47,14 +47,14 @@ const (
 	fromActivity       = `, pg_is_in_recovery() FROM pg_stat_get_activity(pg_backend_pid())`
 )
 
-// sessionAge is how long the answer of a server that may change is believed. For as long after a failover, or the promotion of a
-// standby, COMMITs whose answer is lost stay unknown unless a row proves them.
+// sessionAge is how long an answer that may change is used. For this time after a failover, or the promotion of a standby, a COMMIT whose answer is
+// lost stays unknown unless a row proves it.
 const sessionAge = 10 * time.Second
 
 const sessionKey = "github.com/oncebox/oncebox/internal/pgsql.Session"
 
-// SessionOf returns the session of a connection. It asks the server once; behind a pooler and on a standby every ten seconds. The zero value
-// means that the server does not tell. Do not call it within a transaction: a question that fails would fail the transaction.
+// SessionOf returns the session of a connection. It asks the server once; behind a pooler and on a standby every ten seconds. The zero value means
+// that the server does not report its session. Do not call it within a transaction: a failed question would fail the transaction.
 func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 	data := conn.PgConn().CustomData()
 	if known, ok := data[sessionKey].(Session); ok && (known.asked.IsZero() || time.Since(known.asked) < sessionAge) {
@@ -76,7 +76,7 @@ func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 		s.asked = time.Now()
 	}
 	if Code(err) != "" || err == nil {
-		data[sessionKey] = s // an answer, also if it is that the server does not tell
+		data[sessionKey] = s // kept, even if the server does not report it
 	}
 	return s
 }
@@ -84,8 +84,8 @@ func SessionOf(ctx context.Context, conn *pgx.Conn) Session {
 const selectBeside = `SELECT count(*) FROM pg_stat_get_activity($1) a JOIN pg_database d ON d.oid = a.datid
 WHERE a.backend_start = $2 AND d.datname = current_database()`
 
-// Beside reports whether the session is open now in the very database that conn is connected to, as far as the server tells: it hides the sessions
-// of other roles.
+// Beside reports whether the session is open now in the very database to which conn is connected, as far as the server shows it: it hides the
+// sessions of other roles.
 func (s Session) Beside(ctx context.Context, conn *pgx.Conn) bool {
 	var n int
 	err := conn.QueryRow(ctx, selectBeside, pgx.QueryExecModeExec, s.PID, s.Start).Scan(&n)

@@ -17,8 +17,8 @@ var ErrUnconfirmed = errors.New("the wait for the synchronous standby was ended 
 // awaitStandby is a COMMIT that waits, if there is a synchronous standby. A transaction that writes nothing would not wait.
 const awaitStandby = `SELECT CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'oncebox', '') END`
 
-// AwaitStandby waits until the synchronous standby, if there is one, has confirmed all that is committed now. [ErrUnconfirmed]: this
-// wait was ended as well.
+// AwaitStandby waits until the synchronous standby, if there is one, has confirmed everything that is committed now. [ErrUnconfirmed]: this wait
+// was ended as well.
 func AwaitStandby(ctx context.Context, conn bun.Conn) error {
 	onTrouble(conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) })
 	if _, err := conn.Conn.ExecContext(ctx, awaitStandby); err != nil {
@@ -43,8 +43,8 @@ func onTrouble(conn bun.Conn, fn func(*pgx.Conn, *Trouble)) {
 	})
 }
 
-// AwaitStandbyOn is [AwaitStandby] on a connection of the pool, for what is found to be written already: its writer may have seen
-// the wait end.
+// AwaitStandbyOn is [AwaitStandby] on a connection of the pool. Use it for a row that is found to be written already: the wait of its writer may
+// have been ended.
 func AwaitStandbyOn(ctx context.Context, pool *bun.DB) error {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -54,11 +54,11 @@ func AwaitStandbyOn(ctx context.Context, pool *bun.DB) error {
 	return AwaitStandby(ctx, conn)
 }
 
-// Confirmed returns a runner for statements that must not be lost in a failover once Exec or QueryRow has said that they are done.
-// Outside of a transaction their COMMIT is like that of a unit of work: it waits for the synchronous standby, and nobody sees it before.
+// Confirmed returns a runner for statements that must not be lost in a failover once Exec or QueryRow has returned without an error. Outside of a
+// transaction their COMMIT is like that of a unit of work: it waits for the synchronous standby, and nobody sees it before.
 //
-// A statement that the caller gives up is not cancelled, because that would end the wait: the server may still carry it out. So it should
-// be a statement that never waits for long and may come late.
+// When the caller gives up, the statement is not cancelled, because that would end the wait: the server may still execute it. So use it for
+// statements that never wait for long and that may take effect late.
 func (r *Runner) Confirmed() *Runner {
 	other := *r
 	other.confirmed = true
@@ -67,7 +67,7 @@ func (r *Runner) Confirmed() *Runner {
 
 // alone runs one statement of the pool on a connection of its own, as [Runner.Confirmed] says.
 func (r *Runner) alone(ctx context.Context, pool *bun.DB, fn func(handle) error) (err error) {
-	for range 3 { // as database/sql does: of several broken connections in the pool each is found out by its use
+	for range 3 { // as often as database/sql does: a broken connection of the pool is noticed only by its use
 		err = r.aloneOnce(ctx, pool, fn)
 		if !errors.Is(err, driver.ErrBadConn) || errors.Is(err, ErrUnconfirmed) { // committed: the connection broke afterwards
 			break
@@ -96,7 +96,7 @@ func (r *Runner) aloneOnce(ctx context.Context, pool *bun.DB, fn func(handle) er
 		err = fn(conn.Conn)
 	}
 	ended := unconfirmed(conn)
-	onTrouble(conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) }) // a cancel request may be sent again, if this was answered
+	onTrouble(conn, func(c *pgx.Conn, t *Trouble) { t.Forget(c) }) // allow a cancel request again, if COMMIT was answered
 	if ended && err == nil {
 		err = AwaitStandby(ctx, conn)
 	}

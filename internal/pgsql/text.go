@@ -2,7 +2,7 @@ package pgsql
 
 import "strings"
 
-// MaxText bounds a stored text that people read, such as an error or a reason, in bytes.
+// MaxText is the longest stored text for people, such as an error or a reason, in bytes.
 const MaxText = 2 << 10
 
 // CleanText makes any text storable. A NUL or bad UTF-8 in an error would fail the statement that records it. It returns at most [MaxText]

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// Trouble is what has gone wrong on a connection. The error of a statement goes to its caller, who may swallow it; a unit of work finds it
-// here. Like the connection, it is not safe for concurrent use.
+// Trouble records the errors on a connection. The caller of a statement may ignore its error; a unit of work finds it here. Like the connection, it
+// is not safe for concurrent use.
 type Trouble struct {
 	ctxwatch.Handler
 
@@ -27,7 +27,7 @@ type Trouble struct {
 
 const troubleKey = "github.com/oncebox/oncebox/internal/pgsql.Trouble"
 
-// NoteTrouble has the connection that is opened with cfg keep a [Trouble]. A second connection needs a cfg of its own.
+// NoteTrouble makes the connection that is opened with cfg keep a [Trouble]. A second connection needs a cfg of its own.
 func NoteTrouble(cfg *pgx.ConnConfig) {
 	t := &Trouble{plain: *cfg}
 	onError, onNotice, build, dial := cfg.OnPgError, cfg.OnNotice, cfg.BuildContextWatcherHandler, cfg.DialFunc
@@ -60,7 +60,7 @@ func NoteTrouble(cfg *pgx.ConnConfig) {
 // this name is not.
 const endOfWait = "SyncRepWaitForLSN"
 
-// errCommitting is why no cancel request is sent. pgx sends one over a connection of its own when it gives up a connection.
+// errCommitting is the reason not to send a cancel request. pgx sends one over a connection of its own when it gives up a connection.
 var errCommitting = errors.New("COMMIT is on its way: a cancel request could end its wait for the standby")
 
 // ConfigOf returns the configuration of a connection, for another connection that keeps no [Trouble].
@@ -77,7 +77,7 @@ func TroubleOf(c *pgx.Conn) *Trouble {
 	return t
 }
 
-// note takes an error of the server. status is that of the transaction before the error; the server tells the new one later.
+// note records an error of the server. status is the status of the transaction before the error; the server sends the new one later.
 func (t *Trouble) note(status byte, err *pgconn.PgError) {
 	if status != 'E' {
 		t.failure = err
@@ -101,7 +101,7 @@ func (t *Trouble) Failure(c *pgx.Conn) error {
 	return t.failure
 }
 
-// Victim returns the latest deadlock, serialization failure or error of an outdated statement, also one that was rolled back to a savepoint.
+// Victim returns the latest deadlock, serialization failure or error of an outdated statement, even if it was rolled back to a savepoint.
 func (t *Trouble) Victim() error {
 	if t == nil || t.victim == nil {
 		return nil
@@ -109,7 +109,7 @@ func (t *Trouble) Victim() error {
 	return t.victim
 }
 
-// Lost reports whether c is closed for another reason than that a statement was cancelled.
+// Lost reports whether c is closed, and not because a statement was cancelled.
 func (t *Trouble) Lost(c *pgx.Conn) bool { return t != nil && c.IsClosed() && !t.cancelled.Load() }
 
 // Forget clears the trouble before a transaction of c, or a part of one, begins.
@@ -124,8 +124,8 @@ func (t *Trouble) Forget(c *pgx.Conn) {
 	}
 }
 
-// Committing says whether COMMIT is on its way. If the connection is given up meanwhile, no cancel request is sent: it would end the
-// wait for the synchronous standby, and others would see a transaction that no standby has.
+// Committing records whether COMMIT is on its way. If the connection is closed meanwhile, no cancel request is sent: it would end the wait for the
+// synchronous standby, and others would see a transaction that no standby has.
 func (t *Trouble) Committing(is bool) {
 	if t != nil {
 		t.committing.Store(is)
@@ -135,7 +135,7 @@ func (t *Trouble) Committing(is bool) {
 // Unconfirmed reports whether the server has answered a COMMIT that no synchronous standby confirmed.
 func (t *Trouble) Unconfirmed() bool { return t != nil && t.unconfirmed }
 
-// IsCommitting reports whether [Trouble.Committing] has said so of a connection. It is for tests that end a process at its COMMIT.
+// IsCommitting reports whether COMMIT is on its way on a connection, see [Trouble.Committing]. It is for tests that end a process at its COMMIT.
 func IsCommitting(c *pgconn.PgConn) bool {
 	t, _ := c.CustomData()[troubleKey].(*Trouble)
 	return t != nil && t.committing.Load()

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Where collects conditions and their arguments. Values are arguments always; only constants get into the text. The zero
-// value is no condition.
+// Where collects conditions and their arguments. Values are always arguments; only constants get into the text. The zero value has no condition.
 type Where struct {
 	Args []any
 

@@ -11,7 +11,7 @@ import (
 // A message of PostgreSQL's protocol is a byte, its kind, and the length of the rest (PostgreSQL 55.7, Message Formats).
 const messageHead = 5
 
-// readAlong has e know what goes over the connection, beneath all handles of it. TLS is further out.
+// readAlong lets e read every message on the connection, beneath all of its handles. TLS is applied further out.
 func (e *ending) readAlong(build pgconn.BuildFrontendFunc) pgconn.BuildFrontendFunc {
 	return func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		*e = ending{} // pgx builds another one for each host that it tries

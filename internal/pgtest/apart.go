@@ -49,7 +49,7 @@ func (a *Apart) Leave(t testing.TB) {
 func (a *Apart) Return(t testing.TB) {
 	t.Helper()
 	onServer(t, "ALTER DATABASE "+a.Database+" WITH ALLOW_CONNECTIONS true")
-	a.SetMaxIdleConns(-1) // those that the server has ended
+	a.SetMaxIdleConns(-1) // the ones that the server has ended
 	a.SetMaxIdleConns(maxConns)
 }
 

@@ -57,7 +57,7 @@ func (s *Own) connect(t testing.TB) *pgx.Conn {
 	return conn
 }
 
-// Standby starts a standby of the server, which is restarted for that, and has each COMMIT wait until the standby confirmed it.
+// Standby starts a standby of the server. The server is restarted for that, and from then on each COMMIT waits until the standby has confirmed it.
 func (s *Own) Standby(t *testing.T) *Own {
 	t.Helper()
 	server, err := s.PostgresServer.Standby(context.Background())

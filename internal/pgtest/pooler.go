@@ -29,7 +29,7 @@ type pooler struct {
 	server   *pgconn.Config
 	listener net.Listener
 	tasks    sync.WaitGroup
-	// servers are those that nobody uses, longest first. nil: it is opened when it is needed.
+	// servers are the unused server connections, the longest unused first. nil: it is opened when it is needed.
 	servers chan *poolerServer
 
 	mu      sync.Mutex
@@ -228,7 +228,7 @@ func (c *poolerClient) with(s *poolerServer) {
 
 // transact passes messages until the transaction has ended. false: one of the connections did.
 func (c *poolerClient) transact(s *poolerServer, message []byte, messages <-chan []byte) bool {
-	syncs, synced := 0, false // those that were not answered yet, and whether one came last
+	syncs, synced := 0, false // the messages that were not answered yet, and whether one came last
 	ask := func(message []byte) bool {
 		if synced = message[0] == 'Q' || message[0] == 'S'; synced {
 			syncs++

@@ -62,8 +62,8 @@ func (n *Namespace) Admin(ctx context.Context, method, path, body string) error 
 	return err
 }
 
-// remove does its best: a namespace that stays, on a server whose owner forbids its removal, is no reason to fail the test.
-// The reason is said once.
+// remove does its best: if the owner of the server forbids the removal of a namespace, the namespace stays and the test does not fail. The reason
+// is logged once.
 func (n *Namespace) remove() {
 	if err := n.server.RemoveNamespace(context.Background(), n.Name); err != nil {
 		stays.Do(func() { fmt.Fprintln(os.Stderr, err) })

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/pgsql"
 )
 
-// What a process has one of, and by which all of its parts fail alike.
+// Services of which a process has only one, and whose outage makes all of its parts fail alike.
 const (
 	Database = "the database"
 	Broker   = "the broker"
@@ -16,8 +16,8 @@ const (
 
 type awayKey struct{}
 
-// Away returns a context whose records are about something that is away for the whole process, or is back: they are one group, also at the level INFO.
-// An error says the same by a method Away, or by being one of the database's.
+// Away returns a context whose records are about a service that is away for the whole process, or is back: they are one group, also at the level
+// INFO. An error with a method Away means the same, and so does an outage of the database.
 func Away(ctx context.Context, what string) context.Context {
 	return context.WithValue(ctx, awayKey{}, what)
 }
@@ -27,13 +27,13 @@ func awayIn(ctx context.Context) string {
 	return what
 }
 
-// isLate reports whether an error says that time was over, and not whose. An HTTP client's says whose.
+// isLate reports whether an error is a timeout that does not name the server. The error of an HTTP client names it.
 func isLate(err error) bool {
 	_, foreign := errors.AsType[*url.Error](err)
 	return !foreign && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// awayBy returns what an error says is away, "" for other errors.
+// awayBy returns which service is away according to an error, "" for other errors.
 func awayBy(err error) string {
 	if says, ok := errors.AsType[interface {
 		error

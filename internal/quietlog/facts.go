@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/internal/cause"
 )
 
-// facts are what the attributes of a record say to us.
+// facts are the parts of a record's attributes that choose its group.
 type facts struct {
 	failed   bool // there is an error
 	reason   string
@@ -17,13 +17,13 @@ type facts struct {
 	late     bool // nobody answered in time; the error does not say who
 	route    bool // it is of a request
 	consumer string
-	user     string        // who is hit, for the list of those: the consumer, or the component
+	user     string        // the affected part, for the list of them: the consumer, or the component
 	place    []string      // what else names a place, as name=value
 	kinds    []string      // of events, which have one reason to fail
 	wait     time.Duration // until it is tried again
 }
 
-// many are attributes with as many values as there are events, messages, requests or connections, and those that say the same in other words.
+// many are attributes that differ for each event, message, request or connection, and attributes that repeat others in other words.
 //
 //nolint:gochecknoglobals // a constant list
 var many = []string{

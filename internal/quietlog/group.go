@@ -17,7 +17,7 @@ const (
 	mostListed = 5
 )
 
-// group is what has been said about one thing that goes on.
+// group holds the records about one failure that goes on.
 type group struct {
 	key    key
 	family key           // its message and consumer
@@ -60,7 +60,7 @@ func (g *group) add(e *entry, now time.Time) {
 	tally(g.all, label(e))
 }
 
-// quiet is when the group is over if nothing comes.
+// quiet returns when the group is over if no record comes.
 func (g *group) quiet() time.Time {
 	if g.until.After(g.last) {
 		return g.until.Add(g.hold)
@@ -68,7 +68,7 @@ func (g *group) quiet() time.Time {
 	return g.last.Add(g.hold)
 }
 
-// line is the latest record, with what it stands for.
+// line returns the latest record, with the number of records that it stands for.
 func (g *group) line(now time.Time) *entry {
 	out := g.repeat(g.latest, now, g.key.level, g.latest.record.Message, g.among, slog.Int("lines", g.unwritten))
 	g.written, g.unwritten = now, 0
@@ -76,8 +76,8 @@ func (g *group) line(now time.Time) *entry {
 	return out
 }
 
-// end is the first record once more, when nothing has come for long enough. One line that nothing followed needs no other one, and what says that something is
-// back has no end.
+// end is the first record once more, when nothing has come for long enough. One line that nothing followed needs no other one, and what says that
+// something is back has no end.
 func (g *group) end(now time.Time) *entry {
 	if g.total == 1 || g.key.level < slog.LevelWarn {
 		return nil
@@ -128,7 +128,7 @@ func label(e *entry) string {
 	return text + " (" + e.facts.user + ")"
 }
 
-// tally counts one more, in a map that has an end.
+// tally counts one more, in a map of limited size.
 func tally(counts map[string]int, what string) {
 	if _, known := counts[what]; !known && len(counts) >= mostAmong {
 		what = "others"
@@ -136,7 +136,7 @@ func tally(counts map[string]int, what string) {
 	counts[what]++
 }
 
-// list has the most frequent first.
+// list returns the counts as text, the most frequent first.
 func list(counts map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// most is how many groups are told apart. What comes beyond them has a group for each message.
+	// most is how many groups there may be. Beyond them there is only one group for each message.
 	most = 1000
-	// mostReasons is how many groups a message has for each consumer. A text in which something else differs each time, as the name of a
-	// customer, is one group beyond them.
+	// mostReasons is how many groups a message may have for each consumer. If its text differs each time, for example by the name of a customer, all
+	// further records are one group.
 	mostReasons = 20
 )
 
@@ -34,7 +34,7 @@ func (e *entry) write() error {
 	return e.next.Handle(e.ctx, e.record)
 }
 
-// groups are those of one logger and of what was made of it.
+// groups holds the groups of one logger and of the loggers derived from it.
 type groups struct {
 	interval time.Duration
 	writing  sync.RWMutex // held by timers while they write, so that flush can wait for them; taken before mu
@@ -45,7 +45,7 @@ type groups struct {
 	reasons map[key]int // of the live groups, by message and consumer
 }
 
-// past is what is remembered of a group that is over, for the case that it comes again: then its pauses are longer than was thought.
+// past is remembered of a group that is over. If the group comes again, its pauses are longer than assumed.
 type past struct {
 	last time.Time
 	hold time.Duration
@@ -101,14 +101,14 @@ func (s *groups) groupOf(e *entry, now time.Time) *group {
 	return g
 }
 
-// isOfDatabase reports whether what was late is the database. Our own parts wait for nothing else without saying so. A handler may, and a request; while
-// the database is away they hardly do.
+// isOfDatabase reports whether a timeout comes from the database. For oncebox's own parts it does, because their other timeouts name the server. A
+// handler or a request may wait for something else, but hardly while the database is away.
 func (s *groups) isOfDatabase(f *facts) bool {
 	part := f.consumer == "" && !f.route
 	return part || s.live[key{level: slog.LevelWarn, away: Database}] != nil || s.live[key{level: slog.LevelError, away: Database}] != nil
 }
 
-// holdOf is for how long nothing of a group must come for it to be over. One that comes again soon after its end has longer pauses.
+// holdOf returns the pause after which a group is over. It is longer for a group that came again soon after its end.
 func (s *groups) holdOf(k key, now time.Time) time.Duration {
 	hold := s.interval + s.interval/2
 	before, came := s.past[k]
@@ -119,7 +119,7 @@ func (s *groups) holdOf(k key, now time.Time) time.Duration {
 	return hold
 }
 
-// look has the group looked at, at a moment. A timer that is not needed any more finds nothing to do: none is ever stopped.
+// look starts a timer that looks at the group at a moment. Timers are never stopped: a timer that is not needed any more finds nothing to do.
 func (s *groups) look(g *group, at time.Time) {
 	g.looked++
 	n := g.looked
@@ -127,7 +127,7 @@ func (s *groups) look(g *group, at time.Time) {
 		s.writing.RLock()
 		defer s.writing.RUnlock()
 		if line := s.looked(g, n); line != nil {
-			_ = line.write() // nobody is there to be told
+			_ = line.write() // there is no caller to return the error to
 		}
 	})
 }
@@ -147,7 +147,7 @@ func (s *groups) looked(g *group, n int) *entry {
 	case g.unwritten > 0 && (g.key.level < slog.LevelWarn || quiet.Sub(now) > s.interval+s.interval/4):
 		s.look(g, quiet)
 		return g.line(now)
-	default: // nothing was counted, or it seems to be over: then the last line has the count, and what comes before that is written at once
+	default: // nothing was counted, or the group seems to be over: then the last line contains the count, and a record before it is written at once
 		s.look(g, quiet)
 		return nil
 	}
@@ -160,7 +160,8 @@ func (s *groups) remove(g *group) {
 	}
 }
 
-// remember keeps a group in mind whose records came slowly, one by one. Of what failed all the time nothing comes now because it is over.
+// remember keeps a group that is over if its records came slowly, one by one. A failure that occurred all the time needs no memory: when its
+// records stop, it is over.
 func (s *groups) remember(g *group) {
 	if g.total > 1 && g.last.Sub(g.began) < time.Duration(g.total-1)*s.interval/4 {
 		return

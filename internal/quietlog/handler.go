@@ -10,12 +10,12 @@ import (
 const (
 	// Interval is how often a group has a line by default.
 	Interval = time.Minute
-	// Off has every line written.
+	// Off writes every line.
 	Off time.Duration = -1
 )
 
-// New returns a logger that writes a group a line each interval, or l itself if it is such a logger already. With [Off] every line is written, and the
-// logger stays so. nil: slog.Default(). 0: [Interval].
+// New returns a logger that writes one line per group and interval, or l itself if it is such a logger already. With [Off] every line is written,
+// and a later New does not change that. nil: slog.Default(). 0: [Interval].
 func New(l *slog.Logger, interval time.Duration) *slog.Logger {
 	if l == nil {
 		l = slog.Default()
@@ -30,7 +30,8 @@ func New(l *slog.Logger, interval time.Duration) *slog.Logger {
 	return slog.New(h)
 }
 
-// Every returns a logger that writes every line of its own, also if l is of [New]: a person looks for the line. nil: slog.Default().
+// Every returns a logger that writes each of its lines, even if l is a logger of [New]: it is for lines that a person looks for. nil:
+// slog.Default().
 func Every(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		l = slog.Default()
@@ -41,8 +42,8 @@ func Every(l *slog.Logger) *slog.Logger {
 	return New(l, Off)
 }
 
-// Flush writes what was counted and is not written yet, and begins anew. It is for the end of a process, or of a part of it: a group that is under way
-// would have its next line in a minute. Lines of before are written when Flush returns.
+// Flush writes the lines that were counted and not written yet, and begins anew. Call it at the end of a process, or of a part of it, because the
+// next line of a group would come only after the interval. When Flush returns, all earlier lines are written.
 func Flush(l *slog.Logger) {
 	if h := find(l.Handler()); h != nil && h.groups != nil {
 		h.groups.flush()
@@ -63,7 +64,7 @@ func find(h slog.Handler) *handler {
 	}
 }
 
-// handler is what New puts before the handler of a logger.
+// handler stands before the handler of a logger of New.
 type handler struct {
 	next   slog.Handler
 	groups *groups // nil: every line is written

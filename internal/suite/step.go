@@ -50,8 +50,8 @@ const benchmarks = "bench"
 // runs beside another one there.
 const alertTests = "docs/alerts/rulestest"
 
-// moduleSteps run the tests of the modules within this one, which have a go.mod of their own so that what they need is not needed by
-// the users of this one.
+// moduleSteps run the tests of the modules within this one. These have their own go.mod, so that users of the main module do not need their
+// dependencies.
 func moduleSteps(root string) (steps []step, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

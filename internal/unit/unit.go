@@ -1,5 +1,5 @@
-// Package unit is what oncebox's own packages ask of a unit of work beside what uow.Unit offers to all: statements that share a round
-// trip with BEGIN and COMMIT, and a proof of the outcome. Nobody else needs it, so it is not on the user's type.
+// Package unit has the methods of a unit of work that only oncebox's own packages need: statements that share a round trip with BEGIN and COMMIT,
+// and a proof of the outcome. They are not methods of uow.Unit, because nobody else needs them.
 package unit
 
 import (
@@ -18,34 +18,34 @@ type Unit interface {
 	// one after the other, see [pgsql.Send].
 	Send(ctx context.Context, b *pgx.Batch) error
 
-	// SendLast adds statements that the unit sends after all others, those of its sinks included, and together with COMMIT if it can: on a
-	// pool of config.OpenDB, if all sinks with events are a [Sink], and the unit knows its id, see Identified. What several calls give is sent in
-	// their order. What is given within a savepoint that is rolled back is not sent. A statement that fails fails the unit. ok is
-	// false, and nothing will be sent, if the unit has ended.
+	// SendLast adds statements that the unit sends after all others, those of its sinks included, and together with COMMIT if it can: on a pool of
+	// config.OpenDB, if all sinks with events are a [Sink], and the unit knows its id, see Identified. The statements of several calls are sent in
+	// their order. Statements of a savepoint that is rolled back are not sent. If a statement fails, the unit fails. ok is false, and nothing will be
+	// sent, if the unit has ended.
 	SendLast(b *pgx.Batch) (ok bool)
 
-	// Identified gives the unit the id of its transaction (pg_current_xact_id), which some statement has returned. It saves the
-	// statement before COMMIT that asks for it, and COMMIT can leave together with others.
+	// Identified sets the id of the unit's transaction (pg_current_xact_id), which some statement has returned. It saves the statement before COMMIT
+	// that asks for it, and COMMIT can be sent together with other statements.
 	Identified(xid string)
 
-	// ProvedBy gives the unit a way to find out after a crash of the server whether it was committed: a row that it writes itself.
-	// Without one, and without an event that was stored in a sink that can find it, the outcome is unknown where the answer to
-	// COMMIT was lost in a crash. What is given within a savepoint that is rolled back is not used.
+	// ProvedBy gives the unit a way to find out after a crash of the server whether it was committed: by a row that it writes. If the answer to COMMIT
+	// is lost in a crash, and there is neither such a row nor an event in a sink that can find it, the outcome is unknown. A proof of a savepoint that
+	// is rolled back is not used.
 	ProvedBy(find Proof)
 
-	// Used reports whether a context was asked for the unit: by uow.FromContext, or a manager's DB, Do or Begin. A middleware learns by it that the
-	// handler has done nothing in the unit.
+	// Used reports whether some code has taken the unit from a context: by uow.FromContext, or a manager's DB, Do or Begin. If not, the handler has
+	// done nothing in the unit, which a middleware logs.
 	Used() bool
 }
 
 // Sink is a uow.Sink whose statements are sent by the unit: in one round trip, together with COMMIT if that is possible.
 type Sink interface {
-	// Enqueue adds the statements that store evs to q. A statement that stores less than it should has to fail, and its callback fills in
-	// what the event gets from it: COMMIT may be on its way before the result is seen. tx is for what has to be known before.
+	// Enqueue adds the statements that store evs to q. A statement that stores less than it should has to fail, because COMMIT may be on its way
+	// before its result is seen. Its callback fills in the fields of the event that come from the result. tx is for reads that are needed before.
 	Enqueue(ctx context.Context, tx bun.IDB, q *Queue, evs []event.Envelope) error
 }
 
-// Queue is what a unit sends at its end.
+// Queue holds the statements that a unit sends at its end.
 type Queue struct {
 	pgx.Batch
 

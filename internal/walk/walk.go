@@ -25,7 +25,7 @@ type Way struct {
 // All returns the three stretches, one behind the other.
 func (w Way) All() []Stop { return slices.Concat(w.Write, w.Relay, w.Receive) }
 
-// machinery are the packages below all others: whoever reads the way of an event takes their word for what they do.
+// machinery are the packages below all others: a reader who follows the way of an event can rely on their documentation.
 var machinery = []string{ //nolint:gochecknoglobals // a constant
 	"internal/backoff", "internal/otelx", "internal/pgsql", "internal/quietlog",
 }

@@ -70,8 +70,8 @@ func parseMedia(text string) (kind string, params map[string]string, err error) 
 	return mime.ParseMediaType(text)
 }
 
-// mediaType returns the one form of a media type: names and character sets in lower case, and no character set where it is the default, which is UTF-8
-// for JSON and for forms.
+// mediaType returns the one form of a media type: names and character sets in lower case, and no character set where it is the default, which is
+// UTF-8 for JSON and for forms.
 func mediaType(kind string, params map[string]string) string {
 	if set, ok := params["charset"]; ok {
 		set = strings.ToLower(set)
@@ -84,8 +84,8 @@ func mediaType(kind string, params map[string]string) string {
 	return mime.FormatMediaType(kind, params)
 }
 
-// multipartDigest returns the parts, each as a hash of what it says of itself and of its bytes, or of the parts that it has itself. The boundary is another
-// one each time that a client makes the body. Of a form only name, file name, type and transfer encoding count (RFC 7578, section 4.8).
+// multipartDigest returns the parts, each as a hash of what it says of itself and of its bytes, or of the parts that it has itself. The boundary is
+// another one each time that a client makes the body. Of a form only name, file name, type and transfer encoding count (RFC 7578, section 4.8).
 func multipartDigest(body []byte, kind, boundary string, nested int) ([]byte, error) {
 	var all []byte
 	for r := multipart.NewReader(bytes.NewReader(body), boundary); ; {

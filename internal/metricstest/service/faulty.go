@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/messaging/pulsar"
 )
 
-// faulty is a broker that fails as told by the types of events, and what else goes wrong while it publishes.
+// faulty is a broker that fails in ways that the types of events choose, and that simulates other faults while it publishes.
 type faulty struct {
 	*pulsar.Broker
 

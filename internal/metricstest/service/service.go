@@ -110,7 +110,7 @@ func start(t testing.TB) *Service {
 	return s
 }
 
-// config is quick, and has each hook fail.
+// config has short times, and each hook fails.
 func (s *Service) config() config.Config {
 	var cfg config.Config
 	cfg.UoW.Source = "test"
@@ -133,7 +133,7 @@ func (s *Service) Emit(topic, kind string) {
 	}))
 }
 
-// Work has the consumer handle one more message.
+// Work makes the consumer handle one more message.
 func (s *Service) Work() {
 	s.t.Helper()
 	handled := metricstest.Gather(s.t, s.Registry)["oncebox_inbox_messages"].Counted

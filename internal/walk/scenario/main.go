@@ -118,7 +118,7 @@ func connect(ctx context.Context) (*pulsar.Broker, error) {
 	return pulsar.Connect(ctx, &cfg)
 }
 
-// service places orders and hears of them.
+// service places orders and consumes their events.
 type service struct {
 	app     *oncebox.App
 	db      *bun.DB
