@@ -59,11 +59,12 @@ type IdempotencyConfig struct {
 	// protected, and have no unit of work, unless [UnitOfWork] is mounted within.
 	Required bool
 	// RequireTenant answers 400 to a request with a key if neither the scope function nor [Tenant] has set a tenant. Set it if a service has tenants:
-	// without a Tenant middleware the keys of all tenants would belong to one. Default: false, these keys belong to the default tenant of the store.
+	// without a Tenant middleware the keys of all tenants would belong to one. Default: false, a key without a tenant belongs to the default tenant of
+	// the store.
 	RequireTenant bool
 	// Methods are the methods of requests whose keys are used. Requests with other methods pass through untouched, with or without a key. If Required
-	// is set, the first such request is logged unless its method is safe (GET and the like): to repeat a PUT or DELETE may do harm, too. Safe methods
-	// cannot be in the list. Default: POST and PATCH.
+	// is set, the first such request whose method is not safe, as GET is, is logged: to repeat a PUT or DELETE may do harm, too. Safe methods cannot
+	// be in the list. Default: POST and PATCH.
 	Methods []string
 	// MaxBody is the largest request body in bytes; -1: no limit. Default: 1 MiB.
 	MaxBody int64
